@@ -1,0 +1,46 @@
+# Everything runs in .venv, made on first use. TORCH chooses the PyTorch to test with.
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+WORKERS ?= 2
+
+.PHONY: help demo test test-slow lint benchmark wheel clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(READY) ## the main job: a small compiled training, watched live (under 4 minutes)
+	$(BIN)/warmwatch demo
+
+test: $(READY) lint ## lint, type-check and run the test suite (under 15 minutes on 2 cores)
+	tests/support/install-programs.sh
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(PYTEST_ARGS)
+
+test-slow: $(READY) ## the tests that take minutes each
+	tests/support/install-programs.sh
+	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+lint: $(READY) ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+benchmark: $(READY) ## the speed claims, each a ratio measured in one run
+	$(BIN)/pip install -q --group benchmark
+	$(BIN)/python -m benchmarks
+
+wheel: $(READY) ## build the wheel into dist/
+	$(BIN)/pip wheel -q --no-deps -w dist .
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade "pip>=25.1"
+	$(BIN)/pip install "$(TORCH)"
+	$(BIN)/pip install -e ".[monitor]" --group dev
+	touch $@
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) dist build .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
