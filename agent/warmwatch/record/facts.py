@@ -1,0 +1,203 @@
+"""What a slot says, as values: the closed lists, the two blocks, the identity, the whole slot.
+
+All frozen. Counts are cumulative; ``*_ns`` are monotonic nanoseconds, 0 meaning "not yet".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# The closed lists. A position is a code in the slot: append, never reorder.
+PHASES = (
+    "dynamo",
+    "aot_autograd",
+    "inductor",
+    "kernel_compile",
+    "autotune",
+    "cudagraph",
+    "cache_load",
+    "other",
+)
+KINDS = ("forward", "backward", "autotune", "cudagraph", "other")
+CATEGORIES = (
+    "shape",
+    "grad_mode",
+    "dtype",
+    "requires_grad",
+    "autocast",
+    "python_value",
+    "module_state",
+    "object_identity",
+    "global_state",
+    "device",
+    "other",
+)
+CACHES = ("inductor_fx", "aot_autograd")
+ENDS = ("", "finished", "failed", "detached")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCounts:
+    """The hot block: only what changes at every step. ``steps`` is also its mark.
+
+    Attributes:
+        steps: optimizer steps, or explicit marks, so far.
+        last_step_ns: when the last step was marked.
+        last_duration_ns: its length; 0 where nothing marked its beginning.
+        longest_gap_ns: longest stretch between two marks, compile activity not counted.
+    """
+
+    steps: int = 0
+    last_step_ns: int = 0
+    last_duration_ns: int = 0
+    longest_gap_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warmup:
+    """One warm-up, from the first activity (or step) of it to the last activity's end.
+
+    Attributes:
+        began_ns: its first activity, or the first step where that came before.
+        ended_ns: the end of its last activity.
+        warm_ns: when the K-th clean step after it was marked.
+        steps: steps that it took, the one that held its last activity included.
+    """
+
+    began_ns: int = 0
+    ended_ns: int = 0
+    warm_ns: int = 0
+    steps: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileCounts:
+    """The rare block: all compile facts, cumulative, and what few others change rarely.
+
+    Attributes:
+        begun, ended: outermost intervals of compile activity in this process.
+        active_since_ns: begin of the one in progress; 0 where none is.
+        active_phase: 1 + its phase's position in PHASES; 0 where none is.
+        accounted_ns: time up to which ``phase_ns`` accounts for the one in progress.
+        first_begin_ns, last_end_ns: begin of the first activity, end of the last.
+        graphs, graph_breaks, failures: as Dynamo counts them.
+        recompiles_after_warm: recompiles while the rank had been warm before.
+        fallbacks: frames that hit the recompile limit and run eagerly from then on.
+        clean_after: the number of the last step that was not clean; all after it were, unless
+            activity has begun since.
+        activities_seen: ``begun`` as it was at the last irregular step; where it differs now,
+            activity has begun since and there are no clean steps.
+        first_step_ns, first_duration_ns: mark and length (0: unknown) of step 1.
+        irregular_step_ns: mark of the last step that was the first or held activity; all since
+            were clean. clean_sum_ns: total length of the clean steps before it.
+        compile_step_sum_ns: total length of steps that held activity.
+        warmups: how many times the rank became warm.
+        episode_began_ns, episode_began_steps: begin of the warm-up now open, steps before it.
+        end_code: position in ENDS; ``ended_ns`` is when.
+        agent_errors: errors of the agent's own that it swallowed.
+        journal_dropped: journal lines that could not be written.
+        first_warmup, last_warmup: the first warm-up and the latest one that ended.
+        phase_ns: exclusive time of each of PHASES. compilations: of each of KINDS.
+        recompiles: of each of CATEGORIES. cache_hits, cache_misses: of each of CACHES.
+    """
+
+    begun: int = 0
+    ended: int = 0
+    active_since_ns: int = 0
+    active_phase: int = 0
+    accounted_ns: int = 0
+    first_begin_ns: int = 0
+    last_end_ns: int = 0
+    graphs: int = 0
+    graph_breaks: int = 0
+    failures: int = 0
+    recompiles_after_warm: int = 0
+    fallbacks: int = 0
+    clean_after: int = 0
+    activities_seen: int = 0
+    first_step_ns: int = 0
+    first_duration_ns: int = 0
+    irregular_step_ns: int = 0
+    clean_sum_ns: int = 0
+    compile_step_sum_ns: int = 0
+    warmups: int = 0
+    episode_began_ns: int = 0
+    episode_began_steps: int = 0
+    end_code: int = 0
+    ended_ns: int = 0
+    agent_errors: int = 0
+    journal_dropped: int = 0
+    first_warmup: Warmup = Warmup()
+    last_warmup: Warmup = Warmup()
+    phase_ns: tuple[int, ...] = (0,) * len(PHASES)
+    compilations: tuple[int, ...] = (0,) * len(KINDS)
+    recompiles: tuple[int, ...] = (0,) * len(CATEGORIES)
+    cache_hits: tuple[int, ...] = (0,) * len(CACHES)
+    cache_misses: tuple[int, ...] = (0,) * len(CACHES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who a record speaks for. Strings are empty, numbers ``None``, where not known.
+
+    Attributes:
+        run: the run's name. launch: an id that all ranks of one launch on a host share.
+        rank, local_rank, world_size: as the launcher or ``torch.distributed`` says.
+        attempt: restarts of the same run by its launcher, from 0.
+        launcher: ``torchelastic``, ``slurm``, ``mpi``, ``env`` or ``""``.
+        pid: in the training's own pid namespace; a reader gets its own view from the lock.
+        boot_id: of the kernel, so that monotonic times are not compared across reboots.
+        hooks: seams that were installed; ``missing`` those this torch does not have.
+        tokens_per_step, samples_per_step, flops_per_step: what the user said a step is worth.
+    """
+
+    run: str
+    launch: str = ""
+    rank: int = 0
+    local_rank: int | None = None
+    world_size: int | None = None
+    attempt: int = 0
+    launcher: str = ""
+    host: str = ""
+    pid: int = 0
+    boot_id: str = ""
+    python: str = ""
+    torch: str = ""
+    agent: str = ""
+    hooks: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    tokens_per_step: int | None = None
+    samples_per_step: int | None = None
+    flops_per_step: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """The slot's first words: K, and the moment of attaching on both clocks."""
+
+    warm_steps: int
+    attached_ns: int
+    attached_epoch_ns: int
+
+    def epoch_seconds(self, monotonic_ns: int) -> float:
+        """Seconds since the epoch for a monotonic time of this record."""
+        return (self.attached_epoch_ns + monotonic_ns - self.attached_ns) / 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A slot, unpacked. ``*_bins`` hold BINS counts each."""
+
+    header: Header
+    identity: Identity
+    steps: StepCounts
+    compile: CompileCounts
+    clean_bins: tuple[int, ...]
+    compile_bins: tuple[int, ...]
+
+    @property
+    def clean_sum_ns(self) -> int:
+        """Total length of the binned clean steps."""
+        # 0 while a reader comes between the stores of the two blocks: the sum never falls
+        since = max(0, self.steps.last_step_ns - self.compile.irregular_step_ns)
+        return self.compile.clean_sum_ns + since

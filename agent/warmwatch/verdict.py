@@ -1,0 +1,176 @@
+"""The verdict: from recorded facts and the clock to a state. Pure, replayable, shared.
+
+Everything Warmwatch claims is decided here. The agent asks it for ``warmwatch.state()``, the
+monitor for every rank at every poll; neither judges on its own. The rules are those of the
+contract: a step is clean where no compile activity touched it; a rank is warm after K clean steps
+in a row; anything the compiler begins reopens it.
+
+No I/O, no clock, no logging: the same facts and the same ``now_ns`` give the same judgement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from warmwatch.record import ENDS, PHASES, CompileCounts, StepCounts
+
+STALL_FLOOR_NS = 60 * 10**9
+STALL_MEDIANS = 10
+STALL_GAPS = 2
+
+
+class State(str, Enum):
+    """What a rank is doing; the value is the public name."""
+
+    STARTING = "starting"
+    COMPILING = "compiling"
+    WARMING = "warming"
+    WARM = "warm"
+    EAGER = "eager"
+    RECOMPILING = "recompiling"
+    STALLED = "stalled"
+    FINISHED = "finished"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+ENDED = frozenset({State.FINISHED, State.FAILED, State.LOST})
+WARM = frozenset({State.WARM, State.EAGER})
+
+# From least to most advanced. A run is where its least advanced living rank is: one that
+# recompiles or stalls holds the warm ones back, so both come before them.
+_ADVANCEMENT = (
+    State.STARTING,
+    State.COMPILING,
+    State.WARMING,
+    State.RECOMPILING,
+    State.STALLED,
+    State.WARM,
+    State.EAGER,
+)
+_ENDED_GRAVITY = (State.FAILED, State.LOST, State.FINISHED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """One rank's recorded facts at one moment. Times are monotonic nanoseconds.
+
+    Attributes:
+        attached_ns: when the agent attached.
+        warm_steps: K, the clean steps that make a rank warm.
+        steps, compile: the two blocks of its slot.
+        median_step_ns: median of its clean steps, ``None`` where there is none.
+        alive: whether its process holds the record's lock.
+        gone_ns: when a reader first saw the lock free; ``None`` where none saw it held.
+    """
+
+    attached_ns: int
+    warm_steps: int
+    steps: StepCounts
+    compile: CompileCounts
+    median_step_ns: float | None = None
+    alive: bool = True
+    gone_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What the facts amount to.
+
+    Attributes:
+        state: the rank's state. since_ns: when it began; ``None`` where nobody can know.
+        compiling: compile activity is in progress now. phase: its phase, else ``None``.
+        clean_steps: clean steps in a row since the last activity.
+        warm: nothing is left to wait for.
+    """
+
+    state: State
+    since_ns: int | None
+    compiling: bool = False
+    phase: str | None = None
+    clean_steps: int = 0
+
+    @property
+    def warm(self) -> bool:
+        return self.state in WARM
+
+
+def clean_steps(steps: StepCounts, compile: CompileCounts) -> int:
+    """Clean steps in a row as of now: none where activity has begun since the last mark."""
+    if compile.activities_seen != compile.begun:
+        return 0
+    return max(0, steps.steps - compile.clean_after)
+
+
+def quiet_since_ns(facts: Facts) -> int:
+    """The last sign of progress: a step, the end of an activity, or attaching."""
+    return max(facts.attached_ns, facts.steps.last_step_ns, facts.compile.last_end_ns)
+
+
+def stall_after_ns(facts: Facts) -> int:
+    """How long a rank that steps may stay quiet before it counts as stalled."""
+    median = int(STALL_MEDIANS * (facts.median_step_ns or 0))
+    return max(STALL_FLOOR_NS, median, STALL_GAPS * facts.steps.longest_gap_ns)
+
+
+def judge(facts: Facts, now_ns: int) -> Judgement:
+    """Judge one rank at ``now_ns``."""
+    steps, compile = facts.steps, facts.compile
+    if ended := _ended(facts):
+        return ended
+    if compile.active_since_ns:
+        state = State.RECOMPILING if compile.warmups else State.COMPILING
+        since = compile.episode_began_ns if compile.warmups else compile.active_since_ns
+        phase = PHASES[compile.active_phase - 1] if compile.active_phase else None
+        return Judgement(state=state, since_ns=since, compiling=True, phase=phase)
+    if not steps.steps and not compile.begun:
+        return Judgement(state=State.STARTING, since_ns=facts.attached_ns)
+    clean = clean_steps(steps, compile)
+    stalled_at = quiet_since_ns(facts) + stall_after_ns(facts)
+    if steps.steps and now_ns > stalled_at:
+        return Judgement(state=State.STALLED, since_ns=stalled_at, clean_steps=clean)
+    return _settled(facts, clean)
+
+
+def _ended(facts: Facts) -> Judgement | None:
+    name = ENDS[facts.compile.end_code]
+    if name:
+        state = State.FAILED if name == "failed" else State.FINISHED
+        return Judgement(state=state, since_ns=facts.compile.ended_ns)
+    return None if facts.alive else Judgement(state=State.LOST, since_ns=facts.gone_ns)
+
+
+def _settled(facts: Facts, clean: int) -> Judgement:
+    """A living rank with no activity in progress that moves along."""
+    compile = facts.compile
+    if not compile.begun:
+        if clean >= facts.warm_steps:
+            return Judgement(state=State.EAGER, since_ns=compile.first_step_ns, clean_steps=clean)
+        return Judgement(state=State.WARMING, since_ns=compile.first_step_ns, clean_steps=clean)
+    if clean >= facts.warm_steps:
+        return Judgement(
+            # a reader may come between the K-th mark and the entry of the warm-up it ended
+            state=State.WARM,
+            since_ns=max(compile.last_warmup.warm_ns, compile.last_end_ns),
+            clean_steps=clean,
+        )
+    if compile.warmups:
+        return Judgement(
+            state=State.RECOMPILING, since_ns=compile.episode_began_ns, clean_steps=clean
+        )
+    return Judgement(state=State.WARMING, since_ns=compile.last_end_ns, clean_steps=clean)
+
+
+def least_advanced(states: Iterable[State]) -> State:
+    """A run's state from its ranks': the least advanced living one, else the gravest end.
+
+    Raises:
+        ValueError: a run has at least one rank.
+    """
+    present = set(states)
+    for state in (*_ADVANCEMENT, *_ENDED_GRAVITY):
+        if state in present:
+            return state
+    raise ValueError("a run has at least one rank; none was given")
