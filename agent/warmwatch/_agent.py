@@ -1,0 +1,252 @@
+"""The agent: one for each attached process. It wires hooks, ledger, steps and writer together.
+
+States of its own: attached (waiting for Dynamo), armed (hooks in place), open (a record exists, or
+could not be made and plain memory stands in for it). All calls from the training come through here
+or through what it handed out, and none may raise.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from time import monotonic_ns, time_ns
+from typing import Any
+
+from warmwatch import record, verdict
+from warmwatch._config import Settings
+from warmwatch._guard import report, warn_once
+from warmwatch._identity import identify, launcher_run
+from warmwatch._imports import ImportWatch
+from warmwatch._ledger import Ledger
+from warmwatch._steps import make_mark
+from warmwatch._writer import Writer
+from warmwatch.hooks.optimizer import Rounds
+from warmwatch.hooks.phases import is_tracing
+from warmwatch.hooks.recompile_reasons import Reasons
+
+_DYNAMO = "torch._dynamo"
+
+
+class Agent:
+    """One attached process.
+
+    Args:
+        settings: from the environment. version: the agent's own.
+        said: what the user said in ``attach()``: ``run``, ``tokens_per_step``...
+    """
+
+    def __init__(self, settings: Settings, *, version: str, said: Mapping[str, Any]) -> None:
+        self._settings, self._version = settings, version
+        self._said = dict(said)
+        self._watch = ImportWatch(_DYNAMO, self._arm)
+        self._uninstall: dict[str, Callable[[], None]] = {}
+        self._missing: tuple[str, ...] = ()
+        self._callbacks: list[Callable[[], object]] = []
+        self.rounds = Rounds(self._begin_steps)
+        self.reasons = Reasons()
+        self.rearm: Callable[[], None] | None = None
+        self.read_counters: Callable[[], Mapping[str, int]] = dict
+        self._renew()
+
+    def _renew(self) -> None:
+        """Begin with nothing to say: at first, and in a forked child, which is another process."""
+        self.rounds.renew()
+        self._writer = Writer()
+        self._open = self._explicit = False
+        self._identity: record.Identity | None = None
+        self._header = record.Header(
+            warm_steps=self._settings.warm_steps,
+            attached_ns=monotonic_ns(),
+            attached_epoch_ns=time_ns(),
+        )
+        self._mark = 0
+        self.ledger = Ledger(
+            publish=self._publish,
+            note=self._note,
+            counters=lambda: self.read_counters(),
+            steps=lambda: self._image().steps.steps,
+        )
+
+    def start(self) -> None:
+        """Arm the hooks as soon as Dynamo is there."""
+        self._watch.start()
+
+    def _arm(self) -> None:
+        try:
+            from warmwatch.hooks import install_all
+
+            self._uninstall, self._missing = install_all(self)
+            if multiprocessing.parent_process() is None:
+                self.open()
+        except Exception as error:  # noqa: BLE001 - Dynamo's import is the training's, not ours
+            report("arm", error)
+
+    # What the hooks tell.
+
+    def begin(self, event: str) -> None:
+        """A compile event began on this thread."""
+        if self.rearm is not None:
+            self.rearm()
+        if not self._open and (is_tracing(event) or multiprocessing.parent_process() is None):
+            self.open()
+        self.ledger.begin(event)
+
+    def end(self, event: str) -> None:
+        """A compile event ended on this thread."""
+        self.ledger.end(event)
+
+    def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
+        """A compilation ended."""
+        self.ledger.compilation(kind, values)
+
+    def fallback(self, values: Mapping[str, Any]) -> None:
+        """A frame hit the recompile limit."""
+        self.ledger.fallback(values)
+
+    def error(self, where: str, message: str) -> None:
+        """Something of ours failed: the guard's sink."""
+        self.ledger.error(where, message)
+
+    # What the API asks.
+
+    def step(self) -> None:
+        """An explicit step mark; the first one ends the watching of the optimizer."""
+        if self._explicit:
+            self.rounds.mark()
+            return
+        self._explicit = True
+        if remove := self._uninstall.pop("optimizer", None):
+            remove()
+        if not self.rounds.leader:  # else the optimizer has marked this very step already
+            self.rounds.mark = self._begin_steps()
+            self.rounds.mark()
+
+    def say(self, said: Mapping[str, Any]) -> None:
+        """The user said more; what is new replaces what was known."""
+        self._said.update({key: value for key, value in said.items() if value is not None})
+        if self._identity is not None:
+            self._identity = replace(self._identity, **self._said)
+            self._writer.rename(self._identity)
+
+    def judgement(self) -> verdict.Judgement:
+        """This process's own state, by the same rules and from the same bytes as the monitor's."""
+        slot = self._image()
+        facts = verdict.Facts(
+            attached_ns=slot.header.attached_ns,
+            warm_steps=slot.header.warm_steps,
+            steps=slot.steps,
+            compile=slot.compile,
+            median_step_ns=record.quantile_ns(slot.clean_bins, 0.5),
+        )
+        return verdict.judge(facts, monotonic_ns())
+
+    def on_warm(self, callback: Callable[[], object]) -> None:
+        """Call ``callback`` once: at the first warm step, or now where it is warm already."""
+        self._callbacks.append(callback)
+        if self.judgement().warm:
+            self._settled()
+
+    # Life and death.
+
+    def open(self) -> None:
+        """Make the record, once; without one the agent goes on in plain memory."""
+        if self._open or _is_data_worker():
+            return
+        self._open = True
+        run = self._said.get("run") or self._settings.run
+        identity = identify(
+            os.environ,
+            argv=sys.argv,
+            agent=self._version,
+            hooks=tuple(self._uninstall),
+            missing=self._missing,
+            **{**self._said, "run": run},
+        )
+        named = bool(run or launcher_run(os.environ))
+        directories = record.directories(os.environ, os.geteuid())
+        try:
+            self._identity = self._writer.open(directories, self._header, identity, named=named)
+        except OSError as error:
+            self._identity = identity
+            warn_once(
+                f"no record can be written, so no monitor will see this run ({error}); "
+                "set WARMWATCH_DIR to a directory that can be written"
+            )
+            return
+        header = {"epoch_ns": self._header.attached_epoch_ns, "k": self._header.warm_steps}
+        who = {"run": self._identity.run, "rank": self._identity.rank}
+        self._note("attach", self._header.attached_ns, {**who, **header})
+
+    def finish(self, how: str, exception: str | None = None) -> None:
+        """The process ends. Nothing is said by one that had nothing to say."""
+        if self._writer.folder is not None:
+            self.ledger.exit(how, exception)
+
+    def detach(self) -> None:
+        """Take every hook away and let go of the record."""
+        self._watch.stop()
+        for uninstall in self._uninstall.values():
+            uninstall()
+        self._uninstall = {}
+        self.finish("detached")
+        self._writer.close()
+
+    def forked(self) -> None:
+        """In a forked child: the record is the parent's, and so is what it says."""
+        self._renew()
+
+    # Inside.
+
+    def _begin_steps(self) -> Callable[[], None]:
+        """The marking function; what opens the record, so that steps go into it."""
+        self.open()
+        return make_mark(
+            self._writer.buffer,
+            self.ledger,
+            warm_steps=self._header.warm_steps,
+            settled=self._settled,
+        )
+
+    def _settled(self) -> None:
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception as error:  # noqa: BLE001 - it would surface inside optimizer.step()
+                report("on_warm", error)
+                warn_once(f"the on_warm callback {callback!r} raised {error!r}")
+
+    def _publish(self, words: list[int]) -> None:
+        self._mark += 1
+        words[record.COMPILE_INDEX["journal_dropped"]] = self._writer.dropped
+        record.COMPILE_STRUCT.pack_into(
+            self._writer.buffer, record.COMPILE_OFFSET, self._mark, *words, self._mark
+        )
+
+    def _note(
+        self, event: str, t: int, values: Mapping[str, Any], *, essential: bool = False
+    ) -> None:
+        self._writer.note(event, t, values, essential=essential)
+
+    def _image(self) -> record.Slot:
+        image = bytes(self._writer.buffer)
+        packed = record.pack_header(self._header)
+        if not image.startswith(packed):  # no record: plain memory without a header
+            identity = record.pack_identity(record.Identity(run=""))
+            image = (
+                packed.ljust(record.IDENTITY_OFFSET, b"\0")
+                + identity.ljust(record.STEPS_OFFSET - record.IDENTITY_OFFSET, b"\0")
+                + image[record.STEPS_OFFSET :]
+            )
+        slot = record.unpack((image, image, image))
+        assert slot is not None, "blocks are stored by one call, which nothing interrupts"
+        return slot
+
+
+def _is_data_worker() -> bool:
+    """Whether this is a data-loading worker, which may compile its own transforms."""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None

@@ -1,0 +1,123 @@
+"""Who this process is: run, rank and launcher, from the environment and ``torch.distributed``.
+
+Nothing is asked that starts something: torch modules are looked at only where they are already
+imported, and no CUDA context is made.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import socket
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from warmwatch.record import Identity
+
+# launcher -> the variables in which it says rank, local rank and world size; first match wins
+_LAUNCHERS: tuple[tuple[str, tuple[str, str, str]], ...] = (
+    ("env", ("RANK", "LOCAL_RANK", "WORLD_SIZE")),
+    ("mpi", ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE")),
+    ("mpi", ("PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE")),
+    ("slurm", ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS")),
+)
+
+
+def identify(
+    environ: Mapping[str, str], *, run: str | None, argv: list[str], **known: Any
+) -> Identity:
+    """This process's identity as far as it is known now; ``known`` is passed through."""
+    launcher, rank, local_rank, world_size = _launcher(environ)
+    distributed = _distributed()
+    return Identity(
+        run=run or launcher_run(environ) or script_name(argv),
+        launch=_launch(environ, launcher),
+        rank=distributed[0] if distributed else (rank or 0),
+        local_rank=local_rank,
+        world_size=distributed[1] if distributed else world_size,
+        attempt=_number(environ.get("TORCHELASTIC_RESTART_COUNT")) or 0,
+        launcher=launcher,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        boot_id=boot_id(),
+        python=".".join(map(str, sys.version_info[:3])),
+        torch=str(getattr(sys.modules.get("torch"), "__version__", "")),
+        **known,
+    )
+
+
+def _launcher(
+    environ: Mapping[str, str],
+) -> tuple[str, int | None, int | None, int | None]:
+    for launcher, names in _LAUNCHERS:
+        rank, local_rank, world_size = (_number(environ.get(name)) for name in names)
+        if rank is not None:
+            elastic = launcher == "env" and "TORCHELASTIC_RUN_ID" in environ
+            return ("torchelastic" if elastic else launcher), rank, local_rank, world_size
+    return "", None, None, None
+
+
+def _distributed() -> tuple[int, int] | None:
+    """Rank and world size of an initialized process group; it knows best."""
+    module = sys.modules.get("torch.distributed")
+    if module is None or not module.is_available() or not module.is_initialized():
+        return None
+    return module.get_rank(), module.get_world_size()
+
+
+def launcher_run(environ: Mapping[str, str]) -> str | None:
+    """The id that somebody gave to this launch; ``None`` where nobody chose one.
+
+    ``torchrun`` says ``none`` without ``--rdzv-id`` and draws a random UUID with
+    ``--standalone``: neither is a name that a person would look for.
+    """
+    elastic = environ.get("TORCHELASTIC_RUN_ID", "none")
+    if elastic != "none" and not _is_uuid(elastic):
+        return elastic
+    if job := environ.get("SLURM_JOB_ID"):
+        return f"{environ.get('SLURM_JOB_NAME') or 'slurm'}-{job}"
+    return None
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+def script_name(argv: list[str]) -> str:
+    """The script's name without its suffix; a package's for ``-m package``."""
+    path = Path(argv[0] if argv else "")
+    stem = path.parent.name if path.stem == "__main__" else path.stem
+    if stem == "ipykernel_launcher":
+        return "notebook"
+    return re.sub(r"[^\w.+@-]+", "_", stem) if stem not in ("", "-c", "-m", "-") else "python"
+
+
+def _launch(environ: Mapping[str, str], launcher: str) -> str:
+    """An id that the ranks of one launch on this host share, and no other launch does."""
+    if launcher == "slurm":
+        step = environ.get("SLURM_STEP_ID", "")
+        return f"slurm:{environ.get('SLURM_JOB_ID', '')}.{step}"
+    if launcher:
+        return f"parent:{os.getppid()}"  # torchrun and mpirun start all ranks of a host
+    parent = multiprocessing.parent_process()
+    return f"process:{parent.pid if parent else os.getpid()}"
+
+
+def boot_id() -> str:
+    """The kernel's id of this boot; empty where it does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None

@@ -1,0 +1,215 @@
+"""The rare facts, folded into the cumulative words of the slot's rare block.
+
+Facts arrive on any thread. Each is put into an inbox, and whichever thread finds the ledger free
+empties it: no thread waits for another, and a fact that comes while one is being applied (from a
+signal handler, a garbage collection) is applied right after. The words have one writer at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from time import monotonic_ns
+from typing import Any, Protocol
+
+from warmwatch import record
+from warmwatch._activity import Activity
+from warmwatch.record import COMPILE_INDEX as AT
+
+_Fact = Callable[[], None]
+
+
+class Note(Protocol):
+    """Appends a line to the journal."""
+
+    def __call__(
+        self, event: str, t: int, values: Mapping[str, Any], *, essential: bool = False
+    ) -> None: ...
+
+
+class Ledger:
+    """Compile facts of one process.
+
+    Args:
+        publish: stores the words; called whenever they changed.
+        note: appends to the journal.
+        counters: reads PyTorch's cumulative counters, by the names of the words they add to
+            (``graphs``, ``cache_hits.inductor_fx``...); they may fall when a user clears them.
+        steps: how many steps have been marked.
+        clock: monotonic nanoseconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        publish: Callable[[list[int]], None],
+        note: Note,
+        counters: Callable[[], Mapping[str, int]],
+        steps: Callable[[], int],
+        clock: Callable[[], int] = monotonic_ns,
+    ) -> None:
+        self.words = [0] * record.COMPILE_WORDS
+        self._activity = Activity(self.words)
+        self._publish, self._note, self._clock = publish, note, clock
+        self._counters, self._steps = counters, steps
+        self._before: Mapping[str, int] = {}
+        self._inbox: deque[_Fact] = deque()
+        self._free = threading.Lock()  # only ever tried, never waited for
+
+    # What hooks call, on any thread.
+
+    def begin(self, event: str) -> None:
+        """The calling thread began ``event``."""
+        thread, now = threading.get_ident(), self._clock()
+        self._post(lambda: self._begin(thread, event, now))
+
+    def end(self, event: str) -> None:
+        """The calling thread ended ``event``."""
+        thread, now = threading.get_ident(), self._clock()
+        self._post(lambda: self._changed(self._activity.end(thread, event, now), now))
+
+    def settle(self) -> None:
+        """The calling thread marks a step, so nothing that it began can still be going on.
+
+        An end that was never reported (a compiler that failed in an unusual way) would otherwise
+        keep the rank compiling for ever.
+        """
+        thread, now = threading.get_ident(), self._clock()
+        if self._activity.holds(thread):
+            self._post(lambda: self._changed(self._activity.settle(thread, now), now))
+
+    def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
+        """A compilation ended; ``values`` as its journal line has them."""
+        now = self._clock()
+        self._post(lambda: self._compilation(kind, values, now))
+
+    def fallback(self, values: Mapping[str, Any]) -> None:
+        """A frame hit the recompile limit."""
+        now = self._clock()
+        self._post(lambda: self._count("fallbacks", "fallback", now, values))
+
+    def error(self, where: str, message: str) -> None:
+        """Something of the agent's own failed."""
+        now = self._clock()
+        values = {"where": where, "message": message[:500]}
+        self._post(lambda: self._count("agent_errors", "error", now, values))
+
+    def step(self, steps: int, now: int, duration: int, *, seen: int, touched: bool) -> None:
+        """An irregular step was marked: the first one, or one that held activity.
+
+        ``seen`` activities had begun by then; ``touched``: some were within this step.
+        """
+        before = now - duration if steps > 1 else 0
+        self._post(lambda: self._step(steps, now, before, duration, seen, touched))
+
+    def warm(self, now: int, steps: int) -> None:
+        """The K-th clean step in a row was marked; ``steps`` came before the first of them."""
+        self._post(lambda: self._warm(now, steps))
+
+    def exit(self, how: str, exception: str | None = None) -> None:
+        """The process ends, or the agent is detached: ``how`` is one of ``record.ENDS``."""
+        now = self._clock()
+        self._post(lambda: self._exit(how, exception, now))
+
+    def compile_ns(self) -> int:
+        """Compile time accounted so far, in nanoseconds."""
+        return self._activity.total_ns()
+
+    # In turn: one fact at a time.
+
+    def _post(self, fact: _Fact) -> None:
+        self._inbox.append(fact)
+        # Asked again after letting go: a fact may have come between the last look and that.
+        while self._inbox and self._free.acquire(blocking=False):
+            try:
+                while self._inbox:
+                    self._inbox.popleft()()
+            finally:
+                self._free.release()
+
+    def _begin(self, thread: int, event: str, now: int) -> None:
+        words = self.words
+        if not self._activity:
+            words[AT["begun"]] += 1
+            words[AT["active_since_ns"]] = now
+            words[AT["first_begin_ns"]] = words[AT["first_begin_ns"]] or now
+            if not words[AT["episode_began_ns"]]:
+                words[AT["episode_began_ns"]] = now
+                words[AT["episode_began_steps"]] = self._steps()
+            self._before = self._counters()
+            values = {"activity": words[AT["begun"]], "what": event, "steps": self._steps()}
+            self._note("begin", now, values)
+        if self._activity.begin(thread, event, now):
+            self._publish(words)
+
+    def _changed(self, changed: bool, now: int) -> None:
+        words = self.words
+        if words[AT["active_since_ns"]] and not self._activity:
+            words[AT["ended"]] += 1
+            words[AT["active_since_ns"]] = 0
+            words[AT["last_end_ns"]] = now
+            for name, value in self._counters().items():
+                words[_counter(name)] += max(0, value - self._before.get(name, 0))
+            phases = self._activity.phase_ns()
+            self._note("end", now, {"activity": words[AT["begun"]], "phase_ns": phases})
+        if changed:
+            self._publish(words)
+
+    def _compilation(self, kind: str, values: Mapping[str, Any], now: int) -> None:
+        words = self.words
+        words[AT["compilations"] + record.KINDS.index(kind)] += 1
+        words[AT["failures"]] += "failure" in values
+        if category := values.get("category"):
+            words[AT["recompiles"] + record.CATEGORIES.index(category)] += 1
+            words[AT["recompiles_after_warm"]] += words[AT["warmups"]] > 0
+        self._publish(words)
+        self._note("compilation", now, {"kind": kind, **values})
+
+    def _count(self, word: str, event: str, now: int, values: Mapping[str, Any]) -> None:
+        self.words[AT[word]] += 1
+        self._publish(self.words)
+        self._note(event, now, values)
+
+    def _step(
+        self, steps: int, now: int, before: int, duration: int, seen: int, touched: bool
+    ) -> None:
+        """``before``: the mark of the step before this one."""
+        words = self.words
+        words[AT["clean_sum_ns"]] += max(0, before - words[AT["irregular_step_ns"]])
+        words[AT["irregular_step_ns"]] = now
+        words[AT["activities_seen"]] = seen
+        if touched:
+            words[AT["clean_after"]] = steps
+            words[AT["compile_step_sum_ns"]] += duration
+        if steps == 1:
+            words[AT["first_step_ns"]] = now
+            words[AT["first_duration_ns"]] = duration
+            words[AT["episode_began_ns"]] = words[AT["episode_began_ns"]] or now
+        self._publish(words)
+
+    def _warm(self, now: int, steps: int) -> None:
+        words = self.words
+        began, before = words[AT["episode_began_ns"]], words[AT["episode_began_steps"]]
+        words[AT["episode_began_ns"]] = words[AT["episode_began_steps"]] = 0
+        if not words[AT["begun"]]:
+            return  # nothing was ever compiled: eager, and no warm-up that could have ended
+        words[AT["warmups"]] += 1
+        warmup = [began, words[AT["last_end_ns"]], now, steps - before]
+        for name in ("last_warmup", "first_warmup")[: 2 if words[AT["warmups"]] == 1 else 1]:
+            words[AT[name] : AT[name] + len(warmup)] = warmup
+        self._publish(words)
+        values = {"ended": words[AT["last_end_ns"]], "began": began, "steps": steps - before}
+        self._note("warm", now, values, essential=True)
+
+    def _exit(self, how: str, exception: str | None, now: int) -> None:
+        self.words[AT["end_code"]] = record.ENDS.index(how)
+        self.words[AT["ended_ns"]] = now
+        self._publish(self.words)
+        values = {"how": how, "exception": exception, "steps": self._steps()}
+        self._note("exit", now, values, essential=True)
+
+
+def _counter(name: str) -> int:
+    field, _, cache = name.partition(".")
+    return AT[field] + (record.CACHES.index(cache) if cache else 0)

@@ -1,0 +1,123 @@
+"""One entry for each compilation, from the metrics that PyTorch records of it; its counters.
+
+``torch._dynamo.utils.log_compilation_event`` is called for every record; the deque behind
+``get_compilation_metrics()`` would keep 64 only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from warmwatch._guard import report
+from warmwatch.hooks.reasons import category_of
+
+if TYPE_CHECKING:
+    from warmwatch._agent import Agent
+
+# How Dynamo says that it leaves a frame to Python: a graph break, not a failure.
+_LEFT_TO_PYTHON = (
+    "Unsupported",
+    "SkipFrame",
+    "SkipCodeRecursiveException",
+    "RecompileLimitExceeded",
+)
+_REASON_LIMIT = 1000
+
+
+def install(agent: Agent) -> Callable[[], None]:
+    import torch
+    from torch._dynamo import utils
+
+    original = utils.log_compilation_event
+    listening = True
+
+    def log_compilation_event(metrics: Any, *args: Any, **kwargs: Any) -> Any:
+        if listening:
+            try:
+                agent.compilation(kind_of(metrics), entry(metrics, agent.reasons.take))
+            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                report("hooks.compilations", error)
+        return original(metrics, *args, **kwargs)
+
+    ours = torch.compiler.disable(log_compilation_event)
+    utils.log_compilation_event = ours
+    agent.read_counters = lambda: read_counters(utils.counters)
+
+    def uninstall() -> None:
+        nonlocal listening
+        listening = False
+        if utils.log_compilation_event is ours:
+            utils.log_compilation_event = original
+
+    return uninstall
+
+
+def kind_of(metrics: Any) -> str:
+    """One of ``record.KINDS`` for a ``CompilationMetrics``."""
+    if getattr(metrics, "is_runtime", False):
+        if getattr(metrics, "runtime_cudagraphify_time_us", None):
+            return "cudagraph"
+        return "autotune" if getattr(metrics, "runtime_triton_autotune_time_us", None) else "other"
+    return "backward" if metrics.is_forward is False else "forward"
+
+
+def entry(metrics: Any, reasons: Callable[[], str | None]) -> dict[str, Any]:
+    """The journal's words for a ``CompilationMetrics``: absent where PyTorch does not say.
+
+    ``reasons`` takes all reasons of a recompile where they were seen; the metrics keep one.
+    """
+    compile_id = metrics.compile_id
+    values: dict[str, Any] = {"id": None if compile_id is None else str(compile_id)}
+    duration = getattr(metrics, "duration_us", None)
+    values["seconds"] = duration / 1e6 if duration is not None else None
+    values["name"] = metrics.co_name
+    values["ops"] = getattr(metrics, "graph_op_count", None)
+    values["cache"] = _cache(metrics)
+    if _is_recompile(metrics, values["id"]):
+        reason = reasons() or getattr(metrics, "recompile_reason", None)
+        values["reason"] = reason.strip()[:_REASON_LIMIT] if reason else None
+        values["category"] = category_of(reason or "")
+    failure = metrics.fail_type
+    if failure and failure.rpartition(".")[2] not in _LEFT_TO_PYTHON:
+        values["failure"] = failure
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _is_recompile(metrics: Any, compile_id: str | None) -> bool:
+    """A forward compilation of a frame that was compiled before: ``0/1``, but not ``0/0``."""
+    if compile_id is None or kind_of(metrics) != "forward":
+        return False
+    frame_compile_id = compile_id.rpartition("/")[2].partition("_")[0]
+    return frame_compile_id not in ("", "0")
+
+
+def _cache(metrics: Any) -> str | None:
+    hits, misses = (
+        sum(
+            getattr(metrics, f"{cache}_{where}_cache_{verdict}_count", 0) or 0
+            for cache in ("inductor_fx", "aotautograd")
+            for where in ("local", "remote")
+        )
+        for verdict in ("hit", "miss")
+    )
+    if misses:
+        return "miss"
+    return "hit" if hits else None
+
+
+def read_counters(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Dynamo's cumulative counters, by the names of the slot's words. Creates no key."""
+
+    def of(group: str, name: str) -> int:
+        return counters[group].get(name, 0) if group in counters else 0
+
+    breaks = counters["graph_break"].values() if "graph_break" in counters else ()
+    return {
+        "graphs": of("stats", "unique_graphs"),
+        "graph_breaks": sum(breaks),
+        "cache_hits.inductor_fx": of("inductor", "fxgraph_cache_hit"),
+        "cache_misses.inductor_fx": of("inductor", "fxgraph_cache_miss"),
+        "cache_hits.aot_autograd": of("aot_autograd", "autograd_cache_hit"),
+        "cache_misses.aot_autograd": of("aot_autograd", "autograd_cache_miss"),
+    }

@@ -1,0 +1,71 @@
+"""Which phase an event of PyTorch's compile log belongs to. Pure.
+
+Names are those that ``dynamo_timed`` gives (torch 2.6 to 2.15). An event that is not listed takes
+the phase of the event around it, so a new name inside a known one does no harm.
+"""
+
+from __future__ import annotations
+
+from warmwatch.record import PHASES
+
+# First match wins: special names before the general ones that they contain.
+_BY_SUBSTRING: tuple[tuple[str, str], ...] = (
+    ("cudagraph", "cudagraph"),
+    ("CUDAGraph", "cudagraph"),
+    ("autotun", "autotune"),
+    ("benchmark", "autotune"),
+    ("coordinate_descent_tuning", "autotune"),
+    ("CachingAutotuner", "autotune"),
+    ("AOTAutogradCache", "cache_load"),
+    ("FxGraphCache", "cache_load"),
+    ("read_and_emit", "cache_load"),
+    ("load_by_key_path", "kernel_compile"),
+    ("async_compile", "kernel_compile"),
+    ("compile_file", "kernel_compile"),
+    ("reload_kernel", "kernel_compile"),
+    ("TritonBundler", "kernel_compile"),
+    ("compile_triton", "kernel_compile"),
+    ("precompile", "kernel_compile"),
+    ("aot_", "aot_autograd"),
+    ("create_aot_dispatcher", "aot_autograd"),
+    ("min_cut_remat", "aot_autograd"),
+    ("entire_backward_compile", "aot_autograd"),
+    ("backward_state", "aot_autograd"),
+    ("_grad_passes", "inductor"),
+    ("_joint_graph_passes", "inductor"),
+    ("pass.", "inductor"),
+    ("inductor", "inductor"),
+    ("fx_codegen", "inductor"),
+    ("compile_fx", "inductor"),
+    ("fake_tensor_prop", "inductor"),
+    ("GraphLowering", "inductor"),
+    ("Scheduler", "inductor"),
+    ("code_gen", "inductor"),
+    ("WrapperCodegen", "inductor"),
+    ("backend_compile", "other"),
+    ("compiled_autograd", "dynamo"),
+    ("entire_frame_compile", "dynamo"),
+    ("compile_attempt", "dynamo"),
+    ("bytecode_tracing", "dynamo"),
+    ("build_guards", "dynamo"),
+    ("deferred_runtime_asserts", "dynamo"),
+)
+_EXACT = {"dynamo": PHASES.index("dynamo")}
+
+# Dynamo at work on a frame or a backward: what a data-loading or compile worker never does.
+_TRACING = frozenset({"dynamo", "entire_frame_compile", "entire_backward_compile"})
+
+
+def phase_of(event: str) -> int | None:
+    """Position in PHASES of the event's phase; ``None``: that of the event around it."""
+    if event in _EXACT:
+        return _EXACT[event]
+    for part, phase in _BY_SUBSTRING:
+        if part in event:
+            return PHASES.index(phase)
+    return None
+
+
+def is_tracing(event: str) -> bool:
+    """Whether the event means that this process itself compiles a model."""
+    return event in _TRACING

@@ -1,0 +1,48 @@
+"""From PyTorch's words for a recompile to a category of the closed list. Pure."""
+
+from __future__ import annotations
+
+import re
+
+# First match wins. The words are those of Dynamo's guards (torch 2.6 to 2.15).
+_PATTERNS: tuple[tuple[str, str], ...] = (
+    (r"grad_mode|is_inference|inference_mode", "grad_mode"),
+    (r"autocast", "autocast"),
+    (r"requires_grad", "requires_grad"),
+    (r"dtype mismatch|default_dtype|\.dtype ", "dtype"),
+    (r"device mismatch|device index|\.device ", "device"),
+    (r"GLOBAL_STATE|deterministic|num_threads|torch_function", "global_state"),
+    (
+        r"size mismatch|stride mismatch|rank mismatch|\.size\(\)|\.stride\(\)|\.shape|dispatch key",
+        "shape",
+    ),
+    (r"^\s*[\d\s+*/%()-]*\b(Eq|Ne|Mod|FloorDiv|Max|Min)\(", "shape"),
+    (
+        r"\.training|_modules|_parameters|_buffers|_hooks|nn_module|___check_obj_id\(.*\.forward",
+        "module_state",
+    ),
+    (r"___check_obj_id|___check_type_id|_id\(| is ", "object_identity"),
+    (r"==|!=|<=|>=|<|>|len\(|___dict|not in | in ", "python_value"),
+)
+_COMPILED = tuple((re.compile(pattern), category) for pattern, category in _PATTERNS)
+_FRAME = re.compile(r"^\s*!?[\d/_]+:\s*")
+
+
+# Every guard set begins with the global state, so a line that names it speaks of an entry for
+# another mode (an evaluation's, say): what failed in the entry for this mode is the cause.
+_OF_ANOTHER_MODE = ("grad_mode", "autocast", "global_state")
+
+
+def telling_first(reasons: list[str]) -> str:
+    """Reasons as lines, one for each compiled entry that did not fit; the telling one first."""
+    lines = [line.strip() for reason in reasons for line in reason.strip().splitlines()]
+    return "\n".join(sorted(lines, key=lambda line: category_of(line) in _OF_ANOTHER_MODE))
+
+
+def category_of(reason: str) -> str:
+    """The category of a recompile reason: its first line's."""
+    first = _FRAME.sub("", reason.strip().partition("\n")[0])
+    for pattern, category in _COMPILED:
+        if pattern.search(first):
+            return category
+    return "other"

@@ -1,0 +1,60 @@
+"""All reasons of a recompile: one for each compiled entry of the frame that did not fit.
+
+The metrics keep the newest entry's only. After an evaluation that is ``grad_mode`` for whatever
+comes next, although it is the training's own entry whose guard tells the cause.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from warmwatch._guard import report
+from warmwatch.hooks.reasons import telling_first
+
+if TYPE_CHECKING:
+    from warmwatch._agent import Agent
+
+_FUNCTION = "get_and_maybe_log_recompilation_reasons"
+
+
+class Reasons:
+    """The reasons of the recompile that a thread has begun, until its metrics come."""
+
+    def __init__(self) -> None:
+        self._of_thread: dict[int, str] = {}
+
+    def put(self, reasons: list[str]) -> None:
+        self._of_thread[threading.get_ident()] = telling_first(reasons)
+
+    def take(self) -> str | None:
+        return self._of_thread.pop(threading.get_ident(), None) or None
+
+
+def install(agent: Agent) -> Callable[[], None]:
+    import torch
+    from torch._dynamo import convert_frame
+
+    original = getattr(convert_frame, _FUNCTION)
+    listening = True
+
+    def reasons_of(*args: Any, **kwargs: Any) -> Any:
+        reasons = original(*args, **kwargs)
+        if listening:
+            try:
+                agent.reasons.put(reasons)
+            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                report("hooks.recompile_reasons", error)
+        return reasons
+
+    ours = torch.compiler.disable(reasons_of)
+    setattr(convert_frame, _FUNCTION, ours)
+
+    def uninstall() -> None:
+        nonlocal listening
+        listening = False
+        if getattr(convert_frame, _FUNCTION) is ours:
+            setattr(convert_frame, _FUNCTION, original)
+
+    return uninstall

@@ -1,0 +1,192 @@
+"""Attaching and detaching: what is imported, patched and put back. In fresh processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.trainings import environment, result_of, run, training
+
+
+def python(records: Path, code: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(records, **env),
+        cwd=records.parent,
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+
+
+def test_importing_the_agent_imports_neither_torch_nor_dynamo(records: Path) -> None:
+    done = python(
+        records,
+        "import warmwatch.auto, sys; print('torch' in sys.modules);"
+        "import torch; print('torch._dynamo' in sys.modules)",
+    )
+    assert done.stdout.split() == ["False", "False"]
+    assert list(records.iterdir()) == []
+
+
+def test_importing_the_package_alone_does_nothing(records: Path) -> None:
+    python(records, "import warmwatch, torch; torch.optim.SGD([torch.zeros(1)])")
+    assert list(records.iterdir()) == []
+
+
+STEP = """
+o = torch.optim.SGD([torch.zeros(1, requires_grad=True)])
+for _ in range(4): o.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "import warmwatch.auto, torch",
+        "import torch, warmwatch.auto",
+        "import torch, torch._dynamo, warmwatch.auto",
+        "import torch; torch.optim.SGD([torch.zeros(1)]); import warmwatch.auto",
+    ],
+)
+def test_it_attaches_before_or_after_torch(records: Path, order: str) -> None:
+    python(records, f"{order}\n{STEP}")
+    assert slots.read(slots.only(records)).steps.steps == 4
+
+
+def test_the_api_is_what_the_contract_lists() -> None:
+    import warmwatch
+
+    assert warmwatch.__all__ == [
+        "attach",
+        "detach",
+        "is_compiling",
+        "is_warm",
+        "on_warm",
+        "state",
+        "step",
+    ]
+
+
+def test_detach_puts_everything_back(records: Path) -> None:
+    body = """
+import sys, logging, warmwatch
+import torch._dynamo
+from torch._dynamo import convert_frame, utils
+from torch._dynamo.callback import callback_handler
+from torch.optim import optimizer
+def seams():
+    log = utils.ChromiumEventLogger
+    return [
+        id(log.log_event_start), id(log.log_event_end), id(utils.log_compilation_event),
+        len(callback_handler.start_callbacks), len(callback_handler.end_callbacks),
+        len(optimizer._global_optimizer_post_hooks), len(optimizer._global_optimizer_pre_hooks),
+        len(logging.getLogger("torch._dynamo.convert_frame").filters),
+        len(sys.meta_path), id(sys.excepthook),
+        id(convert_frame.get_and_maybe_log_recompilation_reasons),
+    ]
+before = seams()
+warmwatch.attach()
+attached = seams()
+warmwatch.detach()
+after = seams()
+state = warmwatch.state()
+train(make(), torch.optim.SGD([torch.zeros(1, requires_grad=True)]), 2)
+result([before, attached, after, state])
+"""
+    before, attached, after, state = result_of(records, body, attach=False)
+    assert after == before
+    assert sum(a != b for a, b in zip(attached, before, strict=True)) == 8
+    assert state is None
+    slot = slots.read(slots.only(records))
+    assert (slot.steps.steps, slots.events(slots.only(records))[-1]["how"]) == (0, "detached")
+
+
+def test_detaching_before_dynamo_came_leaves_no_finder(records: Path) -> None:
+    code = "import sys; n = len(sys.meta_path); import warmwatch as w; w.attach()\n"
+    code += "assert len(sys.meta_path) == n + 1; w.detach(); assert len(sys.meta_path) == n"
+    python(records, code)
+
+
+def test_a_wrapper_put_on_top_of_ours_survives_detaching(records: Path) -> None:
+    """A user's own profiler on the same seam keeps working; ours under it goes silent."""
+    body = """
+import warmwatch
+from torch._dynamo import utils
+warmwatch.attach()
+torch.optim.SGD([torch.zeros(1)])
+log = utils.ChromiumEventLogger
+theirs, inner = [], log.log_event_start
+def start(self, name, *args, **kwargs):
+    theirs.append(name)
+    return inner(self, name, *args, **kwargs)
+log.log_event_start = start
+warmwatch.detach()
+torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+result([log.log_event_start is start, "dynamo" in theirs])
+"""
+    assert result_of(records, body, attach=False) == [True, True]
+    assert slots.read(slots.only(records)).compile.begun == 0
+
+
+def test_a_disabled_agent_does_nothing(records: Path) -> None:
+    run(records, STEP, env={"WARMWATCH_DISABLE": "1"})
+    assert list(records.iterdir()) == []
+
+
+def test_what_the_user_says_later_is_in_the_record(records: Path) -> None:
+    body = "import warmwatch\no = torch.optim.SGD(make().parameters())\n"
+    body += "warmwatch.attach(run='gpt2', tokens_per_step=491_520)\n"
+    run(records, body)
+    identity = slots.read(slots.only(records)).identity
+    assert (identity.run, identity.tokens_per_step) == ("gpt2", 491_520)
+
+
+def test_a_wrong_setting_is_said_once_and_does_not_stop_the_training(records: Path) -> None:
+    env = {"WARMWATCH_WARM_STEPS": "many", "WARMWATCH_RUM": "gpt2"}
+    with training(records, STEP, env=env) as started:
+        assert started.wait() == 0
+    assert started.stderr.splitlines() == [
+        "warmwatch: WARMWATCH_RUM is not a setting of warmwatch; did you mean WARMWATCH_RUN?",
+        "warmwatch: WARMWATCH_WARM_STEPS='many' is not a number of steps from 1 on; using 3",
+    ]
+
+
+def test_a_directory_that_cannot_be_written_costs_one_warning(records: Path) -> None:
+    """The training goes on, and the agent still knows its own state."""
+    blocked = records.parent / "file"
+    blocked.write_text("")
+    body = STEP + "import warmwatch; result([warmwatch.state(), warmwatch.is_warm()])\n"
+    with training(records, body, env={"WARMWATCH_DIR": str(blocked)}) as started:
+        assert started.result() == ["eager", True]
+        assert started.wait() == 0
+    (line,) = started.stderr.splitlines()
+    assert "no record can be written" in line
+    assert "set WARMWATCH_DIR to a directory that can be written" in line
+
+
+def test_a_full_disk_loses_journal_lines_and_nothing_else(records: Path) -> None:
+    """RLIMIT_FSIZE stands for the full disk: the slot's blocks are there, the journal's are not."""
+    body = """
+import resource, signal
+o = torch.optim.SGD(make().parameters())
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+limit = resource.RLIM_INFINITY
+resource.setrlimit(resource.RLIMIT_FSIZE, (150, limit))
+f = torch.compile(make(), backend="eager")
+for n in range(4):
+    f(torch.randn(4, 8)); o.step()
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+for n in range(2): o.step()
+"""
+    run(records, body)
+    folder = slots.only(records)
+    slot = slots.read(folder)
+    assert slot.steps.steps == 6
+    assert slot.compile.journal_dropped >= 2
+    lines = (folder / "events.jsonl").read_text().splitlines()
+    assert '"event":"exit"' in lines[-1]

@@ -1,0 +1,77 @@
+"""Recompile reasons in PyTorch's own words, and the category each belongs to."""
+
+from __future__ import annotations
+
+import pytest
+
+from warmwatch.hooks.phases import phase_of
+from warmwatch.hooks.reasons import category_of, telling_first
+from warmwatch.record import PHASES
+
+
+@pytest.mark.parametrize(
+    ("reason", "category"),
+    [
+        ("0/0: tensor 'i' size mismatch at index 0. expected 16, actual 14", "shape"),
+        ("0/0: tensor 'x' stride mismatch at index 0. expected 4, actual 1", "shape"),
+        ("0/0: tensor 'x' rank mismatch. expected 2, actual 3", "shape"),
+        ("0/1: 2 <= x.size()[0]  # (_dynamo/output_graph.py:1)", "shape"),
+        ("0/0: Eq(s0, 4)", "shape"),
+        ("0/0: GLOBAL_STATE changed: grad_mode ", "grad_mode"),
+        ("0/0: ___check_global_state() against grad_mode", "grad_mode"),
+        ("0/0: tensor 'x' dtype mismatch. expected Float, actual Half", "dtype"),
+        ("0/0: tensor 'w' requires_grad mismatch. expected requires_grad=1", "requires_grad"),
+        ("0/0: GLOBAL_STATE changed: autocast ", "autocast"),
+        ("0/0: tensor 'x' device mismatch. expected cpu, actual cuda", "device"),
+        ("0/0: GLOBAL_STATE changed: deterministic_algorithms ", "global_state"),
+        ("0/0: self.training == False", "module_state"),
+        ("0/0: ___check_obj_id(fn, 94)", "object_identity"),
+        ("0/0: lr == 0.1", "python_value"),
+        ("0/0: len(xs) == 3", "python_value"),
+        ("0/0: words of a PyTorch to come", "other"),
+        ("", "other"),
+    ],
+)
+def test_a_reason_has_its_category(reason: str, category: str) -> None:
+    assert category_of(reason) == category
+
+
+def test_the_entry_of_this_mode_tells_more_than_that_of_another() -> None:
+    """After an evaluation its entry comes first, though the training's own guard is the cause."""
+    size = "0/0: tensor 'x' size mismatch at index 0. expected 4, actual 6"
+    reasons = telling_first(["0/1: GLOBAL_STATE changed: grad_mode ", size])
+    assert reasons == f"{size}\n0/1: GLOBAL_STATE changed: grad_mode"
+    assert category_of(reasons) == "shape"
+
+
+@pytest.mark.parametrize(
+    ("event", "phase"),
+    [
+        ("dynamo", "dynamo"),
+        ("entire_frame_compile", "dynamo"),
+        ("bytecode_tracing", "dynamo"),
+        ("aot_trace_joint_graph", "aot_autograd"),
+        ("create_aot_dispatcher_function", "aot_autograd"),
+        ("entire_backward_compile", "aot_autograd"),
+        ("inductor_compile", "inductor"),
+        ("_recursive_post_grad_passes", "inductor"),
+        ("code_gen", "inductor"),
+        ("async_compile.wait", "kernel_compile"),
+        ("compile_file", "kernel_compile"),
+        ("CachingAutotuner.benchmark_all_configs", "autotune"),
+        ("mm_template_autotuning", "autotune"),
+        ("coordinate_descent_tuning", "autotune"),
+        ("CUDAGraphNode.record", "cudagraph"),
+        ("AOTAutogradCache.inductor_load", "cache_load"),
+        ("backend_compile", "other"),
+    ],
+)
+def test_an_event_has_its_phase(event: str, phase: str) -> None:
+    position = phase_of(event)
+    assert position is not None
+    assert PHASES[position] == phase
+
+
+@pytest.mark.parametrize("event", ["gc", "an event of a PyTorch to come"])
+def test_an_unknown_event_takes_the_phase_around_it(event: str) -> None:
+    assert phase_of(event) is None

@@ -1,0 +1,165 @@
+"""Which of the optimizers' calls is a step, with real ones, each kind in the same process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.trainings import result_of
+
+KINDS = """
+import warmwatch
+from warmwatch import _lifecycle
+
+def steps():
+    return _lifecycle.current._image().steps.steps
+
+def parameters(count=2):
+    return [torch.nn.Parameter(torch.randn(3)) for _ in range(count)]
+
+def back(parameters):
+    sum(p.square().sum() for p in parameters).backward()
+
+def simple():
+    ps = parameters(); o = torch.optim.AdamW(ps)
+    for _ in range(5): back(ps); o.step()
+
+def nested_subclass():
+    class Mine(torch.optim.SGD):
+        def step(self, closure=None):
+            return super().step(closure)
+    torch.optim.SGD(parameters(), lr=.1)  # so that the parent's own step is hooked as well
+    ps = parameters(); o = Mine(ps, lr=.1)
+    for _ in range(5): back(ps); o.step()
+
+def matrix_and_adamw():
+    a, b = parameters(), parameters()
+    first, second = torch.optim.SGD(a, lr=.1), torch.optim.AdamW(b)
+    for _ in range(5): back(a + b); first.step(); second.step()
+
+def gan_with_five_critic_steps():
+    a, b = parameters(), parameters()
+    critic, generator = torch.optim.Adam(a), torch.optim.Adam(b)
+    for _ in range(3):
+        for _ in range(5): back(a); critic.step()
+        back(b); generator.step()
+
+def one_optimizer_ends_and_another_goes_on():
+    a, b = parameters(), parameters()
+    first, second = torch.optim.SGD(a, lr=.1), torch.optim.SGD(b, lr=.1)
+    for _ in range(3): back(a + b); first.step(); second.step()
+    for _ in range(3): back(b); second.step()
+
+def optimizer_in_backward():
+    ps = parameters(4)
+    optimizers = {p: torch.optim.SGD([p], lr=.1) for p in ps}
+    for p in ps: p.register_post_accumulate_grad_hook(lambda p: optimizers[p].step())
+    for _ in range(5): back(ps)
+
+def one_object_stepped_for_each_sub_group():
+    groups = [parameters(1) for _ in range(4)]
+    o = torch.optim.AdamW(groups[0])
+    for _ in range(5):
+        for group in groups:
+            back(group)
+            o.param_groups[0]["params"] = group
+            o.step()
+            o.param_groups[0]["params"] = []
+
+def accumulation():
+    ps = parameters(); o = torch.optim.SGD(ps, lr=.1)
+    for n in range(20):
+        back(ps)
+        if n % 4 == 3: o.step(); o.zero_grad()
+
+def scaler_that_skips_on_overflow():
+    ps = parameters(); o = torch.optim.SGD(ps, lr=.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    for n in range(5):
+        scaler.scale(sum(p.square().sum() for p in ps)).backward()
+        if n == 2: ps[0].grad.fill_(float("inf"))
+        scaler.step(o); scaler.update(); o.zero_grad()
+
+def closure_called_many_times():
+    ps = parameters(); o = torch.optim.LBFGS(ps)
+    def closure():
+        o.zero_grad(); loss = sum(p.square().sum() for p in ps); loss.backward(); return loss
+    for _ in range(3): o.step(closure)
+
+def explicit():
+    for _ in range(5): warmwatch.step()
+
+def explicit_beside_an_optimizer():
+    ps = parameters(); o = torch.optim.SGD(ps, lr=.1)
+    for _ in range(5): back(ps); o.step(); warmwatch.step()
+
+counts = {}
+for kind in KINDS:
+    warmwatch.attach()
+    torch.optim.SGD(parameters(), lr=.1)
+    globals()[kind]()
+    counts[kind] = steps()
+    warmwatch.detach()
+result(counts)
+"""
+EXPECTED = {
+    "simple": 5,
+    "nested_subclass": 5,
+    "matrix_and_adamw": 5,
+    "gan_with_five_critic_steps": 15,
+    "one_optimizer_ends_and_another_goes_on": 6,
+    "optimizer_in_backward": 5,
+    "one_object_stepped_for_each_sub_group": 5,
+    "accumulation": 5,
+    "scaler_that_skips_on_overflow": 4,
+    "closure_called_many_times": 3,
+    "explicit": 5,
+    "explicit_beside_an_optimizer": 5,
+}
+
+
+def test_every_kind_of_training_makes_one_step_of_an_iteration(records: Path) -> None:
+    counts = result_of(records, f"KINDS = {list(EXPECTED)!r}\n" + KINDS, attach=False)
+    assert counts == EXPECTED
+
+
+COMPILED = {
+    "a compiled model": """
+c = torch.compile(model, backend="eager")
+for _ in range(5): train(c, o, 1)
+""",
+    "a compiled optimizer": """
+step = torch.compile(o.step, backend="eager")
+for _ in range(5):
+    model(torch.randn(4, 8)).sum().backward(); step(); o.zero_grad()
+""",
+    "the whole step compiled": """
+@torch.compile(backend="eager")
+def whole(x):
+    loss = model(x).square().mean(); loss.backward(); o.step(); o.zero_grad(); return loss
+for _ in range(5): whole(torch.randn(4, 8))
+""",
+}
+
+
+@pytest.mark.parametrize("kind", COMPILED)
+def test_steps_are_seen_where_dynamo_traces(records: Path, kind: str) -> None:
+    """With the graphs, graph breaks and losses that the training has without the agent."""
+    end = """
+from torch._dynamo.utils import counters, get_compilation_metrics
+import json
+result([
+    model(torch.ones(2, 8)).tolist(), counters["stats"]["unique_graphs"],
+    sorted(counters["graph_break"].items()),
+    [m.compile_id for m in get_compilation_metrics()],
+    [m.recompile_reason for m in get_compilation_metrics()], torch.rand(1).item(),
+])
+"""
+    body = "model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)\n" + COMPILED[kind] + end
+    alone = result_of(records, body, attach=False)
+    attached = result_of(records, body)
+    assert json.dumps(attached) == json.dumps(alone)
+    assert slots.read(slots.only(records)).steps.steps == 5

@@ -1,0 +1,227 @@
+"""What the agent says of real compilations, against what PyTorch says of them itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.trainings import result_of, training
+from warmwatch import record
+
+TRUTH = """
+from torch._dynamo.utils import counters, get_compilation_metrics
+def truth():
+    metrics = [m for m in get_compilation_metrics()]
+    return {
+        "ids": [[m.compile_id, m.is_forward is not False, m.recompile_reason] for m in metrics],
+        "seconds": sum(m.duration_us for m in metrics) / 1e6,
+        "graphs": counters["stats"]["unique_graphs"],
+        "breaks": sum(counters["graph_break"].values()),
+        "fx": [counters["inductor"]["fxgraph_cache_" + verdict] for verdict in ("hit", "miss")],
+        "aot": [
+            counters["aot_autograd"]["autograd_cache_" + verdict] for verdict in ("hit", "miss")
+        ],
+    }
+"""
+SHAPES = """
+model = make(); o = torch.optim.AdamW(model.parameters())
+c = torch.compile(model)
+train(c, o, 5)
+with torch.no_grad(): c(torch.randn(4, 8))
+train(c, o, 5, batch=6)
+result(truth())
+"""
+
+
+def compilations(folder: Path) -> list[dict[str, object]]:
+    return [event for event in slots.events(folder) if event["event"] == "compilation"]
+
+
+def test_compilations_agree_with_pytorchs_own_account(records: Path) -> None:
+    """Ids, directions and reasons of each; graphs, breaks, caches and seconds in sum."""
+    truth = result_of(records, TRUTH + SHAPES)
+    folder = slots.only(records)
+    slot, entries = slots.read(folder), compilations(folder)
+    for entry, (compile_id, forward, reason) in zip(entries, truth["ids"], strict=True):
+        assert (entry["id"], entry["kind"] == "forward") == (compile_id, forward)
+        assert (reason or "").strip() in str(entry.get("reason", ""))
+        assert ("reason" in entry) is (reason is not None)
+    counts = slot.compile
+    assert (counts.graphs, counts.graph_breaks) == (truth["graphs"], truth["breaks"])
+    assert [counts.cache_hits[0], counts.cache_misses[0]] == truth["fx"]
+    assert [counts.cache_hits[1], counts.cache_misses[1]] == truth["aot"]
+    assert sum(counts.phase_ns) / 1e9 == pytest.approx(truth["seconds"], rel=0.02, abs=0.05)
+    assert {e["category"] for e in entries if "category" in e} == {"grad_mode", "shape"}
+    assert counts.recompiles_after_warm == 2
+
+
+def test_the_first_step_holds_forward_and_backward_and_warm_comes_three_steps_later(
+    records: Path,
+) -> None:
+    result_of(records, TRUTH + SHAPES)
+    folder = slots.only(records)
+    first = slots.read(folder).compile.first_warmup
+    (entry, *_) = [event for event in slots.events(folder) if event["event"] == "warm"]
+    assert (first.steps, entry["steps"]) == (1, 1)
+    ends = [event["t"] for event in slots.events(folder) if event["event"] == "end"]
+    assert first.ended_ns in ends
+
+
+def test_a_reset_in_mid_run_loses_nothing(records: Path) -> None:
+    """``torch._dynamo.reset()`` clears Dynamo's callbacks; users clear its counters."""
+    body = """
+from torch._dynamo.callback import callback_handler
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+train(torch.compile(model, backend="aot_eager"), o, 4)
+before = counters["stats"]["unique_graphs"]
+torch._dynamo.reset(); counters.clear()
+cleared = len(callback_handler.start_callbacks)
+train(torch.compile(model, backend="aot_eager"), o, 4)
+armed = len(callback_handler.start_callbacks)
+result([before + counters["stats"]["unique_graphs"], cleared, armed])
+"""
+    graphs, cleared, armed = result_of(records, TRUTH + body)
+    slot = slots.read(slots.only(records))
+    assert (slot.compile.graphs, cleared, armed) == (graphs, 0, 1)
+    assert (slot.compile.warmups, slot.steps.steps) == (2, 8)
+
+
+def test_a_warm_cache_is_told_from_a_cold_one(records: Path) -> None:
+    body = "o = torch.optim.SGD(make().parameters()); c = torch.compile(make())\n"
+    body += "with torch.no_grad(): c(torch.ones(4, 8))\nresult(truth())\n"
+    cold = result_of(records, TRUTH + body)
+    warm = result_of(records, TRUTH + body)
+    assert (cold["fx"], warm["fx"]) == ([0, 1], [1, 0])
+    verdicts = [compilations(folder)[0]["cache"] for folder in slots.folders(records)]
+    assert verdicts == ["miss", "hit"]
+    counts = slots.read(slots.folders(records)[1]).compile
+    assert counts.phase_ns[record.PHASES.index("cache_load")] > 0
+
+
+def test_a_compile_that_fails_is_counted_and_raises_as_ever(records: Path) -> None:
+    body = """
+def broken(graph, inputs): raise RuntimeError("no such backend today")
+o = torch.optim.SGD(make().parameters())
+try:
+    torch.compile(make(), backend=broken)(torch.ones(2, 8))
+except Exception as error:
+    result(type(error).__name__)
+"""
+    name = result_of(records, body)
+    assert name == "BackendCompilerFailed"
+    folder = slots.only(records)
+    assert slots.read(folder).compile.failures == 1
+    assert compilations(folder)[0]["failure"].endswith("BackendCompilerFailed")
+    assert slots.read(folder).compile.active_since_ns == 0
+
+
+def test_the_recompile_limit_is_seen_though_nothing_else_tells(records: Path) -> None:
+    body = """
+import torch._dynamo.config
+torch._dynamo.config.recompile_limit = 3
+f = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
+o = torch.optim.SGD(make().parameters())
+for n in range(2, 9): f(torch.ones(n))
+"""
+    with training(records, body) as started:
+        assert started.wait() == 0
+    folder = slots.only(records)
+    assert slots.read(folder).compile.fallbacks == 1
+    (fallback,) = [event for event in slots.events(folder) if event["event"] == "fallback"]
+    assert (fallback["limit"], fallback["setting"]) == (3, "recompile_limit")
+
+
+def test_threads_that_compile_at_once_are_one_activity_after_another(records: Path) -> None:
+    body = """
+import threading
+o = torch.optim.SGD(make().parameters())
+def compile_one(width):
+    f = torch.compile(make(width), backend="aot_eager")
+    for _ in range(3): f(torch.ones(4, width))
+threads = [threading.Thread(target=compile_one, args=(w,)) for w in (8, 9, 10)]
+for t in threads: t.start()
+for t in threads: t.join()
+result(truth())
+"""
+    truth = result_of(records, TRUTH + body)
+    counts = slots.read(slots.only(records)).compile
+    assert counts.begun == counts.ended > 0
+    assert counts.active_since_ns == 0
+    assert counts.graphs == truth["graphs"]
+    assert sum(counts.compilations) == len(truth["ids"])
+
+
+API = """
+import warmwatch
+seen = []
+warmwatch.on_warm(lambda: seen.append(["called", warmwatch.is_warm()]))
+states = [warmwatch.state()]
+class Peek(torch.nn.Module):
+    def forward(self, x): return x
+def backend(graph, inputs):
+    states.append([warmwatch.state(), warmwatch.is_compiling()])
+    return graph.forward
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+states.append(warmwatch.state())
+c = torch.compile(model, backend=backend)
+for n in range(5):
+    train(c, o, 1); states.append(warmwatch.state())
+warmwatch.on_warm(lambda: seen.append("at once"))
+train(c, o, 1, batch=7); states.append(warmwatch.state())
+result([states, seen])
+"""
+
+
+def test_a_training_can_ask_for_its_own_state(records: Path) -> None:
+    states, seen = result_of(records, API)
+    assert states == [
+        "starting",
+        "starting",
+        ["compiling", True],
+        *["warming"] * 3,
+        *["warm"] * 2,
+        ["recompiling", True],
+        "recompiling",
+    ]
+    assert seen == [["called", True], "at once"]
+
+
+def test_a_callback_that_raises_is_reported_and_the_training_goes_on(tmp_path: Path) -> None:
+    """Not with the `records` fixture: here an error must be counted."""
+    records = tmp_path / "records"
+    records.mkdir()
+    body = "import warmwatch\nwarmwatch.on_warm(lambda: 1 / 0)\n"
+    body += "print(train(make(), torch.optim.SGD(make().parameters()), 5))\n"
+    with training(records, body) as started:
+        assert started.wait() == 0
+    assert "ZeroDivisionError" in started.stderr
+    assert slots.read(slots.only(records)).compile.agent_errors == 1
+
+
+GUEST = """
+import warnings
+model = make(); o = torch.optim.AdamW(model.parameters())
+c = torch.compile(model)
+losses = train(c, o, 4) + train(c, o, 3, batch=7)
+model.eval()
+with torch.no_grad(): losses.append(c(torch.ones(3, 8)).sum().item())
+t = truth(); t.pop("seconds")
+import random, numpy
+result([[x.hex() for x in losses], t, torch.rand(4).tolist(), random.getstate()[1][:4] is None])
+"""
+
+
+def test_the_training_is_the_same_with_the_agent_and_without(records: Path) -> None:
+    """Losses bit for bit, graphs, breaks, recompiles with reasons, random state, output."""
+    told = {}
+    for attach in (False, True):
+        env = {"TORCHINDUCTOR_CACHE_DIR": str(records.parent / f"cache-{attach}")}
+        with training(records, TRUTH + GUEST, attach=attach, env=env) as started:
+            value = started.result()
+            assert started.wait() == 0
+        told[attach] = (json.dumps(value), started.output, started.stderr)
+    assert told[True] == told[False]
+    assert slots.read(slots.only(records)).steps.steps == 7

@@ -1,0 +1,90 @@
+"""Processes that a training starts for itself are no ranks, and never write its record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.trainings import run
+
+LOADER = """
+from torch.utils.data import DataLoader, Dataset
+
+class Noise(Dataset):
+    def __len__(self): return 12
+    def __getitem__(self, i):
+        transform = torch.compile(lambda x: x * 2, backend="eager")  # compiles in the worker
+        return transform(torch.ones(8))
+
+def main():
+    model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+    loader = DataLoader(Noise(), batch_size=4, num_workers=2, multiprocessing_context=CONTEXT)
+    for batch in loader:
+        model(batch).sum().backward(); o.step(); o.zero_grad()
+
+if __name__ == "__main__": main()
+"""
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_data_loading_workers(records: Path, context: str) -> None:
+    run(records, LOADER.replace("CONTEXT", repr(context)))
+    slot = slots.read(slots.only(records))
+    assert slot.steps.steps == 3
+    assert slot.compile.begun == 0
+
+
+@pytest.mark.parametrize("method", ["subprocess", "fork"])
+def test_compile_workers(records: Path, method: str) -> None:
+    env = {"TORCHINDUCTOR_WORKER_START": method, "TORCHINDUCTOR_COMPILE_THREADS": "2"}
+    body = """
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+train(torch.compile(model), o, 2)
+"""
+    run(records, body, env=env)
+    assert slots.read(slots.only(records)).steps.steps == 2
+
+
+def test_a_forked_process_that_trains_is_a_process_of_its_own(records: Path) -> None:
+    """As ``multiprocessing`` starts ranks; its end is seen though ``atexit`` never runs there."""
+    body = """
+import torch.multiprocessing as mp
+def child():
+    m = make(); train(m, torch.optim.SGD(m.parameters(), lr=.1), 2)
+m = make(); o = torch.optim.SGD(m.parameters(), lr=.1)
+train(m, o, 4)
+p = mp.get_context("fork").Process(target=child); p.start(); p.join()
+train(m, o, 1)
+"""
+    run(records, body)
+    parent, child = map(slots.read, slots.folders(records))
+    assert (parent.steps.steps, child.steps.steps) == (5, 2)
+    assert parent.identity.launch == child.identity.launch
+    assert parent.identity.pid != child.identity.pid
+    endings = [slots.events(folder)[-1]["how"] for folder in slots.folders(records)]
+    assert endings == ["finished", "finished"]
+
+
+def test_ranks_that_torch_spawns_are_ranks_and_their_parent_is_none(records: Path) -> None:
+    body = """
+import os, torch.distributed as dist, torch.multiprocessing as mp
+def rank(rank, port):
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    m = torch.nn.parallel.DistributedDataParallel(make())
+    train(m, torch.optim.SGD(m.parameters(), lr=.1), 3)
+    dist.destroy_process_group()
+if __name__ == "__main__":
+    import socket
+    with socket.socket() as s: s.bind(("127.0.0.1", 0)); port = s.getsockname()[1]
+    mp.spawn(rank, args=(port,), nprocs=2)
+"""
+    run(records, body)
+    read = [slots.read(folder) for folder in slots.folders(records)]
+    assert sorted((s.identity.rank, s.identity.world_size, s.steps.steps) for s in read) == [
+        (0, 2, 3),
+        (1, 2, 3),
+    ]
+    assert len({s.identity.launch for s in read}) == 1
+    assert {slots.events(f)[-1]["how"] for f in slots.folders(records)} == {"finished"}

@@ -1,0 +1,163 @@
+"""Real trainings in real processes, which stop at gates until the test lets them go on.
+
+A script calls ``gate("name")`` (from :mod:`support.gate`): it says so on its standard output and
+waits for a line on its standard input. So a test never waits for a time, only for a training to
+come somewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+GATE = "@gate "
+RESULT = "@result "
+
+# Small models, one thread: two at a time run on two cores.
+PRELUDE = """
+import torch
+from support.gate import gate, result
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+def make(width=8):
+    return torch.nn.Sequential(
+        torch.nn.Linear(width, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)
+    )
+
+def train(model, optimizer, steps, batch=4, width=8):
+    losses = []
+    for _ in range(steps):
+        loss = model(torch.randn(batch, width)).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses
+"""
+
+
+class Training:
+    """A training that runs."""
+
+    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
+        self.process, self._errors = process, errors
+        self.output: list[str] = []
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def stderr(self) -> str:
+        return self._errors.read_text()
+
+    def reach(self, gate: str) -> None:
+        """Wait until the training stands at ``gate``."""
+        line = self._until(GATE)
+        assert line == gate, f"at gate {line!r}, not {gate!r}"
+
+    def go(self) -> None:
+        """Let it go on from the gate where it stands."""
+        assert self.process.stdin
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def result(self) -> Any:
+        """The JSON that the script handed over with ``result(...)``."""
+        return json.loads(self._until(RESULT))
+
+    def wait(self) -> int:
+        """Let it come to its end; its exit code."""
+        assert self.process.stdin
+        assert self.process.stdout
+        if not self.process.stdin.closed:
+            self.process.stdin.close()
+        self.output.extend(self.process.stdout)
+        return self.process.wait()
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self.process.send_signal(signal.SIGKILL)
+        self.wait()
+
+    def _until(self, prefix: str) -> str:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            if line.startswith(prefix):
+                return line.removeprefix(prefix).rstrip("\n")
+            self.output.append(line)
+        raise AssertionError(f"it ended before {prefix!r}:\n{''.join(self.output)}{self.stderr}")
+
+
+def environment(records: Path, **more: str) -> dict[str, str]:
+    """An environment for a training that writes its record to ``records``."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("WARMWATCH_")}
+    paths = (ROOT / "tests", *filter(None, [os.environ.get("PYTHONPATH")]))
+    return {
+        **clean,
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        "WARMWATCH_DIR": str(records),
+        "OMP_NUM_THREADS": "1",
+        # caches of one test never serve another: what is compiled must not depend on the order
+        "TORCHINDUCTOR_CACHE_DIR": str(records.parent / "inductor"),
+        **more,
+    }
+
+
+@contextmanager
+def training(
+    records: Path,
+    body: str,
+    *,
+    name: str = "train",
+    attach: bool = True,
+    env: Mapping[str, str] | None = None,
+    launcher: tuple[str, ...] = (),
+) -> Iterator[Training]:
+    """Run ``body`` after the prelude, with the agent attached unless told otherwise."""
+    script = records.parent / f"{name}.py"
+    script.write_text(("import warmwatch.auto\n" if attach else "") + PRELUDE + body)
+    errors = records.parent / f"{name}.stderr"
+    with errors.open("w") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, *launcher, str(script)],
+            env=environment(records, **(env or {})),
+            cwd=records.parent,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+    try:
+        yield Training(process, errors)
+    finally:
+        process.kill()
+        for stream in (process.stdin, process.stdout):
+            if stream:
+                stream.close()
+        process.wait()
+
+
+def run(records: Path, body: str, **options: Any) -> Training:
+    """Run ``body`` to its end, which must be a good one."""
+    with training(records, body, **options) as started:
+        code = started.wait()
+        assert code == 0, f"exit code {code}:\n{''.join(started.output)}{started.stderr}"
+    return started
+
+
+def result_of(records: Path, body: str, **options: Any) -> Any:
+    """What ``body`` hands over with ``result(...)``."""
+    with training(records, body, **options) as started:
+        value = started.result()
+        assert started.wait() == 0, started.stderr
+    return value
