@@ -1,0 +1,1 @@
+"""The monitor: reads records and the host, judges, and publishes the answer."""

@@ -1,0 +1,15 @@
+"""The monitor's two clocks, injected wherever time is asked for, so that tests can turn them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """``monotonic_ns`` is the machine's, the one that records are written in; ``epoch`` seconds."""
+
+    monotonic_ns: Callable[[], int] = time.monotonic_ns
+    epoch: Callable[[], float] = time.time

@@ -1,0 +1,32 @@
+"""Errors that a user can cause, each one sentence that says what to do, with its exit code."""
+
+from __future__ import annotations
+
+
+class WarmwatchError(Exception):
+    """Shown as one line; ``exit_code`` is the command's."""
+
+    exit_code = 1
+
+
+class UsageError(WarmwatchError):
+    """A wrong or contradictory setting."""
+
+    exit_code = 2
+
+
+class UnknownRunError(WarmwatchError):
+    """No such run; says which there are."""
+
+    exit_code = 5
+
+    def __init__(self, run: str, known: tuple[str, ...]) -> None:
+        self.run = run
+        have = f"runs here: {', '.join(known)}" if known else "no run is known here"
+        super().__init__(f"no run named {run!r}; {have}")
+
+
+class DaemonError(WarmwatchError):
+    """The daemon cannot start or cannot be asked."""
+
+    exit_code = 6

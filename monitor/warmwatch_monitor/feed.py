@@ -1,0 +1,81 @@
+"""One source, read again and again: what it read last, and its health apart from that.
+
+This is the one place where a source's failure, of whatever kind, is turned into health.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.model import SourceHealth
+
+T = TypeVar("T")
+
+_SILENCE_SECONDS = 5.0
+_SILENCE_INTERVALS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome(Generic[T]):
+    value: T | None
+    health: SourceHealth
+    at_ns: int
+
+
+class Feed(Generic[T]):
+    """Reads ``source`` every ``interval`` seconds; any thread may ask for :meth:`current`."""
+
+    def __init__(self, name: str, source: Callable[[], T], clock: Clock, interval: float) -> None:
+        self._name, self._source, self._clock, self._interval = name, source, clock, interval
+        self._patience = max(_SILENCE_SECONDS, _SILENCE_INTERVALS * interval)
+        self._last_success: float | None = None
+        health = SourceHealth(source=name, up=False, error="it has not been read yet")
+        self._outcome: _Outcome[T] = _Outcome(value=None, health=health, at_ns=clock.monotonic_ns())
+
+    def read(self) -> None:
+        """Read the source now. Whatever it raises becomes its health."""
+        began_ns = self._clock.monotonic_ns()
+        value: T | None = None
+        problem: str | None = None
+        try:
+            value = self._source()
+        except Exception as error:  # noqa: BLE001 - a failing source is a fact to show, not a crash
+            problem = f"{type(error).__name__}: {error}"
+        else:
+            self._last_success = self._clock.epoch()
+        ended_ns = self._clock.monotonic_ns()
+        health = SourceHealth(
+            source=self._name,
+            up=problem is None,
+            last_success=self._last_success,
+            read_seconds=(ended_ns - began_ns) / 1e9,
+            error=problem,
+        )
+        self._outcome = _Outcome(value=value, health=health, at_ns=ended_ns)
+
+    def current(self, now_ns: int) -> tuple[T | None, SourceHealth]:
+        """What it read last, ``None`` where it failed or has been silent for too long."""
+        outcome = self._outcome
+        silence = (now_ns - outcome.at_ns) / 1e9
+        if silence <= self._patience:
+            return outcome.value, outcome.health
+        health = SourceHealth(
+            source=self._name,
+            up=False,
+            last_success=outcome.health.last_success,
+            error=f"it has not answered for {silence:.0f} s",
+        )
+        return None, health
+
+    def follow(self, stopping: threading.Event, tell: Callable[[], None]) -> None:
+        """Read until ``stopping`` is set, and ``tell`` after each time."""
+        while not stopping.is_set():
+            began_ns = self._clock.monotonic_ns()
+            self.read()
+            tell()
+            spent = (self._clock.monotonic_ns() - began_ns) / 1e9
+            stopping.wait(max(0.01, self._interval - spent))

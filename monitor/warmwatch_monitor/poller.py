@@ -1,0 +1,119 @@
+"""The poller: when to read what, how each source fares, and the Snapshot that comes of it.
+
+Each source has a thread of its own, so one that hangs holds up nothing but itself; the publisher
+wakes when the records were read, or when they have not been for too long, judges, and publishes one
+Snapshot by one assignment. What a source last read counts until it fails or falls silent; from then
+on it is absent and the source's health says why.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.feed import Feed
+from warmwatch_monitor.model import ProcessReading, Snapshot
+from warmwatch_monitor.runs import group
+from warmwatch_monitor.sources.records import RecordsReading
+
+_HOST_INTERVAL = 1.0
+_LONGEST_SILENCE = 1.0
+_STOP_SECONDS = 2.0
+
+
+class Records(Protocol):
+    """The records source."""
+
+    def read(self) -> RecordsReading: ...
+
+
+class Host(Protocol):
+    """The host source, asked for the processes of living ranks."""
+
+    def read(self, pids: list[int], /) -> Mapping[int, ProcessReading]: ...
+
+
+class Poller:
+    """Polls until :meth:`stop`. ``interval``: seconds between two looks at the records."""
+
+    def __init__(
+        self,
+        records: Records,
+        host: Host,
+        *,
+        directories: tuple[str, ...] = (),
+        interval: float = 0.2,
+        clock: Clock | None = None,
+    ) -> None:
+        self._clock, self._interval = clock or Clock(), interval
+        self._directories = directories
+        self._records = Feed("records", records.read, self._clock, interval)
+        host_interval = max(interval, _HOST_INTERVAL)
+        self._host = Feed("host", lambda: host.read(self._living()), self._clock, host_interval)
+        self._stopping, self._fresh = threading.Event(), threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._latest = replace(self._assemble(), epoch=0.0)
+
+    def latest(self) -> Snapshot:
+        """The latest Snapshot; before the first look one of epoch 0 with nothing in it."""
+        return self._latest
+
+    def poll_once(self) -> Snapshot:
+        """Read every source once, here and now, and publish: for commands without a daemon."""
+        self._records.read()
+        self._host.read()
+        return self._publish()
+
+    def start(self) -> None:
+        """Begin to poll, in threads that die with the process."""
+        for name, work in (
+            ("records", lambda: self._records.follow(self._stopping, self._fresh.set)),
+            ("host", lambda: self._host.follow(self._stopping, _nothing)),
+            ("publisher", self._publish_until_stopped),
+        ):
+            thread = threading.Thread(target=work, name=f"warmwatch-{name}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def stop(self) -> None:
+        """End the threads; one that hangs in a source is left behind."""
+        self._stopping.set()
+        self._fresh.set()
+        for thread in self._threads:
+            thread.join(_STOP_SECONDS)
+
+    def _publish_until_stopped(self) -> None:
+        while not self._stopping.is_set():
+            self._fresh.wait(max(_LONGEST_SILENCE, 2 * self._interval))
+            self._fresh.clear()
+            self._publish()
+
+    def _publish(self) -> Snapshot:
+        self._latest = snapshot = self._assemble()
+        return snapshot
+
+    def _assemble(self) -> Snapshot:
+        now_ns, epoch = self._clock.monotonic_ns(), self._clock.epoch()
+        found, records_health = self._records.current(now_ns)
+        processes, host_health = self._host.current(now_ns)
+        found = found or RecordsReading()
+        return Snapshot(
+            epoch=epoch,
+            now_ns=now_ns,
+            runs=group(found.records, processes or {}, now_ns),
+            refusals=found.refusals,
+            sources=(records_health, host_health),
+            directories=self._directories,
+        )
+
+    def _living(self) -> list[int]:
+        found, _ = self._records.current(self._clock.monotonic_ns())
+        records = found.records if found else ()
+        return [record.pid for record in records if record.pid is not None]
+
+
+def _nothing() -> None:
+    """Nobody waits for this source."""

@@ -1,0 +1,72 @@
+"""Readings to runs: which records are ranks of which run, and each one's judgement. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from warmwatch import record, verdict
+from warmwatch.verdict import Facts, Judgement
+from warmwatch_monitor.model import ProcessReading, RankView, RecordReading, RunView
+
+
+def group(
+    readings: Iterable[RecordReading], processes: Mapping[int, ProcessReading], now_ns: int
+) -> tuple[RunView, ...]:
+    """All runs, by name, each with its ranks in order and judged at ``now_ns``."""
+    speakers: dict[str, dict[int, RecordReading]] = {}
+    for reading in readings:
+        ranks = speakers.setdefault(reading.slot.identity.run, {})
+        rival = ranks.get(reading.slot.identity.rank)
+        if rival is None or _claim(reading) > _claim(rival):
+            ranks[reading.slot.identity.rank] = reading
+    return tuple(
+        _run(name, [ranks[rank] for rank in sorted(ranks)], processes, now_ns)
+        for name, ranks in sorted(speakers.items())
+    )
+
+
+def _claim(reading: RecordReading) -> tuple[bool, bool, int, str]:
+    """Who speaks for a rank: a living record, with facts if one has them, the newest of those."""
+    slot = reading.slot
+    tells = bool(slot.steps.steps or slot.compile.begun)
+    newest = slot.header.attached_epoch_ns
+    return reading.alive, reading.alive and tells, newest, reading.folder
+
+
+def _run(
+    name: str,
+    readings: Iterable[RecordReading],
+    processes: Mapping[int, ProcessReading],
+    now_ns: int,
+) -> RunView:
+    ranks = tuple(
+        RankView(
+            reading=reading,
+            judgement=judge(reading, now_ns),
+            process=None if reading.pid is None else processes.get(reading.pid),
+        )
+        for reading in readings
+    )
+    state = verdict.least_advanced(rank.judgement.state for rank in ranks)
+    return RunView(run=name, state=state, ranks=ranks)
+
+
+def judge(reading: RecordReading, now_ns: int) -> Judgement:
+    """The verdict on one record at ``now_ns``."""
+    slot = reading.slot
+    facts = Facts(
+        attached_ns=slot.header.attached_ns,
+        warm_steps=slot.header.warm_steps,
+        steps=slot.steps,
+        compile=slot.compile,
+        median_step_ns=_median_ns(slot.clean_bins),
+        alive=reading.alive,
+        gone_ns=reading.gone_ns,
+    )
+    return verdict.judge(facts, now_ns)
+
+
+@lru_cache(maxsize=1024)
+def _median_ns(bins: tuple[int, ...]) -> float | None:
+    return record.quantile_ns(bins, 0.5)

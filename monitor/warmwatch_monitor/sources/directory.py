@@ -1,0 +1,74 @@
+"""One record directory: which records lie in it, listed anew only when it changed.
+
+The agent renames a record into place and whoever removes one changes the directory, so its mtime
+tells. An mtime moves in ticks of some milliseconds: one that was fresh when the directory was
+listed is not believed, and once a second the directory is listed in any case.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.model import Refusal
+
+_LISTED_FOR_NS = 10**9
+_TICK_NS = 50 * 10**6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """Folders that are records by their place, and what else lies there."""
+
+    folders: tuple[str, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+
+class RecordDirectory:
+    """The directory at ``path``; it may not exist yet, or no longer."""
+
+    def __init__(self, path: str, clock: Clock) -> None:
+        self._path, self._clock = Path(path), clock
+        self._listing = Listing()
+        self._stamp: tuple[int, int] | None = None
+        self._listed_ns = 0
+
+    def look(self) -> Listing:
+        """The records in it now. A directory that cannot be listed is a refusal itself."""
+        now_ns = self._clock.monotonic_ns()
+        try:
+            status = self._path.stat()
+            stamp = (status.st_ino, status.st_mtime_ns)
+            if stamp != self._stamp or now_ns - self._listed_ns > _LISTED_FOR_NS:
+                self._listing = self._list()
+                self._listed_ns = now_ns
+                fresh = abs(self._clock.epoch() * 1e9 - status.st_mtime_ns) < _TICK_NS
+                self._stamp = None if fresh else stamp
+        except FileNotFoundError:
+            return Listing()
+        except NotADirectoryError:
+            return self._refused("it is a file; name a directory in WARMWATCH_DIR, or remove it")
+        except OSError as error:
+            return self._refused(f"it cannot be listed: {error.strerror}")
+        return self._listing
+
+    def _refused(self, reason: str) -> Listing:
+        self._stamp = None
+        return Listing(refusals=(Refusal(path=str(self._path), reason=reason),))
+
+    def _list(self) -> Listing:
+        folders, refusals = [], []
+        with os.scandir(self._path) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):  # a record being made
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                    continue
+                what = "a link" if entry.is_symlink() else "a file"
+                refusals.append(
+                    Refusal(path=entry.path, reason=f"{what}, not a record; it can be removed")
+                )
+        return Listing(folders=tuple(sorted(folders)), refusals=tuple(refusals))

@@ -1,0 +1,134 @@
+"""The host source: what the machine says of each training process and of its compile workers.
+
+Workers are judged by CPU time: that a pool exists says nothing, for it sits idle through most of a
+compilation, and its workers live on for a minute or for good.
+A process that cannot be asked, or is gone, is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import psutil
+
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.model import ProcessReading
+from warmwatch_monitor.sources.processes import (
+    Children,
+    children_by_scan,
+    children_files,
+    compile_workers,
+)
+
+BUSY_RATIO = 0.05  # of a core since the last look; a worker that only waits stays far below it
+_WALK_NS = 2 * 10**9
+_SCAN_NS = 10 * 10**9
+
+Totals = Mapping[int, float]
+
+
+class HostSource:
+    """Follows the processes that it was asked for last; one object for the daemon's life."""
+
+    def __init__(self, *, clock: Clock | None = None, proc: Path = Path("/proc")) -> None:
+        self._clock = clock or Clock()
+        self._children = children_files(proc)
+        self._followed: dict[int, _Followed] = {}
+        self._walked_ns: int | None = None
+
+    def read(self, pids: Iterable[int]) -> Mapping[int, ProcessReading]:
+        """One reading for each of ``pids`` that can be asked."""
+        known, self._followed = self._followed, {}
+        pids = list(pids)
+        children = self._walk(newcomers=bool(set(pids) - set(known))) if pids else None
+        readings = {}
+        for pid in pids:
+            try:
+                followed = known.get(pid) or _Followed(pid)
+                readings[pid] = followed.read(self._clock.monotonic_ns, children)
+            except psutil.Error:
+                continue
+            self._followed[pid] = followed
+        return readings
+
+    def _walk(self, *, newcomers: bool) -> Children | None:
+        """How to find children, where it is time to look for workers again."""
+        now_ns = self._clock.monotonic_ns()
+        pause = _WALK_NS if self._children else _SCAN_NS
+        waited = self._walked_ns is None or now_ns - self._walked_ns >= pause
+        if not waited and not (newcomers and self._children):
+            return None
+        self._walked_ns = now_ns
+        return self._children or children_by_scan()
+
+
+class _Followed:
+    """One training process, with what was known of it at the last look."""
+
+    def __init__(self, pid: int) -> None:
+        self._process = psutil.Process(pid)
+        self._cpu: tuple[int, float] | None = None
+        self._members: dict[int, psutil.Process] = {}
+        self._pool: tuple[int, Totals] | None = None
+        self._workers: tuple[int | None, int | None] = (None, None)
+
+    def read(self, clock_ns: Callable[[], int], children: Children | None) -> ProcessReading:
+        """Raises psutil.Error where the process is gone or may not be asked."""
+        with self._process.oneshot():
+            times, memory = self._process.cpu_times(), self._process.memory_info()
+        now_ns, cpu = clock_ns(), times.user + times.system
+        ratio = None
+        if self._cpu is not None and now_ns > self._cpu[0]:
+            ratio = max(0.0, (cpu - self._cpu[1]) / ((now_ns - self._cpu[0]) / 1e9))
+        self._cpu = (now_ns, cpu)
+        if children is not None:
+            self._look_at_pool(now_ns, children)
+        busy, idle = self._workers
+        return ProcessReading(
+            pid=self._process.pid,
+            cpu_seconds=cpu,
+            resident_bytes=memory.rss,
+            cpu_ratio=ratio,
+            workers_busy=busy,
+            workers_idle=idle,
+        )
+
+    def _look_at_pool(self, now_ns: int, children: Children) -> None:
+        known, self._members = self._members, {}
+
+        def member(pid: int) -> psutil.Process:
+            self._members[pid] = self._members.get(pid) or known.get(pid) or psutil.Process(pid)
+            return self._members[pid]
+
+        def command(pid: int) -> str:
+            try:
+                return " ".join(member(pid).cmdline())
+            except psutil.Error:
+                return ""
+
+        workers = compile_workers(self._process.pid, children, command)
+        totals = {
+            worker: sum(_cpu_seconds(member, pid) for pid in pids)
+            for worker, pids in workers.items()
+        }
+        if self._pool is not None:
+            elapsed = (now_ns - self._pool[0]) / 1e9
+            self._workers = _busy_and_idle(self._pool[1], totals, elapsed)
+        self._pool = (now_ns, totals)
+
+
+def _cpu_seconds(member: Callable[[int], psutil.Process], pid: int) -> float:
+    """CPU time of a process and of the children it has waited for; 0 of one that is gone."""
+    try:
+        times = member(pid).cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system + times.children_user + times.children_system)
+
+
+def _busy_and_idle(before: Totals, now: Totals, elapsed: float) -> tuple[int, int]:
+    """A worker that was not there before has used all its time since."""
+    enough = BUSY_RATIO * elapsed
+    busy = sum(1 for pid, total in now.items() if total - before.get(pid, 0.0) > enough)
+    return busy, len(now) - busy

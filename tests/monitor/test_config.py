@@ -1,0 +1,77 @@
+"""The monitor's settings: where they come from, and which values are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from warmwatch_monitor import config
+from warmwatch_monitor.config import Address, load, parse_address, unknown_variables
+from warmwatch_monitor.errors import UsageError
+
+
+def test_without_anything_set_the_documented_defaults_hold() -> None:
+    settings = load({"XDG_RUNTIME_DIR": "/run/user/7"}, 7, {})
+    assert settings.directories == (
+        "/run/warmwatch",
+        "/run/user/7/warmwatch",
+        "/tmp/warmwatch-7",
+    )
+    assert not settings.chosen
+    assert str(settings.address) == config.VARIABLES["WARMWATCH_ADDRESS"][0]
+    assert f"{settings.interval:g}" == config.VARIABLES["WARMWATCH_INTERVAL"][0]
+    assert f"{settings.retention:g}" == config.VARIABLES["WARMWATCH_RETENTION"][0]
+
+
+def test_a_directory_that_is_named_is_the_only_one_and_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = load({"WARMWATCH_DIR": "/elsewhere"}, 7, {"dir": "records"})
+    assert (settings.directories, settings.chosen) == ((f"{tmp_path}/records",), True)
+    assert load({"WARMWATCH_DIR": "/elsewhere"}, 7, {}).directories == ("/elsewhere",)
+    assert not load({"WARMWATCH_DIR": ""}, 7, {}).chosen
+
+
+def test_a_directory_is_looked_into_once() -> None:
+    assert load({"XDG_RUNTIME_DIR": "/run", "TMPDIR": "/run"}, 7, {}).directories == (
+        "/run/warmwatch",
+        "/run/warmwatch-7",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port", "url"),
+    [
+        ("127.0.0.1:1", "127.0.0.1", 1, "http://127.0.0.1:1"),
+        ("node-7:0", "node-7", 0, "http://node-7:0"),
+        ("[::1]:65535", "::1", 65535, "http://[::1]:65535"),
+    ],
+)
+def test_an_address_is_host_and_port(text: str, host: str, port: int, url: str) -> None:
+    address = parse_address("x", text)
+    assert address == Address(host=host, port=port)
+    assert address.url == url
+
+
+@pytest.mark.parametrize("text", ["", "10464", ":10464", "host:", "host:http", "host:65536"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is not HOST:PORT"):
+        parse_address("x", text)
+
+
+@pytest.mark.parametrize(("text", "fine"), [("0.05", True), ("60", True), ("0.049", False)])
+def test_the_interval_has_limits(text: str, fine: bool) -> None:
+    if fine:
+        assert load({}, 7, {"interval": text}).interval == float(text)
+        return
+    with pytest.raises(UsageError, match=r"from 0\.05 to 60"):
+        load({}, 7, {"interval": text})
+
+
+def test_only_variables_of_our_prefix_can_be_unknown() -> None:
+    known = dict.fromkeys((*config.VARIABLES, *config.AGENT_VARIABLES), "1")
+    assert unknown_variables({**known, "PATH": "/bin", "WARM": "1"}) == ()
+    (complaint,) = unknown_variables({**known, "WARMWATCH_ZZZZ": "1"})
+    assert complaint.startswith("WARMWATCH_ZZZZ is not a setting of warmwatch; ")

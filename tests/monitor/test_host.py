@@ -1,0 +1,180 @@
+"""The host source, on real process trees: CPU, memory, and compile workers that work or wait."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from support.records import wait_until
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.sources.host import HostSource
+from warmwatch_monitor.sources.processes import children_files, compile_workers
+
+# A "training" that starts a pool as torch does; each word says what one of its workers does.
+TRAINING = """
+import subprocess, sys
+subprocess.Popen([sys.executable, sys.argv[1], "--kind=fork", *sys.argv[2:]])
+sys.stdin.read()
+"""
+POOL = """
+import os, subprocess, sys, time
+for work in sys.argv[2:]:
+    if os.fork() == 0:
+        if work == "busy":
+            while True: pass
+        if work == "tool":
+            subprocess.run([sys.executable, "-c", "while True: pass"])
+        if work == "short":
+            burn = "import time\\nwhile time.process_time() < 1.5: pass"
+            subprocess.run([sys.executable, "-c", burn])
+        time.sleep(600)
+time.sleep(600)
+"""
+
+
+@contextmanager
+def training(folder: Path, *workers: str) -> Iterator[int]:
+    """Pid of a process with a compile pool of ``workers``, all of it gone afterwards."""
+    script = folder / "torch" / "_inductor" / "compile_worker" / "__main__.py"
+    script.parent.mkdir(parents=True)
+    script.write_text(POOL)
+    process = subprocess.Popen(
+        [sys.executable, "-c", TRAINING, str(script), *workers], stdin=subprocess.PIPE
+    )
+    watched = psutil.Process(process.pid)
+    expected = 1 + len(workers) + sum(work in ("tool", "short") for work in workers)
+    try:
+        wait_until(lambda: len(watched.children(recursive=True)) == expected)
+        yield process.pid
+    finally:
+        for child in watched.children(recursive=True):
+            child.kill()
+        process.kill()
+        process.communicate()
+
+
+def host(now: list[float], **options: Path) -> HostSource:
+    return HostSource(clock=Clock(monotonic_ns=lambda: int(now[0] * 1e9)), **options)
+
+
+def test_a_process_is_read_with_its_cpu_time_and_memory() -> None:
+    now = [0.0]
+    source = host(now)
+    first = source.read([os.getpid()])[os.getpid()]
+    assert first.resident_bytes > 5_000_000
+    assert first.cpu_ratio is None
+    target = sum(os.times()[:2]) + 0.2
+    while sum(os.times()[:2]) < target:
+        pass
+    now[0] = 1.0
+    second = source.read([os.getpid()])[os.getpid()]
+    assert second.cpu_seconds >= first.cpu_seconds + 0.15
+    assert second.cpu_ratio == pytest.approx(second.cpu_seconds - first.cpu_seconds)
+
+
+def test_a_process_that_is_gone_is_absent() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    source = host([0.0])
+    assert set(source.read([child.pid, os.getpid()])) == {child.pid, os.getpid()}
+    child.communicate()
+    assert set(source.read([child.pid, os.getpid()])) == {os.getpid()}
+
+
+def test_workers_are_not_told_of_before_there_were_two_looks(tmp_path: Path) -> None:
+    with training(tmp_path, "idle") as pid:
+        reading = host([0.0]).read([pid])[pid]
+    assert (reading.workers_busy, reading.workers_idle) == (None, None)
+
+
+def test_a_worker_that_waits_is_idle_and_the_pool_s_parent_is_no_worker(tmp_path: Path) -> None:
+    now = [0.0]
+    with training(tmp_path, "idle", "idle") as pid:
+        source = host(now)
+        source.read([pid])
+        now[0] += 10.0
+        reading = source.read([pid])[pid]
+    assert (reading.workers_busy, reading.workers_idle) == (0, 2)
+
+
+@pytest.mark.parametrize("work", ["busy", "tool", "short"])
+def test_a_worker_is_busy_where_it_or_the_tool_it_started_uses_cpu(
+    tmp_path: Path, work: str
+) -> None:
+    """``short``: the tool is over by the second look, its time is in what the worker waited for."""
+    now = [0.0]
+    with training(tmp_path, "idle", work) as pid:
+        source = host(now)
+        source.read([pid])
+        before = cpu_of_tree(pid)
+        wait_until(lambda: cpu_of_tree(pid) > before + 0.7)
+        if work == "short":
+            wait_until(lambda: len(psutil.Process(pid).children(recursive=True)) == 3)
+        now[0] += 10.0
+        reading = source.read([pid])[pid]
+    assert (reading.workers_busy, reading.workers_idle) == (1, 1)
+
+
+def cpu_of_tree(pid: int) -> float:
+    times = [child.cpu_times() for child in psutil.Process(pid).children(recursive=True)]
+    return sum(t.user + t.system for t in times)
+
+
+def test_a_process_without_a_pool_has_no_workers() -> None:
+    now = [0.0]
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    source = host(now)
+    source.read([child.pid])
+    now[0] = 20.0
+    reading = source.read([child.pid])[child.pid]
+    child.communicate()
+    assert (reading.workers_busy, reading.workers_idle) == (0, 0)
+
+
+def test_all_processes_are_listed_once_in_ten_seconds_at_most(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    scans: list[float] = []
+    now = [0.0]
+    listed = psutil.process_iter
+    monkeypatch.setattr(psutil, "process_iter", lambda a: scans.append(now[0]) or listed(a))
+    source = host(now, proc=tmp_path)  # no lists of children there
+    source.read([])
+    assert not scans, "with no rank there is nothing to look for"
+    for second in range(25):
+        now[0] = float(second)
+        source.read([os.getpid(), os.getppid()])
+    assert scans == [0.0, 10.0, 20.0]
+
+
+def test_the_kernel_s_lists_of_children_are_used_where_there_are_any(tmp_path: Path) -> None:
+    for pid, task, text in (("self", 1, ""), ("5", 5, "6 7 "), ("5", 9, "8"), ("6", 6, "")):
+        file = tmp_path / pid / "task" / str(task) / "children"
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    children = children_files(tmp_path)
+    assert children is not None
+    assert sorted(children(5)) == [6, 7, 8]
+    assert children(6) == children(4711) == []
+    assert children_files(tmp_path / "5") is None
+
+
+def test_spawned_workers_count_and_the_resource_tracker_does_not() -> None:
+    tree = {1: [2, 3], 2: [20, 21, 22], 3: [30], 20: [200]}
+    commands = {
+        2: "python /x/torch/_inductor/compile_worker/__main__.py --kind=spawn",
+        20: "python -c from multiprocessing.spawn import spawn_main",
+        21: "python -c from multiprocessing.resource_tracker import main",
+        22: "python -c from multiprocessing.spawn import spawn_main",
+        200: "g++ -O3 kernel.cpp",
+        3: "python train.py",
+        30: "python train.py",
+    }
+    workers = compile_workers(1, lambda pid: tree.get(pid, []), commands.__getitem__)
+    assert workers == {20: (20, 200), 22: (22,)}

@@ -1,0 +1,174 @@
+"""The poller: publishes what the sources say, and goes on where one fails or hangs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+
+from support import builders
+from support.builders import EPOCH, NOW
+from support.records import wait_until
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.feed import Feed
+from warmwatch_monitor.model import ProcessReading, RecordReading, Refusal, Snapshot, SourceHealth
+from warmwatch_monitor.poller import Poller
+from warmwatch_monitor.sources.records import RecordsReading
+
+LIVING = RecordReading(folder="a", slot=builders.slot(), alive=True, pid=7)
+FOUND = RecordsReading(records=(LIVING,), refusals=(Refusal(path="x", reason="y"),))
+PROCESS = ProcessReading(pid=7, cpu_seconds=1.0, resident_bytes=2)
+FIXED = Clock(monotonic_ns=lambda: NOW, epoch=lambda: EPOCH)
+
+
+class Records:
+    """A source that gives, raises or blocks, as ``behave`` does."""
+
+    def __init__(self, behave: Callable[[], RecordsReading] = lambda: FOUND) -> None:
+        self.behave = behave
+
+    def read(self) -> RecordsReading:
+        return self.behave()
+
+
+class Host:
+    def __init__(self, behave: Callable[[list[int]], Mapping[int, ProcessReading]]) -> None:
+        self.behave = behave
+
+    def read(self, pids: list[int], /) -> Mapping[int, ProcessReading]:
+        return self.behave(pids)
+
+
+def told(pids: list[int]) -> Mapping[int, ProcessReading]:
+    return {pid: PROCESS for pid in pids if pid == 7}
+
+
+def fail(*_: object) -> RecordsReading:
+    raise OSError("the disk is gone")
+
+
+def health(snapshot: Snapshot) -> dict[str, SourceHealth]:
+    return {health.source: health for health in snapshot.sources}
+
+
+@contextmanager
+def running(poller: Poller) -> Iterator[Poller]:
+    poller.start()
+    try:
+        yield poller
+    finally:
+        poller.stop()
+
+
+def test_one_poll_gives_runs_processes_refusals_and_health() -> None:
+    poller = Poller(Records(), Host(told), directories=("/d",), clock=FIXED)
+    snapshot = poller.poll_once()
+    assert snapshot is poller.latest()
+    assert (snapshot.epoch, snapshot.now_ns, snapshot.directories) == (EPOCH, NOW, ("/d",))
+    (rank,) = snapshot.runs[0].ranks
+    assert (rank.reading, rank.process) == (LIVING, PROCESS)
+    assert snapshot.refusals == FOUND.refusals
+    assert all(h.up and h.last_success == EPOCH for h in snapshot.sources)
+
+
+def test_before_the_first_look_there_is_a_snapshot_of_epoch_0_and_nothing_is_up() -> None:
+    snapshot = Poller(Records(), Host(told), clock=FIXED).latest()
+    assert (snapshot.epoch, snapshot.runs) == (0.0, ())
+    assert [h.error for h in snapshot.sources] == ["it has not been read yet"] * 2
+
+
+def test_a_source_that_raises_is_down_with_a_sentence_and_its_readings_are_absent() -> None:
+    records = Records()
+    poller = Poller(records, Host(told), clock=FIXED)
+    poller.poll_once()
+    records.behave = fail
+    snapshot = poller.poll_once()
+    assert snapshot.runs == ()
+    down = health(snapshot)["records"]
+    assert (down.up, down.error, down.last_success) == (False, "OSError: the disk is gone", EPOCH)
+    assert health(snapshot)["host"].up
+    records.behave = lambda: FOUND
+    assert len(poller.poll_once().runs) == 1
+
+
+def test_a_host_that_raises_costs_no_run() -> None:
+    snapshot = Poller(Records(), Host(fail), clock=FIXED).poll_once()  # type: ignore[arg-type]
+    (rank,) = snapshot.runs[0].ranks
+    assert rank.process is None
+    assert not health(snapshot)["host"].up
+
+
+def test_it_polls_until_it_is_stopped() -> None:
+    reads: list[int] = []
+    records = Records(lambda: reads.append(1) or FOUND)
+    with running(Poller(records, Host(told), interval=0.05)) as poller:
+        wait_until(lambda: len(reads) > 3)
+        wait_until(lambda: poller.latest().runs)
+    count = len(reads)
+    assert not [t for t in threading.enumerate() if t.name.startswith("warmwatch-")]
+    assert len(reads) == count
+
+
+def test_it_goes_on_after_a_source_raised() -> None:
+    records = Records(fail)
+    with running(Poller(records, Host(told), interval=0.05)) as poller:
+        wait_until(lambda: health(poller.latest())["records"].error == "OSError: the disk is gone")
+        records.behave = lambda: FOUND
+        wait_until(lambda: poller.latest().runs)
+
+
+@pytest.fixture
+def stuck() -> Iterator[threading.Event]:
+    """An event that nobody sets before the test is over."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_a_host_that_hangs_does_not_stop_the_records(stuck: threading.Event) -> None:
+    def hang(_pids: list[int]) -> Mapping[int, ProcessReading]:
+        stuck.wait()
+        return {}
+
+    records = Records()
+    with running(Poller(records, Host(hang), interval=0.05)) as poller:
+        wait_until(lambda: poller.latest().runs)
+        records.behave = RecordsReading
+        wait_until(lambda: not poller.latest().runs)
+        stuck.set()
+
+
+def test_records_that_hang_become_absent_and_the_snapshots_go_on(stuck: threading.Event) -> None:
+    """The clock leaps ten seconds ahead while the source is stuck."""
+    leap = [0]
+    records = Records()
+
+    def hang() -> RecordsReading:
+        stuck.wait()
+        return FOUND
+
+    clock = Clock(monotonic_ns=lambda: NOW + leap[0])
+    with running(Poller(records, Host(told), interval=0.05, clock=clock)) as poller:
+        wait_until(lambda: poller.latest().runs)
+        records.behave = hang
+        leap[0] = 10 * 10**9
+        wait_until(
+            lambda: health(poller.latest())["records"].error == "it has not answered for 10 s"
+        )
+        assert poller.latest().runs == ()
+        stuck.set()
+        wait_until(lambda: poller.latest().runs)
+
+
+def test_a_slow_source_is_given_three_intervals() -> None:
+    now = [0]
+    feed = Feed("slow", lambda: 5, Clock(monotonic_ns=lambda: now[0]), 60.0)
+    feed.read()
+    now[0] = 170 * 10**9
+    assert feed.current(now[0])[0] == 5
+    now[0] = 190 * 10**9
+    value, health = feed.current(now[0])
+    assert value is None
+    assert (health.up, health.error) == (False, "it has not answered for 190 s")

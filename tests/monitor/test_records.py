@@ -1,0 +1,451 @@
+"""The records source: what it reads, what it refuses, and how it knows who lives."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from support import builders
+from support.builders import NOW, SECOND
+from support.records import environment, held, slot_bytes, update, wait_until, write_record
+from warmwatch import record
+from warmwatch.record import StepCounts
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.model import RecordReading
+from warmwatch_monitor.sources.journal import CHUNK, KEPT
+from warmwatch_monitor.sources.records import RecordsSource, boot_id
+
+COMPILATION = {"t": 5, "event": "compilation", "id": "0/1", "kind": "forward", "seconds": 1.5}
+
+
+class Hands:
+    """Clocks that tests turn."""
+
+    def __init__(self) -> None:
+        self.now_ns, self.epoch = NOW, builders.EPOCH
+
+    def turn(self, seconds: float) -> None:
+        self.now_ns += round(seconds * SECOND)
+        self.epoch += seconds
+
+
+@pytest.fixture
+def hands() -> Hands:
+    return Hands()
+
+
+@pytest.fixture
+def source(tmp_path: Path, hands: Hands) -> RecordsSource:
+    clock = Clock(monotonic_ns=lambda: hands.now_ns, epoch=lambda: hands.epoch)
+    return RecordsSource([str(tmp_path)], retention=900, clock=clock, boot="here")
+
+
+def only(source: RecordsSource) -> RecordReading:
+    (reading,) = source.read().records
+    return reading
+
+
+def reasons(source: RecordsSource) -> dict[str, str]:
+    return {Path(r.path).name: r.reason for r in source.read().refusals}
+
+
+def test_a_record_reads_back_as_it_was_written(tmp_path: Path, source: RecordsSource) -> None:
+    slot = builders.slot(StepCounts(steps=4, last_step_ns=NOW), clean=(10**7,) * 3)
+    folder = write_record(tmp_path, slot, events=[COMPILATION])
+    reading = only(source)
+    assert reading.slot == slot
+    assert reading.folder == str(folder)
+    assert [c.id for c in reading.compilations] == ["0/1"]
+
+
+def test_what_changes_in_a_held_slot_is_seen_at_the_next_look(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    folder = write_record(tmp_path, builders.slot(StepCounts(steps=4)))
+    with held(folder):
+        assert only(source).slot.steps.steps == 4
+        update(folder, builders.slot(StepCounts(steps=5)))
+        assert only(source).slot.steps.steps == 5
+
+
+def test_an_unchanged_slot_is_not_unpacked_again(
+    tmp_path: Path, source: RecordsSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_record(tmp_path, builders.slot(StepCounts(steps=4)))
+    with held(folder):
+        first = only(source)
+        monkeypatch.setattr(record, "unpack", None)
+        assert only(source) is first
+
+
+def test_a_block_that_stays_half_written_leaves_the_last_good_numbers(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    folder = write_record(tmp_path, builders.slot(StepCounts(steps=4)))
+    with held(folder):
+        only(source)
+        with (folder / record.SLOT).open("r+b") as file:
+            file.seek(record.STEPS_OFFSET)
+            file.write((5).to_bytes(8, "little"))
+        assert only(source).slot.steps.steps == 4
+        assert not source.read().refusals
+
+
+def test_the_holder_of_the_lock_is_alive_and_named_by_its_pid(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    folder = write_record(tmp_path, builders.slot(pid=1))
+    with held(folder) as process:
+        reading = only(source)
+        assert (reading.alive, reading.pid, reading.gone_ns) == (True, process.pid, None)
+
+
+def test_a_killed_holder_is_gone_from_when_this_reader_first_saw_it(
+    tmp_path: Path, source: RecordsSource, hands: Hands
+) -> None:
+    folder = write_record(tmp_path, builders.slot())
+    with held(folder) as process:
+        assert only(source).alive
+        process.kill()
+        process.wait()
+        gone = hands.now_ns
+        hands.turn(1)
+        gone += SECOND
+        reading = only(source)
+        assert (reading.alive, reading.pid, reading.gone_ns) == (False, None, gone)
+        hands.turn(5)
+        assert only(source).gone_ns == gone
+
+
+def test_a_process_gone_before_the_first_look_has_no_time_of_going(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    write_record(tmp_path, builders.slot())
+    reading = only(source)
+    assert (reading.alive, reading.gone_ns) == (False, None)
+
+
+def test_a_record_of_another_boot_is_never_alive(tmp_path: Path, source: RecordsSource) -> None:
+    folder = write_record(tmp_path, builders.slot(boot_id="earlier"))
+    with held(folder):
+        reading = only(source)
+        assert (reading.alive, reading.pid) == (False, None)
+
+
+def test_a_record_of_this_boot_is_alive_while_it_is_held(tmp_path: Path) -> None:
+    folder = write_record(tmp_path, builders.slot(boot_id=boot_id()))
+    with held(folder):
+        assert only(RecordsSource([str(tmp_path)], retention=900)).alive
+
+
+def ending(how: str, seconds_ago: float, **identity: object) -> record.Slot:
+    counts = record.CompileCounts(
+        end_code=record.ENDS.index(how), ended_ns=builders.ago(seconds_ago)
+    )
+    return builders.slot(compile=counts, **identity)  # type: ignore[arg-type]
+
+
+def test_an_ended_record_stays_for_the_retention_and_then_leaves(
+    tmp_path: Path, source: RecordsSource, hands: Hands
+) -> None:
+    write_record(tmp_path, ending("finished", 880))
+    assert only(source).slot.compile.end_code
+    hands.turn(30)
+    assert source.read().records == ()
+
+
+def test_a_lost_record_leaves_after_the_retention(
+    tmp_path: Path, source: RecordsSource, hands: Hands
+) -> None:
+    folder = write_record(tmp_path, builders.slot())
+    with held(folder):
+        only(source)
+    hands.turn(1)
+    assert not only(source).alive
+    hands.turn(899)
+    only(source)
+    hands.turn(2)
+    assert source.read().records == ()
+
+
+@pytest.mark.parametrize("modified_ago", [3600, 100])
+def test_a_record_found_lost_leaves_by_its_last_sign_of_life(
+    tmp_path: Path, source: RecordsSource, hands: Hands, modified_ago: float
+) -> None:
+    """Its file's mtime, or, since tmpfs moves none for mapped memory, the slot's own times."""
+    slot = builders.slot(StepCounts(steps=1, last_step_ns=builders.ago(100)), attached=3600)
+    folder = write_record(tmp_path, slot)
+    for name in (record.SLOT, record.JOURNAL):
+        os.utime(folder / name, (0, hands.epoch - modified_ago))
+    hands.turn(790)
+    only(source)
+    hands.turn(20)
+    assert source.read().records == ()
+
+
+def test_an_earlier_boot_s_record_leaves_by_the_wall_clock(
+    tmp_path: Path, source: RecordsSource, hands: Hands
+) -> None:
+    """Its monotonic times may lie in this boot's future."""
+    write_record(tmp_path, ending("finished", 800, boot_id="earlier"))
+    hands.now_ns = SECOND  # this boot is young
+    only(source)
+    hands.epoch += 200
+    assert source.read().records == ()
+
+
+def test_a_record_that_is_removed_leaves(
+    tmp_path: Path, source: RecordsSource, hands: Hands
+) -> None:
+    folder = write_record(tmp_path, builders.slot())
+    with held(folder):
+        only(source)
+        (folder / record.SLOT).unlink()
+        (folder / record.JOURNAL).unlink()
+        folder.rmdir()
+        hands.turn(2)
+        assert source.read() == type(source.read())()
+
+
+def test_a_record_that_appears_is_seen_at_the_next_look(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    for count in range(1, 6):
+        write_record(tmp_path, builders.slot(rank=count), name=str(count))
+        assert len(source.read().records) == count
+
+
+def test_a_record_that_vanishes_after_the_listing_is_no_refusal(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    """The directory's mtime is put back, so that the listing of before is used."""
+    folder = write_record(tmp_path, builders.slot())
+    with held(folder):
+        only(source)
+        listed = tmp_path.stat().st_mtime_ns
+        folder.rename(tmp_path / ".gone")
+        os.utime(tmp_path, ns=(listed, listed))
+        assert source.read() == type(source.read())()
+
+
+def test_a_directory_changed_twice_within_a_tick_of_its_mtime_is_listed_again(
+    tmp_path: Path, source: RecordsSource, hands: Hands
+) -> None:
+    now = round(hands.epoch * 1e9)
+    for count in (1, 2):
+        write_record(tmp_path, builders.slot(rank=count), name=str(count))
+        os.utime(tmp_path, ns=(now, now))
+        assert len(source.read().records) == count
+
+
+def test_a_directory_that_does_not_exist_yet_is_picked_up(tmp_path: Path) -> None:
+    later = tmp_path / "later"
+    source = RecordsSource([str(later)], retention=900, boot="here")
+    assert source.read() == type(source.read())()
+    slot = builders.slot()
+    with held(write_record(later, slot)):
+        assert only(source).slot == slot
+
+
+def test_every_directory_is_read(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_record(tmp_path / name, builders.slot(run=name))
+    directories = [str(tmp_path / name) for name in ("one", "none", "two")]
+    clock = Clock(monotonic_ns=lambda: NOW, epoch=lambda: builders.EPOCH)
+    found = RecordsSource(directories, retention=900, clock=clock, boot="here").read()
+    assert [r.slot.identity.run for r in found.records] == ["one", "two"]
+
+
+@pytest.fixture
+def good(tmp_path: Path, source: RecordsSource) -> Iterator[None]:
+    """A good record beside the bad ones, which must be read all the same."""
+    write_record(tmp_path, builders.slot(run="good"), name="good")
+    yield
+    assert only(source).slot.identity.run == "good"
+
+
+def patched(offset: int, value: bytes) -> bytes:
+    data = bytearray(slot_bytes(builders.slot()))
+    data[offset : offset + len(value)] = value
+    return bytes(data)
+
+
+BAD_SLOTS = {
+    "foreign": (b"something else" * 2000, "foreign"),
+    "empty": (b"", "foreign"),
+    "short": (slot_bytes(builders.slot())[:5000], "5000 bytes of 12288"),
+    "other version": (patched(8, b"\x07"), "record of version 7, this warmwatch reads version 1"),
+    "identity": (patched(record.IDENTITY_OFFSET + 4, b"\xff"), "identity cannot be read"),
+    "half written": (patched(record.STEPS_OFFSET, b"\x09"), "in the middle of a block"),
+    "rank": (slot_bytes(builders.slot(rank="x")), "its rank is 'x'"),
+    "run": (slot_bytes(builders.slot(run="7")).replace(b'"7"', b" 7 "), "no name"),
+    "end": (slot_bytes(builders.slot()), "an end that no release knows"),
+}
+
+
+def _with_end(code: int) -> bytes:
+    good = slot_bytes(builders.slot(compile=record.CompileCounts(end_code=1)))
+    plain = slot_bytes(builders.slot())
+    (place,) = [i for i in range(record.SIZE) if good[i] != plain[i]]
+    return plain[:place] + bytes([code]) + plain[place + 1 :]
+
+
+BAD_SLOTS["end"] = (_with_end(99), "an end that no release knows")
+
+
+@pytest.mark.parametrize("name", BAD_SLOTS)
+@pytest.mark.usefixtures("good")
+def test_a_slot_that_cannot_be_read_is_refused_in_a_sentence_and_the_rest_goes_on(
+    tmp_path: Path, source: RecordsSource, name: str
+) -> None:
+    data, reason = BAD_SLOTS[name]
+    folder = write_record(tmp_path, builders.slot(), name="bad")
+    (folder / record.SLOT).write_bytes(data)
+    assert reason in reasons(source)["bad"]
+
+
+@pytest.mark.usefixtures("good")
+def test_what_is_no_record_is_refused_and_the_rest_goes_on(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    elsewhere = write_record(tmp_path / ".hidden", builders.slot())
+    (tmp_path / "file").write_text("hello")
+    (tmp_path / "link").symlink_to(elsewhere)
+    (tmp_path / "empty").mkdir()
+    os.mkfifo((tmp_path / "empty").with_name("fifo-folder").with_suffix(".tmp"))
+    for name, make in (
+        ("fifo", os.mkfifo),
+        ("slot-link", lambda path: path.symlink_to(elsewhere / record.SLOT)),
+        ("slot-folder", Path.mkdir),
+    ):
+        (tmp_path / name).mkdir()
+        make(tmp_path / name / record.SLOT)
+    found = reasons(source)
+    assert found.pop("file") == "a file, not a record; it can be removed"
+    assert found.pop("link") == "a link, not a record; it can be removed"
+    assert found.pop("empty") == "it holds no 'slot'"
+    assert found.pop("fifo") == "its slot is not a regular file"
+    assert "symbolic link" in found.pop("slot-link")
+    assert found.pop("slot-folder") == "its slot is not a regular file"
+    assert found.pop("fifo-folder.tmp") == "a file, not a record; it can be removed"
+    assert not found
+
+
+def test_a_record_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    for path in (file, file / "below"):
+        (refusal,) = RecordsSource([str(path)], retention=900).read().refusals
+        assert refusal.path == str(path)
+        assert "it is a file" in refusal.reason
+
+
+READ_AS_NOBODY = """
+import os, sys
+sys.path[:0] = sys.argv[2:]
+from warmwatch_monitor.sources.records import RecordsSource
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+for refusal in RecordsSource([sys.argv[1]], retention=1e9).read().refusals:
+    print(refusal.path, refusal.reason)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_another_user_s_private_record_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    folder = write_record(tmp_path, builders.slot())
+    (folder / record.SLOT).chmod(0o600)
+    for above in (tmp_path, *tmp_path.parents):
+        if above.name.startswith(("pytest-", "popen-", "test_")):
+            above.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", READ_AS_NOBODY, str(tmp_path), *sys.path],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(),
+    )
+    assert done.stdout == (
+        f"{folder} it cannot be read: permission denied; run warmwatch as the user who trains\n"
+    )
+
+
+def append(folder: Path, text: str) -> None:
+    with (folder / record.JOURNAL).open("a") as file:
+        file.write(text)
+
+
+def test_a_journal_is_followed_by_whole_lines(tmp_path: Path, source: RecordsSource) -> None:
+    folder = write_record(tmp_path, builders.slot(), events=[COMPILATION])
+    with held(folder):
+        only(source)
+        append(folder, '{"t": 7, "event": "compilation", "id": "1/0", ')
+        assert [c.id for c in only(source).compilations] == ["0/1"]
+        append(folder, '"kind": "backward", "category": "new one", "reason": "why"}\n')
+        last = only(source).compilations[-1]
+        assert (last.id, last.kind, last.at_ns, last.seconds) == ("1/0", "backward", 7, None)
+        assert (last.category, last.reason) == ("other", "why")
+        assert only(source).broken_lines == 0
+
+
+def test_torn_and_foreign_lines_are_counted_and_passed_over(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    folder = write_record(tmp_path, builders.slot())
+    append(
+        folder, 'not JSON\n[]\n7\n{"t": 1}\n{"t": 1, "event": "warm"}\n{"event": "compilation"}\n'
+    )
+    append(folder, '{"t": 9, "event": "compilation", "id": "0/0", "kind": "unheard"}\n{"t": 1')
+    with held(folder):
+        reading = only(source)
+        assert reading.broken_lines == 5
+        assert [c.kind for c in reading.compilations] == ["other"]
+    wait_until(lambda: not only(source).alive)
+    assert only(source).broken_lines == 6, "nobody will complete the last line"
+
+
+def test_only_the_last_compilations_are_kept_and_a_long_journal_is_read_from_near_its_end(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    lines: list[dict[str, object]] = [{"no": "event"}]
+    lines += [{**COMPILATION, "id": f"{i}/0", "reason": "x" * 1000} for i in range(1000)]
+    folder = write_record(tmp_path, builders.slot(), events=lines)
+    reading = only(source)
+    assert (folder / record.JOURNAL).stat().st_size > 3 * CHUNK
+    assert [c.id for c in reading.compilations] == [f"{i}/0" for i in range(1000 - KEPT, 1000)]
+    assert reading.broken_lines == 0, "the first line was not read"
+
+
+def test_a_line_without_an_end_does_not_stop_the_journal(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    folder = write_record(tmp_path, builders.slot())
+    with held(folder):
+        append(folder, "{}\n")
+        only(source)
+        append(folder, "x" * (2 * CHUNK) + "\n")
+        append(folder, '{"t": 9, "event": "compilation", "id": "0/0", "kind": "forward"}\n')
+        assert [c.id for c in only(source).compilations] == ["0/0"]
+
+
+def test_a_record_whose_journal_is_missing_is_read(tmp_path: Path, source: RecordsSource) -> None:
+    folder = write_record(tmp_path, builders.slot())
+    (folder / record.JOURNAL).unlink()
+    assert only(source).compilations == ()
+
+
+def test_an_ended_record_is_not_read_again(
+    tmp_path: Path, source: RecordsSource, hands: Hands
+) -> None:
+    folder = write_record(tmp_path, ending("finished", 10))
+    only(source)
+    hands.turn(3)
+    only(source)
+    (folder / record.SLOT).write_bytes(b"")
+    assert replace(only(source), alive=False) == only(source)
+    assert not source.read().refusals

@@ -1,0 +1,313 @@
+"""Hand-built records, ranks and snapshots, for tests of what comes after the reading.
+
+Times are relative to NOW: ``ago(3)`` is three seconds before the snapshot. Judgements are made by
+the real verdict, so a builder cannot pair facts with a state that they do not amount to.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import fields, replace
+from itertools import groupby
+from typing import Any, TypeVar
+
+from warmwatch import record
+from warmwatch.record import (
+    CATEGORIES,
+    ENDS,
+    KINDS,
+    PHASES,
+    CompileCounts,
+    Header,
+    Identity,
+    Slot,
+    StepCounts,
+    Warmup,
+)
+from warmwatch.verdict import Facts, judge, least_advanced
+from warmwatch_monitor.model import (
+    Compilation,
+    ProcessReading,
+    RankView,
+    RecordReading,
+    RunView,
+    Snapshot,
+    SourceHealth,
+)
+
+SECOND = 10**9
+NOW = 5_000 * SECOND
+EPOCH = 1_763_679_040.0
+HEALTH = SourceHealth(source="records", up=True, last_success=EPOCH, read_seconds=0.0004)
+
+
+def ago(seconds: float) -> int:
+    """Monotonic nanoseconds, ``seconds`` before the snapshot."""
+    return NOW - round(seconds * SECOND)
+
+
+def spread(names: tuple[str, ...], **values: float) -> tuple[int, ...]:
+    """A tuple of counts in the order of a closed list, from values by name."""
+    assert values.keys() <= set(names)
+    return tuple(int(values.get(name, 0)) for name in names)
+
+
+def phases(**seconds: float) -> tuple[int, ...]:
+    """``CompileCounts.phase_ns`` from seconds by phase."""
+    return spread(PHASES, **{name: value * SECOND for name, value in seconds.items()})
+
+
+def kinds(**counts: int) -> tuple[int, ...]:
+    """``CompileCounts.compilations`` by kind."""
+    return spread(KINDS, **counts)
+
+
+def categories(**counts: int) -> tuple[int, ...]:
+    """``CompileCounts.recompiles`` by category."""
+    return spread(CATEGORIES, **counts)
+
+
+def bins(*durations_ns: int) -> tuple[int, ...]:
+    """A histogram of step lengths, as the agent bins them."""
+    counts = [0] * record.BINS
+    for duration in durations_ns:
+        counts[bisect_left(record.BOUNDS_NS, duration)] += 1
+    return tuple(counts)
+
+
+def slot(
+    steps: StepCounts = StepCounts(),  # noqa: B008 - frozen
+    compile: CompileCounts = CompileCounts(),  # noqa: B008 - frozen
+    *,
+    clean: tuple[int, ...] = (),
+    dirty: tuple[int, ...] = (),
+    attached: float = 300,
+    run: str = "gpt2",
+    **identity: object,
+) -> Slot:
+    """A slot; ``clean`` and ``dirty`` are step lengths in nanoseconds."""
+    known: dict[str, object] = {"torch": "2.13.0", "python": "3.11.2", "agent": "0.1.0", **identity}
+    return Slot(
+        header=Header(
+            warm_steps=3,
+            attached_ns=ago(attached),
+            attached_epoch_ns=round((EPOCH - attached) * SECOND),
+        ),
+        identity=Identity(run=run, **known),  # type: ignore[arg-type]
+        steps=steps,
+        compile=replace(
+            compile,
+            compile_step_sum_ns=sum(dirty),
+            irregular_step_ns=steps.last_step_ns,
+            clean_sum_ns=sum(clean),
+        ),
+        clean_bins=bins(*clean),
+        compile_bins=bins(*dirty),
+    )
+
+
+def view(
+    slot: Slot,
+    *,
+    alive: bool = True,
+    gone: float | None = None,
+    process: ProcessReading | None = None,
+    compilations: tuple[Compilation, ...] = (),
+    broken_lines: int = 0,
+) -> RankView:
+    """A rank as the monitor sees it now; ``gone`` seconds ago its lock was seen free."""
+    gone_ns = None if gone is None else ago(gone)
+    facts = Facts(
+        attached_ns=slot.header.attached_ns,
+        warm_steps=slot.header.warm_steps,
+        steps=slot.steps,
+        compile=slot.compile,
+        median_step_ns=record.quantile_ns(slot.clean_bins, 0.5),
+        alive=alive,
+        gone_ns=gone_ns,
+    )
+    reading = RecordReading(
+        folder=f"{slot.identity.run}-{slot.identity.rank}",
+        slot=slot,
+        alive=alive,
+        pid=4711 + slot.identity.rank if alive else None,
+        gone_ns=gone_ns,
+        compilations=compilations,
+        broken_lines=broken_lines,
+    )
+    return RankView(reading=reading, judgement=judge(facts, NOW), process=process)
+
+
+def snapshot(*views: RankView, **rest: object) -> Snapshot:
+    """A snapshot of these ranks, grouped into runs."""
+    ordered = sorted(views, key=lambda view: (view.run, view.rank))
+    runs = []
+    for name, members in groupby(ordered, key=lambda view: view.run):
+        ranks = tuple(members)
+        state = least_advanced(view.judgement.state for view in ranks)
+        runs.append(RunView(run=name, state=state, ranks=ranks))
+    known: dict[str, object] = {"sources": (HEALTH,), "directories": ("/run/warmwatch",), **rest}
+    return Snapshot(epoch=EPOCH, now_ns=NOW, runs=tuple(runs), **known)  # type: ignore[arg-type]
+
+
+# One rank in each state. Slots first, for tests that change a fact or write the bytes.
+
+STARTING = slot(attached=4)
+
+COMPILING = slot(
+    compile=CompileCounts(
+        begun=1,
+        active_since_ns=ago(43),
+        active_phase=1 + PHASES.index("inductor"),
+        accounted_ns=ago(40),
+        first_begin_ns=ago(43),
+        episode_began_ns=ago(43),
+        phase_ns=phases(dynamo=2.0, aot_autograd=1.0),
+    ),
+)
+
+
+def _compiled(last_end: float) -> CompileCounts:
+    """Two minutes of compiling that ended ``last_end`` seconds ago, within step 1."""
+    return CompileCounts(
+        begun=2,
+        ended=2,
+        first_begin_ns=ago(last_end + 120),
+        last_end_ns=ago(last_end),
+        graphs=1,
+        clean_after=1,
+        activities_seen=2,
+        first_step_ns=ago(last_end - 0.3),
+        first_duration_ns=_FIRST_STEP,
+        episode_began_ns=ago(last_end + 120),
+        phase_ns=phases(dynamo=3.1, inductor=110.1),
+        compilations=kinds(forward=1, backward=1, autotune=2),
+        cache_misses=(2,) + (0,) * (len(record.CACHES) - 1),
+    )
+
+
+_FIRST_STEP = round(120.3 * SECOND)
+
+WARMING = slot(
+    StepCounts(
+        steps=2, last_step_ns=ago(0.5), last_duration_ns=40_000_000, longest_gap_ns=7_100_000_000
+    ),
+    _compiled(0.84),
+    clean=(40_000_000,),
+    dirty=(_FIRST_STEP,),
+)
+
+_WARMUP = Warmup(began_ns=ago(250), ended_ns=ago(130), warm_ns=ago(129.6), steps=1)
+
+WARM = slot(
+    StepCounts(
+        steps=3602,
+        last_step_ns=ago(0.02),
+        last_duration_ns=36_000_000,
+        longest_gap_ns=7_100_000_000,
+    ),
+    replace(
+        _compiled(130),
+        warmups=1,
+        episode_began_ns=0,
+        first_warmup=_WARMUP,
+        last_warmup=_WARMUP,
+    ),
+    clean=(36_000_000,) * 3590 + (40_000_000,) * 11,
+    dirty=(_FIRST_STEP,),
+    tokens_per_step=16384,
+    world_size=1,
+)
+
+EAGER = slot(
+    StepCounts(steps=120, last_step_ns=ago(0.1), last_duration_ns=48_000_000),
+    CompileCounts(first_step_ns=ago(6)),
+    clean=(48_000_000,) * 119,
+)
+
+RECOMPILING = replace(
+    WARM,
+    compile=replace(
+        WARM.compile,
+        begun=3,
+        active_since_ns=ago(2.1),
+        active_phase=1 + PHASES.index("dynamo"),
+        accounted_ns=ago(2.1),
+        episode_began_ns=ago(2.1),
+        episode_began_steps=3602,
+        recompiles=categories(shape=1),
+        recompiles_after_warm=1,
+        compilations=kinds(forward=2, backward=1, autotune=2),
+    ),
+)
+RECOMPILATION = Compilation(
+    id="0/1",
+    kind="forward",
+    at_ns=ago(1),
+    seconds=1.1,
+    reason="tensor 'i' size mismatch at index 0. expected 16, actual 14",
+    category="shape",
+    name="forward",
+    cache="miss",
+)
+
+STALLED = replace(WARM, steps=replace(WARM.steps, last_step_ns=ago(75)))
+
+
+def ended(how: str, base: Slot = WARM, seconds_ago: float = 12) -> Slot:
+    """``base`` with an end on record."""
+    counts = replace(base.compile, end_code=ENDS.index(how), ended_ns=ago(seconds_ago))
+    return replace(base, compile=counts)
+
+
+def in_every_state(run: str = "gpt2") -> dict[str, RankView]:
+    """A single-rank run in each state, by the state's name."""
+
+    def named(slot: Slot) -> Slot:
+        return replace(slot, identity=replace(slot.identity, run=run))
+
+    return {
+        "starting": view(named(STARTING)),
+        "compiling": view(named(COMPILING)),
+        "warming": view(named(WARMING)),
+        "warm": view(named(WARM)),
+        "eager": view(named(EAGER)),
+        "recompiling": view(named(RECOMPILING), compilations=(RECOMPILATION,)),
+        "stalled": view(named(STALLED)),
+        "finished": view(named(ended("finished")), alive=False),
+        "failed": view(named(ended("failed")), alive=False),
+        "lost": view(named(COMPILING), alive=False, gone=10),
+    }
+
+
+def as_rank(base: Slot, rank: int, world_size: int) -> Slot:
+    """``base`` as one rank of several."""
+    return replace(base, identity=replace(base.identity, rank=rank, world_size=world_size))
+
+
+def moved(slot: Slot, now_ns: int, epoch_ns: int) -> Slot:
+    """``slot`` with its times relative to another now, for records that a real monitor reads."""
+
+    def move(block: Block) -> Block:
+        """Every time of a block; lengths stay, and so does 0, which is "not yet"."""
+        new: dict[str, Any] = {}
+        for field in fields(block):
+            value = getattr(block, field.name)
+            if isinstance(value, Warmup):
+                new[field.name] = move(value)
+            elif field.name.endswith("_ns") and value and field.name not in _LENGTHS:
+                new[field.name] = value + now_ns - NOW
+        return replace(block, **new)
+
+    age = NOW - slot.header.attached_ns
+    header = replace(slot.header, attached_ns=now_ns - age, attached_epoch_ns=epoch_ns - age)
+    return replace(slot, header=header, steps=move(slot.steps), compile=move(slot.compile))
+
+
+Block = TypeVar("Block", StepCounts, CompileCounts, Warmup)
+_LENGTHS = frozenset(
+    {
+        *("last_duration_ns", "longest_gap_ns", "first_duration_ns"),
+        *("compile_step_sum_ns", "clean_sum_ns", "phase_ns"),
+    }
+)

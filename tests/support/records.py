@@ -1,0 +1,152 @@
+"""Records on disk as an agent leaves them, and real processes that hold their locks."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from support import builders
+from warmwatch import record
+from warmwatch.record import CompileCounts, Header, Slot, StepCounts
+
+_HOLD = """
+import fcntl, sys
+slot = open(sys.argv[1], "r+b")
+fcntl.lockf(slot, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def slot_bytes(slot: Slot, mark: int = 1) -> bytes:
+    """The whole slot file."""
+    words = struct.Struct(f"<{record.BINS}Q")
+    data = bytearray(record.SIZE)
+    for offset, part in (
+        (0, record.pack_header(slot.header)),
+        (record.IDENTITY_OFFSET, record.pack_identity(slot.identity)),
+        (record.STEPS_OFFSET, record.pack_steps(slot.steps)),
+        (record.COMPILE_OFFSET, record.pack_compile(mark, slot.compile)),
+        (record.CLEAN_BINS_OFFSET, words.pack(*slot.clean_bins)),
+        (record.COMPILE_BINS_OFFSET, words.pack(*slot.compile_bins)),
+    ):
+        data[offset : offset + len(part)] = part
+    return bytes(data)
+
+
+def write_record(
+    directory: Path, slot: Slot, *, name: str = "a", events: Sequence[Mapping[str, object]] = ()
+) -> Path:
+    """Make a record as the agent does: aside, then renamed into place."""
+    aside = directory / f".{name}"
+    aside.mkdir(parents=True)
+    (aside / record.SLOT).write_bytes(slot_bytes(slot))
+    (aside / record.JOURNAL).write_text("".join(json.dumps(event) + "\n" for event in events))
+    return aside.rename(directory / name)
+
+
+def update(folder: Path, slot: Slot, mark: int = 2) -> None:
+    """Store new numbers in a record's slot."""
+    with (folder / record.SLOT).open("r+b") as file:
+        file.write(slot_bytes(slot, mark))
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the record's lock until it is killed or the block ends."""
+    command = [sys.executable, "-c", _HOLD, str(folder / record.SLOT)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def live_slot(
+    steps: StepCounts = StepCounts(),  # noqa: B008 - frozen
+    compile: CompileCounts = CompileCounts(),  # noqa: B008 - frozen
+    *,
+    run: str = "gpt2",
+    age: float = 30.0,
+    **identity: object,
+) -> Slot:
+    """A slot on this machine's real clocks, attached ``age`` seconds ago."""
+    header = Header(
+        warm_steps=3,
+        attached_ns=time.monotonic_ns() - round(age * 1e9),
+        attached_epoch_ns=time.time_ns() - round(age * 1e9),
+    )
+    return replace(builders.slot(steps, compile, run=run, **identity), header=header)
+
+
+def compiling(run: str = "gpt2", **identity: object) -> Slot:
+    """A living slot in the middle of its first compilation."""
+    now = time.monotonic_ns()
+    counts = CompileCounts(
+        begun=1,
+        active_since_ns=now - 10**9,
+        active_phase=3,
+        accounted_ns=now,
+        first_begin_ns=now - 10**9,
+    )
+    return live_slot(compile=counts, run=run, **identity)
+
+
+def warm(run: str = "gpt2", **identity: object) -> Slot:
+    """A living slot whose warm-up has ended."""
+    now = time.monotonic_ns()
+    done = record.Warmup(
+        began_ns=now - 20 * 10**9, ended_ns=now - 5 * 10**9, warm_ns=now - 10**9, steps=1
+    )
+    counts = CompileCounts(
+        begun=1,
+        ended=1,
+        first_begin_ns=done.began_ns,
+        last_end_ns=done.ended_ns,
+        clean_after=1,
+        activities_seen=1,
+        first_step_ns=done.ended_ns,
+        warmups=1,
+        first_warmup=done,
+        last_warmup=done,
+    )
+    steps = StepCounts(steps=9, last_step_ns=now)
+    return live_slot(steps, counts, run=run, **identity)
+
+
+def ended(slot: Slot, how: str) -> Slot:
+    """The same slot, its process ended now."""
+    counts = replace(
+        slot.compile,
+        end_code=record.ENDS.index(how),
+        ended_ns=time.monotonic_ns(),
+        active_since_ns=0,
+        active_phase=0,
+    )
+    return replace(slot, compile=counts)
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    """Return as soon as ``condition`` holds; fail after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.01)
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """This process's environment without any ``WARMWATCH_*``, and with ``variables``."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("WARMWATCH_")}
+    return {**kept, **variables}
