@@ -1,0 +1,48 @@
+"""What to do about a recompile, by its category: one sentence each, a closed list.
+
+Only remedies that follow from the category alone are here; where the category does not say what
+to change, there is no advice.
+"""
+
+from __future__ import annotations
+
+ADVICE = {
+    "shape": (
+        "Drop or pad the ragged last batch, or mark the dimension that changes with "
+        "torch._dynamo.mark_dynamic before the first call."
+    ),
+    "grad_mode": (
+        "Run one evaluation (or no_grad) step at the start of the run, so that its graph is "
+        "compiled during the warm-up and not later."
+    ),
+    "dtype": "Cast the inputs to one dtype before they reach the compiled function.",
+    "requires_grad": (
+        "Set requires_grad of parameters and inputs before the first step and leave it so."
+    ),
+    "autocast": (
+        "Enter autocast with the same dtype and enabled flag around every call of the "
+        "compiled function, evaluation included."
+    ),
+    "python_value": (
+        "Pass the number that changes (a learning rate, a step count) as a tensor, or keep it "
+        "out of the compiled function."
+    ),
+    "module_state": (
+        "Do not set attributes of the module or call train() and eval() between steps, or "
+        "compile each mode once during the warm-up."
+    ),
+    "object_identity": (
+        "Create the object once and pass the same one at every call; a new one each time is a "
+        "new guard."
+    ),
+    "global_state": (
+        "Set global switches (deterministic algorithms, default dtype, number of threads) once, "
+        "before the first compiled call."
+    ),
+    "device": "Move the inputs to one device before they reach the compiled function.",
+}
+
+
+def advice(category: str | None) -> str | None:
+    """The remedy for a recompile of ``category``, one sentence; ``None`` where none is known."""
+    return ADVICE.get(category) if category else None

@@ -1,0 +1,57 @@
+"""One ``/status`` answer as a picture for a terminal. Pure: answer in, renderable out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from warmwatch.record import PHASES
+from warmwatch_monitor.export.wording import duration, step_length
+
+_STYLES = {
+    "compiling": "bold yellow",
+    "recompiling": "bold yellow",
+    "warming": "cyan",
+    "warm": "bold green",
+    "eager": "green",
+    "stalled": "bold red",
+    "failed": "bold red",
+    "lost": "bold red",
+}
+_BAR = 40
+
+
+def picture(answer: dict[str, Any]) -> RenderableType:
+    """The sentence, then for each rank its state and numbers, and where its compile time went."""
+    parts: list[RenderableType] = [Text(answer["summary"], style="bold"), Text()]
+    for run in answer["runs"]:
+        for rank in run["ranks"]:
+            parts += [_state(run, rank), _phases(rank["compile"]["phase_seconds"]), Text()]
+    return Group(*parts)
+
+
+def _state(run: dict[str, Any], rank: dict[str, Any]) -> Text:
+    compile, steps = rank["compile"], rank["step_seconds"]
+    line = Text(f"{run['run']} rank {rank['rank']}  ")
+    line.append(rank["state"], style=_STYLES.get(rank["state"], ""))
+    if compile["phase"]:
+        line.append(f" ({compile['phase']})")
+    line.append(f"   steps {rank['steps']}, clean {rank['clean_steps']}")
+    if steps["median"] is not None:
+        line.append(f"   {step_length(steps['median'])} a step")
+    line.append(f"   compiled {duration(compile['seconds'])}, recompiles {compile['recompiles']}")
+    return line
+
+
+def _phases(seconds: dict[str, float]) -> Table:
+    """A bar for each phase that took time, in proportion to the longest."""
+    table = Table.grid(padding=(0, 1))
+    longest = max(seconds.values(), default=0.0)
+    for phase in PHASES:
+        if taken := seconds.get(phase):
+            bar = Text("█" * max(1, round(_BAR * taken / longest)), style="yellow")
+            table.add_row(f"  {phase}", Text(duration(taken), justify="right"), bar)
+    return table

@@ -1,0 +1,148 @@
+"""The HTTP interface, through the real application."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from support import builders as b
+from warmwatch_monitor.model import Snapshot, SourceHealth
+from warmwatch_monitor.views.http import create_app
+
+STATES = b.in_every_state()
+
+
+class Feed:
+    """The latest snapshot, as a poller would publish it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.asked = asyncio.Event()
+
+    def latest(self) -> Snapshot:
+        self.asked.set()
+        return self.snapshot
+
+
+def client(feed: Feed) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(app=create_app(feed.latest, "0.1.0"))
+    return httpx.AsyncClient(transport=transport, base_url="http://monitor")
+
+
+def get(path: str, *snapshots: Snapshot, **headers: str) -> httpx.Response:
+    """The answer to one request over a snapshot, by default of one warm run."""
+
+    async def ask() -> httpx.Response:
+        feed = Feed(*snapshots or (b.snapshot(STATES["warm"]),))
+        async with client(feed) as http:
+            return await http.get(path, headers=headers)
+
+    return asyncio.run(ask())
+
+
+def test_status_is_the_whole_answer() -> None:
+    answer = get("/status")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    assert (answer.json()["warm"], answer.json()["runs"][0]["run"]) == (True, "gpt2")
+
+
+def test_status_of_one_run_and_of_an_unknown_one() -> None:
+    assert get("/status?run=gpt2").json()["runs"][0]["run"] == "gpt2"
+    unknown = get("/status?run=bert")
+    assert unknown.status_code == 404
+    assert unknown.json() == {"detail": "no run named 'bert'; runs here: gpt2"}
+
+
+def test_waiting_for_a_run_that_is_unknown_is_refused_at_once() -> None:
+    assert get("/status?run=bert&wait=warm").status_code == 404
+
+
+def test_a_run_named_with_bytes_that_are_not_utf_8_is_shown() -> None:
+    odd = replace(b.WARM, identity=replace(b.WARM.identity, run="caf\udce9"))
+    assert json.loads(get("/status", b.snapshot(b.view(odd))).content)["warm"] is True
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("wait=hot", "wait=hot is no state; the states are starting, compiling, warming, warm"),
+        ("wait=warm&timeout=0", "timeout=0 is not a number of seconds above 0 and up to 3600"),
+        ("wait=warm&timeout=3601", "timeout=3601 is not a number of seconds"),
+        ("wait=warm&timeout=soon", "timeout=soon is not a number of seconds"),
+        ("wait=warm&timeout=nan", "timeout=nan is not a number of seconds"),
+        ("wait=warm&timeout=inf", "timeout=inf is not a number of seconds"),
+    ],
+)
+def test_a_parameter_that_makes_no_sense_is_refused_in_words(query: str, sentence: str) -> None:
+    refused = get(f"/status?{query}")
+    assert refused.status_code == 422
+    assert refused.json()["detail"].startswith(sentence)
+
+
+def test_waiting_for_a_state_that_is_there_answers_at_once() -> None:
+    assert get("/status?wait=warm&timeout=3600").json()["warm"] is True
+
+
+def test_waiting_answers_at_the_timeout_with_the_state_as_it_is() -> None:
+    compiling = b.snapshot(STATES["compiling"])
+    answer = get("/status?wait=warm&timeout=0.05", compiling)
+    assert answer.status_code == 200
+    assert answer.json()["runs"][0]["state"] == "compiling"
+
+
+def test_waiting_answers_when_the_state_is_reached_and_blocks_nobody_meanwhile() -> None:
+    async def scenario() -> None:
+        feed = Feed(b.snapshot(STATES["compiling"]))
+        async with client(feed) as http:
+            waiting = asyncio.create_task(http.get("/status?wait=warm&timeout=3600"))
+            await feed.asked.wait()
+            assert (await http.get("/status")).json()["compiling"] is True
+            assert not waiting.done()
+            feed.snapshot = b.snapshot(STATES["warm"])
+            answer = await asyncio.wait_for(waiting, 60)
+        assert answer.json()["warm"] is True
+
+    asyncio.run(scenario())
+
+
+def test_metrics_are_prometheus_text_or_openmetrics_as_asked() -> None:
+    plain = get("/metrics")
+    assert plain.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert 'warmwatch_build_info{version="0.1.0"} 1.0' in plain.text
+    asked = get("/metrics", accept="application/openmetrics-text; version=1.0.0")
+    assert asked.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    assert asked.text.endswith("# EOF\n")
+
+
+def test_it_is_healthy_always_and_ready_once_the_records_were_read() -> None:
+    host = SourceHealth(source="host", up=True, last_success=b.EPOCH)
+    unread = b.snapshot(sources=(SourceHealth(source="records", up=False), host))
+    assert get("/-/healthy", unread).status_code == 200
+    assert get("/-/ready", unread).status_code == 503
+    assert get("/-/ready").status_code == 200
+
+
+def test_a_source_that_is_down_does_not_make_it_unready() -> None:
+    sources = (b.HEALTH, SourceHealth(source="host", up=False, error="gone"))
+    assert get("/-/ready", b.snapshot(sources=sources)).status_code == 200
+
+
+def test_the_landing_page_links_what_answers() -> None:
+    page = get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    for path in ("/status", "/metrics", "/docs", "/-/healthy", "/-/ready"):
+        assert f'href="{path}"' in page.text
+        assert get(path).status_code == 200
+
+
+def test_the_interface_is_described_with_an_example() -> None:
+    paths = get("/openapi.json").json()["paths"]
+    assert paths.keys() == {"/status", "/metrics", "/-/healthy", "/-/ready"}
+    parameters = {p["name"]: p["schema"] for p in paths["/status"]["get"]["parameters"]}
+    assert parameters.keys() == {"run", "wait", "timeout"}
+    content = paths["/status"]["get"]["responses"]["200"]["content"]["application/json"]
+    assert content["example"]["schema_version"] == 1

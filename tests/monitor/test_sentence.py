@@ -1,0 +1,217 @@
+"""Sentences and evidence: what people read, word for word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support import builders as b
+from warmwatch_monitor.export.evidence import evidence
+from warmwatch_monitor.export.sentence import summary
+from warmwatch_monitor.export.wording import duration, step_length, why
+from warmwatch_monitor.model import Compilation, ProcessReading, RankView
+
+STATES = b.in_every_state()
+
+SENTENCES = {
+    "starting": "gpt2: starting; no step and no compile activity in the 4.0 s since it attached",
+    "compiling": "gpt2: compiling for 43 s (inductor)",
+    "warming": "gpt2: warming, 1 of 3 clean steps since the last compile activity",
+    "warm": "gpt2: warm since step 4; nothing has compiled for 2 min; "
+    "0.036 s a step is the real speed",
+    "eager": "gpt2: no compile activity in 120 steps: the model runs eagerly",
+    "recompiling": "gpt2: recompiling for 2.1 s (dynamo) after being warm: 0/1 forward: "
+    "tensor 'i' size mismatch at index 0. expected 16, actual 14 (shape)",
+    "stalled": "gpt2: stalled; no step for 75 s (limit 60 s) and nothing compiles",
+    "finished": "gpt2: finished after 3602 steps",
+    "failed": "gpt2: failed after 3602 steps with an uncaught exception",
+    "lost": "gpt2: lost after 0 steps; the process is gone and said nothing",
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_each_state_has_its_sentence(state: str) -> None:
+    assert summary(b.snapshot(STATES[state])) == SENTENCES[state]
+
+
+def test_a_process_that_compiles_but_never_marks_a_step_is_told_so() -> None:
+    counts = replace(b.COMPILING.compile, active_since_ns=0, ended=1, last_end_ns=b.ago(40))
+    quiet = b.view(replace(b.COMPILING, compile=counts))
+    assert summary(b.snapshot(quiet)) == "gpt2: no steps seen; nothing has compiled for 40 s"
+
+
+def test_the_rank_that_compiles_is_named_and_those_that_wait_are_counted() -> None:
+    ranks = [b.view(b.as_rank(b.COMPILING if n == 3 else b.WARMING, n, 8)) for n in range(8)]
+    expected = "gpt2: compiling for 43 s (inductor), rank 3 of 8; 7 ranks wait for it"
+    assert summary(b.snapshot(*ranks)) == expected
+
+
+def test_several_ranks_that_compile_are_counted_and_the_longest_is_timed() -> None:
+    later = replace(b.COMPILING, compile=replace(b.COMPILING.compile, active_since_ns=b.ago(5)))
+    ranks = [b.view(b.as_rank(s, n, 3)) for n, s in enumerate((later, b.COMPILING, b.WARMING))]
+    expected = "gpt2: compiling for 43 s (inductor), 2 of 3 ranks; 1 rank waits for them"
+    assert summary(b.snapshot(*ranks)) == expected
+
+
+def test_a_rank_is_of_the_whole_world_where_other_hosts_hold_the_rest() -> None:
+    assert "rank 3 of 16" in summary(b.snapshot(b.view(b.as_rank(b.WARMING, 3, 16))))
+
+
+def test_a_rank_that_broke_off_is_told_of_while_the_others_go_on() -> None:
+    lost = b.view(b.as_rank(b.WARM, 1, 2), alive=False)
+    living = b.view(b.as_rank(b.WARM, 0, 2))
+    assert summary(b.snapshot(living, lost)).endswith("is the real speed; rank 1 is lost")
+
+
+def test_a_recompile_that_has_ended_shows_its_reason_until_warm_again() -> None:
+    counts = replace(
+        b.RECOMPILING.compile,
+        active_since_ns=0,
+        active_phase=0,
+        ended=3,
+        last_end_ns=b.ago(0.5),
+        activities_seen=3,
+        clean_after=3603,
+    )
+    steps = replace(b.RECOMPILING.steps, steps=3604)
+    recompiled = replace(b.RECOMPILING, compile=counts, steps=steps)
+    sentence = summary(b.snapshot(b.view(recompiled, compilations=(b.RECOMPILATION,))))
+    start = "gpt2: recompiled after being warm, 1 of 3 clean steps since: 0/1 forward: tensor"
+    assert sentence.startswith(start)
+
+
+def test_a_rank_that_compiles_now_speaks_for_one_that_has_just_compiled() -> None:
+    counts = replace(b.RECOMPILING.compile, active_since_ns=0, activities_seen=3, clean_after=3602)
+    ranks = [
+        b.as_rank(replace(b.RECOMPILING, compile=counts), 0, 2),
+        b.as_rank(b.RECOMPILING, 1, 2),
+    ]
+    sentence = summary(b.snapshot(*map(b.view, ranks)))
+    assert sentence == "gpt2: recompiling for 2.1 s (dynamo) after being warm, 2 of 2 ranks"
+
+
+def test_the_reason_of_an_earlier_recompile_is_not_given_for_this_one() -> None:
+    old = replace(b.RECOMPILATION, at_ns=b.ago(60))
+    sentence = summary(b.snapshot(b.view(b.RECOMPILING, compilations=(old,))))
+    assert sentence == "gpt2: recompiling for 2.1 s (dynamo) after being warm"
+
+
+def test_a_detached_agent_is_not_called_a_finished_training() -> None:
+    detached = b.view(b.ended("detached"))
+    assert summary(b.snapshot(detached)) == "gpt2: detached after 3602 steps"
+
+
+def test_several_runs_are_named_briefly_the_least_advanced_first() -> None:
+    views = (STATES["warm"], b.in_every_state("vit")["compiling"], b.in_every_state("bert")["lost"])
+    expected = "3 runs: vit compiling for 43 s (inductor); gpt2 warm; bert lost"
+    assert summary(b.snapshot(*views)) == expected
+
+
+def test_where_no_run_is_known_the_sentence_says_how_to_attach() -> None:
+    assert "import warmwatch.auto" in summary(b.snapshot())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.04, "0.0 s"),
+        (2.1, "2.1 s"),
+        (9.96, "10 s"),
+        (43, "43 s"),
+        (119.4, "119 s"),
+        (720, "12 min"),
+        (7199, "2 h"),
+        (11_100, "3 h 5 min"),
+        (187_200, "2 d 4 h"),
+    ],
+)
+def test_durations_are_for_people(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0357, "0.036 s"), (1.523, "1.5 s"), (24.3, "24 s"), (120.3, "120 s"), (1e-5, "0.000010 s")],
+)
+def test_step_lengths_have_two_figures(seconds: float, text: str) -> None:
+    assert step_length(seconds) == text
+
+
+def test_a_reason_of_many_lines_becomes_one_that_ends() -> None:
+    compilation = Compilation(id="1/0", kind="backward", at_ns=1, reason="a\n  b " + "c" * 900)
+    text = why(compilation)
+    assert text.startswith("1/0 backward: a b ccc")
+    assert text.endswith("...")
+    assert len(text) < 200
+
+
+def evidence_of(view: RankView) -> list[str]:
+    return evidence(view, b.NOW)
+
+
+def workers(busy: int, idle: int) -> ProcessReading:
+    return ProcessReading(
+        pid=1, cpu_seconds=1.0, resident_bytes=1, workers_busy=busy, workers_idle=idle
+    )
+
+
+def test_evidence_of_a_compiling_rank_is_the_activity_and_its_workers() -> None:
+    assert evidence_of(b.view(b.COMPILING, process=workers(0, 4))) == [
+        "compile activity in progress for 43 s, phase inductor",
+        "4 compile workers alive, none busy: the work is in the main process",
+        "no step was marked yet",
+    ]
+    assert "3 of 4 compile workers busy" in evidence_of(b.view(b.COMPILING, process=workers(3, 1)))
+
+
+def test_idle_workers_are_no_evidence_where_nothing_compiles() -> None:
+    assert not [e for e in evidence_of(b.view(b.WARM, process=workers(0, 4))) if "worker" in e]
+
+
+def test_evidence_of_a_warming_rank_is_its_clean_steps_and_what_step_1_held() -> None:
+    assert evidence_of(b.view(b.WARMING)) == [
+        "1 clean step since the last activity ended",
+        "step 1 held 113.2 s of compile activity",
+    ]
+
+
+def test_step_1_is_not_said_to_hold_what_came_after_it() -> None:
+    later = replace(b.WARM, compile=replace(b.WARM.compile, last_end_ns=b.ago(50)))
+    assert not [line for line in evidence_of(b.view(later)) if "step 1" in line]
+
+
+def test_a_step_1_shorter_than_the_activity_is_not_said_to_hold_it() -> None:
+    short = replace(b.WARMING, compile=replace(b.WARMING.compile, first_duration_ns=b.SECOND))
+    assert evidence_of(b.view(short))[-1] == (
+        "113.2 s of compile activity before the end of step 1, none after it"
+    )
+
+
+def test_evidence_of_a_stall_is_the_silence_its_limit_and_what_the_process_does() -> None:
+    process = ProcessReading(pid=1, cpu_seconds=1.0, resident_bytes=1, cpu_ratio=0.98)
+    assert evidence_of(b.view(b.STALLED, process=process))[:2] == [
+        "no step for 75 s (stall limit 60 s)",
+        "the process uses 98 % of a core meanwhile",
+    ]
+
+
+def test_evidence_of_a_rank_lost_while_compiling_says_in_which_phase() -> None:
+    assert evidence_of(STATES["lost"])[:2] == [
+        "the process is gone and said nothing",
+        "it ended in the middle of compile activity, phase inductor",
+    ]
+
+
+def test_what_makes_the_figures_doubtful_is_said() -> None:
+    counts = replace(b.WARM.compile, fallbacks=1, failures=2, agent_errors=3, journal_dropped=4)
+    identity = replace(b.WARM.identity, missing=("log_compilation_event",))
+    view = b.view(replace(b.WARM, compile=counts, identity=identity), broken_lines=5)
+    assert evidence_of(view)[2:] == [
+        "1 frame hit the recompile limit: eager from then on, without a word",
+        "2 compilations failed",
+        "the agent swallowed 3 errors of its own: its figures may be low",
+        "4 journal lines could not be written",
+        "5 journal lines could not be read",
+        "this torch does not have: log_compilation_event",
+    ]

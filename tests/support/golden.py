@@ -1,0 +1,16 @@
+"""Golden files: reviewed outputs that a change must not alter unseen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FOLDER = Path(__file__).parent.parent / "golden"
+
+
+def check(name: str, actual: str, scratch: Path) -> None:
+    """Compare with the reviewed file; where they differ, say how to look and how to accept."""
+    golden, new = FOLDER / name, scratch / name
+    if golden.exists() and golden.read_text() == actual:
+        return
+    new.write_text(actual)
+    raise AssertionError(f"see `diff {golden} {new}`; if it is right: `cp {new} {golden}`")
