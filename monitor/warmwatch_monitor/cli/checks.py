@@ -1,0 +1,186 @@
+"""What ``doctor`` checks. Each check gives findings; none changes anything."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from importlib import metadata
+from pathlib import Path
+
+from warmwatch import __version__, record
+from warmwatch_monitor.cli.answers import Answer, ask_daemon
+from warmwatch_monitor.config import Settings, unknown_variables
+from warmwatch_monitor.errors import DaemonError
+from warmwatch_monitor.model import RecordReading
+from warmwatch_monitor.sources.journal import Journal
+from warmwatch_monitor.sources.records import RecordsSource
+
+OLDEST_TORCH = (2, 6)
+
+
+class Mark(Enum):
+    """How grave a finding is; only TROUBLE asks for something to be done."""
+
+    FINE = "fine"
+    NOTE = "note"
+    TROUBLE = "trouble"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line of the checklist, and what to do about it."""
+
+    mark: Mark
+    what: str
+    advice: str = ""
+
+
+def installation() -> Iterator[Finding]:
+    """Python, this release with its extra, and torch where it is installed here too."""
+    yield Finding(
+        mark=Mark.FINE,
+        what=f"warmwatch {__version__} with the monitor's libraries, Python "
+        f"{platform.python_version()}",
+    )
+    try:
+        version = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        yield Finding(
+            mark=Mark.NOTE,
+            what="torch is not installed in this environment",
+            advice="fine for a monitor; the training's environment needs torch and warmwatch",
+        )
+        return
+    yield from _torch(version, "torch {} is installed here")
+
+
+def _torch(version: str, sentence: str) -> Iterator[Finding]:
+    numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
+    if numbers < OLDEST_TORCH:
+        oldest = ".".join(map(str, OLDEST_TORCH))
+        yield Finding(
+            mark=Mark.TROUBLE,
+            what=f"{sentence.format(version)}, which is too old",
+            advice=f"compile activity is seen from torch {oldest} on: pip install -U torch",
+        )
+    else:
+        yield Finding(mark=Mark.FINE, what=sentence.format(version))
+
+
+def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Variables that nobody reads."""
+    for complaint in unknown_variables(environ):
+        yield Finding(mark=Mark.TROUBLE, what=complaint, advice="rename or unset it")
+
+
+def surroundings(settings: Settings) -> Iterator[Finding]:
+    """Record directories, the daemon, and the records that lie there."""
+    writable = next((path for path in settings.directories if _problem(path) is None), None)
+    yield from _directories(settings, writable)
+    yield from _daemon(settings, writable)
+    source = RecordsSource(settings.directories, retention=settings.retention)
+    found = source.read()
+    for refusal in found.refusals:
+        yield Finding(mark=Mark.TROUBLE, what=f"{refusal.path}: {refusal.reason}")
+    living = [reading for reading in found.records if reading.alive]
+    yield Finding(
+        mark=Mark.FINE,
+        what=f"{len(found.records)} records can be read, {len(living)} of living processes",
+    )
+    for reading in living:
+        yield from _agent(reading)
+
+
+def _directories(settings: Settings, writable: str | None) -> Iterator[Finding]:
+    if writable is not None:
+        there = "" if Path(writable).is_dir() else " (made by the first one)"
+        yield Finding(
+            mark=Mark.FINE, what=f"trainings of this user write their records to {writable}{there}"
+        )
+        return
+    for path in settings.directories:
+        yield Finding(mark=Mark.NOTE, what=f"{path}: {_problem(path)}")
+    yield Finding(
+        mark=Mark.TROUBLE,
+        what="no record directory can be written by this user",
+        advice="set WARMWATCH_DIR to a directory of your own, for the training and the monitor",
+    )
+
+
+def _problem(path: str) -> str | None:
+    """Why an agent of this user could not make a record in ``path``; ``None`` where it could."""
+    directory = Path(path)
+    shared = path == "/run/warmwatch"
+    if not directory.exists():
+        if shared:
+            return "it does not exist"
+        can = directory.parent.is_dir() and os.access(directory.parent, os.W_OK | os.X_OK)
+        return None if can else f"it does not exist and cannot be made in {directory.parent}"
+    if not directory.is_dir():
+        return "it is not a directory"
+    if directory.stat().st_uid not in (0, os.geteuid()):
+        return f"it belongs to user {directory.stat().st_uid}"
+    return None if os.access(directory, os.W_OK | os.X_OK) else "it cannot be written"
+
+
+def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:
+    try:
+        answer = ask_daemon(settings.address)
+    except DaemonError as error:
+        yield Finding(mark=Mark.TROUBLE, what=str(error))
+        return
+    if answer is None:
+        yield Finding(
+            mark=Mark.NOTE,
+            what=f"no daemon answers at {settings.address}",
+            advice="start one with: warmwatch serve",
+        )
+        return
+    yield from _directories_match(settings, writable, answer)
+    for source in answer["sources"]:
+        if not source["up"]:
+            yield Finding(
+                mark=Mark.TROUBLE, what=f"the daemon's source {source['source']}: {source['error']}"
+            )
+
+
+def _directories_match(
+    settings: Settings, writable: str | None, answer: Answer
+) -> Iterator[Finding]:
+    watched: Sequence[str] = answer["directories"]
+    ours = writable or settings.directories[0]
+    if ours in watched:
+        yield Finding(mark=Mark.FINE, what=f"the daemon at {settings.address} watches {ours}")
+        return
+    yield Finding(
+        mark=Mark.TROUBLE,
+        what=f"the daemon at {settings.address} watches {', '.join(watched)} and not {ours}",
+        advice="start the daemon and the training with the same WARMWATCH_DIR",
+    )
+
+
+def _agent(reading: RecordReading) -> Iterator[Finding]:
+    """What the agent in a living process says about itself."""
+    identity, errors = reading.slot.identity, reading.slot.compile.agent_errors
+    who = f"run {identity.run}, rank {identity.rank}"
+    if identity.torch:
+        yield from _torch(identity.torch, who + " uses torch {}")
+    if identity.missing:
+        yield Finding(
+            mark=Mark.NOTE,
+            what=f"{who}: its torch lacks {', '.join(identity.missing)}",
+            advice="what only those would tell is not known; a newer torch has them",
+        )
+    if errors:
+        journal = Journal(f"{reading.folder}/{record.JOURNAL}")
+        journal.follow()
+        yield Finding(
+            mark=Mark.TROUBLE,
+            what=f"{who}: the agent swallowed {errors} errors of its own; the last: "
+            f"{journal.agent_error or 'not in the journal'}",
+            advice=f"report it with {reading.folder}/{record.JOURNAL}",
+        )

@@ -1,0 +1,162 @@
+"""``warmwatch demo``: a small compiled training, the daemon beside it, and what the daemon says."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.live import Live
+
+from warmwatch_monitor.cli.answers import Answer, ask_daemon
+from warmwatch_monitor.config import Address
+from warmwatch_monitor.errors import DaemonError, WarmwatchError
+from warmwatch_monitor.export.wording import duration, step_length
+from warmwatch_monitor.views.terminal import picture
+
+_PAUSE_SECONDS = 0.1
+_RUN = "demo"
+
+
+@click.command()
+@click.option("--keep-cache", is_flag=True, help="Use Inductor's cache of earlier compilations.")
+def demo(keep_cache: bool) -> None:
+    """Train a small compiled model and watch it compile, warm up, and compile again.
+
+    Needs PyTorch and a C++ compiler, no GPU; takes about a minute on two cores.
+    """
+    _check()
+    with tempfile.TemporaryDirectory(prefix="warmwatch-demo-") as place:
+        environ = {**os.environ, "WARMWATCH_DIR": f"{place}/records", "WARMWATCH_RUN": _RUN}
+        if not keep_cache:
+            environ["TORCHINDUCTOR_CACHE_DIR"] = f"{place}/inductor"
+        Path(environ["WARMWATCH_DIR"]).mkdir()
+        with _daemon(environ) as address, _training(environ, Path(place)) as training:
+            click.echo(f"The daemon serves {address.url}/status and {address.url}/metrics.")
+            click.echo("The training has one line of ours: import warmwatch.auto\n")
+            answer = _watch(address, training)
+        if training.returncode:
+            click.echo(Path(place, "output").read_text(), err=True)
+            raise WarmwatchError(f"the training failed with exit code {training.returncode}")
+    click.echo(account(answer))
+
+
+def _check() -> None:
+    if find_spec("torch") is None:
+        raise WarmwatchError("the demo trains with PyTorch; install it with: pip install torch")
+    if not shutil.which(os.environ.get("CXX", "g++")):
+        raise WarmwatchError(
+            "Inductor compiles with a C++ compiler and none is found; install g++ or set CXX"
+        )
+
+
+@contextlib.contextmanager
+def _daemon(environ: dict[str, str]) -> Iterator[Address]:
+    """The daemon, on a free port of its own."""
+    command = [sys.executable, "-m", "warmwatch_monitor", "serve", "--address", "127.0.0.1:0"]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as daemon:
+        try:
+            line = daemon.stdout.readline() if daemon.stdout else ""
+            if "http://" not in line:
+                raise DaemonError("the daemon did not start; `warmwatch doctor` says more")
+            port = line.split("http://")[1].split("/")[0].rpartition(":")[2]
+            yield Address(host="127.0.0.1", port=int(port))
+        finally:
+            daemon.terminate()
+
+
+@contextlib.contextmanager
+def _training(environ: dict[str, str], place: Path) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "warmwatch_monitor.demo.train"]
+    with (
+        Path(place, "output").open("wb") as output,
+        subprocess.Popen(command, env=environ, stdout=output, stderr=output) as training,
+    ):
+        try:
+            yield training
+        finally:
+            training.terminate()
+
+
+def _watch(address: Address, training: subprocess.Popen[bytes]) -> Answer:
+    """Show what the daemon says until the training has ended; its last word."""
+    answer = ask_daemon(address)
+    with _screen() as show:
+        while training.poll() is None:
+            answer = ask_daemon(address) or answer
+            if answer and answer["runs"]:
+                show(answer)
+            time.sleep(_PAUSE_SECONDS)
+        last = _ended(address)
+        show(last)
+    return last
+
+
+def _ended(address: Address) -> Answer:
+    """The answer once the daemon has seen the end, which it does within a poll or two."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        answer = ask_daemon(address)
+        if (
+            answer
+            and answer["runs"]
+            and answer["runs"][0]["state"] in ("finished", "failed", "lost")
+        ):
+            return answer
+        time.sleep(_PAUSE_SECONDS)
+    raise DaemonError(
+        "the daemon does not say how the training ended; `warmwatch doctor` says more"
+    )
+
+
+@contextlib.contextmanager
+def _screen() -> Iterator[Callable[[Answer], None]]:
+    """A live picture on a terminal; elsewhere a line whenever the state or the phase changes."""
+    console = Console(highlight=False)
+    if console.is_terminal:
+        with Live(console=console, auto_refresh=False) as live:
+            yield lambda answer: live.update(picture(answer), refresh=True)
+        return
+    began, told = time.monotonic(), [""]
+
+    def line(answer: Answer) -> None:
+        rank = answer["runs"][0]["ranks"][0]
+        now = f"{rank['state']} {rank['compile']['phase']} {min(rank['clean_steps'], 3)}"
+        if now != told[-1]:
+            told.append(now)
+            click.echo(f"{time.monotonic() - began:6.1f} s  {answer['summary']}")
+
+    yield line
+
+
+def account(answer: Answer) -> str:
+    """Where the time went, in a few lines."""
+    rank = answer["runs"][0]["ranks"][0]
+    steps, compile, first = rank["step_seconds"], rank["compile"], rank["warmup"]["first"]
+    phases = sorted(compile["phase_seconds"].items(), key=lambda item: -item[1])
+    lines = [
+        "",
+        "Where the time went",
+        f"  first step    {duration(steps['first'])}; at full speed {step_length(steps['median'])}",
+        f"  compiling     {duration(compile['seconds'])} in {compile['compilations']} compilations",
+        "                " + ", ".join(f"{name} {duration(taken)}" for name, taken in phases),
+    ]
+    if first:
+        lines.append(
+            f"  warm-up       {duration(first['seconds'])} and {first['steps']} step(s), "
+            "then three clean steps to be sure"
+        )
+    for entry in compile["last"]:
+        if entry["category"]:
+            lines.append(f"  compiled again {duration(entry['seconds'])}: {entry['reason']}")
+            lines.append(f"                ({entry['category']}) {entry['advice'] or ''}".rstrip())
+    return "\n".join(lines)

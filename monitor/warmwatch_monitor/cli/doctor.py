@@ -1,0 +1,33 @@
+"""``warmwatch doctor``: a checklist of the installation, with what to do for each trouble."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from warmwatch_monitor.cli import options
+from warmwatch_monitor.cli.answers import settings_from
+from warmwatch_monitor.cli.checks import Finding, Mark, installation, surroundings, variables
+
+_SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
+
+
+@click.command()
+@options.address
+@options.directory
+@click.pass_context
+def doctor(ctx: click.Context, address: str | None, dir: str | None) -> None:
+    """Check the installation and say what to do. Exit code: 0 fine, 1 something needs doing."""
+    settings = settings_from(address=address, dir=dir)
+    findings = [*installation(), *variables(os.environ), *surroundings(settings)]
+    for finding in findings:
+        click.echo(_line(finding))
+    troubles = sum(finding.mark is Mark.TROUBLE for finding in findings)
+    click.echo(f"{troubles} to do" if troubles else "nothing to do")
+    ctx.exit(1 if troubles else 0)
+
+
+def _line(finding: Finding) -> str:
+    advice = f"\n       {finding.advice}" if finding.advice else ""
+    return f"{_SIGNS[finding.mark]}  {finding.what}{advice}"

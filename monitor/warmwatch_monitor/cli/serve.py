@@ -1,0 +1,102 @@
+"""``warmwatch serve``: the daemon. Wires poller and views together and waits for the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from warmwatch import __version__
+from warmwatch_monitor.cli import options
+from warmwatch_monitor.cli.answers import make_poller, settings_from
+from warmwatch_monitor.config import Address, Settings, refuse_unknown
+from warmwatch_monitor.errors import DaemonError
+
+_BACKLOG = 128
+_GOODBYE_SECONDS = 2
+
+
+@click.command()
+@options.address
+@options.directory
+@click.option("--interval", metavar="S", help="Seconds between two looks at the records.  [0.2]")
+@click.option("--retention", metavar="S", help="Seconds an ended run stays visible.  [900]")
+def serve(
+    address: str | None, dir: str | None, interval: str | None, retention: str | None
+) -> None:
+    """Watch the records and publish /status and /metrics."""
+    refuse_unknown(os.environ)
+    settings = settings_from(address=address, dir=dir, interval=interval, retention=retention)
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, _leave)
+    with listen(settings.address) as listener:
+        _announce(settings, listener)
+        _serve(settings, listener)
+
+
+def _leave(_signum: int, _frame: FrameType | None) -> None:
+    """Before uvicorn takes the signals over, and when it hands them back at its end."""
+    sys.exit(0)
+
+
+def listen(address: Address) -> socket.socket:
+    """A listening socket.
+
+    Raises:
+        DaemonError: the address cannot be used; the message says what to do.
+    """
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(where)
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        raise DaemonError(
+            f"cannot listen on {address}: {(error.strerror or str(error)).lower()}; stop what "
+            "listens there or choose another with --address HOST:PORT (port 0: any free one)"
+        ) from None
+    return listener
+
+
+def _announce(settings: Settings, listener: socket.socket) -> None:
+    for directory in settings.directories if settings.chosen else ():
+        if not Path(directory).exists():
+            click.echo(
+                f"warmwatch: {directory} does not exist yet; it is watched from when it does",
+                err=True,
+            )
+    bound = Address(host=settings.address.host, port=listener.getsockname()[1])
+    click.echo(f"warmwatch {__version__} serves {bound.url}/status and {bound.url}/metrics")
+    sys.stdout.flush()
+
+
+def _serve(settings: Settings, listener: socket.socket) -> None:
+    import uvicorn
+
+    from warmwatch_monitor.views.http import create_app
+
+    poller = make_poller(settings)
+    poller.start()
+    try:
+        config = uvicorn.Config(
+            create_app(poller.latest, __version__),
+            access_log=False,
+            log_level="warning",
+            ws="none",
+            timeout_graceful_shutdown=_GOODBYE_SECONDS,
+        )
+        uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        poller.stop()

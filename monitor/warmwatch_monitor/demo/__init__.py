@@ -1,0 +1,1 @@
+"""What ``warmwatch demo`` runs: a training as a user would write it."""

@@ -1,0 +1,131 @@
+"""``warmwatch doctor``: finds the usual troubles and says what to do."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from support.daemon import daemon
+from support.records import held, warm, write_record
+from warmwatch import record
+from warmwatch_monitor.cli import cli
+
+
+@pytest.fixture(autouse=True)
+def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory of our own, a torch that is new enough, and no daemon at the default address."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        free = f"127.0.0.1:{taken.getsockname()[1]}"
+    monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
+    monkeypatch.setenv("WARMWATCH_ADDRESS", free)
+    with_torch(monkeypatch, "2.13.0+cpu")
+
+
+def with_torch(monkeypatch: pytest.MonkeyPatch, version: str | None) -> None:
+    def answer(name: str) -> str:
+        assert name == "torch"
+        if version is None:
+            raise metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(metadata, "version", answer)
+
+
+def doctor(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["doctor", *arguments])
+
+
+def troubles(result: Result) -> list[str]:
+    return [line for line in result.stdout.splitlines() if line.startswith("DO")]
+
+
+def test_with_nothing_wrong_it_exits_0(tmp_path: Path) -> None:
+    with held(write_record(tmp_path, warm())):
+        result = doctor()
+    assert (result.exit_code, troubles(result)) == (0, [])
+    assert f"trainings of this user write their records to {tmp_path}" in result.stdout
+    assert "1 records can be read, 1 of living processes" in result.stdout
+    assert "torch 2.13.0+cpu is installed here" in result.stdout
+    assert "start one with: warmwatch serve" in result.stdout
+
+
+def one_trouble(result: Result) -> str:
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-1] == "1 to do"
+    (line,) = troubles(result)
+    return line
+
+
+def test_a_torch_too_old_is_a_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_torch(monkeypatch, "2.5.1")
+    result = doctor()
+    assert "torch 2.5.1 is installed here, which is too old" in one_trouble(result)
+    assert "pip install -U torch" in result.stdout
+
+
+def test_no_torch_beside_the_monitor_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_torch(monkeypatch, None)
+    assert doctor().exit_code == 0
+
+
+def test_a_directory_that_nobody_can_make_is_a_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path / "no" / "such"))
+    result = doctor()
+    assert "no record directory can be written by this user" in one_trouble(result)
+    assert f"cannot be made in {tmp_path}/no" in result.stdout
+
+
+def test_an_unknown_variable_is_a_trouble_and_names_the_nearest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WARMWATCH_RUM", "x")
+    assert "did you mean WARMWATCH_RUN?" in one_trouble(doctor())
+
+
+def test_what_is_no_record_is_a_trouble(tmp_path: Path) -> None:
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / record.SLOT).write_bytes(b"x" * record.SIZE)
+    line = one_trouble(doctor())
+    assert f"{tmp_path}/bad: not a warmwatch record" in line
+
+
+def test_errors_of_the_agent_are_a_trouble_with_the_last_one(tmp_path: Path) -> None:
+    slot = warm()
+    slot = replace(slot, compile=replace(slot.compile, agent_errors=2))
+    events = [{"t": 1, "event": "error", "where": "events", "message": "KeyError: 'x'"}]
+    with held(write_record(tmp_path, slot, events=events)):
+        line = one_trouble(doctor())
+    assert "run gpt2, rank 0: the agent swallowed 2 errors" in line
+    assert "events: KeyError: 'x'" in line
+
+
+def test_seams_that_a_torch_lacks_are_noted_and_an_old_torch_in_a_training_is_a_trouble(
+    tmp_path: Path,
+) -> None:
+    with held(write_record(tmp_path, warm(torch="2.4.1", missing=("callbacks",)))):
+        result = doctor()
+    assert "run gpt2, rank 0 uses torch 2.4.1, which is too old" in one_trouble(result)
+    assert "its torch lacks callbacks" in result.stdout
+
+
+def test_a_daemon_that_watches_the_same_directory_is_fine(tmp_path: Path) -> None:
+    with daemon(tmp_path) as url:
+        result = doctor("--address", url.removeprefix("http://"))
+    assert result.exit_code == 0
+    assert f"watches {tmp_path}" in result.stdout
+
+
+def test_a_daemon_that_watches_another_directory_is_a_trouble(tmp_path: Path) -> None:
+    other = tmp_path.with_name(f"{tmp_path.name}-other")
+    other.mkdir()
+    with daemon(other) as url:
+        result = doctor("--address", url.removeprefix("http://"))
+    assert f"watches {other} and not {tmp_path}" in one_trouble(result)
+    assert "the same WARMWATCH_DIR" in result.stdout

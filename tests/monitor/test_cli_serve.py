@@ -1,0 +1,140 @@
+"""``warmwatch serve``: starts, answers, refuses in a sentence, and ends cleanly."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.daemon import daemon, daemon_process
+from support.records import compiling, environment, held, update, wait_until, warm, write_record
+
+
+def status(url: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{url}/status", timeout=5) as reply:
+        answer: dict[str, Any] = json.load(reply)
+    return answer
+
+
+def serve(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A daemon that is expected to give up at once."""
+    return subprocess.run(
+        [sys.executable, "-m", "warmwatch_monitor", "serve", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment(**variables),
+    )
+
+
+def test_it_follows_a_training_from_compiling_to_warm_to_lost(tmp_path: Path) -> None:
+    folder = write_record(tmp_path, compiling())
+    with held(folder) as training, daemon(tmp_path) as url:
+        assert [run["state"] for run in status(url)["runs"]] == ["compiling"]
+        update(folder, warm())
+        wait_until(lambda: status(url)["warm"] is True)
+        training.kill()
+        wait_until(lambda: status(url)["runs"][0]["state"] == "lost", seconds=2)
+        assert status(url)["warm"] is None
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_exit_0_and_nothing_on_stderr(
+    tmp_path: Path, signum: signal.Signals
+) -> None:
+    with daemon_process("--dir", str(tmp_path)) as (process, url):
+        wait_until(lambda: status(url)["sources"][0]["up"])
+        process.send_signal(signum)
+        _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (0, "")
+
+
+def test_a_signal_before_it_serves_ends_it_with_exit_0_too(tmp_path: Path) -> None:
+    with daemon_process("--dir", str(tmp_path)) as (process, _):
+        process.terminate()
+        assert process.wait(timeout=30) == 0
+
+
+def test_a_directory_that_does_not_exist_yet_is_said_and_picked_up(tmp_path: Path) -> None:
+    later = tmp_path / "later"
+    with daemon_process("--dir", str(later), "--interval", "0.05") as (process, url):
+        with held(write_record(later, warm())):
+            wait_until(lambda: status(url)["warm"])
+        process.terminate()
+        _, errors = process.communicate(timeout=30)
+    assert errors == f"warmwatch: {later} does not exist yet; it is watched from when it does\n"
+    assert process.returncode == 0
+
+
+def test_an_ended_run_leaves_after_the_retention(tmp_path: Path) -> None:
+    with daemon(tmp_path, "--retention", "0.5") as url:
+        with held(write_record(tmp_path, warm())):
+            wait_until(lambda: status(url)["runs"])
+        wait_until(lambda: not status(url)["runs"])
+
+
+def test_a_port_in_use_exits_6_and_says_what_to_do() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = serve("--address", address)
+    assert done.returncode == 6
+    assert done.stderr == (
+        f"warmwatch: cannot listen on {address}: address already in use; stop what listens there "
+        "or choose another with --address HOST:PORT (port 0: any free one)\n"
+    )
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "words"),
+    [
+        (["--interval", "0.01"], {}, "--interval: '0.01' is not a number of seconds from 0.05"),
+        (["--interval", "nan"], {}, "--interval: 'nan' is not a number of seconds"),
+        ([], {"WARMWATCH_INTERVAL": "fast"}, "WARMWATCH_INTERVAL: 'fast' is not a number"),
+        ([], {"WARMWATCH_RETENTION": "-1"}, "WARMWATCH_RETENTION: '-1' is not a number"),
+        ([], {"WARMWATCH_ADDRESS": "10464"}, "WARMWATCH_ADDRESS: '10464' is not HOST:PORT"),
+        ([], {"WARMWATCH_INTERVALL": "1"}, "did you mean WARMWATCH_INTERVAL?"),
+        ([], {"WARMWATCH_DIR": __file__}, f"WARMWATCH_DIR: {__file__} is a file"),
+        (["--dir", __file__], {}, f"--dir: {__file__} is a file"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_exits_2_and_names_it(
+    arguments: list[str], variables: dict[str, str], words: str
+) -> None:
+    done = serve(*arguments, **variables)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_agent_s_variables_are_no_error_in_the_daemon(tmp_path: Path) -> None:
+    agent = {"WARMWATCH_RUN": "x", "WARMWATCH_WARM_STEPS": "5", "WARMWATCH_DISABLE": "1"}
+    with daemon_process("--dir", str(tmp_path), **agent) as (_, url):
+        wait_until(lambda: status(url)["sources"][0]["up"])
+
+
+def test_an_option_wins_over_its_variable(tmp_path: Path) -> None:
+    with daemon_process("--dir", str(tmp_path), WARMWATCH_DIR="/nowhere") as (_, url):
+        assert status(url)["directories"] == [str(tmp_path)]
+
+
+def test_without_the_extra_it_says_which_pip_command_brings_it() -> None:
+    code = (
+        "import sys, importlib.util as u; real = u.find_spec\n"
+        "u.find_spec = lambda name: None if name == 'psutil' else real(name)\n"
+        "from warmwatch_monitor.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "warmwatch: the monitor's libraries are not installed (psutil); "
+        "get them with: pip install 'warmwatch[monitor]'\n"
+    )

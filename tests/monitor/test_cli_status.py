@@ -1,0 +1,188 @@
+"""``warmwatch status``: the sentence, the table and the exit code, with a daemon or without one."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from support.daemon import daemon
+from support.records import compiling, ended, held, live_slot, warm, write_record
+from warmwatch.record import Slot, StepCounts
+from warmwatch_monitor.cli import cli
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address where no daemon listens, as the default."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    monkeypatch.setenv("WARMWATCH_ADDRESS", address)
+    monkeypatch.delenv("WARMWATCH_DIR", raising=False)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["status", *arguments])
+
+
+STALE = StepCounts(steps=3, last_step_ns=1)
+LIVING: dict[str, tuple[Slot, int]] = {
+    "starting": (live_slot(), 3),
+    "compiling": (compiling(), 3),
+    "warm": (warm(), 0),
+}
+"""A living slot of each kind, and the exit code."""
+
+
+@pytest.mark.parametrize("state", LIVING)
+def test_the_exit_code_tells_the_state_of_a_living_run(tmp_path: Path, state: str) -> None:
+    slot, code = LIVING[state]
+    with held(write_record(tmp_path, slot)):
+        result = run("--dir", str(tmp_path))
+    assert result.exit_code == code
+    assert state in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("slot", "state", "code"),
+    [
+        (ended(warm(), "finished"), "finished", 0),
+        (ended(warm(), "failed"), "failed", 4),
+        (warm(), "lost", 4),
+    ],
+)
+def test_the_exit_code_tells_how_a_run_ended(
+    tmp_path: Path, slot: Slot, state: str, code: int
+) -> None:
+    write_record(tmp_path, slot)
+    result = run("--dir", str(tmp_path))
+    assert (result.exit_code, state in result.stdout) == (code, True)
+
+
+def test_of_several_runs_the_code_is_the_least_advanced_one_s(tmp_path: Path) -> None:
+    one = write_record(tmp_path, warm("a"), name="a")
+    two = write_record(tmp_path, compiling("b"), name="b")
+    with held(one), held(two):
+        assert run("--dir", str(tmp_path)).exit_code == 3
+        assert run("a", "--dir", str(tmp_path)).exit_code == 0
+
+
+def test_the_table_has_a_row_for_each_rank(tmp_path: Path) -> None:
+    one = write_record(tmp_path, warm(rank=0), name="0")
+    two = write_record(tmp_path, compiling(rank=1), name="1")
+    with held(one), held(two):
+        lines = run("--dir", str(tmp_path)).stdout.splitlines()
+    rows = [line.split()[:2] for line in lines[1:] if line.split()]
+    assert ["0", "warm"] in rows
+    assert ["1", "compiling"] in rows
+
+
+def test_without_any_record_it_exits_5(tmp_path: Path) -> None:
+    assert run("--dir", str(tmp_path)).exit_code == 5
+
+
+def test_an_unknown_run_exits_5_and_names_the_known(tmp_path: Path) -> None:
+    write_record(tmp_path, warm("gpt2"))
+    result = run("gpt3", "--dir", str(tmp_path))
+    assert result.exit_code == 5
+    assert result.stderr == "warmwatch: no run named 'gpt3'; runs here: gpt2\n"
+
+
+def test_what_cannot_be_read_is_said_beside_the_answer(tmp_path: Path) -> None:
+    (tmp_path / "foreign").write_text("")
+    with held(write_record(tmp_path, warm())):
+        result = run("--dir", str(tmp_path))
+    assert result.exit_code == 0
+    assert f"not read: {tmp_path}/foreign: a file" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--address", "nonsense"], "--address: 'nonsense' is not HOST:PORT"),
+        (["--address", "host:99999"], "is not HOST:PORT"),
+        (["--frobnicate"], "No such option"),
+        (["--dir", __file__], "is a file; name a directory"),
+    ],
+)
+def test_wrong_usage_exits_2_and_says_what_to_do(arguments: list[str], words: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_json_is_the_contract_s_answer(tmp_path: Path) -> None:
+    with held(write_record(tmp_path, warm())):
+        result = run("--json", "--dir", str(tmp_path))
+    answer = json.loads(result.stdout)
+    assert (answer["schema_version"], answer["warm"]) == (1, True)
+    assert answer["directories"] == [str(tmp_path)]
+
+
+@pytest.mark.usefixtures("nobody")
+def test_where_no_daemon_answers_it_reads_the_records_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
+    with held(write_record(tmp_path, warm())):
+        assert run().exit_code == 0
+
+
+def test_a_daemon_that_answers_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its directory is not the one that this command would look into."""
+    monkeypatch.delenv("WARMWATCH_DIR", raising=False)
+    with held(write_record(tmp_path, compiling("far"))), daemon(tmp_path) as url:
+        address = url.removeprefix("http://")
+        found = run("far", "--address", address)
+        assert (found.exit_code, found.stdout.startswith("far")) == (3, True)
+        unknown = run("near", "--address", address)
+        assert unknown.exit_code == 5
+        assert unknown.stderr == "warmwatch: no run named 'near'; runs here: far\n"
+
+
+def test_a_daemon_that_watches_elsewhere_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    monkeypatch.setenv("WARMWATCH_DIR", str(here))
+    one, two = write_record(here, warm("a")), write_record(there, compiling("b"))
+    with held(one), held(two), daemon(there) as url:
+        address = url.removeprefix("http://")
+        assert run("--address", address).exit_code == 0
+        assert run("--address", address, "--dir", str(here)).exit_code == 0
+        assert run("--address", address, "--dir", str(there)).exit_code == 3
+
+
+def test_with_dir_the_records_are_read_even_where_a_daemon_watches_the_same(
+    tmp_path: Path,
+) -> None:
+    """The daemon, which retains nothing, knows no run any more."""
+    write_record(tmp_path, ended(warm(), "finished"))
+    with daemon(tmp_path, "--retention", "0") as url:
+        address = url.removeprefix("http://")
+        assert run("--address", address).exit_code == 5
+        assert run("--address", address, "--dir", str(tmp_path)).exit_code == 0
+
+
+def test_something_else_at_the_address_is_an_error_that_says_so(tmp_path: Path) -> None:
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+    from threading import Thread
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>hello</html>")
+
+        def log_message(self, *_: object) -> None:
+            """Nothing on the test's stderr."""
+
+    with HTTPServer(("127.0.0.1", 0), Other) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        result = run("--address", f"127.0.0.1:{server.server_port}")
+        server.shutdown()
+    assert result.exit_code == 6
+    assert "does not answer as warmwatch does" in result.stderr

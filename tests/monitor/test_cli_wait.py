@@ -1,0 +1,139 @@
+"""``warmwatch wait``: blocks until warm, and ends early where that will not come."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from support.daemon import daemon
+from support.records import compiling, ended, environment, held, update, warm, write_record
+from warmwatch.record import Slot
+from warmwatch_monitor.cli import cli
+
+
+def wait(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["wait", *arguments])
+
+
+class Waiting:
+    """A ``warmwatch wait`` under way, read line by line."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def told(self) -> str:
+        """The next line of its progress."""
+        assert self.process.stderr is not None
+        return self.process.stderr.readline().rstrip("\n")
+
+    def end(self) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=30)
+        return self.process.returncode, out, err
+
+
+@contextmanager
+def waiting(*arguments: str) -> Iterator[Waiting]:
+    with subprocess.Popen(
+        [sys.executable, "-m", "warmwatch_monitor", "wait", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as process:
+        try:
+            yield Waiting(process)
+        finally:
+            process.kill()
+
+
+def test_a_warm_run_is_not_waited_for(tmp_path: Path) -> None:
+    with held(write_record(tmp_path, warm())):
+        assert wait("--dir", str(tmp_path), "--timeout", "0").exit_code == 0
+
+
+@pytest.mark.parametrize("named", [("gpt2",), ()])
+def test_it_waits_for_a_run_that_does_not_exist_yet_until_it_is_warm(
+    tmp_path: Path, named: tuple[str, ...]
+) -> None:
+    """One line of progress for each change of state, and the answer at the end."""
+    with waiting(*named, "--dir", str(tmp_path), "--timeout", "60") as waiter:
+        assert "waiting" in waiter.told()
+        folder = write_record(tmp_path, compiling())
+        with held(folder):
+            while "compiling" not in (line := waiter.told()):
+                assert line, "it ended before it saw the run compile"
+            update(folder, warm())
+            code, out, err = waiter.end()
+    assert (code, err) == (0, "")
+    assert out.startswith("gpt2: warm")
+
+
+def test_at_the_timeout_it_exits_124_with_the_state_as_it_is(tmp_path: Path) -> None:
+    with held(write_record(tmp_path, compiling())):
+        began = time.monotonic()
+        result = wait("--dir", str(tmp_path), "--timeout", "0.5")
+        assert time.monotonic() - began >= 0.5
+    assert result.exit_code == 124
+    assert "not warm after 0.5 s: gpt2: compiling" in result.stderr
+
+
+def test_a_run_that_is_killed_while_one_waits_ends_the_wait_with_4(tmp_path: Path) -> None:
+    with (
+        held(write_record(tmp_path, compiling())) as training,
+        waiting("--dir", str(tmp_path), "--timeout", "60") as waiter,
+    ):
+        assert "compiling" in waiter.told()
+        training.kill()
+        code, out, err = waiter.end()
+    assert (code, out) == (4, "")
+    assert "lost" in err
+    assert "(before it was warm)" in err
+
+
+@pytest.mark.parametrize(
+    ("slot", "code"),
+    [
+        (ended(compiling(), "failed"), 4),
+        (ended(compiling(), "finished"), 4),
+        (ended(warm(), "failed"), 4),
+        (ended(warm(), "finished"), 0),
+    ],
+    ids=["failed", "finished cold", "failed after warm", "finished after warm"],
+)
+def test_a_named_run_that_has_ended_is_not_waited_for(
+    tmp_path: Path, slot: Slot, code: int
+) -> None:
+    """It is a success only where it had been warm and finished by itself."""
+    write_record(tmp_path, slot)
+    assert wait("gpt2", "--dir", str(tmp_path), "--timeout", "60").exit_code == code
+
+
+def test_without_a_name_a_run_of_before_is_passed_over(tmp_path: Path) -> None:
+    write_record(tmp_path, ended(compiling("old"), "failed"), name="old")
+    result = wait("--dir", str(tmp_path), "--timeout", "0.1")
+    assert result.exit_code == 124
+    with held(write_record(tmp_path, warm("new"), name="new")):
+        assert wait("--dir", str(tmp_path), "--timeout", "10").exit_code == 0
+
+
+def test_it_asks_the_daemon_where_one_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WARMWATCH_DIR", raising=False)
+    with held(write_record(tmp_path, warm("far"))), daemon(tmp_path) as url:
+        result = wait("far", "--address", url.removeprefix("http://"), "--timeout", "10")
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--timeout", "soon"], ["--timeout", "-1"], ["--until", "x"]]
+)
+def test_wrong_usage_exits_2(arguments: list[str]) -> None:
+    assert wait(*arguments).exit_code == 2

@@ -1,0 +1,154 @@
+"""A real Prometheus scrapes the real daemon, and its query API gives back what /status says."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+import pytest
+
+from support import builders as b
+from support.records import environment, held, update, wait_until, write_record
+from warmwatch.record import Slot
+
+CONFIG = """
+global: {{scrape_interval: 1s}}
+scrape_configs:
+  - job_name: warmwatch
+    static_configs: [{{targets: ["{target}"]}}]
+"""
+
+
+def live(slot: Slot) -> Slot:
+    return b.moved(slot, time.monotonic_ns(), time.time_ns())
+
+
+def fetch(url: str) -> Any:
+    with urlopen(url, timeout=10) as answer:
+        return json.load(answer)
+
+
+def answers(url: str) -> bool:
+    try:
+        with urlopen(url, timeout=10) as answer:
+            return bool(answer.status == 200)
+    except (URLError, ConnectionError):
+        return False
+
+
+def free_port() -> int:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "records"
+
+
+@pytest.fixture
+def daemon(directory: Path) -> Iterator[str]:
+    """The daemon's address."""
+    command = [sys.executable, "-m", "warmwatch_monitor", "serve"]
+    options = ["--dir", str(directory), "--address", "127.0.0.1:0"]
+    with subprocess.Popen(
+        [*command, *options],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(PYTHONPATH=os.pathsep.join(sys.path)),
+    ) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert " serves http://" in line
+            yield line.split(" serves http://")[1].split("/")[0]
+        finally:
+            process.terminate()
+
+
+@pytest.fixture
+def prometheus(daemon: str, tmp_path: Path) -> Iterator[str]:
+    """The base URL of a Prometheus that scrapes the daemon every second."""
+    config, address = tmp_path / "prometheus.yml", f"127.0.0.1:{free_port()}"
+    config.write_text(CONFIG.format(target=daemon))
+    command = [
+        "prometheus",
+        f"--config.file={config}",
+        f"--storage.tsdb.path={tmp_path / 'tsdb'}",
+        f"--web.listen-address={address}",
+        "--log.level=warn",
+    ]
+    with subprocess.Popen(command) as process:
+        try:
+            wait_until(lambda: answers(f"http://{address}/-/ready"), 60)
+            yield f"http://{address}"
+        finally:
+            process.terminate()
+
+
+def query(prometheus: str, expression: str) -> dict[tuple[str, str], float]:
+    """The present value by run and rank."""
+    answer = fetch(f"{prometheus}/api/v1/query?{urlencode({'query': expression})}")
+    assert answer["status"] == "success"
+    return {
+        (one["metric"].get("run", ""), one["metric"].get("rank", "")): float(one["value"][1])
+        for one in answer["data"]["result"]
+    }
+
+
+def ranks(daemon: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """What /status says, by run and rank."""
+    answer = fetch(f"http://{daemon}/status")
+    return {
+        (run["run"], str(rank["rank"])): rank for run in answer["runs"] for rank in run["ranks"]
+    }
+
+
+def test_the_query_api_gives_back_what_status_says(
+    directory: Path, daemon: str, prometheus: str
+) -> None:
+    with ExitStack() as holders:
+        recompiling = write_record(directory, live(b.as_rank(b.RECOMPILING, 0, 2)), name="zero")
+        holders.enter_context(held(recompiling))
+        warm = write_record(directory, live(b.as_rank(b.WARM, 1, 2)), name="one")
+        holders.enter_context(held(warm))
+        bert = b.in_every_state("bert")["finished"].reading.slot
+        write_record(directory, live(bert), name="ended")
+        _same_answer(daemon, prometheus)
+
+        update(recompiling, live(b.as_rank(b.WARM, 0, 2)))
+        wait_until(lambda: query(prometheus, "warmwatch_warm")["gpt2", "0"] == 1)
+        assert ranks(daemon)["gpt2", "0"]["state"] == "warm"
+
+
+def _same_answer(daemon: str, prometheus: str) -> None:
+    keys = {("gpt2", "0"), ("gpt2", "1"), ("bert", "0")}
+    wait_until(lambda: query(prometheus, "warmwatch_warm").keys() == keys)
+    before = ranks(daemon)
+    wait_until(
+        lambda: query(prometheus, "max(timestamp(warmwatch_warm))")["", ""] > time.time() - 1
+    )
+    seconds = query(prometheus, "sum by (run, rank) (warmwatch_compile_seconds_total)")
+    after = ranks(daemon)
+    assert before.keys() == after.keys() == seconds.keys() == keys
+    for key, rank in after.items():
+        state = query(prometheus, f'warmwatch_state{{state="{rank["state"]}"}}')
+        assert state[key] == 1
+        assert query(prometheus, "warmwatch_warm")[key] == (rank["state"] == "warm")
+        assert query(prometheus, "warmwatch_steps_total")[key] == rank["steps"]
+        assert seconds[key] <= rank["compile"]["seconds"] + 1e-6
+    assert seconds["gpt2", "1"] == pytest.approx(after["gpt2", "1"]["compile"]["seconds"])
+    assert seconds["gpt2", "0"] > after["gpt2", "1"]["compile"]["seconds"]
+    assert query(prometheus, "up") == {("", ""): 1}

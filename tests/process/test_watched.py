@@ -1,0 +1,282 @@
+"""Real trainings, a real daemon beside them: every way in which a training goes on or ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from support.daemon import daemon, daemon_process
+from support.records import environment, wait_until
+from support.trainings import training
+
+COMPILED = """
+model = make(); o = torch.optim.AdamW(model.parameters())
+c = torch.compile(model, backend=slowly)
+"""
+SLOWLY = """
+def slowly(graph, inputs):
+    gate("compiling")
+    return graph.forward
+"""
+
+
+def get(url: str, path: str = "/status") -> Any:
+    with urllib.request.urlopen(url + path, timeout=10) as reply:
+        return json.load(reply)
+
+
+def rank_of(url: str, run: str = "train") -> Any:
+    (rank,) = get(url, f"/status?run={run}")["runs"][0]["ranks"]
+    return rank
+
+
+def until(url: str, condition: Callable[[Any], bool]) -> Any:
+    """Wait until the whole answer fulfils ``condition``; the answer."""
+    last: list[Any] = []
+
+    def look() -> bool:
+        last[:] = [get(url)]
+        return condition(last[0])
+
+    wait_until(look)
+    return last[0]
+
+
+def state_is(state: str) -> Callable[[Any], bool]:
+    return lambda answer: [run["state"] for run in answer["runs"]] == [state]
+
+
+def metric(url: str, name: str, **labels: str) -> float | None:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as reply:
+        for family in text_string_to_metric_families(reply.read().decode()):
+            for sample in family.samples:
+                if sample.name == name and labels.items() <= sample.labels.items():
+                    return float(sample.value)
+    return None
+
+
+def test_a_training_is_seen_through_all_its_states(records: Path) -> None:
+    """Starting, compiling, warming, warm; a new shape reopens it, with its reason; finished."""
+    body = (
+        SLOWLY
+        + COMPILED.replace("c = ", "gate('starting')\nc = ")
+        + """
+for n in range(4): train(c, o, 1); gate(f"step {n + 1}")
+train(c, o, 1, batch=7); gate("reopened")
+train(c, o, 3, batch=7); gate("warm again")
+"""
+    )
+    with training(records, body) as started, daemon(records) as url:
+        started.reach("starting")
+        answer = until(url, state_is("starting"))
+        assert (answer["compiling"], answer["warm"]) == (False, False)
+        started.go()
+        started.reach("compiling")
+        answer = until(url, state_is("compiling"))
+        assert (answer["compiling"], answer["warm"]) == (True, False)
+        first = rank_of(url)["compile"]["seconds"]
+        until(url, lambda _: rank_of(url)["compile"]["seconds"] > first)  # while it stands there
+        assert metric(url, "warmwatch_compiling", run="train", rank="0") == 1
+        started.go()
+        for n in range(3):
+            started.reach(f"step {n + 1}")
+            answer = until(url, lambda _, n=n: rank_of(url)["steps"] == n + 1)
+            assert (answer["runs"][0]["state"], rank_of(url)["clean_steps"]) == ("warming", n)
+            assert metric(url, "warmwatch_warmup_seconds") is None
+            started.go()
+        started.reach("step 4")
+        answer = until(url, state_is("warm"))
+        assert (answer["compiling"], answer["warm"]) == (False, True)
+        assert rank_of(url)["warmup"]["steps"] == 1
+        assert metric(url, "warmwatch_warmup_steps") == 1
+        started.go()
+        started.reach("compiling")
+        until(url, state_is("recompiling"))
+        started.go()
+        started.reach("reopened")
+        until(url, lambda _: rank_of(url)["steps"] == 5)
+        (entry,) = [e for e in rank_of(url)["compile"]["last"] if e["category"]]
+        assert "size mismatch" in entry["reason"]
+        assert (entry["category"], rank_of(url)["state"]) == ("shape", "recompiling")
+        assert rank_of(url)["warmup"]["ended"] is False
+        started.go()
+        started.reach("warm again")
+        until(url, state_is("warm"))
+        assert metric(url, "warmwatch_recompiles_after_warm_total") == 1
+        assert started.wait() == 0
+        answer = until(url, state_is("finished"))
+        assert (answer["compiling"], answer["warm"]) == (None, None)
+
+
+def test_an_ended_run_leaves_after_its_retention(records: Path) -> None:
+    body = "torch.optim.SGD(make().parameters())\ngate('here')"
+    with training(records, body) as started, daemon(records, "--retention", "1") as url:
+        started.reach("here")
+        until(url, state_is("starting"))
+        assert started.wait() == 0
+        until(url, lambda answer: answer["runs"] == [])
+        assert metric(url, "warmwatch_steps_total", run="train") is None
+
+
+def test_a_killed_training_is_lost_within_two_seconds(records: Path) -> None:
+    body = "train(make(), torch.optim.SGD(make().parameters()), 5)\ngate('here')\n"
+    with training(records, body) as started, daemon_process("--dir", str(records)) as (_, url):
+        started.reach("here")
+        until(url, state_is("eager"))
+        started.kill()
+        began = time.monotonic()
+        answer = until(url, state_is("lost"))
+        assert time.monotonic() - began < 2
+        assert "said nothing" in answer["summary"]
+
+
+def test_a_training_that_raises_has_failed_and_its_traceback_is_its_own(records: Path) -> None:
+    body = "train(make(), torch.optim.SGD(make().parameters()), 2)\ngate('here')\n1 / 0\n"
+    told = {}
+    for attach in (False, True):
+        with training(records, body, attach=attach) as started, daemon(records) as url:
+            started.reach("here")
+            assert started.wait() == 1
+            told[attach] = started.stderr
+            if attach:
+                until(url, state_is("failed"))
+    # the one import shifts the script's lines by one
+    shifted = re.sub(r"line (\d+)", lambda line: f"line {int(line[1]) - 1}", told[True])
+    assert shifted == told[False]
+    assert told[False].splitlines()[-1] == "ZeroDivisionError: division by zero"
+
+
+def test_a_daemon_that_is_killed_and_started_again_continues_every_counter(records: Path) -> None:
+    body = SLOWLY + COMPILED + "train(c, o, 5); gate('five'); train(c, o, 2); gate('seven')\n"
+    with training(records, body) as started:
+        with daemon_process("--dir", str(records)) as (process, url):
+            started.reach("compiling")
+            until(url, state_is("compiling"))
+            process.send_signal(signal.SIGKILL)
+        started.go()
+        started.reach("five")
+        with daemon(records) as url:
+            until(url, state_is("warm"))
+            rank = rank_of(url)
+            assert (rank["steps"], rank["compile"]["compilations"]) == (5, 1)
+            assert rank["warmup"]["steps"] == 1
+            compiled = metric(url, "warmwatch_compile_seconds_total", phase="other")
+            assert compiled
+            started.go()
+            started.reach("seven")
+            until(url, lambda _: rank_of(url)["steps"] == 7)
+            assert metric(url, "warmwatch_compile_seconds_total", phase="other") == compiled
+
+
+def test_two_runs_of_one_script_at_once_are_told_apart(records: Path) -> None:
+    body = "train(make(), torch.optim.SGD(make().parameters()), STEPS)\ngate('here')\n"
+    first = body.replace("STEPS", "4")
+    with training(records, first) as one:
+        one.reach("here")
+        with training(records, body.replace("STEPS", "2")) as other, daemon(records) as url:
+            other.reach("here")
+            answer = until(url, lambda answer: len(answer["runs"]) == 2)
+            steps = {run["run"]: run["ranks"][0]["steps"] for run in answer["runs"]}
+            assert steps == {"train": 4, "train-2": 2}
+            assert answer["warm"] is False  # one of them is not
+
+
+RANKS = """
+import os, time
+import torch.distributed as dist
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(make())
+o = torch.optim.SGD(model.parameters(), lr=.1)
+c = torch.compile(model, backend="aot_eager")
+train(c, o, 5)
+there = os.environ["HERE"] + os.environ["RANK"]
+open(there, "w").close()
+while not os.path.exists(os.environ["HERE"] + "go"): time.sleep(0.02)
+dist.destroy_process_group()
+"""
+
+
+def test_the_ranks_of_a_torchrun_are_one_run(records: Path) -> None:
+    here = f"{records.parent}/here-"
+    launcher = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone")
+    env = {"HERE": here}
+    with training(records, RANKS, launcher=launcher, env=env) as started, daemon(records) as url:
+        wait_until(lambda: all(Path(here + rank).exists() for rank in "01"), 120)
+        answer = until(url, state_is("warm"))
+        (run,) = answer["runs"]
+        assert run["run"] == "train"  # not the UUID that --standalone drew
+        assert [(rank["rank"], rank["steps"]) for rank in run["ranks"]] == [(0, 5), (1, 5)]
+        Path(here + "go").touch()
+        assert started.wait() == 0, started.stderr
+        until(url, state_is("finished"))
+
+
+def command(records: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "warmwatch_monitor", *words],
+        env=environment(WARMWATCH_DIR=str(records)),
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+
+
+def test_the_command_answers_without_a_daemon(records: Path) -> None:
+    body = SLOWLY + COMPILED + "train(c, o, 1); gate('one'); train(c, o, 3); gate('four')\n"
+    assert command(records, "status").returncode == 5
+    with training(records, body) as started:
+        started.reach("compiling")
+        said = command(records, "status")
+        assert said.returncode == 3
+        assert said.stdout.startswith("train: compiling for ")
+        started.go()
+        started.reach("one")
+        assert command(records, "status", "train").returncode == 3
+        waited = command(records, "wait", "train", "--timeout", "0.1")
+        assert waited.returncode == 124
+        started.go()
+        started.reach("four")
+        said = command(records, "status")
+        assert (said.returncode, said.stderr) == (0, "")
+        assert said.stdout.startswith("train: warm since step 4; nothing has compiled for ")
+        assert command(records, "wait", "train", "--timeout", "60").returncode == 0
+        started.kill()
+        assert command(records, "status").returncode == 4
+
+
+def test_the_host_says_what_the_process_uses_and_that_its_workers_idle(records: Path) -> None:
+    """A pool of compile workers that is there and idle is no sign of compiling."""
+    env = {"TORCHINDUCTOR_COMPILE_THREADS": "2", "TORCHINDUCTOR_WORKER_START": "subprocess"}
+    body = """
+from torch._inductor.async_compile import AsyncCompile
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+c = torch.compile(model)
+train(c, o, 5)
+AsyncCompile.warm_pool()
+pool = AsyncCompile.process_pool()
+pool.submit(len, "abc").result()
+gate("here")
+"""
+    with training(records, body, env=env) as started, daemon(records) as url:
+        started.reach("here")
+
+        def idle(_: Any) -> bool:
+            process = rank_of(url)["process"]
+            return bool(process and process["workers_idle"])
+
+        answer = until(url, idle)
+        process = answer["runs"][0]["ranks"][0]["process"]
+        assert process["workers_busy"] == 0
+        assert process["cpu_seconds"] > 0
+        assert process["resident_bytes"] > 10**7
+        assert answer["runs"][0]["state"] == "warm"

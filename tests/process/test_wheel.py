@@ -1,0 +1,106 @@
+"""The wheel, installed somewhere else, away from the checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.trainings import ROOT
+
+
+def call(*command: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    return subprocess.run(
+        [*map(str, command)],
+        cwd=cwd,
+        env={k: v for k, v in clean.items() if not k.startswith("WARMWATCH_")} | env,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("wheel")
+    built = call(
+        *(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", place, ROOT), cwd=place
+    )
+    assert built.returncode == 0, built.stderr
+    (found,) = place.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel and nothing else: no torch, no extra."""
+    place = tmp_path_factory.mktemp("bare")
+    venv.create(place, with_pip=False)
+    python = place / "bin" / "python"
+    done = call(
+        *(sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-index", wheel),
+        cwd=place,
+    )
+    assert done.returncode == 0, done.stderr
+    return place
+
+
+def test_the_wheel_holds_both_packages_typed_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"warmwatch/py.typed", "warmwatch_monitor/py.typed", "warmwatch/auto.py"} <= set(names)
+    assert {name.split("/")[0].split("-")[0] for name in names} == {
+        "warmwatch",
+        "warmwatch_monitor",
+    }
+
+
+def test_it_requires_nothing(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("METADATA")]
+        lines = archive.read(name).decode().splitlines()
+    needs = [line for line in lines if line.startswith("Requires-Dist")]
+    assert needs
+    assert all("extra == 'monitor'" in line for line in needs)
+
+
+def test_without_the_extra_the_agent_imports_and_the_command_says_what_to_do(bare: Path) -> None:
+    agent = call(bare / "bin/python", "-c", "import warmwatch.auto; print('attached')", cwd=bare)
+    assert (agent.stdout, agent.stderr) == ("attached\n", "")
+    told = call(bare / "bin/warmwatch", "status", cwd=bare)
+    assert told.returncode == 2
+    assert told.stderr.endswith("get them with: pip install 'warmwatch[monitor]'\n")
+    assert len(told.stderr.splitlines()) == 1
+
+
+def test_the_agent_works_with_torch_and_no_extra(wheel: Path, tmp_path: Path) -> None:
+    """Installed beside torch, with the monitor's libraries made impossible to import."""
+    target, records = tmp_path / "site", tmp_path / "records"
+    records.mkdir()
+    install = (sys.executable, "-m", "pip", "install", "-q", "--no-index", "--target", target)
+    assert call(*install, wheel, cwd=tmp_path).returncode == 0
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys\n"
+        "for name in ('click', 'fastapi', 'uvicorn', 'psutil', 'prometheus_client', 'rich'):\n"
+        "    sys.modules[name] = None\n"
+        "import warmwatch.auto, torch\n"
+        "p = torch.nn.Parameter(torch.ones(2)); o = torch.optim.SGD([p])\n"
+        "f = torch.compile(lambda: p.square().sum(), backend='aot_eager')\n"
+        "for _ in range(5): f().backward(); o.step()\n"
+        "print(warmwatch.__file__, warmwatch.state())\n"
+    )
+    done = call(
+        *(sys.executable, script),
+        cwd=tmp_path,
+        PYTHONPATH=str(target),
+        WARMWATCH_DIR=str(records),
+    )
+    assert done.stdout.split() == [str(target / "warmwatch/__init__.py"), "warm"], done.stderr
+    assert slots.read(slots.only(records)).compile.graphs == 1
