@@ -10,7 +10,7 @@ Not for use by several threads at once: :class:`warmwatch._ledger.Ledger` lets o
 
 from __future__ import annotations
 
-from warmwatch.hooks.phases import phase_of
+from warmwatch._phases import phase_of
 from warmwatch.record import COMPILE_INDEX, PHASES
 
 _PHASE = COMPILE_INDEX["active_phase"]

@@ -21,11 +21,10 @@ from warmwatch._guard import report, warn_once
 from warmwatch._identity import identify, launcher_run
 from warmwatch._imports import ImportWatch
 from warmwatch._ledger import Ledger
-from warmwatch._steps import make_mark
+from warmwatch._phases import is_tracing
+from warmwatch._rounds import Rounds
+from warmwatch._steps import make_steps
 from warmwatch._writer import Writer
-from warmwatch.hooks.optimizer import Rounds
-from warmwatch.hooks.phases import is_tracing
-from warmwatch.hooks.recompile_reasons import Reasons
 
 _DYNAMO = "torch._dynamo"
 
@@ -45,15 +44,21 @@ class Agent:
         self._uninstall: dict[str, Callable[[], None]] = {}
         self._missing: tuple[str, ...] = ()
         self._callbacks: list[Callable[[], object]] = []
-        self.rounds = Rounds(self._begin_steps)
-        self.reasons = Reasons()
         self.rearm: Callable[[], None] | None = None
         self.read_counters: Callable[[], Mapping[str, int]] = dict
-        self._renew()
+        self.take_reasons: Callable[[], str | None] = lambda: None
+        self._begin()
+        self._rounds = Rounds(lambda optimizer: self.steps.lead(optimizer), self._count)
+        self.steps = make_steps(
+            self._writer.buffer,
+            self.ledger,
+            is_step=self._is_step,
+            warm_steps=settings.warm_steps,
+            settled=self._settled,
+        )
 
-    def _renew(self) -> None:
+    def _begin(self) -> None:
         """Begin with nothing to say: at first, and in a forked child, which is another process."""
-        self.rounds.renew()
         self._writer = Writer()
         self._open = self._explicit = False
         self._identity: record.Identity | None = None
@@ -67,7 +72,7 @@ class Agent:
             publish=self._publish,
             note=self._note,
             counters=lambda: self.read_counters(),
-            steps=lambda: self._image().steps.steps,
+            steps=self._count,
         )
 
     def start(self) -> None:
@@ -114,15 +119,15 @@ class Agent:
 
     def step(self) -> None:
         """An explicit step mark; the first one ends the watching of the optimizer."""
-        if self._explicit:
-            self.rounds.mark()
-            return
-        self._explicit = True
-        if remove := self._uninstall.pop("optimizer", None):
-            remove()
-        if not self.rounds.leader:  # else the optimizer has marked this very step already
-            self.rounds.mark = self._begin_steps()
-            self.rounds.mark()
+        if not self._explicit:
+            self._explicit = True
+            self.open()
+            if remove := self._uninstall.pop("optimizer", None):
+                remove()
+            self.steps.lead(id(None))
+            if self._rounds.leader:
+                return  # the optimizer has marked this very step already
+        self.steps.on_step(None, (), {})
 
     def say(self, said: Mapping[str, Any]) -> None:
         """The user said more; what is new replaces what was known."""
@@ -140,6 +145,7 @@ class Agent:
             steps=slot.steps,
             compile=slot.compile,
             median_step_ns=record.quantile_ns(slot.clean_bins, 0.5),
+            longest_step_ns=record.longest_ns(slot.clean_bins),
         )
         return verdict.judge(facts, monotonic_ns())
 
@@ -176,6 +182,7 @@ class Agent:
                 "set WARMWATCH_DIR to a directory that can be written"
             )
             return
+        self.steps.bind(self._writer.buffer, self.ledger)
         header = {"epoch_ns": self._header.attached_epoch_ns, "k": self._header.warm_steps}
         who = {"run": self._identity.run, "rank": self._identity.rank}
         self._note("attach", self._header.attached_ns, {**who, **header})
@@ -196,19 +203,21 @@ class Agent:
 
     def forked(self) -> None:
         """In a forked child: the record is the parent's, and so is what it says."""
-        self._renew()
+        self._begin()
+        self._rounds.renew()
+        self.steps.bind(self._writer.buffer, self.ledger)
 
     # Inside.
 
-    def _begin_steps(self) -> Callable[[], None]:
-        """The marking function; what opens the record, so that steps go into it."""
+    def _count(self) -> int:
+        """Steps marked so far."""
+        marks = record.STEPS_STRUCT.unpack_from(self._writer.buffer, record.STEPS_OFFSET)
+        return int(marks[0])
+
+    def _is_step(self, optimizer: Any) -> bool:
+        """Asked about the first call of all, so the record is there before the first step."""
         self.open()
-        return make_mark(
-            self._writer.buffer,
-            self.ledger,
-            warm_steps=self._header.warm_steps,
-            settled=self._settled,
-        )
+        return self._rounds.is_step(optimizer)
 
     def _settled(self) -> None:
         callbacks, self._callbacks = self._callbacks, []

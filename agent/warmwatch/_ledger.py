@@ -95,13 +95,21 @@ class Ledger:
         values = {"where": where, "message": message[:500]}
         self._post(lambda: self._count("agent_errors", "error", now, values))
 
-    def step(self, steps: int, now: int, duration: int, *, seen: int, touched: bool) -> None:
+    def step(
+        self, steps: int, now: int, duration: int, *, rest: int, seen: int, touched: bool
+    ) -> None:
         """An irregular step was marked: the first one, or one that held activity.
 
-        ``seen`` activities had begun by then; ``touched``: some were within this step.
+        ``seen`` activities had begun by then; ``touched``: some were within this step, which
+        without them took ``rest`` nanoseconds.
         """
         before = now - duration if steps > 1 else 0
-        self._post(lambda: self._step(steps, now, before, duration, seen, touched))
+        self._post(lambda: self._irregular(now, before, seen))
+        if touched:
+            self._post(lambda: self._touched(steps, duration, rest))
+        if steps == 1:
+            self._post(lambda: self._first(now, duration))
+        self._post(lambda: self._publish(self.words))
 
     def warm(self, now: int, steps: int) -> None:
         """The K-th clean step in a row was marked; ``steps`` came before the first of them."""
@@ -171,22 +179,24 @@ class Ledger:
         self._publish(self.words)
         self._note(event, now, values)
 
-    def _step(
-        self, steps: int, now: int, before: int, duration: int, seen: int, touched: bool
-    ) -> None:
-        """``before``: the mark of the step before this one."""
+    def _irregular(self, now: int, before: int, seen: int) -> None:
+        """An irregular step ended at ``now``; the one before it, if any, at ``before``."""
         words = self.words
         words[AT["clean_sum_ns"]] += max(0, before - words[AT["irregular_step_ns"]])
         words[AT["irregular_step_ns"]] = now
         words[AT["activities_seen"]] = seen
-        if touched:
-            words[AT["clean_after"]] = steps
-            words[AT["compile_step_sum_ns"]] += duration
-        if steps == 1:
-            words[AT["first_step_ns"]] = now
-            words[AT["first_duration_ns"]] = duration
-            words[AT["episode_began_ns"]] = words[AT["episode_began_ns"]] or now
-        self._publish(words)
+
+    def _touched(self, steps: int, duration: int, rest: int) -> None:
+        words = self.words
+        words[AT["clean_after"]] = steps
+        words[AT["compile_step_sum_ns"]] += duration
+        words[AT["longest_rest_ns"]] = max(words[AT["longest_rest_ns"]], rest)
+
+    def _first(self, now: int, duration: int) -> None:
+        words = self.words
+        words[AT["first_step_ns"]] = now
+        words[AT["first_duration_ns"]] = duration
+        words[AT["episode_began_ns"]] = words[AT["episode_began_ns"]] or now
 
     def _warm(self, now: int, steps: int) -> None:
         words = self.words

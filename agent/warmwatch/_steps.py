@@ -1,7 +1,8 @@
 """The hot path: what happens at every step, and what little it needs to know.
 
 A regular step, one that is not the first and that no compile activity touched, costs a clock read,
-one packed store into the slot and one histogram bin. All else leaves by one comparison.
+one packed store into the slot and one histogram bin. All else leaves by one comparison: a call that
+is no regular one of the leading optimizer, the first step, a step that held activity.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 import mmap
 from bisect import bisect_left
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic_ns
+from typing import Any
 
 from warmwatch import record
+from warmwatch._guard import report
 from warmwatch._ledger import Ledger
 from warmwatch.record import BOUNDS_NS, COMPILE_INDEX, STEPS_OFFSET, STEPS_STRUCT
 
@@ -21,82 +25,109 @@ _FIRST_BEGIN = COMPILE_INDEX["first_begin_ns"]
 _TOUCHED = -1  # a number of activities that never is: the next step is looked at closely
 assert _BEGUN == 0, "the hot path reads words[0]: a constant costs less than a name"
 
+Buffer = bytearray | mmap.mmap
 
-def make_mark(
-    buffer: bytearray | mmap.mmap,
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The functions that share the step's state.
+
+    Attributes:
+        on_step: the optimizers' post hook; called with ``None`` it marks a step by hand.
+        lead: says whose calls are steps: an optimizer's ``id``, that of ``None``, or 0 for
+            none, so that each call is asked about.
+        bind: stores into another buffer from now on; with another ledger, begins anew.
+    """
+
+    on_step: Callable[[Any, Any, Any], None]
+    lead: Callable[[int], None]
+    bind: Callable[[Buffer, Ledger], None]
+
+
+def make_steps(
+    buffer: Buffer,
     ledger: Ledger,
     *,
+    is_step: Callable[[Any], bool],
     warm_steps: int,
     settled: Callable[[], None],
     clock: Callable[[], int] = monotonic_ns,
-) -> Callable[[], None]:
-    """A function that marks a step now, into ``buffer``.
+) -> Steps:
+    """The step functions, as closures: cells are the cheapest state that Python has.
 
-    A closure, since cells are the cheapest state that Python has. ``settled`` is called at the
-    K-th clean step in a row, after everything is stored.
+    Args:
+        buffer: where the slot is, or plain memory. ledger: what the compiler does.
+        is_step: whether a call by an optimizer that does not lead is a step all the same.
+        warm_steps: K. settled: called at the K-th clean step in a row, when all is stored.
     """
     words = ledger.words
-    store, offset = STEPS_STRUCT.pack_into, STEPS_OFFSET
-    clean_bins = _bins(buffer, record.CLEAN_BINS_OFFSET)
-    compile_bins = _bins(buffer, record.COMPILE_BINS_OFFSET)
-    steps = last = longest = compiled = begun = 0
+    store, offset, bin_of, bounds = STEPS_STRUCT.pack_into, STEPS_OFFSET, bisect_left, BOUNDS_NS
+    clean_bins, compile_bins = _bins(buffer)
+    steps = last = compiled = begun = leader = 0
     seen, warm_at = _TOUCHED, warm_steps
-    low = high = index = count = 0  # the bin of the last step: the next one is likely in it too
 
-    def mark() -> None:
-        nonlocal steps, last, longest, count
-        now = clock()
-        if words[0] != seen:
-            look_closely(now)
-            return
-        duration = now - last
-        last = now
-        steps += 1
-        if duration > longest:
-            longest = duration
-        store(buffer, offset, steps, now, duration, longest, steps)
-        if low < duration <= high:
-            count += 1
-            clean_bins[index] = count
-        else:
-            change_bin(duration)
-        if steps == warm_at:
-            ledger.warm(now, steps - warm_steps)
-            settled()
-
-    def change_bin(duration: int) -> None:
-        nonlocal low, high, index, count
-        index = bisect_left(BOUNDS_NS, duration)
-        low = BOUNDS_NS[index - 1] if index else -1
-        high = BOUNDS_NS[index] if index < len(BOUNDS_NS) else 1 << 63
-        count = clean_bins[index] + 1
-        clean_bins[index] = count
+    def on_step(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001 - torch's signature
+        nonlocal steps, last
+        try:
+            if id(optimizer) != leader and not is_step(optimizer):
+                return
+            now = clock()
+            if words[0] != seen:
+                look_closely(now)
+                return
+            duration = now - last
+            last = now
+            steps += 1
+            store(buffer, offset, steps, now, duration, steps)
+            clean_bins[bin_of(bounds, duration)] += 1
+            if steps == warm_at:
+                settle(now)
+        except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+            report("step", error)
 
     def look_closely(now: int) -> None:
         """The first step, one that held activity, or one after a step in which some was on."""
-        nonlocal steps, last, longest, compiled, begun, seen, warm_at
+        nonlocal steps, last, compiled, begun, seen, warm_at
         ledger.settle()
         active, first = words[_SINCE] != 0, steps == 0
         touched = active or words[_BEGUN] != begun or (seen == _TOUCHED and not first)
         start = last or (words[_FIRST_BEGIN] if touched else 0)
         duration = now - start if start else 0
         total = ledger.compile_ns()
-        if last:
-            longest = max(longest, duration - (total - compiled))
+        rest = duration - (total - compiled) if last else 0
         steps += 1
         last, compiled, begun = now, total, words[_BEGUN]
         seen = _TOUCHED if active else begun
         if touched:
             warm_at = steps + warm_steps
-            compile_bins[bisect_left(BOUNDS_NS, duration)] += 1
-        ledger.step(steps, now, duration, seen=begun, touched=touched)
-        store(buffer, offset, steps, now, duration, longest, steps)
+            compile_bins[bin_of(bounds, duration)] += 1
+        ledger.step(steps, now, duration, rest=rest, seen=begun, touched=touched)
+        store(buffer, offset, steps, now, duration, steps)
         if steps == warm_at:
-            ledger.warm(now, steps - warm_steps)
-            settled()
+            settle(now)
 
-    return mark
+    def settle(now: int) -> None:
+        ledger.warm(now, steps - warm_steps)
+        settled()
+
+    def lead(optimizer_id: int) -> None:
+        nonlocal leader
+        leader = optimizer_id
+
+    def bind(new_buffer: Buffer, new_ledger: Ledger) -> None:
+        nonlocal buffer, clean_bins, compile_bins, ledger, words, steps, last
+        nonlocal compiled, begun, leader, seen, warm_at
+        buffer = new_buffer
+        clean_bins, compile_bins = _bins(buffer)
+        if new_ledger is not ledger:
+            ledger, words = new_ledger, new_ledger.words
+            steps = last = compiled = begun = leader = 0
+            seen, warm_at = _TOUCHED, warm_steps
+
+    return Steps(on_step=on_step, lead=lead, bind=bind)
 
 
-def _bins(buffer: bytearray | mmap.mmap, offset: int) -> memoryview:
-    return memoryview(buffer)[offset : offset + 8 * record.BINS].cast("Q")
+def _bins(buffer: Buffer) -> tuple[memoryview, memoryview]:
+    view, size = memoryview(buffer), 8 * record.BINS
+    clean, touched = record.CLEAN_BINS_OFFSET, record.COMPILE_BINS_OFFSET
+    return view[clean : clean + size].cast("Q"), view[touched : touched + size].cast("Q")

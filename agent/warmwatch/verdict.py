@@ -62,6 +62,7 @@ class Facts:
         warm_steps: K, the clean steps that make a rank warm.
         steps, compile: the two blocks of its slot.
         median_step_ns: median of its clean steps, ``None`` where there is none.
+        longest_step_ns: the longest of them.
         alive: whether its process holds the record's lock.
         gone_ns: when a reader first saw the lock free; ``None`` where none saw it held.
     """
@@ -71,6 +72,7 @@ class Facts:
     steps: StepCounts
     compile: CompileCounts
     median_step_ns: float | None = None
+    longest_step_ns: int = 0
     alive: bool = True
     gone_ns: int | None = None
 
@@ -112,7 +114,8 @@ def quiet_since_ns(facts: Facts) -> int:
 def stall_after_ns(facts: Facts) -> int:
     """How long a rank that steps may stay quiet before it counts as stalled."""
     median = int(STALL_MEDIANS * (facts.median_step_ns or 0))
-    return max(STALL_FLOOR_NS, median, STALL_GAPS * facts.steps.longest_gap_ns)
+    gap = max(facts.longest_step_ns, facts.compile.longest_rest_ns)
+    return max(STALL_FLOOR_NS, median, STALL_GAPS * gap)
 
 
 def judge(facts: Facts, now_ns: int) -> Judgement:

@@ -61,6 +61,7 @@ def judge(reading: RecordReading, now_ns: int) -> Judgement:
         steps=slot.steps,
         compile=slot.compile,
         median_step_ns=_median_ns(slot.clean_bins),
+        longest_step_ns=_longest_ns(slot.clean_bins),
         alive=reading.alive,
         gone_ns=reading.gone_ns,
     )
@@ -70,3 +71,8 @@ def judge(reading: RecordReading, now_ns: int) -> Judgement:
 @lru_cache(maxsize=1024)
 def _median_ns(bins: tuple[int, ...]) -> float | None:
     return record.quantile_ns(bins, 0.5)
+
+
+@lru_cache(maxsize=1024)
+def _longest_ns(bins: tuple[int, ...]) -> int:
+    return record.longest_ns(bins)

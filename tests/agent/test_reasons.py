@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warmwatch.hooks.phases import phase_of
+from warmwatch._phases import phase_of
 from warmwatch.hooks.reasons import category_of, telling_first
 from warmwatch.record import PHASES
 

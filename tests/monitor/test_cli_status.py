@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,18 +30,18 @@ def run(*arguments: str) -> Result:
 
 
 STALE = StepCounts(steps=3, last_step_ns=1)
-LIVING: dict[str, tuple[Slot, int]] = {
-    "starting": (live_slot(), 3),
-    "compiling": (compiling(), 3),
-    "warm": (warm(), 0),
+# made when the test runs: a rank that steps counts as stalled after a minute without one
+LIVING: dict[str, tuple[Callable[[], Slot], int]] = {
+    "starting": (live_slot, 3),
+    "compiling": (compiling, 3),
+    "warm": (warm, 0),
 }
-"""A living slot of each kind, and the exit code."""
 
 
 @pytest.mark.parametrize("state", LIVING)
 def test_the_exit_code_tells_the_state_of_a_living_run(tmp_path: Path, state: str) -> None:
-    slot, code = LIVING[state]
-    with held(write_record(tmp_path, slot)):
+    make, code = LIVING[state]
+    with held(write_record(tmp_path, make())):
         result = run("--dir", str(tmp_path))
     assert result.exit_code == code
     assert state in result.stdout

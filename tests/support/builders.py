@@ -190,7 +190,7 @@ _FIRST_STEP = round(120.3 * SECOND)
 
 WARMING = slot(
     StepCounts(
-        steps=2, last_step_ns=ago(0.5), last_duration_ns=40_000_000, longest_gap_ns=7_100_000_000
+        steps=2, last_step_ns=ago(0.5), last_duration_ns=40_000_000
     ),
     _compiled(0.84),
     clean=(40_000_000,),
@@ -204,7 +204,6 @@ WARM = slot(
         steps=3602,
         last_step_ns=ago(0.02),
         last_duration_ns=36_000_000,
-        longest_gap_ns=7_100_000_000,
     ),
     replace(
         _compiled(130),
@@ -307,7 +306,7 @@ def moved(slot: Slot, now_ns: int, epoch_ns: int) -> Slot:
 Block = TypeVar("Block", StepCounts, CompileCounts, Warmup)
 _LENGTHS = frozenset(
     {
-        *("last_duration_ns", "longest_gap_ns", "first_duration_ns"),
+        *("last_duration_ns", "longest_rest_ns", "first_duration_ns"),
         *("compile_step_sum_ns", "clean_sum_ns", "phase_ns"),
     }
 )

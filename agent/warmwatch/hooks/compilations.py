@@ -35,7 +35,7 @@ def install(agent: Agent) -> Callable[[], None]:
     def log_compilation_event(metrics: Any, *args: Any, **kwargs: Any) -> Any:
         if listening:
             try:
-                agent.compilation(kind_of(metrics), entry(metrics, agent.reasons.take))
+                agent.compilation(kind_of(metrics), entry(metrics, agent.take_reasons))
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.compilations", error)
         return original(metrics, *args, **kwargs)

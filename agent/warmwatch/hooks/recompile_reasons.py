@@ -37,19 +37,21 @@ def install(agent: Agent) -> Callable[[], None]:
     from torch._dynamo import convert_frame
 
     original = getattr(convert_frame, _FUNCTION)
+    kept = Reasons()
     listening = True
 
     def reasons_of(*args: Any, **kwargs: Any) -> Any:
         reasons = original(*args, **kwargs)
         if listening:
             try:
-                agent.reasons.put(reasons)
+                kept.put(reasons)
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.recompile_reasons", error)
         return reasons
 
     ours = torch.compiler.disable(reasons_of)
     setattr(convert_frame, _FUNCTION, ours)
+    agent.take_reasons = kept.take
 
     def uninstall() -> None:
         nonlocal listening

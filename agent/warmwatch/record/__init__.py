@@ -31,7 +31,7 @@ it. Changing any offset, order or name here is a new VERSION.
 
 from __future__ import annotations
 
-from warmwatch.record.bins import BINS, BOUNDS_NS, quantile_ns
+from warmwatch.record.bins import BINS, BOUNDS_NS, longest_ns, quantile_ns
 from warmwatch.record.facts import (
     CACHES,
     CATEGORIES,
@@ -109,6 +109,7 @@ __all__ = [
     "Warmup",
     "check_header",
     "directories",
+    "longest_ns",
     "pack_compile",
     "pack_header",
     "pack_identity",

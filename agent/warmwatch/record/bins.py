@@ -16,6 +16,12 @@ BOUNDS_NS = (*(m * 10**decade for decade in range(3, 11) for m in _E48), 10**13)
 BINS = len(BOUNDS_NS) + 1
 
 
+def longest_ns(bins: Sequence[int]) -> int:
+    """The longest of binned durations, rounded up to its bin's end; 0 of none."""
+    filled = [index for index, count in enumerate(bins) if count]
+    return BOUNDS_NS[min(filled[-1], len(BOUNDS_NS) - 1)] if filled else 0
+
+
 def quantile_ns(bins: Sequence[int], q: float) -> float | None:
     """The ``q``-quantile (0 to 1) of binned durations in nanoseconds; ``None`` of none."""
     total = sum(bins)

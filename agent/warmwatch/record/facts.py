@@ -44,13 +44,11 @@ class StepCounts:
         steps: optimizer steps, or explicit marks, so far.
         last_step_ns: when the last step was marked.
         last_duration_ns: its length; 0 where nothing marked its beginning.
-        longest_gap_ns: longest stretch between two marks, compile activity not counted.
     """
 
     steps: int = 0
     last_step_ns: int = 0
     last_duration_ns: int = 0
-    longest_gap_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +88,8 @@ class CompileCounts:
         first_step_ns, first_duration_ns: mark and length (0: unknown) of step 1.
         irregular_step_ns: mark of the last step that was the first or held activity; all since
             were clean. clean_sum_ns: total length of the clean steps before it.
-        compile_step_sum_ns: total length of steps that held activity.
+        compile_step_sum_ns: total length of steps that held activity. longest_rest_ns: the
+            longest of them, its compile activity not counted.
         warmups: how many times the rank became warm.
         episode_began_ns, episode_began_steps: begin of the warm-up now open, steps before it.
         end_code: position in ENDS; ``ended_ns`` is when.
@@ -120,6 +119,7 @@ class CompileCounts:
     irregular_step_ns: int = 0
     clean_sum_ns: int = 0
     compile_step_sum_ns: int = 0
+    longest_rest_ns: int = 0
     warmups: int = 0
     episode_began_ns: int = 0
     episode_began_steps: int = 0
