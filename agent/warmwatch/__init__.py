@@ -8,10 +8,13 @@ wrong is said once through the ``warmwatch`` logger, and counted where the monit
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from warmwatch import _lifecycle
 from warmwatch._guard import report
-from warmwatch.verdict import Judgement
+
+if TYPE_CHECKING:
+    from warmwatch.verdict import Judgement
 
 __version__ = "0.1.0"
 __all__ = [

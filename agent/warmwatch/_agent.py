@@ -13,9 +13,9 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from time import monotonic_ns, time_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from warmwatch import record, verdict
+from warmwatch import record
 from warmwatch._config import Settings
 from warmwatch._guard import report, warn_once
 from warmwatch._identity import identify, launcher_run
@@ -25,6 +25,9 @@ from warmwatch._phases import is_tracing
 from warmwatch._rounds import Rounds
 from warmwatch._steps import make_steps
 from warmwatch._writer import Writer
+
+if TYPE_CHECKING:
+    from warmwatch.verdict import Judgement
 
 _DYNAMO = "torch._dynamo"
 
@@ -46,6 +49,7 @@ class Agent:
         self._callbacks: list[Callable[[], object]] = []
         self.rearm: Callable[[], None] | None = None
         self.read_counters: Callable[[], Mapping[str, int]] = dict
+        self.is_asynchronous: Callable[[], bool] = lambda: False
         self.take_reasons: Callable[[], str | None] = lambda: None
         self._begin()
         self._rounds = Rounds(lambda optimizer: self.steps.lead(optimizer), self._count)
@@ -72,6 +76,7 @@ class Agent:
             publish=self._publish,
             note=self._note,
             counters=lambda: self.read_counters(),
+            asynchronous=lambda: self.is_asynchronous(),
             steps=self._count,
         )
 
@@ -136,8 +141,10 @@ class Agent:
             self._identity = replace(self._identity, **self._said)
             self._writer.rename(self._identity)
 
-    def judgement(self) -> verdict.Judgement:
+    def judgement(self) -> Judgement:
         """This process's own state, by the same rules and from the same bytes as the monitor's."""
+        from warmwatch import verdict  # here: it costs a tenth of the whole import
+
         slot = self._image()
         facts = verdict.Facts(
             attached_ns=slot.header.attached_ns,
@@ -220,6 +227,8 @@ class Agent:
         return self._rounds.is_step(optimizer)
 
     def _settled(self) -> None:
+        if not self._callbacks or not self.judgement().warm:
+            return
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             try:

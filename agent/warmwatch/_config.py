@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -59,10 +58,13 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
 
 def _unknown(environ: Mapping[str, str]) -> list[str]:
     known = (*VARIABLES, *MONITOR_VARIABLES)
-    complaints = []
-    for name in sorted(environ):
-        if name.startswith("WARMWATCH_") and name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-            complaints.append(f"{name} is not a setting of warmwatch; {hint}")
-    return complaints
+    strange = [n for n in sorted(environ) if n.startswith("WARMWATCH_") and n not in known]
+    return [_complaint(name, known) for name in strange]
+
+
+def _complaint(name: str, known: tuple[str, ...]) -> str:
+    import difflib  # here: every training pays for what this module imports
+
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    return f"{name} is not a setting of warmwatch; {hint}"

@@ -34,6 +34,7 @@ class Ledger:
     Args:
         publish: stores the words; called whenever they changed.
         note: appends to the journal.
+        asynchronous: whether a mode is on that swaps compiled code in later, with no event.
         counters: reads PyTorch's cumulative counters, by the names of the words they add to
             (``graphs``, ``cache_hits.inductor_fx``...); they may fall when a user clears them.
         steps: how many steps have been marked.
@@ -46,13 +47,14 @@ class Ledger:
         publish: Callable[[list[int]], None],
         note: Note,
         counters: Callable[[], Mapping[str, int]],
+        asynchronous: Callable[[], bool],
         steps: Callable[[], int],
         clock: Callable[[], int] = monotonic_ns,
     ) -> None:
         self.words = [0] * record.COMPILE_WORDS
         self._activity = Activity(self.words)
         self._publish, self._note, self._clock = publish, note, clock
-        self._counters, self._steps = counters, steps
+        self._counters, self._asynchronous, self._steps = counters, asynchronous, steps
         self._before: Mapping[str, int] = {}
         self._inbox: deque[_Fact] = deque()
         self._free = threading.Lock()  # only ever tried, never waited for
@@ -87,7 +89,7 @@ class Ledger:
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
         now = self._clock()
-        self._post(lambda: self._count("fallbacks", "fallback", now, values))
+        self._post(lambda: self._fallback(now, values))
 
     def error(self, where: str, message: str) -> None:
         """Something of the agent's own failed."""
@@ -109,7 +111,8 @@ class Ledger:
             self._post(lambda: self._touched(steps, duration, rest))
         if steps == 1:
             self._post(lambda: self._first(now, duration))
-        self._post(lambda: self._publish(self.words))
+        values = {"n": steps, "seconds": duration / 1e9 if duration else None, "clean": not touched}
+        self._post(lambda: self._noted("step", now, values))
 
     def warm(self, now: int, steps: int) -> None:
         """The K-th clean step in a row was marked; ``steps`` came before the first of them."""
@@ -159,6 +162,7 @@ class Ledger:
             words[AT["last_end_ns"]] = now
             for name, value in self._counters().items():
                 words[_counter(name)] += max(0, value - self._before.get(name, 0))
+            words[AT["asynchronous"]] |= self._asynchronous()
             phases = self._activity.phase_ns()
             self._note("end", now, {"activity": words[AT["begun"]], "phase_ns": phases})
         if changed:
@@ -176,6 +180,12 @@ class Ledger:
 
     def _count(self, word: str, event: str, now: int, values: Mapping[str, Any]) -> None:
         self.words[AT[word]] += 1
+        self._noted(event, now, values)
+
+    def _fallback(self, now: int, values: Mapping[str, Any]) -> None:
+        self._count("fallbacks", "fallback", now, {**values, "steps": self._steps()})
+
+    def _noted(self, event: str, now: int, values: Mapping[str, Any]) -> None:
         self._publish(self.words)
         self._note(event, now, values)
 
@@ -191,6 +201,8 @@ class Ledger:
         words[AT["clean_after"]] = steps
         words[AT["compile_step_sum_ns"]] += duration
         words[AT["longest_rest_ns"]] = max(words[AT["longest_rest_ns"]], rest)
+        recent = slice(AT["touched_steps"], AT["touched_steps"] + record.TOUCHED_KEPT)
+        words[recent] = [steps, *words[recent]][: record.TOUCHED_KEPT]
 
     def _first(self, now: int, duration: int) -> None:
         words = self.words
@@ -200,16 +212,20 @@ class Ledger:
 
     def _warm(self, now: int, steps: int) -> None:
         words = self.words
+        if words[AT["asynchronous"]]:
+            return  # it may still be compiling aside
         began, before = words[AT["episode_began_ns"]], words[AT["episode_began_steps"]]
         words[AT["episode_began_ns"]] = words[AT["episode_began_steps"]] = 0
-        if not words[AT["begun"]]:
-            return  # nothing was ever compiled: eager, and no warm-up that could have ended
+        if not words[AT["begun"]]:  # eager: there was no warm-up that could have ended
+            self._note("eager", now, {"at": self._steps()}, essential=True)
+            return
         words[AT["warmups"]] += 1
         warmup = [began, words[AT["last_end_ns"]], now, steps - before]
         for name in ("last_warmup", "first_warmup")[: 2 if words[AT["warmups"]] == 1 else 1]:
             words[AT[name] : AT[name] + len(warmup)] = warmup
         self._publish(words)
-        values = {"ended": words[AT["last_end_ns"]], "began": began, "steps": steps - before}
+        ended, at = words[AT["last_end_ns"]], self._steps()
+        values = {"at": at, "began": began, "ended": ended, "steps": steps - before}
         self._note("warm", now, values, essential=True)
 
     def _exit(self, how: str, exception: str | None, now: int) -> None:

@@ -11,7 +11,7 @@ No I/O, no clock, no logging: the same facts and the same ``now_ns`` give the sa
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from warmwatch.record import ENDS, PHASES, CompileCounts, StepCounts
@@ -19,6 +19,10 @@ from warmwatch.record import ENDS, PHASES, CompileCounts, StepCounts
 STALL_FLOOR_NS = 60 * 10**9
 STALL_MEDIANS = 10
 STALL_GAPS = 2
+
+
+THRASHING_WINDOW = 10
+THRASHING_STEPS = 3
 
 
 class State(str, Enum):
@@ -35,6 +39,12 @@ class State(str, Enum):
     FAILED = "failed"
     LOST = "lost"
 
+
+# What a state alone does not say, for as long as it holds; the names are public.
+#   thrashing  3 or more of the last 10 steps held compile activity
+#   fallback   a frame hit the recompile limit and runs eagerly from then on
+#   unknown    code is compiled aside and swapped in with no event: when that ends cannot be seen
+CONDITIONS = ("thrashing", "fallback", "unknown")
 
 ENDED = frozenset({State.FINISHED, State.FAILED, State.LOST})
 WARM = frozenset({State.WARM, State.EAGER})
@@ -85,7 +95,7 @@ class Judgement:
         state: the rank's state. since_ns: when it began; ``None`` where nobody can know.
         compiling: compile activity is in progress now. phase: its phase, else ``None``.
         clean_steps: clean steps in a row since the last activity.
-        warm: nothing is left to wait for.
+        conditions: those of CONDITIONS that hold. warm: nothing is left to wait for.
     """
 
     state: State
@@ -93,6 +103,7 @@ class Judgement:
     compiling: bool = False
     phase: str | None = None
     clean_steps: int = 0
+    conditions: tuple[str, ...] = ()
 
     @property
     def warm(self) -> bool:
@@ -120,9 +131,28 @@ def stall_after_ns(facts: Facts) -> int:
 
 def judge(facts: Facts, now_ns: int) -> Judgement:
     """Judge one rank at ``now_ns``."""
+    ended = _ended(facts)
+    return replace(ended or _living(facts, now_ns), conditions=conditions(facts))
+
+
+def conditions(facts: Facts) -> tuple[str, ...]:
+    """Those of CONDITIONS that hold, whatever the state."""
+    holds = {
+        "thrashing": len(recently_touched(facts.steps, facts.compile)) >= THRASHING_STEPS,
+        "fallback": facts.compile.fallbacks > 0,
+        "unknown": facts.compile.asynchronous > 0,
+    }
+    return tuple(name for name in CONDITIONS if holds[name])
+
+
+def recently_touched(steps: StepCounts, compile: CompileCounts) -> tuple[int, ...]:
+    """The numbers of those of the last THRASHING_WINDOW steps that held compile activity."""
+    window = steps.steps - THRASHING_WINDOW
+    return tuple(step for step in compile.touched_steps if step and step > window)
+
+
+def _living(facts: Facts, now_ns: int) -> Judgement:
     steps, compile = facts.steps, facts.compile
-    if ended := _ended(facts):
-        return ended
     if compile.active_since_ns:
         state = State.RECOMPILING if compile.warmups else State.COMPILING
         since = compile.episode_began_ns if compile.warmups else compile.active_since_ns
@@ -152,7 +182,7 @@ def _settled(facts: Facts, clean: int) -> Judgement:
         if clean >= facts.warm_steps:
             return Judgement(state=State.EAGER, since_ns=compile.first_step_ns, clean_steps=clean)
         return Judgement(state=State.WARMING, since_ns=compile.first_step_ns, clean_steps=clean)
-    if clean >= facts.warm_steps:
+    if clean >= facts.warm_steps and not compile.asynchronous:
         return Judgement(
             # a reader may come between the K-th mark and the entry of the warm-up it ended
             state=State.WARM,

@@ -38,6 +38,22 @@ class Compilation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fallback:
+    """A frame that hit the recompile limit, from a record's journal.
+
+    Attributes:
+        at_ns: when. step: how many steps there were; it runs eagerly from the next one on.
+        name: the function. limit: the limit that it hit, ``setting`` the config's name for it.
+    """
+
+    at_ns: int
+    step: int
+    name: str | None = None
+    limit: int | None = None
+    setting: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordReading:
     """One record as it was read.
 
@@ -46,7 +62,8 @@ class RecordReading:
         slot: its numbers. alive: whether a process holds its lock.
         pid: of the holder in this reader's own pid namespace; ``None`` where not alive.
         gone_ns: when this reader saw the lock free after it had seen it held; else ``None``.
-        compilations: the last ones, oldest first. broken_lines: journal lines that were torn.
+        compilations, fallbacks: the last ones, oldest first.
+        broken_lines: journal lines that were torn.
     """
 
     folder: str
@@ -55,6 +72,7 @@ class RecordReading:
     pid: int | None = None
     gone_ns: int | None = None
     compilations: tuple[Compilation, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
     broken_lines: int = 0
 
 

@@ -13,84 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.ranks import SECOND, K, Rank
 from warmwatch import record, verdict
-from warmwatch._ledger import Ledger
-from warmwatch._steps import make_steps
 from warmwatch.record import CompileCounts, StepCounts
 from warmwatch.verdict import Facts, State
-
-SECOND = 10**9
-K = 3
-
-
-class Rank:
-    """An agent's inside on a clock that only :meth:`wait` moves."""
-
-    def __init__(self) -> None:
-        self.now = 100 * SECOND
-        self.attached = self.now
-        self.buffer = bytearray(record.SIZE)
-        self.counters: dict[str, int] = {}
-        self.notes: list[tuple[str, int, dict[str, object]]] = []
-        self.settled = 0
-        self.ledger = Ledger(
-            publish=self._publish,
-            note=lambda event, t, values, **_: self.notes.append((event, t, values)),
-            counters=lambda: dict(self.counters),
-            steps=lambda: self.slot().steps.steps,
-            clock=lambda: self.now,
-        )
-        self._steps = make_steps(
-            self.buffer,
-            self.ledger,
-            is_step=lambda _: True,
-            warm_steps=K,
-            settled=self._settle,
-            clock=lambda: self.now,
-        )
-        self._mark = 0
-
-    def step(self) -> None:
-        self._steps.on_step(None, (), {})
-
-    def _settle(self) -> None:
-        self.settled += 1
-
-    def _publish(self, words: list[int]) -> None:
-        self._mark += 1
-        record.COMPILE_STRUCT.pack_into(
-            self.buffer, record.COMPILE_OFFSET, self._mark, *words, self._mark
-        )
-
-    def wait(self, seconds: float) -> None:
-        self.now += int(seconds * SECOND)
-
-    def slot(self) -> record.Slot:
-        header = record.Header(
-            warm_steps=K, attached_ns=self.attached, attached_epoch_ns=1700 * SECOND
-        )
-        data = bytearray(self.buffer)
-        for at, part in (
-            (0, record.pack_header(header)),
-            (record.IDENTITY_OFFSET, record.pack_identity(record.Identity(run="t"))),
-        ):
-            data[at : at + len(part)] = part
-        slot = record.unpack([bytes(data)] * 3)
-        assert slot is not None
-        return slot
-
-    def judge(self, *, alive: bool = True) -> verdict.Judgement:
-        slot = self.slot()
-        facts = Facts(
-            attached_ns=self.attached,
-            warm_steps=K,
-            steps=slot.steps,
-            compile=slot.compile,
-            median_step_ns=record.quantile_ns(slot.clean_bins, 0.5),
-            longest_step_ns=record.longest_ns(slot.clean_bins),
-            alive=alive,
-        )
-        return verdict.judge(facts, self.now)
 
 
 @dataclass
@@ -342,6 +268,39 @@ def test_recompiles_are_counted_by_category_and_apart_after_warm() -> None:
     assert compiled.recompiles[record.CATEGORIES.index("shape")] == 2
     assert (compiled.recompiles_after_warm, compiled.failures) == (1, 1)
     assert compiled.compilations[record.KINDS.index("forward")] == 3
+
+
+def test_three_touched_steps_of_the_last_ten_are_thrashing() -> None:
+    rank = Rank()
+    for _ in range(2):
+        compile_once(rank)
+        run_steps(rank, 1)
+    assert rank.judge().conditions == ()
+    run_steps(rank, 6)
+    compile_once(rank)
+    run_steps(rank, 1)  # steps 1, 2 and 9 of 9
+    assert rank.judge().conditions == ("thrashing",)
+    run_steps(rank, 2)  # step 1 is no longer among the last ten
+    assert rank.judge().conditions == ()
+
+
+def test_a_frame_at_the_recompile_limit_is_a_fallback_for_good() -> None:
+    rank = Rank()
+    rank.ledger.fallback({"name": "forward", "limit": 8})
+    run_steps(rank, 50)
+    assert rank.judge().conditions == ("fallback",)
+    assert rank.notes[0][2]["steps"] == 0
+
+
+def test_what_compiles_aside_is_never_called_warm() -> None:
+    rank = Rank()
+    rank.asynchronous = True
+    compile_once(rank)
+    run_steps(rank, 50)
+    judgement = rank.judge()
+    assert (judgement.state, judgement.warm) == (State.WARMING, False)
+    assert judgement.conditions == ("unknown",)
+    assert rank.slot().compile.warmups == 0
 
 
 def test_a_rank_stalls_by_its_own_measure() -> None:

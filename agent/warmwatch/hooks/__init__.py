@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from warmwatch._guard import report
 from warmwatch.hooks import (
+    async_modes,
     callbacks,
     compilations,
     events,
@@ -35,6 +36,7 @@ SEAMS: tuple[tuple[str, Callable[[Agent], Uninstall]], ...] = (
     ("compilations", compilations.install),
     ("recompile_reasons", recompile_reasons.install),
     ("recompile_limit", recompile_limit.install),
+    ("async_modes", async_modes.install),
 )
 
 

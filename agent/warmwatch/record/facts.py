@@ -33,6 +33,7 @@ CATEGORIES = (
     "other",
 )
 CACHES = ("inductor_fx", "aot_autograd")
+TOUCHED_KEPT = 10
 ENDS = ("", "finished", "failed", "detached")
 
 
@@ -81,6 +82,7 @@ class CompileCounts:
         graphs, graph_breaks, failures: as Dynamo counts them.
         recompiles_after_warm: recompiles while the rank had been warm before.
         fallbacks: frames that hit the recompile limit and run eagerly from then on.
+        asynchronous: 1 where a mode was on that swaps compiled code in later, with no event.
         clean_after: the number of the last step that was not clean; all after it were, unless
             activity has begun since.
         activities_seen: ``begun`` as it was at the last irregular step; where it differs now,
@@ -96,6 +98,7 @@ class CompileCounts:
         agent_errors: errors of the agent's own that it swallowed.
         journal_dropped: journal lines that could not be written.
         first_warmup, last_warmup: the first warm-up and the latest one that ended.
+        touched_steps: numbers of the last steps that were not clean, newest first.
         phase_ns: exclusive time of each of PHASES. compilations: of each of KINDS.
         recompiles: of each of CATEGORIES. cache_hits, cache_misses: of each of CACHES.
     """
@@ -112,6 +115,7 @@ class CompileCounts:
     failures: int = 0
     recompiles_after_warm: int = 0
     fallbacks: int = 0
+    asynchronous: int = 0
     clean_after: int = 0
     activities_seen: int = 0
     first_step_ns: int = 0
@@ -129,6 +133,7 @@ class CompileCounts:
     journal_dropped: int = 0
     first_warmup: Warmup = Warmup()
     last_warmup: Warmup = Warmup()
+    touched_steps: tuple[int, ...] = (0,) * TOUCHED_KEPT
     phase_ns: tuple[int, ...] = (0,) * len(PHASES)
     compilations: tuple[int, ...] = (0,) * len(KINDS)
     recompiles: tuple[int, ...] = (0,) * len(CATEGORIES)

@@ -19,6 +19,7 @@ COMMANDS = {
     "status": "warmwatch_monitor.cli.status",
     "wait": "warmwatch_monitor.cli.wait",
     "doctor": "warmwatch_monitor.cli.doctor",
+    "replay": "warmwatch_monitor.cli.replay",
     "demo": "warmwatch_monitor.cli.demo",
 }
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from warmwatch.record import PHASES
 from warmwatch.verdict import State
 from warmwatch_monitor.export import figures
+from warmwatch_monitor.export.conditions import conditions
 from warmwatch_monitor.export.wording import counted, duration
 from warmwatch_monitor.model import RankView
 
@@ -100,9 +101,8 @@ def _end(view: RankView) -> Iterator[str]:
 def _doubts(view: RankView) -> Iterator[str]:
     """What makes the figures less than the whole truth, or the speed less than compiled."""
     slot, compile = view.reading.slot, view.reading.slot.compile
-    if compile.fallbacks:
-        frames = counted(compile.fallbacks, "frame")
-        yield f"{frames} hit the recompile limit: eager from then on, without a word"
+    for _, words in conditions(view):
+        yield words
     if compile.failures:
         yield f"{counted(compile.failures, 'compilation')} failed"
     if compile.agent_errors:

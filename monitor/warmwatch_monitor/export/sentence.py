@@ -11,6 +11,7 @@ from collections.abc import Callable
 from warmwatch.record import ENDS
 from warmwatch.verdict import ENDED, WARM, State
 from warmwatch_monitor.export import figures
+from warmwatch_monitor.export.conditions import conditions
 from warmwatch_monitor.export.wording import counted, duration, step_length, why
 from warmwatch_monitor.model import Compilation, RankView, RunView, Snapshot
 
@@ -36,7 +37,17 @@ def run_sentence(run: RunView, now_ns: int) -> str:
     """One sentence for ``run``: what it does, for how long, and which rank holds it back."""
     speaker = _speaker(run)
     head, tail = _SAYS[run.state](speaker, now_ns)
-    return f"{run.run}: {head}{_which(run, speaker)}{tail}{_losses(run)}"
+    doubts = "" if run.state in ENDED else "".join(f"; {words}" for words in _conditions(run))
+    return f"{run.run}: {head}{_which(run, speaker)}{tail}{_losses(run)}{doubts}"
+
+
+def _conditions(run: RunView) -> list[str]:
+    """Each condition once, in the words of the first rank for which it holds."""
+    words: dict[str, str] = {}
+    for view in run.ranks:
+        for name, clause in conditions(view) if figures.is_living(view) else ():
+            words.setdefault(name, clause)
+    return list(words.values())
 
 
 def _speaker(run: RunView) -> RankView:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from warmwatch.record import CACHES, CATEGORIES, KINDS, PHASES, CompileCounts, Slot, Warmup
-from warmwatch.verdict import State
+from warmwatch.verdict import CONDITIONS, State
 from warmwatch_monitor.export import figures
 from warmwatch_monitor.model import ProcessReading, RankView
 
@@ -125,6 +125,14 @@ RANK_SERIES = (
         label="state",
         values=STATES,
         read=lambda rank: _one_hot(rank.view.judgement.state.value, STATES),
+    ),
+    Series(
+        name="warmwatch_condition",
+        type="gauge",
+        help="1 for what holds beside the state: thrashing, fallback, unknown; else 0.",
+        label="condition",
+        values=CONDITIONS,
+        read=lambda rank: [float(c in rank.view.judgement.conditions) for c in CONDITIONS],
     ),
     Series(
         name="warmwatch_compile_phase",

@@ -15,6 +15,7 @@ from warmwatch.verdict import State, least_advanced
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.export import figures
 from warmwatch_monitor.export.advice import advice
+from warmwatch_monitor.export.conditions import conditions
 from warmwatch_monitor.export.evidence import evidence
 from warmwatch_monitor.export.sentence import run_sentence, summary
 from warmwatch_monitor.model import Compilation, RankView, RunView, Snapshot
@@ -94,6 +95,8 @@ def _rank(view: RankView, now_ns: int) -> dict[str, Any]:
         "compile": _compile(view, now_ns),
         "warmup": _warmup(slot),
         "step_seconds": _step_seconds(slot),
+        "cost": _cost(slot),
+        "conditions": [{"condition": name, "words": words} for name, words in conditions(view)],
         "gpus": [],
         "evidence": evidence(view, now_ns),
         "pid": view.reading.pid,
@@ -172,6 +175,20 @@ def _step_seconds(slot: Slot) -> dict[str, float | None]:
         "last": _seconds(slot.steps.last_duration_ns),
         "median": _seconds(figures.median_step_ns(slot)),
         "p99": _seconds(quantile_ns(slot.clean_bins, 0.99)),
+    }
+
+
+def _cost(slot: Slot) -> dict[str, float | int | None]:
+    """What the compiler cost so far: how much longer than clean steps the touched ones took."""
+    median_ns, touched = figures.median_step_ns(slot), sum(slot.compile_bins)
+    beyond = None
+    if median_ns is not None and touched:
+        beyond = (slot.compile.compile_step_sum_ns - touched * median_ns) / 1e9
+    return {
+        "first_step_seconds": _seconds(slot.compile.first_duration_ns),
+        "steady_step_seconds": _seconds(median_ns),
+        "beyond_steady_seconds": beyond,
+        "steps_touched": touched,
     }
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from warmwatch import record
-from warmwatch_monitor.model import Compilation
+from warmwatch_monitor.model import Compilation, Fallback
 
 KEPT = 20
 CHUNK = 256 * 1024
@@ -27,6 +27,7 @@ class Journal:
         self._path = Path(path)
         self._offset, self._begun = 0, False
         self._last: deque[Compilation] = deque(maxlen=KEPT)
+        self._fallbacks: deque[Fallback] = deque(maxlen=KEPT)
         self._rest = b""
         self.broken_lines = 0
         self.agent_error: str | None = None
@@ -35,6 +36,11 @@ class Journal:
     def compilations(self) -> tuple[Compilation, ...]:
         """The last ones, oldest first."""
         return tuple(self._last)
+
+    @property
+    def fallbacks(self) -> tuple[Fallback, ...]:
+        """Frames that hit the recompile limit, oldest first."""
+        return tuple(self._fallbacks)
 
     @property
     def torn_end(self) -> bool:
@@ -68,6 +74,7 @@ class Journal:
             return
         self._begun = True
         self._last.clear()
+        self._fallbacks.clear()
         self._offset = max(0, size - CHUNK)
         if self._offset:
             skipped = os.pread(descriptor, CHUNK, self._offset).find(b"\n") + 1
@@ -90,6 +97,8 @@ class Journal:
             entry = json.loads(line)
             if entry["event"] == "compilation":
                 self._last.append(_compilation(entry))
+            elif entry["event"] == "fallback":
+                self._fallbacks.append(_fallback(entry))
             elif entry["event"] == "error":
                 self.agent_error = f"{entry.get('where')}: {entry.get('message')}"
         except (ValueError, TypeError, KeyError, RecursionError):
@@ -111,6 +120,18 @@ def _compilation(entry: dict[str, Any]) -> Compilation:
         name=_text(entry, "name"),
         cache=_text(entry, "cache"),
         failure=_text(entry, "failure"),
+    )
+
+
+def _fallback(entry: dict[str, Any]) -> Fallback:
+    """Raises KeyError, TypeError or ValueError where the entry is not a fallback's."""
+    limit = entry.get("limit")
+    return Fallback(
+        at_ns=int(entry["t"]),
+        step=int(entry["steps"]),
+        name=_text(entry, "name"),
+        limit=None if limit is None else int(limit),
+        setting=_text(entry, "setting"),
     )
 
 

@@ -127,6 +127,7 @@ class _Record:
             pid=look.pid if alive else None,
             gone_ns=self._free_ns if self._held else None,
             compilations=self._journal.compilations,
+            fallbacks=self._journal.fallbacks,
             broken_lines=self._journal.broken_lines + torn,
         )
 

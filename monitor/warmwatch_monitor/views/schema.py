@@ -57,6 +57,13 @@ _RANK: dict[str, Any] = {
         "first": None,
     },
     "step_seconds": {"first": 113.5, "last": 113.5, "median": None, "p99": None},
+    "cost": {
+        "first_step_seconds": 113.5,
+        "steady_step_seconds": None,
+        "beyond_steady_seconds": None,
+        "steps_touched": 1,
+    },
+    "conditions": [],
     "gpus": [],
     "evidence": ["step 1 held 113.2 s of compile activity"],
     "pid": 4711,

@@ -1,0 +1,136 @@
+"""A journal replayed: which states its rank went through, by the same verdict. Pure.
+
+A journal has every begin and end of activity, every irregular step and every warm-up's end, but not
+each regular step. So a replay gives the states as they were, save ``stalled``, which is about steps
+that did not come; between two lines nothing else can change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from warmwatch.record import ENDS, CompileCounts, StepCounts, Warmup
+from warmwatch.verdict import Facts, Judgement, State, judge
+
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The rank entered ``state`` at ``t`` (monotonic nanoseconds) with ``event``."""
+
+    t: int
+    state: State
+    event: Event
+
+
+def replay(events: Iterable[Event]) -> list[Change]:
+    """The changes of state that a journal tells, oldest first.
+
+    Raises:
+        ValueError: it is not a journal from its beginning, or a line lacks what its event has.
+    """
+    facts: Facts | None = None
+    changes: list[Change] = []
+    for event in events:
+        try:
+            facts = _attached(event) if facts is None else _apply(facts, event)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"a line of event {event.get('event')!r} lacks {error}") from None
+        state = judge(facts, event["t"]).state
+        if not changes or changes[-1].state is not state:
+            changes.append(Change(t=event["t"], state=state, event=event))
+    return changes
+
+
+def judged(events: Iterable[Event], now_ns: int) -> Judgement:
+    """The judgement at ``now_ns`` on what the journal tells. Raises ValueError like `replay`."""
+    facts: Facts | None = None
+    for event in events:
+        facts = _attached(event) if facts is None else _apply(facts, event)
+    if facts is None:
+        raise ValueError("the journal is empty")
+    return judge(facts, now_ns)
+
+
+def _attached(event: Event) -> Facts:
+    if event.get("event") != "attach":
+        raise ValueError("it does not begin with a line of event 'attach': not a whole journal")
+    return Facts(
+        attached_ns=event["t"],
+        warm_steps=event["k"],
+        steps=StepCounts(),
+        compile=CompileCounts(),
+    )
+
+
+def _apply(facts: Facts, event: Event) -> Facts:
+    fold = _FOLDS.get(event["event"])
+    return fold(facts, event) if fold else facts
+
+
+def _begin(facts: Facts, event: Event) -> Facts:
+    compile = facts.compile
+    began = compile.episode_began_ns or event["t"]
+    return replace(
+        facts,
+        steps=replace(facts.steps, steps=event["steps"]),
+        compile=replace(
+            compile, begun=event["activity"], active_since_ns=event["t"], episode_began_ns=began
+        ),
+    )
+
+
+def _end(facts: Facts, event: Event) -> Facts:
+    compile = replace(facts.compile, active_since_ns=0, last_end_ns=event["t"])
+    return replace(facts, compile=compile)
+
+
+def _step(facts: Facts, event: Event) -> Facts:
+    compile = replace(
+        facts.compile,
+        activities_seen=facts.compile.begun,
+        first_step_ns=facts.compile.first_step_ns or event["t"],
+    )
+    if not event["clean"]:
+        compile = replace(compile, clean_after=event["n"])
+    return _at_step(replace(facts, compile=compile), event["n"], event["t"])
+
+
+def _warm(facts: Facts, event: Event) -> Facts:
+    warmup = Warmup(
+        began_ns=event["began"], ended_ns=event["ended"], warm_ns=event["t"], steps=event["steps"]
+    )
+    compile = replace(
+        facts.compile,
+        warmups=facts.compile.warmups + 1,
+        last_warmup=warmup,
+        episode_began_ns=0,
+    )
+    return _at_step(replace(facts, compile=compile), event["at"], event["t"])
+
+
+def _eager(facts: Facts, event: Event) -> Facts:
+    return _at_step(facts, event["at"], event["t"])
+
+
+def _exit(facts: Facts, event: Event) -> Facts:
+    end = ENDS.index(event["how"])
+    compile = replace(facts.compile, end_code=end, ended_ns=event["t"])
+    return replace(facts, compile=compile)
+
+
+def _at_step(facts: Facts, steps: int, t: int) -> Facts:
+    return replace(facts, steps=replace(facts.steps, steps=steps, last_step_ns=t))
+
+
+_FOLDS = {
+    "begin": _begin,
+    "end": _end,
+    "step": _step,
+    "warm": _warm,
+    "eager": _eager,
+    "exit": _exit,
+}

@@ -1,0 +1,87 @@
+"""Thrashing, fallback and unknown: in the sentence, in /status and in the metrics."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support import builders as b
+from warmwatch.record import TOUCHED_KEPT, CompileCounts
+from warmwatch_monitor.export.prometheus import render
+from warmwatch_monitor.export.sentence import summary
+from warmwatch_monitor.export.status import status
+from warmwatch_monitor.model import Compilation, Fallback, RankView
+
+STEPS = b.WARM.steps.steps
+
+
+def view(counts: CompileCounts, **more: object) -> RankView:
+    made = b.view(replace(b.WARM, compile=counts))
+    return replace(made, reading=replace(made.reading, **more))  # type: ignore[arg-type]
+
+
+def thrashing() -> RankView:
+    touched = (STEPS - 4, STEPS - 6, STEPS - 8, STEPS - 9)
+    counts = replace(b.WARM.compile, touched_steps=touched + (0,) * (TOUCHED_KEPT - 4))
+    why = ("shape", "grad_mode", "shape")
+    last = tuple(
+        Compilation(id=f"0/{n}", kind="forward", at_ns=b.ago(n), category=c)
+        for n, c in enumerate(why)
+    )
+    return view(counts, compilations=last)
+
+
+def fallback() -> RankView:
+    hit = Fallback(at_ns=b.ago(9), step=12, name="forward", limit=8)
+    return view(replace(b.WARM.compile, fallbacks=2), fallbacks=(hit,))
+
+
+WORDS = {
+    "thrashing": (thrashing(), "thrashing: 4 of the last 10 steps compiled, mostly for shape"),
+    "fallback": (
+        fallback(),
+        "forward hit the recompile limit of 8: eager since step 13 (and 1 other frame)",
+    ),
+    "unknown": (
+        view(replace(b.WARM.compile, asynchronous=1)),
+        "Inductor compiles aside (asynchronously): when it has ended cannot be seen",
+    ),
+}
+
+
+@pytest.mark.parametrize("condition", WORDS)
+def test_a_condition_is_in_the_sentence_and_in_status(condition: str) -> None:
+    made, words = WORDS[condition]
+    snapshot = b.snapshot(made)
+    assert summary(snapshot).endswith(f"; {words}")
+    (rank,) = status(snapshot)["runs"][0]["ranks"]
+    assert rank["conditions"] == [{"condition": condition, "words": words}]
+    assert words in rank["evidence"]
+
+
+@pytest.mark.parametrize("condition", WORDS)
+def test_a_condition_is_a_series_of_its_own(condition: str) -> None:
+    body, _ = render(b.snapshot(WORDS[condition][0]), None)
+    on = [line for line in body.decode().splitlines() if line.startswith("warmwatch_condition{")]
+    values = {line.split('"')[1]: line.rsplit(" ", 1)[1] for line in on}
+    assert values == {c: ("1.0" if c == condition else "0.0") for c in WORDS}
+
+
+def test_what_compiles_aside_is_not_called_warm() -> None:
+    answer = status(b.snapshot(WORDS["unknown"][0]))
+    assert (answer["warm"], answer["runs"][0]["state"]) == (False, "recompiling")
+
+
+def test_the_cost_of_the_compiler_is_what_touched_steps_took_beyond_steady_ones() -> None:
+    (rank,) = status(b.snapshot(b.view(b.WARM)))["runs"][0]["ranks"]
+    cost, steady = rank["cost"], rank["step_seconds"]["median"]
+    touched = sum(b.WARM.compile_bins)
+    total = b.WARM.compile.compile_step_sum_ns / 1e9
+    assert cost["steps_touched"] == touched > 0
+    assert cost["beyond_steady_seconds"] == pytest.approx(total - touched * steady)
+
+
+def test_a_run_that_never_compiled_has_no_cost() -> None:
+    (rank,) = status(b.snapshot(b.view(b.EAGER)))["runs"][0]["ranks"]
+    assert rank["cost"]["beyond_steady_seconds"] is None
