@@ -40,8 +40,8 @@ def measure() -> Iterator[Figure]:
         optimizer = torch.optim.SGD([parameter], lr=0.1)
         for _ in range(10):
             optimizer.step()
-        agent = _lifecycle.current
-        assert agent is not None
+        assert _lifecycle.current is not None
+        agent = _lifecycle.current.agent
         call, given = "h(o, a, k)", {"o": optimizer, "a": (), "k": {}}
         bare = _nanoseconds(call, h=_bare(), **given)
         own = _nanoseconds(call, h=agent.steps.on_step, **given) - clock

@@ -66,7 +66,7 @@ def step() -> None:
     """
     try:
         if _lifecycle.current is not None:
-            _lifecycle.current.step()
+            _lifecycle.current.agent.step()
     except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
         report("step", error)
 
@@ -96,7 +96,7 @@ def on_warm(callback: Callable[[], object]) -> None:
     """
     try:
         if _lifecycle.current is not None:
-            _lifecycle.current.on_warm(callback)
+            _lifecycle.current.agent.on_warm(callback)
     except Exception as error:  # noqa: BLE001 - likewise
         report("on_warm", error)
 
@@ -104,7 +104,7 @@ def on_warm(callback: Callable[[], object]) -> None:
 def _judgement() -> Judgement | None:
     try:
         if _lifecycle.current is not None:
-            return _lifecycle.current.judgement()
+            return _lifecycle.current.agent.judgement()
     except Exception as error:  # noqa: BLE001 - likewise
         report("state", error)
     return None

@@ -1,6 +1,6 @@
 """The agent: one for each attached process. It wires hooks, ledger, steps and writer together.
 
-States of its own: attached (waiting for Dynamo), armed (hooks in place), open (a record exists, or
+States of its own: made, armed (hooks in place), open (a record exists, or
 could not be made and plain memory stands in for it). All calls from the training come through here
 or through what it handed out, and none may raise.
 """
@@ -12,14 +12,13 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from time import monotonic_ns, time_ns
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from warmwatch import record
 from warmwatch._config import Settings
 from warmwatch._guard import report, warn_once
 from warmwatch._identity import identify, launcher_run
-from warmwatch._imports import ImportWatch
 from warmwatch._ledger import Ledger
 from warmwatch._phases import is_tracing
 from warmwatch._rounds import Rounds
@@ -29,7 +28,7 @@ from warmwatch._writer import Writer
 if TYPE_CHECKING:
     from warmwatch.verdict import Judgement
 
-_DYNAMO = "torch._dynamo"
+_Moment = tuple[int, int]
 
 
 class Agent:
@@ -38,12 +37,14 @@ class Agent:
     Args:
         settings: from the environment. version: the agent's own.
         said: what the user said in ``attach()``: ``run``, ``tokens_per_step``...
+        attached: when, on the monotonic and on the wall clock, in nanoseconds.
     """
 
-    def __init__(self, settings: Settings, *, version: str, said: Mapping[str, Any]) -> None:
+    def __init__(
+        self, settings: Settings, *, version: str, said: Mapping[str, Any], attached: _Moment
+    ) -> None:
         self._settings, self._version = settings, version
         self._said = dict(said)
-        self._watch = ImportWatch(_DYNAMO, self._arm)
         self._uninstall: dict[str, Callable[[], None]] = {}
         self._missing: tuple[str, ...] = ()
         self._callbacks: list[Callable[[], object]] = []
@@ -51,7 +52,7 @@ class Agent:
         self.read_counters: Callable[[], Mapping[str, int]] = dict
         self.is_asynchronous: Callable[[], bool] = lambda: False
         self.take_reasons: Callable[[], str | None] = lambda: None
-        self._begin()
+        self._begin(attached)
         self._rounds = Rounds(lambda optimizer: self.steps.lead(optimizer), self._count)
         self.steps = make_steps(
             self._writer.buffer,
@@ -61,15 +62,15 @@ class Agent:
             settled=self._settled,
         )
 
-    def _begin(self) -> None:
+    def _begin(self, attached: _Moment) -> None:
         """Begin with nothing to say: at first, and in a forked child, which is another process."""
         self._writer = Writer()
         self._open = self._explicit = False
         self._identity: record.Identity | None = None
         self._header = record.Header(
             warm_steps=self._settings.warm_steps,
-            attached_ns=monotonic_ns(),
-            attached_epoch_ns=time_ns(),
+            attached_ns=attached[0],
+            attached_epoch_ns=attached[1],
         )
         self._mark = 0
         self.ledger = Ledger(
@@ -80,19 +81,13 @@ class Agent:
             steps=self._count,
         )
 
-    def start(self) -> None:
-        """Arm the hooks as soon as Dynamo is there."""
-        self._watch.start()
+    def arm(self) -> None:
+        """Dynamo is there: install the hooks, and speak unless this is somebody's child."""
+        from warmwatch.hooks import install_all
 
-    def _arm(self) -> None:
-        try:
-            from warmwatch.hooks import install_all
-
-            self._uninstall, self._missing = install_all(self)
-            if multiprocessing.parent_process() is None:
-                self.open()
-        except Exception as error:  # noqa: BLE001 - Dynamo's import is the training's, not ours
-            report("arm", error)
+        self._uninstall, self._missing = install_all(self)
+        if multiprocessing.parent_process() is None:
+            self.open()
 
     # What the hooks tell.
 
@@ -136,7 +131,7 @@ class Agent:
 
     def say(self, said: Mapping[str, Any]) -> None:
         """The user said more; what is new replaces what was known."""
-        self._said.update({key: value for key, value in said.items() if value is not None})
+        self._said.update(said)
         if self._identity is not None:
             self._identity = replace(self._identity, **self._said)
             self._writer.rename(self._identity)
@@ -201,16 +196,15 @@ class Agent:
 
     def detach(self) -> None:
         """Take every hook away and let go of the record."""
-        self._watch.stop()
         for uninstall in self._uninstall.values():
             uninstall()
         self._uninstall = {}
         self.finish("detached")
         self._writer.close()
 
-    def forked(self) -> None:
+    def forked(self, now: _Moment) -> None:
         """In a forked child: the record is the parent's, and so is what it says."""
-        self._begin()
+        self._begin(now)
         self._rounds.renew()
         self.steps.bind(self._writer.buffer, self.ledger)
 

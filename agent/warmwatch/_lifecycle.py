@@ -15,10 +15,10 @@ from multiprocessing import util
 from typing import Any
 
 from warmwatch import _guard
-from warmwatch._agent import Agent
+from warmwatch._attached import Attached
 from warmwatch._config import settings_from
 
-current: Agent | None = None
+current: Attached | None = None
 _registered = False
 
 
@@ -26,17 +26,16 @@ def attach(version: str, said: Mapping[str, Any]) -> None:
     """Attach to this process, or tell the agent that is attached what was ``said``."""
     global current
     try:
+        given = {key: value for key, value in said.items() if value is not None}
         if current is not None:
-            current.say(said)
+            current.say(given)
             return
         settings = settings_from(os.environ)
         if settings.disabled:
             return
         for complaint in settings.complaints:
             _guard.warn_once(complaint)
-        given = {key: value for key, value in said.items() if value is not None}
-        current = Agent(settings, version=version, said=given)
-        _guard.connect(current.error)
+        current = Attached(settings, version, given)
         _register()
         current.start()
     except Exception as error:  # noqa: BLE001 - a training never fails for its monitor

@@ -1,0 +1,75 @@
+"""What an attached process carries until there is something to do: a few words and an import watch.
+
+The agent itself is imported and made when PyTorch has imported Dynamo, which takes seconds anyway,
+or when the API is first asked for something. Until then attaching costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import monotonic_ns, time_ns
+from typing import TYPE_CHECKING, Any
+
+from warmwatch import _guard
+from warmwatch._config import Settings
+from warmwatch._imports import ImportWatch
+
+if TYPE_CHECKING:
+    from warmwatch._agent import Agent
+
+_DYNAMO = "torch._dynamo"
+
+
+class Attached:
+    """An attached process. ``said``: what the user said in ``attach()``, where not ``None``."""
+
+    def __init__(self, settings: Settings, version: str, said: Mapping[str, Any]) -> None:
+        self._settings, self._version, self._said = settings, version, dict(said)
+        self._at = monotonic_ns(), time_ns()
+        self._agent: Agent | None = None
+        self._watch = ImportWatch(_DYNAMO, self._arm)
+
+    def start(self) -> None:
+        """Arm the hooks as soon as Dynamo is there, which may be now."""
+        self._watch.start()
+
+    @property
+    def agent(self) -> Agent:
+        """The agent, made when it is first asked for."""
+        if self._agent is None:
+            from warmwatch._agent import Agent
+
+            self._agent = Agent(
+                self._settings, version=self._version, said=self._said, attached=self._at
+            )
+            _guard.connect(self._agent.error)
+        return self._agent
+
+    def say(self, said: Mapping[str, Any]) -> None:
+        """The user said more."""
+        self._said.update(said)
+        if self._agent is not None:
+            self._agent.say(said)
+
+    def finish(self, how: str, exception: str | None = None) -> None:
+        """The process ends."""
+        if self._agent is not None:
+            self._agent.finish(how, exception)
+
+    def forked(self) -> None:
+        """In a forked child, which is another process and has said nothing yet."""
+        self._at = monotonic_ns(), time_ns()
+        if self._agent is not None:
+            self._agent.forked(self._at)
+
+    def detach(self) -> None:
+        """Undo everything."""
+        self._watch.stop()
+        if self._agent is not None:
+            self._agent.detach()
+
+    def _arm(self) -> None:
+        try:
+            self.agent.arm()
+        except Exception as error:  # noqa: BLE001 - Dynamo's import is the training's, not ours
+            _guard.report("arm", error)
