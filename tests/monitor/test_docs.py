@@ -1,0 +1,42 @@
+"""What the README says, against what is there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from warmwatch import _config as agent
+from warmwatch.verdict import State
+from warmwatch_monitor import config as monitor
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_table_of_settings_is_complete() -> None:
+    listed = re.findall(r"^\| `(WARMWATCH_\w+)`", README, re.MULTILINE)
+    assert sorted(listed) == sorted({*agent.VARIABLES, *monitor.VARIABLES})
+    assert set(agent.MONITOR_VARIABLES) == set(monitor.VARIABLES) - set(agent.VARIABLES)
+
+
+def test_every_state_is_explained() -> None:
+    table = README.split("## What the states mean")[1].split("##")[0]
+    assert {state.value for state in State} <= set(re.findall(r"`(\w+)`", table))
+
+
+@pytest.mark.parametrize("target", ["demo", "test", "benchmark"])
+def test_every_make_target_that_is_named_exists(target: str) -> None:
+    assert f"make {target}" in README
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", ["serve", "status", "wait", "doctor"])
+def test_every_command_that_is_shown_has_a_help(command: str) -> None:
+    assert f"$ warmwatch {command}" in README
+    words = [sys.executable, "-m", "warmwatch_monitor", command, "--help"]
+    shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert shown.startswith(f"Usage: warmwatch {command}")
