@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 _KNOWN_LIMIT = 10_000
+_RESUMES = "torch_dynamo_resume_in_"
 
 
 class Rounds:
@@ -73,14 +74,19 @@ def first_parameter(optimizer: Any) -> int:
 
 
 def inside_own_step(optimizer: Any) -> bool:
-    """Whether the ``step`` that just ended was called by another ``step`` of the same object."""
+    """Whether the ``step`` that just ended was called by another ``step`` of the same object.
+
+    Of a compiled ``step`` Dynamo makes two frames, one that calls the other to resume it.
+    """
     frame: FrameType | None = sys._getframe(1)
-    wrappers = 0
+    wrappers, resumed = 0, False
     while frame is not None:
         code = frame.f_code
-        if "wrapper" in code.co_name and code.co_filename.endswith("optim/optimizer.py"):
+        wraps = "wrapper" in code.co_name and code.co_filename.endswith("optim/optimizer.py")
+        if wraps and not resumed:
             wrappers += frame.f_locals.get("self") is optimizer
             if wrappers == 2:
                 return True
+        resumed = code.co_name.startswith(_RESUMES)
         frame = frame.f_back
     return False

@@ -27,6 +27,7 @@ from warmwatch.record import PHASES
         ("0/0: self.training == False", "module_state"),
         ("0/0: ___check_obj_id(fn, 94)", "object_identity"),
         ("0/0: lr == 0.1", "python_value"),
+        ("0/0: self.n == 1  # with torch.autocast('cpu', enabled=n > 0):", "python_value"),
         ("0/0: len(xs) == 3", "python_value"),
         ("0/0: words of a PyTorch to come", "other"),
         ("", "other"),
@@ -60,8 +61,13 @@ def test_the_entry_of_this_mode_tells_more_than_that_of_another() -> None:
         ("compile_file", "kernel_compile"),
         ("CachingAutotuner.benchmark_all_configs", "autotune"),
         ("mm_template_autotuning", "autotune"),
+        ("mm_template_precompiling", "kernel_compile"),
+        ("CachingAutotuner.slow_precompile_config", "kernel_compile"),
+        ("TritonBundler.load_cached_static_autotuners", "cache_load"),
+        ("precompile_build_guards", "dynamo"),
         ("coordinate_descent_tuning", "autotune"),
         ("CUDAGraphNode.record", "cudagraph"),
+        ("CUDAGraphTreeManager.record_function", "cudagraph"),
         ("AOTAutogradCache.inductor_load", "cache_load"),
         ("backend_compile", "other"),
     ],
@@ -70,6 +76,17 @@ def test_an_event_has_its_phase(event: str, phase: str) -> None:
     position = phase_of(event)
     assert position is not None
     assert PHASES[position] == phase
+
+
+def test_a_reason_of_several_lines_stays_together_behind_a_telling_one() -> None:
+    """With the user's stack, as PyTorch words it: its lines are no reasons of their own."""
+    other_mode = "0/1: GLOBAL_STATE changed: grad_mode \nUser stack trace:\n  File 'a.py', line 1"
+    telling = "0/0: lr == 0.1  # sgd.py:1\nUser stack trace:\n    with torch.autocast('cpu'):"
+    one_string = "0/3: GLOBAL_STATE changed: grad_mode \n0/2: lr == 0.3"
+    said = telling_first([other_mode, telling, one_string])
+    assert said == "\n".join(
+        [telling, "0/2: lr == 0.3", other_mode, "0/3: GLOBAL_STATE changed: grad_mode"]
+    )
 
 
 @pytest.mark.parametrize("event", ["gc", "an event of a PyTorch to come"])

@@ -72,8 +72,9 @@ def test_ranks_that_torch_spawns_are_ranks_and_their_parent_is_none(records: Pat
 import os, torch.distributed as dist, torch.multiprocessing as mp
 def rank(rank, port):
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    m = torch.nn.parallel.DistributedDataParallel(make())
+    m = make()
     train(m, torch.optim.SGD(m.parameters(), lr=.1), 3)
+    dist.barrier()
     dist.destroy_process_group()
 if __name__ == "__main__":
     import socket

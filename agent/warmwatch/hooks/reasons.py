@@ -26,6 +26,7 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
 )
 _COMPILED = tuple((re.compile(pattern), category) for pattern, category in _PATTERNS)
 _FRAME = re.compile(r"^\s*!?[\d/_]+:\s*")
+_NEXT_ENTRY = re.compile(r"\n(?=\s*!?\d[\d/_]*:\s)")
 
 
 # Every guard set begins with the global state, so a line that names it speaks of an entry for
@@ -34,14 +35,20 @@ _OF_ANOTHER_MODE = ("grad_mode", "autocast", "global_state")
 
 
 def telling_first(reasons: list[str]) -> str:
-    """Reasons as lines, one for each compiled entry that did not fit; the telling one first."""
-    lines = [line.strip() for reason in reasons for line in reason.strip().splitlines()]
-    return "\n".join(sorted(lines, key=lambda line: category_of(line) in _OF_ANOTHER_MODE))
+    """Reasons, one for each compiled entry that did not fit; the telling one first.
+
+    Each is left as PyTorch words it: some go over several lines, with the user's stack.
+    """
+    entries = [one.strip() for reason in reasons for one in _NEXT_ENTRY.split(reason.strip())]
+    return "\n".join(sorted(entries, key=lambda one: category_of(one) in _OF_ANOTHER_MODE))
 
 
 def category_of(reason: str) -> str:
-    """The category of a recompile reason: its first line's."""
-    first = _FRAME.sub("", reason.strip().partition("\n")[0])
+    """The category of a recompile reason: that of the guard in its first line.
+
+    Behind the guard stands the line of the user's code that it comes from, with any words at all.
+    """
+    first = _FRAME.sub("", reason.strip().partition("\n")[0]).partition("  # ")[0]
     for pattern, category in _COMPILED:
         if pattern.search(first):
             return category

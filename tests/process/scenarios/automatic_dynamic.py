@@ -1,0 +1,17 @@
+"""A changing batch size: the second size makes the batch dynamic, further ones cost nothing."""
+
+import torch
+from _common import finish, small, train
+
+EXPECT = {
+    "states": "compiling warming warm recompiling warm",
+    "categories": "shape",
+}
+
+model = small()
+compiled = torch.compile(model)
+optimizer = torch.optim.AdamW(model.parameters())
+train(compiled, optimizer, steps=5)
+for size in (6, 6, 7, 9, 5, 12):
+    train(compiled, optimizer, steps=1, size=size)
+finish()

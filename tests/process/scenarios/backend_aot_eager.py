@@ -1,0 +1,11 @@
+"""``backend="aot_eager"``: forward and backward are traced, and run as they are."""
+
+import torch
+from _common import finish, small, train
+
+EXPECT = {"states": "compiling warming warm"}
+
+model = small()
+compiled = torch.compile(model, backend="aot_eager")
+train(compiled, torch.optim.AdamW(model.parameters()), steps=8)
+finish()

@@ -1,0 +1,11 @@
+"""``backend="eager"``: Dynamo alone is at work, which also is compile activity."""
+
+import torch
+from _common import finish, small, train
+
+EXPECT = {"states": "compiling warming warm"}
+
+model = small()
+compiled = torch.compile(model, backend="eager")
+train(compiled, torch.optim.AdamW(model.parameters()), steps=8)
+finish()

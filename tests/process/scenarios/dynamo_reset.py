@@ -1,0 +1,14 @@
+"""``torch._dynamo.reset()`` in mid-run: all is compiled again, as if for the first time."""
+
+import torch
+from _common import finish, small, train
+
+EXPECT = {"states": "compiling warming warm recompiling warm"}
+
+model = small()
+compiled = torch.compile(model)
+optimizer = torch.optim.AdamW(model.parameters())
+train(compiled, optimizer, steps=6)
+torch._dynamo.reset()
+train(compiled, optimizer, steps=6)
+finish()

@@ -1,0 +1,16 @@
+"""The first evaluation under ``inference_mode`` recompiles the forward."""
+
+import torch
+from _common import batch, finish, note, small, train
+
+EXPECT = {"states": "compiling warming warm recompiling warm", "categories": "grad_mode"}
+
+model = small()
+compiled = torch.compile(model)
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(2):
+    train(compiled, optimizer, steps=6)
+    with torch.inference_mode():
+        note(compiled(batch()))
+train(compiled, optimizer, steps=4)
+finish()

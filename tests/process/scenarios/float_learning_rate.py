@@ -1,0 +1,30 @@
+"""A compiled optimizer under a scheduler: each new float compiles again, up to the limit."""
+
+import torch
+from _common import batch, finish, loss_of, mark, small
+
+EXPECT = {
+    "states": "compiling warming warm",
+    "categories": "python_value python_value python_value python_value",
+    "uncompiled_graphs": 1,
+    "fallbacks": 1,
+    "eager_frames": "torch_dynamo_resume_in_wrapper",
+    "limits": "the trace also shows the graph of step 2 that was tried with a symbolic float and "
+    "given up; beside the agent the frame around the optimizer's step, which holds nothing to "
+    "compile, runs eagerly for the hook that is called in it",
+}
+
+torch._dynamo.config.recompile_limit = 4
+
+model = small()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, foreach=True)
+scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+update = torch.compile(optimizer.step)
+for _ in range(9):
+    loss = loss_of(model, batch())
+    loss.backward()
+    update()
+    scheduler.step()
+    optimizer.zero_grad()
+    mark(loss)
+finish()

@@ -1,0 +1,16 @@
+"""Parameters are frozen in mid-run and thawed again: the first costs a recompile."""
+
+import torch
+from _common import finish, small, train
+
+EXPECT = {"states": "compiling warming warm recompiling warm", "categories": "requires_grad"}
+
+model = small()
+compiled = torch.compile(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+train(compiled, optimizer, steps=6)
+model[0].requires_grad_(False)
+train(compiled, optimizer, steps=6)
+model[0].requires_grad_(True)
+train(compiled, optimizer, steps=5)
+finish()

@@ -1,0 +1,29 @@
+"""``fx_compile_mode`` async: another process compiles, and the code is swapped in later."""
+
+import gc
+import time
+
+import torch
+from _common import finish, small, train
+from torch._inductor.compile_fx_async import _AsyncFxCompile, _AsyncOutputCode
+
+EXPECT = {
+    "states": "compiling warming",
+    "traced": True,  # no record tells when the other code is swapped in
+    "env": {
+        "TORCHINDUCTOR_FX_COMPILE_MODE": "ASYNC+SUBPROCESS",
+        "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",  # this mode does not work with it (torch 2.13)
+        "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+    },
+}
+
+model = small()
+compiled = torch.compile(model)
+optimizer = torch.optim.AdamW(model.parameters())
+train(compiled, optimizer, steps=8)
+codes = [one for one in gc.get_objects() if type(one) is _AsyncOutputCode]
+while not all(code._future is None or code._future.done() for code in codes):
+    time.sleep(0.02)
+train(compiled, optimizer, steps=8)
+assert _AsyncFxCompile._stat_bg_finished == len(codes) == 2
+finish()

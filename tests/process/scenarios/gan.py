@@ -1,0 +1,28 @@
+"""A generator and a discriminator, each with its optimizer: an iteration is one step."""
+
+import torch
+from _common import batch, finish, mark, small
+
+EXPECT = {
+    "states": "compiling warming warm",
+    "categories": "object_identity requires_grad",  # judge and make are frames of one function
+    "late_steps": (1,),
+    "limits": "the discriminator's optimizer leads, so what the generator compiles behind its call "
+    "is in the next step: warm comes one step later",
+}
+
+generator = torch.nn.Linear(8, 8)
+discriminator = small()
+make, judge = torch.compile(generator), torch.compile(discriminator)
+to_judge = torch.optim.SGD(discriminator.parameters(), lr=0.01)
+to_make = torch.optim.SGD(generator.parameters(), lr=0.01)
+for _ in range(8):
+    judge(batch()).square().mean().backward()
+    to_judge.step()
+    to_judge.zero_grad()
+    loss = judge(make(batch())).square().mean()
+    loss.backward()
+    to_make.step()
+    to_make.zero_grad()
+    mark(loss)
+finish()

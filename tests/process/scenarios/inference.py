@@ -1,0 +1,16 @@
+"""An inference loop, its steps marked by hand with ``warmwatch.step()``."""
+
+import torch
+from _common import batch, finish, mark, small
+
+import warmwatch
+
+EXPECT = {"states": "compiling warming warm recompiling warm", "categories": "shape"}
+
+compiled = torch.compile(small().eval())
+with torch.inference_mode():
+    for size in (*[4] * 6, *[6] * 6):
+        answer = compiled(batch(size))
+        warmwatch.step()
+        mark(answer)
+finish()

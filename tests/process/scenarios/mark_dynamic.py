@@ -1,0 +1,19 @@
+"""The batch is marked dynamic from the start: no size costs a recompile."""
+
+import torch
+from _common import batch, finish, loss_of, mark, small
+
+EXPECT = {"states": "compiling warming warm"}
+
+model = small()
+compiled = torch.compile(model)
+optimizer = torch.optim.AdamW(model.parameters())
+for size in (4, 6, 7, 4, 9, 5, 12, 8):
+    inputs = batch(size)
+    torch._dynamo.mark_dynamic(inputs, 0)
+    loss = loss_of(compiled, inputs)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    mark(loss)
+finish()

@@ -1,0 +1,24 @@
+"""An optimizer for each parameter, stepped from a hook while the backward runs."""
+
+import torch
+from _common import batch, finish, loss_of, mark, small
+
+EXPECT = {"states": "compiling warming warm"}
+
+model = small()
+compiled = torch.compile(model)
+optimizers = {p: torch.optim.SGD([p], lr=0.01) for p in model.parameters()}
+
+
+def update(parameter: torch.Tensor) -> None:
+    optimizers[parameter].step()
+    optimizers[parameter].zero_grad()
+
+
+for parameter in model.parameters():
+    parameter.register_post_accumulate_grad_hook(update)
+for _ in range(8):
+    loss = loss_of(compiled, batch())
+    loss.backward()
+    mark(loss)
+finish()

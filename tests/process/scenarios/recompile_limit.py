@@ -1,0 +1,20 @@
+"""Many shapes with ``dynamic=False``: each compiles, until the limit ends it in silence."""
+
+import torch
+from _common import finish, small, train
+
+EXPECT = {
+    "states": "compiling warming warm recompiling warm",
+    "categories": "shape shape shape shape",
+    "fallbacks": 1,
+}
+
+torch._dynamo.config.recompile_limit = 4
+model = small()
+compiled = torch.compile(model, dynamic=False)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+train(compiled, optimizer, steps=4)
+for size in (5, 6, 7, 8, 9, 10, 11, 12):  # the last five run eagerly
+    train(compiled, optimizer, steps=1, size=size)
+train(compiled, optimizer, steps=2)
+finish()

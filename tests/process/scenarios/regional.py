@@ -1,0 +1,23 @@
+"""Regional compilation: the first of equal blocks, and the others, which one code serves."""
+
+import torch
+from _common import finish, small, train
+
+EXPECT = {"states": "compiling warming warm", "categories": "requires_grad"}
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.linear(x).relu()
+
+
+blocks = [Block() for _ in range(3)]
+for block in blocks:
+    block.compile()
+model = torch.nn.Sequential(*blocks, small())
+train(model, torch.optim.AdamW(model.parameters()), steps=8)
+finish()

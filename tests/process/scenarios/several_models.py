@@ -1,0 +1,20 @@
+"""Two compiled models, the second of which comes into use when the first is long warm."""
+
+import torch
+from _common import finish, small, train
+
+EXPECT = {
+    "states": "compiling warming warm recompiling warm",
+    "categories": "module_state",
+    "unseen_steps": 1,
+    "late_steps": (0, 1),
+    "limits": "the first call of the optimizer that takes over might belong to a round of the one "
+    "before: it is not counted as a step, and warm comes one step later",
+}
+
+first, second = small(), small(6)
+one = torch.compile(first)
+other = torch.compile(torch.nn.Sequential(torch.nn.Linear(8, 6), second))
+train(one, torch.optim.SGD(first.parameters(), lr=0.01), steps=6)
+train(other, torch.optim.SGD(second.parameters(), lr=0.01), steps=6)
+finish()

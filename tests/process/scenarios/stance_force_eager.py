@@ -1,0 +1,14 @@
+"""``set_stance("force_eager")`` for the first steps: the compile begins when it is lifted."""
+
+import torch
+from _common import finish, small, train
+
+EXPECT = {"states": "warming eager compiling warming warm"}
+
+model = small()
+compiled = torch.compile(model)
+optimizer = torch.optim.AdamW(model.parameters())
+with torch.compiler.set_stance("force_eager"):
+    train(compiled, optimizer, steps=6)
+train(compiled, optimizer, steps=7)
+finish()

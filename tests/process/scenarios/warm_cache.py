@@ -1,0 +1,10 @@
+"""The same training again, its caches filled by a run before: loading them is activity too."""
+
+import torch
+from _common import finish, small, train
+
+EXPECT = {"states": "compiling warming warm", "warm_cache": True}
+
+model = small()
+train(torch.compile(model), torch.optim.AdamW(model.parameters()), steps=8)
+finish()

@@ -1,0 +1,38 @@
+"""Every scenario, run with the agent and without it, against what PyTorch says of it itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support import accuracy, scenarios
+from support.case import Case
+from support.comparison import findings
+from support.scenarios import Scenario
+
+
+@pytest.mark.parametrize("scenario", scenarios.every(), ids=lambda scenario: scenario.name)
+def test_the_verdict_agrees_with_the_truth(scenario: Scenario, tmp_path: Path) -> None:
+    """Never warm too early or too late; every count, time and reason is PyTorch's own."""
+    case = Case(scenario, *scenarios.run(scenario, tmp_path))
+    assert findings(case) == []
+
+
+@pytest.mark.parametrize("scenario", scenarios.every(), ids=lambda scenario: scenario.name)
+def test_a_scenario_that_allows_for_a_difference_says_which(scenario: Scenario) -> None:
+    """No check is made laxer in silence: the words stand in docs/accuracy.md."""
+    laxer = (
+        scenario.unseen_steps,
+        any(scenario.late_steps),
+        scenario.eager_frames,
+        scenario.uncounted_breaks,
+        scenario.uncompiled_graphs,
+    )
+    assert bool(scenario.limits) is any(laxer)
+
+
+def test_the_accuracy_table_lists_the_scenarios_that_exist() -> None:
+    """Written by the suite, once for each change of a scenario."""
+    listed = accuracy.listed(accuracy.DOCUMENT.read_text())
+    assert listed == {one.name: one.about for one in scenarios.every()}

@@ -1,0 +1,198 @@
+"""``python -m support.accuracy`` (in ``tests/``) runs all scenarios and writes docs/accuracy.md.
+
+The table holds what came out, good or bad; a scenario that disagrees with the truth is listed with
+its disagreements, and the command then ends with 1.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from support import case as cases
+from support import comparison, scenarios, truth
+from support.case import Case
+from support.scenarios import Scenario
+from support.trainings import ROOT
+
+DOCUMENT = ROOT / "docs" / "accuracy.md"
+COMMAND = "cd tests && PYTHONPATH=. python -m support.accuracy"
+WORKERS = 2
+_ABOUT = "What each scenario is"
+COLUMNS = (
+    "scenario",
+    "steps",
+    "compilations",
+    "graphs",
+    "recompiles",
+    "graph breaks",
+    "false warm",
+    "late warm",
+    "compile seconds",
+    "phases",
+    "guest",
+    "states",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A scenario's line of the table, and what is wrong with it."""
+
+    scenario: Scenario
+    cells: tuple[str, ...]
+    torch: str
+    findings: tuple[str, ...]
+
+
+def measure(scenario: Scenario) -> Line:
+    """Run one scenario and compare it."""
+    with tempfile.TemporaryDirectory() as folder:
+        case = Case(scenario, *scenarios.run(scenario, Path(folder)))
+    return Line(
+        scenario=scenario,
+        cells=cells(case),
+        torch=case.watched.account["torch"],
+        findings=tuple(comparison.findings(case)),
+    )
+
+
+def cells(case: Case) -> tuple[str, ...]:
+    """The agent's numbers beside the truth's, as ``agent / truth``."""
+    counts, account = case.watched.slot.compile, case.watched.account
+    whole = truth.seconds(case.activities)
+    return (
+        f"`{case.scenario.name}`",
+        f"{case.watched.slot.steps.steps} / {len(case.marks)}",
+        f"{sum(counts.compilations)} / {len(account['compilations'])}",
+        _counted(counts.graphs, account["graphs"], case.reference.trace["graphs"]),
+        f"{sum(counts.recompiles)} / {len(case.recompiles)}",
+        _counted(counts.graph_breaks, account["breaks"], case.reference.trace["breaks"]),
+        str(len(cases.false_warm(case))),
+        _late_steps(case),
+        _ratio(whole, truth.seconds(case.intervals)),
+        _ratio(sum(counts.phase_ns) / 1e9, whole),
+        _guest(case),
+        " ".join(cases.seen_states(case)),
+    )
+
+
+def _counted(agent: int, counter: int, trace: int) -> str:
+    """PyTorch's counter is the truth; where its trace shows another number, that too."""
+    return f"{agent} / {counter}" + (f" ({trace} in the trace)" if trace != counter else "")
+
+
+def _guest(case: Case) -> str:
+    if any(comparison.guest(case)):
+        return "differs"
+    return "same, one frame eager" if case.scenario.eager_frames else "same"
+
+
+def _late_steps(case: Case) -> str:
+    """Steps by which each warm-up was noticed late."""
+    seen, expected = cases.seen_warm_ups(case), cases.expected_warm_ups(case)
+    if len(seen) != len(expected):
+        return f"{len(seen)} of {len(expected)} warm-ups"
+    return " ".join(str(a.step - b.step) for a, b in zip(seen, expected, strict=True)) or "-"
+
+
+def _ratio(part: float, whole: float) -> str:
+    return f"{part / whole:.2f}" if whole else "-"
+
+
+def document(lines: list[Line]) -> str:
+    """The page."""
+    (torch,) = {line.torch for line in lines}
+    rows = ["| " + " | ".join(line.cells) + " |" for line in lines]
+    about = [f"- `{line.scenario.name}`: {line.scenario.about}" for line in lines]
+    limits = [f"- `{one.scenario.name}`: {one.scenario.limits}" for one in lines]
+    notes = [
+        f"- `{line.scenario.name}`, {check}: {why}"
+        for line in lines
+        for check, why in line.scenario.cannot_know.items()
+    ]
+    wrong = [f"- `{line.scenario.name}` {found}" for line in lines for found in line.findings]
+    header = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+    return "\n".join(
+        [
+            f"<!-- Written by `{COMMAND}`; do not edit. -->",
+            *_INTRODUCTION.format(
+                torch=torch, machine=f"{platform.machine()}, CPU", python=platform.python_version()
+            ).splitlines(),
+            *header,
+            *rows,
+            "",
+            f"## {_ABOUT}",
+            "",
+            *about,
+            "",
+            "## Known differences",
+            "",
+            *(line for line, one in zip(limits, lines, strict=True) if one.scenario.limits),
+            "",
+            "## What PyTorch's own account cannot decide",
+            "",
+            *(notes or ["Nothing: every check is made of every scenario."]),
+            "",
+            "## Disagreements",
+            "",
+            *(wrong or ["None."]),
+            "",
+        ]
+    )
+
+
+_INTRODUCTION = """
+# How right the verdict is
+
+Each line is a small real training (`tests/process/scenarios/`), watched by the agent and by a
+monitor that looks 20 times a second, beside what PyTorch says of that training itself. Numbers are
+*agent / truth*. The truth shares no code with the agent: PyTorch's compilation metrics, kept
+without a limit, with the time of each; its structured trace, from a second run without the agent;
+and the training's own step marks.
+
+- *false warm*: looks at which the monitor said warm while PyTorch compiled, or too early.
+- *late warm*: for each warm-up, by how many steps it was noticed late.
+- *compile seconds*: the agent's over PyTorch's. *phases*: the sum of the phases over the whole.
+- *steps*: marked by the agent, and by the training itself.
+- *guest*: whether losses, warnings, compilations, random state and output are bit for bit the same
+  without the agent.
+
+PyTorch {torch}, Python {python}, {machine}.
+
+"""
+
+
+def listed(page: str) -> dict[str, str]:
+    """The scenarios that a page tells of, with what it says each is, where the table has them."""
+    rows = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
+    section = page.partition(f"## {_ABOUT}\n")[2].partition("\n## ")[0]
+    about = dict(
+        line.removeprefix("- `").split("`: ", 1)
+        for line in section.splitlines()
+        if line.startswith("- `")
+    )
+    return {name: about[name] for name in rows}
+
+
+def main() -> int:
+    """Run all, write the page; 1 where something disagrees."""
+    lines = []
+    with ThreadPoolExecutor(WORKERS) as pool:
+        for line in pool.map(measure, scenarios.every()):
+            lines.append(line)
+            print(f"{line.scenario.name}: {len(line.findings)} disagreements", flush=True)
+    DOCUMENT.parent.mkdir(exist_ok=True)
+    DOCUMENT.write_text(document(lines))
+    for line in lines:
+        for found in line.findings:
+            print(f"{line.scenario.name}: {found}")
+    return any(line.findings for line in lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

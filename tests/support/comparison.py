@@ -1,0 +1,242 @@
+"""What the agent and a monitor said of a scenario, against the truth: every disagreement in words.
+
+Each check is a function from a :class:`Case` to the sentences of what is wrong; ``CHECKS`` is the
+list. A check that PyTorch's own account cannot decide is named by the scenario's declaration, with
+the reason, and left out there and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from support import truth
+from support.case import (
+    EDGE_NS,
+    Case,
+    expected_conditions,
+    expected_warm_ups,
+    false_warm,
+    inside,
+    late_warm,
+    outside,
+    seen_states,
+    seen_warm_ups,
+)
+from support.scenarios import timeless
+
+RELATIVE, SECONDS = 0.02, 0.05
+
+Findings = Iterator[str]
+
+
+def differ(what: str, agent: object, pytorch: object) -> Findings:
+    if agent != pytorch:
+        yield f"{what}: the agent says {agent}, PyTorch {pytorch}"
+
+
+def steps(case: Case) -> Findings:
+    seen = len(case.marks) - case.scenario.unseen_steps
+    yield from differ("steps", case.watched.slot.steps.steps, seen)
+
+
+def compilations(case: Case) -> Findings:
+    told = case.watched.account["compilations"]
+    entries = [e for e in case.watched.events if e["event"] == "compilation"]
+    names = [(e.get("id"), e["kind"] == "backward") for e in entries]
+    yield from differ(
+        "compilations", names, [(one["compile_id"], _is_backward(one)) for one in told]
+    )
+    yield from differ("their number", sum(case.watched.slot.compile.compilations), len(told))
+
+
+def _is_backward(one: dict[str, Any]) -> bool:
+    """A backward that was compiled; what is tuned or recorded at run time is a kind of its own."""
+    return one["is_forward"] is False and not one["runtime"]
+
+
+def graphs(case: Case) -> Findings:
+    agent = case.watched.slot.compile.graphs
+    yield from differ("graphs (counters)", agent, case.watched.account["graphs"])
+    compiled = case.reference.trace["graphs"] - case.scenario.uncompiled_graphs
+    yield from differ("graphs (trace)", agent, compiled)
+
+
+def recompiles(case: Case) -> Findings:
+    agent = sum(case.watched.slot.compile.recompiles)
+    yield from differ("recompiles (metrics)", agent, len(case.recompiles))
+    yield from differ("recompiles (trace)", agent, case.reference.trace["recompiles"])
+
+
+def graph_breaks(case: Case) -> Findings:
+    agent = case.watched.slot.compile.graph_breaks
+    yield from differ("graph breaks (counters)", agent, case.watched.account["breaks"])
+    counted = case.reference.trace["breaks"] - case.scenario.uncounted_breaks
+    yield from differ("graph breaks (trace)", agent, counted)
+    if agent < case.scenario.breaks:
+        yield f"graph breaks: the scenario makes {case.scenario.breaks}, the agent says {agent}"
+
+
+def caches(case: Case) -> Findings:
+    counts = case.watched.slot.compile
+    agent = {
+        f"{cache}_{verdict}": values[position]
+        for position, cache in enumerate(("inductor_fx", "aot_autograd"))
+        for verdict, values in (("hit", counts.cache_hits), ("miss", counts.cache_misses))
+    }
+    yield from differ("caches", agent, case.watched.account["caches"])
+    if case.scenario.warm_cache and not sum(counts.cache_hits):
+        yield "caches: they were filled beforehand, and none was hit"
+
+
+def seconds(case: Case) -> Findings:
+    pytorch, agent = truth.seconds(case.intervals), truth.seconds(case.activities)
+    if abs(agent - pytorch) > max(SECONDS, RELATIVE * pytorch):
+        yield f"compile seconds: the agent says {agent:.3f}, PyTorch {pytorch:.3f}"
+
+
+def phases(case: Case) -> Findings:
+    whole, parts = truth.seconds(case.activities), sum(case.watched.slot.compile.phase_ns) / 1e9
+    if abs(parts - whole) > max(0.001, RELATIVE * whole):
+        yield f"phases add up to {parts:.3f} s of {whole:.3f} s"
+
+
+def reasons(case: Case) -> Findings:
+    entries = [e for e in case.watched.events if e.get("category")]
+    yield from differ("categories", tuple(e["category"] for e in entries), case.scenario.categories)
+    for entry, words in zip(entries, case.recompiles, strict=False):
+        if words not in entry.get("reason", ""):
+            yield f"the reason of {entry['id']} lacks PyTorch's words {words!r}: {entry}"
+
+
+def failures(case: Case) -> Findings:
+    counts = case.watched.slot.compile
+    yield from differ("failures (declared)", counts.failures, case.scenario.failures)
+    yield from differ("fallbacks (declared)", counts.fallbacks, case.scenario.fallbacks)
+    yield from differ("errors of the agent's own", counts.agent_errors, 0)
+
+
+def coverage(case: Case) -> Findings:
+    """Each moment that PyTorch compiled is activity; no activity is without a compilation."""
+    for start, end in case.intervals:
+        if not any(a <= start + EDGE_NS and end <= b + EDGE_NS for a, b in case.activities):
+            yield f"PyTorch compiled from {start} to {end}; the agent saw {case.activities}"
+    for a, b in case.activities:
+        if b - a > EDGE_NS and not any(start < b and a < end for start, end in case.intervals):
+            yield f"the agent saw activity from {a} to {b}; PyTorch says {case.intervals}"
+
+
+def samples(case: Case) -> Findings:
+    for sample in false_warm(case):
+        yield f"false warm: {sample}"
+    for sample in late_warm(case):
+        yield f"late warm: {sample}"
+    for sample in case.watched.samples:
+        if inside(case, sample) and not sample.compiling:
+            yield f"it compiled and the monitor did not say so: {sample}"
+        if outside(case, sample) and sample.compiling:
+            yield f"nothing compiled and the monitor said so: {sample}"
+
+
+def warm_ups(case: Case) -> Findings:
+    seen, expected = seen_warm_ups(case), expected_warm_ups(case)
+    late = case.scenario.late_steps or (0,) * len(expected)
+    due = [one.step + by for one, by in zip(expected, late, strict=True)]
+    yield from differ("steps at which it was warm", [one.step for one in seen], due)
+    for one, other in zip(seen, expected, strict=False):
+        if abs(one.ended - other.ended) > EDGE_NS:
+            yield f"a warm-up ended at {one.ended}, by PyTorch's account at {other.ended}"
+
+
+def states(case: Case) -> Findings:
+    yield from differ("states", seen_states(case), case.scenario.states)
+    seen = {word for sample in case.watched.samples for word in sample.conditions}
+    yield from differ("conditions", seen, expected_conditions(case))
+
+
+def guest(case: Case) -> Findings:
+    """The training is the same with the agent and without it."""
+    beside, alone = case.watched.account, case.reference.account
+    for key in ("losses", "random", "warnings", "graphs", "breaks", "caches"):
+        if beside[key] != alone[key]:
+            yield f"{key} with the agent {beside[key]}, without it {alone[key]}"
+    with_, without = _compiled(case, beside), _compiled(case, alone)
+    for one in with_ - without:
+        yield f"a compilation only with the agent: {one}"
+    for one in without - with_:
+        yield f"a compilation only without the agent: {one}"
+    if case.watched.output != case.reference.output:
+        yield f"printed with the agent {case.watched.output!r}, not {case.reference.output!r}"
+
+
+_COMPILED = ("compile_id", "is_forward", "co_name", "recompile_reason", "num_graph_breaks", "fail")
+
+
+def _compiled(case: Case, account: dict[str, Any]) -> Counter[tuple[str, ...]]:
+    """Each compilation by what must not change; of frames declared eager, not how they end."""
+    return Counter(
+        tuple(
+            timeless(str(one[key]))
+            for key in _COMPILED
+            if not (key == "fail" and one["co_name"] and _eager(case, one["co_name"]))
+        )
+        for one in account["compilations"]
+    )
+
+
+def _eager(case: Case, frame: str) -> bool:
+    return bool(case.scenario.eager_frames) and frame.startswith(case.scenario.eager_frames)
+
+
+def trace(case: Case) -> Findings:
+    """The truth is whole: what PyTorch times lies within the compilations that it records."""
+    told = case.reference.trace
+    outside = [
+        (start, end)
+        for start, end in told["intervals"]
+        if not any(a < end and start < b for a, b in told["windows"])
+    ]
+    if bool(outside) is not case.scenario.traced:
+        yield f"the trace has events outside of every compilation: {outside}"
+    open_, recorded = truth.seconds(told["intervals"]), truth.seconds(told["windows"])
+    allowed = max(SECONDS * len(told["windows"]), RELATIVE * recorded) + truth.seconds(outside)
+    if abs(open_ - recorded) > allowed:
+        yield f"events were open for {open_:.3f} s, compilations took {recorded:.3f} s"
+    records = len(case.reference.account["compilations"])
+    yield from differ("records in the trace", told["records"], records)
+
+
+CHECKS: dict[str, Callable[[Case], Findings]] = {
+    check.__name__: check
+    for check in (
+        steps,
+        compilations,
+        graphs,
+        recompiles,
+        graph_breaks,
+        caches,
+        seconds,
+        phases,
+        reasons,
+        failures,
+        coverage,
+        samples,
+        warm_ups,
+        states,
+        guest,
+        trace,
+    )
+}
+
+
+def findings(case: Case) -> list[str]:
+    """Everything that is wrong."""
+    unknown = set(case.scenario.cannot_know) - set(CHECKS)
+    assert not unknown, f"{case.scenario.name} leaves out checks that do not exist: {unknown}"
+    return [
+        f"[{name}] {sentence}"
+        for name, check in CHECKS.items()
+        if name not in case.scenario.cannot_know
+        for sentence in check(case)
+    ]

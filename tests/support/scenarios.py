@@ -1,0 +1,207 @@
+"""The scenarios: what each declares, and how one is run with the agent and without it.
+
+A scenario is a file of ``tests/process/scenarios``; its docstring says what it is about, and its
+literal ``EXPECT`` what must come out. It is run twice: with the agent and a poller beside it, then
+without the agent and with PyTorch's structured trace on. PyTorch's caches are cold for both, but
+for the objects that the C++ compiler made of equal kernels (they cost most of the time, and no
+cache counts them); a scenario that declares ``cold`` begins without those too.
+"""
+
+from __future__ import annotations
+
+import ast
+import atexit
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from support import slots, truth
+from support.poller import Poller, Sample
+from support.trainings import ROOT, Training, environment
+from warmwatch import record
+
+FOLDER = ROOT / "tests" / "process" / "scenarios"
+_CACHE = "inductor"
+_COUNTED_CACHES = ("fxgraph", "aotautograd")
+_making = threading.Lock()
+_made: list[Path] = []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One scenario and what it declares.
+
+    Attributes:
+        states: those a monitor sees, in order; ``compiling`` and ``warming`` alternate while the
+            compiler comes back before the first warm-up is over, and stand here once each.
+        categories: of each recompile, in order. fallbacks, failures: how many. breaks: at least.
+        uncounted_breaks: those that PyTorch's trace shows and its own counter leaves out.
+        uncompiled_graphs: those that the trace shows and whose compilation failed.
+        unseen_steps: how many the agent cannot tell from others. late_steps: by how many each
+            warm-up is noticed late, where the agent's step is not the scenario's iteration.
+        eager_frames: a frame that runs eagerly beside the agent, and holds nothing to compile.
+        cold: no object of the C++ compiler is there yet.
+        warm_cache: run once beforehand, so that the caches are full.
+        env: environment variables that it needs.
+        traced: PyTorch keeps no record of some of what it compiles; its trace has the times.
+        limits: in words, each difference from the truth that the numbers above allow for.
+        cannot_know: check -> why PyTorch's own account cannot decide it; the check is left out.
+    """
+
+    name: str
+    path: Path
+    about: str
+    states: tuple[str, ...]
+    categories: tuple[str, ...] = ()
+    breaks: int = 0
+    uncounted_breaks: int = 0
+    uncompiled_graphs: int = 0
+    unseen_steps: int = 0
+    late_steps: tuple[int, ...] = ()
+    eager_frames: str = ""
+    fallbacks: int = 0
+    failures: int = 0
+    cold: bool = False
+    warm_cache: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
+    traced: bool = False
+    limits: str = ""
+    cannot_know: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A run without the agent: its account, its trace, and what it printed."""
+
+    account: dict[str, Any]
+    trace: dict[str, Any]
+    output: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """A run with the agent: its account, the record it left, and what a monitor said of it."""
+
+    account: dict[str, Any]
+    output: str
+    slot: record.Slot
+    events: list[dict[str, Any]]
+    samples: list[Sample]
+    trace: dict[str, Any] | None
+
+
+def every() -> list[Scenario]:
+    """All scenarios, by name."""
+    return [declared(path) for path in sorted(FOLDER.glob("[a-z]*.py"))]
+
+
+def declared(path: Path) -> Scenario:
+    """What a scenario's file says of itself, read without running it."""
+    tree = ast.parse(path.read_text())
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXPECT":
+            expect = ast.literal_eval(node.value)
+            expect["states"] = tuple(expect["states"].split())
+            expect["categories"] = tuple(expect.get("categories", "").split())
+            about = " ".join((ast.get_docstring(tree) or "").split())
+            return Scenario(name=path.stem, path=path, about=about, **expect)
+    raise ValueError(f"{path} declares no EXPECT")
+
+
+def run(scenario: Scenario, folder: Path) -> tuple[Watched, Reference]:
+    """Run it both ways, in two empty folders of ``folder``."""
+    watched = _watched(scenario, _prepared(scenario, folder / "with"))
+    alone = _prepared(scenario, folder / "without")
+    trace = alone / "trace"
+    account, output = _run(scenario, alone, "without", TORCH_TRACE=str(trace))
+    return watched, Reference(account=account, trace=truth.traced(trace), output=output)
+
+
+def _prepared(scenario: Scenario, folder: Path) -> Path:
+    """A folder with the caches that the scenario begins with."""
+    folder.mkdir(parents=True)
+    if not scenario.cold:
+        shutil.copytree(_objects(), folder / _CACHE)
+    if scenario.warm_cache:
+        _run(scenario, folder, "before")
+    return folder
+
+
+def _objects() -> Path:
+    """What the C++ compiler makes of the model that nearly all share: made once, never added to."""
+    with _making:
+        if not _made:
+            aside = Path(tempfile.mkdtemp(prefix="warmwatch-objects-"))
+            atexit.register(shutil.rmtree, aside, ignore_errors=True)
+            _run(declared(FOLDER / "static.py"), aside, "objects")
+            for cache in _COUNTED_CACHES:
+                shutil.rmtree(aside / _CACHE / cache)
+            _made.append(aside / _CACHE)
+    return _made[0]
+
+
+def _watched(scenario: Scenario, folder: Path) -> Watched:
+    records = folder / "records"
+    records.mkdir()
+    trace = folder / "trace"
+    env = {"TORCH_TRACE": str(trace)} if scenario.traced else {}
+    with Poller(records) as poller:
+        account, output = _run(scenario, folder, "with", SCENARIO_AGENT="1", **env)
+    found = slots.only(records)
+    return Watched(
+        account=account,
+        output=output,
+        slot=slots.read(found),
+        events=slots.events(found),
+        samples=poller.samples,
+        trace=truth.traced(trace) if scenario.traced else None,
+    )
+
+
+def _run(scenario: Scenario, folder: Path, how: str, **env: str) -> tuple[dict[str, Any], str]:
+    """Its account, and what it printed with the moments taken out."""
+    account, errors = folder / f"{how}.json", folder / f"{how}.stderr"
+    more = {"SCENARIO_ACCOUNT": str(account), **scenario.env, **env}
+    with errors.open("w") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, str(scenario.path)],
+            env=environment(folder / "records", **more),
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+    training = Training(process, errors)
+    try:
+        training.reach("done")
+        code = training.wait()
+        assert code == 0, training.stderr
+    finally:
+        process.kill()
+        training.wait()
+    printed = "".join(training.output) + training.stderr
+    return json.loads(account.read_text()), timeless(printed)
+
+
+_MOMENTS = (
+    (re.compile(r"^([VIWE])\d{4} [\d:.]+ \d+ ", re.MULTILINE), r"\1 "),
+    (re.compile(r"\d{4}-\d\d-\d\d [\d:]+ \d+:\d+"), ""),
+    (re.compile(r"0x[0-9a-f]+"), "0x"),
+    (re.compile(r"\d{7,}"), "#"),
+)
+
+
+def timeless(text: str) -> str:
+    """Text without times, process ids and addresses."""
+    for pattern, instead in _MOMENTS:
+        text = pattern.sub(instead, text)
+    return text

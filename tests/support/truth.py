@@ -1,0 +1,163 @@
+"""What PyTorch itself says the compiler did: the truth that the agent is measured against.
+
+Shares no code with the agent, no seam and no clock reading. A training asks ``told()`` once, at its
+end; nothing is hooked. Two sources, of two different runs:
+
+- ``told()``: the records behind ``get_compilation_metrics()``, kept without a limit, and Dynamo's
+  counters. Wall-clock times become monotonic by one offset, so they can be laid beside others.
+- ``traced()``: the structured trace (``TORCH_TRACE``) of a run without the agent: graphs, breaks
+  and recompiles as entries of a log, and the begin and end of every timed event. Where PyTorch
+  compiles something that it keeps no record of, the run with the agent is traced too.
+
+Where this PyTorch does not say something, its key is absent or ``None``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+LIMIT = 100_000
+_RECORDS = tuple(
+    f"{way}compilation_metrics{when}" for way in ("", "bwd_") for when in ("", "_runtime")
+)
+_FIELDS = ("compile_id", "is_forward", "co_name", "recompile_reason", "num_graph_breaks")
+_ENTRY = re.compile(r"^V\d{4} [^\]]*\] (\{.*)$")
+
+Interval = tuple[int, int]
+
+
+def begin() -> None:
+    """Keep every record from here on, not the last 64. Costs the import of Dynamo."""
+    from torch._dynamo.utils import set_compilation_metrics_limit
+
+    set_compilation_metrics_limit(LIMIT)
+
+
+def told() -> dict[str, Any]:
+    """PyTorch's own account of this process, ready for JSON."""
+    from torch._dynamo.utils import counters, get_compilation_metrics
+
+    offset = time.time_ns() - time.monotonic_ns()
+    return {
+        "offset": offset,
+        "compilations": [_record(entry, offset) for entry in get_compilation_metrics()],
+        "graphs": counters["stats"]["unique_graphs"],
+        "breaks": sum(counters["graph_break"].values()),
+        "caches": {
+            f"{cache}_{verdict}": counters[group][f"{name}_{verdict}"]
+            for cache, group, name in (
+                ("inductor_fx", "inductor", "fxgraph_cache"),
+                ("aot_autograd", "aot_autograd", "autograd_cache"),
+            )
+            for verdict in ("hit", "miss")
+        },
+    }
+
+
+def _record(entry: Any, offset: int) -> dict[str, Any]:
+    said = {name: getattr(entry, name, None) for name in _FIELDS}
+    duration = entry.duration_us
+    return {
+        **said,
+        "fail": entry.fail_type,
+        "runtime": bool(getattr(entry, "is_runtime", False)),
+        "start": entry.start_time_us * 1000 - offset,
+        "end": entry.end_time_us * 1000 - offset,
+        "seconds": None if duration is None else duration / 1e6,
+    }
+
+
+def intervals(account: dict[str, Any]) -> list[Interval]:
+    """When anything was compiled, in monotonic nanoseconds: merged, in order."""
+    return merged(map(_interval, account["compilations"]))
+
+
+def _interval(one: dict[str, Any]) -> Interval:
+    """A record's interval. One made at run time begins its clock when its first event has ended
+    (a kernel tuned, a CUDA graph recorded) and stops it when the compiled call returns."""
+    if not one["runtime"]:
+        return one["start"], one["end"]
+    return one["start"] - round((one["seconds"] or 0.0) * 1e9), one["start"]
+
+
+def monotonic(account: dict[str, Any], trace: dict[str, Any]) -> list[Interval]:
+    """When the trace of the same run has any event open, in monotonic nanoseconds."""
+    offset = account["offset"]
+    return [(start - offset, end - offset) for start, end in trace["intervals"]]
+
+
+def merged(parts: Iterable[Interval]) -> list[Interval]:
+    """The union of intervals as disjoint ones, in order."""
+    whole: list[Interval] = []
+    for start, end in sorted(parts):
+        if whole and start <= whole[-1][1]:
+            whole[-1] = (whole[-1][0], max(end, whole[-1][1]))
+        else:
+            whole.append((start, end))
+    return whole
+
+
+def seconds(parts: Iterable[Interval]) -> float:
+    """How long the union of intervals is."""
+    return sum(end - start for start, end in merged(parts)) / 1e9
+
+
+def traced(folder: Path) -> dict[str, Any]:
+    """What the structured trace in ``folder`` says: counts, and when events were open."""
+    entries = [entry for log in sorted(folder.glob("*.log")) for entry in _entries(log)]
+    artifacts = [head["artifact"].get("name") for head, _ in entries if "artifact" in head]
+    return {
+        "graphs": sum("dynamo_output_graph" in head for head, _ in entries),
+        "breaks": artifacts.count("dynamo_graph_break_reason"),
+        "recompiles": artifacts.count("recompile_reasons"),
+        "records": sum(key in head for head, _ in entries for key in _RECORDS),
+        "intervals": merged(_open(entries)),
+        "windows": merged(_windows(entries)),
+    }
+
+
+def _entries(log: Path) -> Iterator[tuple[dict[str, Any], str]]:
+    """Each entry's head and payload."""
+    head: dict[str, Any] | None = None
+    payload: list[str] = []
+    for line in log.read_text().splitlines():
+        if found := _ENTRY.match(line):
+            if head is not None:
+                yield head, "\n".join(payload)
+            head, payload = json.loads(found[1]), []
+        else:
+            payload.append(line.removeprefix("\t"))
+    if head is not None:
+        yield head, "\n".join(payload)
+
+
+def _open(entries: Iterable[tuple[dict[str, Any], str]]) -> Iterator[Interval]:
+    """When any event was open on any thread, in wall-clock nanoseconds."""
+    depth = began = 0
+    for head, payload in entries:
+        if "chromium_event" not in head:
+            continue
+        event = json.loads(payload)
+        at, change = int(event["ts"] * 1000), {"B": 1, "E": -1}.get(event["ph"], 0)
+        if change and not depth:
+            began = at
+        depth += change
+        if change and not depth:
+            yield began, at
+
+
+def _windows(entries: Iterable[tuple[dict[str, Any], str]]) -> Iterator[Interval]:
+    """From the begin to the end of each record in the trace, in wall-clock nanoseconds.
+
+    One made at run time begins its clock late, see ``_interval``: its events came before.
+    """
+    for head, _ in entries:
+        for key in _RECORDS:
+            if key in head:
+                early = head[key].get("duration_us") or 0 if key.endswith("_runtime") else 0
+                yield (head[key]["start_time_us"] - early) * 1000, head[key]["end_time_us"] * 1000
