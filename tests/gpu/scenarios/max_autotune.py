@@ -1,0 +1,20 @@
+"""Templates of matrix kernels are compiled and timed against each other."""
+
+import torch
+from _gpu import finish, model, train
+
+EXPECT = {
+    "states": "compiling warming warm",
+    "cold": True,
+    "cannot_know": {
+        "guest": "which template is fastest differs from run to run, and with it the last bits",
+        "trace": "templates are compiled ahead on threads, before the record of it begins",
+        "coverage": "likewise; and kernels are tuned apart, in one record for them all",
+        "samples": "likewise",
+    },
+}
+
+net = model()
+optimizer = torch.optim.AdamW(net.parameters())
+train(torch.compile(net, mode="max-autotune-no-cudagraphs"), optimizer, steps=10)
+finish()
