@@ -58,6 +58,17 @@ def test_it_attaches_before_or_after_torch(records: Path, order: str) -> None:
     assert slots.read(slots.only(records)).steps.steps == 4
 
 
+def test_an_optimizer_that_was_pickled_is_seen_from_its_first_step(records: Path) -> None:
+    """Nothing builds it, so nothing imports Dynamo before its ``step`` does, in the middle of it."""
+    made = "import pickle, torch; o = torch.optim.SGD([torch.zeros(1, requires_grad=True)])\n"
+    saved = records.parent / "optimizer.pickle"
+    python(records, f"{made}open({str(saved)!r}, 'wb').write(pickle.dumps(o))")
+    load = f"o = pickle.load(open({str(saved)!r}, 'rb'))\n"
+    late = "assert 'torch._dynamo' not in sys.modules\n"
+    python(records, f"import warmwatch.auto, pickle, sys, torch\n{load}{late}" + STEP.partition("\n")[2].partition("\n")[2])
+    assert slots.read(slots.only(records)).steps.steps == 4
+
+
 def test_the_api_is_what_the_contract_lists() -> None:
     import warmwatch
 
@@ -87,7 +98,7 @@ def seams():
         len(optimizer._global_optimizer_post_hooks), len(optimizer._global_optimizer_pre_hooks),
         len(logging.getLogger("torch._dynamo.convert_frame").filters),
         len(sys.meta_path), id(sys.excepthook),
-        id(convert_frame.get_and_maybe_log_recompilation_reasons),
+        [id(f) for n, f in vars(convert_frame).items() if "recompilation_reason" in n],
     ]
 before = seams()
 warmwatch.attach()

@@ -215,3 +215,34 @@ def test_a_run_named_with_quotes_and_newlines_is_escaped() -> None:
 def test_without_a_version_there_is_no_build_info() -> None:
     body, _ = render(b.snapshot(), None)
     assert b"build_info" not in body
+
+
+@pytest.mark.parametrize(
+    ("seam", "gone"),
+    [
+        ("runtime_compilations", {"warmwatch_compilations_total"}),
+        ("recompile_limit", {"warmwatch_compile_fallbacks_total"}),
+        (
+            "compilations",
+            {
+                "warmwatch_compilations_total",
+                "warmwatch_graphs_total",
+                "warmwatch_graph_breaks_total",
+                "warmwatch_compile_failures_total",
+                "warmwatch_recompiles_total",
+                "warmwatch_recompiles_after_warm_total",
+                "warmwatch_compile_cache_hits_total",
+                "warmwatch_compile_cache_misses_total",
+            },
+        ),
+    ],
+)
+def test_what_a_torch_cannot_count_has_no_series(seam: str, gone: set[str]) -> None:
+    identity = replace(b.WARM.identity, missing=(seam,))
+    whole = series(b.snapshot(b.view(b.WARM)))
+    less = series(b.snapshot(b.view(replace(b.WARM, identity=identity))))
+    lost = whole.keys() - less.keys()
+    assert {name for name, _ in lost} == gone
+    if seam == "runtime_compilations":  # compilations before run time are counted all the same
+        kinds = {dict(labels)["kind"] for _, labels in lost}
+        assert kinds == {"autotune", "cudagraph", "other"}

@@ -240,3 +240,16 @@ def test_activity_of_an_unknown_phase_is_counted_as_other() -> None:
     counts = CompileCounts(begun=1, active_since_ns=b.ago(5), accounted_ns=b.ago(5))
     compile = of_slot(b.slot(compile=counts))["compile"]
     assert (compile["phase"], compile["phase_seconds"]) == (None, {"other": 5.0})
+
+
+def test_what_a_torch_cannot_count_is_null() -> None:
+    """Its phases and seconds come from another seam and are told all the same."""
+    identity = replace(b.WARM.identity, missing=("compilations", "recompile_limit"))
+    whole = of_slot(b.WARM)["compile"]
+    less = of_slot(replace(b.WARM, identity=identity))["compile"]
+    unknown = {key for key, value in less.items() if value is None and whole[key] is not None}
+    assert unknown == {
+        *("compilations", "graphs", "recompiles", "recompiles_after_warm", "graph_breaks"),
+        *("cache_hits", "cache_misses", "caches", "failures", "fallbacks"),
+    }
+    assert less["seconds"] == whole["seconds"]

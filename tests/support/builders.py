@@ -189,9 +189,7 @@ def _compiled(last_end: float) -> CompileCounts:
 _FIRST_STEP = round(120.3 * SECOND)
 
 WARMING = slot(
-    StepCounts(
-        steps=2, last_step_ns=ago(0.5), last_duration_ns=40_000_000
-    ),
+    StepCounts(steps=2, last_step_ns=ago(0.5), last_duration_ns=40_000_000),
     _compiled(0.84),
     clean=(40_000_000,),
     dirty=(_FIRST_STEP,),

@@ -2,7 +2,8 @@
 
 A seam's ``install`` puts its hook in place and returns the function that takes it away again. It
 raises ``ImportError`` or ``AttributeError`` where this PyTorch does not have the seam: the others
-then give what they can, and ``warmwatch doctor`` names what is missing.
+then give what they can, and ``warmwatch doctor`` names what is missing. Two entries install nothing
+of their own: they ask whether the records of compilations have what came with later versions.
 
 Nothing here is imported before PyTorch itself has imported Dynamo. Every hook that Dynamo could
 trace is disabled for it: one guarded with ``is_compiling()`` would be traced away, unseen.
@@ -34,6 +35,8 @@ SEAMS: tuple[tuple[str, Callable[[Agent], Uninstall]], ...] = (
     ("events", events.install),
     ("callbacks", callbacks.install),
     ("compilations", compilations.install),
+    ("runtime_compilations", compilations.require_runtime),
+    ("cache_verdicts", compilations.require_caches),
     ("recompile_reasons", recompile_reasons.install),
     ("recompile_limit", recompile_limit.install),
     ("async_modes", async_modes.install),

@@ -16,10 +16,9 @@ from warmwatch._guard import report
 if TYPE_CHECKING:
     from warmwatch._agent import Agent
 
-# CallbackTrigger's names (torch 2.8 and later) -> an event whose phase is known
+# CallbackTrigger's names (torch 2.8 and later) -> an event whose phase is known. The others span
+# several phases, which only the events can tell apart.
 _EVENTS = {
-    "DYNAMO": "dynamo",
-    "LAZY_BACKWARD": "entire_backward_compile",
     "TRITON_AUTOTUNING": "autotuning",
     "CUDAGRAPH_RECORDING": "cudagraph",
 }

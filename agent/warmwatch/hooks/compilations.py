@@ -53,13 +53,30 @@ def install(agent: Agent) -> Callable[[], None]:
     return uninstall
 
 
+def require_runtime(agent: Agent) -> Callable[[], None]:  # noqa: ARG001 - every seam's signature
+    """What is tuned or recorded at run time has records of its own (not in torch 2.6)."""
+    return _require("is_runtime")
+
+
+def require_caches(agent: Agent) -> Callable[[], None]:  # noqa: ARG001 - likewise
+    """Each record says what the local caches gave it (not in torch 2.6 and 2.8)."""
+    return _require("inductor_fx_local_cache_hit_count")
+
+
+def _require(field: str) -> Callable[[], None]:
+    from torch._dynamo.utils import CompilationMetrics
+
+    getattr(CompilationMetrics, field)  # a dataclass keeps its defaults on the class
+    return lambda: None
+
+
 def kind_of(metrics: Any) -> str:
     """One of ``record.KINDS`` for a ``CompilationMetrics``."""
     if getattr(metrics, "is_runtime", False):
         if getattr(metrics, "runtime_cudagraphify_time_us", None):
             return "cudagraph"
         return "autotune" if getattr(metrics, "runtime_triton_autotune_time_us", None) else "other"
-    return "backward" if metrics.is_forward is False else "forward"
+    return "backward" if getattr(metrics, "is_forward", None) is False else "forward"
 
 
 def entry(metrics: Any, reasons: Callable[[], str | None]) -> dict[str, Any]:
@@ -67,18 +84,18 @@ def entry(metrics: Any, reasons: Callable[[], str | None]) -> dict[str, Any]:
 
     ``reasons`` takes all reasons of a recompile where they were seen; the metrics keep one.
     """
-    compile_id = metrics.compile_id
+    compile_id = getattr(metrics, "compile_id", None)
     values: dict[str, Any] = {"id": None if compile_id is None else str(compile_id)}
     duration = getattr(metrics, "duration_us", None)
     values["seconds"] = duration / 1e6 if duration is not None else None
-    values["name"] = metrics.co_name
+    values["name"] = getattr(metrics, "co_name", None)
     values["ops"] = getattr(metrics, "graph_op_count", None)
     values["cache"] = _cache(metrics)
     if _is_recompile(metrics, values["id"]):
         reason = reasons() or getattr(metrics, "recompile_reason", None)
         values["reason"] = reason.strip()[:_REASON_LIMIT] if reason else None
         values["category"] = category_of(reason or "")
-    failure = metrics.fail_type
+    failure = getattr(metrics, "fail_type", None)
     if failure and failure.rpartition(".")[2] not in _LEFT_TO_PYTHON:
         values["failure"] = failure
     return {key: value for key, value in values.items() if value is not None}

@@ -16,7 +16,11 @@ from warmwatch.hooks.reasons import telling_first
 if TYPE_CHECKING:
     from warmwatch._agent import Agent
 
-_FUNCTION = "get_and_maybe_log_recompilation_reasons"
+# Its name in torch 2.7 and later, and the one in 2.6: the same call, the same list of reasons.
+_FUNCTIONS = (
+    "get_and_maybe_log_recompilation_reasons",
+    "get_and_maybe_log_recompilation_reason",
+)
 
 
 class Reasons:
@@ -36,7 +40,8 @@ def install(agent: Agent) -> Callable[[], None]:
     import torch
     from torch._dynamo import convert_frame
 
-    original = getattr(convert_frame, _FUNCTION)
+    name = next((name for name in _FUNCTIONS if hasattr(convert_frame, name)), _FUNCTIONS[0])
+    original = getattr(convert_frame, name)
     kept = Reasons()
     listening = True
 
@@ -50,13 +55,13 @@ def install(agent: Agent) -> Callable[[], None]:
         return reasons
 
     ours = torch.compiler.disable(reasons_of)
-    setattr(convert_frame, _FUNCTION, ours)
+    setattr(convert_frame, name, ours)
     agent.take_reasons = kept.take
 
     def uninstall() -> None:
         nonlocal listening
         listening = False
-        if getattr(convert_frame, _FUNCTION) is ours:
-            setattr(convert_frame, _FUNCTION, original)
+        if getattr(convert_frame, name) is ours:
+            setattr(convert_frame, name, original)
 
     return uninstall

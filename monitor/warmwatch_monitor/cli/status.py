@@ -93,9 +93,13 @@ def _cells(rank: Answer, now: float) -> Iterable[str]:
         duration(rank["step_seconds"]["median"]),
         duration(compile["seconds"]),
         compile["phase"] or "",
-        str(compile["recompiles"]),
-        str(compile["graph_breaks"]),
+        _count(compile["recompiles"]),
+        _count(compile["graph_breaks"]),
     )
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else str(number)
 
 
 def duration(seconds: Any) -> str:

@@ -42,6 +42,11 @@ def phase_ns(view: RankView, now_ns: int) -> tuple[int, ...]:
     return tuple(ns + open_ns * (i == phase) for i, ns in enumerate(compile.phase_ns))
 
 
+def tells(slot: Slot, seam: str) -> bool:
+    """Whether the rank's torch has ``seam``: what only that would count is not known without."""
+    return seam not in slot.identity.missing
+
+
 def ended_warmup(slot: Slot) -> Warmup | None:
     """The latest warm-up where it has ended and nothing has begun since; else ``None``.
 

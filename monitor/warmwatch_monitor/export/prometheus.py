@@ -15,6 +15,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.samples import Sample
 
 from warmwatch.record import BOUNDS_NS
+from warmwatch_monitor.export.figures import tells
 from warmwatch_monitor.export.series import RANK_SERIES, Rank, Series, rank
 from warmwatch_monitor.model import Snapshot
 
@@ -70,12 +71,15 @@ class _Families:
 def _family(series: Series, ranks: Sequence[tuple[_Labels, Rank]]) -> Metric:
     metric = Metric(series.name.removesuffix("_total"), series.help, series.type)
     for labels, one in ranks:
+        if series.seam and not tells(one.slot, series.seam):
+            continue
         numbers = series.read(one)
         if numbers is None:
             continue
         for value, number in zip(series.values, numbers, strict=True):
             own = {series.label: value, **labels} if series.label else labels
-            metric.samples.append(Sample(series.name, own, number))
+            if number is not None:
+                metric.samples.append(Sample(series.name, own, number))
     return metric
 
 

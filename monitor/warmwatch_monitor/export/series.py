@@ -17,6 +17,8 @@ from warmwatch_monitor.export import figures
 from warmwatch_monitor.model import ProcessReading, RankView
 
 STATES = tuple(state.value for state in State)
+_RECORDS = "compilations"  # the seam that also reads Dynamo's counters
+_AT_RUN_TIME = ("autotune", "cudagraph", "other")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +44,18 @@ class Rank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One value for each rank, or with ``label`` one for each of ``values``, in their order."""
+    """One value for each rank, or with ``label`` one for each of ``values``, in their order.
+
+    ``seam`` is where the agent has the numbers from; a torch without it gives no such series.
+    """
 
     name: str
     type: str
     help: str
-    read: Callable[[Rank], Sequence[float] | None]
+    read: Callable[[Rank], Sequence[float | None] | None]
     label: str | None = None
     values: tuple[str, ...] = ("",)
+    seam: str | None = None
 
 
 def rank(view: RankView, now_ns: int) -> Rank:
@@ -65,8 +71,10 @@ def _gauge(name: str, help: str, read: Callable[[Rank], float | None]) -> Series
     return Series(name=name, type="gauge", help=help, read=_single(read))
 
 
-def _counter(name: str, help: str, read: Callable[[Rank], float | None]) -> Series:
-    return Series(name=name, type="counter", help=help, read=_single(read))
+def _counter(
+    name: str, help: str, read: Callable[[Rank], float | None], seam: str | None = None
+) -> Series:
+    return Series(name=name, type="counter", help=help, read=_single(read), seam=seam)
 
 
 def _single(read: Callable[[Rank], float | None]) -> Callable[[Rank], Sequence[float] | None]:
@@ -79,6 +87,14 @@ def _single(read: Callable[[Rank], float | None]) -> Callable[[Rank], Sequence[f
 
 def _one_hot(chosen: str | None, names: tuple[str, ...]) -> list[float]:
     return [float(name == chosen) for name in names]
+
+
+def _compilations(rank: Rank) -> Sequence[float | None]:
+    counts = rank.compile.compilations
+    if figures.tells(rank.slot, "runtime_compilations"):
+        return counts
+    pairs = zip(KINDS, counts, strict=True)
+    return [None if kind in _AT_RUN_TIME else count for kind, count in pairs]
 
 
 def _workers(rank: Rank) -> Sequence[float] | None:
@@ -156,25 +172,32 @@ RANK_SERIES = (
         help="Compilations by kind.",
         label="kind",
         values=KINDS,
-        read=lambda rank: rank.compile.compilations,
+        read=_compilations,
+        seam=_RECORDS,
     ),
     _counter(
-        "warmwatch_graphs_total", "Graphs captured by Dynamo.", lambda rank: rank.compile.graphs
+        "warmwatch_graphs_total",
+        "Graphs captured by Dynamo.",
+        lambda rank: rank.compile.graphs,
+        _RECORDS,
     ),
     _counter(
         "warmwatch_graph_breaks_total",
         "Graph breaks counted by Dynamo.",
         lambda rank: rank.compile.graph_breaks,
+        _RECORDS,
     ),
     _counter(
         "warmwatch_compile_failures_total",
         "Compilations that failed.",
         lambda rank: rank.compile.failures,
+        _RECORDS,
     ),
     _counter(
         "warmwatch_compile_fallbacks_total",
         "Frames that hit the recompile limit and run eagerly from then on.",
         lambda rank: rank.compile.fallbacks,
+        "recompile_limit",
     ),
     Series(
         name="warmwatch_recompiles_total",
@@ -183,11 +206,13 @@ RANK_SERIES = (
         label="category",
         values=CATEGORIES,
         read=lambda rank: rank.compile.recompiles,
+        seam=_RECORDS,
     ),
     _counter(
         "warmwatch_recompiles_after_warm_total",
         "Recompiles of a rank that had been warm before.",
         lambda rank: rank.compile.recompiles_after_warm,
+        _RECORDS,
     ),
     Series(
         name="warmwatch_compile_cache_hits_total",
@@ -196,6 +221,7 @@ RANK_SERIES = (
         label="cache",
         values=CACHES,
         read=lambda rank: rank.compile.cache_hits,
+        seam=_RECORDS,
     ),
     Series(
         name="warmwatch_compile_cache_misses_total",
@@ -204,6 +230,7 @@ RANK_SERIES = (
         label="cache",
         values=CACHES,
         read=lambda rank: rank.compile.cache_misses,
+        seam=_RECORDS,
     ),
     Series(
         name="warmwatch_compile_workers",

@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from warmwatch.record import CACHES, KINDS, PHASES, Slot, Warmup, quantile_ns
+from warmwatch.record import (
+    CACHES,
+    KINDS,
+    PHASES,
+    CompileCounts,
+    Slot,
+    Warmup,
+    quantile_ns,
+)
 from warmwatch.verdict import State, least_advanced
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.export import figures
@@ -109,13 +117,22 @@ def _rank(view: RankView, now_ns: int) -> dict[str, Any]:
 
 
 def _compile(view: RankView, now_ns: int) -> dict[str, Any]:
-    compile = view.reading.slot.compile
+    slot = view.reading.slot
     phase_ns = figures.phase_ns(view, now_ns)
     seconds = {name: ns / 1e9 for name, ns in zip(PHASES, phase_ns, strict=True) if ns}
     return {
         "phase": view.judgement.phase,
         "seconds": sum(phase_ns) / 1e9,
         "phase_seconds": seconds,
+        **_counts(slot.compile, told=figures.tells(slot, "compilations")),
+        "fallbacks": slot.compile.fallbacks if figures.tells(slot, "recompile_limit") else None,
+        "last": [_compilation(c) for c in view.reading.compilations[-LAST:]],
+    }
+
+
+def _counts(compile: CompileCounts, *, told: bool) -> dict[str, Any]:
+    """What PyTorch counts; each ``None`` where this one keeps no records of its compilations."""
+    counts = {
         "compilations": sum(compile.compilations[kind] for kind in _COMPILED),
         "graphs": compile.graphs,
         "recompiles": sum(compile.recompiles),
@@ -130,9 +147,8 @@ def _compile(view: RankView, now_ns: int) -> dict[str, Any]:
             )
         },
         "failures": compile.failures,
-        "fallbacks": compile.fallbacks,
-        "last": [_compilation(c) for c in view.reading.compilations[-LAST:]],
     }
+    return counts if told else dict.fromkeys(counts)
 
 
 def _compilation(compilation: Compilation) -> dict[str, Any]:

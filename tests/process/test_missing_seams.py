@@ -1,0 +1,67 @@
+"""A PyTorch stranger than any known: one seam is gone, the others give what they can."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.torch_versions import TORCH
+from support.trainings import result_of
+from warmwatch.record import CATEGORIES, PHASES, Slot
+
+# The prelude of a training whose PyTorch lacks SEAM: the module of the agent that asks for it
+# finds what a version without it would give.
+BODY = """
+import warmwatch, warmwatch.hooks as hooks
+def gone(agent): raise AttributeError("a PyTorch to come has no such thing")
+hooks.SEAMS = tuple((name, gone if name == SEAM else install) for name, install in hooks.SEAMS)
+warmwatch.attach()
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+c = torch.compile(model, backend="aot_eager")
+states = []
+for batch in (4, 4, 4, 4, 6):
+    train(c, o, 1, batch=batch)
+    if SEAM == "optimizer": warmwatch.step()
+    states.append(warmwatch.state())
+result(states)
+"""
+STATES = ["warming", "warming", "warming", "warm", "recompiling"]
+SEAMS = (
+    "optimizer",
+    "events",
+    "callbacks",
+    "compilations",
+    "runtime_compilations",
+    "cache_verdicts",
+    "recompile_reasons",
+    "recompile_limit",
+    "async_modes",
+)
+
+
+@pytest.mark.parametrize("seam", SEAMS)
+def test_without_one_seam_the_states_are_the_same(tmp_path: Path, seam: str) -> None:
+    """The missing one is named, no error is counted, and what only it tells is not made up."""
+    records = tmp_path / "records"
+    records.mkdir()
+    states = result_of(records, f"SEAM = {seam!r}\n{BODY}", attach=False)
+    slot = slots.read(slots.only(records))
+    assert states == STATES
+    assert slot.identity.missing == tuple(s for s in SEAMS if s == seam or s in TORCH.missing)
+    assert (slot.compile.agent_errors, slot.steps.steps) == (0, 5)
+    assert slot.compile.begun == slot.compile.ended > 0
+    assert sum(slot.compile.phase_ns) > 0
+    _only_what_is_told(slot, seam)
+
+
+def _only_what_is_told(slot: Slot, seam: str) -> None:
+    counts = slot.compile
+    whole = {name for name, ns in zip(PHASES, counts.phase_ns, strict=True) if ns} == {"other"}
+    assert whole is (seam == "events")  # without events nothing tells what the time went into
+    counted = (counts.graphs, sum(counts.compilations), sum(counts.recompiles))
+    assert (counted == (0, 0, 0)) is (seam == "compilations")
+    named = {c for c, n in zip(CATEGORIES, counts.recompiles, strict=True) if n}
+    untold = seam == "recompile_reasons" and not TORCH.reason
+    assert named == ({"other"} if untold else set() if seam == "compilations" else {"shape"})

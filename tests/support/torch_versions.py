@@ -1,0 +1,52 @@
+"""What each PyTorch can tell, so that a test says what it expects of the one it runs with.
+
+Found by running; docs/pytorch-versions.md has the same table in words. What is not named here every
+version from 2.6 on can do.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib import metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tells:
+    """One PyTorch.
+
+    Attributes:
+        reason: its record of a compilation holds the reason of a recompile.
+        missing: seams that it does not have, as the agent's identity names them.
+        cache_load: an event tells when a compiled graph is loaded from a cache.
+        limit: the setting that limits recompiles.
+        threads: how many beside the main one can compile. The CUDA build of 2.11 crashes in a
+            second one on a machine without a GPU, with no agent too.
+    """
+
+    reason: bool = True
+    missing: tuple[str, ...] = ()
+    cache_load: bool = True
+    limit: str = "recompile_limit"
+    threads: int = 3
+
+
+_TELLS = {
+    (2, 6): Tells(
+        reason=False,
+        missing=("runtime_compilations", "cache_verdicts"),
+        cache_load=False,
+        limit="cache_size_limit",
+    ),
+    (2, 8): Tells(missing=("cache_verdicts",)),
+    (2, 11): Tells(threads=1),
+}
+
+
+def tells() -> Tells:
+    """What the PyTorch installed here can tell; one that is not listed, all."""
+    major, minor = re.findall(r"\d+", metadata.version("torch"))[:2]
+    return _TELLS.get((int(major), int(minor)), Tells())
+
+
+TORCH = tells()
