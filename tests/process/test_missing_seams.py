@@ -11,8 +11,7 @@ from support.torch_versions import TORCH
 from support.trainings import result_of
 from warmwatch.record import CATEGORIES, PHASES, Slot
 
-# The prelude of a training whose PyTorch lacks SEAM: the module of the agent that asks for it
-# finds what a version without it would give.
+# The installer of SEAM raises what it raises where PyTorch does not have what it asks for.
 BODY = """
 import warmwatch, warmwatch.hooks as hooks
 def gone(agent): raise AttributeError("a PyTorch to come has no such thing")

@@ -122,7 +122,9 @@ def run(scenario: Scenario, folder: Path) -> tuple[Watched, Reference]:
     alone = _prepared(scenario, folder / "without")
     trace = alone / "trace"
     account, output = _run(scenario, alone, "without", TORCH_TRACE=str(trace))
-    return watched, Reference(account=account, trace=truth.traced(trace), output=output)
+    return watched, Reference(
+        account=account, trace=truth.traced(trace, account["pid"]), output=output
+    )
 
 
 def _prepared(scenario: Scenario, folder: Path) -> Path:
@@ -162,7 +164,7 @@ def _watched(scenario: Scenario, folder: Path) -> Watched:
         slot=slots.read(found),
         events=slots.events(found),
         samples=poller.samples,
-        trace=truth.traced(trace) if scenario.traced else None,
+        trace=truth.traced(trace, account["pid"]) if scenario.traced else None,
     )
 
 

@@ -15,6 +15,7 @@ Where this PyTorch does not say something, its key is absent or ``None``.
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -26,7 +27,7 @@ _RECORDS = tuple(
     f"{way}compilation_metrics{when}" for way in ("", "bwd_") for when in ("", "_runtime")
 )
 _FIELDS = ("compile_id", "is_forward", "co_name", "recompile_reason", "num_graph_breaks")
-_ENTRY = re.compile(r"^V\d{4} [^\]]*\] (\{.*)$")
+_ENTRY = re.compile(r"^V\d{4} \S+ (\d+) [^\]]*\] (\{.*)$")
 
 Interval = tuple[int, int]
 
@@ -45,6 +46,7 @@ def told() -> dict[str, Any]:
     offset = time.time_ns() - time.monotonic_ns()
     return {
         "offset": offset,
+        "pid": os.getpid(),
         "compilations": [_record(entry, offset) for entry in get_compilation_metrics()],
         "graphs": counters["stats"]["unique_graphs"],
         "breaks": sum(counters["graph_break"].values()),
@@ -107,9 +109,12 @@ def seconds(parts: Iterable[Interval]) -> float:
     return sum(end - start for start, end in merged(parts)) / 1e9
 
 
-def traced(folder: Path) -> dict[str, Any]:
-    """What the structured trace in ``folder`` says: counts, and when events were open."""
-    entries = [entry for log in sorted(folder.glob("*.log")) for entry in _entries(log)]
+def traced(folder: Path, pid: int) -> dict[str, Any]:
+    """What process ``pid`` put into the trace in ``folder``: counts, and when events were open.
+
+    Its compile workers write there too; what they do while the training goes on is not its own.
+    """
+    entries = [entry for log in sorted(folder.glob("*.log")) for entry in _entries(log, pid)]
     artifacts = [head["artifact"].get("name") for head, _ in entries if "artifact" in head]
     return {
         "graphs": sum("dynamo_output_graph" in head for head, _ in entries),
@@ -121,15 +126,15 @@ def traced(folder: Path) -> dict[str, Any]:
     }
 
 
-def _entries(log: Path) -> Iterator[tuple[dict[str, Any], str]]:
-    """Each entry's head and payload."""
+def _entries(log: Path, pid: int) -> Iterator[tuple[dict[str, Any], str]]:
+    """Head and payload of each entry by process ``pid``."""
     head: dict[str, Any] | None = None
     payload: list[str] = []
     for line in log.read_text().splitlines():
         if found := _ENTRY.match(line):
             if head is not None:
                 yield head, "\n".join(payload)
-            head, payload = json.loads(found[1]), []
+            head, payload = (json.loads(found[2]) if int(found[1]) == pid else None), []
         else:
             payload.append(line.removeprefix("\t"))
     if head is not None:
