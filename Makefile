@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
 
-.PHONY: help demo test test-slow test-torch test-agent lint benchmark wheel clean
+.PHONY: help demo test test-torch test-agent lint benchmark wheel clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -16,18 +16,14 @@ demo: $(READY) ## the main job: a small compiled training, watched live (under 4
 
 test: $(READY) lint ## lint, type-check and run the test suite (under 15 minutes on 2 cores)
 	tests/support/install-programs.sh
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(PYTEST_ARGS)
-
-test-slow: $(READY) ## the tests that take minutes each
-	tests/support/install-programs.sh
-	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
 test-torch: ## the agent with another PyTorch, in an environment of its own (TORCH=torch==2.11.0)
 	$(MAKE) test-agent VENV=.venv-$(subst ==,-,$(TORCH))
 
 test-agent: $(READY)
 	tests/support/install-programs.sh
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" tests/agent tests/process $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) tests/agent tests/process $(PYTEST_ARGS)
 
 lint: $(READY) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check

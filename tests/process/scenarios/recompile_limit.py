@@ -13,7 +13,7 @@ torch._dynamo.config.recompile_limit = 4
 model = small()
 compiled = torch.compile(model, dynamic=False)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-train(compiled, optimizer, steps=4)
+train(compiled, optimizer, steps=8)
 for size in (5, 6, 7, 8, 9, 10, 11, 12):  # the last five run eagerly
     train(compiled, optimizer, steps=1, size=size)
 train(compiled, optimizer, steps=2)
