@@ -153,6 +153,8 @@ class Identity:
         pid: in the training's own pid namespace; a reader gets its own view from the lock.
         boot_id: of the kernel, so that monotonic times are not compared across reboots.
         hooks: seams that were installed; ``missing`` those this torch does not have.
+        gpus: uuids of the CUDA devices that the process uses, ``GPU-...`` or ``MIG-...``, in the
+            order of its own indices; empty until CUDA is up.
         tokens_per_step, samples_per_step, flops_per_step: what the user said a step is worth.
     """
 
@@ -171,6 +173,7 @@ class Identity:
     agent: str = ""
     hooks: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
     tokens_per_step: int | None = None
     samples_per_step: int | None = None
     flops_per_step: float | None = None

@@ -1,16 +1,10 @@
-"""The values that flow through the monitor: readings, health, and the Snapshot made of them.
-
-All are frozen: a source makes readings, the poller makes one Snapshot of them and publishes it by
-one assignment, exports and views only read it. ``None`` is "not known", never 0. Monotonic times
-are nanoseconds (``*_ns``); everything else is seconds, bytes, and seconds since the epoch.
-"""
+"""What was read of the training processes' records."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from warmwatch.record import Slot
-from warmwatch.verdict import Judgement, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,68 +76,3 @@ class Refusal:
 
     path: str
     reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessReading:
-    """What the host says of one training process and its compile workers.
-
-    A worker is busy where its CPU time grew since the last look, not where it exists; ``None``
-    where there was no earlier look. ``cpu_ratio`` is the process's own use of one core.
-    """
-
-    pid: int
-    cpu_seconds: float
-    resident_bytes: int
-    cpu_ratio: float | None = None
-    workers_busy: int | None = None
-    workers_idle: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceHealth:
-    """How a source fares, apart from what it read. ``error`` is one sentence, or ``None``."""
-
-    source: str
-    up: bool
-    last_success: float | None = None
-    read_seconds: float | None = None
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankView:
-    """One rank, judged."""
-
-    reading: RecordReading
-    judgement: Judgement
-    process: ProcessReading | None = None
-
-    @property
-    def run(self) -> str:
-        return self.reading.slot.identity.run
-
-    @property
-    def rank(self) -> int:
-        return self.reading.slot.identity.rank
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunView:
-    """One run: its ranks in order, and its state, that of its least advanced living rank."""
-
-    run: str
-    state: State
-    ranks: tuple[RankView, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """All that was known at one moment, on both clocks. Runs are in order of their names."""
-
-    epoch: float
-    now_ns: int
-    runs: tuple[RunView, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
-    sources: tuple[SourceHealth, ...] = ()
-    directories: tuple[str, ...] = ()

@@ -1,0 +1,111 @@
+"""What was read of the machine: its GPUs, its processes, itself, and how each source fares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuReading:
+    """One GPU, or one MIG device, as NVML read it. What it does not support is ``None``.
+
+    Attributes:
+        uuid: ``GPU-...`` or ``MIG-...``, lower case, as everywhere. index: NVML's, of the board;
+        never CUDA's. at_ns: when it was read.
+        name, driver, pci_bus_id: of the board. parent: of a MIG device, its board's uuid;
+        profile: its size, such as ``1g.10gb``.
+        utilization_ratio: share of the last sample period (1/6 to 1 s) in which any kernel ran.
+        memory_utilization_ratio: likewise in which memory was read or written.
+        sm_active_ratio, tensor_active_ratio, dram_active_ratio: from GPM, since the last reading.
+        energy_joules: a counter; read_energy_ns: when it was read.
+        clocks_hertz: by domain. throttled: by reason. ecc_errors: by kind, since the driver loaded.
+        xid_errors: seen since this monitor began to listen; last_xid: the latest one's number.
+        idle_watts: the lowest power seen while no kernel ran.
+        processes: pids on the host, which a container's own pid namespace does not know.
+    """
+
+    uuid: str
+    index: int
+    at_ns: int
+    name: str | None = None
+    driver: str | None = None
+    pci_bus_id: str | None = None
+    parent: str | None = None
+    profile: str | None = None
+    utilization_ratio: float | None = None
+    memory_utilization_ratio: float | None = None
+    sm_active_ratio: float | None = None
+    tensor_active_ratio: float | None = None
+    dram_active_ratio: float | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    power_watts: float | None = None
+    power_limit_watts: float | None = None
+    temperature_celsius: float | None = None
+    energy_joules: float | None = None
+    read_energy_ns: int | None = None
+    clocks_hertz: tuple[tuple[str, float], ...] = ()
+    throttled: tuple[tuple[str, bool], ...] = ()
+    ecc_errors: tuple[tuple[str, int], ...] = ()
+    xid_errors: int | None = None
+    last_xid: int | None = None
+    idle_watts: float | None = None
+    processes: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostReading:
+    """The machine itself. ``load_1m`` is the kernel's; memory is what programs can still get."""
+
+    memory_total_bytes: int
+    memory_available_bytes: int
+    cpus: int
+    load_1m: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessReading:
+    """What the host says of one training process and its compile workers.
+
+    A worker is busy where its CPU time grew since the last look, not where it exists; ``None``
+    where there was no earlier look. ``cpu_ratio`` is the process's own use of one core.
+    """
+
+    pid: int
+    cpu_seconds: float
+    resident_bytes: int
+    cpu_ratio: float | None = None
+    threads: int | None = None
+    workers_busy: int | None = None
+    workers_idle: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedTraining:
+    """A process that looks like a training and has no agent, as far as it shows from outside.
+
+    Attributes:
+        pid: on this host. command: what it runs, shortened. gpus: uuids it is listed on.
+        workers_busy, workers_idle: its compile workers. cpu_ratio: of one core.
+        likely_compiling: ``None`` where it cannot be told. evidence: why, in words.
+    """
+
+    pid: int
+    command: str
+    gpus: tuple[str, ...] = ()
+    workers_busy: int | None = None
+    workers_idle: int | None = None
+    cpu_ratio: float | None = None
+    likely_compiling: bool | None = None
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceHealth:
+    """How a source fares, apart from what it read. ``error`` is one sentence, or ``None``."""
+
+    source: str
+    up: bool
+    last_success: float | None = None
+    read_seconds: float | None = None
+    error: str | None = None

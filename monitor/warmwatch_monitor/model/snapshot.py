@@ -1,0 +1,78 @@
+"""All of it, joined and judged: the Snapshot that exports and views read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from warmwatch.verdict import Judgement, State
+from warmwatch_monitor.model.machine import (
+    GpuReading,
+    HostReading,
+    ObservedTraining,
+    ProcessReading,
+    SourceHealth,
+)
+from warmwatch_monitor.model.records import RecordReading, Refusal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """What a rank's GPUs spent since this monitor first saw the rank; nothing before is guessed.
+
+    Attributes:
+        compile_joules: while it compiled. compile_seconds: the compile time that this covers, so
+        that a monitor that came late can say of how much it speaks.
+        clean_joules: in whole windows of clean steps alone; clean_steps: how many those were.
+    """
+
+    compile_joules: float = 0.0
+    compile_seconds: float = 0.0
+    clean_joules: float = 0.0
+    clean_steps: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankView:
+    """One rank, judged, and joined with what its host and its GPUs say.
+
+    ``gpus`` are the readings of those of its devices that NVML knows here; the uuids of all of
+    them are in the record's identity. ``spending`` is ``None`` where no energy was measured.
+    """
+
+    reading: RecordReading
+    judgement: Judgement
+    process: ProcessReading | None = None
+    gpus: tuple[GpuReading, ...] = ()
+    spending: Spending | None = None
+
+    @property
+    def run(self) -> str:
+        return self.reading.slot.identity.run
+
+    @property
+    def rank(self) -> int:
+        return self.reading.slot.identity.rank
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """One run: its ranks in order, and its state, that of its least advanced living rank."""
+
+    run: str
+    state: State
+    ranks: tuple[RankView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All that was known at one moment, on both clocks. Runs are in order of their names."""
+
+    epoch: float
+    now_ns: int
+    runs: tuple[RunView, ...] = ()
+    gpus: tuple[GpuReading, ...] = ()
+    observed: tuple[ObservedTraining, ...] = ()
+    host: HostReading | None = None
+    refusals: tuple[Refusal, ...] = ()
+    sources: tuple[SourceHealth, ...] = ()
+    directories: tuple[str, ...] = ()
