@@ -51,6 +51,7 @@ class Scenario:
         cold: no object of the C++ compiler is there yet.
         warm_cache: run once beforehand, so that the caches are full.
         env: environment variables that it needs.
+        ranks: processes that train together, each with a GPU of its own.
         traced: PyTorch keeps no record of some of what it compiles; its trace has the times.
         limits: in words, each difference from the truth that the numbers above allow for.
         cannot_know: check -> why PyTorch's own account cannot decide it; the check is left out.
@@ -72,6 +73,7 @@ class Scenario:
     cold: bool = False
     warm_cache: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
+    ranks: int = 1
     traced: bool = False
     limits: str = ""
     cannot_know: Mapping[str, str] = field(default_factory=dict)
@@ -195,7 +197,7 @@ def _run(scenario: Scenario, folder: Path, how: str, **env: str) -> tuple[dict[s
 
 
 _MOMENTS = (
-    (re.compile(r"^([VIWE])\d{4} [\d:.]+ \d+ ", re.MULTILINE), r"\1 "),
+    (re.compile(r"^(\[rank\d+\]:)?([VIWE])\d{4} [\d:.]+ \d+ ", re.MULTILINE), r"\1\2 "),
     (re.compile(r"\d{4}-\d\d-\d\d [\d:]+ \d+:\d+"), ""),
     (re.compile(r"0x[0-9a-f]+"), "0x"),
     (re.compile(r"\d{7,}"), "#"),

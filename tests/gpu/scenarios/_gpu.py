@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "process" / "scenar
 import torch
 from _common import finish, mark, note  # noqa: F401 - for the scenarios
 
+RANK = int(os.environ.get("RANK", "0"))
 torch.backends.cuda.matmul.allow_tf32 = False
 
 
@@ -17,6 +19,51 @@ def model() -> torch.nn.Module:
     """Enough for pointwise, reduction and matrix kernels."""
     layers = (torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.LayerNorm(512))
     return torch.nn.Sequential(*layers, torch.nn.Linear(512, 256)).cuda()
+
+
+class Block(torch.nn.Module):
+    """A user's own module: within DDP and FSDP2, Dynamo leaves PyTorch's containers alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = model()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``x`` of ``[batch, 256]``, and so the result."""
+        return x + self.inner(x)
+
+
+class Blocks(torch.nn.Module):
+    """Three of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(Block() for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``x`` of ``[batch, 256]``, and so the result."""
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def join() -> None:
+    """Meet the other ranks, each on the GPU of its number."""
+    torch.cuda.set_device(RANK)
+    meeting = f"{os.environ['SCENARIO_MEETING']}-{Path(os.environ['SCENARIO_ACCOUNT']).stem}"
+    torch.distributed.init_process_group(
+        "nccl",
+        init_method=f"file://{meeting}",
+        rank=RANK,
+        world_size=int(os.environ["WORLD_SIZE"]),
+        device_id=torch.device("cuda", RANK),
+    )
+
+
+def part() -> None:
+    """Leave the group; a scenario's last step is over on every rank."""
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
 
 
 def batch(size: int = 64) -> torch.Tensor:
