@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from warmwatch import record
 from warmwatch._config import Settings
+from warmwatch._gpus import used
 from warmwatch._guard import report, warn_once
 from warmwatch._identity import identify, launcher_run
 from warmwatch._ledger import Ledger
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from warmwatch.verdict import Judgement
 
 _Moment = tuple[int, int]
+
+# Journal lines at which to look for the GPUs in use: all rare. The first compilation is what costs
+# most, so its beginning is one of them.
+_GPU_MOMENTS = ("begin", "end", "step", "warm", "eager")
 
 
 class Agent:
@@ -242,6 +247,21 @@ class Agent:
         self, event: str, t: int, values: Mapping[str, Any], *, essential: bool = False
     ) -> None:
         self._writer.note(event, t, values, essential=essential)
+        if event in _GPU_MOMENTS:
+            self._look_at_gpus()
+
+    def _look_at_gpus(self) -> None:
+        """Say which GPUs the process uses, where that changed: CUDA comes up late."""
+        if self._identity is None:
+            return
+        try:
+            found = used()
+            if found and found != self._identity.gpus:
+                identity = replace(self._identity, gpus=found)
+                self._writer.rename(identity)
+                self._identity = identity
+        except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+            report("gpus", error)
 
     def _image(self) -> record.Slot:
         image = bytes(self._writer.buffer)

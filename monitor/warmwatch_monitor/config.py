@@ -18,8 +18,10 @@ from warmwatch_monitor.errors import UsageError
 PREFIX = "WARMWATCH_"
 DEFAULT_ADDRESS = "127.0.0.1:10464"
 DEFAULT_INTERVAL = 0.2
+DEFAULT_GPU_INTERVAL = 1.0
 DEFAULT_RETENTION = 900.0
 INTERVAL_LIMITS = (0.05, 60.0)
+GPU_INTERVAL_LIMITS = (0.1, 60.0)
 RETENTION_LIMITS = (0.0, 30 * 86400.0)
 
 # name -> (default in words, meaning); the README's table is made of these and the agent's
@@ -30,6 +32,10 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
     ),
     "WARMWATCH_ADDRESS": (DEFAULT_ADDRESS, "HOST:PORT where the daemon listens and is asked"),
     "WARMWATCH_INTERVAL": (f"{DEFAULT_INTERVAL:g}", "seconds between two looks at the records"),
+    "WARMWATCH_GPU_INTERVAL": (
+        f"{DEFAULT_GPU_INTERVAL:g}",
+        "seconds between two looks at the GPUs, or `off` to leave NVML alone",
+    ),
     "WARMWATCH_RETENTION": (
         f"{DEFAULT_RETENTION:g}",
         "seconds for which a run that ended stays visible",
@@ -62,6 +68,7 @@ class Settings:
         chosen: whether somebody named the directory, so that it is the only one.
         address: of the daemon.
         interval: seconds between two looks at the records.
+        gpu_interval: seconds between two looks at the GPUs; ``None`` to leave NVML alone.
         retention: seconds for which a record stays visible after its process ended.
     """
 
@@ -69,6 +76,7 @@ class Settings:
     chosen: bool
     address: Address
     interval: float = DEFAULT_INTERVAL
+    gpu_interval: float | None = DEFAULT_GPU_INTERVAL
     retention: float = DEFAULT_RETENTION
 
 
@@ -90,6 +98,9 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
         interval=_seconds(
             *_raw("interval", environ, options, str(DEFAULT_INTERVAL)), INTERVAL_LIMITS
         ),
+        gpu_interval=_gpu_interval(
+            *_raw("gpu_interval", environ, options, str(DEFAULT_GPU_INTERVAL))
+        ),
         retention=_seconds(
             *_raw("retention", environ, options, str(DEFAULT_RETENTION)), RETENTION_LIMITS
         ),
@@ -101,7 +112,7 @@ def _raw(
 ) -> tuple[str, str]:
     """A setting's text, and what to call it in a message: the option or the variable."""
     if (option := options.get(key)) is not None:
-        return f"--{key}", option
+        return f"--{key.replace('_', '-')}", option
     variable = PREFIX + key.upper()
     return variable, environ.get(variable) or default
 
@@ -128,6 +139,10 @@ def _seconds(name: str, text: str, limits: tuple[float, float]) -> float:
     if not low <= value <= high:
         raise UsageError(f"{name}: {text!r} is not a number of seconds from {low:g} to {high:g}")
     return value
+
+
+def _gpu_interval(name: str, text: str) -> float | None:
+    return None if text.strip().lower() == "off" else _seconds(name, text, GPU_INTERVAL_LIMITS)
 
 
 def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:

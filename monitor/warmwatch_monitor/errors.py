@@ -30,3 +30,7 @@ class DaemonError(WarmwatchError):
     """The daemon cannot start or cannot be asked."""
 
     exit_code = 6
+
+
+class SourceError(Exception):
+    """A source cannot be read now; the message is one sentence, fit to be shown as it is."""

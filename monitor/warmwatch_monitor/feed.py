@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.errors import SourceError
 from warmwatch_monitor.model import SourceHealth
 
 T = TypeVar("T")
@@ -43,6 +44,8 @@ class Feed(Generic[T]):
         problem: str | None = None
         try:
             value = self._source()
+        except SourceError as error:
+            problem = str(error)
         except Exception as error:  # noqa: BLE001 - a failing source is a fact to show, not a crash
             problem = f"{type(error).__name__}: {error}"
         else:

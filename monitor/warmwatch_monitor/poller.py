@@ -9,17 +9,19 @@ on it is absent and the source's health says why.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.feed import Feed
-from warmwatch_monitor.model import ProcessReading, Snapshot
+from warmwatch_monitor.model import GpuReading, ProcessReading, Snapshot
 from warmwatch_monitor.runs import group
 from warmwatch_monitor.sources.records import RecordsReading
+from warmwatch_monitor.spending import Account, settle
 
 _HOST_INTERVAL = 1.0
+_ONCE_SECONDS = 5.0
 _LONGEST_SILENCE = 1.0
 _STOP_SECONDS = 2.0
 
@@ -36,16 +38,24 @@ class Host(Protocol):
     def read(self, pids: list[int], /) -> Mapping[int, ProcessReading]: ...
 
 
+class Gpus(Protocol):
+    """The GPU source."""
+
+    def read(self) -> tuple[GpuReading, ...]: ...
+
+
 class Poller:
-    """Polls until :meth:`stop`. ``interval``: seconds between two looks at the records."""
+    """Polls until :meth:`stop`. ``interval``, ``gpu_interval``: seconds between two looks."""
 
     def __init__(
         self,
         records: Records,
         host: Host,
+        gpus: Gpus | None = None,
         *,
         directories: tuple[str, ...] = (),
         interval: float = 0.2,
+        gpu_interval: float = 1.0,
         clock: Clock | None = None,
     ) -> None:
         self._clock, self._interval = clock or Clock(), interval
@@ -53,8 +63,10 @@ class Poller:
         self._records = Feed("records", records.read, self._clock, interval)
         host_interval = max(interval, _HOST_INTERVAL)
         self._host = Feed("host", lambda: host.read(self._living()), self._clock, host_interval)
+        self._gpus = None if gpus is None else Feed("nvml", gpus.read, self._clock, gpu_interval)
         self._stopping, self._fresh = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
+        self._accounts: dict[str, Account] = {}
         self._latest = replace(self._assemble(), epoch=0.0)
 
     def latest(self) -> Snapshot:
@@ -65,16 +77,23 @@ class Poller:
         """Read every source once, here and now, and publish: for commands without a daemon."""
         self._records.read()
         self._host.read()
+        if self._gpus is not None:  # a driver that hangs must not hold up a question
+            thread = threading.Thread(target=self._gpus.read, name="warmwatch-nvml", daemon=True)
+            thread.start()
+            thread.join(_ONCE_SECONDS)
         return self._publish()
 
     def start(self) -> None:
         """Begin to poll, in threads that die with the process."""
-        for name, work in (
-            ("records", lambda: self._records.follow(self._stopping, self._fresh.set)),
-            ("host", lambda: self._host.follow(self._stopping, _nothing)),
-            ("publisher", self._publish_until_stopped),
-        ):
-            thread = threading.Thread(target=work, name=f"warmwatch-{name}", daemon=True)
+        work: dict[str, Callable[[], None]] = {
+            "records": lambda: self._records.follow(self._stopping, self._fresh.set),
+            "host": lambda: self._host.follow(self._stopping, _nothing),
+            "publisher": self._publish_until_stopped,
+        }
+        if (gpus := self._gpus) is not None:
+            work["nvml"] = lambda: gpus.follow(self._stopping, _nothing)
+        for name, target in work.items():
+            thread = threading.Thread(target=target, name=f"warmwatch-{name}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
@@ -100,12 +119,17 @@ class Poller:
         found, records_health = self._records.current(now_ns)
         processes, host_health = self._host.current(now_ns)
         found = found or RecordsReading()
+        gpus, gpu_health = self._gpus.current(now_ns) if self._gpus else (None, None)
+        runs = group(found.records, processes or {}, now_ns, gpus or ())
+        self._accounts, runs = settle(self._accounts, runs, now_ns)
+        health = (records_health, host_health, gpu_health)
         return Snapshot(
             epoch=epoch,
             now_ns=now_ns,
-            runs=group(found.records, processes or {}, now_ns),
+            runs=runs,
             refusals=found.refusals,
-            sources=(records_health, host_health),
+            gpus=gpus or (),
+            sources=tuple(one for one in health if one is not None),
             directories=self._directories,
         )
 

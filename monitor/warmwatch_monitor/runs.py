@@ -7,13 +7,23 @@ from functools import lru_cache
 
 from warmwatch import record, verdict
 from warmwatch.verdict import Facts, Judgement
-from warmwatch_monitor.model import ProcessReading, RankView, RecordReading, RunView
+from warmwatch_monitor.model import (
+    GpuReading,
+    ProcessReading,
+    RankView,
+    RecordReading,
+    RunView,
+)
 
 
 def group(
-    readings: Iterable[RecordReading], processes: Mapping[int, ProcessReading], now_ns: int
+    readings: Iterable[RecordReading],
+    processes: Mapping[int, ProcessReading],
+    now_ns: int,
+    gpus: Iterable[GpuReading] = (),
 ) -> tuple[RunView, ...]:
-    """All runs, by name, each with its ranks in order and judged at ``now_ns``."""
+    """All runs, by name, each with its ranks in order, judged at ``now_ns`` and with its GPUs."""
+    devices = _by_uuid(gpus)
     speakers: dict[str, dict[int, RecordReading]] = {}
     for reading in readings:
         ranks = speakers.setdefault(reading.slot.identity.run, {})
@@ -21,7 +31,7 @@ def group(
         if rival is None or _claim(reading) > _claim(rival):
             ranks[reading.slot.identity.rank] = reading
     return tuple(
-        _run(name, [ranks[rank] for rank in sorted(ranks)], processes, now_ns)
+        _run(name, [ranks[rank] for rank in sorted(ranks)], processes, devices, now_ns)
         for name, ranks in sorted(speakers.items())
     )
 
@@ -38,6 +48,7 @@ def _run(
     name: str,
     readings: Iterable[RecordReading],
     processes: Mapping[int, ProcessReading],
+    devices: Mapping[str, GpuReading],
     now_ns: int,
 ) -> RunView:
     ranks = tuple(
@@ -45,11 +56,32 @@ def _run(
             reading=reading,
             judgement=judge(reading, now_ns),
             process=None if reading.pid is None else processes.get(reading.pid),
+            gpus=_used(reading, devices),
         )
         for reading in readings
     )
     state = verdict.least_advanced(rank.judgement.state for rank in ranks)
     return RunView(run=name, state=state, ranks=ranks)
+
+
+def _by_uuid(gpus: Iterable[GpuReading]) -> dict[str, GpuReading]:
+    """Devices by uuid, and by what of it CUDA and NVML may put another prefix before."""
+    devices: dict[str, GpuReading] = {}
+    for gpu in gpus:
+        devices[gpu.uuid] = gpu
+        devices.setdefault(_bare(gpu.uuid), gpu)
+    return devices
+
+
+def _used(reading: RecordReading, devices: Mapping[str, GpuReading]) -> tuple[GpuReading, ...]:
+    """The devices that the rank says it uses, of those that are known here."""
+    uuids = reading.slot.identity.gpus
+    found = (devices.get(uuid) or devices.get(_bare(uuid)) for uuid in uuids)
+    return tuple(gpu for gpu in found if gpu is not None)
+
+
+def _bare(uuid: str) -> str:
+    return uuid.removeprefix("MIG-").removeprefix("GPU-")
 
 
 def judge(reading: RecordReading, now_ns: int) -> Judgement:

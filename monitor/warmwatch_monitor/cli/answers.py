@@ -10,11 +10,12 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
-from warmwatch_monitor.config import Address, Settings, load
+from warmwatch_monitor.config import DEFAULT_GPU_INTERVAL, Address, Settings, load
 from warmwatch_monitor.errors import DaemonError, UnknownRunError
 from warmwatch_monitor.export.status import status
 from warmwatch_monitor.poller import Poller
 from warmwatch_monitor.sources.host import HostSource
+from warmwatch_monitor.sources.nvml import NvmlSource
 from warmwatch_monitor.sources.records import RecordsSource
 
 Answer = dict[str, Any]
@@ -31,8 +32,14 @@ def settings_from(**options: str | None) -> Settings:
 def make_poller(settings: Settings) -> Poller:
     """The sources and the poller over them: the one place where they are wired together."""
     records = RecordsSource(settings.directories, retention=settings.retention)
+    gpu_interval = settings.gpu_interval
     return Poller(
-        records, HostSource(), directories=settings.directories, interval=settings.interval
+        records,
+        HostSource(),
+        None if gpu_interval is None else NvmlSource(),
+        directories=settings.directories,
+        interval=settings.interval,
+        gpu_interval=gpu_interval or DEFAULT_GPU_INTERVAL,
     )
 
 

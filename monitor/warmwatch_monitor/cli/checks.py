@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -13,13 +14,17 @@ from pathlib import Path
 
 from warmwatch import __version__, record
 from warmwatch_monitor.cli.answers import Answer, ask_daemon
+from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.config import Settings, unknown_variables
 from warmwatch_monitor.errors import DaemonError
+from warmwatch_monitor.feed import Feed
 from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.sources.journal import Journal
+from warmwatch_monitor.sources.nvml import NvmlSource
 from warmwatch_monitor.sources.records import RecordsSource
 
 OLDEST_TORCH = (2, 6)
+_PATIENCE_SECONDS = 10.0
 
 
 class Mark(Enum):
@@ -142,10 +147,43 @@ def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:
         return
     yield from _directories_match(settings, writable, answer)
     for source in answer["sources"]:
-        if not source["up"]:
+        if not source["up"] and not _without_gpu(source):
             yield Finding(
                 mark=Mark.TROUBLE, what=f"the daemon's source {source['source']}: {source['error']}"
             )
+
+
+def _without_gpu(source: Mapping[str, object]) -> bool:
+    """A machine without a driver is no trouble, nor one not asked yet; ``gpus`` says it once."""
+    return source["source"] == "nvml" and source["last_success"] is None
+
+
+def gpus(settings: Settings) -> Iterator[Finding]:
+    """What NVML says here, asked directly and given up on where it hangs."""
+    if settings.gpu_interval is None:
+        yield Finding(mark=Mark.NOTE, what="NVML is left alone (WARMWATCH_GPU_INTERVAL=off)")
+        return
+    feed = Feed("nvml", NvmlSource().read, Clock(), settings.gpu_interval)
+    thread = threading.Thread(target=feed.read, daemon=True)
+    thread.start()
+    thread.join(_PATIENCE_SECONDS)
+    found, health = feed.current(Clock().monotonic_ns())
+    if thread.is_alive():
+        yield Finding(
+            mark=Mark.TROUBLE,
+            what=f"NVML has not answered for {_PATIENCE_SECONDS:g} s",
+            advice="see whether nvidia-smi answers; the driver may hang",
+        )
+    elif found is None:
+        yield Finding(
+            mark=Mark.NOTE,
+            what=f"NVML: {health.error}",
+            advice="fine without a GPU; in a container, ask for the driver's utility capability",
+        )
+    for gpu in found or ():
+        said = gpu.trouble or f"{gpu.name or 'a GPU'}, driver {gpu.driver or 'unknown'}"
+        mark = Mark.TROUBLE if gpu.trouble else Mark.FINE
+        yield Finding(mark=mark, what=f"GPU {gpu.index} ({gpu.uuid}): {said}")
 
 
 def _directories_match(

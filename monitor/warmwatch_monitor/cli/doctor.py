@@ -8,7 +8,14 @@ import click
 
 from warmwatch_monitor.cli import options
 from warmwatch_monitor.cli.answers import settings_from
-from warmwatch_monitor.cli.checks import Finding, Mark, installation, surroundings, variables
+from warmwatch_monitor.cli.checks import (
+    Finding,
+    Mark,
+    gpus,
+    installation,
+    surroundings,
+    variables,
+)
 
 _SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
 
@@ -20,7 +27,12 @@ _SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
 def doctor(ctx: click.Context, address: str | None, dir: str | None) -> None:
     """Check the installation and say what to do. Exit code: 0 fine, 1 something needs doing."""
     settings = settings_from(address=address, dir=dir)
-    findings = [*installation(), *variables(os.environ), *surroundings(settings)]
+    findings = [
+        *installation(),
+        *variables(os.environ),
+        *surroundings(settings),
+        *gpus(settings),
+    ]
     for finding in findings:
         click.echo(_line(finding))
     troubles = sum(finding.mark is Mark.TROUBLE for finding in findings)

@@ -25,13 +25,26 @@ _GOODBYE_SECONDS = 2
 @options.address
 @options.directory
 @click.option("--interval", metavar="S", help="Seconds between two looks at the records.  [0.2]")
+@click.option(
+    "--gpu-interval", metavar="S", help="Seconds between two looks at the GPUs, or off.  [1]"
+)
 @click.option("--retention", metavar="S", help="Seconds an ended run stays visible.  [900]")
 def serve(
-    address: str | None, dir: str | None, interval: str | None, retention: str | None
+    address: str | None,
+    dir: str | None,
+    interval: str | None,
+    gpu_interval: str | None,
+    retention: str | None,
 ) -> None:
     """Watch the records and publish /status and /metrics."""
     refuse_unknown(os.environ)
-    settings = settings_from(address=address, dir=dir, interval=interval, retention=retention)
+    settings = settings_from(
+        address=address,
+        dir=dir,
+        interval=interval,
+        gpu_interval=gpu_interval,
+        retention=retention,
+    )
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, _leave)
     with listen(settings.address) as listener:

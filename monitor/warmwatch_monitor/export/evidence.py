@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from warmwatch.record import PHASES
 from warmwatch.verdict import State
-from warmwatch_monitor.export import figures
+from warmwatch_monitor.export import figures, silicon
 from warmwatch_monitor.export.conditions import conditions
 from warmwatch_monitor.export.wording import counted, duration
 from warmwatch_monitor.model import RankView
@@ -22,6 +22,7 @@ def evidence(view: RankView, now_ns: int) -> list[str]:
         *_end(view),
         *_activity(view, now_ns),
         *_steps(view, now_ns),
+        *_gpus(view),
         *_first_step(view),
         *_doubts(view),
     ]
@@ -45,6 +46,15 @@ def _workers(view: RankView) -> Iterator[str]:
     elif alive and view.judgement.compiling:
         workers = counted(alive, "compile worker")
         yield f"{workers} alive, none busy: the work is in the main process"
+
+
+def _gpus(view: RankView) -> Iterator[str]:
+    """What the GPUs do now; of a rank that stands still also what that may mean."""
+    if not figures.is_living(view):
+        return
+    if view.judgement.state is State.STALLED and (said := silicon.meanwhile(view.gpus)):
+        yield said
+    yield from silicon.evidence(view.gpus)
 
 
 def _first_step(view: RankView) -> Iterator[str]:

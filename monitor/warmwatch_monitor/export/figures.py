@@ -42,6 +42,33 @@ def phase_ns(view: RankView, now_ns: int) -> tuple[int, ...]:
     return tuple(ns + open_ns * (i == phase) for i, ns in enumerate(compile.phase_ns))
 
 
+def gpu_seconds(view: RankView, now_ns: int) -> float | None:
+    """Compile time of the rank times its GPUs, in seconds; ``None`` where it told of none."""
+    gpus = len(view.reading.slot.identity.gpus)
+    return sum(phase_ns(view, now_ns)) / 1e9 * gpus if gpus else None
+
+
+def gpu_uuids(view: RankView) -> tuple[str, ...]:
+    """The GPUs of the rank as NVML spells them, else as CUDA does."""
+    if len(view.gpus) == len(view.reading.slot.identity.gpus):
+        return tuple(gpu.uuid for gpu in view.gpus)
+    return view.reading.slot.identity.gpus
+
+
+def compile_joules(view: RankView) -> float | None:
+    """Energy of the rank's GPUs while it compiled; ``None`` where none of that was measured."""
+    spent, compile = view.spending, view.reading.slot.compile
+    if spent is None or (compile.begun and not spent.compile_seconds):
+        return None
+    return spent.compile_joules
+
+
+def joules_per_clean_step(view: RankView) -> float | None:
+    """Energy of the rank's GPUs for a clean step; ``None`` where none was measured."""
+    spent = view.spending
+    return spent.clean_joules / spent.clean_steps if spent and spent.clean_steps else None
+
+
 def tells(slot: Slot, seam: str) -> bool:
     """Whether the rank's torch has ``seam``: what only that would count is not known without."""
     return seam not in slot.identity.missing

@@ -15,6 +15,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.samples import Sample
 
 from warmwatch.record import BOUNDS_NS
+from warmwatch_monitor.export import figures, gpu_series
 from warmwatch_monitor.export.figures import tells
 from warmwatch_monitor.export.series import RANK_SERIES, Rank, Series, rank
 from warmwatch_monitor.model import Snapshot
@@ -63,6 +64,8 @@ class _Families:
             yield _family(series, ranks)
         yield _step_seconds(ranks)
         yield _info("warmwatch_run", "What the rank runs on.", map(_run_info, ranks))
+        yield _info("warmwatch_rank_gpu", "Which GPU is whose.", _rank_gpus(ranks))
+        yield from gpu_series.families(self._snapshot.gpus)
         yield from _sources(self._snapshot)
         build = [{"version": self._version}] if self._version else []
         yield _info("warmwatch_build", "The version of the monitor.", build)
@@ -120,6 +123,12 @@ def _run_info(rank: tuple[_Labels, Rank]) -> _Labels:
         "host": _text(identity.host),
         "world_size": "" if identity.world_size is None else str(identity.world_size),
     }
+
+
+def _rank_gpus(ranks: Sequence[tuple[_Labels, Rank]]) -> Iterator[_Labels]:
+    for labels, one in ranks:
+        for uuid in figures.gpu_uuids(one.view) if figures.is_living(one.view) else ():
+            yield {**labels, "uuid": _text(uuid)}
 
 
 def _info(name: str, help: str, labels: Iterable[_Labels]) -> Metric:

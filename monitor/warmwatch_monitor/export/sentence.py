@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from warmwatch.record import ENDS
 from warmwatch.verdict import ENDED, WARM, State
-from warmwatch_monitor.export import figures
+from warmwatch_monitor.export import figures, silicon
 from warmwatch_monitor.export.conditions import conditions
 from warmwatch_monitor.export.wording import counted, duration, step_length, why
 from warmwatch_monitor.model import Compilation, RankView, RunView, Snapshot
@@ -38,7 +38,21 @@ def run_sentence(run: RunView, now_ns: int) -> str:
     speaker = _speaker(run)
     head, tail = _SAYS[run.state](speaker, now_ns)
     doubts = "" if run.state in ENDED else "".join(f"; {words}" for words in _conditions(run))
+    tail = _with_silicon(run, speaker, tail)
     return f"{run.run}: {head}{_which(run, speaker)}{tail}{_losses(run)}{doubts}"
+
+
+def _with_silicon(run: RunView, speaker: RankView, tail: str) -> str:
+    """The tail with what the GPUs do meanwhile, and for a compilation its workers."""
+    if run.state in WARM:
+        said = silicon.at_work(silicon.of_run(run))
+        return f"; {said}: {tail.removeprefix('; ')}".removesuffix(": ") if said else tail
+    parts = [tail]
+    if speaker.judgement.compiling:
+        parts += [silicon.waiting(speaker.gpus), silicon.workers(speaker)]
+    elif run.state is State.STALLED:
+        parts.append(silicon.meanwhile(speaker.gpus))
+    return "; ".join([tail, *filter(None, parts[1:])])
 
 
 def _conditions(run: RunView) -> list[str]:
@@ -140,9 +154,8 @@ def _warm(view: RankView, now_ns: int) -> Says:
     quiet = duration((now_ns - slot.compile.last_end_ns) / 1e9)
     text = f"warm since step {figures.warm_at_step(slot)}; nothing has compiled for {quiet}"
     median = figures.median_step_ns(slot)
-    return (
-        text if median is None else f"{text}; {step_length(median / 1e9)} a step is the real speed"
-    ), ""
+    real = "" if median is None else f"; {step_length(median / 1e9)} a step is the real speed"
+    return text, real
 
 
 def _eager(view: RankView, _now_ns: int) -> Says:

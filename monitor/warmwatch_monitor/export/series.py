@@ -28,6 +28,7 @@ class Rank:
     view: RankView
     phase_ns: tuple[int, ...]
     warmup: Warmup | None
+    gpu_seconds: float | None
 
     @property
     def slot(self) -> Slot:
@@ -64,6 +65,7 @@ def rank(view: RankView, now_ns: int) -> Rank:
         view=view,
         phase_ns=figures.phase_ns(view, now_ns),
         warmup=figures.ended_warmup(view.reading.slot),
+        gpu_seconds=figures.gpu_seconds(view, now_ns),
     )
 
 
@@ -239,6 +241,21 @@ RANK_SERIES = (
         label="state",
         values=("busy", "idle"),
         read=_workers,
+    ),
+    _counter(
+        "warmwatch_compile_gpu_seconds_total",
+        "Time for which the rank's GPUs were held while it compiled: compile time times GPUs.",
+        lambda rank: rank.gpu_seconds,
+    ),
+    _counter(
+        "warmwatch_compile_energy_joules_total",
+        "Energy of the rank's GPUs while it compiled, since this monitor first saw it.",
+        lambda rank: figures.compile_joules(rank.view),
+    ),
+    _gauge(
+        "warmwatch_clean_step_energy_joules",
+        "Energy of the rank's GPUs for a clean step, the mean since this monitor first saw it.",
+        lambda rank: figures.joules_per_clean_step(rank.view),
     ),
     _gauge(
         "warmwatch_warmup_seconds",

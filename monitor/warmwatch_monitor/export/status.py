@@ -24,7 +24,9 @@ from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.export import figures
 from warmwatch_monitor.export.advice import advice
 from warmwatch_monitor.export.conditions import conditions
+from warmwatch_monitor.export.cost import energy, run_cost
 from warmwatch_monitor.export.evidence import evidence
+from warmwatch_monitor.export.gpus import gpu
 from warmwatch_monitor.export.sentence import run_sentence, summary
 from warmwatch_monitor.model import Compilation, RankView, RunView, Snapshot
 
@@ -50,7 +52,7 @@ def status(snapshot: Snapshot, run: str | None = None) -> dict[str, Any]:
         "warm": figures.all_warm(ranks),
         "summary": one,
         "runs": [_run(chosen, snapshot.now_ns) for chosen in runs],
-        "gpus": [],
+        "gpus": [gpu(reading, snapshot.now_ns) for reading in snapshot.gpus],
         "sources": [asdict(health) for health in snapshot.sources],
         "directories": list(snapshot.directories),
         "refusals": [asdict(refusal) for refusal in snapshot.refusals],
@@ -88,6 +90,7 @@ def _run(run: RunView, now_ns: int) -> dict[str, Any]:
         "compiling": figures.any_compiling(run.ranks),
         "warm": figures.all_warm(run.ranks),
         "summary": run_sentence(run, now_ns),
+        **run_cost(run, now_ns),
         "ranks": [_rank(view, now_ns) for view in run.ranks],
     }
 
@@ -105,7 +108,8 @@ def _rank(view: RankView, now_ns: int) -> dict[str, Any]:
         "step_seconds": _step_seconds(slot),
         "cost": _cost(slot),
         "conditions": [{"condition": name, "words": words} for name, words in conditions(view)],
-        "gpus": [],
+        "gpus": list(figures.gpu_uuids(view)),
+        "energy": energy(view),
         "evidence": evidence(view, now_ns),
         "pid": view.reading.pid,
         "host": slot.identity.host or None,
@@ -123,6 +127,7 @@ def _compile(view: RankView, now_ns: int) -> dict[str, Any]:
     return {
         "phase": view.judgement.phase,
         "seconds": sum(phase_ns) / 1e9,
+        "gpu_seconds": figures.gpu_seconds(view, now_ns),
         "phase_seconds": seconds,
         **_counts(slot.compile, told=figures.tells(slot, "compilations")),
         "fallbacks": slot.compile.fallbacks if figures.tells(slot, "recompile_limit") else None,

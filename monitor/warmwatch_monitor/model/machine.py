@@ -22,6 +22,7 @@ class GpuReading:
         xid_errors: seen since this monitor began to listen; last_xid: the latest one's number.
         idle_watts: the lowest power seen while no kernel ran.
         processes: pids on the host, which a container's own pid namespace does not know.
+        trouble: why nothing more is known of it, such as that the driver has lost it.
     """
 
     uuid: str
@@ -51,6 +52,7 @@ class GpuReading:
     last_xid: int | None = None
     idle_watts: float | None = None
     processes: tuple[int, ...] | None = None
+    trouble: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

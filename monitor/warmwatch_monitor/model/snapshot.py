@@ -22,13 +22,13 @@ class Spending:
     Attributes:
         compile_joules: while it compiled. compile_seconds: the compile time that this covers, so
         that a monitor that came late can say of how much it speaks.
-        clean_joules: in whole windows of clean steps alone; clean_steps: how many those were.
+        clean_joules: for clean_steps clean steps, each GPU of several counting for its share.
     """
 
     compile_joules: float = 0.0
     compile_seconds: float = 0.0
     clean_joules: float = 0.0
-    clean_steps: int = 0
+    clean_steps: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,114 @@
+"""The daemon beside nvitop-exporter on a real GPU; ``python -m benchmarks.beside_nvitop``.
+
+Both poll once a second and are scraped once a second, in the same minutes, while one attached
+training runs on the GPU. Needs ``nvitop-exporter`` installed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import psutil
+
+from benchmarks import served
+from benchmarks.figure import Figure
+
+WATCHED, SETTLE = 60.0, 10.0
+
+
+def measure() -> Iterator[Figure]:
+    """CPU share of a core, resident memory and scrape time of both; ours limited by theirs."""
+    with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
+        environ = {**os.environ, "WARMWATCH_DIR": place, "BENCHMARK_AGENT": "1"}
+        training = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.gpt", "default", "100000"],
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        stack.callback(training.kill)
+        assert training.stdout
+        training.stdout.readline()
+        ours = stack.enter_context(served.daemon(environ))
+        port = _free_port()
+        peer = subprocess.Popen(
+            [sys.executable, "-m", "nvitop_exporter", "-p", str(port), "--interval", "1"]
+        )
+        stack.callback(peer.kill)
+        address = f"127.0.0.1:{port}"
+        _wait(address)
+        yield from _compare((ours.pid, ours.address), (peer.pid, address))
+
+
+def _compare(*both: tuple[int, str]) -> Iterator[Figure]:
+    _scrape_for(SETTLE, both)
+    processes = [psutil.Process(pid) for pid, _ in both]
+    before, began = [sum(p.cpu_times()[:2]) for p in processes], time.monotonic()
+    took = _scrape_for(WATCHED, both)
+    passed = time.monotonic() - began
+    shares = [
+        (sum(p.cpu_times()[:2]) - was) / passed for p, was in zip(processes, before, strict=True)
+    ]
+    resident = [p.memory_info().rss / 1e6 for p in processes]
+    scrape = [1e3 * statistics.median(times) for times in took]
+    for what, (mine, theirs), unit in (
+        ("share of a core", shares, ""),
+        ("resident memory", resident, " MB"),
+        ("scrape, median", scrape, " ms"),
+    ):
+        yield Figure(
+            name=f"daemon / nvitop-exporter: {what}",
+            value=mine / theirs,
+            limit=None if unit == " ms" else 1.0,
+            detail=f"{mine:.4g}{unit} over {theirs:.4g}{unit}",
+        )
+
+
+def _scrape_for(seconds: float, both: tuple[tuple[int, str], ...]) -> list[list[float]]:
+    took: list[list[float]] = [[] for _ in both]
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for times, (_, address) in zip(took, both, strict=True):
+            began = time.perf_counter()
+            _get(address)
+            times.append(time.perf_counter() - began)
+        time.sleep(1)
+    return took
+
+
+def _wait(address: str) -> None:
+    while True:
+        try:
+            _get(address)
+        except OSError:
+            time.sleep(0.2)
+        else:
+            return
+
+
+def _get(address: str) -> None:
+    with urllib.request.urlopen(f"http://{address}/metrics") as reply:
+        reply.read()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    missed = 0
+    for figure in measure():
+        print(figure, flush=True)
+        missed += not figure.met
+    sys.exit(missed > 0)

@@ -1,0 +1,130 @@
+"""What the GPUs do, in words: what joins the compiler's world to the silicon's. Pure.
+
+Only what is known is said; utilization is a momentary sample, of whether any kernel ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from warmwatch_monitor.export.wording import counted
+from warmwatch_monitor.model import GpuReading, RankView, RunView
+
+IDLE_RATIO = 0.05
+BUSY_RATIO = 0.9
+# A GPU that spins in a collective shows full utilization at a fraction of what computing draws.
+LOW_POWER_RATIO = 0.4
+
+
+def of_run(run: RunView) -> tuple[GpuReading, ...]:
+    """The GPUs of all its ranks here, each once."""
+    found = {gpu.uuid: gpu for view in run.ranks for gpu in view.gpus}
+    return tuple(sorted(found.values(), key=lambda gpu: (gpu.index, gpu.uuid)))
+
+
+def at_work(gpus: Sequence[GpuReading]) -> str:
+    """``GPU 0 at 99 %, 686 W, tensor cores 52 % busy``; of several the range and the sum."""
+    parts = [_use(gpus), _power(gpus), _tensor(gpus)]
+    said = ", ".join(part for part in parts if part)
+    return f"{_named(gpus)} at {said}" if said else ""
+
+
+def waiting(gpus: Sequence[GpuReading]) -> str:
+    """``the GPU waits at 118 W`` where none runs anything, else what they do."""
+    if not _all_idle(gpus):
+        return at_work(gpus)
+    subject = "the GPU waits" if len(gpus) == 1 else f"the {len(gpus)} GPUs wait"
+    power = _power(gpus)
+    return f"{subject} at {power}" if power else subject
+
+
+def meanwhile(gpus: Sequence[GpuReading]) -> str:
+    """What the GPUs of a rank that makes no steps do, and what that may mean."""
+    said, uses = at_work(gpus), _uses(gpus)
+    if not said or not uses:
+        return said
+    if _all_idle(gpus):
+        return f"{said}, idle: perhaps it waits for data"
+    if min(uses) >= BUSY_RATIO and _low_power(gpus):
+        return f"{said}, full utilization at low power: perhaps it waits in a collective"
+    return f"{said}, busy: perhaps an evaluation" if max(uses) >= BUSY_RATIO else said
+
+
+def workers(view: RankView) -> str:
+    """``16 compile workers idle: the work is in the main process``; empty without a pool."""
+    process = view.process
+    if process is None or process.workers_busy is None or process.workers_idle is None:
+        return ""
+    alive = process.workers_busy + process.workers_idle
+    if not alive:
+        return ""
+    if process.workers_busy:
+        return f"{process.workers_busy} of {counted(alive, 'compile worker')} busy"
+    return f"{counted(alive, 'compile worker')} idle: the work is in the main process"
+
+
+def evidence(gpus: Sequence[GpuReading]) -> Iterator[str]:
+    """A line for each GPU, with every figure that says how busy it is."""
+    for gpu in gpus:
+        parts = [
+            _percent("utilization", gpu.utilization_ratio),
+            _watts(gpu),
+            _percent("SM", gpu.sm_active_ratio),
+            _percent("tensor cores", gpu.tensor_active_ratio),
+            _percent("memory bandwidth", gpu.dram_active_ratio),
+        ]
+        said = ", ".join(part for part in parts if part)
+        if gpu.trouble or said:
+            yield f"GPU {gpu.index}: {gpu.trouble or said}"
+
+
+def _named(gpus: Sequence[GpuReading]) -> str:
+    return f"GPU {gpus[0].index}" if len(gpus) == 1 else f"{len(gpus)} GPUs"
+
+
+def _uses(gpus: Sequence[GpuReading]) -> list[float]:
+    return [gpu.utilization_ratio for gpu in gpus if gpu.utilization_ratio is not None]
+
+
+def _all_idle(gpus: Sequence[GpuReading]) -> bool:
+    uses = _uses(gpus)
+    return bool(uses) and len(uses) == len(gpus) and max(uses) < IDLE_RATIO
+
+
+def _use(gpus: Sequence[GpuReading]) -> str:
+    uses = sorted(round(100 * use) for use in _uses(gpus))
+    if not uses:
+        return ""
+    return f"{uses[0]} %" if uses[0] == uses[-1] else f"{uses[0]} to {uses[-1]} %"
+
+
+def _power(gpus: Sequence[GpuReading]) -> str:
+    """The sum, where all of them tell."""
+    watts = [gpu.power_watts for gpu in gpus if gpu.power_watts is not None]
+    if not watts or len(watts) != len(gpus):
+        return ""
+    total = sum(watts)
+    return f"{total:.0f} W" if total < 1000 else f"{total / 1000:.1f} kW"
+
+
+def _tensor(gpus: Sequence[GpuReading]) -> str:
+    busy = [gpu.tensor_active_ratio for gpu in gpus if gpu.tensor_active_ratio is not None]
+    if not busy:
+        return ""
+    return f"tensor cores {100 * sum(busy) / len(busy):.0f} % busy"
+
+
+def _low_power(gpus: Sequence[GpuReading]) -> bool:
+    pairs = [(gpu.power_watts, gpu.power_limit_watts) for gpu in gpus]
+    return all(power and limit and power < LOW_POWER_RATIO * limit for power, limit in pairs)
+
+
+def _percent(what: str, ratio: float | None) -> str:
+    return "" if ratio is None else f"{what} {100 * ratio:.0f} %"
+
+
+def _watts(gpu: GpuReading) -> str:
+    if gpu.power_watts is None:
+        return ""
+    limit = f" of {gpu.power_limit_watts:.0f} W" if gpu.power_limit_watts else ""
+    return f"{gpu.power_watts:.0f} W{limit}" if not limit else f"{gpu.power_watts:.0f}{limit}"

@@ -1,0 +1,216 @@
+"""One device of NVML, a board or a MIG device of one: what it is, and a reading of it.
+
+What is cheap is read each round; the energy counter, which takes milliseconds, at most once a
+second; what hardly changes every ten. What the device does not support is ``None``, field by field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.model import GpuReading
+from warmwatch_monitor.sources.nvml import driver
+from warmwatch_monitor.sources.nvml.driver import ask, known
+from warmwatch_monitor.sources.nvml.gpm import Activity, Gpm
+
+_ENERGY_NS = 900 * 10**6  # "once a second", for rounds that are a little early
+_RARELY_NS = 10 * 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a device is; it does not change while its handle is good."""
+
+    uuid: str
+    index: int
+    name: str | None = None
+    driver: str | None = None
+    pci_bus_id: str | None = None
+    parent: str | None = None
+    profile: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rare:
+    """What is read every ten seconds."""
+
+    power_limit_watts: float | None
+    ecc_errors: tuple[tuple[str, int], ...]
+
+
+def spelled(uuid: str) -> str:
+    """A uuid as it is written everywhere: NVML's prefix, the rest in lower case."""
+    for prefix in ("MIG-GPU-", "MIG-", "GPU-"):
+        if uuid.upper().startswith(prefix):
+            return prefix + uuid[len(prefix) :].lower()
+    return uuid.lower()
+
+
+class Device:
+    """A handle with what was read of it before. ``gpm`` is ``None`` where it has none."""
+
+    def __init__(self, handle: Any, facts: Facts, clock: Clock, gpm: Gpm | None) -> None:
+        self.handle, self.facts = handle, facts
+        self.xid_errors: int | None = None
+        self.last_xid: int | None = None
+        self._clock, self._gpm = clock, gpm
+        self._energy: tuple[int, float | None] | None = None
+        self._rare: tuple[int, _Rare] | None = None
+        self._idle_watts: float | None = None
+
+    def read(self) -> GpuReading:
+        """Read it now.
+
+        Raises:
+            DriverError, GpuLostError: see :func:`driver.ask`.
+        """
+        handle, now_ns = self.handle, self._clock.monotonic_ns()
+        use = ask("nvmlDeviceGetUtilizationRates", handle)
+        busy = None if use is None else known(use.gpu)
+        power = _scaled(ask("nvmlDeviceGetPowerUsage", handle), 1e-3)
+        if busy == 0 and power is not None:
+            self._idle_watts = min(power, self._idle_watts or power)
+        used, total = _memory(handle)
+        activity = self._gpm.read(now_ns) if self._gpm else Activity()
+        energy_ns, joules = self._read_energy(now_ns)
+        rare = self._read_rarely(now_ns)
+        return GpuReading(
+            **{name: getattr(self.facts, name) for name in Facts.__slots__},
+            at_ns=now_ns,
+            utilization_ratio=_scaled(busy, 0.01),
+            memory_utilization_ratio=None if use is None else _scaled(known(use.memory), 0.01),
+            sm_active_ratio=activity.sm,
+            tensor_active_ratio=activity.tensor,
+            dram_active_ratio=activity.dram,
+            memory_used_bytes=used,
+            memory_total_bytes=total,
+            power_watts=power,
+            power_limit_watts=rare.power_limit_watts,
+            temperature_celsius=ask("nvmlDeviceGetTemperature", handle, driver.TEMPERATURE_GPU),
+            energy_joules=joules,
+            read_energy_ns=None if joules is None else energy_ns,
+            clocks_hertz=tuple(_clocks(handle)),
+            throttled=_throttled(handle),
+            ecc_errors=rare.ecc_errors,
+            xid_errors=self.xid_errors,
+            last_xid=self.last_xid,
+            idle_watts=self._idle_watts,
+            processes=_processes(handle),
+        )
+
+    def close(self) -> None:
+        """Give back what NVML allocated for it."""
+        if self._gpm is not None:
+            self._gpm.close()
+
+    def _read_energy(self, now_ns: int) -> tuple[int, float | None]:
+        if self._energy is None or now_ns - self._energy[0] >= _ENERGY_NS:
+            began_ns = self._clock.monotonic_ns()
+            joules = _scaled(ask("nvmlDeviceGetTotalEnergyConsumption", self.handle), 1e-3)
+            self._energy = (began_ns + self._clock.monotonic_ns()) // 2, joules
+        return self._energy
+
+    def _read_rarely(self, now_ns: int) -> _Rare:
+        if self._rare is None or now_ns - self._rare[0] >= _RARELY_NS:
+            limit = _scaled(ask("nvmlDeviceGetEnforcedPowerLimit", self.handle), 1e-3)
+            errors = tuple(_ecc_errors(self.handle))
+            self._rare = now_ns, _Rare(power_limit_watts=limit, ecc_errors=errors)
+        return self._rare[1]
+
+
+def _scaled(number: float | None, factor: float) -> float | None:
+    return None if number is None else number * factor
+
+
+def _memory(handle: Any) -> tuple[int | None, int | None]:
+    """Used and total. The second version leaves the driver's own share out, as nvidia-smi does."""
+    found = None
+    if driver.MEMORY_V2 is not None:
+        found = ask("nvmlDeviceGetMemoryInfo", handle, driver.MEMORY_V2)
+    if found is None:
+        found = ask("nvmlDeviceGetMemoryInfo", handle)
+    return (None, None) if found is None else (known(found.used), known(found.total))
+
+
+def _clocks(handle: Any) -> Iterator[tuple[str, float]]:
+    for domain, code in driver.CLOCKS:
+        megahertz = ask("nvmlDeviceGetClockInfo", handle, code)
+        if megahertz is not None:
+            yield domain, megahertz * 1e6
+
+
+def _throttled(handle: Any) -> tuple[tuple[str, bool], ...]:
+    bits = ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+    if bits is None:
+        return ()
+    return tuple((reason, bool(bits & bit)) for reason, bit in driver.THROTTLE_REASONS)
+
+
+def _ecc_errors(handle: Any) -> Iterator[tuple[str, int]]:
+    for kind, code in driver.ECC_KINDS:
+        count = ask("nvmlDeviceGetTotalEccErrors", handle, code, driver.ECC_VOLATILE)
+        if count is not None:
+            yield kind, count
+
+
+def _processes(handle: Any) -> tuple[int, ...] | None:
+    found = ask("nvmlDeviceGetComputeRunningProcesses", handle)
+    return None if found is None else tuple(sorted({one.pid for one in found}))
+
+
+def board(index: int, clock: Clock, driver_version: str | None) -> Device:
+    """The board at ``index``."""
+    handle = ask("nvmlDeviceGetHandleByIndex", index)
+    uuid = None if handle is None else ask("nvmlDeviceGetUUID", handle)
+    if uuid is None:
+        raise driver.GpuLostError("NVML does not give it a handle")
+    pci = ask("nvmlDeviceGetPciInfo", handle)
+    facts = Facts(
+        uuid=spelled(_text(uuid)),
+        index=index,
+        name=_text(ask("nvmlDeviceGetName", handle)) or None,
+        driver=driver_version,
+        pci_bus_id=None if pci is None else _text(pci.busId).lower() or None,
+    )
+    return Device(handle, facts, clock, _gpm(handle, partial(ask, "nvmlGpmSampleGet", handle)))
+
+
+def mig_handles(parent: Device) -> Iterator[tuple[str, Any]]:
+    """Uuid and handle of each MIG device of a board; none where it is not divided."""
+    mode = ask("nvmlDeviceGetMigMode", parent.handle)
+    if mode is None or not mode[0]:
+        return
+    for place in range(ask("nvmlDeviceGetMaxMigDeviceCount", parent.handle) or 0):
+        handle = ask("nvmlDeviceGetMigDeviceHandleByIndex", parent.handle, place)
+        uuid = None if handle is None else ask("nvmlDeviceGetUUID", handle)
+        if uuid is not None:
+            yield spelled(_text(uuid)), handle
+
+
+def mig_devices(parent: Device, clock: Clock) -> Iterator[Device]:
+    """The MIG devices of a board, each with a part of its memory and of its processors."""
+    for uuid, handle in mig_handles(parent):
+        name = _text(ask("nvmlDeviceGetName", handle))
+        facts = replace(
+            parent.facts,
+            uuid=uuid,
+            parent=parent.facts.uuid,
+            profile=name.rpartition(" MIG ")[2] or None,
+        )
+        instance = ask("nvmlDeviceGetGpuInstanceId", handle)
+        take = partial(ask, "nvmlGpmMigSampleGet", parent.handle, instance)
+        gpm = None if instance is None else _gpm(parent.handle, take)
+        yield Device(handle, facts, clock, gpm)
+
+
+def _gpm(handle: Any, take: Any) -> Gpm | None:
+    support = ask("nvmlGpmQueryDeviceSupport", handle)
+    return Gpm(take) if support is not None and support.isSupportedDevice else None
+
+
+def _text(value: str | bytes | None) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value or ""

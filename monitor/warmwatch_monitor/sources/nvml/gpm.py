@@ -1,0 +1,66 @@
+"""How busy the chip really is: SM, tensor core and DRAM activity between two samples of GPM.
+
+Hopper and later. A ratio needs two samples at least 100 ms apart; until there are, and where two
+rounds come closer than that, the last ratios stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from warmwatch_monitor.sources.nvml.driver import GPM_METRICS, ask, gpm_request
+
+_SHORTEST_NS = 100 * 10**6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """Ratios from 0 to 1, each ``None`` where it is not known."""
+
+    sm: float | None = None
+    tensor: float | None = None
+    dram: float | None = None
+
+
+class Gpm:
+    """Samples of one device; ``take`` asks NVML to fill a sample, ``None`` where it cannot."""
+
+    def __init__(self, take: Callable[[Any], Any]) -> None:
+        self._take = take
+        self._samples = [ask("nvmlGpmSampleAlloc") for _ in range(2)]
+        self._taken_ns: int | None = None
+        self._last = Activity()
+
+    def read(self, now_ns: int) -> Activity:
+        """The activity since the sample before."""
+        if self._taken_ns is not None and now_ns - self._taken_ns < _SHORTEST_NS:
+            return self._last
+        before, fresh = self._samples
+        if before is None or fresh is None or self._take(fresh) is None:
+            self._last, self._taken_ns = Activity(), None
+            return self._last
+        if self._taken_ns is not None:
+            self._last = _ratios(before, fresh)
+        self._taken_ns = now_ns
+        self._samples = [fresh, before]
+        return self._last
+
+    def close(self) -> None:
+        """Give the samples back."""
+        for sample in self._samples:
+            if sample is not None:
+                ask("nvmlGpmSampleFree", sample)
+
+
+def _ratios(before: Any, fresh: Any) -> Activity:
+    answer = ask("nvmlGpmMetricsGet", gpm_request(before, fresh))
+    if answer is None:
+        return Activity()
+    percents = [answer.metrics[place] for place in range(len(GPM_METRICS))]
+    sm, tensor, dram = (
+        min(1.0, one.value / 100) if one.nvmlReturn == 0 and one.value >= 0 else None
+        for one in percents
+    )
+    return Activity(sm=sm, tensor=tensor, dram=dram)
