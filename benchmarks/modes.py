@@ -39,7 +39,7 @@ def measure(mode: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         environ = {
             **os.environ,
-            "WARMWATCH_DIR": place,
+            "WARMWATCH_DIR": f"{place}/records",
             "WARMWATCH_RUN": mode,
             "BENCHMARK_AGENT": "1",
             "TORCHINDUCTOR_CACHE_DIR": f"{place}/inductor",

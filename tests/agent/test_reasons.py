@@ -8,6 +8,8 @@ from warmwatch._phases import phase_of
 from warmwatch.hooks.reasons import category_of, telling_first
 from warmwatch.record import PHASES
 
+KEYS = "dispatch key set mismatch. expected DispatchKeySet"
+
 
 @pytest.mark.parametrize(
     ("reason", "category"),
@@ -22,6 +24,8 @@ from warmwatch.record import PHASES
         ("0/0: tensor 'x' dtype mismatch. expected Float, actual Half", "dtype"),
         ("0/0: tensor 'w' requires_grad mismatch. expected requires_grad=1", "requires_grad"),
         ("0/0: GLOBAL_STATE changed: autocast ", "autocast"),
+        (f"0/0: tensor 'x' {KEYS}(CPU), actual DispatchKeySet(CPU, AutocastCPU)", "autocast"),
+        (f"0/0: tensor 'x' {KEYS}(CPU), actual DispatchKeySet(CPU, Negative)", "other"),
         ("0/0: tensor 'x' device mismatch. expected cpu, actual cuda", "device"),
         ("0/0: GLOBAL_STATE changed: deterministic_algorithms ", "global_state"),
         ("0/0: self.training == False", "module_state"),

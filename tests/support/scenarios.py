@@ -1,7 +1,8 @@
 """The scenarios: what each declares, and how one is run with the agent and without it.
 
 A scenario is a file of ``tests/process/scenarios``; its docstring says what it is about, and its
-literal ``EXPECT`` what must come out. It is run twice: with the agent and a poller beside it, then
+literal ``EXPECT`` what must come out; ``on`` in it says what is different on which PyTorch.
+It is run twice: with the agent and a poller beside it, then
 without the agent and with PyTorch's structured trace on. PyTorch's caches are cold for both, but
 for the objects that the C++ compiler made of equal kernels (they cost most of the time, and no
 cache counts them); a scenario that declares ``cold`` begins without those too.
@@ -25,6 +26,7 @@ from typing import Any
 
 from support import slots, truth
 from support.poller import Poller, Sample
+from support.torch_versions import VERSION
 from support.trainings import ROOT, Training, environment
 from warmwatch import record
 
@@ -54,6 +56,7 @@ class Scenario:
         ranks: processes that train together, each with a GPU of its own.
         traced: PyTorch keeps no record of some of what it compiles; its trace has the times.
         limits: in words, each difference from the truth that the numbers above allow for.
+        lacks: why this PyTorch cannot run it at all; empty where it can.
         cannot_know: check -> why PyTorch's own account cannot decide it; the check is left out.
     """
 
@@ -76,6 +79,7 @@ class Scenario:
     ranks: int = 1
     traced: bool = False
     limits: str = ""
+    lacks: str = ""
     cannot_know: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -111,6 +115,7 @@ def declared(path: Path) -> Scenario:
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXPECT":
             expect = ast.literal_eval(node.value)
+            expect |= expect.pop("on", {}).get(VERSION, {})
             expect["states"] = tuple(expect["states"].split())
             expect["categories"] = tuple(expect.get("categories", "").split())
             about = " ".join((ast.get_docstring(tree) or "").split())

@@ -20,6 +20,7 @@ class Tells:
         missing: seams that it does not have, as the agent's identity names them.
         cache_load: an event tells when a compiled graph is loaded from a cache.
         limit: the setting that limits recompiles.
+        unrecorded: events that it times outside of every record, when ``torch.compile`` is called.
         threads: how many beside the main one can compile. The CUDA build of 2.11 crashes in a
             second one on a machine without a GPU, with no agent too.
     """
@@ -28,6 +29,7 @@ class Tells:
     missing: tuple[str, ...] = ()
     cache_load: bool = True
     limit: str = "recompile_limit"
+    unrecorded: tuple[str, ...] = ()
     threads: int = 3
 
 
@@ -38,15 +40,20 @@ _TELLS = {
         cache_load=False,
         limit="cache_size_limit",
     ),
-    (2, 8): Tells(missing=("cache_verdicts",)),
+    (2, 8): Tells(missing=("cache_verdicts",), unrecorded=("inductor_codecache_torch_key",)),
     (2, 11): Tells(threads=1),
 }
 
 
 def tells() -> Tells:
     """What the PyTorch installed here can tell; one that is not listed, all."""
+    return _TELLS.get(_version(), Tells())
+
+
+def _version() -> tuple[int, int]:
     major, minor = re.findall(r"\d+", metadata.version("torch"))[:2]
-    return _TELLS.get((int(major), int(minor)), Tells())
+    return int(major), int(minor)
 
 
 TORCH = tells()
+VERSION = ".".join(map(str, _version()))

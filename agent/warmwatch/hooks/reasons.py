@@ -7,13 +7,13 @@ import re
 # First match wins. The words are those of Dynamo's guards (torch 2.6 to 2.15).
 _PATTERNS: tuple[tuple[str, str], ...] = (
     (r"grad_mode|is_inference|inference_mode", "grad_mode"),
-    (r"autocast", "autocast"),
+    (r"autocast|dispatch key set mismatch.*Autocast", "autocast"),
     (r"requires_grad", "requires_grad"),
     (r"dtype mismatch|default_dtype|\.dtype ", "dtype"),
     (r"device mismatch|device index|\.device ", "device"),
     (r"GLOBAL_STATE|deterministic|num_threads|torch_function", "global_state"),
     (
-        r"size mismatch|stride mismatch|rank mismatch|\.size\(\)|\.stride\(\)|\.shape|dispatch key",
+        r"size mismatch|stride mismatch|rank mismatch|\.size\(\)|\.stride\(\)|\.shape",
         "shape",
     ),
     (r"^\s*[\d\s+*/%()-]*\b(Eq|Ne|Mod|FloorDiv|Max|Min)\(", "shape"),

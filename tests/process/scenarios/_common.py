@@ -55,6 +55,13 @@ def small(width: int = 8) -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(width, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
 
 
+def limit_recompiles(limit: int) -> None:
+    """How often a frame may be compiled again; the setting has had two names."""
+    config = torch._dynamo.config
+    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
+    setattr(config, name, limit)
+
+
 def batch(size: int = 4, width: int = 8) -> torch.Tensor:
     """Random inputs."""
     return torch.randn(size, width)

@@ -1,7 +1,7 @@
 """A compiled optimizer under a scheduler: each new float compiles again, up to the limit."""
 
 import torch
-from _common import batch, finish, loss_of, mark, small
+from _common import batch, finish, limit_recompiles, loss_of, mark, small
 
 EXPECT = {
     "states": "compiling warming warm",
@@ -14,7 +14,7 @@ EXPECT = {
     "compile, runs eagerly for the hook that is called in it",
 }
 
-torch._dynamo.config.recompile_limit = 4
+limit_recompiles(4)
 
 model = small()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, foreach=True)

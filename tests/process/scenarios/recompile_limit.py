@@ -1,7 +1,7 @@
 """Many shapes with ``dynamic=False``: each compiles, until the limit ends it in silence."""
 
 import torch
-from _common import finish, small, train
+from _common import finish, limit_recompiles, small, train
 
 EXPECT = {
     "states": "compiling warming warm recompiling warm",
@@ -9,7 +9,7 @@ EXPECT = {
     "fallbacks": 1,
 }
 
-torch._dynamo.config.recompile_limit = 4
+limit_recompiles(4)
 model = small()
 compiled = torch.compile(model, dynamic=False)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

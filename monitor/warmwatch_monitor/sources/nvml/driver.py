@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import struct
 from typing import Any
 
 import pynvml
@@ -121,12 +122,27 @@ GPM_METRICS = (
 )
 
 
-def gpm_request(first: Any, second: Any) -> Any:
-    """The structure that asks for GPM_METRICS between two samples."""
-    request = pynvml.c_nvmlGpmMetricsGet_t()
-    request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-    request.numMetrics = len(GPM_METRICS)
-    request.sample1, request.sample2 = first, second
-    for place, metric in enumerate(GPM_METRICS):
-        request.metrics[place].metricId = metric
-    return request
+class GpmRequest:
+    """The structure that asks for GPM_METRICS between two samples; made once, for it is large."""
+
+    def __init__(self) -> None:
+        request = pynvml.c_nvmlGpmMetricsGet_t()
+        request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+        request.numMetrics = len(GPM_METRICS)
+        for place, metric in enumerate(GPM_METRICS):
+            request.metrics[place].metricId = metric
+        self._request = request
+        size = ctypes.sizeof(pynvml.c_nvmlGpmMetric_t)
+        first = type(request).metrics.offset
+        self._places = [first + size * place for place in range(len(GPM_METRICS))]
+
+    def ask(self, first: Any, second: Any) -> list[float | None]:
+        """Percents between two samples, in the order of GPM_METRICS; ``None`` where unknown."""
+        self._request.sample1, self._request.sample2 = first, second
+        if ask("nvmlGpmMetricsGet", self._request) is None:
+            return [None] * len(GPM_METRICS)
+        found = (_METRIC.unpack_from(self._request, place) for place in self._places)
+        return [value if code == 0 and value >= 0 else None for _, code, value in found]
+
+
+_METRIC = struct.Struct("@IId")  # the head of c_nvmlGpmMetric_t: id, return code, value

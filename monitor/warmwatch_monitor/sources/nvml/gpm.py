@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from warmwatch_monitor.sources.nvml.driver import GPM_METRICS, ask, gpm_request
+from warmwatch_monitor.sources.nvml.driver import GpmRequest, ask
 
 _SHORTEST_NS = 100 * 10**6
 
@@ -30,6 +30,7 @@ class Gpm:
     def __init__(self, take: Callable[[Any], Any]) -> None:
         self._take = take
         self._samples = [ask("nvmlGpmSampleAlloc") for _ in range(2)]
+        self._request = GpmRequest()
         self._taken_ns: int | None = None
         self._last = Activity()
 
@@ -42,7 +43,7 @@ class Gpm:
             self._last, self._taken_ns = Activity(), None
             return self._last
         if self._taken_ns is not None:
-            self._last = _ratios(before, fresh)
+            self._last = self._ratios(before, fresh)
         self._taken_ns = now_ns
         self._samples = [fresh, before]
         return self._last
@@ -53,14 +54,7 @@ class Gpm:
             if sample is not None:
                 ask("nvmlGpmSampleFree", sample)
 
-
-def _ratios(before: Any, fresh: Any) -> Activity:
-    answer = ask("nvmlGpmMetricsGet", gpm_request(before, fresh))
-    if answer is None:
-        return Activity()
-    percents = [answer.metrics[place] for place in range(len(GPM_METRICS))]
-    sm, tensor, dram = (
-        min(1.0, one.value / 100) if one.nvmlReturn == 0 and one.value >= 0 else None
-        for one in percents
-    )
-    return Activity(sm=sm, tensor=tensor, dram=dram)
+    def _ratios(self, before: Any, fresh: Any) -> Activity:
+        percents = self._request.ask(before, fresh)
+        sm, tensor, dram = (None if one is None else min(1.0, one / 100) for one in percents)
+        return Activity(sm=sm, tensor=tensor, dram=dram)

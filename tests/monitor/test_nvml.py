@@ -1,0 +1,314 @@
+"""The GPU source through the real pynvml, over a library that says what each test wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.nvml import H100, Standin, board
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.model import GpuReading
+from warmwatch_monitor.sources.nvml import NvmlSource
+from warmwatch_monitor.sources.nvml.devices import spelled
+from warmwatch_monitor.sources.nvml.driver import DriverError
+
+SECOND = 10**9
+
+
+class Time:
+    """A clock that stands until it is told."""
+
+    def __init__(self) -> None:
+        self.ns = 1_000 * SECOND
+
+    def clock(self) -> Clock:
+        return Clock(monotonic_ns=lambda: self.ns)
+
+    def passes(self, seconds: float) -> None:
+        self.ns += round(seconds * SECOND)
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Standin:
+    return Standin(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def nvml(library: Standin) -> Iterator[Standin]:
+    library.load()
+    yield library
+    library.remove_driver()
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def source(nvml: Standin, time: Time) -> Iterator[NvmlSource]:
+    source = NvmlSource(clock=time.clock())
+    yield source
+    nvml.remove_driver(0)
+    source._close()
+
+
+def only(readings: tuple[GpuReading, ...]) -> GpuReading:
+    (reading,) = readings
+    return reading
+
+
+def test_every_figure_comes_in_base_units(nvml: Standin, source: NvmlSource, time: Time) -> None:
+    nvml.say(board(0, processes="4242 17"))
+    source.read()
+    time.passes(1)
+    gpu = only(source.read())
+    assert gpu == GpuReading(
+        uuid="GPU-00000000-0000-4000-8000-000000000000",
+        index=0,
+        at_ns=time.ns,
+        name="NVIDIA H100 80GB HBM3",
+        driver="580.159.04",
+        pci_bus_id="00000000:1b:00.0",
+        utilization_ratio=0.98,
+        memory_utilization_ratio=0.43,
+        sm_active_ratio=0.88,
+        tensor_active_ratio=0.52,
+        dram_active_ratio=0.43,
+        memory_used_bytes=77_000_000_000,
+        memory_total_bytes=85_520_809_984,
+        power_watts=686.0,
+        power_limit_watts=700.0,
+        temperature_celsius=61,
+        energy_joules=5000.0,
+        read_energy_ns=time.ns,
+        clocks_hertz=(
+            ("graphics", 1.98e9),
+            ("sm", 1.98e9),
+            ("memory", 2.619e9),
+            ("video", 1.545e9),
+        ),
+        throttled=(
+            ("sw_power_cap", True),
+            ("hw_slowdown", False),
+            ("sw_thermal_slowdown", False),
+            ("hw_thermal_slowdown", False),
+            ("hw_power_brake_slowdown", False),
+            ("applications_clocks", False),
+            ("sync_boost", False),
+        ),
+        ecc_errors=(("corrected", 0), ("uncorrected", 0)),
+        xid_errors=0,
+        processes=(17, 4242),
+    )
+
+
+FIELDS = {
+    "name": {"name": None},
+    "pci": {"pci_bus_id": None},
+    "util": {"utilization_ratio": None, "memory_utilization_ratio": None},
+    "memory": {"memory_used_bytes": None, "memory_total_bytes": None},
+    "power": {"power_watts": None},
+    "power_limit": {"power_limit_watts": None},
+    "energy": {"energy_joules": None, "read_energy_ns": None},
+    "temperature": {"temperature_celsius": None},
+    "clocks": {"clocks_hertz": ()},
+    "throttle": {"throttled": ()},
+    "ecc": {"ecc_errors": ()},
+    "gpm": {"sm_active_ratio": None, "tensor_active_ratio": None, "dram_active_ratio": None},
+    "processes": {"processes": None},
+    "xids": {"xid_errors": None},
+}
+
+
+@pytest.mark.parametrize("code", [3, 4, 999], ids=["not supported", "no permission", "unknown"])
+@pytest.mark.parametrize("field", FIELDS)
+def test_what_is_not_supported_is_absent_and_nothing_else(
+    nvml: Standin, source: NvmlSource, time: Time, field: str, code: int
+) -> None:
+    nvml.say(board(0, processes="17"))
+    source.read()
+    time.passes(1)
+    whole = only(source.read())
+    source._close()
+    nvml.say(board(0, **{"processes": "17", field: f"!{code}"}))
+    source.read()
+    time.passes(11)
+    part = only(source.read())
+    absent = {name for name in GpuReading.__slots__ if getattr(part, name) in (None, ())}
+    known = {name for name in GpuReading.__slots__ if getattr(whole, name) in (None, ())}
+    # without an event mask the library says so at registration: only "not supported" reaches us
+    expected = {} if field == "xids" and code != 3 else FIELDS[field]
+    assert absent - known == set(expected)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "names"),
+    [
+        ("util", f"{0xFFFFFFFF} 43", {"utilization_ratio"}),
+        ("power", str(0xFFFFFFFF), {"power_watts"}),
+        ("temperature", str(0xFFFFFFFF), {"temperature_celsius"}),
+        ("energy", str(2**64 - 1), {"energy_joules", "read_energy_ns"}),
+        ("memory", f"85520809984 {2**64 - 1}", {"memory_used_bytes"}),
+    ],
+)
+def test_a_sentinel_is_not_a_value(
+    nvml: Standin, source: NvmlSource, field: str, value: str, names: set[str]
+) -> None:
+    nvml.say(board(0, **{field: value}))
+    gpu = only(source.read())
+    assert all(getattr(gpu, name) is None for name in names)
+    assert gpu.memory_total_bytes == 85_520_809_984
+
+
+def test_activity_needs_two_samples_and_a_tenth_of_a_second(
+    nvml: Standin, source: NvmlSource, time: Time
+) -> None:
+    nvml.say(board(0, gpm="10 20 30"))
+    assert only(source.read()).sm_active_ratio is None
+    time.passes(0.05)
+    assert only(source.read()).sm_active_ratio is None
+    time.passes(0.06)
+    assert only(source.read()).sm_active_ratio == pytest.approx(0.10)
+    nvml.say(board(0, gpm="70 20 30"))
+    time.passes(0.05)
+    assert only(source.read()).sm_active_ratio == pytest.approx(0.10), "too soon for a new one"
+
+
+def test_a_metric_that_the_chip_does_not_have_is_absent_alone(
+    nvml: Standin, source: NvmlSource, time: Time
+) -> None:
+    nvml.say(board(0, gpm="88 52"))
+    source.read()
+    time.passes(1)
+    gpu = only(source.read())
+    assert (gpu.sm_active_ratio, gpu.tensor_active_ratio, gpu.dram_active_ratio) == (
+        pytest.approx(0.88),
+        pytest.approx(0.52),
+        None,
+    )
+
+
+def test_costly_reads_are_rare(nvml: Standin, source: NvmlSource, time: Time) -> None:
+    """The energy counter at most once a second, limits and error counts every ten."""
+    nvml.say(board(0))
+    source.read()
+    nvml.say(board(0, energy="6000000", power_limit="500000", ecc="1 2"))
+    time.passes(0.2)
+    gpu = only(source.read())
+    assert (gpu.energy_joules, gpu.power_limit_watts) == (5000.0, 700.0)
+    time.passes(0.8)
+    gpu = only(source.read())
+    assert (gpu.energy_joules, gpu.power_limit_watts) == (6000.0, 700.0)
+    time.passes(9)
+    gpu = only(source.read())
+    assert gpu.power_limit_watts == 500.0
+    assert gpu.ecc_errors == (("corrected", 1), ("uncorrected", 2))
+
+
+def test_the_idle_power_is_the_lowest_seen_while_nothing_ran(
+    nvml: Standin, source: NvmlSource
+) -> None:
+    nvml.say(board(0, util="50 1", power="90000"))
+    assert only(source.read()).idle_watts is None
+    nvml.say(board(0, util="0 0", power="118000"))
+    assert only(source.read()).idle_watts == 118.0
+    nvml.say(board(0, util="0 0", power="130000"))
+    assert only(source.read()).idle_watts == 118.0
+
+
+def test_xid_errors_are_counted_as_they_come(nvml: Standin, source: NvmlSource) -> None:
+    nvml.say(board(0), board(1))
+    assert [gpu.xid_errors for gpu in source.read()] == [0, 0]
+    nvml.say(board(0), board(1, xids="0 79 48"))
+    first, second = source.read()
+    assert (first.xid_errors, first.last_xid) == (0, None)
+    assert (second.xid_errors, second.last_xid) == (2, 48)
+
+
+def test_mig_devices_appear_with_their_uuid_and_their_parent(
+    nvml: Standin, source: NvmlSource, time: Time
+) -> None:
+    """The board itself has no utilization then; each part has its own memory and activity."""
+    parts: dict[str, Any] = {
+        f"gpu0/mig{place}/{key}": value
+        for place in range(2)
+        for key, value in {
+            "uuid": f"MIG-AAAAAAAA-0000-4000-8000-00000000000{place}",
+            "name": "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+            "memory": f"10200547328 {place + 1}000000",
+            "instance": str(7 + place),
+            "gpm": f"{10 * (place + 1)} 5 6",
+        }.items()
+    }
+    nvml.say({**board(0, mig="7", util="!3")}, **parts)
+    source.read()
+    time.passes(1)
+    parent, *children = source.read()
+    assert parent.utilization_ratio is None
+    assert parent.power_watts == 686.0
+    assert [child.uuid for child in children] == [
+        "MIG-aaaaaaaa-0000-4000-8000-000000000000",
+        "MIG-aaaaaaaa-0000-4000-8000-000000000001",
+    ]
+    assert {child.parent for child in children} == {parent.uuid}
+    assert {child.profile for child in children} == {"1g.10gb"}
+    assert [child.memory_used_bytes for child in children] == [1_000_000, 2_000_000]
+    assert [child.sm_active_ratio for child in children] == [
+        pytest.approx(0.1),
+        pytest.approx(0.2),
+    ]
+    assert {child.power_watts for child in children} == {None}
+
+
+def test_a_board_that_is_divided_later_is_seen_divided(
+    nvml: Standin, source: NvmlSource, time: Time
+) -> None:
+    nvml.say(board(0))
+    assert len(source.read()) == 1
+    nvml.say(board(0, mig="1"), **{"gpu0/mig0/uuid": "MIG-1"})
+    time.passes(31)
+    assert [gpu.uuid for gpu in source.read()] == [H100["uuid"], "MIG-1"]
+
+
+def test_a_lost_gpu_is_named_with_its_trouble_and_comes_back(
+    nvml: Standin, source: NvmlSource, time: Time
+) -> None:
+    nvml.say(board(0), board(1))
+    source.read()
+    nvml.say(board(0), board(1, lost="15"))
+    first, second = source.read()
+    assert first.trouble is None
+    assert first.power_watts == 686.0
+    assert second.trouble == "the driver has lost it"
+    assert second.uuid == board(1)["uuid"]
+    assert second.power_watts is None
+    nvml.say(board(0), board(1))
+    time.passes(31)
+    assert [gpu.trouble for gpu in source.read()] == [None, None]
+
+
+def test_a_driver_that_comes_late_goes_and_comes_again_is_followed(
+    nvml: Standin, source: NvmlSource
+) -> None:
+    nvml.remove_driver()
+    with pytest.raises(DriverError, match="the NVIDIA driver is not loaded"):
+        source.read()
+    nvml.say(board(0))
+    assert len(source.read()) == 1
+    nvml.say(board(0, lost="1"))  # every call now answers that NVML is not initialized
+    with pytest.raises(DriverError, match="shut down"):
+        source.read()
+    nvml.remove_driver(18)
+    with pytest.raises(DriverError, match="upgraded while this library was loaded"):
+        source.read()
+    nvml.say(board(0), board(1))
+    assert len(source.read()) == 2
+
+
+def test_uuids_are_spelled_one_way() -> None:
+    assert spelled("GPU-71D7AB") == "GPU-71d7ab"
+    assert spelled("MIG-71D7AB") == "MIG-71d7ab"
+    assert spelled("MIG-GPU-71D7AB/7/0") == "MIG-GPU-71d7ab/7/0"
