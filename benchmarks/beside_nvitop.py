@@ -1,7 +1,7 @@
 """The daemon beside nvitop-exporter on a real GPU; ``python -m benchmarks.beside_nvitop``.
 
-Both poll once a second and are scraped once a second, in the same minutes, while one attached
-training runs on the GPU. Needs ``nvitop-exporter`` installed.
+Both look once a second, ours at its records too, and are scraped once a second, in the same
+minutes, while one attached training runs on the GPU. Needs ``nvitop-exporter`` installed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def measure() -> Iterator[Figure]:
         stack.callback(training.kill)
         assert training.stdout
         training.stdout.readline()
-        ours = stack.enter_context(served.daemon(environ))
+        ours = stack.enter_context(served.daemon(environ, "--interval", "1"))
         port = _free_port()
         peer = subprocess.Popen(
             [sys.executable, "-m", "nvitop_exporter", "-p", str(port), "--interval", "1"]

@@ -1,7 +1,8 @@
-"""The daemon beside 8 live ranks, polling at 10 Hz and scraped every second.
+"""The daemon beside 8 live ranks and 8 GPUs, polling at 10 Hz and scraped every second.
 
-The ranks are real agents in real processes that mark a step every 20 ms. Latencies are measured
-apart from the CPU share, which is that of a daemon asked once a second.
+The ranks are real agents in real processes that mark a step every 20 ms; the GPUs are a stand-in's,
+read once a second. Latencies are measured apart from the CPU share, which is that of a daemon asked
+once a second.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from contextlib import ExitStack
 
 import psutil
 
+from benchmarks import standin
 from benchmarks.figure import Figure
 
+GPUS = 8
 RANKS, REQUESTS, WATCHED = 8, 500, 30.0
 TRAIN = """
 import os, sys, time, warmwatch
@@ -42,14 +45,14 @@ def measure() -> Iterator[Figure]:
         serve = [sys.executable, "-m", "warmwatch_monitor", "serve"]
         daemon = subprocess.Popen(
             [*serve, "--address", "127.0.0.1:0", "--interval", "0.1"],
-            env=environ,
+            env={**environ, **standin.gpus(GPUS, place).environment},
             stdout=subprocess.PIPE,
             text=True,
         )
         stack.callback(daemon.kill)
         assert daemon.stdout
         port = int(daemon.stdout.readline().split("http://127.0.0.1:")[1].split("/")[0])
-        _wait_for_ranks(port)
+        _wait_for_all(port)
         yield from _figures(port, psutil.Process(daemon.pid))
 
 
@@ -59,7 +62,9 @@ def _figures(port: int, daemon: psutil.Process) -> Iterator[Figure]:
         _get(port, "/metrics")
         time.sleep(1)
     share = (sum(daemon.cpu_times()[:2]) - before) / (time.monotonic() - began)
-    yield Figure(name=f"daemon: share of a core, {RANKS} ranks", value=share, limit=0.02)
+    yield Figure(
+        name=f"daemon: share of a core, {RANKS} ranks, {GPUS} GPUs", value=share, limit=0.02
+    )
     resident = daemon.memory_info().rss / 1e6
     yield Figure(name="daemon: resident memory, MB", value=resident, limit=80)
     for path in ("/status", "/metrics"):
@@ -70,12 +75,13 @@ def _figures(port: int, daemon: psutil.Process) -> Iterator[Figure]:
         )
 
 
-def _wait_for_ranks(port: int) -> None:
+def _wait_for_all(port: int) -> None:
     while True:
         connection = http.client.HTTPConnection("127.0.0.1", port)
         connection.request("GET", "/metrics")
         text = connection.getresponse().read().decode()
-        if text.count("warmwatch_steps_total{") == RANKS:
+        ranks = text.count("warmwatch_steps_total{")
+        if (ranks, text.count("warmwatch_gpu_sm_active_ratio{")) == (RANKS, GPUS):
             return
         time.sleep(0.1)
 

@@ -17,7 +17,12 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
     "WARMWATCH_WARM_STEPS": (str(WARM_STEPS), "clean steps in a row that make a rank warm"),
     "WARMWATCH_DISABLE": ("unset", "1: `import warmwatch.auto` and `attach()` do nothing"),
 }
-MONITOR_VARIABLES = ("WARMWATCH_ADDRESS", "WARMWATCH_INTERVAL", "WARMWATCH_RETENTION")
+MONITOR_VARIABLES = (
+    "WARMWATCH_ADDRESS",
+    "WARMWATCH_GPU_INTERVAL",
+    "WARMWATCH_INTERVAL",
+    "WARMWATCH_RETENTION",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.feed import Feed
-from warmwatch_monitor.model import GpuReading, ProcessReading, Snapshot
+from warmwatch_monitor.model import GpuReading, HostReading, ProcessReading, Snapshot
 from warmwatch_monitor.runs import group
 from warmwatch_monitor.sources.records import RecordsReading
 from warmwatch_monitor.spending import Account, settle
@@ -53,6 +53,7 @@ class Poller:
         host: Host,
         gpus: Gpus | None = None,
         *,
+        machine: Callable[[], HostReading | None] | None = None,
         directories: tuple[str, ...] = (),
         interval: float = 0.2,
         gpu_interval: float = 1.0,
@@ -62,7 +63,12 @@ class Poller:
         self._directories = directories
         self._records = Feed("records", records.read, self._clock, interval)
         host_interval = max(interval, _HOST_INTERVAL)
-        self._host = Feed("host", lambda: host.read(self._living()), self._clock, host_interval)
+        self._host = Feed(
+            "host",
+            lambda: (host.read(self._living()), machine() if machine else None),
+            self._clock,
+            host_interval,
+        )
         self._gpus = None if gpus is None else Feed("nvml", gpus.read, self._clock, gpu_interval)
         self._stopping, self._fresh = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
@@ -117,10 +123,11 @@ class Poller:
     def _assemble(self) -> Snapshot:
         now_ns, epoch = self._clock.monotonic_ns(), self._clock.epoch()
         found, records_health = self._records.current(now_ns)
-        processes, host_health = self._host.current(now_ns)
+        of_host, host_health = self._host.current(now_ns)
+        processes, machine = of_host or ({}, None)
         found = found or RecordsReading()
         gpus, gpu_health = self._gpus.current(now_ns) if self._gpus else (None, None)
-        runs = group(found.records, processes or {}, now_ns, gpus or ())
+        runs = group(found.records, processes, now_ns, gpus or ())
         self._accounts, runs = settle(self._accounts, runs, now_ns)
         health = (records_health, host_health, gpu_health)
         return Snapshot(
@@ -129,6 +136,7 @@ class Poller:
             runs=runs,
             refusals=found.refusals,
             gpus=gpus or (),
+            host=machine,
             sources=tuple(one for one in health if one is not None),
             directories=self._directories,
         )

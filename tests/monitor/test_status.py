@@ -13,7 +13,7 @@ from warmwatch.record import CATEGORIES, CompileCounts, Slot
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.export.advice import ADVICE
 from warmwatch_monitor.export.status import reached, status
-from warmwatch_monitor.model import Compilation, ProcessReading, RankView, Refusal
+from warmwatch_monitor.model import Compilation, HostReading, ProcessReading, RankView, Refusal
 from warmwatch_monitor.views.schema import STATUS_EXAMPLE
 
 STATES = b.in_every_state()
@@ -39,7 +39,8 @@ def test_the_documented_example_has_the_keys_of_a_real_answer() -> None:
     refusal = Refusal(path="/run/warmwatch/x", reason="foreign")
     process = ProcessReading(pid=4711, cpu_seconds=1.0, resident_bytes=1)
     view = b.view(b.WARMING, process=process, compilations=(b.RECOMPILATION,))
-    answer = status(b.snapshot(view, refusals=(refusal,)))
+    host = HostReading(memory_total_bytes=64, memory_available_bytes=48, cpus=16)
+    answer = status(b.snapshot(view, refusals=(refusal,), host=host))
     assert shape(answer) == shape(STATUS_EXAMPLE)
 
 
@@ -176,6 +177,7 @@ def test_the_host_is_null_where_the_process_was_not_seen() -> None:
         "cpu_seconds": 3.5,
         "resident_bytes": 10,
         "cpu_ratio": None,
+        "threads": None,
         "workers_busy": None,
         "workers_idle": None,
     }

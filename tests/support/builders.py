@@ -27,12 +27,14 @@ from warmwatch.record import (
 from warmwatch.verdict import Facts, judge, least_advanced
 from warmwatch_monitor.model import (
     Compilation,
+    GpuReading,
     ProcessReading,
     RankView,
     RecordReading,
     RunView,
     Snapshot,
     SourceHealth,
+    Spending,
 )
 
 SECOND = 10**9
@@ -114,6 +116,8 @@ def view(
     process: ProcessReading | None = None,
     compilations: tuple[Compilation, ...] = (),
     broken_lines: int = 0,
+    gpus: tuple[GpuReading, ...] = (),
+    spending: Spending | None = None,
 ) -> RankView:
     """A rank as the monitor sees it now; ``gone`` seconds ago its lock was seen free."""
     gone_ns = None if gone is None else ago(gone)
@@ -135,7 +139,30 @@ def view(
         compilations=compilations,
         broken_lines=broken_lines,
     )
-    return RankView(reading=reading, judgement=judge(facts, NOW), process=process)
+    return RankView(
+        reading=reading,
+        judgement=judge(facts, NOW),
+        process=process,
+        gpus=gpus,
+        spending=spending,
+    )
+
+
+def gpu(index: int = 0, **values: object) -> GpuReading:
+    """An H100 at work, read half a second ago; ``values`` are what is otherwise."""
+    known: dict[str, object] = {
+        "uuid": f"GPU-00000000-0000-4000-8000-{index:012x}",
+        "name": "NVIDIA H100 80GB HBM3",
+        "driver": "580.159.04",
+        "utilization_ratio": 0.99,
+        "sm_active_ratio": 0.88,
+        "tensor_active_ratio": 0.52,
+        "dram_active_ratio": 0.43,
+        "power_watts": 686.0,
+        "power_limit_watts": 700.0,
+        **values,
+    }
+    return GpuReading(index=index, at_ns=ago(0.5), **known)  # type: ignore[arg-type]
 
 
 def snapshot(*views: RankView, **rest: object) -> Snapshot:

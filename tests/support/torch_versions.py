@@ -20,7 +20,8 @@ class Tells:
         missing: seams that it does not have, as the agent's identity names them.
         cache_load: an event tells when a compiled graph is loaded from a cache.
         limit: the setting that limits recompiles.
-        unrecorded: events that it times outside of every record, when ``torch.compile`` is called.
+        unrecorded: events that it may time outside of every record, when ``torch.compile`` is
+            called with Inductor; not with other backends.
         threads: how many beside the main one can compile. The CUDA build of 2.11 crashes in a
             second one on a machine without a GPU, with no agent too.
     """

@@ -14,7 +14,7 @@ from warmwatch_monitor.config import DEFAULT_GPU_INTERVAL, Address, Settings, lo
 from warmwatch_monitor.errors import DaemonError, UnknownRunError
 from warmwatch_monitor.export.status import status
 from warmwatch_monitor.poller import Poller
-from warmwatch_monitor.sources.host import HostSource
+from warmwatch_monitor.sources.host import HostSource, read_machine
 from warmwatch_monitor.sources.nvml import NvmlSource
 from warmwatch_monitor.sources.records import RecordsSource
 
@@ -37,6 +37,7 @@ def make_poller(settings: Settings) -> Poller:
         records,
         HostSource(),
         None if gpu_interval is None else NvmlSource(),
+        machine=read_machine,
         directories=settings.directories,
         interval=settings.interval,
         gpu_interval=gpu_interval or DEFAULT_GPU_INTERVAL,

@@ -36,8 +36,15 @@ def gpu(reading: GpuReading, now_ns: int) -> dict[str, Any]:
     """One GPU; ``age`` is how many seconds ago it was read."""
     return {
         **{name: getattr(reading, name) for name in _AS_THEY_ARE},
-        "clocks_hertz": dict(reading.clocks_hertz),
-        "throttled": [reason for reason, holds in reading.throttled if holds],
+        "clocks_hertz": dict(reading.clocks_hertz) or None,
+        "throttled": _throttled(reading),
         "ecc_errors": dict(reading.ecc_errors) or None,
         "age": max(0.0, (now_ns - reading.at_ns) / 1e9),
     }
+
+
+def _throttled(reading: GpuReading) -> list[str] | None:
+    """The reasons that hold now: none of them is ``[]``, not to know them is ``None``."""
+    if not reading.throttled:
+        return None
+    return [reason for reason, holds in reading.throttled if holds]

@@ -15,7 +15,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.samples import Sample
 
 from warmwatch.record import BOUNDS_NS
-from warmwatch_monitor.export import figures, gpu_series
+from warmwatch_monitor.export import figures, gpu_series, host_series
 from warmwatch_monitor.export.figures import tells
 from warmwatch_monitor.export.series import RANK_SERIES, Rank, Series, rank
 from warmwatch_monitor.model import Snapshot
@@ -66,6 +66,7 @@ class _Families:
         yield _info("warmwatch_run", "What the rank runs on.", map(_run_info, ranks))
         yield _info("warmwatch_rank_gpu", "Which GPU is whose.", _rank_gpus(ranks))
         yield from gpu_series.families(self._snapshot.gpus)
+        yield from host_series.families(self._snapshot.host)
         yield from _sources(self._snapshot)
         build = [{"version": self._version}] if self._version else []
         yield _info("warmwatch_build", "The version of the monitor.", build)

@@ -294,6 +294,11 @@ RANK_SERIES = (
         "Resident memory of the training process.",
         lambda rank: None if rank.process is None else rank.process.resident_bytes,
     ),
+    _gauge(
+        "warmwatch_process_threads",
+        "Threads of the training process.",
+        lambda rank: None if rank.process is None else rank.process.threads,
+    ),
     _counter(
         "warmwatch_agent_errors_total",
         "Errors of the agent's own that it swallowed.",

@@ -53,6 +53,7 @@ def status(snapshot: Snapshot, run: str | None = None) -> dict[str, Any]:
         "summary": one,
         "runs": [_run(chosen, snapshot.now_ns) for chosen in runs],
         "gpus": [gpu(reading, snapshot.now_ns) for reading in snapshot.gpus],
+        "host": asdict(snapshot.host) if snapshot.host else None,
         "sources": [asdict(health) for health in snapshot.sources],
         "directories": list(snapshot.directories),
         "refusals": [asdict(refusal) for refusal in snapshot.refusals],

@@ -1,4 +1,4 @@
-"""The host source: what the machine says of each training process and of its compile workers.
+"""The host source: what the machine says of itself, of each training process and its workers.
 
 Workers are judged by CPU time: that a pool exists says nothing, for it sits idle through most of a
 compilation, and its workers live on for a minute or for good.
@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.model import ProcessReading
+from warmwatch_monitor.model import HostReading, ProcessReading
 from warmwatch_monitor.sources.processes import (
     Children,
     children_by_scan,
@@ -26,6 +26,19 @@ _WALK_NS = 2 * 10**9
 _SCAN_NS = 10 * 10**9
 
 Totals = Mapping[int, float]
+
+
+def read_machine() -> HostReading | None:
+    """The machine itself, as it is now; ``None`` where it does not say how many CPUs it has."""
+    cpus, memory = psutil.cpu_count(), psutil.virtual_memory()
+    if cpus is None:
+        return None
+    return HostReading(
+        memory_total_bytes=memory.total,
+        memory_available_bytes=memory.available,
+        cpus=cpus,
+        load_1m=psutil.getloadavg()[0],
+    )
 
 
 class HostSource:
@@ -77,6 +90,7 @@ class _Followed:
         """Raises psutil.Error where the process is gone or may not be asked."""
         with self._process.oneshot():
             times, memory = self._process.cpu_times(), self._process.memory_info()
+            threads = self._process.num_threads()
         now_ns, cpu = clock_ns(), times.user + times.system
         ratio = None
         if self._cpu is not None and now_ns > self._cpu[0]:
@@ -90,6 +104,7 @@ class _Followed:
             cpu_seconds=cpu,
             resident_bytes=memory.rss,
             cpu_ratio=ratio,
+            threads=threads,
             workers_busy=busy,
             workers_idle=idle,
         )

@@ -23,6 +23,7 @@ _RANK: dict[str, Any] = {
     "compile": {
         "phase": None,
         "seconds": 113.2,
+        "gpu_seconds": None,
         "phase_seconds": {"dynamo": 3.1, "inductor": 110.1},
         "compilations": 2,
         "graphs": 1,
@@ -65,6 +66,7 @@ _RANK: dict[str, Any] = {
     },
     "conditions": [],
     "gpus": [],
+    "energy": None,
     "evidence": ["step 1 held 113.2 s of compile activity"],
     "pid": 4711,
     "host": "node7",
@@ -74,6 +76,7 @@ _RANK: dict[str, Any] = {
         "cpu_seconds": 180.4,
         "resident_bytes": 3_100_000_000,
         "cpu_ratio": 1.0,
+        "threads": 42,
         "workers_busy": 0,
         "workers_idle": 4,
     },
@@ -92,10 +95,18 @@ STATUS_EXAMPLE: dict[str, Any] = {
             "compiling": False,
             "warm": False,
             "summary": "gpt2: warming, 0 of 3 clean steps since the last compile activity",
+            "compile_gpu_seconds": None,
+            "compile_joules": None,
             "ranks": [_RANK],
         }
     ],
     "gpus": [],
+    "host": {
+        "memory_total_bytes": 137_438_953_472,
+        "memory_available_bytes": 98_000_000_000,
+        "cpus": 16,
+        "load_1m": 5.2,
+    },
     "sources": [
         {
             "source": "records",

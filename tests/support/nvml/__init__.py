@@ -72,11 +72,12 @@ class Standin:
         self._write([f"init = {code}"])
 
     def say(self, *devices: Device, driver: str = "580.159.04", **more: str) -> None:
-        """From the next call on: these boards. ``more`` are lines of their own."""
-        lines = ["init = 0", f"driver = {driver}", f"count = {len(devices)}"]
+        """From the next call on: these boards. ``more`` are lines that win."""
+        lines = [f"{key} = {value}" for key, value in more.items()]
+        lines += ["init = 0", f"driver = {driver}", f"count = {len(devices)}"]
         for number, fields in enumerate(devices):
             lines += [f"gpu{number}/{key} = {value}" for key, value in fields.items()]
-        self._write([*lines, *(f"{key} = {value}" for key, value in more.items())])
+        self._write(lines)
 
     def replay(self, capture: Path) -> None:
         """From the next call on: what a real library said, as ``gpu/record_nvml.py`` wrote it."""

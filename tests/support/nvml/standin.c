@@ -8,9 +8,10 @@
  *   gpu0/power = !3                 that NVML error code
  *   gpu0/power = hang               does not return until the file says something else
  *   gpu0/energy = 5000 +700         millijoules, growing by so many watts
- *   gpu0/lost = 15                  every call about the device fails so
+ *   gpu0/delay = 8                  every call about the device takes so many microseconds of CPU
+ *   gpu0/lost = 15                  every call about the device fails so, and the wait for events
  *   gpu0/mig = 2, gpu0/mig1/uuid = MIG-...
- *   gpu0/xids = 79 48               each is one event, delivered once
+ *   gpu0/xids = 79 48               each after the first is one event, once per writing
  * What the file does not say is not supported. Structures are those of NVML's public interface.
  */
 #include <errno.h>
@@ -23,14 +24,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, SMALL = 7, TIMEOUT = 10 };
+enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, SMALL = 7, TIMEOUT = 10, LOST = 15 };
 enum { LINES = 2048, BOARDS = 64 };
 
 typedef struct { char key[64], value[192]; } Line;
 typedef struct { char key[48]; } Sample;
 
 static Line lines[LINES];
-static int line_count, started, delivered[BOARDS];
+static int line_count, started, delivered[BOARDS], registered[BOARDS];
 static struct timespec changed;
 static off_t size = -1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -45,6 +46,7 @@ static void reread(void) {
     if (!file) return;
     char text[320];
     line_count = 0;
+    memset(delivered, 0, sizeof delivered);
     while (line_count < LINES && fgets(text, sizeof text, file)) {
         Line *line = &lines[line_count];
         if (sscanf(text, " %63[^= ] = %191[^\n]", line->key, line->value) == 2) line_count++;
@@ -74,12 +76,24 @@ static void prefix_of(void *handle, char *prefix) {
     else sprintf(prefix, "gpu%d", number / 100);
 }
 
+static void spend(int microseconds) {
+    struct timespec now, until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += 1000L * microseconds;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    do clock_gettime(CLOCK_MONOTONIC, &now);
+    while (now.tv_sec < until.tv_sec || (now.tv_sec == until.tv_sec && now.tv_nsec < until.tv_nsec));
+}
+
 /* Looks a device's field up; an NVML return code, and the value where that is OK. */
 static int look(const char *prefix, const char *field, char *value) {
     char key[96], lost[192];
     if (!started) return UNINITIALIZED;
     snprintf(key, sizeof key, "%.*s/lost", (int)strcspn(prefix, "/"), prefix);
     if (find(key, lost)) return atoi(lost);
+    snprintf(key, sizeof key, "%.*s/delay", (int)strcspn(prefix, "/"), prefix);
+    if (find(key, lost)) spend(atoi(lost));
     snprintf(key, sizeof key, "%s/%s", prefix, field);
     if (!find(key, value)) return NOT_SUPPORTED;
     while (!strcmp(value, "hang")) {
@@ -234,7 +248,11 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *d, unsigned index, void **out) {
 }
 int nvmlDeviceGetGpuInstanceId(void *d, unsigned *out) { return u32(d, "instance", 0, out); }
 
-int nvmlEventSetCreate(void **set) { *set = (void *)1; return started ? OK : UNINITIALIZED; }
+int nvmlEventSetCreate(void **set) {
+    memset(registered, 0, sizeof registered);
+    *set = (void *)1;
+    return started ? OK : UNINITIALIZED;
+}
 int nvmlEventSetFree(void *set) { (void)set; return OK; }
 int nvmlDeviceGetSupportedEventTypes(void *d, unsigned long long *out) {
     unsigned long long number;
@@ -242,9 +260,11 @@ int nvmlDeviceGetSupportedEventTypes(void *d, unsigned long long *out) {
     return OK;
 }
 int nvmlDeviceRegisterEvents(void *d, unsigned long long kinds, void *set) {
+    unsigned long long number;
     (void)set;
-    (void)d;
-    return kinds == 8 ? OK : INVALID;
+    int code = kinds == 8 ? number_at(d, "xids", 0, &number) : INVALID;
+    if (code == OK) registered[((int)(intptr_t)d - 1) / 100] = 1;
+    return code;
 }
 typedef struct { void *device; unsigned long long type, data; unsigned gi, ci; } Event;
 int nvmlEventSetWait_v2(void *set, Event *out, unsigned timeout) {
@@ -252,9 +272,12 @@ int nvmlEventSetWait_v2(void *set, Event *out, unsigned timeout) {
     (void)timeout;
     unsigned long long xid;
     for (int board = 0; board < BOARDS; board++) {
+        if (!registered[board]) continue;
         void *device = handle_of(board, -1);
-        if (number_at(device, "xids", 1 + delivered[board], &xid)) continue;
-        delivered[board]++; /* the first number is not an event: a list may be empty */
+        int code = number_at(device, "xids", 1 + delivered[board], &xid);
+        if (code == LOST) return code;
+        if (code) continue;
+        delivered[board]++;
         *out = (Event){device, 8, xid, 0, 0};
         return OK;
     }

@@ -42,6 +42,20 @@ class _Rare:
     ecc_errors: tuple[tuple[str, int], ...]
 
 
+class Memory:
+    """What was seen of a device, which outlives its handle.
+
+    ``xid_errors`` is ``None`` until the driver has agreed to tell of them.
+    """
+
+    __slots__ = ("idle_watts", "last_xid", "xid_errors")
+
+    def __init__(self) -> None:
+        self.xid_errors: int | None = None
+        self.last_xid: int | None = None
+        self.idle_watts: float | None = None
+
+
 def spelled(uuid: str) -> str:
     """A uuid as it is written everywhere: NVML's prefix, the rest in lower case."""
     for prefix in ("MIG-GPU-", "MIG-", "GPU-"):
@@ -55,12 +69,10 @@ class Device:
 
     def __init__(self, handle: Any, facts: Facts, clock: Clock, gpm: Gpm | None) -> None:
         self.handle, self.facts = handle, facts
-        self.xid_errors: int | None = None
-        self.last_xid: int | None = None
+        self.memory = Memory()
         self._clock, self._gpm = clock, gpm
         self._energy: tuple[int, float | None] | None = None
         self._rare: tuple[int, _Rare] | None = None
-        self._idle_watts: float | None = None
 
     def read(self) -> GpuReading:
         """Read it now.
@@ -72,14 +84,15 @@ class Device:
         use = ask("nvmlDeviceGetUtilizationRates", handle)
         busy = None if use is None else known(use.gpu)
         power = _scaled(ask("nvmlDeviceGetPowerUsage", handle), 1e-3)
+        memory = self.memory
         if busy == 0 and power is not None:
-            self._idle_watts = min(power, self._idle_watts or power)
+            memory.idle_watts = min(power, memory.idle_watts or power)
         used, total = _memory(handle)
         activity = self._gpm.read(now_ns) if self._gpm else Activity()
         energy_ns, joules = self._read_energy(now_ns)
         rare = self._read_rarely(now_ns)
         return GpuReading(
-            **{name: getattr(self.facts, name) for name in Facts.__slots__},
+            **self.known(),
             at_ns=now_ns,
             utilization_ratio=_scaled(busy, 0.01),
             memory_utilization_ratio=None if use is None else _scaled(known(use.memory), 0.01),
@@ -96,11 +109,18 @@ class Device:
             clocks_hertz=tuple(_clocks(handle)),
             throttled=_throttled(handle),
             ecc_errors=rare.ecc_errors,
-            xid_errors=self.xid_errors,
-            last_xid=self.last_xid,
-            idle_watts=self._idle_watts,
+            idle_watts=memory.idle_watts,
             processes=_processes(handle),
         )
+
+    def lost(self, trouble: str) -> GpuReading:
+        """What is left to say of it when it cannot be read."""
+        return GpuReading(**self.known(), at_ns=self._clock.monotonic_ns(), trouble=trouble)
+
+    def known(self) -> dict[str, Any]:
+        """What is known of it without asking the driver."""
+        facts = {name: getattr(self.facts, name) for name in Facts.__slots__}
+        return {**facts, "xid_errors": self.memory.xid_errors, "last_xid": self.memory.last_xid}
 
     def close(self) -> None:
         """Give back what NVML allocated for it."""
@@ -199,7 +219,7 @@ def mig_devices(parent: Device, clock: Clock) -> Iterator[Device]:
             parent.facts,
             uuid=uuid,
             parent=parent.facts.uuid,
-            profile=name.rpartition(" MIG ")[2] or None,
+            profile=name.partition(" MIG ")[2] or None,
         )
         instance = ask("nvmlDeviceGetGpuInstanceId", handle)
         take = partial(ask, "nvmlGpmMigSampleGet", parent.handle, instance)

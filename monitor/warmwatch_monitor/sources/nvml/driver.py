@@ -41,8 +41,10 @@ class GpuLostError(Exception):
     """One device cannot be read until the driver has it back."""
 
 
-def ask(function: str, *args: Any) -> Any:
+def ask(function: str, *args: Any, silent: Any = None) -> Any:
     """What the NVML ``function`` (its pynvml name) answers; ``None`` where it is not supported.
+
+    ``silent`` is what to make of success where the function answers nothing.
 
     Raises:
         DriverError: the library as a whole. GpuLostError: this device.
@@ -59,6 +61,8 @@ def ask(function: str, *args: Any) -> Any:
         if code in _LOST:
             raise GpuLostError(_LOST[code]) from None
         return None
+    if value is None:
+        return silent
     return None if value in _SENTINELS else value
 
 

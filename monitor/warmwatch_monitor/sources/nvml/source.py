@@ -7,14 +7,26 @@ library is started anew now and then until it is back.
 
 from __future__ import annotations
 
+import contextlib
+from collections import defaultdict
+from dataclasses import replace
+
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import GpuReading
 from warmwatch_monitor.sources.nvml import driver
-from warmwatch_monitor.sources.nvml.devices import Device, board, mig_devices, mig_handles
+from warmwatch_monitor.sources.nvml.devices import (
+    Device,
+    Memory,
+    board,
+    mig_devices,
+    mig_handles,
+)
 from warmwatch_monitor.sources.nvml.driver import DriverError, GpuLostError, ask
 
 _RENEW_NS = 30 * 10**9  # how soon a lost device, or a division into MIG devices, is looked for
 _EVENTS_AT_ONCE = 100
+
+_Memories = defaultdict[str, Memory]
 
 
 class NvmlSource:
@@ -23,6 +35,8 @@ class NvmlSource:
     def __init__(self, *, clock: Clock | None = None) -> None:
         self._clock = clock or Clock()
         self._session: _Session | None = None
+        self._memories: _Memories = defaultdict(Memory)
+        self._lost: dict[str, GpuReading] = {}
 
     def read(self) -> tuple[GpuReading, ...]:
         """One reading for each device, boards before their MIG devices.
@@ -30,20 +44,23 @@ class NvmlSource:
         Raises:
             DriverError: NVML cannot be used now; the message is one sentence.
         """
-        session = self._session
-        if session is not None and session.stale():
+        if self._session is not None and self._session.stale(lost=bool(self._lost)):
             self._close()
         if self._session is None:
-            driver.start()
-            try:
-                self._session = _Session(self._clock)
-            except DriverError:
-                driver.stop()
-                raise
+            self._session = self._start()
         try:
-            return self._session.read()
+            return self._with_lost(self._session.read())
         except DriverError:
             self._close()
+            self._lost.clear()
+            raise
+
+    def _start(self) -> _Session:
+        driver.start()
+        try:
+            return _Session(self._clock, self._memories)
+        except (DriverError, GpuLostError):
+            driver.stop()
             raise
 
     def _close(self) -> None:
@@ -52,36 +69,53 @@ class NvmlSource:
             session.close()
         driver.stop()
 
+    def _with_lost(self, readings: tuple[GpuReading, ...]) -> tuple[GpuReading, ...]:
+        """Those that were lost in an earlier session too, until they are read again."""
+        here = {gpu.uuid: gpu for gpu in readings}
+        whole = {uuid for uuid, gpu in here.items() if gpu.trouble is None}
+        lost = {**self._lost, **{uuid: gpu for uuid, gpu in here.items() if gpu.trouble}}
+        # a part of a board that is back, and has no such part any more, is not lost
+        gone = {uuid: gpu for uuid, gpu in lost.items() if not {uuid, gpu.parent} & whole}
+        self._lost = gone
+        missing = (gpu for uuid, gpu in gone.items() if uuid not in here)
+        return tuple(sorted((*readings, *missing), key=lambda gpu: gpu.index))
+
 
 class _Session:
     """The devices of a library that was started, until something is lost or divided anew."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, memories: _Memories) -> None:
         self._clock, self._began_ns = clock, clock.monotonic_ns()
         version = ask("nvmlSystemGetDriverVersion")
         version = version.decode() if isinstance(version, bytes) else version
+        count = ask("nvmlDeviceGetCount")
+        if count is None:
+            raise DriverError("NVML does not say how many GPUs there are")
         self._devices: list[Device] = []
         self._lost: dict[str, GpuReading] = {}
         self._unseen = False
-        for index in range(ask("nvmlDeviceGetCount") or 0):
+        for index in range(count):
             try:
                 parent = board(index, clock, version)
                 self._devices += [parent, *mig_devices(parent, clock)]
             except GpuLostError:
                 self._unseen = True
-        self._divided = self._division()
         self._events = ask("nvmlEventSetCreate")
         for device in self._devices:
-            self._register(device)
+            device.memory = memories[device.facts.uuid]
+            with contextlib.suppress(GpuLostError):  # reading it will tell
+                self._register(device)
 
-    def stale(self) -> bool:
-        """Whether to look at all of it anew: something was lost, or divided, a while ago."""
+    def stale(self, *, lost: bool) -> bool:
+        """Whether to look at all of it anew: something was ``lost``, or divided, a while ago."""
         now_ns = self._clock.monotonic_ns()
         if now_ns - self._began_ns < _RENEW_NS:
             return False
         self._began_ns = now_ns
+        if lost or self._unseen:
+            return True
         try:
-            return bool(self._lost) or self._unseen or self._division() != self._divided
+            return self._division() != {one.facts.uuid for one in self._devices if not _whole(one)}
         except (DriverError, GpuLostError):
             return True
 
@@ -106,36 +140,43 @@ class _Session:
             try:
                 return device.read()
             except GpuLostError as error:
-                known = {name: getattr(device.facts, name) for name in type(device.facts).__slots__}
-                now_ns = self._clock.monotonic_ns()
-                self._lost[uuid] = GpuReading(**known, at_ns=now_ns, trouble=str(error))
-        return self._lost[uuid]
+                self._lost[uuid] = device.lost(str(error))
+        memory = device.memory  # what the driver tells of the loss may come after it
+        lost = self._lost[uuid]
+        return replace(lost, xid_errors=memory.xid_errors, last_xid=memory.last_xid)
 
-    def _division(self) -> list[list[str]]:
-        """The uuids of the MIG devices of each board."""
-        boards = [device for device in self._devices if device.facts.parent is None]
-        here = [one for one in boards if one.facts.uuid not in self._lost]
-        return [[uuid for uuid, _ in mig_handles(one)] for one in here]
+    def _division(self) -> set[str]:
+        """The uuids of the MIG devices that there are now."""
+        return {uuid for one in self._devices if _whole(one) for uuid, _ in mig_handles(one)}
 
     def _register(self, device: Device) -> None:
         """Count XID errors of a board from here on, where the driver tells of them."""
-        if self._events is None or device.facts.parent is not None:
+        if self._events is None or not _whole(device):
             return
         kinds = ask("nvmlDeviceGetSupportedEventTypes", device.handle)
         if kinds is None or not kinds & driver.XID_EVENT:
             return
-        ask("nvmlDeviceRegisterEvents", device.handle, driver.XID_EVENT, self._events)
-        device.xid_errors = 0
+        arguments = (device.handle, driver.XID_EVENT, self._events)
+        if ask("nvmlDeviceRegisterEvents", *arguments, silent=True):
+            device.memory.xid_errors = device.memory.xid_errors or 0
 
     def _take_events(self) -> None:
         if self._events is None:
             return
         by_address = {driver.address(device.handle): device for device in self._devices}
         for _ in range(_EVENTS_AT_ONCE):
-            event = ask("nvmlEventSetWait", self._events, 0)
+            try:
+                event = ask("nvmlEventSetWait", self._events, 0)
+            except GpuLostError:  # which one it is, reading will tell
+                return
             if event is None:
                 return
             device = by_address.get(driver.address(event.device))
-            if device is not None and device.xid_errors is not None:
-                device.xid_errors += 1
-                device.last_xid = int(event.eventData)
+            if device is not None and device.memory.xid_errors is not None:
+                device.memory.xid_errors += 1
+                device.memory.last_xid = int(event.eventData)
+
+
+def _whole(device: Device) -> bool:
+    """Whether it is a board, not a MIG device of one."""
+    return device.facts.parent is None

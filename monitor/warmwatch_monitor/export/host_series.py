@@ -1,0 +1,31 @@
+"""The series of the machine itself, without labels; each is there where its value is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric
+from prometheus_client.samples import Sample
+
+from warmwatch_monitor.model import HostReading
+
+
+def families(host: HostReading | None) -> Iterator[Metric]:
+    """Every family that ``host`` has a value for; none where nothing was read."""
+    if host is None:
+        return
+    for name, help, value in (
+        ("memory_total_bytes", "Memory of the host.", host.memory_total_bytes),
+        (
+            "memory_available_bytes",
+            "Memory that programs on the host can still get.",
+            host.memory_available_bytes,
+        ),
+        ("load1", "The host's load average over a minute.", host.load_1m),
+        ("cpus", "Logical CPUs of the host.", host.cpus),
+    ):
+        if value is None:
+            continue
+        metric = Metric(f"warmwatch_host_{name}", help, "gauge")
+        metric.samples.append(Sample(metric.name, {}, value))
+        yield metric

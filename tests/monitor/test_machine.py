@@ -1,0 +1,113 @@
+"""The machine itself and a rank's threads: read for real, and published where they are known."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from support import builders as b
+from warmwatch_monitor.export.prometheus import render
+from warmwatch_monitor.export.status import status
+from warmwatch_monitor.model import HostReading, ProcessReading, Snapshot
+from warmwatch_monitor.poller import Poller
+from warmwatch_monitor.sources.host import HostSource, read_machine
+from warmwatch_monitor.sources.records import RecordsSource
+
+HOST = HostReading(memory_total_bytes=64, memory_available_bytes=48, cpus=16, load_1m=2.5)
+
+
+@contextmanager
+def more_threads(count: int) -> Iterator[None]:
+    done = threading.Event()
+    threads = [threading.Thread(target=done.wait) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+
+
+def values(snapshot: Snapshot) -> dict[str, float]:
+    text = render(snapshot, None)[0].decode()
+    samples = (s for family in text_string_to_metric_families(text) for s in family.samples)
+    return {s.name: s.value for s in samples if "_host_" in s.name or "_threads" in s.name}
+
+
+def test_the_machine_is_read_as_the_kernel_tells_it() -> None:
+    read = read_machine()
+    assert read is not None
+    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    kernel = {line[0]: int(line[1]) * 1024 for line in lines}
+    assert read.memory_total_bytes == kernel["MemTotal:"]
+    assert 0 < read.memory_available_bytes < read.memory_total_bytes
+    assert read.cpus == os.cpu_count()
+    assert read.load_1m is not None
+
+
+def test_the_threads_of_a_process_are_counted() -> None:
+    source = HostSource()
+    before = source.read([os.getpid()])[os.getpid()].threads
+    with more_threads(3):
+        during = source.read([os.getpid()])[os.getpid()].threads
+    assert before is not None
+    assert during == before + 3
+
+
+def test_the_poller_publishes_the_machine_where_no_run_is_known(tmp_path: Path) -> None:
+    records = RecordsSource([str(tmp_path)], retention=900)
+    assert Poller(records, HostSource(), machine=lambda: HOST).poll_once().host == HOST
+
+
+def test_a_machine_that_cannot_be_read_is_absent_and_the_source_says_so(tmp_path: Path) -> None:
+    def broken() -> HostReading:
+        raise PermissionError("/proc/meminfo")
+
+    records = RecordsSource([str(tmp_path)], retention=900)
+    snapshot = Poller(records, HostSource(), machine=broken).poll_once()
+    assert snapshot.host is None
+    assert {health.source: health.up for health in snapshot.sources} == {
+        "records": True,
+        "host": False,
+    }
+
+
+def test_the_host_and_a_rank_s_threads_have_their_series() -> None:
+    process = ProcessReading(pid=4711, cpu_seconds=1.0, resident_bytes=1, threads=42)
+    assert values(b.snapshot(b.view(b.WARM, process=process), host=HOST)) == {
+        "warmwatch_process_threads": 42,
+        "warmwatch_host_memory_total_bytes": 64,
+        "warmwatch_host_memory_available_bytes": 48,
+        "warmwatch_host_load1": 2.5,
+        "warmwatch_host_cpus": 16,
+    }
+
+
+def test_what_is_not_known_of_the_host_has_no_series_and_is_null() -> None:
+    assert values(b.snapshot()) == {}
+    assert status(b.snapshot())["host"] is None
+    unloaded = HostReading(memory_total_bytes=64, memory_available_bytes=48, cpus=16)
+    assert "warmwatch_host_load1" not in values(b.snapshot(host=unloaded))
+
+
+def test_the_status_answer_tells_the_host() -> None:
+    assert status(b.snapshot(host=HOST))["host"] == {
+        "memory_total_bytes": 64,
+        "memory_available_bytes": 48,
+        "cpus": 16,
+        "load_1m": 2.5,
+    }
+
+
+def test_promtool_has_nothing_to_say_of_the_host() -> None:
+    text = render(b.snapshot(host=HOST), None)[0]
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -1,0 +1,137 @@
+"""The GPU source through drivers and GPUs that fail, go, and come back."""
+
+from __future__ import annotations
+
+import pynvml
+import pytest
+
+from support.nvml import Standin, board
+from support.nvml.clock import Time
+from warmwatch_monitor.sources.nvml import NvmlSource
+from warmwatch_monitor.sources.nvml.driver import DriverError
+
+
+def test_xid_errors_are_counted_as_they_come(nvml: Standin, source: NvmlSource) -> None:
+    nvml.say(board(0), board(1))
+    assert [gpu.xid_errors for gpu in source.read()] == [0, 0]
+    nvml.say(board(0), board(1, xids="0 79 48"))
+    first, second = source.read()
+    assert (first.xid_errors, first.last_xid) == (0, None)
+    assert (second.xid_errors, second.last_xid) == (2, 48)
+
+
+def test_where_the_driver_does_not_tell_of_xid_errors_their_count_is_unknown(
+    nvml: Standin, source: NvmlSource
+) -> None:
+    nvml.say(board(0, xids="!4"))
+    (gpu,) = source.read()
+    assert (gpu.xid_errors, gpu.power_watts) == (None, 686.0)
+
+
+def test_a_lost_gpu_is_named_with_its_trouble_and_comes_back(
+    nvml: Standin, source: NvmlSource, time: Time
+) -> None:
+    nvml.say(board(0), board(1))
+    source.read()
+    nvml.say(board(0), board(1, lost="15"))
+    first, second = source.read()
+    assert first.trouble is None
+    assert first.power_watts == 686.0
+    assert second.trouble == "the driver has lost it"
+    assert second.uuid == board(1)["uuid"]
+    assert second.power_watts is None
+    nvml.say(board(0), board(1))
+    time.passes(31)
+    assert [gpu.trouble for gpu in source.read()] == [None, None]
+
+
+def test_a_driver_that_comes_late_goes_and_comes_again_is_followed(
+    nvml: Standin, source: NvmlSource
+) -> None:
+    nvml.remove_driver()
+    with pytest.raises(DriverError, match="the NVIDIA driver is not loaded"):
+        source.read()
+    nvml.say(board(0))
+    assert len(source.read()) == 1
+    nvml.say(board(0, lost="1"))  # every call now answers that NVML is not initialized
+    with pytest.raises(DriverError, match="shut down"):
+        source.read()
+    nvml.remove_driver(18)
+    with pytest.raises(DriverError, match="upgraded while this library was loaded"):
+        source.read()
+    nvml.say(board(0), board(1))
+    assert len(source.read()) == 2
+
+
+def test_a_lost_gpu_stays_listed_with_what_it_said_at_last_however_long_it_is_gone(
+    nvml: Standin, source: NvmlSource, time: Time
+) -> None:
+    """XID 79 is "fallen off the bus": what explains the loss must outlive it."""
+    nvml.say(board(0), board(1, util="0 0", power="118000"))
+    source.read()
+    nvml.say(board(0), board(1, xids="0 79"))
+    source.read()
+    nvml.say(board(0), board(1, lost="15"))
+    for _ in range(4):  # the library is started anew meanwhile, and gives no handle to it
+        first, second = source.read()
+        assert (first.power_watts, first.trouble) == (686.0, None)
+        assert (second.uuid, second.trouble) == (board(1)["uuid"], "the driver has lost it")
+        assert (second.xid_errors, second.last_xid) == (1, 79)
+        time.passes(31)
+    nvml.say(board(0), board(1))
+    time.passes(31)
+    _, second = source.read()
+    assert (second.trouble, second.xid_errors, second.idle_watts) == (None, 1, 118.0)
+
+
+def test_a_lost_gpu_does_not_keep_the_others_xid_errors_from_being_counted_for_good(
+    nvml: Standin, source: NvmlSource, time: Time
+) -> None:
+    nvml.say(board(0), board(1))
+    source.read()
+    nvml.say(board(0, lost="15"), board(1, xids="0 48"))
+    assert [gpu.trouble for gpu in source.read()] == ["the driver has lost it", None]
+    time.passes(31)
+    assert source.read()[1].xid_errors == 1
+
+
+def test_a_gpu_that_the_driver_no_longer_counts_is_lost_and_followed_too(
+    nvml: Standin, source: NvmlSource, time: Time
+) -> None:
+    nvml.say(board(0), board(1))
+    source.read()
+    nvml.say(board(0), board(1, lost="15"))
+    source.read()
+    nvml.say(board(0))
+    time.passes(31)
+    assert [gpu.trouble for gpu in source.read()] == [None, "the driver has lost it"]
+    nvml.say(board(0), board(1))
+    time.passes(31)
+    assert [gpu.trouble for gpu in source.read()] == [None, None]
+
+
+@pytest.mark.parametrize("code", [4, 999], ids=["no permission", "unknown"])
+def test_a_library_that_cannot_count_is_a_failure_not_a_machine_without_gpus(
+    nvml: Standin, source: NvmlSource, code: int
+) -> None:
+    nvml.say(board(0), count=f"!{code}")
+    with pytest.raises(DriverError, match="does not say how many GPUs there are"):
+        source.read()
+    nvml.say(board(0))
+    assert len(source.read()) == 1
+
+
+def test_a_machine_without_the_library_says_so_and_is_asked_again(
+    nvml: Standin, source: NvmlSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    nvml.say(board(0))
+    with monkeypatch.context() as without:
+        without.setattr(pynvml, "nvmlLib", None)
+        without.setattr(pynvml, "CDLL", missing)
+        without.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+        with pytest.raises(DriverError, match=r"no NVIDIA driver here \(libnvidia-ml.so.1 is not"):
+            source.read()
+    assert len(source.read()) == 1
