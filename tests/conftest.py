@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,9 @@ import pytest
 
 from support import slots
 from support.torch_versions import TORCH
+
+# Commands that a test calls in this process do not look for what other tests train meanwhile.
+os.environ["WARMWATCH_OBSERVE"] = "off"
 
 
 @pytest.fixture

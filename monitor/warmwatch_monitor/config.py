@@ -36,6 +36,10 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
         f"{DEFAULT_GPU_INTERVAL:g}",
         "seconds between two looks at the GPUs, or `off` to leave NVML alone",
     ),
+    "WARMWATCH_OBSERVE": (
+        "on",
+        "look for trainings without the agent among the processes; `off`: do not",
+    ),
     "WARMWATCH_RETENTION": (
         f"{DEFAULT_RETENTION:g}",
         "seconds for which a run that ended stays visible",
@@ -69,6 +73,7 @@ class Settings:
         address: of the daemon.
         interval: seconds between two looks at the records.
         gpu_interval: seconds between two looks at the GPUs; ``None`` to leave NVML alone.
+        observe: whether to look for trainings without the agent.
         retention: seconds for which a record stays visible after its process ended.
     """
 
@@ -77,6 +82,7 @@ class Settings:
     address: Address
     interval: float = DEFAULT_INTERVAL
     gpu_interval: float | None = DEFAULT_GPU_INTERVAL
+    observe: bool = True
     retention: float = DEFAULT_RETENTION
 
 
@@ -101,6 +107,7 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
         gpu_interval=_gpu_interval(
             *_raw("gpu_interval", environ, options, str(DEFAULT_GPU_INTERVAL))
         ),
+        observe=_switch(*_raw("observe", environ, options, "on")),
         retention=_seconds(
             *_raw("retention", environ, options, str(DEFAULT_RETENTION)), RETENTION_LIMITS
         ),
@@ -139,6 +146,12 @@ def _seconds(name: str, text: str, limits: tuple[float, float]) -> float:
     if not low <= value <= high:
         raise UsageError(f"{name}: {text!r} is not a number of seconds from {low:g} to {high:g}")
     return value
+
+
+def _switch(name: str, text: str) -> bool:
+    if text.strip().lower() not in ("on", "off"):
+        raise UsageError(f"{name}: {text!r} is neither on nor off")
+    return text.strip().lower() == "on"
 
 
 def _gpu_interval(name: str, text: str) -> float | None:

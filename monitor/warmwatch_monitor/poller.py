@@ -15,12 +15,19 @@ from typing import Protocol
 
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.feed import Feed
-from warmwatch_monitor.model import GpuReading, HostReading, ProcessReading, Snapshot
+from warmwatch_monitor.model import (
+    GpuReading,
+    HostReading,
+    ObservedTraining,
+    ProcessReading,
+    Snapshot,
+)
 from warmwatch_monitor.runs import group
 from warmwatch_monitor.sources.records import RecordsReading
 from warmwatch_monitor.spending import Account, settle
 
 _HOST_INTERVAL = 1.0
+_OBSERVED_INTERVAL = 2.0
 _ONCE_SECONDS = 5.0
 _LONGEST_SILENCE = 1.0
 _STOP_SECONDS = 2.0
@@ -44,6 +51,14 @@ class Gpus(Protocol):
     def read(self) -> tuple[GpuReading, ...]: ...
 
 
+class Observed(Protocol):
+    """The source of trainings without an agent, told which pids have one."""
+
+    def read(
+        self, attached: list[int], gpus: tuple[GpuReading, ...], /
+    ) -> tuple[ObservedTraining, ...]: ...
+
+
 class Poller:
     """Polls until :meth:`stop`. ``interval``, ``gpu_interval``: seconds between two looks."""
 
@@ -52,6 +67,7 @@ class Poller:
         records: Records,
         host: Host,
         gpus: Gpus | None = None,
+        observed: Observed | None = None,
         *,
         machine: Callable[[], HostReading | None] | None = None,
         directories: tuple[str, ...] = (),
@@ -70,6 +86,16 @@ class Poller:
             host_interval,
         )
         self._gpus = None if gpus is None else Feed("nvml", gpus.read, self._clock, gpu_interval)
+        self._observed = (
+            None
+            if observed is None
+            else Feed(
+                "observed",
+                lambda: observed.read(self._living(), self._known_gpus()),
+                self._clock,
+                max(interval, _OBSERVED_INTERVAL),
+            )
+        )
         self._stopping, self._fresh = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
         self._accounts: dict[str, Account] = {}
@@ -87,6 +113,8 @@ class Poller:
             thread = threading.Thread(target=self._gpus.read, name="warmwatch-nvml", daemon=True)
             thread.start()
             thread.join(_ONCE_SECONDS)
+        if self._observed is not None:
+            self._observed.read()
         return self._publish()
 
     def start(self) -> None:
@@ -98,6 +126,8 @@ class Poller:
         }
         if (gpus := self._gpus) is not None:
             work["nvml"] = lambda: gpus.follow(self._stopping, _nothing)
+        if (observed := self._observed) is not None:
+            work["observed"] = lambda: observed.follow(self._stopping, _nothing)
         for name, target in work.items():
             thread = threading.Thread(target=target, name=f"warmwatch-{name}", daemon=True)
             self._threads.append(thread)
@@ -129,17 +159,25 @@ class Poller:
         gpus, gpu_health = self._gpus.current(now_ns) if self._gpus else (None, None)
         runs = group(found.records, processes, now_ns, gpus or ())
         self._accounts, runs = settle(self._accounts, runs, now_ns)
-        health = (records_health, host_health, gpu_health)
+        strangers, observed_health = (
+            self._observed.current(now_ns) if self._observed else (None, None)
+        )
+        health = (records_health, host_health, gpu_health, observed_health)
         return Snapshot(
             epoch=epoch,
             now_ns=now_ns,
             runs=runs,
             refusals=found.refusals,
             gpus=gpus or (),
+            observed=strangers or (),
             host=machine,
             sources=tuple(one for one in health if one is not None),
             directories=self._directories,
         )
+
+    def _known_gpus(self) -> tuple[GpuReading, ...]:
+        found, _ = self._gpus.current(self._clock.monotonic_ns()) if self._gpus else (None, None)
+        return found or ()
 
     def _living(self) -> list[int]:
         found, _ = self._records.current(self._clock.monotonic_ns())

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from warmwatch import _config as agent
+from warmwatch.record import CATEGORIES
 from warmwatch.verdict import State
 from warmwatch_monitor import config as monitor
+from warmwatch_monitor.export.advice import ADVICE
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -40,3 +42,10 @@ def test_every_command_that_is_shown_has_a_help(command: str) -> None:
     words = [sys.executable, "-m", "warmwatch_monitor", command, "--help"]
     shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert shown.startswith(f"Usage: warmwatch {command}")
+
+
+def test_every_category_of_a_recompile_is_explained_with_its_remedy() -> None:
+    text = (ROOT / "docs" / "recompiles.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| .+? \| (.+) \|$", text, re.MULTILINE)
+    unknown = "none known: read the reason"
+    assert rows == [(category, ADVICE.get(category, unknown)) for category in CATEGORIES]

@@ -147,6 +147,9 @@ def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """This process's environment without any ``WARMWATCH_*``, and with ``variables``."""
+    """This process's environment with no ``WARMWATCH_*`` but ``variables``.
+
+    Trainings that other tests run meanwhile are not looked for.
+    """
     kept = {k: v for k, v in os.environ.items() if not k.startswith("WARMWATCH_")}
-    return {**kept, **variables}
+    return {**kept, "WARMWATCH_OBSERVE": "off", **variables}

@@ -16,6 +16,7 @@ from warmwatch_monitor.export.status import status
 from warmwatch_monitor.poller import Poller
 from warmwatch_monitor.sources.host import HostSource, read_machine
 from warmwatch_monitor.sources.nvml import NvmlSource
+from warmwatch_monitor.sources.observed import ObservedSource
 from warmwatch_monitor.sources.records import RecordsSource
 
 Answer = dict[str, Any]
@@ -37,6 +38,7 @@ def make_poller(settings: Settings) -> Poller:
         records,
         HostSource(),
         None if gpu_interval is None else NvmlSource(),
+        ObservedSource() if settings.observe else None,
         machine=read_machine,
         directories=settings.directories,
         interval=settings.interval,

@@ -17,6 +17,7 @@ from warmwatch_monitor.cli.answers import Answer, ask_daemon
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.config import Settings, unknown_variables
 from warmwatch_monitor.errors import DaemonError
+from warmwatch_monitor.export.observed import ATTACH
 from warmwatch_monitor.feed import Feed
 from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.sources.journal import Journal
@@ -146,6 +147,13 @@ def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:
         )
         return
     yield from _directories_match(settings, writable, answer)
+    for training in answer.get("observed", ()):
+        yield Finding(
+            mark=Mark.NOTE,
+            what=f"{training['command'] or 'a process'} (pid {training['pid']}) looks like a "
+            "training without the agent",
+            advice=ATTACH,
+        )
     for source in answer["sources"]:
         if not source["up"] and not _without_gpu(source):
             yield Finding(

@@ -14,6 +14,7 @@ from rich.table import Table
 from warmwatch.verdict import State, least_advanced
 from warmwatch_monitor.cli import options
 from warmwatch_monitor.cli.answers import Answer, asker, settings_from
+from warmwatch_monitor.export.observed import LIKELY
 
 NO_RUN = 5
 _CODES = {
@@ -68,8 +69,18 @@ def show(answer: Answer, now: float) -> None:
         console.width = _PIPE_WIDTH
     for run in answer["runs"]:
         console.print(_table(run, now, several=len(answer["runs"]) > 1))
+    for training in answer.get("observed", ()):
+        click.echo(f"without the agent: {outside(training)}")
     for refusal in answer["refusals"]:
         click.echo(f"not read: {refusal['path']}: {refusal['reason']}", err=True)
+
+
+def outside(training: Answer) -> str:
+    """A training that was only seen from outside, in one sentence."""
+    what = training["command"] or "a process"
+    likely = LIKELY[training["likely_compiling"]]
+    words = "; ".join(training["evidence"])
+    return f"{what} (pid {training['pid']}) {likely}, seen from outside: {words}"
 
 
 def _table(run: Answer, now: float, *, several: bool) -> Table:

@@ -15,7 +15,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.samples import Sample
 
 from warmwatch.record import BOUNDS_NS
-from warmwatch_monitor.export import figures, gpu_series, host_series
+from warmwatch_monitor.export import figures, gpu_series, host_series, observed
 from warmwatch_monitor.export.figures import tells
 from warmwatch_monitor.export.series import RANK_SERIES, Rank, Series, rank
 from warmwatch_monitor.model import Snapshot
@@ -67,6 +67,7 @@ class _Families:
         yield _info("warmwatch_rank_gpu", "Which GPU is whose.", _rank_gpus(ranks))
         yield from gpu_series.families(self._snapshot.gpus)
         yield from host_series.families(self._snapshot.host)
+        yield _observed(self._snapshot)
         yield from _sources(self._snapshot)
         build = [{"version": self._version}] if self._version else []
         yield _info("warmwatch_build", "The version of the monitor.", build)
@@ -135,6 +136,20 @@ def _rank_gpus(ranks: Sequence[tuple[_Labels, Rank]]) -> Iterator[_Labels]:
 def _info(name: str, help: str, labels: Iterable[_Labels]) -> Metric:
     metric = Metric(name, help, "info")
     metric.samples.extend(Sample(f"{name}_info", one, 1) for one in labels)
+    return metric
+
+
+def _observed(snapshot: Snapshot) -> Metric:
+    """Nothing where nobody looks."""
+    metric = Metric(
+        "warmwatch_observed_processes",
+        "Processes that look like trainings without the agent, by whether they are likely to "
+        "compile, as far as it can be told from outside.",
+        "gauge",
+    )
+    if any(health.source == "observed" and health.up for health in snapshot.sources):
+        for likely, number in observed.counts(snapshot.observed):
+            metric.samples.append(Sample(metric.name, {"likely_compiling": likely}, number))
     return metric
 
 

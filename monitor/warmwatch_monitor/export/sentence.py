@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from warmwatch.record import ENDS
 from warmwatch.verdict import ENDED, WARM, State
-from warmwatch_monitor.export import figures, silicon
+from warmwatch_monitor.export import figures, observed, silicon
 from warmwatch_monitor.export.conditions import conditions
 from warmwatch_monitor.export.wording import counted, duration, step_length, why
 from warmwatch_monitor.model import Compilation, RankView, RunView, Snapshot
@@ -24,7 +24,7 @@ Says = tuple[str, str]
 def summary(snapshot: Snapshot) -> str:
     """One sentence for all runs, the least advanced first."""
     if not snapshot.runs:
-        return NO_RUN
+        return observed.no_run(snapshot.observed) if snapshot.observed else NO_RUN
     if len(snapshot.runs) == 1:
         return run_sentence(snapshot.runs[0], snapshot.now_ns)
     order = figures.by_advancement(run.state for run in snapshot.runs)

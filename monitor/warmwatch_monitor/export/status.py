@@ -27,6 +27,7 @@ from warmwatch_monitor.export.conditions import conditions
 from warmwatch_monitor.export.cost import energy, run_cost
 from warmwatch_monitor.export.evidence import evidence
 from warmwatch_monitor.export.gpus import gpu
+from warmwatch_monitor.export.observed import observed
 from warmwatch_monitor.export.sentence import run_sentence, summary
 from warmwatch_monitor.model import Compilation, RankView, RunView, Snapshot
 
@@ -52,6 +53,7 @@ def status(snapshot: Snapshot, run: str | None = None) -> dict[str, Any]:
         "warm": figures.all_warm(ranks),
         "summary": one,
         "runs": [_run(chosen, snapshot.now_ns) for chosen in runs],
+        "observed": [observed(training) for training in snapshot.observed],
         "gpus": [gpu(reading, snapshot.now_ns) for reading in snapshot.gpus],
         "host": asdict(snapshot.host) if snapshot.host else None,
         "sources": [asdict(health) for health in snapshot.sources],

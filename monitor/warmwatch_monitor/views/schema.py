@@ -107,6 +107,7 @@ STATUS_EXAMPLE: dict[str, Any] = {
         "cpus": 16,
         "load_1m": 5.2,
     },
+    "observed": [],
     "sources": [
         {
             "source": "records",

@@ -5,7 +5,10 @@ from _common import batch, finish, loss_of, mark, small
 
 EXPECT = {
     "states": "compiling warming warm",
-    "on": {"2.6": {"lacks": "2.6 refuses it: the mark is violated, without the agent too"}},
+    "on": {
+        "2.6": {"lacks": "2.6 refuses it: the mark is violated, without the agent too"},
+        "2.8": {"lacks": "2.8 refuses it: the mark is violated, without the agent too"},
+    },
 }
 
 model = small()
