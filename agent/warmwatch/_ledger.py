@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from warmwatch import record
 from warmwatch._activity import Activity
+from warmwatch._phases import is_preparation
 from warmwatch.record import COMPILE_INDEX as AT
 
 _Fact = Callable[[], None]
@@ -141,6 +142,8 @@ class Ledger:
 
     def _begin(self, thread: int, event: str, now: int) -> None:
         words = self.words
+        if is_preparation(event) and not self._activity.holds(thread):
+            return
         if not self._activity:
             words[AT["begun"]] += 1
             words[AT["active_since_ns"]] = now

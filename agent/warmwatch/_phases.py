@@ -65,6 +65,10 @@ _EXACT = {"dynamo": PHASES.index("dynamo")}
 _TRACING = frozenset({"dynamo", "entire_frame_compile", "entire_backward_compile"})
 
 
+# What 2.8 does when ``torch.compile`` is called, before there is anything to compile.
+_PREPARATION = frozenset({"inductor_codecache_torch_key"})
+
+
 def phase_of(event: str) -> int | None:
     """Position in PHASES of the event's phase; ``None``: that of the event around it."""
     if event in _EXACT:
@@ -78,3 +82,8 @@ def phase_of(event: str) -> int | None:
 def is_tracing(event: str) -> bool:
     """Whether the event means that this process itself compiles a model."""
     return event in _TRACING
+
+
+def is_preparation(event: str) -> bool:
+    """Whether the event, where nothing is open around it, compiles nothing."""
+    return event in _PREPARATION

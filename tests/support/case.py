@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from support import truth
 from support.poller import INTERVAL_NS, Sample
 from support.scenarios import Reference, Scenario, Watched
-from support.torch_versions import TORCH
 from support.truth import Interval
 
 # PyTorch takes the end of a compilation before it writes the record of it, which takes a while.
@@ -51,18 +50,9 @@ class Case:
     @property
     def activities(self) -> list[Interval]:
         """Compile activity as the record's journal has it."""
-        return self._activities(())
-
-    @property
-    def recorded_activities(self) -> list[Interval]:
-        """Without that of which this PyTorch keeps no record."""
-        return self._activities(TORCH.unrecorded)
-
-    def _activities(self, without: tuple[str, ...]) -> list[Interval]:
-        begins = [e for e in self.watched.events if e["event"] == "begin"]
-        begun = {e["activity"]: e["t"] for e in begins if e["what"] not in without}
+        begun = {e["activity"]: e["t"] for e in self.watched.events if e["event"] == "begin"}
         ends = [e for e in self.watched.events if e["event"] == "end"]
-        return [(begun[e["activity"]], e["t"]) for e in ends if e["activity"] in begun]
+        return [(begun[end["activity"]], end["t"]) for end in ends]
 
     @property
     def recompiles(self) -> list[str]:
@@ -80,10 +70,9 @@ def inside(case: Case, sample: Sample) -> bool:
 
 def outside(case: Case, sample: Sample) -> bool:
     """Whether PyTorch compiled nothing within a polling interval of the look."""
-    unrecorded = set(case.activities) - set(case.recorded_activities)
     return not any(
         start - INTERVAL_NS < sample.after and sample.before < end + INTERVAL_NS
-        for start, end in (*case.intervals, *unrecorded)
+        for start, end in case.intervals
     )
 
 

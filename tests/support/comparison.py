@@ -93,7 +93,7 @@ def caches(case: Case) -> Findings:
 
 
 def seconds(case: Case) -> Findings:
-    pytorch, agent = truth.seconds(case.intervals), truth.seconds(case.recorded_activities)
+    pytorch, agent = truth.seconds(case.intervals), truth.seconds(case.activities)
     if abs(agent - pytorch) > max(SECONDS, RELATIVE * pytorch):
         yield f"compile seconds: the agent says {agent:.3f}, PyTorch {pytorch:.3f}"
 
@@ -124,7 +124,7 @@ def coverage(case: Case) -> Findings:
     for start, end in case.intervals:
         if not any(a <= start + EDGE_NS and end <= b + EDGE_NS for a, b in case.activities):
             yield f"PyTorch compiled from {start} to {end}; the agent saw {case.activities}"
-    for a, b in case.recorded_activities:
+    for a, b in case.activities:
         if b - a > EDGE_NS and not any(start < b and a < end for start, end in case.intervals):
             yield f"the agent saw activity from {a} to {b}; PyTorch says {case.intervals}"
 
@@ -210,7 +210,7 @@ def trace(case: Case) -> Findings:
         if not any(a < end and start < b for a, b in told["windows"])
     ]
     traced = case.scenario.traced
-    if (traced and not outside) or (outside and not (traced or TORCH.unrecorded)):
+    if (traced and not outside) or (outside and not (traced or TORCH.prepares)):
         yield f"the trace has events outside of every compilation: {outside}"
     open_, recorded = truth.seconds(told["intervals"]), truth.seconds(told["windows"])
     allowed = max(SECONDS * len(told["windows"]), RELATIVE * recorded) + truth.seconds(outside)

@@ -20,8 +20,7 @@ class Tells:
         missing: seams that it does not have, as the agent's identity names them.
         cache_load: an event tells when a compiled graph is loaded from a cache.
         limit: the setting that limits recompiles.
-        unrecorded: events that it may time outside of every record, when ``torch.compile`` is
-            called with Inductor; not with other backends.
+        prepares: it may time an event outside of every record, when ``torch.compile`` is called.
         threads: how many beside the main one can compile. The CUDA build of 2.11 crashes in a
             second one on a machine without a GPU, with no agent too.
     """
@@ -30,7 +29,7 @@ class Tells:
     missing: tuple[str, ...] = ()
     cache_load: bool = True
     limit: str = "recompile_limit"
-    unrecorded: tuple[str, ...] = ()
+    prepares: bool = False
     threads: int = 3
 
 
@@ -41,7 +40,7 @@ _TELLS = {
         cache_load=False,
         limit="cache_size_limit",
     ),
-    (2, 8): Tells(missing=("cache_verdicts",), unrecorded=("inductor_codecache_torch_key",)),
+    (2, 8): Tells(missing=("cache_verdicts",), prepares=True),
     (2, 11): Tells(threads=1),
 }
 

@@ -3,8 +3,8 @@
 PyTorch calls ``ChromiumEventLogger.log_event_start`` and ``log_event_end`` for each, also for what
 is tuned or recorded at run time (torch 2.6 and later). The methods are wrapped on the class. Their
 signatures grew over the versions, so they are passed on as they come. Somebody else who wraps them
-too, and then puts back what was there before us, takes ours away with theirs: each of the two puts
-the other back.
+too, and then puts back what was there before, takes ours away with theirs: that shows in ends of
+what never began, and the beginnings are wrapped anew.
 """
 
 from __future__ import annotations
@@ -25,15 +25,13 @@ def install(agent: Agent) -> Callable[[], None]:
     import torch
     from torch._dynamo.utils import ChromiumEventLogger
 
-    def begin(event: str) -> None:
-        ends.put_back()
-        agent.begin(event)
-
     def end(event: str) -> None:
-        starts.put_back()
+        if ends.heard > starts.heard:
+            ends.heard = starts.heard = 0
+            starts.renew()
         agent.end(event)
 
-    starts = _Wrap(torch, ChromiumEventLogger, "log_event_start", begin)
+    starts = _Wrap(torch, ChromiumEventLogger, "log_event_start", agent.begin)
     ends = _Wrap(torch, ChromiumEventLogger, "log_event_end", end)
 
     def uninstall() -> None:
@@ -44,32 +42,41 @@ def install(agent: Agent) -> Callable[[], None]:
 
 
 class _Wrap:
-    """One method of ``owner``, wrapped so that ``tell`` hears each event's name first."""
+    """One method of ``owner``, wrapped so that ``tell`` hears each event's name first.
+
+    ``heard`` counts them.
+    """
 
     def __init__(self, torch: Any, owner: Any, method: str, tell: Callable[[str], None]) -> None:
-        self._owner, self._method = owner, method
-        self._original = original = getattr(owner, method)
+        self._torch, self._owner, self._method, self._tell = torch, owner, method, tell
         self._listening = True
+        self.heard = 0
+        self._wrap()
 
-        @functools.wraps(original)
-        def wrapper(logger: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._listening:
-                try:
-                    tell(args[0] if args else kwargs[_NAME])
-                except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-                    report("hooks.events", error)
-            return original(logger, *args, **kwargs)
-
-        self._ours = torch.compiler.disable(wrapper)
-        setattr(owner, method, self._ours)
-
-    def put_back(self) -> None:
-        """Wrap again where what we wrapped stands there bare."""
-        if self._listening and self._owner.__dict__.get(self._method) is self._original:
-            setattr(self._owner, self._method, self._ours)
+    def renew(self) -> None:
+        """Wrap what stands there now, where that is not ours. A new wrapper: ours may be in it."""
+        if self._listening and getattr(self._owner, self._method) is not self._ours:
+            self._wrap()
 
     def remove(self) -> None:
         """Put back what was there, unless somebody else has wrapped ours meanwhile."""
         self._listening = False
         if self._owner.__dict__.get(self._method) is self._ours:
             setattr(self._owner, self._method, self._original)
+
+    def _wrap(self) -> None:
+        original = getattr(self._owner, self._method)
+
+        @functools.wraps(original)
+        def wrapper(logger: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._listening:
+                try:
+                    self.heard += 1
+                    self._tell(args[0] if args else kwargs[_NAME])
+                except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                    report("hooks.events", error)
+            return original(logger, *args, **kwargs)
+
+        self._original = original
+        self._ours = self._torch.compiler.disable(wrapper)
+        setattr(self._owner, self._method, self._ours)

@@ -10,7 +10,11 @@ EXPECT = {
         "2.6": {
             "states": "compiling warming warm recompiling",
             "categories": "shape shape shape shape shape",
-        }
+        },
+        "2.8": {
+            "states": "compiling warming warm recompiling",
+            "categories": "shape shape shape shape shape",
+        },
     },
 }
 

@@ -10,7 +10,11 @@ from torch._inductor.compile_fx import compile_fx
 EXPECT = {
     "states": "compiling warming warm",
     "categories": "shape shape shape",
-    "on": {"2.6": {"categories": "shape shape"}},
+    "on": {
+        "2.6": {"lacks": "2.6 fails now and then where threads compile at once"},
+        "2.8": {"lacks": "2.8 fails now and then where threads compile at once, without the agent"},
+        "2.11": {"lacks": "its CUDA build crashes in a second thread where there is no GPU"},
+    },
 }
 
 WIDTHS = (5, 6, 7)
