@@ -236,3 +236,22 @@ def test_the_training_is_the_same_with_the_agent_and_without(records: Path) -> N
 def _undated(log: str) -> str:
     """Lines of PyTorch's log without the time and the thread at their beginning."""
     return re.sub(r"(?m)^([A-Z]\d{4}) [\d:.]+ \d+ ", r"\1 ", log)
+
+
+def test_the_gpus_in_use_are_named_when_cuda_comes_up(records: Path) -> None:
+    """Devices stand in for real ones: nothing is said before they are up, all of them after."""
+    result_of(
+        records,
+        """
+import warmwatch._agent
+devices = []
+warmwatch._agent.used = lambda: tuple(devices)
+model = make()
+compiled = torch.compile(model, backend="eager")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+train(compiled, optimizer, 1)
+devices.append("GPU-1")
+result(train(compiled, optimizer, 5))
+""",
+    )
+    assert slots.read(slots.only(records)).identity.gpus == ("GPU-1",)

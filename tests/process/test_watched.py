@@ -90,8 +90,9 @@ train(c, o, 3, batch=7); gate("warm again")
         started.go()
         for n in range(3):
             started.reach(f"step {n + 1}")
-            answer = until(url, lambda _, n=n: rank_of(url)["steps"] == n + 1)
-            assert (answer["runs"][0]["state"], rank_of(url)["clean_steps"]) == ("warming", n)
+            until(url, lambda _, n=n: rank_of(url)["steps"] == n + 1)
+            rank = rank_of(url)  # the answer `until` gave was asked for before the condition was
+            assert (rank["state"], rank["clean_steps"]) == ("warming", n)
             assert metric(url, "warmwatch_warmup_seconds") is None
             started.go()
         started.reach("step 4")
