@@ -209,8 +209,7 @@ def trace(case: Case) -> Findings:
         for start, end in told["intervals"]
         if not any(a < end and start < b for a, b in told["windows"])
     ]
-    traced = case.scenario.traced
-    if (traced and not outside) or (outside and not (traced or TORCH.prepares)):
+    if bool(outside) != case.scenario.traced:
         yield f"the trace has events outside of every compilation: {outside}"
     open_, recorded = truth.seconds(told["intervals"]), truth.seconds(told["windows"])
     allowed = max(SECONDS * len(told["windows"]), RELATIVE * recorded) + truth.seconds(outside)

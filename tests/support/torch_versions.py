@@ -20,7 +20,6 @@ class Tells:
         missing: seams that it does not have, as the agent's identity names them.
         cache_load: an event tells when a compiled graph is loaded from a cache.
         limit: the setting that limits recompiles.
-        prepares: it may time an event outside of every record, when ``torch.compile`` is called.
         threads: how many beside the main one can compile. The CUDA build of 2.11 crashes in a
             second one on a machine without a GPU, with no agent too.
     """
@@ -29,7 +28,6 @@ class Tells:
     missing: tuple[str, ...] = ()
     cache_load: bool = True
     limit: str = "recompile_limit"
-    prepares: bool = False
     threads: int = 3
 
 
@@ -40,7 +38,7 @@ _TELLS = {
         cache_load=False,
         limit="cache_size_limit",
     ),
-    (2, 8): Tells(missing=("cache_verdicts",), prepares=True),
+    (2, 8): Tells(missing=("cache_verdicts",)),
     (2, 11): Tells(threads=1),
 }
 

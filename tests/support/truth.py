@@ -142,12 +142,17 @@ def _entries(log: Path, pid: int) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 def _open(entries: Iterable[tuple[dict[str, Any], str]]) -> Iterator[Interval]:
-    """When any event was open on any thread, in wall-clock nanoseconds."""
+    """When any event was open on any thread, in wall-clock nanoseconds.
+
+    PyTorch 2.8 hashes its own sources when ``torch.compile`` is called: no model is compiled then.
+    """
     depth = began = 0
     for head, payload in entries:
         if "chromium_event" not in head:
             continue
         event = json.loads(payload)
+        if event["name"] == "inductor_codecache_torch_key":
+            continue
         at, change = int(event["ts"] * 1000), {"B": 1, "E": -1}.get(event["ph"], 0)
         if change and not depth:
             began = at
