@@ -19,7 +19,7 @@ from warmwatch import record
 from warmwatch._config import Settings
 from warmwatch._gpus import used
 from warmwatch._guard import report, warn_once
-from warmwatch._identity import identify, launcher_run
+from warmwatch._identity import distributed, identify, launcher_run
 from warmwatch._ledger import Ledger
 from warmwatch._phases import is_tracing
 from warmwatch._rounds import Rounds
@@ -33,7 +33,7 @@ _Moment = tuple[int, int]
 
 # Journal lines at which to look for the GPUs in use: all rare. The first compilation is what costs
 # most, so its beginning is one of them.
-_GPU_MOMENTS = ("begin", "end", "step", "warm", "eager")
+_RARE_MOMENTS = ("begin", "end", "step", "warm", "eager")
 
 
 class Agent:
@@ -247,21 +247,23 @@ class Agent:
         self, event: str, t: int, values: Mapping[str, Any], *, essential: bool = False
     ) -> None:
         self._writer.note(event, t, values, essential=essential)
-        if event in _GPU_MOMENTS:
-            self._look_at_gpus()
+        if event in _RARE_MOMENTS:
+            self._look_again()
 
-    def _look_at_gpus(self) -> None:
-        """Say which GPUs the process uses, where that changed: CUDA comes up late."""
+    def _look_again(self) -> None:
+        """Say which GPUs and which rank this is, where that changed: both may come up late."""
         if self._identity is None:
             return
         try:
-            found = used()
-            if found and found != self._identity.gpus:
-                identity = replace(self._identity, gpus=found)
-                self._writer.rename(identity)
-                self._identity = identity
+            known = self._identity
+            found = replace(known, gpus=used() or known.gpus)
+            if member := distributed():
+                found = replace(found, rank=member[0], world_size=member[1])
+            if found != known:
+                self._writer.rename(found)
+                self._identity = found
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-            report("gpus", error)
+            report("identity", error)
 
     def _image(self) -> record.Slot:
         image = bytes(self._writer.buffer)

@@ -23,8 +23,13 @@ _LAUNCHERS: tuple[tuple[str, tuple[str, str, str]], ...] = (
     ("env", ("RANK", "LOCAL_RANK", "WORLD_SIZE")),
     ("mpi", ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE")),
     ("mpi", ("PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE")),
-    ("slurm", ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS")),
+    # not SLURM_NTASKS: a batch script has it too, and starts one process
+    ("slurm", ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS")),
 )
+# who set ``RANK`` and its like, by a variable that only it sets; first match wins
+_SETTERS = (("TORCHELASTIC_RUN_ID", "torchelastic"), ("RAY_JOB_ID", "ray"))
+# how often something started the run anew: the launcher in its job, the scheduler the whole job
+_RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
 
 
 def identify(
@@ -32,14 +37,14 @@ def identify(
 ) -> Identity:
     """This process's identity as far as it is known now; ``known`` is passed through."""
     launcher, rank, local_rank, world_size = _launcher(environ)
-    distributed = _distributed()
+    member = distributed()
     return Identity(
         run=run or launcher_run(environ) or script_name(argv),
         launch=_launch(environ, launcher),
-        rank=distributed[0] if distributed else (rank or 0),
+        rank=member[0] if member else (rank or 0),
         local_rank=local_rank,
-        world_size=distributed[1] if distributed else world_size,
-        attempt=_number(environ.get("TORCHELASTIC_RESTART_COUNT")) or 0,
+        world_size=member[1] if member else world_size,
+        attempt=sum(_number(environ.get(name)) or 0 for name in _RESTARTS),
         launcher=launcher,
         host=socket.gethostname(),
         pid=os.getpid(),
@@ -56,12 +61,13 @@ def _launcher(
     for launcher, names in _LAUNCHERS:
         rank, local_rank, world_size = (_number(environ.get(name)) for name in names)
         if rank is not None:
-            elastic = launcher == "env" and "TORCHELASTIC_RUN_ID" in environ
-            return ("torchelastic" if elastic else launcher), rank, local_rank, world_size
+            setters = (name for variable, name in _SETTERS if variable in environ)
+            known = next(setters, launcher) if launcher == "env" else launcher
+            return known, rank, local_rank, world_size
     return "", None, None, None
 
 
-def _distributed() -> tuple[int, int] | None:
+def distributed() -> tuple[int, int] | None:
     """Rank and world size of an initialized process group; it knows best."""
     module = sys.modules.get("torch.distributed")
     if module is None or not module.is_available() or not module.is_initialized():
@@ -80,6 +86,8 @@ def launcher_run(environ: Mapping[str, str]) -> str | None:
         return elastic
     if job := environ.get("SLURM_JOB_ID"):
         return f"{environ.get('SLURM_JOB_NAME') or 'slurm'}-{job}"
+    if job := environ.get("RAY_JOB_ID"):  # Ray's workers all run the same script, its own
+        return f"ray-{job}"
     return None
 
 
@@ -105,6 +113,8 @@ def _launch(environ: Mapping[str, str], launcher: str) -> str:
     if launcher == "slurm":
         step = environ.get("SLURM_STEP_ID", "")
         return f"slurm:{environ.get('SLURM_JOB_ID', '')}.{step}"
+    if launcher == "ray":
+        return f"ray:{environ['RAY_JOB_ID']}"
     if launcher:
         return f"parent:{os.getppid()}"  # torchrun and mpirun start all ranks of a host
     parent = multiprocessing.parent_process()

@@ -75,6 +75,8 @@ class Facts:
         longest_step_ns: the longest of them.
         alive: whether its process holds the record's lock.
         gone_ns: when a reader first saw the lock free; ``None`` where none saw it held.
+        peers_compiled_ns: the latest moment at which another living rank of the run was known to
+        compile: until then this one may have waited for it in a collective.
     """
 
     attached_ns: int
@@ -85,6 +87,7 @@ class Facts:
     longest_step_ns: int = 0
     alive: bool = True
     gone_ns: int | None = None
+    peers_compiled_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +164,8 @@ def _living(facts: Facts, now_ns: int) -> Judgement:
     if not steps.steps and not compile.begun:
         return Judgement(state=State.STARTING, since_ns=facts.attached_ns)
     clean = clean_steps(steps, compile)
-    stalled_at = quiet_since_ns(facts) + stall_after_ns(facts)
+    quiet_since = max(quiet_since_ns(facts), facts.peers_compiled_ns)
+    stalled_at = quiet_since + stall_after_ns(facts)
     if steps.steps and now_ns > stalled_at:
         return Judgement(state=State.STALLED, since_ns=stalled_at, clean_steps=clean)
     return _settled(facts, clean)

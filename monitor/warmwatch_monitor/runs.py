@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from warmwatch import record, verdict
@@ -31,9 +31,31 @@ def group(
         if rival is None or _claim(reading) > _claim(rival):
             ranks[reading.slot.identity.rank] = reading
     return tuple(
-        _run(name, [ranks[rank] for rank in sorted(ranks)], processes, devices, now_ns)
+        _run(name, present([ranks[rank] for rank in sorted(ranks)]), processes, devices, now_ns)
         for name, ranks in sorted(speakers.items())
     )
+
+
+def present(readings: Sequence[RecordReading]) -> Sequence[RecordReading]:
+    """The ranks of the latest start of a run: those that an earlier one left behind are history.
+
+    A launcher that starts a run anew may do it with fewer ranks; nobody waits for the others.
+    """
+    living = [reading for reading in readings if reading.alive]
+    if not living:
+        return readings
+    starts = {_start(reading) for reading in living}
+    began = max(_attached(reading) for reading in living)
+    return [one for one in readings if _start(one) in starts or _attached(one) > began]
+
+
+def _start(reading: RecordReading) -> tuple[str, int]:
+    """Which start of the run the record is of."""
+    return reading.slot.identity.launch, reading.slot.identity.attempt
+
+
+def _attached(reading: RecordReading) -> int:
+    return reading.slot.header.attached_epoch_ns
 
 
 def _claim(reading: RecordReading) -> tuple[bool, bool, int, str]:
@@ -46,15 +68,16 @@ def _claim(reading: RecordReading) -> tuple[bool, bool, int, str]:
 
 def _run(
     name: str,
-    readings: Iterable[RecordReading],
+    readings: Sequence[RecordReading],
     processes: Mapping[int, ProcessReading],
     devices: Mapping[str, GpuReading],
     now_ns: int,
 ) -> RunView:
+    compiled = sorted((compiled_ns(reading, now_ns) for reading in readings), reverse=True)
     ranks = tuple(
         RankView(
             reading=reading,
-            judgement=judge(reading, now_ns),
+            judgement=judge(reading, now_ns, _of_peers(compiled, compiled_ns(reading, now_ns))),
             process=None if reading.pid is None else processes.get(reading.pid),
             gpus=_used(reading, devices),
         )
@@ -84,8 +107,22 @@ def _bare(uuid: str) -> str:
     return uuid.removeprefix("MIG-").removeprefix("GPU-")
 
 
-def judge(reading: RecordReading, now_ns: int) -> Judgement:
-    """The verdict on one record at ``now_ns``."""
+def compiled_ns(reading: RecordReading, now_ns: int) -> int:
+    """The latest moment at which a living rank was known to compile; 0 where there is none."""
+    compile = reading.slot.compile
+    if not reading.alive:
+        return 0
+    return now_ns if compile.active_since_ns else compile.last_end_ns
+
+
+def _of_peers(compiled: Sequence[int], own: int) -> int:
+    """The latest of the moments of the others, given all of them, the latest first."""
+    others = compiled[1:] if compiled[0] == own else compiled
+    return others[0] if others else 0
+
+
+def judge(reading: RecordReading, now_ns: int, peers_compiled_ns: int = 0) -> Judgement:
+    """The verdict on one record at ``now_ns``, given when the others of its run last compiled."""
     slot = reading.slot
     facts = Facts(
         attached_ns=slot.header.attached_ns,
@@ -96,6 +133,7 @@ def judge(reading: RecordReading, now_ns: int) -> Judgement:
         longest_step_ns=_longest_ns(slot.clean_bins),
         alive=reading.alive,
         gone_ns=reading.gone_ns,
+        peers_compiled_ns=peers_compiled_ns,
     )
     return verdict.judge(facts, now_ns)
 

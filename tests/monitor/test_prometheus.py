@@ -99,7 +99,7 @@ def test_openmetrics_is_given_where_asked_for_and_says_the_same(accept: str) -> 
 
 
 def test_every_series_of_the_contract_that_a_rank_has_without_a_gpu_is_there() -> None:
-    user = replace(b.WARM.identity, samples_per_step=16)
+    user = replace(b.WARM.identity, samples_per_step=16, world_size=1)
     full = b.view(replace(b.WARM, identity=user), process=PROCESS)
     assert {name for name, _ in series(b.snapshot(full))} == {
         "warmwatch_" + name
@@ -116,7 +116,7 @@ def test_every_series_of_the_contract_that_a_rank_has_without_a_gpu_is_there() -
             *("process_cpu_seconds_total", "process_resident_memory_bytes"),
             *("agent_errors_total", "journal_dropped_lines_total", "run_info"),
             *("source_up", "source_last_success_timestamp_seconds", "source_read_seconds"),
-            *("records_refused", "build_info"),
+            *("records_refused", "build_info", "world_size"),
         )
     }
 

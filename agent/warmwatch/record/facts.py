@@ -148,8 +148,8 @@ class Identity:
     Attributes:
         run: the run's name. launch: an id that all ranks of one launch on a host share.
         rank, local_rank, world_size: as the launcher or ``torch.distributed`` says.
-        attempt: restarts of the same run by its launcher, from 0.
-        launcher: ``torchelastic``, ``slurm``, ``mpi``, ``env`` or ``""``.
+        attempt: restarts of the same run by its launcher or its scheduler, from 0.
+        launcher: ``torchelastic``, ``ray``, ``slurm``, ``mpi``, ``env`` or ``""``.
         pid: in the training's own pid namespace; a reader gets its own view from the lock.
         boot_id: of the kernel, so that monotonic times are not compared across reboots.
         hooks: seams that were installed; ``missing`` those this torch does not have.

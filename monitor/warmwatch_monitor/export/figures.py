@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from warmwatch.record import PHASES, Slot, Warmup, quantile_ns
+from warmwatch.record import KINDS, PHASES, CompileCounts, Slot, Warmup, quantile_ns
 from warmwatch.verdict import ENDED, Facts, State, clean_steps, least_advanced, stall_after_ns
 from warmwatch_monitor.model import RankView
 
 _OTHER = PHASES.index("other")
+# A kernel's autotuning and a CUDA graph's recording happen at run time: they compile no graph.
+_COMPILED = tuple(KINDS.index(kind) for kind in ("forward", "backward", "other"))
 
 
 def is_living(view: RankView) -> bool:
@@ -40,6 +42,11 @@ def phase_ns(view: RankView, now_ns: int) -> tuple[int, ...]:
     phase = compile.active_phase - 1 if compile.active_phase else _OTHER
     open_ns = max(0, until - compile.accounted_ns)
     return tuple(ns + open_ns * (i == phase) for i, ns in enumerate(compile.phase_ns))
+
+
+def compilations(compile: CompileCounts) -> int:
+    """Graphs compiled, forward and backward."""
+    return sum(compile.compilations[kind] for kind in _COMPILED)
 
 
 def gpu_seconds(view: RankView, now_ns: int) -> float | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from warmwatch.record import ENDS
 from warmwatch.verdict import ENDED, WARM, State
-from warmwatch_monitor.export import figures, observed, silicon
+from warmwatch_monitor.export import figures, observed, ranks, silicon
 from warmwatch_monitor.export.conditions import conditions
 from warmwatch_monitor.export.wording import counted, duration, step_length, why
 from warmwatch_monitor.model import Compilation, RankView, RunView, Snapshot
@@ -37,7 +37,7 @@ def run_sentence(run: RunView, now_ns: int) -> str:
     """One sentence for ``run``: what it does, for how long, and which rank holds it back."""
     speaker = _speaker(run)
     head, tail = _SAYS[run.state](speaker, now_ns)
-    doubts = "" if run.state in ENDED else "".join(f"; {words}" for words in _conditions(run))
+    doubts = "" if run.state in ENDED else "".join(f"; {words}" for words in _doubts(run, now_ns))
     tail = _with_silicon(run, speaker, tail)
     return f"{run.run}: {head}{_which(run, speaker)}{tail}{_losses(run)}{doubts}"
 
@@ -53,6 +53,12 @@ def _with_silicon(run: RunView, speaker: RankView, tail: str) -> str:
     elif run.state is State.STALLED:
         parts.append(silicon.meanwhile(speaker.gpus))
     return "; ".join([tail, *filter(None, parts[1:])])
+
+
+def _doubts(run: RunView, now_ns: int) -> list[str]:
+    """What holds beside the state, what differs between ranks, and which of them nobody sees."""
+    unseen = ranks.missing_words(run)
+    return [*_conditions(run), *ranks.differences(run, now_ns), *([unseen] if unseen else [])]
 
 
 def _conditions(run: RunView) -> list[str]:

@@ -272,6 +272,11 @@ RANK_SERIES = (
         "When the latest warm-up ended; absent until then and while it is open again.",
         _warmup_end,
     ),
+    _gauge(
+        "warmwatch_world_size",
+        "Ranks of the whole run as its launcher says, those on other hosts included.",
+        lambda rank: rank.slot.identity.world_size,
+    ),
     _counter("warmwatch_steps_total", "Training steps.", lambda rank: rank.slot.steps.steps),
     _gauge("warmwatch_last_step_timestamp_seconds", "When the last step ended.", _last_step),
     _counter(

@@ -12,7 +12,6 @@ from typing import Any
 
 from warmwatch.record import (
     CACHES,
-    KINDS,
     PHASES,
     CompileCounts,
     Slot,
@@ -21,7 +20,7 @@ from warmwatch.record import (
 )
 from warmwatch.verdict import State, least_advanced
 from warmwatch_monitor.errors import UnknownRunError
-from warmwatch_monitor.export import figures
+from warmwatch_monitor.export import figures, ranks
 from warmwatch_monitor.export.advice import advice
 from warmwatch_monitor.export.conditions import conditions
 from warmwatch_monitor.export.cost import energy, run_cost
@@ -33,8 +32,6 @@ from warmwatch_monitor.model import Compilation, RankView, RunView, Snapshot
 
 SCHEMA_VERSION = 1
 LAST = 5
-# A kernel's autotuning and a CUDA graph's recording happen at run time: they compile no graph.
-_COMPILED = tuple(KINDS.index(kind) for kind in ("forward", "backward", "other"))
 _FX = CACHES.index("inductor_fx")
 
 
@@ -45,12 +42,12 @@ def status(snapshot: Snapshot, run: str | None = None) -> dict[str, Any]:
         UnknownRunError: no run of that name; the message lists those there are.
     """
     runs = _chosen(snapshot, run)
-    ranks = [view for chosen in runs for view in chosen.ranks]
+    views = [view for chosen in runs for view in chosen.ranks]
     one = run_sentence(runs[0], snapshot.now_ns) if run is not None else summary(snapshot)
     return {
         "schema_version": SCHEMA_VERSION,
-        "compiling": figures.any_compiling(ranks),
-        "warm": figures.all_warm(ranks),
+        "compiling": figures.any_compiling(views),
+        "warm": figures.all_warm(views),
         "summary": one,
         "runs": [_run(chosen, snapshot.now_ns) for chosen in runs],
         "observed": [observed(training) for training in snapshot.observed],
@@ -94,6 +91,9 @@ def _run(run: RunView, now_ns: int) -> dict[str, Any]:
         "warm": figures.all_warm(run.ranks),
         "summary": run_sentence(run, now_ns),
         **run_cost(run, now_ns),
+        "world_size": ranks.world_size(run),
+        "missing_ranks": ranks.missing(run),
+        "skew": ranks.skew(run, now_ns),
         "ranks": [_rank(view, now_ns) for view in run.ranks],
     }
 
@@ -141,7 +141,7 @@ def _compile(view: RankView, now_ns: int) -> dict[str, Any]:
 def _counts(compile: CompileCounts, *, told: bool) -> dict[str, Any]:
     """What PyTorch counts; each ``None`` where this one keeps no records of its compilations."""
     counts = {
-        "compilations": sum(compile.compilations[kind] for kind in _COMPILED),
+        "compilations": figures.compilations(compile),
         "graphs": compile.graphs,
         "recompiles": sum(compile.recompiles),
         "recompiles_after_warm": compile.recompiles_after_warm,

@@ -97,6 +97,9 @@ STATUS_EXAMPLE: dict[str, Any] = {
             "summary": "gpt2: warming, 0 of 3 clean steps since the last compile activity",
             "compile_gpu_seconds": None,
             "compile_joules": None,
+            "world_size": 1,
+            "missing_ranks": [],
+            "skew": None,
             "ranks": [_RANK],
         }
     ],

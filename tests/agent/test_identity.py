@@ -1,0 +1,89 @@
+"""Who a process is, by the environments in which launchers start it."""
+
+from __future__ import annotations
+
+import pytest
+
+from warmwatch._identity import identify
+
+TORCHRUN = {
+    "RANK": "5",
+    "LOCAL_RANK": "1",
+    "WORLD_SIZE": "8",
+    "TORCHELASTIC_RUN_ID": "pretrain",
+    "TORCHELASTIC_RESTART_COUNT": "2",
+}
+SLURM = {
+    "SLURM_JOB_ID": "4242",
+    "SLURM_JOB_NAME": "gpt2",
+    "SLURM_STEP_ID": "0",
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "3",
+    "SLURM_NTASKS": "16",
+    "SLURM_STEP_NUM_TASKS": "16",
+}
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_RANK": "2",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+    "OMPI_COMM_WORLD_SIZE": "4",
+}
+PMI = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1"}
+RAY = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "RAY_JOB_ID": "02000000"}
+PLAIN = {"RANK": "1", "WORLD_SIZE": "2"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "launcher", "run", "rank", "local_rank", "world_size"),
+    [
+        (TORCHRUN, "torchelastic", "pretrain", 5, 1, 8),
+        (SLURM, "slurm", "gpt2-4242", 3, 3, 16),
+        (OPEN_MPI, "mpi", "train", 2, 0, 4),
+        (PMI, "mpi", "train", 1, 1, 2),
+        (RAY, "ray", "ray-02000000", 1, 1, 2),
+        (PLAIN, "env", "train", 1, None, 2),
+        ({**SLURM, **TORCHRUN}, "torchelastic", "pretrain", 5, 1, 8),
+        ({}, "", "train", 0, None, None),
+    ],
+    ids=["torchrun", "slurm", "open mpi", "pmi", "ray", "plain", "torchrun in slurm", "none"],
+)
+def test_the_launcher_says_who_it_is(
+    environ: dict[str, str],
+    launcher: str,
+    run: str,
+    rank: int,
+    local_rank: int | None,
+    world_size: int | None,
+) -> None:
+    known = identify(environ, run=None, argv=["train.py"])
+    assert (known.launcher, known.run) == (launcher, run)
+    assert (known.rank, known.local_rank, known.world_size) == (rank, local_rank, world_size)
+
+
+def test_a_batch_script_that_starts_one_process_is_no_world_of_all_tasks() -> None:
+    """Slurm tells it how many tasks the job may have; nobody started them."""
+    batch = {k: v for k, v in SLURM.items() if not k.startswith("SLURM_STEP")}
+    known = identify({**batch, "SLURM_PROCID": "0"}, run=None, argv=["train.py"])
+    assert (known.rank, known.world_size) == (0, None)
+
+
+def test_a_run_that_somebody_named_is_called_so() -> None:
+    assert identify(TORCHRUN, run="mine", argv=["train.py"]).run == "mine"
+
+
+@pytest.mark.parametrize(
+    ("environ", "attempt"),
+    [
+        ({}, 0),
+        (TORCHRUN, 2),
+        ({**SLURM, "SLURM_RESTART_COUNT": "1"}, 1),
+        ({**TORCHRUN, "SLURM_RESTART_COUNT": "1"}, 3),
+    ],
+)
+def test_each_restart_is_a_new_attempt_of_the_same_run(
+    environ: dict[str, str], attempt: int
+) -> None:
+    assert identify(environ, run=None, argv=["train.py"]).attempt == attempt
+
+
+def test_the_ranks_of_a_ray_job_are_one_launch() -> None:
+    assert identify(RAY, run=None, argv=["w.py"]).launch == "ray:02000000"

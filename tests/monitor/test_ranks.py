@@ -1,0 +1,153 @@
+"""A run's ranks beside each other: who waits, who is missing, how far apart they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from support import builders as b
+from support.builders import NOW, SECOND
+from warmwatch.record import CompileCounts, Slot, StepCounts
+from warmwatch.verdict import State
+from warmwatch_monitor.export import ranks
+from warmwatch_monitor.export.sentence import summary
+from warmwatch_monitor.export.status import status
+from warmwatch_monitor.model import RecordReading
+from warmwatch_monitor.runs import group
+
+STEPPED = StepCounts(steps=9, last_step_ns=b.ago(300))
+WARMED = CompileCounts(begun=1, ended=1, activities_seen=1, last_end_ns=b.ago(310), warmups=1)
+COMPILING = replace(WARMED, begun=2, active_since_ns=b.ago(290), episode_began_ns=b.ago(290))
+COMPILED = replace(WARMED, begun=2, ended=2, last_end_ns=b.ago(20))
+
+
+def reading(rank: int, *, alive: bool = True, **slot: Any) -> RecordReading:
+    return RecordReading(
+        folder=f"{rank}-{slot.get('attempt', 0)}", slot=b.slot(rank=rank, **slot), alive=alive
+    )
+
+
+def states(*readings: RecordReading) -> dict[int, State]:
+    (run,) = group(readings, {}, NOW)
+    return {view.rank: view.judgement.state for view in run.ranks}
+
+
+def waiting(peer: RecordReading) -> State:
+    """The state of rank 0, whose last step is 300 s ago, beside ``peer``."""
+    return states(reading(0, steps=STEPPED, compile=WARMED), peer)[0]
+
+
+def test_a_rank_that_waits_for_one_that_compiles_is_not_stalled() -> None:
+    """Nor until the stall limit has passed since the other was ready."""
+    assert waiting(reading(1, steps=STEPPED, compile=COMPILING)) is not State.STALLED
+    assert waiting(reading(1, steps=STEPPED, compile=COMPILED)) is not State.STALLED
+
+
+def test_a_rank_is_stalled_where_nobody_compiles_for_it() -> None:
+    assert waiting(reading(1, steps=STEPPED, compile=WARMED)) is State.STALLED
+    alone = states(reading(0, steps=STEPPED, compile=replace(WARMED, last_end_ns=b.ago(301))))
+    assert alone == {0: State.STALLED}
+    dead = reading(1, alive=False, steps=STEPPED, compile=COMPILING)
+    assert waiting(dead) is State.STALLED
+
+
+def test_a_rank_does_not_wait_for_itself() -> None:
+    """Two that stopped compiling at the same moment, long ago, are both stalled."""
+    long_ago = replace(WARMED, last_end_ns=b.ago(299))
+    both = [reading(rank, steps=STEPPED, compile=long_ago) for rank in (0, 1)]
+    assert set(states(*both).values()) == {State.STALLED}
+
+
+def test_what_an_earlier_start_of_the_run_left_behind_is_history() -> None:
+    """A restart with fewer ranks: nobody waits for those that are not started again."""
+    before = [
+        reading(rank, alive=False, attached=300, launch="parent:7", steps=STEPPED)
+        for rank in range(4)
+    ]
+    after = [
+        reading(rank, attached=100, launch="parent:7", attempt=1, steps=STEPPED)
+        for rank in range(2)
+    ]
+    assert states(*before, *after).keys() == {0, 1}
+    assert states(*before).keys() == {0, 1, 2, 3}
+
+
+def test_a_rank_of_this_start_that_is_gone_stays() -> None:
+    living = reading(0, launch="parent:7", steps=STEPPED)
+    lost = reading(1, alive=False, launch="parent:7", steps=STEPPED)
+    assert states(living, lost)[1] is State.LOST
+
+
+def test_a_rank_that_died_after_the_new_start_began_stays() -> None:
+    """Two launchers of one run on one host, as for two nodes: neither hides the other's losses."""
+    living = reading(0, launch="parent:7", attached=100, steps=STEPPED)
+    lost = reading(1, alive=False, launch="parent:8", attached=90, steps=STEPPED)
+    assert states(living, lost)[1] is State.LOST
+
+
+def of_run(*slots: Slot) -> dict[str, Any]:
+    snapshot = b.snapshot(*(b.view(b.as_rank(one, n, len(slots))) for n, one in enumerate(slots)))
+    run: dict[str, Any] = status(snapshot)["runs"][0]
+    return run
+
+
+def compiled(**counts: Any) -> Slot:
+    return replace(b.WARM, compile=replace(b.WARM.compile, **counts))
+
+
+def test_ranks_that_did_the_same_have_no_differences() -> None:
+    skew = of_run(b.WARM, b.WARM)["skew"]
+    assert skew["differences"] == []
+    assert skew["compile_seconds"]["min"] == skew["compile_seconds"]["max"] > 0
+    assert of_run(b.WARM)["skew"] is None
+
+
+def test_it_says_where_ranks_compiled_different_things() -> None:
+    longer = tuple(ns + 40 * SECOND * (n == 0) for n, ns in enumerate(b.WARM.compile.phase_ns))
+    other = compiled(
+        graphs=b.WARM.compile.graphs + 2, recompiles=b.categories(shape=2), phase_ns=longer
+    )
+    run = of_run(b.WARM, other, b.WARM)
+    least = b.WARM.compile.graphs
+    assert run["skew"]["differences"] == [
+        f"ranks compiled different things: {least + 2} graphs in rank 1, {least} in rank 0",
+        "ranks compiled different things: 2 recompiles in rank 1, 0 in rank 0",
+        "only rank 1 recompiled for shape",
+        "rank 1 compiled 40 s longer than rank 0",
+    ]
+    assert "rank 1 compiled 40 s longer" in run["summary"]
+    seconds = run["skew"]["compile_seconds"]
+    assert (seconds["max_rank"], seconds["max"] - seconds["min"]) == (1, pytest.approx(40))
+
+
+def test_nothing_is_said_of_differences_while_one_compiles() -> None:
+    assert of_run(b.WARM, b.RECOMPILING)["skew"]["differences"] == []
+
+
+def test_a_count_that_a_rank_cannot_tell_is_not_compared() -> None:
+    mute = replace(b.WARM, identity=replace(b.WARM.identity, missing=("compilations",)))
+    skew = of_run(mute, b.WARM)["skew"]
+    assert skew["graphs"] is None
+    assert skew["compile_seconds"] is not None
+
+
+def test_ranks_on_other_hosts_are_known_to_be_missing() -> None:
+    here = [b.view(b.as_rank(b.WARM, rank, 8)) for rank in (0, 1, 2, 5)]
+    run = status(b.snapshot(*here))["runs"][0]
+    assert (run["world_size"], run["missing_ranks"]) == (8, [3, 4, 6, 7])
+    said = "; 4 of 8 ranks (ranks 3-4, 6-7) are not seen on this host"
+    assert summary(b.snapshot(*here)).endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ([3], "rank 3"),
+        ([0, 1, 2, 7], "ranks 0-2, 7"),
+        (list(range(0, 40, 2)), "ranks 0, 2, 4, 6, 8, 10, 12, 14, ..."),
+    ],
+)
+def test_ranks_are_listed_shortly(given: list[int], text: str) -> None:
+    assert ranks.numbers(given) == text

@@ -1,0 +1,157 @@
+"""Several processes of one torchrun, a real daemon beside them: one run, one answer."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.daemon import daemon
+from support.records import wait_until
+from support.trainings import training
+
+# Each rank stops at a place until the test has made the file that lets it go on.
+PRELUDE = """
+import os, time
+
+RANK = int(os.environ["RANK"])
+ATTEMPT = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+
+def stop_at(place):
+    open(os.environ["HERE"] + f"{place}-{RANK}", "w").close()
+    while not os.path.exists(os.environ["HERE"] + f"{place}-go"):
+        time.sleep(0.01)
+
+"""
+ONE_COMPILES = """
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+def slowly(graph, inputs):
+    if RANK == 1:
+        stop_at("compiling")
+    return graph.forward
+
+dist.init_process_group("gloo")
+c = DistributedDataParallel(torch.compile(make(), backend=slowly))
+o = torch.optim.SGD(c.parameters(), lr=.1)
+train(c, o, 5)
+stop_at("warm")
+if RANK == 1:
+    torch.compile(make(), backend="eager")(torch.randn(4, 8))
+train(c, o, 4)
+stop_at("apart")
+dist.barrier()
+dist.destroy_process_group()
+"""
+# No process group: gloo may meet the ports of the dead when it starts again.
+FAILS_ONCE = """
+model = make()
+train(torch.compile(model, backend="eager"), torch.optim.SGD(model.parameters(), lr=.1), 5)
+stop_at(f"attempt{ATTEMPT}")
+if ATTEMPT == 0 and RANK == 0:
+    raise RuntimeError("the first attempt fails")
+if ATTEMPT == 0:
+    time.sleep(600)  # until torchrun ends it
+"""
+
+
+class Places:
+    """The files by which the ranks and the test talk."""
+
+    def __init__(self, records: Path) -> None:
+        self.prefix = f"{records.parent}/place-"
+
+    def reached(self, place: str, ranks: int) -> None:
+        wait_until(
+            lambda: all(Path(f"{self.prefix}{place}-{rank}").exists() for rank in range(ranks)), 90
+        )
+
+    def has(self, place: str, rank: int) -> bool:
+        return Path(f"{self.prefix}{place}-{rank}").exists()
+
+    def go(self, place: str) -> None:
+        Path(f"{self.prefix}{place}-go").touch()
+
+
+def status(url: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{url}/status", timeout=10) as reply:
+        answer: dict[str, Any] = json.load(reply)
+    return answer
+
+
+def only_run(url: str) -> dict[str, Any]:
+    runs: list[dict[str, Any]] = status(url)["runs"]
+    return runs[0] if len(runs) == 1 else {"state": "", "ranks": [], "summary": ""}
+
+
+def states(url: str) -> list[str]:
+    return [rank["state"] for rank in only_run(url)["ranks"]]
+
+
+def torchrun(ranks: int, *more: str) -> tuple[str, ...]:
+    return ("-m", "torch.distributed.run", f"--nproc-per-node={ranks}", "--standalone", *more)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_the_rank_that_holds_the_others_back_is_named(records: Path, ranks: int) -> None:
+    """While one compiles, and afterwards, where it compiled something that the others did not."""
+    places = Places(records)
+    env = {"HERE": places.prefix}
+    with (
+        training(records, PRELUDE + ONE_COMPILES, launcher=torchrun(ranks), env=env) as started,
+        daemon(records) as url,
+    ):
+        wait_until(lambda: places.has("compiling", 1), 90)
+        # the others have compiled, and wait for rank 1 in the first backward's collective
+        others = "1 rank waits" if ranks == 2 else f"{ranks - 1} ranks wait"
+        said = rf"train: compiling for \S+ s \(\w+\), rank 1 of {ranks}; {others} for it"
+        wait_until(lambda: re.match(said, only_run(url)["summary"]), 60)
+        run = only_run(url)
+        assert (run["world_size"], run["missing_ranks"]) == (ranks, [])
+        places.go("compiling")
+        places.reached("warm", ranks)
+        wait_until(lambda: set(states(url)) == {"warm"})
+        run = only_run(url)
+        assert [(rank["rank"], rank["steps"]) for rank in run["ranks"]] == [
+            (rank, 5) for rank in range(ranks)
+        ]
+        assert run["skew"]["graphs"]["max"] == run["skew"]["graphs"]["min"] == 1
+        assert run["skew"]["compile_seconds"]["max_rank"] == 1
+        assert run["skew"]["first_step_at"]["max"] - run["skew"]["first_step_at"]["min"] < 5
+        places.go("warm")
+        places.reached("apart", ranks)
+        wait_until(lambda: set(states(url)) == {"warm"})
+        assert any(
+            one == "ranks compiled different things: 2 graphs in rank 1, 1 in rank 0"
+            for one in only_run(url)["skew"]["differences"]
+        )
+        places.go("apart")
+        assert started.wait() == 0, started.stderr
+        wait_until(lambda: set(states(url)) == {"finished"})
+
+
+def test_a_restart_goes_on_as_the_same_run_with_a_new_attempt(records: Path) -> None:
+    places = Places(records)
+    env = {"HERE": places.prefix}
+    launcher = torchrun(2, "--max-restarts=1")
+    with (
+        training(records, PRELUDE + FAILS_ONCE, launcher=launcher, env=env) as started,
+        daemon(records) as url,
+    ):
+        places.reached("attempt0", 2)
+        wait_until(lambda: states(url) == ["warm", "warm"])
+        assert {rank["attempt"] for rank in only_run(url)["ranks"]} == {0}
+        places.go("attempt0")
+        places.reached("attempt1", 2)
+        wait_until(lambda: states(url) == ["warm", "warm"])
+        run = only_run(url)
+        assert run["run"] == "train"
+        assert {rank["attempt"] for rank in run["ranks"]} == {1}
+        places.go("attempt1")
+        assert started.wait() == 0, started.stderr
+        wait_until(lambda: states(url) == ["finished", "finished"])
