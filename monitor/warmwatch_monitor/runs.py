@@ -123,8 +123,13 @@ def _of_peers(compiled: Sequence[int], own: int) -> int:
 
 def judge(reading: RecordReading, now_ns: int, peers_compiled_ns: int = 0) -> Judgement:
     """The verdict on one record at ``now_ns``, given when the others of its run last compiled."""
+    return verdict.judge(facts(reading, peers_compiled_ns), now_ns)
+
+
+def facts(reading: RecordReading, peers_compiled_ns: int = 0) -> Facts:
+    """What a record says, as the verdict takes it."""
     slot = reading.slot
-    facts = Facts(
+    return Facts(
         attached_ns=slot.header.attached_ns,
         warm_steps=slot.header.warm_steps,
         steps=slot.steps,
@@ -135,7 +140,6 @@ def judge(reading: RecordReading, now_ns: int, peers_compiled_ns: int = 0) -> Ju
         gone_ns=reading.gone_ns,
         peers_compiled_ns=peers_compiled_ns,
     )
-    return verdict.judge(facts, now_ns)
 
 
 @lru_cache(maxsize=1024)

@@ -116,7 +116,9 @@ def test_every_series_of_the_contract_that_a_rank_has_without_a_gpu_is_there() -
             *("process_cpu_seconds_total", "process_resident_memory_bytes"),
             *("agent_errors_total", "journal_dropped_lines_total", "run_info"),
             *("source_up", "source_last_success_timestamp_seconds", "source_read_seconds"),
-            *("records_refused", "build_info", "world_size"),
+            *("records_refused", "build_info", "world_size", "clean_steps"),
+            *("state_start_timestamp_seconds", "attach_timestamp_seconds"),
+            *("compile_end_timestamp_seconds", "steady_step_seconds", "stall_limit_seconds"),
         )
     }
 

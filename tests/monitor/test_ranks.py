@@ -137,7 +137,7 @@ def test_ranks_on_other_hosts_are_known_to_be_missing() -> None:
     here = [b.view(b.as_rank(b.WARM, rank, 8)) for rank in (0, 1, 2, 5)]
     run = status(b.snapshot(*here))["runs"][0]
     assert (run["world_size"], run["missing_ranks"]) == (8, [3, 4, 6, 7])
-    said = "; 4 of 8 ranks (ranks 3-4, 6-7) are not seen on this host"
+    said = "; 4 of 8 ranks (ranks 3-4, 6-7) are not seen here"
     assert summary(b.snapshot(*here)).endswith(said)
 
 

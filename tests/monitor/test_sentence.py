@@ -57,7 +57,7 @@ def test_several_ranks_that_compile_are_counted_and_the_longest_is_timed() -> No
 def test_a_rank_is_of_the_whole_world_where_other_hosts_hold_the_rest() -> None:
     sentence = summary(b.snapshot(b.view(b.as_rank(b.WARMING, 3, 16))))
     assert ", rank 3 of 16" in sentence
-    assert sentence.endswith("; 15 of 16 ranks (ranks 0-2, 4-15) are not seen on this host")
+    assert sentence.endswith("; 15 of 16 ranks (ranks 0-2, 4-15) are not seen here")
 
 
 def test_a_rank_that_broke_off_is_told_of_while_the_others_go_on() -> None:

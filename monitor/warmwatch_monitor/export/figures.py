@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from warmwatch.record import KINDS, PHASES, CompileCounts, Slot, Warmup, quantile_ns
-from warmwatch.verdict import ENDED, Facts, State, clean_steps, least_advanced, stall_after_ns
+from warmwatch.verdict import ENDED, State, clean_steps, least_advanced, stall_after_ns
 from warmwatch_monitor.model import RankView
+from warmwatch_monitor.runs import facts
 
 _OTHER = PHASES.index("other")
 # A kernel's autotuning and a CUDA graph's recording happen at run time: they compile no graph.
@@ -106,15 +107,7 @@ def warm_at_step(slot: Slot) -> int:
 
 def stall_limit_ns(view: RankView) -> int:
     """How long this rank may stay quiet before it counts as stalled."""
-    slot = view.reading.slot
-    facts = Facts(
-        attached_ns=slot.header.attached_ns,
-        warm_steps=slot.header.warm_steps,
-        steps=slot.steps,
-        compile=slot.compile,
-        median_step_ns=median_step_ns(slot),
-    )
-    return stall_after_ns(facts)
+    return stall_after_ns(facts(view.reading))
 
 
 def quiet_ns(view: RankView, now_ns: int) -> int:

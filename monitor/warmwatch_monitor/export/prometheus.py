@@ -17,7 +17,8 @@ from prometheus_client.samples import Sample
 from warmwatch.record import BOUNDS_NS
 from warmwatch_monitor.export import figures, gpu_series, host_series, observed
 from warmwatch_monitor.export.figures import tells
-from warmwatch_monitor.export.series import RANK_SERIES, Rank, Series, rank
+from warmwatch_monitor.export.rank_series import RANK_SERIES
+from warmwatch_monitor.export.series import Rank, Series, rank
 from warmwatch_monitor.model import Snapshot
 
 # 1, 2.5 and 5 in each decade from a millisecond to 1000 s; each is an edge of the fine bins.
@@ -123,6 +124,7 @@ def _run_info(rank: tuple[_Labels, Rank]) -> _Labels:
         "agent": _text(identity.agent),
         "launcher": _text(identity.launcher),
         "host": _text(identity.host),
+        "warm_steps": str(one.slot.header.warm_steps),
         "world_size": "" if identity.world_size is None else str(identity.world_size),
     }
 

@@ -42,7 +42,7 @@ def missing_words(run: RunView) -> str | None:
         return None
     total = world_size(run)
     are = "is" if len(absent) == 1 else "are"
-    return f"{len(absent)} of {total} ranks ({numbers(absent)}) {are} not seen on this host"
+    return f"{len(absent)} of {total} ranks ({numbers(absent)}) {are} not seen here"
 
 
 def numbers(ranks: Sequence[int]) -> str:
