@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import pytest
 
 from support import builders as b
+from support.prometheus import prometheus_process, scraping
+from support.prometheus import query as ask_prometheus
 from support.records import environment, held, update, wait_until, write_record
 from warmwatch.record import Slot
-
-CONFIG = """
-global: {{scrape_interval: 1s}}
-scrape_configs:
-  - job_name: warmwatch
-    static_configs: [{{targets: ["{target}"]}}]
-"""
 
 
 def live(slot: Slot) -> Slot:
@@ -37,20 +29,6 @@ def live(slot: Slot) -> Slot:
 def fetch(url: str) -> Any:
     with urlopen(url, timeout=10) as answer:
         return json.load(answer)
-
-
-def answers(url: str) -> bool:
-    try:
-        with urlopen(url, timeout=10) as answer:
-            return bool(answer.status == 200)
-    except (URLError, ConnectionError):
-        return False
-
-
-def free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @pytest.fixture
@@ -81,30 +59,15 @@ def daemon(directory: Path) -> Iterator[str]:
 @pytest.fixture
 def prometheus(daemon: str, tmp_path: Path) -> Iterator[str]:
     """The base URL of a Prometheus that scrapes the daemon every second."""
-    config, address = tmp_path / "prometheus.yml", f"127.0.0.1:{free_port()}"
-    config.write_text(CONFIG.format(target=daemon))
-    command = [
-        "prometheus",
-        f"--config.file={config}",
-        f"--storage.tsdb.path={tmp_path / 'tsdb'}",
-        f"--web.listen-address={address}",
-        "--log.level=warn",
-    ]
-    with subprocess.Popen(command) as process:
-        try:
-            wait_until(lambda: answers(f"http://{address}/-/ready"), 60)
-            yield f"http://{address}"
-        finally:
-            process.terminate()
+    with prometheus_process(tmp_path, scraping(daemon)) as url:
+        yield url
 
 
 def query(prometheus: str, expression: str) -> dict[tuple[str, str], float]:
     """The present value by run and rank."""
-    answer = fetch(f"{prometheus}/api/v1/query?{urlencode({'query': expression})}")
-    assert answer["status"] == "success"
     return {
         (one["metric"].get("run", ""), one["metric"].get("rank", "")): float(one["value"][1])
-        for one in answer["data"]["result"]
+        for one in ask_prometheus(prometheus, expression)
     }
 
 
