@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
 
-.PHONY: help demo test test-torch test-agent lint benchmark wheel clean
+.PHONY: help demo test test-torch test-agent lint benchmark dashboards wheel clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,6 +34,9 @@ lint: $(READY) ## ruff, mypy --strict, import-linter
 benchmark: $(READY) ## the speed claims, each a ratio measured in one run
 	$(BIN)/pip install -q --group benchmark
 	$(BIN)/python -m benchmarks
+
+dashboards: $(READY) ## write the JSON of the Grafana dashboards anew
+	cd dashboards && ../$(BIN)/python -m warmwatch_dashboards
 
 wheel: $(READY) ## build the wheel into dist/
 	$(BIN)/pip wheel -q --no-deps -w dist .

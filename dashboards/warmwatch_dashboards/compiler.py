@@ -1,0 +1,117 @@
+"""Panels of one run: what the compiler does, and what it costs."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import timeseries
+from grafana_foundation_sdk.models import units
+
+from warmwatch_dashboards.panels import About, Query, areas, counts, lines
+from warmwatch_dashboards.queries import CHOSEN, per_second
+
+
+def activity() -> list[timeseries.Panel]:
+    """Where the compile time goes, and why there is any."""
+    return [_phases(), _recompiles(), _graphs(), _workers()]
+
+
+def cost() -> list[timeseries.Panel]:
+    """What the GPUs spent meanwhile."""
+    return [_gpu_seconds(), _energy(), _energy_by_step()]
+
+
+def _phases() -> timeseries.Panel:
+    spent = per_second(f"warmwatch_compile_seconds_total{{{CHOSEN}}}")
+    return areas(
+        About(
+            title="Compile phases",
+            description="The share of their time that the chosen ranks spend in each compile "
+            "phase, on average. Phases are exclusive: 100 % is nothing but compiling.",
+            unit=units.PercentUnit,
+            width=12,
+        ),
+        Query(f"avg by (phase) (sum by (rank, phase) ({spent})) > 0", "{{phase}}"),
+    )
+
+
+def _recompiles() -> timeseries.Panel:
+    return counts(
+        About(
+            title="Recompiles by reason",
+            description="Recompiles of the chosen ranks so far, by the category of their reason. "
+            "docs/recompiles.md says what helps against each.",
+            unit=units.NoUnit,
+            width=12,
+            none="no recompiles",
+        ),
+        Query(f"sum by (category) (warmwatch_recompiles_total{{{CHOSEN}}}) > 0", "{{category}}"),
+    )
+
+
+def _graphs() -> timeseries.Panel:
+    return counts(
+        About(
+            title="Graphs and graph breaks",
+            description="What Dynamo captured, where it had to break a graph, which compilations "
+            "failed, and which frames hit the recompile limit and run eagerly from then on.",
+            unit=units.NoUnit,
+            width=12,
+        ),
+        Query(f"sum(warmwatch_graphs_total{{{CHOSEN}}})", "graphs"),
+        Query(f"sum(warmwatch_graph_breaks_total{{{CHOSEN}}})", "graph breaks"),
+        Query(f"sum(warmwatch_compile_failures_total{{{CHOSEN}}})", "failures"),
+        Query(f"sum(warmwatch_compile_fallbacks_total{{{CHOSEN}}})", "recompile limit hit"),
+    )
+
+
+def _workers() -> timeseries.Panel:
+    return areas(
+        About(
+            title="Compile workers",
+            description="Processes of the compile worker pools. Idle ones while the state is "
+            "compiling: the work is in the training processes themselves. A pool lives on after "
+            "its last job, so its presence says nothing.",
+            unit=units.NoUnit,
+            width=12,
+        ),
+        Query(f"sum by (state) (warmwatch_compile_workers{{{CHOSEN}}})", "{{state}}"),
+    )
+
+
+def _gpu_seconds() -> timeseries.Panel:
+    return counts(
+        About(
+            title="GPU-seconds",
+            description="Compile time times the GPUs that were held meanwhile, for each rank.",
+            unit=units.Seconds,
+            width=8,
+        ),
+        Query(f"max by (rank) (warmwatch_compile_gpu_seconds_total{{{CHOSEN}}})", "rank {{rank}}"),
+    )
+
+
+def _energy_by_step() -> timeseries.Panel:
+    return lines(
+        About(
+            title="Energy of a clean step",
+            description="The mean since the monitor first saw the rank: compare it with what the "
+            "warm-up took.",
+            unit=units.Joule,
+            width=8,
+        ),
+        Query(f"max by (rank) (warmwatch_clean_step_energy_joules{{{CHOSEN}}})", "rank {{rank}}"),
+    )
+
+
+def _energy() -> timeseries.Panel:
+    return counts(
+        About(
+            title="Energy",
+            description="Energy of the ranks' GPUs while they compiled, since the monitor first "
+            "saw the rank.",
+            unit=units.Joule,
+            width=8,
+        ),
+        Query(
+            f"max by (rank) (warmwatch_compile_energy_joules_total{{{CHOSEN}}})", "rank {{rank}}"
+        ),
+    )

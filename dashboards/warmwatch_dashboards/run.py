@@ -1,0 +1,139 @@
+"""One run: is it warm, where did its warm-up go, and what did the GPUs do meanwhile?"""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import dashboard as build
+from grafana_foundation_sdk.builders import stat, statetimeline
+from grafana_foundation_sdk.models import units
+
+from warmwatch_dashboards import compiler, states, training
+from warmwatch_dashboards.annotations import Mark
+from warmwatch_dashboards.layout import dashboard, lay_out, variable
+from warmwatch_dashboards.panels import About, Query, level, number, state, timeline
+from warmwatch_dashboards.queries import CHOSEN
+
+_GONE = "not seen"
+
+
+def run() -> build.Dashboard:
+    """The dashboard."""
+    board = dashboard(
+        "warmwatch-run",
+        "Warmwatch: run",
+        "One training run: its state, its compile phases, its steps and its GPUs on one time axis.",
+    )
+    board.with_variable(variable("run", "Run", "label_values(warmwatch_warm, run)", several=False))
+    ranks = 'label_values(warmwatch_warm{run="$run"}, rank)'
+    board.with_variable(variable("rank", "Rank", ranks, several=True))
+    board.annotation(_warm_up_ended()).annotation(_reopened())
+    return lay_out(
+        board,
+        {
+            "Is this the real speed?": [*_now(), _states()],
+            "Compiler": compiler.activity(),
+            "Steps and GPUs": training.at_work(),
+            "What compilation cost": compiler.cost(),
+        },
+    )
+
+
+def _warm_up_ended() -> Mark:
+    return Mark(
+        name="Warm-up ended",
+        expr=f"1000 * max by (rank) (warmwatch_warmup_end_timestamp_seconds{{{CHOSEN}}})",
+        text="rank {{rank}}: from here on this is the real speed",
+        colour="green",
+        value_is_time=True,
+    )
+
+
+def _reopened() -> Mark:
+    # A minute back, so that a recompilation shorter than a step of the query is not missed.
+    recompiling = f'warmwatch_state{{{CHOSEN},state="recompiling"}}'
+    return Mark(
+        name="Compiles again",
+        expr=f"max by (rank) (max_over_time({recompiling}[1m]))",
+        text="rank {{rank}} was warm and compiles again",
+        colour="orange",
+    )
+
+
+def _now() -> list[stat.Panel]:
+    return [
+        state(
+            About(
+                title="State",
+                description="The state of the run's least advanced living rank, over all hosts. "
+                "Warm and eager: this is the real speed.",
+                unit=units.NoUnit,
+                width=6,
+                height=4,
+                none=_GONE,
+            ),
+            Query('run:warmwatch_advancement:min{run="$run"}'),
+            states.mapping(),
+        ),
+        number(
+            About(
+                title="Ranks",
+                description="How many ranks are alive, and how many of those that the launcher "
+                "announced have not been seen or are gone.",
+                unit=units.NoUnit,
+                width=5,
+                height=4,
+                none=_GONE,
+            ),
+            Query('run:warmwatch_ranks:count{run="$run"}', "alive"),
+            Query('run:warmwatch_ranks_missing:count{run="$run"}', "missing"),
+        ),
+        number(
+            About(
+                title="Compile time",
+                description="Compile time so far of the chosen rank that has spent most, the "
+                "activity in progress included.",
+                unit=units.Seconds,
+                width=4,
+                height=4,
+                none=_GONE,
+            ),
+            Query(f"max(sum by (rank) (warmwatch_compile_seconds_total{{{CHOSEN}}}))"),
+        ),
+        number(
+            About(
+                title="Latest warm-up",
+                description="How long the latest warm-up of a chosen rank took, the longest of "
+                "them. Nothing until it has ended, and while it is open again.",
+                unit=units.Seconds,
+                width=4,
+                height=4,
+                none="not ended",
+            ),
+            Query(f"max(warmwatch_warmup_seconds{{{CHOSEN}}})"),
+        ),
+        number(
+            About(
+                title="Recompiles after warm",
+                description="How often a chosen rank compiled again after it had been warm.",
+                unit=units.NoUnit,
+                width=5,
+                height=4,
+                none=_GONE,
+            ),
+            Query(f"sum(warmwatch_recompiles_after_warm_total{{{CHOSEN}}})"),
+            steps=(level("green"), level("orange", 1)),
+        ),
+    ]
+
+
+def _states() -> statetimeline.Panel:
+    return timeline(
+        About(
+            title="State of each rank",
+            description="A band for each rank. Where several states fall into one step of the "
+            "graph, the least advanced one is shown, so short recompilations stay visible.",
+            unit=units.NoUnit,
+            width=24,
+        ),
+        Query(states.number_by_rank(CHOSEN), "rank {{rank}}"),
+        states.mapping(),
+    )

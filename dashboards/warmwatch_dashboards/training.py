@@ -1,0 +1,87 @@
+"""Panels of one run: its steps, and its GPUs on the same time axis."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import common as build_common
+from grafana_foundation_sdk.builders import timeseries
+from grafana_foundation_sdk.models import common, units
+
+from warmwatch_dashboards.panels import About, Query, lines
+from warmwatch_dashboards.queries import CHOSEN, of_gpus_of_ranks, step_mean, step_quantile
+
+
+def at_work() -> list[timeseries.Panel]:
+    """How long steps take, and how hard the GPUs work for them."""
+    return [_steps(), _power(), _activity(), _memory()]
+
+
+def _steps() -> timeseries.Panel:
+    # A first step takes thousands of times as long as the ones that follow.
+    logarithmic = build_common.ScaleDistributionConfig().type(common.ScaleDistribution.LOG).log(10)
+    panel = lines(
+        About(
+            title="Step time",
+            description="Clean steps, in which nothing compiled, are the real speed; the others "
+            "are told apart. Quantiles are read from buckets of 1, 2.5 and 5 in each decade; the "
+            "means are exact.",
+            unit=units.Seconds,
+            width=12,
+        ),
+        Query(step_quantile(0.5, CHOSEN), "clean, p50"),
+        Query(step_quantile(0.99, CHOSEN), "clean, p99"),
+        Query(step_mean("clean", CHOSEN), "clean, mean"),
+        Query(step_mean("compile", CHOSEN), "with compile activity, mean"),
+        from_zero=False,
+    )
+    return panel.scale_distribution(logarithmic)
+
+
+def _power() -> timeseries.Panel:
+    return lines(
+        About(
+            title="Power of the ranks' GPUs",
+            description="A GPU that waits for the compiler draws little.",
+            unit=units.Watt,
+            width=12,
+        ),
+        Query(of_gpus_of_ranks("warmwatch_gpu_power_watts", CHOSEN), "rank {{rank}}, GPU {{gpu}}"),
+    )
+
+
+def _activity() -> timeseries.Panel:
+    return lines(
+        About(
+            title="Activity of the ranks' GPUs",
+            description="How busy multiprocessors and tensor cores are (Hopper and later), and "
+            "the share of time in which any kernel ran, which says nothing of how much.",
+            unit=units.PercentUnit,
+            width=12,
+        ),
+        Query(
+            of_gpus_of_ranks("warmwatch_gpu_tensor_active_ratio", CHOSEN),
+            "tensor cores, rank {{rank}}, GPU {{gpu}}",
+        ),
+        Query(
+            of_gpus_of_ranks("warmwatch_gpu_sm_active_ratio", CHOSEN),
+            "SM, rank {{rank}}, GPU {{gpu}}",
+        ),
+        Query(
+            of_gpus_of_ranks("warmwatch_gpu_utilization_ratio", CHOSEN),
+            "any kernel, rank {{rank}}, GPU {{gpu}}",
+        ),
+    ).max(1)
+
+
+def _memory() -> timeseries.Panel:
+    return lines(
+        About(
+            title="Memory of the ranks' GPUs",
+            description="Device memory in use by all processes on these GPUs.",
+            unit=units.BytesIEC,
+            width=12,
+        ),
+        Query(
+            of_gpus_of_ranks("warmwatch_gpu_memory_used_bytes", CHOSEN),
+            "rank {{rank}}, GPU {{gpu}}",
+        ),
+    )
