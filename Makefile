@@ -36,7 +36,7 @@ benchmark: $(READY) ## the speed claims, each a ratio measured in one run
 	$(BIN)/python -m benchmarks
 
 dashboards: $(READY) ## write the JSON of the Grafana dashboards anew
-	cd dashboards && ../$(BIN)/python -m warmwatch_dashboards
+	PYTHONPATH=dashboards $(BIN)/python -m warmwatch_dashboards
 
 wheel: $(READY) ## build the wheel into dist/
 	$(BIN)/pip wheel -q --no-deps -w dist .

@@ -73,7 +73,7 @@ def _now() -> list[stat.Panel]:
                 height=4,
             ),
             Query("count(warmwatch_source_up == 0) or vector(0)"),
-            steps=(level("text"), level("red", 1)),
+            steps=(level("text"), level("orange", 1)),
         ),
     ]
 

@@ -93,9 +93,7 @@ def number(about: About, *queries: Query, steps: Sequence[Threshold] = ()) -> st
     """The value at the end of the time shown, never an older one; coloured by ``steps``."""
     reduce = build_common.ReduceDataOptions().calcs(["lastNotNull"])
     panel = stat.Panel().reduce_options(reduce).graph_mode(common.BigValueGraphMode.NONE)
-    panel.color_mode(
-        common.BigValueColorMode.BACKGROUND if steps else common.BigValueColorMode.NONE
-    )
+    panel.color_mode(common.BigValueColorMode.VALUE)
     return _with(panel, about, [_instant(query) for query in queries]).thresholds(_levels(steps))
 
 

@@ -1,0 +1,216 @@
+"""Every query of every dashboard, asked of a real Prometheus that scrapes a real daemon."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from support import builders as b
+from support import dashboards
+from support.daemon import daemon_process
+from support.dashboards import Asked
+from support.nvml import Standin, board
+from support.prometheus import ask, prometheus_process, query, scraping
+from support.records import held, update, wait_until, write_record
+from warmwatch.record import Slot
+
+# With a scrape each second, what Grafana would put in for a graph of a few minutes.
+VARIABLES = {
+    "run": "gpt2",
+    "rank": ".*",
+    "gpu": ".*",
+    "__interval": "2s",
+    "__rate_interval": "5s",
+    "__range": "60s",
+}
+# An alert that fires at once, named like ours: whether ours fire is for the rules' own tests.
+PROBE = """
+groups:
+  - name: probe
+    rules: [{alert: WarmwatchProbe, expr: vector(1), labels: {severity: warning}}]
+"""
+
+
+class Training:
+    """A run of four ranks without the last: 0 compiles again on GPU 0, the others share GPU 1."""
+
+    def __init__(self, directory: Path, holders: ExitStack) -> None:
+        self._slots: dict[Path, Slot] = {}
+        self._steps = 0
+        for rank, state, gpu in ((0, b.RECOMPILING, 0), (1, b.WARM, 1), (2, b.WARM, 1)):
+            slot = b.moved(b.as_rank(state, rank, 4), time.monotonic_ns(), time.time_ns())
+            uuids = (board(gpu)["uuid"],)
+            slot = replace(slot, identity=replace(slot.identity, gpus=uuids))
+            folder = write_record(directory, slot, name=f"rank{rank}")
+            holders.enter_context(held(folder))
+            if rank:
+                self._slots[folder] = slot
+
+    def step(self) -> None:
+        """One more clean step and one more with compile activity, of each rank that trains."""
+        self._steps += 1
+        for folder, slot in self._slots.items():
+            update(folder, _after(slot, self._steps), mark=self._steps + 1)
+
+
+def _after(slot: Slot, steps: int) -> Slot:
+    clean, dirty, now_ns = 36_000_000, 2 * b.SECOND, time.monotonic_ns()
+    compile = replace(
+        slot.compile,
+        irregular_step_ns=now_ns,
+        clean_sum_ns=slot.compile.clean_sum_ns + steps * clean,
+        compile_step_sum_ns=slot.compile.compile_step_sum_ns + steps * dirty,
+    )
+    return replace(
+        slot,
+        steps=replace(slot.steps, steps=slot.steps.steps + 2 * steps, last_step_ns=now_ns),
+        compile=compile,
+        clean_bins=_added(slot.clean_bins, b.bins(clean), steps),
+        compile_bins=_added(slot.compile_bins, b.bins(dirty), steps),
+    )
+
+
+def _added(bins: tuple[int, ...], one: tuple[int, ...], times: int) -> tuple[int, ...]:
+    return tuple(before + times * more for before, more in zip(bins, one, strict=True))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("dashboards")
+
+
+@pytest.fixture(scope="module")
+def nvml(folder: Path) -> dict[str, str]:
+    """The environment in which a daemon finds two boards that use energy."""
+    (folder / "nvml").mkdir()
+    standin = Standin(folder / "nvml")
+    standin.say(board(0, energy="1000 118"), board(1, energy="1000 686"))
+    return standin.environment
+
+
+@pytest.fixture(scope="module")
+def training(folder: Path) -> Iterator[Training]:
+    (folder / "records").mkdir()
+    with ExitStack() as holders:
+        yield Training(folder / "records", holders)
+
+
+@pytest.fixture(scope="module")
+def prometheus(folder: Path, training: Training, nvml: dict[str, str]) -> Iterator[str]:
+    """A Prometheus with all rules that scrapes a daemon which sees training and GPUs."""
+    (folder / "probe.yml").write_text(PROBE)
+    arguments = ("--dir", str(folder / "records"), "--interval", "0.1", "--gpu-interval", "0.2")
+    rules = (*dashboards.RULES, folder / "probe.yml")
+    with (
+        daemon_process(*arguments, **nvml) as (_, daemon),
+        prometheus_process(folder, scraping(daemon), *rules) as url,
+    ):
+        yield url
+
+
+def _answerable() -> list[Asked]:
+    """All queries; without the recording rules only those that do without them."""
+    asked = list(dashboards.queries())
+    if dashboards.RULES:
+        return asked
+    return [one for one in asked if not any(":" in metric for metric in one.metrics)]
+
+
+def _numbers(prometheus: str, asked: Asked) -> list[float]:
+    """What it gives now, without what is not a number."""
+    found = query(prometheus, asked.filled(**VARIABLES))
+    values = [float(one["value"][1]) for one in found]
+    return [value for value in values if not math.isnan(value)]
+
+
+def _expr(where: str) -> Asked:
+    (found,) = (one for one in dashboards.queries() if one.where == where)
+    return found
+
+
+def test_every_query_gives_data(prometheus: str, training: Training) -> None:
+    left = {one.where: one for one in _answerable()}
+    assert len(left) > 30
+
+    def all_answered() -> bool:
+        training.step()
+        for where, one in list(left.items()):
+            if _numbers(prometheus, one):
+                del left[where]
+        return not left
+
+    with suppress(AssertionError):  # which ones were left says more than that time was up
+        wait_until(all_answered, 90)
+    assert left == {}
+
+
+def test_every_variable_offers_what_there_is(prometheus: str) -> None:
+    gpus = [board(0)["uuid"], board(1)["uuid"]]
+    offered = {"$run": ["gpt2"], "$rank": ["0", "1", "2"], "$gpu": gpus}
+    for asked, label in dashboards.label_queries():
+        name = asked.where.split(": ")[1]
+        series = {"match[]": asked.filled(**VARIABLES)}
+        wait_until(
+            lambda label=label, series=series, name=name: (
+                set(ask(prometheus, f"label/{label}/values", **series)) >= set(offered[name])
+            )
+        )
+
+
+def test_the_timeline_shows_each_rank_in_its_state(prometheus: str, training: Training) -> None:
+    asked = _expr("warmwatch-run: State of each rank A").filled(**VARIABLES)
+    wanted = {"0": "4", "1": "6", "2": "6"}  # recompiling, warm, warm
+
+    def shown() -> dict[str, str]:
+        training.step()
+        return {one["metric"]["rank"]: one["value"][1] for one in query(prometheus, asked)}
+
+    wait_until(lambda: shown() == wanted)
+    if dashboards.RULES:
+        run = _expr("warmwatch-run: State A").filled(**VARIABLES)
+        wait_until(lambda: [one["value"][1] for one in query(prometheus, run)] == ["4"])
+
+
+def test_a_short_recompilation_stays_visible_in_a_zoomed_out_graph(
+    prometheus: str, folder: Path
+) -> None:
+    asked = _expr("warmwatch-run: State of each rank A")
+
+    def shown(interval: str) -> list[str]:
+        expr = asked.filled(**{**VARIABLES, "run": "bert", "__interval": interval})
+        return [one["value"][1] for one in query(prometheus, expr)]
+
+    record = write_record(folder / "records", _of_bert(b.RECOMPILING), name="bert")
+    with held(record):
+        wait_until(lambda: shown("1s") == ["4"])
+        update(record, _of_bert(b.WARM))
+        wait_until(lambda: shown("1s") == ["6"])
+        assert shown("5m") == ["4"]
+
+
+def _of_bert(state: Slot) -> Slot:
+    slot = b.moved(state, time.monotonic_ns(), time.time_ns())
+    return replace(slot, identity=replace(slot.identity, run="bert"))
+
+
+def test_the_end_of_a_warm_up_is_marked_when_it_was(prometheus: str) -> None:
+    """130 s before the record was written, in milliseconds; the rank that is not warm has none."""
+    asked = _expr("warmwatch-run: Warm-up ended").filled(**VARIABLES)
+    wait_until(lambda: len(query(prometheus, asked)) == 2)
+    found = {one["metric"]["rank"]: one["value"][1] for one in query(prometheus, asked)}
+    assert found.keys() == {"1", "2"}
+    for milliseconds in found.values():
+        assert 129 < time.time() - float(milliseconds) / 1000 < 129 + 600
+
+
+def test_ranks_that_share_a_gpu_each_show_it(prometheus: str) -> None:
+    asked = _expr("warmwatch-run: Power of the ranks' GPUs A").filled(**VARIABLES)
+    wait_until(lambda: len(query(prometheus, asked)) == 3)
+    found = {one["metric"]["rank"]: one["metric"]["gpu"] for one in query(prometheus, asked)}
+    assert found == {"0": "0", "1": "1", "2": "1"}
