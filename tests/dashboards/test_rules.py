@@ -1,0 +1,71 @@
+"""The recording rules and alerts, each driven by promtool with series made for it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from warmwatch.verdict import State
+
+RULES = Path(__file__).parents[2] / "dashboards" / "rules"
+CASES = Path(__file__).parent / "rules"
+# Groups of one state each: promtool's cases hold a few of them.
+STATES = "run:warmwatch_state:least_advanced"
+
+
+def promtool(*words: str) -> str:
+    done = subprocess.run(["promtool", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def rules() -> list[dict[str, Any]]:
+    files = [yaml.safe_load(path.read_text()) for path in sorted(RULES.glob("*.yml"))]
+    return [rule for file in files for group in file["groups"] for rule in group["rules"]]
+
+
+@pytest.mark.parametrize("path", sorted(RULES.glob("*.yml")), ids=lambda path: path.name)
+def test_promtool_accepts_the_rules(path: Path) -> None:
+    promtool("check", "rules", "--lint-fatal", str(path))
+
+
+@pytest.mark.parametrize("path", sorted(CASES.glob("*.yml")), ids=lambda path: path.stem)
+def test_the_rules_say_what_they_are_written_for(path: Path) -> None:
+    promtool("test", "rules", str(path))
+
+
+def test_every_rule_has_a_case() -> None:
+    cases = "".join(path.read_text() for path in CASES.glob("*.yml"))
+    names = {rule.get("record") or rule["alert"] for rule in rules()}
+    assert {name for name in names if name not in cases} == set()
+
+
+def test_every_alert_that_fires_in_a_case_also_has_a_look_at_which_it_is_silent() -> None:
+    """Or a series beside the firing one that must not fire."""
+    cases = yaml.safe_load((CASES / "alerts.yml").read_text())["tests"]
+    for rule in rules():
+        if "alert" not in rule:
+            continue
+        name = rule["alert"]
+        looks = [(c, a) for c in cases for a in c["alert_rule_test"] if a["alertname"] == name]
+        fires = sum(len(look.get("exp_alerts") or ()) for _, look in looks)
+        silent = sum(not look.get("exp_alerts") for _, look in looks)
+        offered = max(len(case["input_series"]) for case, _ in looks)
+        assert fires, name
+        assert silent or offered > 1, name
+
+
+def test_a_run_can_be_in_each_of_the_states() -> None:
+    told = [rule["labels"]["state"] for rule in rules() if rule.get("record") == STATES]
+    assert sorted(told) == sorted(state.value for state in State)
+
+
+def test_each_alert_says_what_it_is_and_where_to_look() -> None:
+    for rule in rules():
+        if "alert" in rule:
+            assert rule["labels"]["severity"] in {"info", "warning", "critical"}
+            assert rule["annotations"].keys() == {"summary", "description", "dashboard_url"}
