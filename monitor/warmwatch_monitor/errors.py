@@ -32,5 +32,11 @@ class DaemonError(WarmwatchError):
     exit_code = 6
 
 
+class FleetError(WarmwatchError):
+    """A Prometheus server cannot be asked."""
+
+    exit_code = 6
+
+
 class SourceError(Exception):
     """A source cannot be read now; the message is one sentence, fit to be shown as it is."""

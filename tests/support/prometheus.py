@@ -46,7 +46,7 @@ def prometheus_process(folder: Path, config: str, *rules: Path) -> Iterator[str]
     ]
     with subprocess.Popen(command) as process:
         try:
-            wait_until(lambda: _answers(f"http://{address}/-/ready"), 60)
+            wait_until(lambda: answers(f"http://{address}/-/ready"), 60)
             yield f"http://{address}"
         finally:
             process.terminate()
@@ -75,7 +75,7 @@ def free_port() -> int:
         return port
 
 
-def _answers(url: str) -> bool:
+def answers(url: str) -> bool:
     try:
         with urlopen(url, timeout=10) as answer:
             return bool(answer.status == 200)

@@ -10,13 +10,17 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
+from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.config import DEFAULT_GPU_INTERVAL, Address, Settings, load
-from warmwatch_monitor.errors import DaemonError, UnknownRunError
+from warmwatch_monitor.errors import DaemonError, UnknownRunError, UsageError
+from warmwatch_monitor.export.fleet_status import fleet_status
 from warmwatch_monitor.export.status import status
+from warmwatch_monitor.fleet import assemble
 from warmwatch_monitor.poller import Poller
 from warmwatch_monitor.sources.host import HostSource, read_machine
 from warmwatch_monitor.sources.nvml import NvmlSource
 from warmwatch_monitor.sources.observed import ObservedSource
+from warmwatch_monitor.sources.prometheus import PrometheusSource
 from warmwatch_monitor.sources.records import RecordsSource
 
 Answer = dict[str, Any]
@@ -88,6 +92,22 @@ def asker(settings: Settings, run: str | None, *, direct: bool) -> Callable[[], 
         return status(poller.poll_once(), run)
 
     return answer
+
+
+def ask_fleet(url: str, run: str | None = None) -> Answer:
+    """The answer for every run, or for ``run``, over all hosts that a Prometheus scrapes.
+
+    Raises:
+        UsageError: ``url`` is none of HTTP. FleetError: it cannot be asked.
+        UnknownRunError: it knows no such run.
+    """
+    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+        raise UsageError(f"--prometheus takes a URL such as http://prometheus:9090, not {url!r}")
+    source = PrometheusSource(url)
+    snapshot = assemble(source.read(run), Clock().epoch())
+    if run is not None and not snapshot.runs:  # say which there are
+        snapshot = assemble(source.read(), Clock().epoch())
+    return fleet_status(snapshot, run)
 
 
 def _may_know(settings: Settings) -> bool:

@@ -12,3 +12,8 @@ address = click.option(
 directory = click.option(
     "--dir", "dir", metavar="DIR", help="Read the records in this directory and no other."
 )
+prometheus = click.option(
+    "--prometheus",
+    metavar="URL",
+    help="Ask this Prometheus instead, for runs over any number of hosts.",
+)

@@ -13,7 +13,8 @@ from rich.table import Table
 
 from warmwatch.verdict import State, least_advanced
 from warmwatch_monitor.cli import options
-from warmwatch_monitor.cli.answers import Answer, asker, settings_from
+from warmwatch_monitor.cli.answers import Answer, ask_fleet, asker, settings_from
+from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.export.observed import LIKELY
 
 NO_RUN = 5
@@ -35,17 +36,28 @@ _PIPE_WIDTH = 120
 @click.option("--json", "as_json", is_flag=True, help="Print the whole answer as JSON.")
 @options.address
 @options.directory
+@options.prometheus
 @click.pass_context
 def status(
-    ctx: click.Context, run: str | None, as_json: bool, address: str | None, dir: str | None
+    ctx: click.Context,
+    run: str | None,
+    as_json: bool,
+    address: str | None,
+    dir: str | None,
+    prometheus: str | None,
 ) -> None:
     """Say in one sentence and a table whether RUN (or every run) still compiles.
 
     Exit code: 0 warm, eager or finished; 3 starting, compiling, warming or recompiling;
     4 stalled, failed or lost; 5 no run found; 2 wrong usage.
     """
-    settings = settings_from(address=address, dir=dir)
-    answer = asker(settings, run, direct=dir is not None)()
+    if prometheus is None:
+        settings = settings_from(address=address, dir=dir)
+        answer = asker(settings, run, direct=dir is not None)()
+    elif address is None and dir is None:
+        answer = ask_fleet(prometheus, run)
+    else:
+        raise UsageError("--prometheus asks another program than --address and --dir: give one")
     if as_json:
         click.echo(json.dumps(answer, indent=2))
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from warmwatch.verdict import THRASHING_WINDOW, recently_touched
+from warmwatch.verdict import THRASHING_STEPS, THRASHING_WINDOW, recently_touched
 from warmwatch_monitor.export.wording import counted
 from warmwatch_monitor.model import RankView
 
@@ -21,6 +21,8 @@ def _thrashing(view: RankView) -> str:
     last = min(THRASHING_WINDOW, slot.steps.steps)
     reasons = Counter(c.category for c in view.reading.compilations if c.category)
     lead = f", mostly for {reasons.most_common(1)[0][0]}" if reasons else ""
+    if not touched:  # told by a Prometheus, which has no numbers of steps
+        return f"thrashing: {THRASHING_STEPS} or more of the last {THRASHING_WINDOW} steps compiled"
     return f"thrashing: {touched} of the last {last} steps compiled{lead}"
 
 

@@ -20,6 +20,7 @@ from warmwatch_monitor.model.records import (
     RecordReading,
     Refusal,
 )
+from warmwatch_monitor.model.samples import Sample
 from warmwatch_monitor.model.snapshot import (
     RankView,
     RunView,
@@ -38,6 +39,7 @@ __all__ = [
     "RecordReading",
     "Refusal",
     "RunView",
+    "Sample",
     "Snapshot",
     "SourceHealth",
     "Spending",

@@ -1,0 +1,88 @@
+"""A Prometheus server as a source: what many daemons on many hosts said last.
+
+Reading only: which samples there are. What they amount to is in ``fleet``. Prometheus gives the
+last sample of five minutes unless a target went away, so what a dead daemon said is not shown.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+from warmwatch_monitor.errors import FleetError
+from warmwatch_monitor.model import Sample
+
+# What the answer needs, by name without the prefix; nothing else is fetched, least of all buckets.
+_RANK_NAMES = (
+    *("state_start_timestamp_seconds", "clean_steps", "attach_timestamp_seconds", "world_size"),
+    *("compile_start_timestamp_seconds", "compile_end_timestamp_seconds"),
+    *("compile_seconds_total", "compilations_total", "graphs_total", "graph_breaks_total"),
+    *("compile_failures_total", "compile_fallbacks_total", "recompiles_total"),
+    *("recompiles_after_warm_total", "compile_cache_hits_total", "compile_cache_misses_total"),
+    *("compile_workers", "warmup_seconds", "warmup_steps", "warmup_end_timestamp_seconds"),
+    *("steps_total", "last_step_timestamp_seconds", "steady_step_seconds", "stall_limit_seconds"),
+    *("run_info", "rank_gpu_info"),
+)
+_ONE_HOT = ("state", "compile_phase", "condition")
+_GPU_NAMES = (
+    *("utilization_ratio", "power_watts", "power_limit_watts"),
+    *("sm_active_ratio", "tensor_active_ratio"),
+)
+_TIMEOUT_SECONDS = 30.0
+
+
+class PrometheusSource:
+    """Asks the Prometheus at ``url``, such as ``http://host:9090`` or one behind a path."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/")
+
+    def read(self, run: str | None = None) -> tuple[Sample, ...]:
+        """The last samples of every rank and its GPUs, or those of ``run`` alone.
+
+        Raises:
+            FleetError: it cannot be reached, or does not answer as Prometheus does.
+        """
+        return tuple(sample for query in _queries(run) for sample in self._ask(query))
+
+    def _ask(self, query: str) -> Iterator[Sample]:
+        body = urllib.parse.urlencode({"query": query}).encode()
+        request = urllib.request.Request(f"{self._url}/api/v1/query", data=body)  # noqa: S310 - checked
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as reply:  # noqa: S310
+                answer = json.load(reply)
+        except urllib.error.HTTPError as error:
+            raise FleetError(f"{self._url} answers with HTTP {error.code}; {_OTHER}") from None
+        except (OSError, ValueError) as error:
+            raise FleetError(
+                f"{self._url} does not answer as Prometheus: {error}; {_OTHER}"
+            ) from None
+        yield from _samples(answer, self._url)
+
+
+_OTHER = "give the address of a Prometheus server, such as http://prometheus:9090"
+
+
+def _queries(run: str | None) -> Iterator[str]:
+    which = "" if run is None else f",run={json.dumps(run)}"
+    yield f"{{__name__=~{_names('', _ONE_HOT)}{which}}} == 1"
+    yield f"{{__name__=~{_names('', _RANK_NAMES)}{which}}}"
+    rank_gpus = f"warmwatch_rank_gpu_info{{{which.removeprefix(',')}}}"
+    yield f"{{__name__=~{_names('gpu_', _GPU_NAMES)}}} and on (uuid) {rank_gpus}"
+
+
+def _names(prefix: str, names: tuple[str, ...]) -> str:
+    return f'"warmwatch_{prefix}({"|".join(names)})"'
+
+
+def _samples(answer: Any, url: str) -> Iterator[Sample]:
+    if not isinstance(answer, dict) or answer.get("status") != "success":
+        raise FleetError(f"{url} does not answer as Prometheus; {_OTHER}")
+    for one in answer["data"]["result"]:
+        labels = dict(one["metric"])
+        name = labels.pop("__name__").removeprefix("warmwatch_")
+        yield Sample(name=name, labels=labels, value=float(one["value"][1]))

@@ -1,0 +1,139 @@
+"""A run over two hosts: two daemons, one Prometheus, and `warmwatch status --prometheus`."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import builders as b
+from support.daemon import daemon
+from support.prometheus import prometheus_process, query
+from support.records import compiling, ended, environment, held, wait_until, warm, write_record
+from warmwatch.record import Slot
+
+CONFIG = """
+global: {{scrape_interval: 1s}}
+scrape_configs:
+  - job_name: warmwatch
+    static_configs: [{{targets: {targets}}}]
+"""
+
+
+@contextmanager
+def fleet(folder: Path, *hosts: list[Slot]) -> Iterator[tuple[str, str]]:
+    """A Prometheus over a daemon for each host, and a daemon that sees all records at once."""
+    with ExitStack() as stack:
+        targets = []
+        for number, slots in enumerate((*hosts, [slot for host in hosts for slot in host])):
+            directory = folder / f"host{number}"
+            directory.mkdir()
+            for name, slot in enumerate(slots):
+                record = write_record(directory, slot, name=str(name))
+                if not slot.compile.end_code:
+                    stack.enter_context(held(record))
+            targets.append(stack.enter_context(daemon(directory)))
+        *scraped, whole = targets
+        config = CONFIG.format(targets=json.dumps([url.removeprefix("http://") for url in scraped]))
+        prometheus = stack.enter_context(prometheus_process(folder, config))
+        ranks = sum(map(len, hosts))
+        wait_until(lambda: len(query(prometheus, "warmwatch_steps_total")) == ranks, 30)
+        yield prometheus, whole
+
+
+def ask(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "warmwatch_monitor", "status", *words],
+        env=environment(),
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+
+
+def summary(url: str, run: str) -> str:
+    with urllib.request.urlopen(f"{url}/status?run={run}", timeout=10) as reply:
+        return str(json.load(reply)["summary"])
+
+
+def timeless(sentence: str) -> str:
+    """Without the durations that grow while somebody asks."""
+    return re.sub(r"(for|in the) [\d.]+ (s|min)\b", r"\1 some time", sentence)
+
+
+def recompiled(slot: Slot) -> Slot:
+    return replace(slot, compile=replace(slot.compile, recompiles=b.categories(shape=2)))
+
+
+def with_steps(slot: Slot, *durations_ns: int) -> Slot:
+    return replace(slot, clean_bins=b.bins(*durations_ns))
+
+
+STEPS = (36_000_000, 35_000_000, 36_500_000, 41_000_000)
+
+
+@pytest.mark.parametrize("one", [compiling, warm], ids=["one compiles", "all are warm"])
+def test_prometheus_gives_the_words_of_one_daemon_that_sees_it_all(
+    tmp_path: Path, one: Any
+) -> None:
+    """Sentence, states and counts, for ranks 0 and 1 on one host and 2 and 3 on another."""
+    slots = [with_steps(warm(rank=rank, world_size=4), *STEPS) for rank in range(3)]
+    last = one(rank=3, world_size=4)
+    last = with_steps(last, *STEPS) if one is warm else last
+    with fleet(tmp_path, slots[:2], [recompiled(slots[2]), last]) as (prometheus, whole):
+        said = ask("gpt2", "--prometheus", prometheus, "--json")
+        answer = json.loads(said.stdout)
+        expected = summary(whole, "gpt2")
+        assert timeless(answer["summary"]) == timeless(expected)
+        assert said.returncode == (3 if one is compiling else 0)
+        (run,) = answer["runs"]
+        assert (run["world_size"], run["missing_ranks"]) == (4, [])
+        assert [rank["rank"] for rank in run["ranks"]] == [0, 1, 2, 3]
+        assert run["ranks"][2]["compile"]["recompiles"] == 2
+        assert run["ranks"][0]["step_seconds"]["p99"] is None  # no series tells
+        plain = ask("--prometheus", prometheus)
+        assert timeless(plain.stdout.splitlines()[0]) == timeless(expected)
+
+
+def test_ranks_on_a_host_that_nobody_scrapes_are_missing(tmp_path: Path) -> None:
+    slots = [with_steps(warm(rank=rank, world_size=4), *STEPS) for rank in (0, 1)]
+    with fleet(tmp_path, slots) as (prometheus, _):
+        said = ask("--prometheus", prometheus)
+        assert "2 of 4 ranks (ranks 2-3) are not seen here" in said.stdout
+
+
+def test_a_rank_that_was_started_again_elsewhere_speaks_for_itself(tmp_path: Path) -> None:
+    gone = ended(warm(), "failed")
+    header = replace(
+        gone.header,
+        attached_ns=gone.header.attached_ns - 10**9,
+        attached_epoch_ns=gone.header.attached_epoch_ns - 10**9,
+    )
+    with fleet(tmp_path, [replace(gone, header=header)], [warm(attempt=1)]) as (prometheus, _):
+        answer = json.loads(ask("--prometheus", prometheus, "--json").stdout)
+        assert [run["state"] for run in answer["runs"]] == ["warm"]
+
+
+def test_an_unknown_run_and_a_prometheus_that_is_none_are_told_of_in_one_line(
+    tmp_path: Path,
+) -> None:
+    with fleet(tmp_path, [warm()]) as (prometheus, whole):
+        unknown = ask("bert", "--prometheus", prometheus)
+        assert unknown.returncode == 5
+        assert unknown.stderr == "warmwatch: no run named 'bert'; runs here: gpt2\n"
+        for url in (whole, "http://127.0.0.1:1"):
+            other = ask("--prometheus", url)
+            assert (other.returncode, other.stderr.count("\n")) == (6, 1)
+            assert "give the address of a Prometheus server" in other.stderr
+    assert ask("--prometheus", "localhost:9090").returncode == 2
+    both = ask("--prometheus", "http://127.0.0.1:1", "--dir", str(tmp_path))
+    assert (both.returncode, "give one" in both.stderr) == (2, True)
