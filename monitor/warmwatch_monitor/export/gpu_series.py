@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from prometheus_client.core import Metric
-from prometheus_client.samples import Sample
-
+from warmwatch_monitor.export.exposition import Family
 from warmwatch_monitor.model import GpuReading
 
 # One value, or one for each value of the series' own label.
@@ -113,30 +111,30 @@ GPU_SERIES = (
 )
 
 
-def families(gpus: Sequence[GpuReading]) -> Iterator[Metric]:
+def families(gpus: Sequence[GpuReading]) -> Iterator[Family]:
     """Every family of ``gpus``, those without a series too."""
     labels = [{"gpu": str(gpu.index), "uuid": gpu.uuid} for gpu in gpus]
-    info = Metric("warmwatch_gpu", "What the GPU is.", "info")
+    info = Family("warmwatch_gpu", "What the GPU is.", "info")
     for gpu, own in zip(gpus, labels, strict=True):
-        info.samples.append(Sample("warmwatch_gpu_info", {**own, **_facts(gpu)}, 1))
+        info.add("warmwatch_gpu_info", {**own, **_facts(gpu)}, 1)
     yield info
     for series in GPU_SERIES:
-        metric = Metric(series.name.removesuffix("_total"), series.help, series.type)
+        family = Family(series.name.removesuffix("_total"), series.help, series.type)
         for gpu, own in zip(gpus, labels, strict=True):
-            metric.samples.extend(_samples(series, gpu, own))
-        yield metric
+            _add(family, series, gpu, own)
+        yield family
 
 
-def _samples(series: GpuSeries, gpu: GpuReading, labels: dict[str, str]) -> Iterator[Sample]:
+def _add(family: Family, series: GpuSeries, gpu: GpuReading, labels: dict[str, str]) -> None:
     values = series.read(gpu)
     if values is None:
         return
     if isinstance(values, (int, float)):
-        yield Sample(series.name, labels, values)
+        family.add(series.name, labels, values)
         return
     for value, number in values:
         assert series.label is not None, f"{series.name} gives pairs, so it has a label"
-        yield Sample(series.name, {series.label: value, **labels}, number)
+        family.add(series.name, {series.label: value, **labels}, number)
 
 
 def _facts(gpu: GpuReading) -> dict[str, str]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import Metric
-from prometheus_client.samples import Sample
-
+from warmwatch_monitor.export.exposition import Family
 from warmwatch_monitor.model import HostReading
 
 
-def families(host: HostReading | None) -> Iterator[Metric]:
+def families(host: HostReading | None) -> Iterator[Family]:
     """Every family that ``host`` has a value for; none where nothing was read."""
     if host is None:
         return
@@ -26,6 +24,6 @@ def families(host: HostReading | None) -> Iterator[Metric]:
     ):
         if value is None:
             continue
-        metric = Metric(f"warmwatch_host_{name}", help, "gauge")
-        metric.samples.append(Sample(metric.name, {}, value))
-        yield metric
+        family = Family(f"warmwatch_host_{name}", help, "gauge")
+        family.add(family.name, {}, value)
+        yield family

@@ -1,21 +1,16 @@
 """The ``/metrics`` answer: one Snapshot in the Prometheus text format, or in OpenMetrics.
 
 Built anew for each scrape from one Snapshot, so all series are of one moment; nothing is
-registered and nothing is kept. The encoding is prometheus_client's. A Snapshot holds each
-(run, rank) once, so no series appears twice.
+registered and nothing is kept. A Snapshot holds each (run, rank) once, so no series appears twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-
-from prometheus_client.core import Metric
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.samples import Sample
 
 from warmwatch.record import BOUNDS_NS
 from warmwatch_monitor.export import figures, gpu_series, host_series, observed
+from warmwatch_monitor.export.exposition import Family, encode, label_text, line
 from warmwatch_monitor.export.figures import tells
 from warmwatch_monitor.export.rank_series import RANK_SERIES
 from warmwatch_monitor.export.series import Rank, Series, rank
@@ -36,62 +31,60 @@ def render(
 
     ``version`` is Warmwatch's own, for ``warmwatch_build_info``; without it there is none.
     """
-    encode, content_type = choose_encoder(accept or "")
-    # Our names need no escaping, and prometheus_client finds that out five times faster where
-    # UTF-8 is allowed than where every character of every name is looked at.
-    if isinstance(encode, partial) and encode.keywords.get("escaping") == "underscores":
-        encode = partial(encode, escaping="allow-utf-8")
-    return encode(_Families(snapshot, version)), content_type
+    return encode(families(snapshot, version), accept)
 
 
-class _Families:
-    """What an encoder asks for: an object with ``collect``."""
-
-    def __init__(self, snapshot: Snapshot, version: str | None) -> None:
-        self._snapshot = snapshot
-        self._version = version
-
-    def collect(self) -> Iterator[Metric]:
-        """Every family that has a series."""
-        return (metric for metric in self._all() if metric.samples)
-
-    def _all(self) -> Iterator[Metric]:
-        ranks = [
-            ({"rank": str(view.rank), "run": _text(run.run)}, rank(view, self._snapshot.now_ns))
-            for run in self._snapshot.runs
-            for view in run.ranks
-        ]
-        for series in RANK_SERIES:
-            yield _family(series, ranks)
-        yield _step_seconds(ranks)
-        yield _info("warmwatch_run", "What the rank runs on.", map(_run_info, ranks))
-        yield _info("warmwatch_rank_gpu", "Which GPU is whose.", _rank_gpus(ranks))
-        yield from gpu_series.families(self._snapshot.gpus)
-        yield from host_series.families(self._snapshot.host)
-        yield _observed(self._snapshot)
-        yield from _sources(self._snapshot)
-        build = [{"version": self._version}] if self._version else []
-        yield _info("warmwatch_build", "The version of the monitor.", build)
+def families(snapshot: Snapshot, version: str | None) -> Iterator[Family]:
+    """Every family, those without a sample too."""
+    ranks = [
+        (_labels(run.run, view.rank), rank(view, snapshot.now_ns))
+        for run in snapshot.runs
+        for view in run.ranks
+    ]
+    told = [(label_text(labels), one) for labels, one in ranks]
+    for series in RANK_SERIES:
+        yield _family(series, told)
+    yield _step_seconds(told)
+    yield _info("warmwatch_run", "What the rank runs on.", map(_run_info, ranks))
+    yield _info("warmwatch_rank_gpu", "Which GPU is whose.", _rank_gpus(ranks))
+    yield from gpu_series.families(snapshot.gpus)
+    yield from host_series.families(snapshot.host)
+    yield _observed(snapshot)
+    yield from _sources(snapshot)
+    build = [{"version": version}] if version else []
+    yield _info("warmwatch_build", "The version of the monitor.", build)
 
 
-def _family(series: Series, ranks: Sequence[tuple[_Labels, Rank]]) -> Metric:
-    metric = Metric(series.name.removesuffix("_total"), series.help, series.type)
+def _labels(run: str, rank: int) -> _Labels:
+    return {"rank": str(rank), "run": _text(run)}
+
+
+def _family(series: Series, ranks: Sequence[tuple[str, Rank]]) -> Family:
+    family = Family(series.name.removesuffix("_total"), series.help, series.type)
+    own = [_own(series.label, value) for value in series.values]
     for labels, one in ranks:
         if series.seam and not tells(one.slot, series.seam):
             continue
         numbers = series.read(one)
         if numbers is None:
             continue
-        for value, number in zip(series.values, numbers, strict=True):
-            own = {series.label: value, **labels} if series.label else labels
+        for (before, after), number in zip(own, numbers, strict=True):
             if number is not None:
-                metric.samples.append(Sample(series.name, own, number))
-    return metric
+                family.lines.append(line(series.name, f"{before}{labels}{after}", number))
+    return family
 
 
-def _step_seconds(ranks: Sequence[tuple[_Labels, Rank]]) -> Metric:
+def _own(label: str | None, value: str) -> tuple[str, str]:
+    """A series' own label as it stands before or after ``rank`` and ``run``: labels are sorted."""
+    if label is None:
+        return "", ""
+    text = label_text({label: value})
+    return (f"{text},", "") if label < "rank" else ("", f",{text}")
+
+
+def _step_seconds(ranks: Sequence[tuple[str, Rank]]) -> Family:
     name = "warmwatch_step_seconds"
-    metric = Metric(
+    family = Family(
         name, "Length of steps: clean ones, and those with compile activity.", "histogram"
     )
     for labels, one in ranks:
@@ -100,18 +93,19 @@ def _step_seconds(ranks: Sequence[tuple[_Labels, Rank]]) -> Metric:
             ("clean", slot.clean_bins, slot.clean_sum_ns),
             ("compile", slot.compile_bins, slot.compile.compile_step_sum_ns),
         ):
-            own = {"kind": kind, **labels}
-            metric.samples.extend(_histogram(name, own, bins, sum_ns))
-    return metric
+            family.lines.extend(_histogram(name, kind, labels, bins, sum_ns))
+    return family
 
 
-def _histogram(name: str, labels: _Labels, bins: Sequence[int], sum_ns: int) -> Iterator[Sample]:
+def _histogram(
+    name: str, kind: str, labels: str, bins: Sequence[int], sum_ns: int
+) -> Iterator[str]:
     count = start = 0
     for le, stop in zip(_LE, (*_UPTO, len(bins)), strict=True):
         count, start = count + sum(bins[start:stop]), stop
-        yield Sample(f"{name}_bucket", {**labels, "le": le}, count)
-    yield Sample(f"{name}_count", labels, count)
-    yield Sample(f"{name}_sum", labels, sum_ns / 1e9)
+        yield line(f"{name}_bucket", f'kind="{kind}",le="{le}",{labels}', count)
+    yield line(f"{name}_count", f'kind="{kind}",{labels}', count)
+    yield line(f"{name}_sum", f'kind="{kind}",{labels}', sum_ns / 1e9)
 
 
 def _run_info(rank: tuple[_Labels, Rank]) -> _Labels:
@@ -135,15 +129,16 @@ def _rank_gpus(ranks: Sequence[tuple[_Labels, Rank]]) -> Iterator[_Labels]:
             yield {**labels, "uuid": _text(uuid)}
 
 
-def _info(name: str, help: str, labels: Iterable[_Labels]) -> Metric:
-    metric = Metric(name, help, "info")
-    metric.samples.extend(Sample(f"{name}_info", one, 1) for one in labels)
-    return metric
+def _info(name: str, help: str, labels: Iterable[_Labels]) -> Family:
+    family = Family(name, help, "info")
+    for one in labels:
+        family.add(f"{name}_info", one, 1)
+    return family
 
 
-def _observed(snapshot: Snapshot) -> Metric:
+def _observed(snapshot: Snapshot) -> Family:
     """Nothing where nobody looks."""
-    metric = Metric(
+    family = Family(
         "warmwatch_observed_processes",
         "Processes that look like trainings without the agent, by whether they are likely to "
         "compile, as far as it can be told from outside.",
@@ -151,28 +146,28 @@ def _observed(snapshot: Snapshot) -> Metric:
     )
     if any(health.source == "observed" and health.up for health in snapshot.sources):
         for likely, number in observed.counts(snapshot.observed):
-            metric.samples.append(Sample(metric.name, {"likely_compiling": likely}, number))
-    return metric
+            family.add(family.name, {"likely_compiling": likely}, number)
+    return family
 
 
-def _sources(snapshot: Snapshot) -> Iterator[Metric]:
-    up = Metric("warmwatch_source_up", "Whether the source could be read.", "gauge")
-    last = Metric(
+def _sources(snapshot: Snapshot) -> Iterator[Family]:
+    up = Family("warmwatch_source_up", "Whether the source could be read.", "gauge")
+    last = Family(
         "warmwatch_source_last_success_timestamp_seconds",
         "When the source was last read without an error.",
         "gauge",
     )
-    took = Metric("warmwatch_source_read_seconds", "How long the last read took.", "gauge")
+    took = Family("warmwatch_source_read_seconds", "How long the last read took.", "gauge")
     for health in snapshot.sources:
-        for metric, value in (
+        for family, value in (
             (up, health.up),
             (last, health.last_success),
             (took, health.read_seconds),
         ):
             if value is not None:
-                metric.samples.append(Sample(metric.name, {"source": health.source}, value))
-    refused = Metric("warmwatch_records_refused", "Records that cannot be read.", "gauge")
-    refused.samples.append(Sample(refused.name, {}, len(snapshot.refusals)))
+                family.add(family.name, {"source": health.source}, value)
+    refused = Family("warmwatch_records_refused", "Records that cannot be read.", "gauge")
+    refused.add(refused.name, {}, len(snapshot.refusals))
     yield from (up, last, took, refused)
 
 
