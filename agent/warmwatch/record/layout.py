@@ -156,15 +156,23 @@ def unpack(images: Sequence[bytes]) -> Slot | None:
     renamed = slice(IDENTITY_OFFSET, STEPS_OFFSET)
     if steps is None or rare is None or first[renamed] != third[renamed]:
         return None
-    bins = struct.Struct(f"<{BINS}Q")
     return Slot(
         header=header,
         identity=unpack_identity(second[IDENTITY_OFFSET:STEPS_OFFSET]),
         steps=_unflatten(StepCounts(), steps[:-1]),
-        compile=_unflatten(CompileCounts(), rare[1:-1]),
-        clean_bins=bins.unpack_from(second, CLEAN_BINS_OFFSET),
-        compile_bins=bins.unpack_from(second, COMPILE_BINS_OFFSET),
+        compile=_compile(rare[1:-1]),
+        clean_bins=_BINS.unpack_from(second, CLEAN_BINS_OFFSET),
+        compile_bins=_BINS.unpack_from(second, COMPILE_BINS_OFFSET),
     )
+
+
+_BINS = struct.Struct(f"<{BINS}Q")
+
+
+@lru_cache(maxsize=2048)
+def _compile(words: tuple[int, ...]) -> CompileCounts:
+    """The rare block; a monitor finds the same one at nearly every look."""
+    return _unflatten(CompileCounts(), words)
 
 
 def _block(

@@ -1,0 +1,75 @@
+"""The daemon beside 512 living records on one host, all of them moving, scraped every second.
+
+The records are written and held by one process: what 512 trainings would cost besides is not the
+daemon's. They step ten times a second, as seen by a daemon that looks five times a second.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import psutil
+
+from benchmarks.figure import Figure
+from benchmarks.served import daemon
+
+RECORDS, SCRAPES = 512, 40
+WRITE = """
+import fcntl, mmap, os, sys, time
+from pathlib import Path
+from warmwatch import record
+from support import records
+held = []
+for rank in range(int(sys.argv[2])):
+    slot = records.warm(rank=rank, world_size=int(sys.argv[2]))
+    file = (records.write_record(Path(sys.argv[1]), slot, name=str(rank)) / record.SLOT).open("r+b")
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    held.append((file, mmap.mmap(file.fileno(), 0)))
+print("held", flush=True)
+steps = slot.steps.steps
+while True:
+    steps += 1
+    counts = record.StepCounts(steps=steps, last_step_ns=time.monotonic_ns())
+    packed = record.pack_steps(counts)
+    for _, memory in held:
+        memory[record.STEPS_OFFSET : record.STEPS_OFFSET + len(packed)] = packed
+    time.sleep(0.1)
+"""
+
+
+def measure() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITE, place, str(RECORDS)], stdout=subprocess.PIPE, text=True
+        )
+        stack.callback(writer.kill)
+        assert writer.stdout
+        assert writer.stdout.readline() == "held\n"
+        environ = {**os.environ, "WARMWATCH_DIR": place}
+        served = stack.enter_context(daemon(environ, "--gpu-interval", "off"))
+        while served.ask("/metrics").count(b"warmwatch_steps_total{") != RECORDS:
+            time.sleep(0.5)
+        process = psutil.Process(served.pid)
+        before, began, spent = sum(process.cpu_times()[:2]), time.monotonic(), []
+        for _ in range(SCRAPES):
+            asked = time.perf_counter()
+            body = served.ask("/metrics")
+            spent.append((time.perf_counter() - asked) * 1e3)
+            time.sleep(1)
+        share = (sum(process.cpu_times()[:2]) - before) / (time.monotonic() - began)
+        spent.sort()
+        yield Figure(
+            name=f"many: /metrics of {RECORDS} records, slowest of {SCRAPES}, ms",
+            value=spent[-1],
+            limit=150,
+            detail=f"median {spent[SCRAPES // 2]:.0f} ms, {len(body) / 1e6:.1f} MB",
+        )
+        yield Figure(name=f"many: share of a core, {RECORDS} records", value=share)
+        resident = process.memory_info().rss / 1e6
+        yield Figure(name="many: resident memory, MB", value=resident)
