@@ -94,25 +94,24 @@ build() {
 
 words() { python3 -c 'import json, sys; print(*json.load(sys.stdin), sep="\n")' <"$1"; }
 
-contained() { # STAGE RECORDS-OPTIONS COMMAND...: as the engine would with compose.yaml's settings
-    local root=$work/$1 options=$2 user
-    user=$(cat "$root/.USER")
-    shift 2
+contained() { # STAGE COMMAND...: as the engine would, with the settings of compose.yaml
+    local root=$work/$1 mode=rw own=(--mount --ipc --pid --fork --kill-child)
+    if [ "$1" = monitor ]; then mode=ro own=(--mount --ipc); fi # it shares the host's processes
     mkdir -p "$root/run/warmwatch"
-    unshare --mount --pid --ipc --fork --kill-child bash -euc '
-        root=$1 records=$2 options=$3 uid=${4%:*} gid=${4#*:}
+    unshare "${own[@]}" bash -euc '
+        root=$1 records=$2 mode=$3 uid=${4%:*} gid=${4#*:}
         shift 4
         mount --bind "$root" "$root"
         mount --bind "$records" "$root/run/warmwatch"
-        mount -o "remount,bind,$options" "$root/run/warmwatch"
-        mount -t tmpfs -o mode=1777,nosuid,nodev tmpfs "$root/tmp"
+        mount -o "remount,bind,$mode" "$root/run/warmwatch"
+        [ "$mode" = ro ] || mount -t tmpfs -o mode=1777,nosuid,nodev tmpfs "$root/tmp"
         mount -t proc proc "$root/proc"
         mount --rbind /dev "$root/dev"
         mount -o remount,bind,ro "$root"
         exec chroot "$root" env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
             sh -c ". /.environment; exec setpriv \"\$@\"" - --reuid "$uid" --regid "$gid" \
             --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all "$@"
-    ' - "$root" "$work/records" "$options" "$user" "$@"
+    ' - "$root" "$work/records" "$mode" "$(cat "$root/.USER")" "${@:2}"
 }
 
 volume() { # the record directory, mounted with the options that compose.yaml gives its volume
@@ -125,7 +124,7 @@ volume() { # the record directory, mounted with the options that compose.yaml gi
 healthy() {
     local check
     mapfile -t check < <(words "$work/monitor/.HEALTHCHECK")
-    contained monitor ro "${check[@]}" 2>/dev/null
+    contained monitor "${check[@]}" 2>/dev/null
 }
 
 serve() {
@@ -133,21 +132,39 @@ serve() {
     mapfile -t entry < <(words "$work/monitor/.ENTRYPOINT")
     mapfile -t command < <(words "$work/monitor/.CMD")
     if healthy; then echo "something else serves port 10464 here" >&2 && exit 1; fi
-    contained monitor ro "${entry[@]}" "${command[@]}" &
-    monitor=$!
-    trap 'kill "$monitor" 2>/dev/null; wait "$monitor" 2>/dev/null; umount "$work/records"' EXIT
-    until healthy; do kill -0 "$monitor" && sleep 0.2; done
+    contained monitor sh -c 'echo $$ && exec "$@"' - "${entry[@]}" "${command[@]}" \
+        >"$work/monitor.output" 2>&1 &
+    local started=$!
+    trap leave EXIT
+    until healthy; do kill -0 "$started" && sleep 0.2; done
+    tail -n +2 "$work/monitor.output"
+    grep -E '^(Uid|CapEff|CapBnd|NoNewPrivs)' "/proc/$(monitor)/status"
     echo "HEALTHCHECK passes"
+}
+
+monitor() { # its pid, which it said first
+    head -n 1 "$work/monitor.output"
+}
+
+leave() {
+    kill "$(monitor)" && wait
+    umount "$work/records"
 }
 
 train() { # until it has ended and the monitor has seen it
     local command
     mapfile -t command < <(words "$work/demo/.CMD")
-    contained demo rw "${command[@]}" &
+    contained demo "${command[@]}" &
     local training=$!
-    contained monitor ro warmwatch wait demo --timeout 300
+    contained monitor warmwatch wait demo --timeout 300
     wait "$training"
-    contained monitor ro warmwatch status demo
+    contained monitor warmwatch status demo
+    # who trained, what of it could be read, and whether the monitor saw its process
+    stat -c 'a record of uid %u, mode %a: %n' "$work"/records/*
+    contained monitor python -c 'if 1:
+        import json, urllib.request
+        answer = json.load(urllib.request.urlopen("http://127.0.0.1:10464/status"))
+        print("refusals:", answer["refusals"], "process:", answer["runs"][0]["ranks"][0]["process"])'
 }
 
 base
