@@ -1,0 +1,80 @@
+"""The Dockerfile, and that its health check tells a living daemon from a dead one.
+
+``docker/try-image.sh`` carries the whole of it out; that takes minutes and root.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.daemon import daemon
+from support.deployment import DOCKER, ROOT, dockerfile, instructions
+from warmwatch_monitor.config import DEFAULT_ADDRESS
+
+PORT = DEFAULT_ADDRESS.rpartition(":")[2]
+
+
+def call(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_hadolint_finds_nothing_to_say() -> None:
+    found = call(Path(sys.executable).with_name("hadolint"), DOCKER / "Dockerfile")
+    assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
+
+
+def test_the_context_holds_what_is_copied_and_nothing_else() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    first, *rules = [line for line in lines if line and not line.startswith("#")]
+    copied = {
+        source
+        for _, verb, rest in dockerfile()
+        if verb == "COPY" and not rest.startswith("--from=")
+        for source in rest.split()[:-1]
+    }
+    assert first == "*"
+    assert {rule.removeprefix("!") for rule in rules if rule.startswith("!")} == copied
+    assert all((ROOT / source).exists() for source in copied)
+
+
+@pytest.mark.parametrize("stage", ["monitor", "demo"])
+def test_it_runs_as_a_user_that_a_number_shows_not_to_be_root(stage: str) -> None:
+    (user,) = instructions(stage, "USER")
+    assert all(part.isdecimal() and int(part) > 0 for part in user.split(":"))
+
+
+def test_the_monitor_is_the_last_stage_which_is_built_by_default() -> None:
+    assert [stage for stage, verb, _ in dockerfile() if verb == "FROM"][-1] == "monitor"
+
+
+def test_it_serves_the_default_port_to_everybody() -> None:
+    (command,) = instructions("monitor", "CMD")
+    assert instructions("monitor", "ENTRYPOINT") == ['["warmwatch"]']
+    assert json.loads(command) == ["serve", "--address", f"0.0.0.0:{PORT}"]
+    assert instructions("monitor", "EXPOSE") == [PORT]
+
+
+def test_the_health_check_passes_while_the_daemon_answers_and_fails_when_it_does_not(
+    tmp_path: Path,
+) -> None:
+    (check,) = instructions("monitor", "HEALTHCHECK")
+    words = json.loads(check.partition(" CMD ")[2])
+    assert words[:2] == ["python", "-c"]
+    with daemon(tmp_path) as url:
+        here = words[2].replace(PORT, url.rpartition(":")[2])
+        assert call(sys.executable, "-c", here).returncode == 0
+    assert call(sys.executable, "-c", here).returncode == 1
+
+
+def test_the_script_that_tries_the_image_is_one_that_bash_and_shellcheck_read() -> None:
+    script = DOCKER / "try-image.sh"
+    assert call("bash", "-n", script).returncode == 0
+    if shutil.which("shellcheck"):
+        found = call("shellcheck", "--severity=warning", script)
+        assert found.returncode == 0, found.stdout

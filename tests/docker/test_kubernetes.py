@@ -1,0 +1,136 @@
+"""The manifests, against the API's own schemas and against each other.
+
+`kubectl kustomize` renders them where kubectl is; a PodMonitor is not part of Kubernetes, so of it
+only what it must have in common with the others is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from support.deployment import KUBERNETES, documents, instructions
+
+NATIVE = [
+    KUBERNETES / "base" / "namespace.yaml",
+    KUBERNETES / "base" / "daemonset.yaml",
+    KUBERNETES / "examples" / "training.yaml",
+    KUBERNETES / "examples" / "sidecar.yaml",
+]
+(DAEMONSET,) = documents(KUBERNETES / "base" / "daemonset.yaml")
+(SIDECAR,) = documents(KUBERNETES / "examples" / "sidecar.yaml")
+(TRAINING,) = documents(KUBERNETES / "examples" / "training.yaml")
+(BASE,) = documents(KUBERNETES / "base" / "kustomization.yaml")
+(LABELS,) = [one["pairs"] for one in BASE["labels"] if one["includeSelectors"]]
+
+
+def pod(manifest: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = manifest["spec"]["template"]["spec"]
+    return found
+
+
+def containers(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    spec = pod(manifest)
+    return {one["name"]: one for one in (*spec.get("initContainers", ()), *spec["containers"])}
+
+
+def validate(manifest: dict[str, Any]) -> None:
+    kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
+
+
+def rendered(folder: Path) -> list[dict[str, Any]]:
+    if not shutil.which("kubectl"):
+        pytest.skip("kubectl is not here")
+    shown = subprocess.run(
+        ["kubectl", "kustomize", folder], capture_output=True, text=True, check=False
+    )
+    assert shown.returncode == 0, shown.stderr
+    return list(yaml.safe_load_all(shown.stdout))
+
+
+@pytest.mark.parametrize("path", NATIVE, ids=lambda path: path.name)
+def test_the_api_takes_each_manifest(path: Path) -> None:
+    for manifest in documents(path):
+        # kustomize adds the selector, which the schema asks for
+        if manifest["kind"] == "DaemonSet":
+            manifest["spec"]["selector"] = {"matchLabels": LABELS}
+            manifest["spec"]["template"]["metadata"]["labels"] = LABELS
+        validate(manifest)
+
+
+def test_a_manifest_with_a_misspelt_field_would_be_refused() -> None:
+    wrong = json.loads(json.dumps(TRAINING).replace("backoffLimit", "backofLimit"))
+    with pytest.raises(kubernetes_validate.ValidationError):
+        validate(wrong)
+
+
+def test_kustomize_puts_labels_image_and_runtime_class_into_the_daemonset() -> None:
+    kinds = {one["kind"]: one for one in rendered(KUBERNETES)}
+    assert kinds.keys() == {"Namespace", "DaemonSet"}
+    found = kinds["DaemonSet"]
+    validate(found)
+    assert found["metadata"]["namespace"] == kinds["Namespace"]["metadata"]["name"]
+    assert found["spec"]["selector"]["matchLabels"] == LABELS
+    assert pod(found)["runtimeClassName"] == "nvidia"
+    assert {one["image"] for one in containers(found).values()} == {"warmwatch:0.1.0"}
+
+
+def test_every_folder_that_a_kustomization_names_is_there_and_every_file_is_named() -> None:
+    for kustomization in KUBERNETES.rglob("kustomization.yaml"):
+        (config,) = documents(kustomization)
+        parts = {*config.get("resources", ()), *config.get("components", ())}
+        assert all((kustomization.parent / part).exists() for part in parts)
+        here = {path.name for path in kustomization.parent.glob("*.yaml")}
+        assert here - {"kustomization.yaml"} <= parts
+
+
+def test_the_podmonitor_finds_the_daemonset_by_label_and_the_port_by_name() -> None:
+    (monitor,) = documents(KUBERNETES / "podmonitor" / "podmonitor.yaml")
+    assert monitor["spec"]["selector"]["matchLabels"] == LABELS
+    assert monitor["metadata"]["namespace"] == BASE["namespace"]
+    assert SIDECAR["spec"]["template"]["metadata"]["labels"] == LABELS
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    for manifest in (DAEMONSET, SIDECAR):
+        (port,) = containers(manifest)["monitor"]["ports"]
+        assert port["name"] == endpoint["port"]
+        assert [str(port["containerPort"])] == instructions("monitor", "EXPOSE")
+
+
+@pytest.mark.parametrize("manifest", [DAEMONSET, SIDECAR], ids=["daemonset", "sidecar"])
+def test_the_monitor_takes_no_gpu_reads_only_and_has_no_rights(manifest: dict[str, Any]) -> None:
+    monitor = containers(manifest)["monitor"]
+    named = {*monitor["resources"]["requests"], *monitor["resources"]["limits"]}
+    assert named == {"cpu", "memory"}
+    (mount,) = monitor["volumeMounts"]
+    assert mount == {"name": "records", "mountPath": "/run/warmwatch", "readOnly": True}
+    rights = {**pod(manifest).get("securityContext", {}), **monitor["securityContext"]}
+    assert rights["runAsNonRoot"] is True
+    assert rights["readOnlyRootFilesystem"] is True
+    assert rights["allowPrivilegeEscalation"] is False
+    assert rights["capabilities"] == {"drop": ["ALL"]}
+    assert rights["seccompProfile"] == {"type": "RuntimeDefault"}
+    # a Service named warmwatch would set WARMWATCH_PORT, which the daemon refuses as unknown
+    assert pod(manifest)["enableServiceLinks"] is False
+
+
+def test_the_daemonset_runs_as_the_user_of_the_image() -> None:
+    rights = containers(DAEMONSET)["monitor"]["securityContext"]
+    assert instructions("monitor", "USER") == [f"{rights['runAsUser']}:{rights['runAsGroup']}"]
+
+
+def test_a_training_shares_the_directory_that_the_daemonset_makes() -> None:
+    (made,) = pod(DAEMONSET)["volumes"]
+    (used,) = pod(TRAINING)["volumes"]
+    assert made["hostPath"] == {"path": "/run/warmwatch", "type": "DirectoryOrCreate"}
+    assert used["hostPath"] == {"path": "/run/warmwatch", "type": "Directory"}
+    assert containers(DAEMONSET)["records"]["command"] == ["chmod", "1777", "/run/warmwatch"]
+    for manifest in (TRAINING, SIDECAR):
+        environment = containers(manifest)["training"]["env"]
+        assert {"name": "WARMWATCH_DIR", "value": "/run/warmwatch"} in environment

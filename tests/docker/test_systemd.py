@@ -1,0 +1,78 @@
+"""The service, as systemd's own programs read it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.deployment import DOCKER
+
+SYSTEMD = DOCKER / "systemd"
+UNIT = (SYSTEMD / "warmwatch.service").read_text()
+
+
+def call(*command: str | Path) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """The unit, with a program in place of the one that is not installed here."""
+    path = tmp_path / "warmwatch.service"
+    path.write_text(UNIT.replace("/opt/warmwatch/bin/warmwatch", "/bin/true"))
+    return path
+
+
+def test_systemd_finds_nothing_wrong_with_the_unit(unit: Path) -> None:
+    assert call("systemd-analyze", "verify", unit) == ""
+
+
+def test_the_exposure_stays_low(unit: Path) -> None:
+    shown = call("systemd-analyze", "security", "--offline=true", "--no-pager", unit)
+    found = re.search(r"Overall exposure level for warmwatch.service: ([\d.]+)", shown)
+    assert found
+    assert float(found[1]) <= 2.5
+
+
+def test_nothing_hides_gpus_or_processes_from_the_monitor() -> None:
+    settings = {line.partition("=")[0] for line in UNIT.splitlines() if not line.startswith("#")}
+    hiding = {"PrivateDevices", "DevicePolicy", "DeviceAllow", "ProtectClock", "ProtectProc"}
+    assert not settings & {*hiding, "ProcSubset", "PrivateUsers", "PrivatePIDs"}
+
+
+def test_the_record_directory_is_not_the_services_own() -> None:
+    assert "RuntimeDirectory" not in UNIT
+    assert "Environment=WARMWATCH_DIR=/run/warmwatch" in UNIT.splitlines()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to root")
+def test_tmpfiles_makes_a_directory_of_root_that_is_open_to_all(tmp_path: Path) -> None:
+    """With a number for the monitor's user, who does not exist here."""
+    lines = (SYSTEMD / "warmwatch.tmpfiles.conf").read_text()
+    (tmp_path / "run").mkdir()
+    config = tmp_path / "warmwatch.conf"
+    config.write_text(lines.replace("user:warmwatch:", "user:10464:"))
+    said = call("systemd-tmpfiles", f"--root={tmp_path}", "--create", config)
+    made = (tmp_path / "run" / "warmwatch").stat()
+    assert (made.st_uid, stat.filemode(made.st_mode)) == (0, "drwxrwxrwt")
+    assert "system.posix_acl_default" in os.listxattr(tmp_path / "run" / "warmwatch"), said
+
+
+def test_sysusers_makes_the_user_of_the_service(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may write another root's users")
+    (tmp_path / "etc").mkdir()
+    shutil.copy(SYSTEMD / "warmwatch.sysusers.conf", tmp_path / "warmwatch.conf")
+    call("systemd-sysusers", f"--root={tmp_path}", tmp_path / "warmwatch.conf")
+    users = (tmp_path / "etc" / "passwd").read_text()
+    name = re.search(r"^User=(\w+)$", UNIT, re.MULTILINE)
+    assert name
+    assert re.search(rf"^{name[1]}:x:\d+:\d+:.*:/usr/sbin/nologin$", users, re.MULTILINE)
