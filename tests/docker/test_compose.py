@@ -27,9 +27,10 @@ DASHBOARDS = ROOT / "dashboards"
 def awaited(path: str) -> pytest.MarkDecorator:
     """Of the dashboards, what is not written yet is not mounted yet either."""
     place = (DOCKER / path).resolve()
-    missing = DASHBOARDS in place.parents and not (
-        DASHBOARDS / place.relative_to(DASHBOARDS).parts[0]
-    ).exists()
+    missing = (
+        DASHBOARDS in place.parents
+        and not (DASHBOARDS / place.relative_to(DASHBOARDS).parts[0]).exists()
+    )
     return pytest.mark.xfail(missing, reason="these dashboards are not written yet")
 
 
