@@ -1,0 +1,126 @@
+"""The batch script with a stand-in for srun and scontrol: what it tells Prometheus, and how it ends.
+
+docs/slurm.md says on which Slurm it was run for real.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from socket import create_server
+
+import pytest
+
+from support.deployment import DOCKER
+from support.records import environment
+
+SLURM = DOCKER / "slurm"
+# a step is its command without srun's own options
+SRUN = '#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\nexec "$@"\n'
+SCONTROL = '#!/bin/bash\n[ "$*" = "show hostnames node[1-2]" ] && printf "node1\\nnode2\\n"\n'
+WARMWATCH = f'#!/bin/bash\nexec "{sys.executable}" -m warmwatch_monitor "$@"\n'
+# a training that waits until its monitor knows the record directory, and ends with an error
+TRAINING = """
+import os, sys, time, urllib.request
+from pathlib import Path
+while True:
+    try:
+        urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/-/ready", timeout=1)
+        break
+    except OSError:
+        time.sleep(0.02)
+print(Path(sys.argv[2]).read_text().strip(), os.environ["WARMWATCH_DIR"])
+sys.exit(7)
+"""
+
+
+def free_job() -> tuple[int, int]:
+    """A job's id, and the port that the script makes of it, free now."""
+    while True:
+        port = random.randrange(20000, 30000)
+        with suppress(OSError), create_server(("0.0.0.0", port)):
+            return port - 20000, port
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    place = tmp_path / "bin"
+    place.mkdir()
+    for name, text in (("srun", SRUN), ("scontrol", SCONTROL), ("warmwatch", WARMWATCH)):
+        (place / name).write_text(text)
+        (place / name).chmod(0o755)
+    return place
+
+
+def test_a_job_tells_where_its_monitors_are_while_it_trains_and_ends_as_its_training_does(
+    programs: Path, tmp_path: Path
+) -> None:
+    job, port = free_job()
+    targets = tmp_path / "targets" / f"warmwatch-{job}.json"
+    done = subprocess.run(
+        ["bash", SLURM / "train.sbatch", sys.executable, "-c", TRAINING, str(port), targets],
+        env=environment(
+            PATH=f"{programs}:{os.environ['PATH']}",
+            PYTHONPATH=os.pathsep.join(sys.path),
+            TARGETS=str(targets.parent),
+            SLURM_JOB_ID=str(job),
+            SLURM_JOB_NUM_NODES="2",
+            SLURM_JOB_NODELIST="node[1-2]",
+        ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 7, done.stderr
+    told, directory = done.stdout.splitlines()[-1].rsplit(" ", 1)
+    assert json.loads(told) == [{"targets": [f"node1:{port}", f"node2:{port}"]}]
+    assert directory == f"/tmp/warmwatch-{job}"
+    assert list(targets.parent.iterdir()) == []
+    with create_server(("0.0.0.0", port)):  # the monitor is gone
+        pass
+
+
+def test_the_training_goes_on_where_its_monitor_cannot_start(
+    programs: Path, tmp_path: Path
+) -> None:
+    (programs / "warmwatch").write_text("#!/bin/bash\nexit 1\n")
+    done = subprocess.run(
+        ["bash", SLURM / "train.sbatch", "true"],
+        env=environment(
+            PATH=f"{programs}:{os.environ['PATH']}",
+            TARGETS=str(tmp_path),
+            SLURM_JOB_ID="7",
+            SLURM_JOB_NUM_NODES="2",
+            SLURM_JOB_NODELIST="node[1-2]",
+        ),
+        check=False,
+    )
+    assert done.returncode == 0
+
+
+def test_the_epilog_removes_what_a_killed_job_leaves(programs: Path, tmp_path: Path) -> None:
+    (programs / "getent").write_text(f"#!/bin/bash\necho u:x:1:1::{tmp_path}:/bin/sh\n")
+    (programs / "getent").chmod(0o755)
+    left = tmp_path / "targets" / "warmwatch-1234567890.json"
+    left.parent.mkdir()
+    left.touch()
+    other = left.with_name("warmwatch-1.json")
+    other.touch()
+    directory = Path("/tmp/warmwatch-1234567890")
+    directory.mkdir()
+    subprocess.run(
+        ["bash", SLURM / "epilog.sh"],
+        env=environment(
+            PATH=f"{programs}:{os.environ['PATH']}",
+            SLURM_JOB_ID="1234567890",
+            SLURM_JOB_USER="u",
+        ),
+        check=True,
+    )
+    assert not directory.exists()
+    assert [path.name for path in left.parent.iterdir()] == [other.name]
