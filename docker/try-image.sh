@@ -5,6 +5,7 @@
 # debootstrap, and port 10464 to be free.
 #
 #   docker/try-image.sh WORK     WORK: an empty directory or that of an earlier try; about 5 GB
+#   MIRROR: of Debian; this machine's own unless set
 #
 # What differs from an image: the base is Debian's own Python, not the official image of it, and
 # nothing of the container engine itself (networks, volumes, the NVIDIA runtime) takes part.
@@ -12,7 +13,7 @@ set -euo pipefail
 context=$(cd "$(dirname "$0")/.." && pwd)
 file=$context/docker/Dockerfile
 work=$(mkdir -p "${1:?usage: docker/try-image.sh WORK}" && cd "$1" && pwd)
-mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | head -n 1)
+mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | head -n 1)}
 
 base() { # a Debian with what the official Python image has: python, pip and Python's headers
     if [ -e "$work/base/.whole" ]; then return; fi
@@ -151,20 +152,21 @@ leave() {
     umount "$work/records"
 }
 
-train() { # until it has ended and the monitor has seen it
+train() { # until it has ended and the monitor has seen that
     local command
     mapfile -t command < <(words "$work/demo/.CMD")
     contained demo "${command[@]}" &
     local training=$!
     contained monitor warmwatch wait demo --timeout 300
-    wait "$training"
-    contained monitor warmwatch status demo
-    # who trained, what of it could be read, and whether the monitor saw its process
     stat -c 'a record of uid %u, mode %a: %n' "$work"/records/*
     contained monitor python -c 'if 1:
         import json, urllib.request
         answer = json.load(urllib.request.urlopen("http://127.0.0.1:10464/status"))
-        print("refusals:", answer["refusals"], "process:", answer["runs"][0]["ranks"][0]["process"])'
+        rank = answer["runs"][0]["ranks"][0]
+        print("its process, seen from the monitor:", rank["pid"], rank["process"])
+        print("refusals:", answer["refusals"])'
+    wait "$training"
+    contained monitor warmwatch status demo
 }
 
 base
