@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -66,12 +67,11 @@ def test_no_container_may_change_itself_or_gain_a_right() -> None:
 
 
 def test_training_and_monitor_share_the_directory_that_their_images_name() -> None:
-    (records,) = {source for service, source, _ in MOUNTS if service == "demo"}
+    assert SERVICES["monitor"]["volumes"] == ["records:/run/warmwatch:ro,nocopy"]
+    assert SERVICES["demo"]["volumes"] == ["records:/run/warmwatch:nocopy"]
     for service in ("monitor", "demo"):
-        assert f"{records}:/run/warmwatch" in SERVICES[service]["volumes"][0]
         assert "WARMWATCH_DIR=/run/warmwatch" in instructions(service, "ENV")[0]
-    assert SERVICES["monitor"]["volumes"] == [f"{records}:/run/warmwatch:ro"]
-    assert "mode=1777" in compose()["volumes"][records]["driver_opts"]["o"].split(",")
+    assert "mode=1777" in compose()["volumes"]["records"]["driver_opts"]["o"].split(",")
 
 
 def test_promtool_takes_the_configuration_of_prometheus(tmp_path: Path) -> None:
@@ -97,6 +97,14 @@ def test_prometheus_asks_the_services_by_their_names_and_ports() -> None:
 
 def test_amtool_takes_the_configuration_of_alertmanager() -> None:
     check("amtool", "check-config", DOCKER / "alertmanager.yml")
+
+
+def test_alerts_are_held_back_only_by_alerts_that_exist() -> None:
+    rules = yaml.safe_load((DASHBOARDS / "rules" / "warmwatch.alerts.yml").read_text())
+    alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
+    named = set(re.findall(r"Warmwatch\w+", (DOCKER / "alertmanager.yml").read_text()))
+    assert named
+    assert named <= alerts
 
 
 def test_grafana_finds_dashboards_and_prometheus_where_its_provisioning_says() -> None:
