@@ -50,12 +50,19 @@ def test_docker_compose_takes_it(gpu: bool) -> None:
     shown = check(*docker_compose(), *words, "--profile", "demo", "config", "--format", "json")
     services = json.loads(shown)["services"]
     assert services.keys() == SERVICES.keys()
-    assert services["monitor"].get("runtime") == ("nvidia" if gpu else None)
+    monitor = services["monitor"]
+    assert monitor.get("runtime") == ("nvidia" if gpu else None)
+    assert monitor["environment"] == {"WARMWATCH_GPU_INTERVAL": "1" if gpu else "off"}
 
 
 @pytest.mark.parametrize("path", FILES)
 def test_every_file_that_is_mounted_is_in_the_repository(path: str) -> None:
     assert (DOCKER / path).exists()
+
+
+def test_nothing_of_the_repository_can_be_changed_from_a_container() -> None:
+    volumes = [volume for one in SERVICES.values() for volume in one.get("volumes", ())]
+    assert all(volume.endswith(":ro") for volume in volumes if volume.startswith("."))
 
 
 def test_no_container_may_change_itself_or_gain_a_right() -> None:

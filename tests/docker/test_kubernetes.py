@@ -79,6 +79,8 @@ def test_kustomize_puts_labels_image_and_runtime_class_into_the_daemonset() -> N
     assert found["metadata"]["namespace"] == kinds["Namespace"]["metadata"]["name"]
     assert found["spec"]["selector"]["matchLabels"] == LABELS
     assert pod(found)["runtimeClassName"] == "nvidia"
+    interval = {"name": "WARMWATCH_GPU_INTERVAL", "value": "1"}
+    assert containers(found)["monitor"]["env"] == [interval]
     assert {one["image"] for one in containers(found).values()} == {"warmwatch:0.1.0"}
 
 
