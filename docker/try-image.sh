@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tries the image where no container engine runs: the Dockerfile's own instructions, carried out in
-# fresh Debian roots, then its own commands, as its own users, each in a read-only root and in pid,
-# mount and ipc namespaces of its own, over one record directory. Needs root,
-# debootstrap, and port 10464 to be free.
+# fresh Debian roots, then its own commands, as its own users, each without capabilities in a read-only
+# root, the training in a pid namespace of its own, over one record directory. Needs root, debootstrap,
+# and port 10464 to be free.
 #
 #   docker/try-image.sh WORK     WORK: an empty directory or that of an earlier try; about 5 GB
 #   MIRROR: of Debian; this machine's own unless set
