@@ -1,4 +1,4 @@
-"""Several endpoints in one process, for the benchmark of a fleet: ``python -m benchmarks.endpoints``.
+"""Several endpoints in one process, for the benchmark of a fleet.
 
 Each endpoint is what the daemon is: the records source over a directory of its own, the poller, the
 exporter and the HTTP application, on a port of its own. The records of its 8 ranks and the readings
@@ -37,7 +37,7 @@ class Endpoint:
         self._number, self._steps = number, 9
         self._held = [self._write(place / str(number), rank) for rank in range(RANKS)]
         self.poller = Poller(
-            RecordsSource((str(place / str(number)),)),
+            RecordsSource((str(place / str(number)),), retention=900.0),
             _NoHost(),
             _Gpus(number),
             interval=_INTERVAL,
@@ -130,9 +130,7 @@ async def _serve(endpoints: list[Endpoint], first_port: int) -> None:
         )
         servers.append(uvicorn.Server(config))
     tasks = [asyncio.create_task(server.serve()) for server in servers]
-    while not all(server.started for server in servers):
-        await asyncio.sleep(0.05)
-    print("ready", flush=True)
+    print("ready", flush=True)  # uvicorn binds its port in its first turn
     while True:
         for endpoint in endpoints:  # one after another: the daemons of a fleet do not move at once
             endpoint.step()

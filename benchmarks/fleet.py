@@ -1,7 +1,7 @@
 """One Prometheus that scrapes 200 endpoints of 8 ranks and 8 GPUs each, with the project's rules.
 
-Not among the figures of ``make benchmark``: it takes five minutes and both cores. The endpoints share
-the cores with Prometheus, so its CPU time is counted apart. ``docs/scale.md`` has the last figures.
+Not among the figures of ``make benchmark``: it takes five minutes and both cores. The endpoints
+share the cores with Prometheus, so its CPU time is counted apart. ``docs/scale.md`` has the last figures.
 """
 
 from __future__ import annotations
@@ -85,6 +85,6 @@ def _own(url: str, name: str) -> float:
     """One of Prometheus' own figures."""
     with urllib.request.urlopen(f"{url}/metrics") as reply:
         for text in reply.read().decode().splitlines():
-            if text.startswith(f"{name} ") or text.startswith(f'{name}{{type="float"}} '):
+            if text.startswith((f"{name} ", f'{name}{{type="float"}} ')):
                 return float(text.split()[-1])
     raise LookupError(name)

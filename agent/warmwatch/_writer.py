@@ -179,13 +179,19 @@ def _discard(aside: Path, slot: int, journal: int) -> None:
 
 
 def _prune(directory: Path) -> None:
-    """Remove the oldest ended records beyond the number kept."""
-    slots = sorted(directory.glob(f"*/{record.SLOT}"), key=lambda slot: slot.stat().st_mtime)
-    for slot in slots[: max(0, len(slots) - _KEPT)]:
-        if slot_holder(slot) is None:
-            (slot.parent / record.JOURNAL).unlink(missing_ok=True)
-            slot.unlink()
-            slot.parent.rmdir()
+    """Remove this user's oldest ended records beyond the number kept; others' are not ours."""
+    own = []
+    for slot in directory.glob(f"*/{record.SLOT}"):
+        with contextlib.suppress(OSError):  # somebody else prunes too
+            found = slot.stat()
+            if found.st_uid == os.geteuid():
+                own.append((found.st_mtime, slot))
+    for _, slot in sorted(own)[: max(0, len(own) - _KEPT)]:
+        with contextlib.suppress(OSError):
+            if slot_holder(slot) is None:
+                (slot.parent / record.JOURNAL).unlink(missing_ok=True)
+                slot.unlink()
+                slot.parent.rmdir()
 
 
 def slot_holder(slot: Path) -> int | None:

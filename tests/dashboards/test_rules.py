@@ -69,3 +69,9 @@ def test_each_alert_says_what_it_is_and_where_to_look() -> None:
         if "alert" in rule:
             assert rule["labels"]["severity"] in {"info", "warning", "critical"}
             assert rule["annotations"].keys() == {"summary", "description", "dashboard_url"}
+
+
+def test_each_alert_is_in_the_docs() -> None:
+    page = (RULES.parents[1] / "docs" / "fleet.md").read_text()
+    alerts = [rule["alert"] for rule in rules() if "alert" in rule]
+    assert [alert for alert in alerts if f"`{alert}`" not in page] == []

@@ -82,10 +82,13 @@ class _Record:
         self._free_ns: int | None = None
         self._modified = 0.0
         self._settled = False
+        self._over = False
         self._reading: RecordReading | None = None
 
     def look(self, now_ns: int, epoch: float, retention_ns: int) -> RecordReading | Refusal | None:
         """Its reading; why there is none; or ``None`` where it is over, or was removed."""
+        if self._over:
+            return None
         try:
             reading = self._read(now_ns)
         except FileNotFoundError:
@@ -95,7 +98,17 @@ class _Record:
         except (OSError, RecordError) as error:
             return Refusal(path=self._folder, reason=_sentence(error))
         ago_ns = self._ended_ago_ns(reading, now_ns, epoch)
-        return reading if ago_ns <= retention_ns else None
+        if ago_ns <= retention_ns:
+            return reading
+        if self._settled:
+            self._forget()
+        return None
+
+    def _forget(self) -> None:
+        """It is over for good: its folder may stay for weeks, what was read of it need not."""
+        self._over, self._reading = True, None
+        self._slot = SlotFile(f"{self._folder}/{record.SLOT}")
+        self._journal = Journal(f"{self._folder}/{record.JOURNAL}")
 
     def _read(self, now_ns: int) -> RecordReading:
         if self._settled and self._reading is not None:
