@@ -16,6 +16,8 @@ from warmwatch_monitor.model import SourceHealth
 
 T = TypeVar("T")
 
+NOT_YET = "it has not been read yet"
+
 _SILENCE_SECONDS = 5.0
 _SILENCE_INTERVALS = 3
 
@@ -34,7 +36,7 @@ class Feed(Generic[T]):
         self._name, self._source, self._clock, self._interval = name, source, clock, interval
         self._patience = max(_SILENCE_SECONDS, _SILENCE_INTERVALS * interval)
         self._last_success: float | None = None
-        health = SourceHealth(source=name, up=False, error="it has not been read yet")
+        health = SourceHealth(source=name, up=False, error=NOT_YET)
         self._outcome: _Outcome[T] = _Outcome(value=None, health=health, at_ns=clock.monotonic_ns())
 
     def read(self) -> None:

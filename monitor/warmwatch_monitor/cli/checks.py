@@ -18,7 +18,7 @@ from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.config import Settings, unknown_variables
 from warmwatch_monitor.errors import DaemonError
 from warmwatch_monitor.export.observed import ATTACH
-from warmwatch_monitor.feed import Feed
+from warmwatch_monitor.feed import NOT_YET, Feed
 from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.sources.journal import Journal
 from warmwatch_monitor.sources.nvml import NvmlSource
@@ -156,8 +156,9 @@ def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:
         )
     for source in answer["sources"]:
         if not source["up"] and not _without_gpu(source):
+            mark = Mark.NOTE if source["error"] == NOT_YET else Mark.TROUBLE  # it has just started
             yield Finding(
-                mark=Mark.TROUBLE, what=f"the daemon's source {source['source']}: {source['error']}"
+                mark=mark, what=f"the daemon's source {source['source']}: {source['error']}"
             )
 
 
