@@ -82,13 +82,14 @@ def differences(run: RunView, now_ns: int) -> list[str]:
 
 
 def _different(ranks: Sequence[RankView]) -> Iterable[str]:
+    found = []
     for noun, count in (("graph", _graphs), ("recompile", _recompiles)):
         spread = _spread(ranks, partial(_counted, count=count))
-        if spread is None or spread["min"] == spread["max"]:
-            continue
-        most = f"{counted(spread['max'], noun)} in rank {spread['max_rank']}"
-        least = f"{spread['min']} in rank {spread['min_rank']}"
-        yield f"ranks compiled different things: {most}, {least}"
+        if spread is not None and spread["min"] != spread["max"]:
+            most = f"{counted(spread['max'], noun)} in rank {spread['max_rank']}"
+            found.append(f"{most}, {spread['min']} in rank {spread['min_rank']}")
+    if found:
+        yield f"ranks compiled different things: {'; '.join(found)}"
     for position, category in enumerate(CATEGORIES):
         hit = [view.rank for view in ranks if view.reading.slot.compile.recompiles[position]]
         if hit and len(hit) < len(ranks):
