@@ -112,8 +112,10 @@ def test_it_says_where_ranks_compiled_different_things() -> None:
     run = of_run(b.WARM, other, b.WARM)
     least = b.WARM.compile.graphs
     assert run["skew"]["differences"] == [
-        f"ranks compiled different things: {least + 2} graphs in rank 1, {least} in rank 0; "
-        "2 recompiles in rank 1, 0 in rank 0",
+        (
+            f"ranks compiled different things: {least + 2} graphs in rank 1, {least} in rank 0; "
+            "2 recompiles in rank 1, 0 in rank 0"
+        ),
         "only rank 1 recompiled for shape",
         "rank 1 compiled 40 s longer than rank 0",
     ]
