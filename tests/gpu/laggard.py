@@ -1,8 +1,8 @@
 """``python -m gpu.laggard`` from tests/: two ranks on two GPUs, one of which compiles more.
 
 ``torchrun`` and NCCL: rank 1 compiles a second model of its own, tuned at length, before its part
-of the same step. Prints each sentence that ``/status`` gives once; exit 1 where rank 1 was not named
-as the one that the other waits for, or the ranks were not told apart at the end.
+of the same step. Prints each sentence that ``/status`` gives once; exit 1 where rank 1 was not
+named as the one that the other waits for, or the ranks were not told apart at the end.
 """
 
 from __future__ import annotations

@@ -18,7 +18,16 @@ from support import golden
 from warmwatch.record import BOUNDS_NS
 from warmwatch_monitor.export.prometheus import render
 from warmwatch_monitor.export.status import status
-from warmwatch_monitor.model import ProcessReading, RankView, Refusal, Snapshot, SourceHealth
+from warmwatch_monitor.model import (
+    HostReading,
+    ObservedTraining,
+    ProcessReading,
+    RankView,
+    Refusal,
+    Snapshot,
+    SourceHealth,
+    Spending,
+)
 
 STATES = b.in_every_state()
 PROCESS = ProcessReading(
@@ -47,16 +56,29 @@ def of_rank(view: RankView, name: str, **labels: str) -> float | None:
 
 
 def rich() -> Snapshot:
-    """Two ranks of one run, one of them compiling, and a run that ended; a source that is down."""
+    """Two ranks of one run, one of them compiling on a GPU, a run that ended, one without the
+    agent; a source that is down."""
     down = SourceHealth(source="host", up=False, error="permission denied")
-    identity = {"host": "node7", "launcher": "torchelastic"}
+    gpu = b.gpu()
     first = b.as_rank(b.RECOMPILING, 0, 2)
-    first = replace(first, identity=replace(first.identity, **identity))
+    identity = replace(first.identity, host="node7", launcher="torchelastic", gpus=(gpu.uuid,))
+    spent = Spending(
+        compile_joules=5170.5, compile_seconds=113.2, clean_joules=9000.0, clean_steps=400.0
+    )
     return b.snapshot(
-        b.view(first, process=PROCESS, compilations=(b.RECOMPILATION,)),
+        b.view(
+            replace(first, identity=identity),
+            process=replace(PROCESS, threads=42),
+            compilations=(b.RECOMPILATION,),
+            gpus=(gpu,),
+            spending=spent,
+        ),
         b.view(b.as_rank(b.WARM, 1, 2)),
         b.in_every_state("bert")["failed"],
-        sources=(b.HEALTH, down),
+        gpus=(gpu,),
+        host=HostReading(memory_total_bytes=64, memory_available_bytes=48, cpus=16, load_1m=1.5),
+        observed=(ObservedTraining(pid=1, command="python train.py", likely_compiling=True),),
+        sources=(b.HEALTH, down, SourceHealth(source="observed", up=True)),
         refusals=(Refusal(path="/run/warmwatch/x", reason="torn record"),),
     )
 
