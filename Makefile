@@ -45,7 +45,7 @@ $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --upgrade "pip>=25.1"
 	$(BIN)/pip install "$(TORCH)"
-	$(BIN)/pip install -e ".[monitor]" --group dev
+	$(BIN)/pip install -e ".[monitor,otlp]" --group dev
 	touch $@
 
 clean: ## remove what the targets made

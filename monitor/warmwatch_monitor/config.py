@@ -40,6 +40,10 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
         "on",
         "look for trainings without the agent among the processes; `off`: do not",
     ),
+    "WARMWATCH_OTLP": (
+        "off",
+        "`on`: send the metrics by OTLP too, to where OpenTelemetry's own variables say",
+    ),
     "WARMWATCH_RETENTION": (
         f"{DEFAULT_RETENTION:g}",
         "seconds for which a run that ended stays visible",
@@ -74,6 +78,7 @@ class Settings:
         interval: seconds between two looks at the records.
         gpu_interval: seconds between two looks at the GPUs; ``None`` to leave NVML alone.
         observe: whether to look for trainings without the agent.
+        otlp: whether to send the metrics by OTLP.
         retention: seconds for which a record stays visible after its process ended.
     """
 
@@ -83,6 +88,7 @@ class Settings:
     interval: float = DEFAULT_INTERVAL
     gpu_interval: float | None = DEFAULT_GPU_INTERVAL
     observe: bool = True
+    otlp: bool = False
     retention: float = DEFAULT_RETENTION
 
 
@@ -108,6 +114,7 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
             *_raw("gpu_interval", environ, options, str(DEFAULT_GPU_INTERVAL))
         ),
         observe=_switch(*_raw("observe", environ, options, "on")),
+        otlp=_switch(*_raw("otlp", environ, options, "off")),
         retention=_seconds(
             *_raw("retention", environ, options, str(DEFAULT_RETENTION)), RETENTION_LIMITS
         ),

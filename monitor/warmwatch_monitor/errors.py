@@ -38,5 +38,15 @@ class FleetError(WarmwatchError):
     exit_code = 6
 
 
+class MissingExtraError(WarmwatchError):
+    """What was asked for needs libraries that another extra brings."""
+
+    exit_code = 2
+
+
 class SourceError(Exception):
     """A source cannot be read now; the message is one sentence, fit to be shown as it is."""
+
+
+class ExportError(Exception):
+    """What was sent was not taken; the message is fit to be shown as it is."""

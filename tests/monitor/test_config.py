@@ -22,6 +22,14 @@ def test_without_anything_set_the_documented_defaults_hold() -> None:
     assert str(settings.address) == config.VARIABLES["WARMWATCH_ADDRESS"][0]
     assert f"{settings.interval:g}" == config.VARIABLES["WARMWATCH_INTERVAL"][0]
     assert f"{settings.retention:g}" == config.VARIABLES["WARMWATCH_RETENTION"][0]
+    assert not settings.otlp
+    assert config.VARIABLES["WARMWATCH_OTLP"][0] == "off"
+
+
+def test_otlp_is_switched_on_by_its_variable_and_by_its_option() -> None:
+    assert load({"WARMWATCH_OTLP": "on"}, 7, {}).otlp
+    assert load({"WARMWATCH_OTLP": "off"}, 7, {"otlp": "on"}).otlp
+    assert not load({"WARMWATCH_OTLP": ""}, 7, {"otlp": None}).otlp
 
 
 def test_a_directory_that_is_named_is_the_only_one_and_absolute(

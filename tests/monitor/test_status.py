@@ -13,7 +13,14 @@ from warmwatch.record import CATEGORIES, CompileCounts, Slot
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.export.advice import ADVICE
 from warmwatch_monitor.export.status import reached, status
-from warmwatch_monitor.model import Compilation, HostReading, ProcessReading, RankView, Refusal
+from warmwatch_monitor.model import (
+    Compilation,
+    ExportHealth,
+    HostReading,
+    ProcessReading,
+    RankView,
+    Refusal,
+)
 from warmwatch_monitor.views.schema import STATUS_EXAMPLE
 
 STATES = b.in_every_state()
@@ -40,7 +47,8 @@ def test_the_documented_example_has_the_keys_of_a_real_answer() -> None:
     process = ProcessReading(pid=4711, cpu_seconds=1.0, resident_bytes=1)
     view = b.view(b.WARMING, process=process, compilations=(b.RECOMPILATION,))
     host = HostReading(memory_total_bytes=64, memory_available_bytes=48, cpus=16)
-    answer = status(b.snapshot(view, refusals=(refusal,), host=host))
+    exports = (ExportHealth(export="otlp", up=True, last_success=b.EPOCH),)
+    answer = status(b.snapshot(view, refusals=(refusal,), host=host, exports=exports))
     assert shape(answer) == shape(STATUS_EXAMPLE)
 
 

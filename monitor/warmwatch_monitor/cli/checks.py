@@ -160,6 +160,11 @@ def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:
             yield Finding(
                 mark=mark, what=f"the daemon's source {source['source']}: {source['error']}"
             )
+    for export in answer.get("exports", ()):
+        if export["up"] is False:
+            yield Finding(
+                mark=Mark.TROUBLE, what=f"the daemon's export {export['export']}: {export['error']}"
+            )
 
 
 def _without_gpu(source: Mapping[str, object]) -> bool:

@@ -14,8 +14,11 @@ import click
 from warmwatch import __version__
 from warmwatch_monitor.cli import options
 from warmwatch_monitor.cli.answers import make_poller, settings_from
+from warmwatch_monitor.cli.sending import make_sender
 from warmwatch_monitor.config import Address, Settings, refuse_unknown
 from warmwatch_monitor.errors import DaemonError
+from warmwatch_monitor.poller import Poller
+from warmwatch_monitor.push.sender import Sender
 
 _BACKLOG = 128
 _GOODBYE_SECONDS = 2
@@ -29,12 +32,16 @@ _GOODBYE_SECONDS = 2
     "--gpu-interval", metavar="S", help="Seconds between two looks at the GPUs, or off.  [1]"
 )
 @click.option("--retention", metavar="S", help="Seconds an ended run stays visible.  [900]")
+@click.option(
+    "--otlp", is_flag=True, help="Send the metrics by OTLP too, as OpenTelemetry's variables say."
+)
 def serve(
     address: str | None,
     dir: str | None,
     interval: str | None,
     gpu_interval: str | None,
     retention: str | None,
+    otlp: bool,
 ) -> None:
     """Watch the records and publish /status and /metrics."""
     refuse_unknown(os.environ)
@@ -44,12 +51,16 @@ def serve(
         interval=interval,
         gpu_interval=gpu_interval,
         retention=retention,
+        otlp="on" if otlp else None,
     )
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, _leave)
     with listen(settings.address) as listener:
-        _announce(settings, listener)
-        _serve(settings, listener)
+        bound = Address(host=settings.address.host, port=listener.getsockname()[1])
+        poller = make_poller(settings)
+        sender = make_sender(poller, bound) if settings.otlp else None
+        _announce(settings, bound)
+        _serve(poller, sender, listener)
 
 
 def _leave(_signum: int, _frame: FrameType | None) -> None:
@@ -83,28 +94,28 @@ def listen(address: Address) -> socket.socket:
     return listener
 
 
-def _announce(settings: Settings, listener: socket.socket) -> None:
+def _announce(settings: Settings, bound: Address) -> None:
     for directory in settings.directories if settings.chosen else ():
         if not Path(directory).exists():
             click.echo(
                 f"warmwatch: {directory} does not exist yet; it is watched from when it does",
                 err=True,
             )
-    bound = Address(host=settings.address.host, port=listener.getsockname()[1])
     click.echo(f"warmwatch {__version__} serves {bound.url}/status and {bound.url}/metrics")
     sys.stdout.flush()
 
 
-def _serve(settings: Settings, listener: socket.socket) -> None:
+def _serve(poller: Poller, sender: Sender | None, listener: socket.socket) -> None:
     import uvicorn
 
     from warmwatch_monitor.views.http import create_app
 
-    poller = make_poller(settings)
     poller.start()
+    if sender is not None:
+        sender.start()
     try:
         config = uvicorn.Config(
-            create_app(poller.latest, __version__),
+            create_app(sender.latest if sender else poller.latest, __version__),
             access_log=False,
             log_level="warning",
             ws="none",
@@ -112,4 +123,6 @@ def _serve(settings: Settings, listener: socket.socket) -> None:
         )
         uvicorn.Server(config).run(sockets=[listener])
     finally:
+        if sender is not None:
+            sender.stop()
         poller.stop()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from warmwatch.record import BOUNDS_NS
-from warmwatch_monitor.export import figures, gpu_series, host_series, observed
+from warmwatch_monitor.export import export_series, figures, gpu_series, host_series, observed
 from warmwatch_monitor.export.exposition import Family, encode, label_text, line
 from warmwatch_monitor.export.figures import tells
 from warmwatch_monitor.export.rank_series import RANK_SERIES
@@ -51,6 +51,7 @@ def families(snapshot: Snapshot, version: str | None) -> Iterator[Family]:
     yield from host_series.families(snapshot.host)
     yield _observed(snapshot)
     yield from _sources(snapshot)
+    yield from export_series.families(snapshot.exports)
     build = [{"version": version}] if version else []
     yield _info("warmwatch_build", "The version of the monitor.", build)
 

@@ -54,6 +54,7 @@ def status(snapshot: Snapshot, run: str | None = None) -> dict[str, Any]:
         "gpus": [gpu(reading, snapshot.now_ns) for reading in snapshot.gpus],
         "host": asdict(snapshot.host) if snapshot.host else None,
         "sources": [asdict(health) for health in snapshot.sources],
+        "exports": [asdict(health) for health in snapshot.exports],
         "directories": list(snapshot.directories),
         "refusals": [asdict(refusal) for refusal in snapshot.refusals],
     }

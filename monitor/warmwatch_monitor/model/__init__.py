@@ -8,6 +8,7 @@ are nanoseconds (``*_ns``); everything else is seconds, bytes, and seconds since
 from __future__ import annotations
 
 from warmwatch_monitor.model.machine import (
+    ExportHealth,
     GpuReading,
     HostReading,
     ObservedTraining,
@@ -30,6 +31,7 @@ from warmwatch_monitor.model.snapshot import (
 
 __all__ = [
     "Compilation",
+    "ExportHealth",
     "Fallback",
     "GpuReading",
     "HostReading",

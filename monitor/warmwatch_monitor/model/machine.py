@@ -111,3 +111,13 @@ class SourceHealth:
     last_success: float | None = None
     read_seconds: float | None = None
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportHealth:
+    """How an export fares: ``up`` is whether the last one was taken, ``None`` before the first."""
+
+    export: str
+    up: bool | None = None
+    last_success: float | None = None
+    error: str | None = None

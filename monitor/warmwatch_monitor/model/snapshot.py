@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from warmwatch.verdict import Judgement, State
 from warmwatch_monitor.model.machine import (
+    ExportHealth,
     GpuReading,
     HostReading,
     ObservedTraining,
@@ -75,4 +76,5 @@ class Snapshot:
     host: HostReading | None = None
     refusals: tuple[Refusal, ...] = ()
     sources: tuple[SourceHealth, ...] = ()
+    exports: tuple[ExportHealth, ...] = ()
     directories: tuple[str, ...] = ()

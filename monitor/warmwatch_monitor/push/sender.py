@@ -1,0 +1,91 @@
+"""What is sent out on an interval, and how that fares.
+
+The sender has a thread of its own and reads nothing but the latest Snapshot, so a receiver that is
+down, slow or refuses holds up nothing else. This is the one place where a failure to send, of
+whatever kind, is turned into health.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.errors import ExportError
+from warmwatch_monitor.model import ExportHealth, Snapshot
+
+_FIRST_LOOK_SECONDS = 0.05
+_STOP_SECONDS = 3.0
+
+
+class Exporter(Protocol):
+    """Where Snapshots go."""
+
+    name: str
+    interval: float
+
+    def export(self, snapshot: Snapshot, /) -> None:
+        """Send it. Raises ExportError where it was not taken."""
+
+    def close(self) -> None:
+        """Give up what is being tried; from any thread."""
+
+
+class Sender:
+    """Sends ``read()`` through ``exporter``: at once, on its interval, and at the end."""
+
+    def __init__(
+        self, exporter: Exporter, read: Callable[[], Snapshot], clock: Clock | None = None
+    ) -> None:
+        self._exporter, self._read, self._clock = exporter, read, clock or Clock()
+        self._health = ExportHealth(export=exporter.name)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(
+            target=self._work, name=f"warmwatch-{exporter.name}", daemon=True
+        )
+
+    def latest(self) -> Snapshot:
+        """The latest Snapshot, with how this export fares."""
+        return replace(self._read(), exports=(self._health,))
+
+    def start(self) -> None:
+        """Begin to send, in a thread that dies with the process."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Send what is known now, and end; a receiver that does not answer is left behind."""
+        self._stopping.set()
+        self._thread.join(_STOP_SECONDS)
+        self._exporter.close()
+
+    def _work(self) -> None:
+        while not self._read().epoch and not self._stopping.wait(_FIRST_LOOK_SECONDS):
+            pass  # nothing has been looked at yet
+        while not self._stopping.is_set():
+            began_ns = self._clock.monotonic_ns()
+            self._send()
+            spent = (self._clock.monotonic_ns() - began_ns) / 1e9
+            self._stopping.wait(max(0.01, self._exporter.interval - spent))
+        self._send()
+
+    def _send(self) -> None:
+        snapshot = self.latest()
+        if not snapshot.epoch:  # stopped before the first look
+            return
+        last_success, problem = self._health.last_success, None
+        try:
+            self._exporter.export(snapshot)
+        except ExportError as error:
+            problem = str(error)
+        except Exception as error:  # noqa: BLE001 - a failing export is a fact to show, not a crash
+            problem = f"{type(error).__name__}: {error}"
+        else:
+            last_success = self._clock.epoch()
+        self._health = ExportHealth(
+            export=self._exporter.name,
+            up=problem is None,
+            last_success=last_success,
+            error=problem,
+        )
