@@ -148,13 +148,14 @@ def seen_states(case: Case) -> tuple[str, ...]:
     """The states sampled, each change once, without ``starting`` and the end.
 
     Before a rank is warm the compiler comes and goes; of that ``compiling`` and ``warming`` are
-    named once each.
+    named once each, and a pause before the first step, which few looks fall into, not at all.
     """
     seen: list[str] = []
     unsettled: set[str] = set()
     for sample in case.watched.samples:
         state = sample.state
-        if state in (*ENDED, "starting") or state in seen[-1:] or state in unsettled:
+        pause = state == "warming" and not sample.steps
+        if state in (*ENDED, "starting") or pause or state in seen[-1:] or state in unsettled:
             continue
         seen.append(state)
         unsettled = {*unsettled, state} if state in ("compiling", "warming") else set()

@@ -16,6 +16,8 @@ EXPECT = {
 first, second = small(), small(6)
 one = torch.compile(first)
 other = torch.compile(torch.nn.Sequential(torch.nn.Linear(8, 6), second))
-train(one, torch.optim.SGD(first.parameters(), lr=0.01), steps=6)
-train(other, torch.optim.SGD(second.parameters(), lr=0.01), steps=6)
+# both live on: one made where the other was freed could not be told from it
+optimizers = [torch.optim.SGD(model.parameters(), lr=0.01) for model in (first, second)]
+train(one, optimizers[0], steps=6)
+train(other, optimizers[1], steps=6)
 finish()
