@@ -77,7 +77,6 @@ class Agent:
             attached_ns=attached[0],
             attached_epoch_ns=attached[1],
         )
-        self._mark = 0
         self.ledger = Ledger(
             publish=self._publish,
             note=self._note,
@@ -217,8 +216,7 @@ class Agent:
 
     def _count(self) -> int:
         """Steps marked so far."""
-        marks = record.STEPS_STRUCT.unpack_from(self._writer.buffer, record.STEPS_OFFSET)
-        return int(marks[0])
+        return int(record.hot_words(self._writer.buffer)[record.STEPS_INDEX["steps"]])
 
     def _is_step(self, optimizer: Any) -> bool:
         """Asked about the first call of all, so the record is there before the first step."""
@@ -237,11 +235,8 @@ class Agent:
                 warn_once(f"the on_warm callback {callback!r} raised {error!r}")
 
     def _publish(self, words: list[int]) -> None:
-        self._mark += 1
         words[record.COMPILE_INDEX["journal_dropped"]] = self._writer.dropped
-        record.COMPILE_STRUCT.pack_into(
-            self._writer.buffer, record.COMPILE_OFFSET, self._mark, *words, self._mark
-        )
+        self._writer.publish(words)
 
     def _note(
         self, event: str, t: int, values: Mapping[str, Any], *, essential: bool = False
@@ -266,18 +261,12 @@ class Agent:
             report("identity", error)
 
     def _image(self) -> record.Slot:
-        image = bytes(self._writer.buffer)
+        image = bytearray(self._writer.buffer)
         packed = record.pack_header(self._header)
         if not image.startswith(packed):  # no record: plain memory without a header
-            identity = record.pack_identity(record.Identity(run=""))
-            image = (
-                packed.ljust(record.IDENTITY_OFFSET, b"\0")
-                + identity.ljust(record.STEPS_OFFSET - record.IDENTITY_OFFSET, b"\0")
-                + image[record.STEPS_OFFSET :]
-            )
-        slot = record.unpack((image, image, image))
-        assert slot is not None, "blocks are stored by one call, which nothing interrupts"
-        return slot
+            image[: len(packed)] = packed
+            record.store_identity(image, record.Identity(run="none"))
+        return record.unpack(bytes(image))
 
 
 def _is_data_worker() -> bool:

@@ -17,13 +17,13 @@ class Rank:
     def __init__(self) -> None:
         self.now = 100 * SECOND
         self.attached = self.now
-        self.buffer = bytearray(record.SIZE)
+        self.buffer = record.blank()
         self.counters: dict[str, int] = {}
         self.asynchronous = False
         self.notes: list[tuple[str, int, dict[str, object]]] = []
         self.settled = 0
         self.ledger = Ledger(
-            publish=self._publish,
+            publish=lambda words: record.store_compile(self.buffer, words),
             note=lambda event, t, values, **_: self.notes.append((event, t, values)),
             counters=lambda: dict(self.counters),
             asynchronous=lambda: self.asynchronous,
@@ -38,19 +38,12 @@ class Rank:
             settled=self._settle,
             clock=lambda: self.now,
         )
-        self._mark = 0
 
     def step(self) -> None:
         self._steps.on_step(None, (), {})
 
     def _settle(self) -> None:
         self.settled += 1
-
-    def _publish(self, words: list[int]) -> None:
-        self._mark += 1
-        record.COMPILE_STRUCT.pack_into(
-            self.buffer, record.COMPILE_OFFSET, self._mark, *words, self._mark
-        )
 
     def wait(self, seconds: float) -> None:
         self.now += int(seconds * SECOND)
@@ -60,14 +53,10 @@ class Rank:
             warm_steps=K, attached_ns=self.attached, attached_epoch_ns=1700 * SECOND
         )
         data = bytearray(self.buffer)
-        for at, part in (
-            (0, record.pack_header(header)),
-            (record.IDENTITY_OFFSET, record.pack_identity(record.Identity(run="t"))),
-        ):
-            data[at : at + len(part)] = part
-        slot = record.unpack([bytes(data)] * 3)
-        assert slot is not None
-        return slot
+        packed = record.pack_header(header)
+        data[: len(packed)] = packed
+        record.store_identity(data, record.Identity(run="t"))
+        return record.unpack(bytes(data))
 
     def judge(self, *, alive: bool = True) -> verdict.Judgement:
         slot = self.slot()
