@@ -14,6 +14,7 @@ from warmwatch_monitor.model import (
     RecordReading,
     RunView,
 )
+from warmwatch_monitor.recorded import figures
 
 
 def group(
@@ -74,17 +75,32 @@ def _run(
     now_ns: int,
 ) -> RunView:
     compiled = sorted((compiled_ns(reading, now_ns) for reading in readings), reverse=True)
-    ranks = tuple(
-        RankView(
-            reading=reading,
-            judgement=judge(reading, now_ns, _of_peers(compiled, compiled_ns(reading, now_ns))),
-            process=None if reading.pid is None else processes.get(reading.pid),
-            gpus=_used(reading, devices),
-        )
-        for reading in readings
-    )
+    ranks = []
+    for reading in readings:
+        process = None if reading.pid is None else processes.get(reading.pid)
+        peers_ns = _of_peers(compiled, compiled_ns(reading, now_ns))
+        ranks.append(view(reading, now_ns, peers_ns, process, _used(reading, devices)))
     state = verdict.least_advanced(rank.judgement.state for rank in ranks)
-    return RunView(run=name, state=state, ranks=ranks)
+    return RunView(run=name, state=state, ranks=tuple(ranks))
+
+
+def view(
+    reading: RecordReading,
+    now_ns: int,
+    peers_compiled_ns: int = 0,
+    process: ProcessReading | None = None,
+    gpus: tuple[GpuReading, ...] = (),
+) -> RankView:
+    """One record as a rank: judged, with its figures, as of ``now_ns``."""
+    known = facts(reading, peers_compiled_ns)
+    judgement = verdict.judge(known, now_ns)
+    return RankView(
+        figures=figures(reading, known, judgement, now_ns, process),
+        judgement=judgement,
+        process=process,
+        gpus=gpus,
+        reading=reading,
+    )
 
 
 def _by_uuid(gpus: Iterable[GpuReading]) -> dict[str, GpuReading]:

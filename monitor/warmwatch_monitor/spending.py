@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from warmwatch_monitor.model import GpuReading, RankView, RunView, Spending
+from warmwatch_monitor.model import GpuReading, RankView, RecordReading, RunView, Spending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ def settle(
     for run in runs:
         ranks = []
         for view in run.ranks:
-            folder = view.reading.folder
+            folder = _reading(view).folder
             account = fold(accounts.get(folder, Account()), view, now_ns)
             if account.meters:
                 kept[folder] = account
@@ -72,7 +72,7 @@ def settle(
 def fold(account: Account, view: RankView, now_ns: int) -> Account:
     """``account`` with what ``view`` adds; the same one where no energy was read anew."""
     spending, meters = account.spending, dict(account.meters)
-    if not view.reading.alive:
+    if not _reading(view).alive:
         return account
     for gpu in view.gpus:
         if gpu.energy_joules is None or gpu.read_energy_ns is None:
@@ -91,7 +91,7 @@ def _read(gpu: GpuReading, view: RankView, now_ns: int, before: _Meter | None) -
     assert gpu.energy_joules is not None
     assert gpu.read_energy_ns is not None
     compile_ns = compile_ns_at(view, gpu.read_energy_ns, now_ns)
-    slot = view.reading.slot
+    slot = _reading(view).slot
     return _Meter(
         at_ns=gpu.read_energy_ns,
         joules=gpu.energy_joules,
@@ -104,12 +104,17 @@ def _read(gpu: GpuReading, view: RankView, now_ns: int, before: _Meter | None) -
     )
 
 
+def _reading(view: RankView) -> RecordReading:
+    assert view.reading is not None, "what a rank spends is followed where its record is read"
+    return view.reading
+
+
 def compile_ns_at(view: RankView, at_ns: int, now_ns: int) -> int:
     """Compile time of the rank up to ``at_ns``, from a record that was read a little later.
 
     What belongs to another window by a moment is not lost: the next difference has it.
     """
-    compile = view.reading.slot.compile
+    compile = _reading(view).slot.compile
     total = sum(compile.phase_ns)
     if compile.active_since_ns:
         total += max(0, now_ns - compile.accounted_ns)

@@ -15,7 +15,7 @@ import pytest
 from support import dashboards, golden
 from support.dashboards import BOARDS
 from warmwatch.verdict import State
-from warmwatch_monitor.export.rank_series import RANK_SERIES
+from warmwatch_monitor.export.series import RANK_SERIES
 
 pytest.importorskip("grafana_foundation_sdk", reason="needs Python 3.11")
 

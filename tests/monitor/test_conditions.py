@@ -8,17 +8,16 @@ import pytest
 
 from support import builders as b
 from warmwatch.record import TOUCHED_KEPT, CompileCounts
-from warmwatch_monitor.export.prometheus import render
-from warmwatch_monitor.export.sentence import summary
-from warmwatch_monitor.export.status import status
+from warmwatch_monitor.export.answer import status
+from warmwatch_monitor.export.series import render
+from warmwatch_monitor.export.words.sentence import summary
 from warmwatch_monitor.model import Compilation, Fallback, RankView
 
 STEPS = b.WARM.steps.steps
 
 
 def view(counts: CompileCounts, **more: object) -> RankView:
-    made = b.view(replace(b.WARM, compile=counts))
-    return replace(made, reading=replace(made.reading, **more))  # type: ignore[arg-type]
+    return b.view(replace(b.WARM, compile=counts), **more)  # type: ignore[arg-type]
 
 
 def thrashing() -> RankView:

@@ -13,7 +13,7 @@ from warmwatch import _config as agent
 from warmwatch.record import CATEGORIES
 from warmwatch.verdict import State
 from warmwatch_monitor import config as monitor
-from warmwatch_monitor.export.advice import ADVICE
+from warmwatch_monitor.export.words.advice import ADVICE
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()

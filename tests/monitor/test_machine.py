@@ -12,8 +12,8 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from support import builders as b
-from warmwatch_monitor.export.prometheus import render
-from warmwatch_monitor.export.status import status
+from warmwatch_monitor.export.answer import status
+from warmwatch_monitor.export.series import render
 from warmwatch_monitor.model import HostReading, ProcessReading, Snapshot
 from warmwatch_monitor.poller import Poller
 from warmwatch_monitor.sources.host import HostSource, read_machine

@@ -14,7 +14,7 @@ import pytest
 from support import builders as b
 from support.records import wait_until
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.export.status import status
+from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.model import ObservedTraining
 from warmwatch_monitor.sources import observed as source
 from warmwatch_monitor.sources.observed import ObservedSource, shown

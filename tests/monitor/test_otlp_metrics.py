@@ -16,8 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from support import builders as b
 from support import otlp
-from warmwatch_monitor.export.prometheus import render
-from warmwatch_monitor.export.rank_series import RANK_SERIES
+from warmwatch_monitor.export.series import RANK_SERIES, render
 from warmwatch_monitor.model import ExportHealth, HostReading, ProcessReading, Snapshot, Spending
 from warmwatch_monitor.push.otlp.metrics import Converter
 from warmwatch_monitor.push.otlp.starts import ATTACHED, NOT_SINCE_ATTACHING

@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 from support import builders as b
 from support import golden
 from warmwatch.record import BOUNDS_NS
-from warmwatch_monitor.export.prometheus import render
-from warmwatch_monitor.export.status import status
+from warmwatch_monitor.export.answer import status
+from warmwatch_monitor.export.series import render
 from warmwatch_monitor.model import (
     HostReading,
     ObservedTraining,

@@ -11,9 +11,9 @@ from support import builders as b
 from support.builders import NOW, SECOND
 from warmwatch.record import CompileCounts, Slot, StepCounts
 from warmwatch.verdict import State
-from warmwatch_monitor.export import ranks
-from warmwatch_monitor.export.sentence import summary
-from warmwatch_monitor.export.status import status
+from warmwatch_monitor.export.answer import status
+from warmwatch_monitor.export.words.differences import numbers
+from warmwatch_monitor.export.words.sentence import summary
 from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.runs import group
 
@@ -152,4 +152,4 @@ def test_ranks_on_other_hosts_are_known_to_be_missing() -> None:
     ],
 )
 def test_ranks_are_listed_shortly(given: list[int], text: str) -> None:
-    assert ranks.numbers(given) == text
+    assert numbers(given) == text

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from support import builders as b
-from warmwatch_monitor.export.evidence import evidence
-from warmwatch_monitor.export.sentence import summary
-from warmwatch_monitor.export.wording import duration, step_length, why
+from warmwatch_monitor.export.words.evidence import evidence
+from warmwatch_monitor.export.words.sentence import summary
+from warmwatch_monitor.export.words.wording import duration, step_length, why
 from warmwatch_monitor.model import Compilation, ProcessReading, RankView
 
 STATES = b.in_every_state()
@@ -149,7 +149,7 @@ def test_a_reason_of_many_lines_becomes_one_that_ends() -> None:
 
 
 def evidence_of(view: RankView) -> list[str]:
-    return evidence(view, b.NOW)
+    return evidence(view)
 
 
 def workers(busy: int, idle: int) -> ProcessReading:

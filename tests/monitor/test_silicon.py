@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from support import builders as b
-from warmwatch_monitor.export import silicon
-from warmwatch_monitor.export.evidence import evidence
-from warmwatch_monitor.export.sentence import run_sentence
-from warmwatch_monitor.export.status import status
+from warmwatch_monitor.export.answer import status
+from warmwatch_monitor.export.words import silicon
+from warmwatch_monitor.export.words.evidence import evidence
+from warmwatch_monitor.export.words.sentence import run_sentence
 from warmwatch_monitor.model import GpuReading, ProcessReading, RankView, Spending
 
 POOL = ProcessReading(pid=1, cpu_seconds=9.0, resident_bytes=1, workers_busy=0, workers_idle=16)
@@ -19,7 +19,7 @@ MUTE = GpuReading(uuid="GPU-1", index=3, at_ns=b.NOW)
 
 
 def said(view: RankView) -> str:
-    return run_sentence(b.snapshot(view).runs[0], b.NOW)
+    return run_sentence(b.snapshot(view).runs[0])
 
 
 def test_a_warm_rank_ends_the_guessing() -> None:
@@ -70,7 +70,7 @@ def test_of_a_rank_that_stands_still_it_is_said_what_its_gpu_does(
 ) -> None:
     view = b.view(b.STALLED, gpus=(gpu,))
     assert said(view).endswith(words)
-    assert any(line.endswith(words) for line in evidence(view, b.NOW))
+    assert any(line.endswith(words) for line in evidence(view))
 
 
 @pytest.mark.parametrize("slot", [b.WARM, b.COMPILING, b.STALLED, b.EAGER])

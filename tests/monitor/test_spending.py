@@ -215,7 +215,7 @@ def test_nothing_is_negative_nothing_shrinks_and_no_more_is_spent_than_was(
 
 
 def test_accounts_go_with_their_records() -> None:
-    views = b.snapshot(TRAINING.view(1.0, 1.0)).runs
+    views = b.runs(TRAINING.view(1.0, 1.0))
     accounts, runs = settle({}, views, _ns(1.0))
     assert list(accounts) == [views[0].ranks[0].reading.folder]
     assert runs[0].ranks[0].spending is not None

@@ -11,8 +11,8 @@ import pytest
 from support import builders as b
 from warmwatch.record import CATEGORIES, CompileCounts, Slot
 from warmwatch_monitor.errors import UnknownRunError
-from warmwatch_monitor.export.advice import ADVICE
-from warmwatch_monitor.export.status import reached, status
+from warmwatch_monitor.export.answer import reached, status
+from warmwatch_monitor.export.words.advice import ADVICE
 from warmwatch_monitor.model import (
     Compilation,
     ExportHealth,

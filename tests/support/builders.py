@@ -24,9 +24,10 @@ from warmwatch.record import (
     StepCounts,
     Warmup,
 )
-from warmwatch.verdict import Facts, judge, least_advanced
+from warmwatch.verdict import least_advanced
 from warmwatch_monitor.model import (
     Compilation,
+    Fallback,
     GpuReading,
     ProcessReading,
     RankView,
@@ -36,6 +37,7 @@ from warmwatch_monitor.model import (
     SourceHealth,
     Spending,
 )
+from warmwatch_monitor.runs import view as view_of
 
 SECOND = 10**9
 NOW = 5_000 * SECOND
@@ -115,37 +117,23 @@ def view(
     gone: float | None = None,
     process: ProcessReading | None = None,
     compilations: tuple[Compilation, ...] = (),
+    fallbacks: tuple[Fallback, ...] = (),
     broken_lines: int = 0,
     gpus: tuple[GpuReading, ...] = (),
     spending: Spending | None = None,
 ) -> RankView:
     """A rank as the monitor sees it now; ``gone`` seconds ago its lock was seen free."""
-    gone_ns = None if gone is None else ago(gone)
-    facts = Facts(
-        attached_ns=slot.header.attached_ns,
-        warm_steps=slot.header.warm_steps,
-        steps=slot.steps,
-        compile=slot.compile,
-        median_step_ns=record.quantile_ns(slot.clean_bins, 0.5),
-        alive=alive,
-        gone_ns=gone_ns,
-    )
     reading = RecordReading(
         folder=f"{slot.identity.run}-{slot.identity.rank}",
         slot=slot,
         alive=alive,
         pid=4711 + slot.identity.rank if alive else None,
-        gone_ns=gone_ns,
+        gone_ns=None if gone is None else ago(gone),
         compilations=compilations,
+        fallbacks=fallbacks,
         broken_lines=broken_lines,
     )
-    return RankView(
-        reading=reading,
-        judgement=judge(facts, NOW),
-        process=process,
-        gpus=gpus,
-        spending=spending,
-    )
+    return replace(view_of(reading, NOW, process=process, gpus=gpus), spending=spending)
 
 
 def gpu(index: int = 0, **values: object) -> GpuReading:
@@ -165,16 +153,22 @@ def gpu(index: int = 0, **values: object) -> GpuReading:
     return GpuReading(index=index, at_ns=ago(0.5), **known)  # type: ignore[arg-type]
 
 
-def snapshot(*views: RankView, **rest: object) -> Snapshot:
-    """A snapshot of these ranks, grouped into runs."""
+def runs(*views: RankView) -> tuple[RunView, ...]:
+    """These ranks, grouped into runs."""
     ordered = sorted(views, key=lambda view: (view.run, view.rank))
-    runs = []
+    found = []
     for name, members in groupby(ordered, key=lambda view: view.run):
         ranks = tuple(members)
         state = least_advanced(view.judgement.state for view in ranks)
-        runs.append(RunView(run=name, state=state, ranks=ranks))
+        found.append(RunView(run=name, state=state, ranks=ranks))
+    return tuple(found)
+
+
+def snapshot(*views: RankView, **rest: object) -> Snapshot:
+    """A snapshot of these ranks without their records: what is made of it needs figures alone."""
     known: dict[str, object] = {"sources": (HEALTH,), "directories": ("/run/warmwatch",), **rest}
-    return Snapshot(epoch=EPOCH, now_ns=NOW, runs=tuple(runs), **known)  # type: ignore[arg-type]
+    bare = (replace(view, reading=None) for view in views)
+    return Snapshot(epoch=EPOCH, now_ns=NOW, runs=runs(*bare), **known)  # type: ignore[arg-type]
 
 
 # One rank in each state. Slots first, for tests that change a fact or write the bytes.

@@ -65,7 +65,7 @@ class Poller:
                         state=said.state.value,
                         compiling=said.compiling,
                         warm=said.warm,
-                        steps=rank.reading.slot.steps.steps,
+                        steps=rank.figures.steps.count,
                         conditions=said.conditions,
                     )
                 )

@@ -13,8 +13,7 @@ from typing import Any
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.config import DEFAULT_GPU_INTERVAL, Address, Settings, load
 from warmwatch_monitor.errors import DaemonError, UnknownRunError, UsageError
-from warmwatch_monitor.export.fleet_status import fleet_status
-from warmwatch_monitor.export.status import status
+from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.fleet import assemble
 from warmwatch_monitor.poller import Poller
 from warmwatch_monitor.sources.host import HostSource, read_machine
@@ -107,7 +106,7 @@ def ask_fleet(url: str, run: str | None = None) -> Answer:
     snapshot = assemble(source.read(run), Clock().epoch())
     if run is not None and not snapshot.runs:  # say which there are
         snapshot = assemble(source.read(), Clock().epoch())
-    return fleet_status(snapshot, run)
+    return status(snapshot, run)
 
 
 def _may_know(settings: Settings) -> bool:

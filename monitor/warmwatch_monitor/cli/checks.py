@@ -17,7 +17,7 @@ from warmwatch_monitor.cli.answers import Answer, ask_daemon
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.config import Settings, unknown_variables
 from warmwatch_monitor.errors import DaemonError
-from warmwatch_monitor.export.observed import ATTACH
+from warmwatch_monitor.export.words.observed import ATTACH
 from warmwatch_monitor.feed import NOT_YET, Feed
 from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.sources.journal import Journal

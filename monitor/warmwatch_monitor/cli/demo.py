@@ -20,7 +20,7 @@ from rich.live import Live
 from warmwatch_monitor.cli.answers import Answer, ask_daemon
 from warmwatch_monitor.config import Address
 from warmwatch_monitor.errors import DaemonError, WarmwatchError
-from warmwatch_monitor.export.wording import duration, step_length
+from warmwatch_monitor.export.words.wording import duration, step_length
 from warmwatch_monitor.views.terminal import picture
 
 _PAUSE_SECONDS = 0.1

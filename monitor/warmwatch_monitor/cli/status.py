@@ -15,7 +15,7 @@ from warmwatch.verdict import State, least_advanced
 from warmwatch_monitor.cli import options
 from warmwatch_monitor.cli.answers import Answer, ask_fleet, asker, settings_from
 from warmwatch_monitor.errors import UsageError
-from warmwatch_monitor.export.observed import LIKELY
+from warmwatch_monitor.export.words.observed import LIKELY
 
 NO_RUN = 5
 _CODES = {

@@ -3,10 +3,30 @@
 All are frozen: a source makes readings, the poller makes one Snapshot of them and publishes it by
 one assignment, exports and views only read it. ``None`` is "not known", never 0. Monotonic times
 are nanoseconds (``*_ns``); everything else is seconds, bytes, and seconds since the epoch.
+
+Readings are what was read, as it was; of a rank, exports and views read its Figures and nothing
+else. The closed lists of names are the record's own, and given on here.
 """
 
 from __future__ import annotations
 
+from warmwatch.record import CACHES, CATEGORIES, KINDS, PHASES
+from warmwatch_monitor.model.figures import (
+    BUCKET_SECONDS,
+    Agent,
+    Compile,
+    End,
+    Figures,
+    Lengths,
+    Log,
+    OpenActivity,
+    Progress,
+    Steps,
+    Warmups,
+    WarmupSpan,
+    Who,
+    Workers,
+)
 from warmwatch_monitor.model.machine import (
     ExportHealth,
     GpuReading,
@@ -27,16 +47,32 @@ from warmwatch_monitor.model.snapshot import (
     RunView,
     Snapshot,
     Spending,
+    all_warm,
+    any_compiling,
 )
+from warmwatch_monitor.model.spread import Spread, spread
 
 __all__ = [
+    "BUCKET_SECONDS",
+    "CACHES",
+    "CATEGORIES",
+    "KINDS",
+    "PHASES",
+    "Agent",
     "Compilation",
+    "Compile",
+    "End",
     "ExportHealth",
     "Fallback",
+    "Figures",
     "GpuReading",
     "HostReading",
+    "Lengths",
+    "Log",
     "ObservedTraining",
+    "OpenActivity",
     "ProcessReading",
+    "Progress",
     "RankView",
     "RecordReading",
     "Refusal",
@@ -45,4 +81,13 @@ __all__ = [
     "Snapshot",
     "SourceHealth",
     "Spending",
+    "Spread",
+    "Steps",
+    "WarmupSpan",
+    "Warmups",
+    "Who",
+    "Workers",
+    "all_warm",
+    "any_compiling",
+    "spread",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from warmwatch.verdict import Judgement, State
+from warmwatch.verdict import ENDED, Judgement, State
+from warmwatch_monitor.model.figures import Figures
 from warmwatch_monitor.model.machine import (
     ExportHealth,
     GpuReading,
@@ -36,23 +38,60 @@ class Spending:
 class RankView:
     """One rank, judged, and joined with what its host and its GPUs say.
 
-    ``gpus`` are the readings of those of its devices that NVML knows here; the uuids of all of
-    them are in the record's identity. ``spending`` is ``None`` where no energy was measured.
+    Attributes:
+        figures, judgement: what is known of it, and what that amounts to.
+        process: ``None`` where this host does not see it. gpus: the readings of those of its
+        devices that NVML knows here. spending: ``None`` where no energy was measured.
+        reading: the record that it was made from, for what follows a record from one look to the
+        next; exports and views never read it, and of a rank on another host there is none.
     """
 
-    reading: RecordReading
+    figures: Figures
     judgement: Judgement
     process: ProcessReading | None = None
     gpus: tuple[GpuReading, ...] = ()
     spending: Spending | None = None
+    reading: RecordReading | None = None
 
     @property
     def run(self) -> str:
-        return self.reading.slot.identity.run
+        return self.figures.who.run
 
     @property
     def rank(self) -> int:
-        return self.reading.slot.identity.rank
+        return self.figures.who.rank
+
+    @property
+    def living(self) -> bool:
+        """Whether the rank has not ended."""
+        return self.judgement.state not in ENDED
+
+    @property
+    def gpu_uuids(self) -> tuple[str, ...]:
+        """Its GPUs as NVML spells them, else as CUDA does."""
+        if len(self.gpus) == len(self.figures.who.gpus):
+            return tuple(gpu.uuid for gpu in self.gpus)
+        return self.figures.who.gpus
+
+    @property
+    def compile_gpu_seconds(self) -> float | None:
+        """Compile time times its GPUs; ``None`` where it told of none."""
+        gpus = len(self.figures.who.gpus)
+        return self.figures.compile.seconds * gpus if gpus else None
+
+    @property
+    def compile_joules(self) -> float | None:
+        """Energy of its GPUs while it compiled; ``None`` where none of that was measured."""
+        spent = self.spending
+        if spent is None or (self.figures.compile.begun and not spent.compile_seconds):
+            return None
+        return spent.compile_joules
+
+    @property
+    def joules_per_clean_step(self) -> float | None:
+        """Energy of its GPUs for a clean step; ``None`` where none was measured."""
+        spent = self.spending
+        return spent.clean_joules / spent.clean_steps if spent and spent.clean_steps else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +101,34 @@ class RunView:
     run: str
     state: State
     ranks: tuple[RankView, ...]
+
+    @property
+    def living(self) -> tuple[RankView, ...]:
+        return tuple(view for view in self.ranks if view.living)
+
+    @property
+    def world_size(self) -> int | None:
+        """How many ranks the run has by its launcher; ``None`` where nobody said."""
+        sizes = (view.figures.who.world_size for view in self.living)
+        return max((size for size in sizes if size is not None), default=None)
+
+    @property
+    def missing_ranks(self) -> list[int]:
+        """The ranks that the run has and that are not seen here."""
+        seen = {view.rank for view in self.ranks}
+        return [rank for rank in range(self.world_size or 0) if rank not in seen]
+
+
+def all_warm(runs: Iterable[RunView]) -> bool | None:
+    """Whether every living rank is warm; ``None`` where none lives."""
+    living = [view for run in runs for view in run.living]
+    return all(view.judgement.warm for view in living) if living else None
+
+
+def any_compiling(runs: Iterable[RunView]) -> bool | None:
+    """Whether any living rank has compile activity now; ``None`` where none lives."""
+    living = [view for run in runs for view in run.living]
+    return any(view.judgement.compiling for view in living) if living else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

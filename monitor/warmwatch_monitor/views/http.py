@@ -18,8 +18,8 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from warmwatch.verdict import State
 from warmwatch_monitor.errors import UnknownRunError
-from warmwatch_monitor.export import prometheus
-from warmwatch_monitor.export.status import reached, status
+from warmwatch_monitor.export import series
+from warmwatch_monitor.export.answer import reached, status
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.views.schema import STATUS_DESCRIPTION, STATUS_EXAMPLE
 
@@ -98,7 +98,7 @@ def _add_metrics(app: FastAPI, latest: Latest, version: str) -> None:
         response_class=PlainTextResponse,
     )
     async def get_metrics(accept: Annotated[str | None, Header()] = None) -> Response:
-        body, content_type = prometheus.render(latest(), accept, version=version)
+        body, content_type = series.render(latest(), accept, version=version)
         return Response(body, headers={"content-type": content_type})
 
 

@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from warmwatch.record import PHASES
-from warmwatch_monitor.export.wording import duration, step_length
+from warmwatch_monitor.export.words.wording import duration, step_length
+from warmwatch_monitor.model import PHASES
 
 _STYLES = {
     "compiling": "bold yellow",

@@ -1,8 +1,7 @@
 """A Snapshot as OpenTelemetry's metrics.
 
-What there is to send is what /metrics says, read back from its own text: names, types, labels and
-values are the same, and there is no second table of them. That costs a moment once in an export
-interval, in the sender's thread; a scrape pays nothing for it.
+What there is to send are the families that /metrics is written from: names, types, labels and
+values are the same, and there is no second table of them.
 
 Names stay those of Prometheus, ``_total`` and ``_info`` included, so that a backend which makes
 series of them again makes the same ones. An info family is a gauge of 1: its labels belong to a
@@ -11,7 +10,7 @@ rank or a GPU, of which one export has many, and a resource's attributes to the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
@@ -27,13 +26,10 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from prometheus_client.metrics_core import Metric as Family
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
 
-from warmwatch_monitor.export.prometheus import render
+from warmwatch_monitor.export.series import Distribution, Family, families
 from warmwatch_monitor.model import Snapshot
-from warmwatch_monitor.push.otlp.starts import ATTACHED, Starts
+from warmwatch_monitor.push.otlp.starts import Starts
 
 # By the word that a name ends with; no other name has one. Of a gauge in "1", a backend that makes
 # Prometheus' names appends `_ratio`, so only what is called so has that.
@@ -70,67 +66,56 @@ class Converter:
 
     def convert(self, snapshot: Snapshot) -> MetricsData:
         """Every series of /metrics, as of the Snapshot's moment."""
-        body, _ = render(snapshot, None, version=self._version)
-        families = list(text_string_to_metric_families(body.decode()))
+        sent = [family for family in families(snapshot, self._version) if not family.empty]
         at_ns = round(snapshot.epoch * 1e9)
-        attached = (one for family in families if family.name == ATTACHED for one in family.samples)
-        self._starts.at(at_ns, attached)
-        metrics = [_metric(family, at_ns, self._starts) for family in families]
+        self._starts.at(at_ns, sent)
+        metrics = [_metric(family, at_ns, self._starts) for family in sent]
         scope = ScopeMetrics(scope=self._scope, metrics=metrics, schema_url="")
         resource = self._resource
         return MetricsData([ResourceMetrics(resource, [scope], resource.schema_url)])
 
 
 def _metric(family: Family, at_ns: int, starts: Starts) -> Metric:
-    name, data = family.name, _data(family, at_ns, starts)
-    unit = _UNITS.get(name.rpartition("_")[2], "")
-    name += "_total" if family.type == "counter" else ""  # the parser has taken it away
-    return Metric(name=name, description=family.documentation, unit=unit, data=data)
+    unit = _UNITS.get(family.name.rpartition("_")[2], "")
+    data = _data(family, at_ns, starts)
+    return Metric(name=family.sample_name, description=family.help, unit=unit, data=data)
 
 
 def _data(family: Family, at_ns: int, starts: Starts) -> Sum | Gauge | Histogram:
-    cumulative, samples = AggregationTemporality.CUMULATIVE, family.samples
+    cumulative = AggregationTemporality.CUMULATIVE
     if family.type == "counter":
-        return Sum([_number(s, at_ns, starts.of(s)) for s in samples], cumulative, True)
-    if family.type == "gauge":
-        return Gauge([_number(s, at_ns) for s in samples])
+        return Sum(list(_numbers(family, at_ns, starts)), cumulative, True)
     if family.type == "histogram":
-        return Histogram(list(_distributions(samples, at_ns, starts)), cumulative)
-    raise ValueError(f"{family.name} is a {family.type}, and no OTLP is made of such")
+        return Histogram(list(_distributions(family, at_ns, starts)), cumulative)
+    return Gauge(list(_numbers(family, at_ns, None)))
 
 
-def _number(sample: Sample, at_ns: int, start_ns: int = 0) -> NumberDataPoint:
+def _numbers(family: Family, at_ns: int, starts: Starts | None) -> Iterator[NumberDataPoint]:
     """A gauge has no start."""
-    return NumberDataPoint(
-        attributes=sample.labels,
-        start_time_unix_nano=start_ns,
-        time_unix_nano=at_ns,
-        value=sample.value,
-    )
+    name, label = family.sample_name, family.label
+    for labels, column, value in family.samples():
+        assert not isinstance(value, Distribution)
+        yield NumberDataPoint(
+            attributes=labels.with_own(label, column),
+            start_time_unix_nano=starts.of(name, labels, column, value) if starts else 0,
+            time_unix_nano=at_ns,
+            value=float(value),
+        )
 
 
-def _distributions(
-    samples: Iterable[Sample], at_ns: int, starts: Starts
-) -> Iterator[HistogramDataPoint]:
-    """One point of each set of labels; the text has its buckets up to each bound."""
-    buckets: list[tuple[float, int]] = []
-    count = 0
-    for sample in samples:  # of each set: its buckets in order, its count, its sum
-        if sample.name.endswith("_bucket"):
-            buckets.append((float(sample.labels["le"]), int(sample.value)))
-        elif sample.name.endswith("_count"):
-            count = int(sample.value)
-        else:
-            upto = [number for _, number in buckets]
-            yield HistogramDataPoint(
-                attributes=sample.labels,
-                start_time_unix_nano=starts.of(sample),
-                time_unix_nano=at_ns,
-                count=count,
-                sum=sample.value,
-                bucket_counts=[b - a for a, b in zip([0, *upto], upto, strict=False)],
-                explicit_bounds=[bound for bound, _ in buckets[:-1]],
-                min=None,  # type: ignore[arg-type]  # not known: the encoder leaves it out
-                max=None,  # type: ignore[arg-type]
-            )
-            buckets = []
+def _distributions(family: Family, at_ns: int, starts: Starts) -> Iterator[HistogramDataPoint]:
+    """One point of each set of labels; a family counts up to each bound, OTLP between two."""
+    for labels, column, value in family.samples():
+        assert isinstance(value, Distribution)
+        upto = (*value.upto, value.count)
+        yield HistogramDataPoint(
+            attributes=labels.with_own(family.label, column),
+            start_time_unix_nano=starts.of(family.name, labels, column, value.count),
+            time_unix_nano=at_ns,
+            count=value.count,
+            sum=value.sum,
+            bucket_counts=[b - a for a, b in zip((0, *upto), upto, strict=False)],
+            explicit_bounds=list(family.bounds),
+            min=None,  # type: ignore[arg-type]  # not known: the encoder leaves it out
+            max=None,  # type: ignore[arg-type]
+        )

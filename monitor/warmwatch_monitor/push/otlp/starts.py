@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from prometheus_client.samples import Sample
+from warmwatch_monitor.export.series import Family, Labels
 
 ATTACHED = "warmwatch_attach_timestamp_seconds"
 # Of a rank, but counted from the process's own start and from when the monitor first saw it.
@@ -19,7 +19,7 @@ NOT_SINCE_ATTACHING = frozenset(
     {"warmwatch_process_cpu_seconds_total", "warmwatch_compile_energy_joules_total"}
 )
 
-_Key = tuple[str, frozenset[tuple[str, str]]]
+_Key = tuple[str, str, tuple[tuple[str, str], ...]]
 
 
 class Starts:
@@ -31,21 +31,27 @@ class Starts:
         self._before: dict[_Key, tuple[int, float]] = {}
         self._seen: dict[_Key, tuple[int, float]] = {}
 
-    def at(self, at_ns: int, attached: Iterable[Sample]) -> None:
-        """The Snapshot's moment, and its samples of ``ATTACHED``."""
+    def at(self, at_ns: int, families: Iterable[Family]) -> None:
+        """The Snapshot's moment, and its families, which have ``ATTACHED`` among them."""
         self._at_ns, self._before, self._seen = at_ns, self._seen, {}
-        self._attached = {_rank(one.labels): round(one.value * 1e9) for one in attached}
+        self._attached = {
+            _rank(labels.values): round(value * 1e9)
+            for family in families
+            if family.name == ATTACHED
+            for labels, _, value in family.samples()
+            if isinstance(value, (int, float))
+        }
 
-    def of(self, sample: Sample) -> int:
-        """When this series began to count."""
-        attached_ns = self._attached.get(_rank(sample.labels))
-        if attached_ns is not None and sample.name not in NOT_SINCE_ATTACHING:
+    def of(self, name: str, labels: Labels, column: str, value: float) -> int:
+        """When the series ``name`` with ``labels``, and ``column`` of its own, began to count."""
+        attached_ns = self._attached.get(_rank(labels.values))
+        if attached_ns is not None and name not in NOT_SINCE_ATTACHING:
             return attached_ns
-        key = (sample.name, frozenset(sample.labels.items()))
-        start_ns, last = self._before.get(key, (self._at_ns, sample.value))
-        if sample.value < last:
+        key = (name, column, tuple(labels.values.items()))
+        start_ns, last = self._before.get(key, (self._at_ns, value))
+        if value < last:
             start_ns = self._at_ns
-        self._seen[key] = (start_ns, sample.value)
+        self._seen[key] = (start_ns, value)
         return start_ns
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from warmwatch_monitor.export.wording import counted
+from warmwatch_monitor.export.words.wording import counted
 from warmwatch_monitor.model import GpuReading, RankView, RunView
 
 IDLE_RATIO = 0.05
@@ -25,8 +25,8 @@ def of_run(run: RunView) -> tuple[GpuReading, ...]:
 def at_work(gpus: Sequence[GpuReading]) -> str:
     """``GPU 0 at 99 %, 686 W, tensor cores 52 % busy``; of several the range and the sum."""
     parts = [_use(gpus), _power(gpus), _tensor(gpus)]
-    said = ", ".join(part for part in parts if part)
-    return f"{_named(gpus)} at {said}" if said else ""
+    words = ", ".join(part for part in parts if part)
+    return f"{_named(gpus)} at {words}" if words else ""
 
 
 def waiting(gpus: Sequence[GpuReading]) -> str:
@@ -40,27 +40,24 @@ def waiting(gpus: Sequence[GpuReading]) -> str:
 
 def meanwhile(gpus: Sequence[GpuReading]) -> str:
     """What the GPUs of a rank that makes no steps do, and what that may mean."""
-    said, uses = at_work(gpus), _uses(gpus)
-    if not said or not uses:
-        return said
+    words, uses = at_work(gpus), _uses(gpus)
+    if not words or not uses:
+        return words
     if _all_idle(gpus):
-        return f"{said}, idle: perhaps it waits for data"
+        return f"{words}, idle: perhaps it waits for data"
     if min(uses) >= BUSY_RATIO and _low_power(gpus):
-        return f"{said}, full utilization at low power: perhaps it waits in a collective"
-    return f"{said}, busy: perhaps an evaluation" if max(uses) >= BUSY_RATIO else said
+        return f"{words}, full utilization at low power: perhaps it waits in a collective"
+    return f"{words}, busy: perhaps an evaluation" if max(uses) >= BUSY_RATIO else words
 
 
 def workers(view: RankView) -> str:
     """``16 compile workers idle: the work is in the main process``; empty without a pool."""
-    process = view.process
-    if process is None or process.workers_busy is None or process.workers_idle is None:
+    pool = view.figures.workers
+    if pool is None or not pool.count:
         return ""
-    alive = process.workers_busy + process.workers_idle
-    if not alive:
-        return ""
-    if process.workers_busy:
-        return f"{process.workers_busy} of {counted(alive, 'compile worker')} busy"
-    return f"{counted(alive, 'compile worker')} idle: the work is in the main process"
+    if pool.busy:
+        return f"{pool.busy} of {counted(pool.count, 'compile worker')} busy"
+    return f"{counted(pool.count, 'compile worker')} idle: the work is in the main process"
 
 
 def evidence(gpus: Sequence[GpuReading]) -> Iterator[str]:
@@ -73,9 +70,9 @@ def evidence(gpus: Sequence[GpuReading]) -> Iterator[str]:
             _percent("tensor cores", gpu.tensor_active_ratio),
             _percent("memory bandwidth", gpu.dram_active_ratio),
         ]
-        said = ", ".join(part for part in parts if part)
-        if gpu.trouble or said:
-            yield f"GPU {gpu.index}: {gpu.trouble or said}"
+        words = ", ".join(part for part in parts if part)
+        if gpu.trouble or words:
+            yield f"GPU {gpu.index}: {gpu.trouble or words}"
 
 
 def _named(gpus: Sequence[GpuReading]) -> str:

@@ -1,0 +1,7 @@
+"""The ``/status`` answer: one Snapshot as the contract's JSON object."""
+
+from __future__ import annotations
+
+from warmwatch_monitor.export.answer.status import reached, status
+
+__all__ = ["reached", "status"]

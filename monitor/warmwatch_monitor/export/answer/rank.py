@@ -1,0 +1,152 @@
+"""One rank of the ``/status`` answer."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from warmwatch_monitor.export.words.advice import advice
+from warmwatch_monitor.export.words.conditions import conditions
+from warmwatch_monitor.export.words.evidence import evidence
+from warmwatch_monitor.model import (
+    CACHES,
+    Compilation,
+    Compile,
+    RankView,
+    Steps,
+    Warmups,
+    WarmupSpan,
+)
+
+LAST = 5
+_FX = "inductor_fx"
+
+
+def rank(view: RankView) -> dict[str, Any]:
+    """A rank as JSON."""
+    figures, judgement = view.figures, view.judgement
+    return {
+        "rank": view.rank,
+        "state": judgement.state.value,
+        "since": figures.progress.state_since,
+        "steps": figures.steps.count,
+        "clean_steps": judgement.clean_steps,
+        "compile": _compile(view),
+        "warmup": _warmup(figures.warmups),
+        "step_seconds": _step_seconds(figures.steps),
+        "cost": _cost(figures.steps),
+        "conditions": [{"condition": name, "words": words} for name, words in conditions(view)],
+        "gpus": list(view.gpu_uuids),
+        "energy": _energy(view),
+        "evidence": evidence(view),
+        "pid": figures.who.pid,
+        "host": figures.who.host,
+        "attempt": figures.who.attempt,
+        "alive": figures.end.alive,
+        "process": _process(view),
+        "agent_errors": figures.agent.errors,
+    }
+
+
+def _compile(view: RankView) -> dict[str, Any]:
+    compile = view.figures.compile
+    return {
+        "phase": view.judgement.phase,
+        "seconds": compile.seconds,
+        "gpu_seconds": view.compile_gpu_seconds,
+        "phase_seconds": {name: spent for name, spent in compile.phase_seconds.items() if spent},
+        "compilations": compile.graphs_compiled,
+        "graphs": compile.graphs,
+        "recompiles": compile.recompiles_total,
+        "recompiles_after_warm": compile.recompiles_after_warm,
+        "graph_breaks": compile.graph_breaks,
+        **_caches(compile),
+        "failures": compile.failures,
+        "fallbacks": compile.fallbacks,
+        "last": [_compilation(one) for one in view.figures.log.compilations[-LAST:]],
+    }
+
+
+def _caches(compile: Compile) -> dict[str, Any]:
+    """Hits and misses of the cache of whole graphs, and of each cache."""
+    hits, misses = compile.cache_hits, compile.cache_misses
+    if hits is None or misses is None:
+        return {"cache_hits": None, "cache_misses": None, "caches": None}
+    return {
+        "cache_hits": hits[_FX],
+        "cache_misses": misses[_FX],
+        "caches": {name: {"hits": hits[name], "misses": misses[name]} for name in CACHES},
+    }
+
+
+def _compilation(compilation: Compilation) -> dict[str, Any]:
+    return {
+        "id": compilation.id,
+        "kind": compilation.kind,
+        "seconds": compilation.seconds,
+        "reason": compilation.reason,
+        "category": compilation.category,
+        "advice": advice(compilation.category),
+        "name": compilation.name,
+        "cache": compilation.cache,
+        "failure": compilation.failure,
+    }
+
+
+def _warmup(warmups: Warmups) -> dict[str, Any]:
+    return {
+        "ended": warmups.latest is not None,
+        **_span(warmups.latest),
+        "count": warmups.count,
+        "first": None if warmups.first is None else _span(warmups.first),
+    }
+
+
+def _span(span: WarmupSpan | None) -> dict[str, Any]:
+    if span is None:
+        return {"ended_at": None, "seconds": None, "steps": None}
+    return {"ended_at": span.ended_at, "seconds": span.seconds, "steps": span.steps}
+
+
+def _step_seconds(steps: Steps) -> dict[str, float | None]:
+    return {
+        "first": steps.first_seconds,
+        "last": steps.last_seconds,
+        "median": steps.clean.median,
+        "p99": steps.clean.p99,
+    }
+
+
+def _cost(steps: Steps) -> dict[str, float | int | None]:
+    """What the compiler cost so far: how much longer than clean steps the touched ones took."""
+    steady, touched = steps.clean.median, steps.touched
+    beyond = None
+    if steady is not None and touched.count and touched.sum_seconds is not None:
+        beyond = touched.sum_seconds - touched.count * steady
+    return {
+        "first_step_seconds": steps.first_seconds,
+        "steady_step_seconds": steady,
+        "beyond_steady_seconds": beyond,
+        "steps_touched": touched.count,
+    }
+
+
+def _energy(view: RankView) -> dict[str, float | None] | None:
+    """``covered_seconds`` is the compile time that ``compile_joules`` speaks of: less than the
+    rank's where the monitor came late.
+    """
+    if view.spending is None:
+        return None
+    return {
+        "compile_joules": view.compile_joules,
+        "covered_seconds": view.spending.compile_seconds,
+        "joules_per_clean_step": view.joules_per_clean_step,
+    }
+
+
+def _process(view: RankView) -> dict[str, Any] | None:
+    if view.process is None:
+        return None
+    known = asdict(view.process)
+    del known["pid"]
+    return known

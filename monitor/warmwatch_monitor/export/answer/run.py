@@ -1,0 +1,60 @@
+"""One run of the ``/status`` answer: its ranks together, and how far apart they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from warmwatch_monitor.export.answer.rank import rank
+from warmwatch_monitor.export.words.differences import differences
+from warmwatch_monitor.export.words.sentence import run_sentence
+from warmwatch_monitor.model import RunView, Spread, all_warm, any_compiling, spread
+
+
+def run(view: RunView) -> dict[str, Any]:
+    """A run as JSON."""
+    return {
+        "run": view.run,
+        "state": view.state.value,
+        "compiling": any_compiling([view]),
+        "warm": all_warm([view]),
+        "summary": run_sentence(view),
+        "compile_gpu_seconds": _sum(one.compile_gpu_seconds for one in view.ranks),
+        "compile_joules": _sum(one.compile_joules for one in view.ranks),
+        "world_size": view.world_size,
+        "missing_ranks": view.missing_ranks,
+        "skew": _skew(view),
+        "ranks": [rank(one) for one in view.ranks],
+    }
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """Of those that are known; ``None`` where none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _skew(view: RunView) -> dict[str, Any] | None:
+    """How far apart the ranks are; ``None`` where there is one alone."""
+    ranks = view.ranks
+    if len(ranks) < 2:
+        return None
+    return {
+        "compile_seconds": _spread(spread(ranks, lambda one: one.figures.compile.seconds)),
+        "compilations": _spread(spread(ranks, lambda one: one.figures.compile.graphs_compiled)),
+        "graphs": _spread(spread(ranks, lambda one: one.figures.compile.graphs)),
+        "recompiles": _spread(spread(ranks, lambda one: one.figures.compile.recompiles_total)),
+        "first_step_at": _spread(spread(ranks, lambda one: one.figures.steps.first_at)),
+        "differences": differences(view),
+    }
+
+
+def _spread(of: Spread | None) -> dict[str, Any] | None:
+    if of is None:
+        return None
+    return {
+        "min": of.least,
+        "min_rank": of.least_rank,
+        "max": of.greatest,
+        "max_rank": of.greatest_rank,
+    }

@@ -1,0 +1,82 @@
+"""The whole ``/status`` answer: one Snapshot as the contract's JSON object.
+
+Pure; the keys are public (schema version 1: keys may be added, none changes its meaning; what each
+means is in ``views/schema``). What is not known is ``null``. Times are seconds since the epoch,
+durations seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from warmwatch.verdict import State, least_advanced
+from warmwatch_monitor.errors import UnknownRunError
+from warmwatch_monitor.export.answer import run as of_run
+from warmwatch_monitor.export.answer.gpus import gpu
+from warmwatch_monitor.export.words.sentence import run_sentence, summary
+from warmwatch_monitor.model import ObservedTraining, RunView, Snapshot, all_warm, any_compiling
+
+SCHEMA_VERSION = 1
+
+
+def status(snapshot: Snapshot, run: str | None = None) -> dict[str, Any]:
+    """The whole answer, or with ``run`` that of one run alone.
+
+    Raises:
+        UnknownRunError: no run of that name; the message lists those there are.
+    """
+    runs = _chosen(snapshot, run)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "compiling": any_compiling(runs),
+        "warm": all_warm(runs),
+        "summary": summary(snapshot) if run is None else run_sentence(runs[0]),
+        "runs": [of_run.run(chosen) for chosen in runs],
+        "observed": [_observed(training) for training in snapshot.observed],
+        "gpus": [gpu(reading, snapshot.now_ns) for reading in snapshot.gpus],
+        "host": asdict(snapshot.host) if snapshot.host else None,
+        "sources": [asdict(health) for health in snapshot.sources],
+        "exports": [asdict(health) for health in snapshot.exports],
+        "directories": list(snapshot.directories),
+        "refusals": [asdict(refusal) for refusal in snapshot.refusals],
+    }
+
+
+def reached(snapshot: Snapshot, wanted: str, run: str | None = None) -> bool:
+    """Whether the whole answer, or that of ``run``, is where ``wanted`` says.
+
+    ``warm`` means that nothing is left to wait for, in any living rank; every other state means
+    that the least advanced of the runs is in it.
+
+    Raises:
+        UnknownRunError: no run of that name.
+    """
+    runs = _chosen(snapshot, run)
+    if wanted == State.WARM.value:
+        return all_warm(runs) is True
+    return bool(runs) and least_advanced(chosen.state for chosen in runs).value == wanted
+
+
+def _chosen(snapshot: Snapshot, run: str | None) -> Sequence[RunView]:
+    if run is None:
+        return snapshot.runs
+    chosen = [view for view in snapshot.runs if view.run == run]
+    if not chosen:
+        raise UnknownRunError(run, tuple(view.run for view in snapshot.runs))
+    return chosen
+
+
+def _observed(training: ObservedTraining) -> dict[str, Any]:
+    known = training.workers_busy is not None and training.workers_idle is not None
+    workers = {"busy": training.workers_busy, "idle": training.workers_idle}
+    return {
+        "pid": training.pid,
+        "command": training.command,
+        "gpus": list(training.gpus),
+        "workers": workers if known else None,
+        "cpu_ratio": training.cpu_ratio,
+        "likely_compiling": training.likely_compiling,
+        "evidence": list(training.evidence),
+    }

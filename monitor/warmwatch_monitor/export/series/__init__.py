@@ -1,0 +1,19 @@
+"""Series: one table of families with their samples, and the text of ``/metrics`` made of it."""
+
+from __future__ import annotations
+
+from warmwatch_monitor.export.series.collector import SnapshotCollector
+from warmwatch_monitor.export.series.family import Distribution, Family
+from warmwatch_monitor.export.series.labels import Labels
+from warmwatch_monitor.export.series.rank import RANK_SERIES
+from warmwatch_monitor.export.series.tables import families, render
+
+__all__ = [
+    "RANK_SERIES",
+    "Distribution",
+    "Family",
+    "Labels",
+    "SnapshotCollector",
+    "families",
+    "render",
+]

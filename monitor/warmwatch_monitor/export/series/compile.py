@@ -1,0 +1,129 @@
+"""The series of what a rank's compiler did and does, in the order in which /metrics lists them.
+
+Names, types and labels are public.
+"""
+
+from __future__ import annotations
+
+from warmwatch_monitor.export.series.table import (
+    Series,
+    counter,
+    counters,
+    gauge,
+    gauges,
+    one_hot,
+)
+from warmwatch_monitor.model import CACHES, CATEGORIES, KINDS, PHASES, RankView
+
+
+def _workers(view: RankView) -> dict[str, float] | None:
+    workers = view.figures.workers
+    return None if workers is None else {"busy": workers.busy, "idle": workers.idle}
+
+
+def _start(view: RankView) -> float | None:
+    activity = view.figures.compile.open if view.judgement.compiling else None
+    return activity.began_at if activity else None
+
+
+COMPILE_SERIES: tuple[Series[RankView], ...] = (
+    gauges(
+        "warmwatch_compile_phase",
+        "1 for the phase of the compile activity in progress, 0 for the others.",
+        "phase",
+        PHASES,
+        lambda view: one_hot([view.judgement.phase], PHASES),
+    ),
+    gauge(
+        "warmwatch_compile_start_timestamp_seconds",
+        "When the compile activity in progress began; absent where none is.",
+        _start,
+    ),
+    gauge(
+        "warmwatch_compile_end_timestamp_seconds",
+        "When the last compile activity ended; absent where none has.",
+        lambda view: view.figures.compile.last_end_at,
+    ),
+    counters(
+        "warmwatch_compile_seconds_total",
+        "Time spent on compile activity by phase, the activity in progress included.",
+        "phase",
+        PHASES,
+        lambda view: view.figures.compile.phase_seconds,
+    ),
+    counters(
+        "warmwatch_compilations_total",
+        "Compilations by kind.",
+        "kind",
+        KINDS,
+        lambda view: view.figures.compile.compilations,
+    ),
+    counter(
+        "warmwatch_graphs_total",
+        "Graphs captured by Dynamo.",
+        lambda view: view.figures.compile.graphs,
+    ),
+    counter(
+        "warmwatch_graph_breaks_total",
+        "Graph breaks counted by Dynamo.",
+        lambda view: view.figures.compile.graph_breaks,
+    ),
+    counter(
+        "warmwatch_compile_failures_total",
+        "Compilations that failed.",
+        lambda view: view.figures.compile.failures,
+    ),
+    counter(
+        "warmwatch_compile_fallbacks_total",
+        "Frames that hit the recompile limit and run eagerly from then on.",
+        lambda view: view.figures.compile.fallbacks,
+    ),
+    counters(
+        "warmwatch_recompiles_total",
+        "Recompiles by the category of their reason.",
+        "category",
+        CATEGORIES,
+        lambda view: view.figures.compile.recompiles,
+    ),
+    counter(
+        "warmwatch_recompiles_after_warm_total",
+        "Recompiles of a rank that had been warm before.",
+        lambda view: view.figures.compile.recompiles_after_warm,
+    ),
+    counters(
+        "warmwatch_compile_cache_hits_total",
+        "Compile cache hits by cache.",
+        "cache",
+        CACHES,
+        lambda view: view.figures.compile.cache_hits,
+    ),
+    counters(
+        "warmwatch_compile_cache_misses_total",
+        "Compile cache misses by cache.",
+        "cache",
+        CACHES,
+        lambda view: view.figures.compile.cache_misses,
+    ),
+    gauges(
+        "warmwatch_compile_workers",
+        "Compile worker processes of the rank: busy where their CPU time grows, else idle.",
+        "state",
+        ("busy", "idle"),
+        _workers,
+    ),
+    counter(
+        "warmwatch_compile_gpu_seconds_total",
+        "Time for which the rank's GPUs were held while it compiled: compile time times GPUs.",
+        lambda view: view.compile_gpu_seconds,
+    ),
+    counter(
+        "warmwatch_compile_energy_joules_total",
+        "Energy of the rank's GPUs while it compiled, since this monitor first saw it.",
+        lambda view: view.compile_joules,
+    ),
+    gauge(
+        "warmwatch_clean_step_energy_joules",
+        "Energy of the rank's GPUs for a clean step, the mean since this monitor first saw it.",
+        lambda view: view.joules_per_clean_step,
+    ),
+)

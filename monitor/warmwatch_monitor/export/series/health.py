@@ -1,0 +1,69 @@
+"""The monitor's own series: how its sources and exports fare, and what it sees without an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from warmwatch_monitor.export.series.family import Family
+from warmwatch_monitor.export.series.labels import Labels
+from warmwatch_monitor.export.series.table import Series, gauge
+from warmwatch_monitor.model import ExportHealth, Snapshot, SourceHealth
+
+SOURCE_SERIES: tuple[Series[SourceHealth], ...] = (
+    gauge("warmwatch_source_up", "Whether the source could be read.", lambda health: health.up),
+    gauge(
+        "warmwatch_source_last_success_timestamp_seconds",
+        "When the source was last read without an error.",
+        lambda health: health.last_success,
+    ),
+    gauge(
+        "warmwatch_source_read_seconds",
+        "How long the last read took.",
+        lambda health: health.read_seconds,
+    ),
+)
+EXPORT_SERIES: tuple[Series[ExportHealth], ...] = (
+    gauge("warmwatch_export_up", "Whether what was last sent was taken.", lambda health: health.up),
+    gauge(
+        "warmwatch_export_last_success_timestamp_seconds",
+        "When something was last sent and taken.",
+        lambda health: health.last_success,
+    ),
+)
+_LIKELY = {"true": True, "false": False, "unknown": None}
+
+
+def families(snapshot: Snapshot, version: str | None) -> Iterator[Family]:
+    """Every family, those without a sample too; no build without a ``version``."""
+    yield _observed(snapshot)
+    sources = [(Labels({"source": health.source}), health) for health in snapshot.sources]
+    for of_source in SOURCE_SERIES:
+        yield of_source.family(sources)
+    refused = Family(
+        name="warmwatch_records_refused", help="Records that cannot be read.", type="gauge"
+    )
+    refused.add(Labels({}), len(snapshot.refusals))
+    yield refused
+    exports = [(Labels({"export": health.export}), health) for health in snapshot.exports]
+    for of_export in EXPORT_SERIES:
+        yield of_export.family(exports)
+    build = Family(name="warmwatch_build", help="The version of the monitor.", type="info")
+    if version:
+        build.add(Labels({"version": version}), 1)
+    yield build
+
+
+def _observed(snapshot: Snapshot) -> Family:
+    """Nothing where nobody looks."""
+    family = Family(
+        name="warmwatch_observed_processes",
+        help="Processes that look like trainings without the agent, by whether they are likely to "
+        "compile, as far as it can be told from outside.",
+        type="gauge",
+        label="likely_compiling",
+        columns=tuple(_LIKELY),
+    )
+    if any(health.source == "observed" and health.up for health in snapshot.sources):
+        likely = [training.likely_compiling for training in snapshot.observed]
+        family.rows.append((Labels({}), [likely.count(value) for value in _LIKELY.values()]))
+    return family

@@ -1,0 +1,215 @@
+"""All series of one rank, in the order in which /metrics lists them.
+
+Names, types and labels are public. Counters of a rank that has ended keep their last value until it
+leaves; ``warmwatch_warm`` and ``warmwatch_compiling`` are then 0 and ``warmwatch_state`` says how
+it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from warmwatch.verdict import CONDITIONS, State
+from warmwatch_monitor.export.series.compile import COMPILE_SERIES
+from warmwatch_monitor.export.series.family import Distribution, Family
+from warmwatch_monitor.export.series.labels import Labels
+from warmwatch_monitor.export.series.table import Series, counter, gauge, gauges, one_hot
+from warmwatch_monitor.model import BUCKET_SECONDS, Lengths, RankView, Snapshot
+
+STATES = tuple(state.value for state in State)
+
+Ranks = Sequence[tuple[Labels, RankView]]
+
+
+def _warmup_end(view: RankView) -> float | None:
+    ended = view.figures.warmups.latest
+    return None if ended is None else ended.ended_at
+
+
+def _warmup_seconds(view: RankView) -> float | None:
+    ended = view.figures.warmups.latest
+    return None if ended is None else ended.seconds
+
+
+def _warmup_steps(view: RankView) -> float | None:
+    ended = view.figures.warmups.latest
+    return None if ended is None else ended.steps
+
+
+_STATE_SERIES: tuple[Series[RankView], ...] = (
+    gauge(
+        "warmwatch_warm",
+        "Whether nothing is left to wait for: the rank is warm or runs eagerly.",
+        lambda view: view.judgement.warm,
+    ),
+    gauge(
+        "warmwatch_compiling",
+        "Whether compile activity is in progress now.",
+        lambda view: view.judgement.compiling,
+    ),
+    gauges(
+        "warmwatch_state",
+        "1 for the state that the rank is in, 0 for the others.",
+        "state",
+        STATES,
+        lambda view: one_hot([view.judgement.state.value], STATES),
+    ),
+    gauge(
+        "warmwatch_state_start_timestamp_seconds",
+        "When the present state began.",
+        lambda view: view.figures.progress.state_since,
+    ),
+    gauge(
+        "warmwatch_clean_steps",
+        "Steps in a row without compile activity, up to now.",
+        lambda view: view.judgement.clean_steps,
+    ),
+    gauges(
+        "warmwatch_condition",
+        "1 for what holds beside the state: thrashing, fallback, unknown; else 0.",
+        "condition",
+        CONDITIONS,
+        lambda view: one_hot(view.judgement.conditions, CONDITIONS),
+    ),
+)
+_TRAINING_SERIES: tuple[Series[RankView], ...] = (
+    gauge(
+        "warmwatch_warmup_seconds",
+        "Length of the latest warm-up; absent until it ended and while it is open again.",
+        _warmup_seconds,
+    ),
+    gauge(
+        "warmwatch_warmup_steps",
+        "Steps that the latest warm-up took; absent until it ended and while it is open again.",
+        _warmup_steps,
+    ),
+    gauge(
+        "warmwatch_warmup_end_timestamp_seconds",
+        "When the latest warm-up ended; absent until then and while it is open again.",
+        _warmup_end,
+    ),
+    gauge(
+        "warmwatch_attach_timestamp_seconds",
+        "When the agent attached to the training process.",
+        lambda view: view.figures.who.attached_at,
+    ),
+    gauge(
+        "warmwatch_world_size",
+        "Ranks of the whole run as its launcher says, those on other hosts included.",
+        lambda view: view.figures.who.world_size,
+    ),
+    counter("warmwatch_steps_total", "Training steps.", lambda view: view.figures.steps.count),
+    gauge(
+        "warmwatch_last_step_timestamp_seconds",
+        "When the last step ended.",
+        lambda view: view.figures.steps.last_at,
+    ),
+    gauge(
+        "warmwatch_steady_step_seconds",
+        "The real speed: median length of the clean steps, exact to two figures.",
+        lambda view: view.figures.steps.clean.median,
+    ),
+    gauge(
+        "warmwatch_stall_limit_seconds",
+        "How long the rank may go without a step before it counts as stalled.",
+        lambda view: view.figures.progress.stall_limit_seconds,
+    ),
+    counter(
+        "warmwatch_tokens_total",
+        "Tokens trained on: steps times what the user said a step is worth.",
+        lambda view: view.figures.steps.tokens,
+    ),
+    counter(
+        "warmwatch_samples_total",
+        "Samples trained on: steps times what the user said a step is worth.",
+        lambda view: view.figures.steps.samples,
+    ),
+    counter(
+        "warmwatch_process_cpu_seconds_total",
+        "CPU time of the training process.",
+        lambda view: None if view.process is None else view.process.cpu_seconds,
+    ),
+    gauge(
+        "warmwatch_process_resident_memory_bytes",
+        "Resident memory of the training process.",
+        lambda view: None if view.process is None else view.process.resident_bytes,
+    ),
+    gauge(
+        "warmwatch_process_threads",
+        "Threads of the training process.",
+        lambda view: None if view.process is None else view.process.threads,
+    ),
+    counter(
+        "warmwatch_agent_errors_total",
+        "Errors of the agent's own that it swallowed.",
+        lambda view: view.figures.agent.errors,
+    ),
+    counter(
+        "warmwatch_journal_dropped_lines_total",
+        "Journal lines that the agent could not write.",
+        lambda view: view.figures.agent.lines_dropped,
+    ),
+)
+RANK_SERIES: tuple[Series[RankView], ...] = (*_STATE_SERIES, *COMPILE_SERIES, *_TRAINING_SERIES)
+
+
+def families(snapshot: Snapshot) -> Iterator[Family]:
+    """Every family of the ranks of ``snapshot``."""
+    ranks = [
+        (Labels({"run": run.run, "rank": str(view.rank)}), view)
+        for run in snapshot.runs
+        for view in run.ranks
+    ]
+    for series in RANK_SERIES:
+        yield series.family(ranks)
+    yield _step_seconds(ranks)
+    yield _run_info(ranks)
+    yield _gpu_info(ranks)
+
+
+def _step_seconds(ranks: Ranks) -> Family:
+    family = Family(
+        name="warmwatch_step_seconds",
+        help="Length of steps: clean ones, and those with compile activity.",
+        type="histogram",
+        label="kind",
+        columns=("clean", "compile"),
+        bounds=BUCKET_SECONDS,
+    )
+    for labels, view in ranks:
+        steps = view.figures.steps
+        family.rows.append((labels, (_distribution(steps.clean), _distribution(steps.touched))))
+    return family
+
+
+def _distribution(lengths: Lengths) -> Distribution | None:
+    if lengths.upto is None or lengths.count is None or lengths.sum_seconds is None:
+        return None
+    return Distribution(upto=lengths.upto, count=lengths.count, sum=lengths.sum_seconds)
+
+
+def _run_info(ranks: Ranks) -> Family:
+    """A label is empty, which is to say absent, where its fact is not known."""
+    family = Family(name="warmwatch_run", help="What the rank runs on.", type="info")
+    for labels, view in ranks:
+        figures, who = view.figures, view.figures.who
+        facts = {
+            "torch": who.torch,
+            "python": who.python,
+            "agent": figures.agent.version,
+            "launcher": who.launcher,
+            "host": who.host,
+            "warm_steps": str(figures.warmups.clean_steps_needed),
+            "world_size": None if who.world_size is None else str(who.world_size),
+        }
+        known = {name: value or "" for name, value in facts.items()}
+        family.add(Labels({**labels.values, **known}), 1)
+    return family
+
+
+def _gpu_info(ranks: Ranks) -> Family:
+    family = Family(name="warmwatch_rank_gpu", help="Which GPU is whose.", type="info")
+    for labels, view in ranks:
+        for uuid in view.gpu_uuids if view.living else ():
+            family.add(Labels({**labels.values, "uuid": uuid}), 1)
+    return family

@@ -1,0 +1,1 @@
+"""Sentences: what people read. Pure; every state and number in them comes from the Snapshot."""

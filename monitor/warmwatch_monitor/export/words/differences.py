@@ -1,0 +1,80 @@
+"""A run's ranks beside each other, in words: who is missing, and what they did otherwise.
+
+Pure. Ranks that one host does not see are known to be missing, never assumed to be fine; what
+differs between ranks is told once all of them are warm, since until then it must differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from warmwatch_monitor.export.words.wording import counted, duration
+from warmwatch_monitor.model import CATEGORIES, RankView, RunView, Spread, spread
+
+_LISTED = 8
+# A difference in compile time is told of where it is this long and this large a share.
+_APART_SECONDS = 5.0
+_APART_SHARE = 0.2
+
+
+def missing(run: RunView) -> str | None:
+    """The ranks that are not seen here, in words; ``None`` where all are."""
+    absent = run.missing_ranks
+    if not absent:
+        return None
+    are = "is" if len(absent) == 1 else "are"
+    return f"{len(absent)} of {run.world_size} ranks ({numbers(absent)}) {are} not seen here"
+
+
+def numbers(ranks: Sequence[int]) -> str:
+    """Ranks for a reader: ``rank 3``, ``ranks 4-7, 12``."""
+    parts: list[list[int]] = []
+    for rank in sorted(ranks):
+        if parts and rank == parts[-1][-1] + 1:
+            parts[-1] = [parts[-1][0], rank]
+        else:
+            parts.append([rank])
+    shown = ", ".join("-".join(map(str, part)) for part in parts[:_LISTED])
+    more = ", ..." if len(parts) > _LISTED else ""
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {shown}{more}"
+
+
+def differences(run: RunView) -> list[str]:
+    """Where ranks compiled different things or took far longer than others, one sentence each."""
+    living = run.living
+    if len(living) < 2 or not all(view.judgement.warm for view in living):
+        return []
+    return [*_different(living), *_apart(living)]
+
+
+def _different(ranks: Sequence[RankView]) -> Iterable[str]:
+    spreads = {
+        "graph": spread(ranks, lambda view: view.figures.compile.graphs),
+        "recompile": spread(ranks, lambda view: view.figures.compile.recompiles_total),
+    }
+    found = [_most_and_least(n, s) for n, s in spreads.items() if s and s.least != s.greatest]
+    if found:
+        yield f"ranks compiled different things: {'; '.join(found)}"
+    for category in CATEGORIES:
+        hit = [view.rank for view in ranks if _recompiled_for(view, category)]
+        if hit and len(hit) < len(ranks):
+            yield f"only {numbers(hit)} recompiled for {category}"
+
+
+def _most_and_least(noun: str, of: Spread) -> str:
+    most = f"{counted(round(of.greatest), noun)} in rank {of.greatest_rank}"
+    return f"{most}, {round(of.least)} in rank {of.least_rank}"
+
+
+def _recompiled_for(view: RankView, category: str) -> bool:
+    return bool((view.figures.compile.recompiles or {}).get(category))
+
+
+def _apart(ranks: Sequence[RankView]) -> Iterable[str]:
+    of = spread(ranks, lambda view: view.figures.compile.seconds)
+    if of is None:
+        return
+    gap = of.greatest - of.least
+    if gap >= max(_APART_SECONDS, _APART_SHARE * of.greatest):
+        longest, shortest = of.greatest_rank, of.least_rank
+        yield f"rank {longest} compiled {duration(gap)} longer than rank {shortest}"

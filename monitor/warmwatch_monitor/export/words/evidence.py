@@ -1,0 +1,125 @@
+"""The evidence for a rank's state: short sentences, each of them a recorded fact in words.
+
+Nothing is concluded here that the verdict did not conclude; a fact that is not known is not
+mentioned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from warmwatch.verdict import State
+from warmwatch_monitor.export.words import silicon
+from warmwatch_monitor.export.words.conditions import conditions
+from warmwatch_monitor.export.words.wording import counted, duration
+from warmwatch_monitor.model import RankView
+
+
+def evidence(view: RankView) -> list[str]:
+    """The facts that carry the judgement of ``view``, the weightiest first."""
+    return [
+        *_end(view),
+        *_activity(view),
+        *_steps(view),
+        *_gpus(view),
+        *_first_step(view),
+        *_doubts(view),
+    ]
+
+
+def _activity(view: RankView) -> Iterator[str]:
+    activity = view.figures.compile.open
+    if activity is not None and view.judgement.compiling:
+        phase = f", phase {activity.phase}" if activity.phase else ""
+        yield f"compile activity in progress for {duration(activity.seconds)}{phase}"
+    yield from _workers(view)
+
+
+def _workers(view: RankView) -> Iterator[str]:
+    workers = view.figures.workers
+    if workers is None:
+        return
+    if workers.busy:
+        yield f"{workers.busy} of {counted(workers.count, 'compile worker')} busy"
+    elif workers.count and view.judgement.compiling:
+        alive = counted(workers.count, "compile worker")
+        yield f"{alive} alive, none busy: the work is in the main process"
+
+
+def _gpus(view: RankView) -> Iterator[str]:
+    """What the GPUs do now; of a rank that stands still also what that may mean."""
+    if not view.living:
+        return
+    if view.judgement.state is State.STALLED and (words := silicon.meanwhile(view.gpus)):
+        yield words
+    yield from silicon.evidence(view.gpus)
+
+
+def _first_step(view: RankView) -> Iterator[str]:
+    """Only where all activity so far had ended by the first mark is its share known."""
+    compile, steps = view.figures.compile, view.figures.steps
+    if compile.open is not None or compile.last_end_at is None or steps.first_at is None:
+        return
+    if compile.last_end_at > steps.first_at:
+        return
+    inside = steps.first_seconds is not None and compile.seconds <= steps.first_seconds
+    held = f"{compile.seconds:.1f} s of compile activity"
+    yield f"step 1 held {held}" if inside else f"{held} before the end of step 1, none after it"
+
+
+def _steps(view: RankView) -> Iterator[str]:
+    figures, judgement = view.figures, view.judgement
+    steps, begun = figures.steps.count, figures.compile.begun
+    if not view.living:
+        return
+    if judgement.state is State.STARTING:
+        yield f"attached {duration(figures.progress.quiet_seconds)} ago"
+    if not steps and begun:
+        yield "no step was marked yet"
+        return
+    if judgement.state is State.STALLED:
+        yield from _stall(view)
+    if judgement.compiling or not steps:
+        return
+    if not begun:
+        yield f"no compile activity in {counted(steps, 'step')}"
+        return
+    yield f"{counted(judgement.clean_steps, 'clean step')} since the last activity ended"
+
+
+def _stall(view: RankView) -> Iterator[str]:
+    progress = view.figures.progress
+    limit = progress.stall_limit_seconds
+    known = f" (stall limit {duration(limit)})" if limit is not None else ""
+    yield f"no step for {duration(progress.quiet_seconds)}{known}"
+    if view.process is not None and view.process.cpu_ratio is not None:
+        yield f"the process uses {view.process.cpu_ratio * 100:.0f} % of a core meanwhile"
+
+
+def _end(view: RankView) -> Iterator[str]:
+    if view.judgement.state is State.LOST:
+        yield "the process is gone and said nothing"
+    elif view.judgement.state is State.FAILED:
+        yield "an uncaught exception ended the process"
+    cut_off = view.figures.compile.open
+    if cut_off is not None and not view.living:
+        phase = f", phase {cut_off.phase}" if cut_off.phase else ""
+        yield f"it ended in the middle of compile activity{phase}"
+
+
+def _doubts(view: RankView) -> Iterator[str]:
+    """What makes the figures less than the whole truth, or the speed less than compiled."""
+    agent = view.figures.agent
+    for _, words in conditions(view):
+        yield words
+    if failures := view.figures.compile.failures:
+        yield f"{counted(failures, 'compilation')} failed"
+    if agent.errors:
+        errors = counted(agent.errors, "error")
+        yield f"the agent swallowed {errors} of its own: its figures may be low"
+    if agent.lines_dropped:
+        yield f"{counted(agent.lines_dropped, 'journal line')} could not be written"
+    if agent.lines_broken:
+        yield f"{counted(agent.lines_broken, 'journal line')} could not be read"
+    if agent.missing:
+        yield f"this torch does not have: {', '.join(agent.missing)}"

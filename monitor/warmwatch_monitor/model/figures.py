@@ -1,0 +1,253 @@
+"""The figures of one rank, in public units: all that exports and views read of it.
+
+They come from a record (``recorded``) or from a Prometheus (``fleet``), and nothing in them says
+which. Durations are seconds, times are seconds since the epoch, counts are ``int``, names ``str``;
+``None`` is "not known", and never 0. What depends on the clock is as of the Snapshot's moment.
+
+A new fact is a field here, filled in by both builders, or ``None`` where one of them has no source
+for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from warmwatch_monitor.model.records import Compilation, Fallback
+
+# 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
+BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50)), 1000.0)
+_OF_GRAPHS = ("forward", "backward", "other")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Who:
+    """Whom the figures are about.
+
+    Attributes:
+        run, rank: its names. world_size: ranks of the whole run, as its launcher says.
+        attached_at: when the agent attached. attempt: restarts by the launcher, from 0.
+        pid: as this monitor's pid namespace has it; ``None`` where the process is gone.
+        host, launcher, python, torch: as the agent found them.
+        gpus: uuids of its devices as CUDA spells them; empty until CUDA is up.
+    """
+
+    run: str
+    rank: int
+    world_size: int | None = None
+    attached_at: float | None = None
+    attempt: int | None = None
+    pid: int | None = None
+    host: str | None = None
+    launcher: str | None = None
+    python: str | None = None
+    torch: str | None = None
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """How long the steps of one kind took.
+
+    Attributes:
+        count, sum_seconds: how many, and together. upto: how many took at most each of
+        BUCKET_SECONDS. All three are ``None`` where no histogram is known.
+        median, p99: seconds, ``None`` where no step is known.
+    """
+
+    count: int | None = None
+    sum_seconds: float | None = None
+    upto: tuple[int, ...] | None = None
+    median: float | None = None
+    p99: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """The rank's steps.
+
+    Attributes:
+        count: all of them. first_at, last_at: when they ended.
+        first_seconds, last_seconds: their length, ``None`` where nothing marked their beginning.
+        clean: those without compile activity. touched: those with it.
+        touched_lately: how many of the last 10 were touched.
+        tokens, samples: of all steps; ``None`` where the user did not say what a step is worth.
+    """
+
+    count: int = 0
+    first_at: float | None = None
+    last_at: float | None = None
+    first_seconds: float | None = None
+    last_seconds: float | None = None
+    clean: Lengths = Lengths()
+    touched: Lengths = Lengths()
+    touched_lately: int | None = None
+    tokens: int | None = None
+    samples: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenActivity:
+    """Compile activity in progress; of a rank that has ended, the one that its end cut off.
+
+    Attributes:
+        began_at: its begin. seconds: since then. phase: one of PHASES, ``None`` where none is told.
+    """
+
+    began_at: float
+    seconds: float
+    phase: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compile:
+    """What the rank's compiler did and does. A count is ``None`` where its torch keeps none.
+
+    Attributes:
+        begun: whether any activity has begun, ended or not. open: the one in progress.
+        last_end_at: when the last one ended.
+        phase_seconds: exclusive time of each of PHASES, the activity in progress included;
+        seconds: all of it.
+        compilations: by kind, of KINDS those that its torch counts. recompiles: by category.
+        graphs, graph_breaks, failures: as Dynamo counts them.
+        recompiles_after_warm: those of a rank that had been warm.
+        fallbacks: frames that hit the recompile limit and run eagerly from then on.
+        cache_hits, cache_misses: by cache.
+    """
+
+    begun: bool = False
+    open: OpenActivity | None = None
+    last_end_at: float | None = None
+    seconds: float = 0.0
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+    compilations: Mapping[str, int] | None = None
+    recompiles: Mapping[str, int] | None = None
+    graphs: int | None = None
+    graph_breaks: int | None = None
+    failures: int | None = None
+    recompiles_after_warm: int | None = None
+    fallbacks: int | None = None
+    cache_hits: Mapping[str, int] | None = None
+    cache_misses: Mapping[str, int] | None = None
+
+    @property
+    def graphs_compiled(self) -> int | None:
+        """Compilations of graphs: a kernel's autotuning and a CUDA graph's recording are none."""
+        counts = self.compilations
+        return None if counts is None else sum(counts.get(kind, 0) for kind in _OF_GRAPHS)
+
+    @property
+    def recompiles_total(self) -> int | None:
+        return None if self.recompiles is None else sum(self.recompiles.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """What the compiler did, one by one, as far as a journal tells; empty where none was read.
+
+    Attributes:
+        compilations, fallbacks: the last ones, oldest first.
+        reopened_by: the first compilation of the warm-up now open that says why it was needed.
+    """
+
+    compilations: tuple[Compilation, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
+    reopened_by: Compilation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmupSpan:
+    """One warm-up that has ended: when, how long it was, and how many steps it took."""
+
+    ended_at: float
+    seconds: float
+    steps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warmups:
+    """The rank's warm-ups.
+
+    Attributes:
+        clean_steps_needed: how many clean steps in a row make it warm.
+        latest: the last one, ``None`` until it has ended and while it is open again.
+        first: the first one that ended. count: how many did; ``None`` where that is not told.
+        warm_at_step: the step that made, or would make, the rank warm.
+    """
+
+    clean_steps_needed: int
+    latest: WarmupSpan | None = None
+    first: WarmupSpan | None = None
+    count: int | None = None
+    warm_at_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How the rank gets on.
+
+    Attributes:
+        state_since: when its state began. quiet_seconds: since the last sign of progress: a step,
+        the end of an activity, or attaching. compiler_quiet_seconds: since the last activity
+        ended; ``None`` where none has. stall_limit_seconds: how long it may stay quiet before it
+        counts as stalled.
+    """
+
+    quiet_seconds: float
+    state_since: float | None = None
+    compiler_quiet_seconds: float | None = None
+    stall_limit_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """How its process ended. ``how``: ``finished``, ``failed`` or ``detached``, ``None`` where it
+    has not said so. ``alive``: whether it holds the lock of its record, whatever it said.
+    """
+
+    alive: bool
+    how: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workers:
+    """The rank's compile workers: busy where their CPU time grows, else idle."""
+
+    busy: int
+    idle: int
+
+    @property
+    def count(self) -> int:
+        return self.busy + self.idle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """How the agent fares in the training, and so how far its figures can be trusted.
+
+    Attributes:
+        version: of Warmwatch. missing: seams that this torch does not have.
+        errors: its own, which it swallowed. lines_dropped: of the journal, which it could not
+        write. lines_broken: of the journal, which this monitor could not read.
+    """
+
+    version: str | None = None
+    missing: tuple[str, ...] = ()
+    errors: int | None = None
+    lines_dropped: int | None = None
+    lines_broken: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """All figures of one rank. ``workers`` is ``None`` where nobody looked at them twice."""
+
+    who: Who
+    steps: Steps
+    compile: Compile
+    warmups: Warmups
+    progress: Progress
+    end: End
+    agent: Agent
+    log: Log = Log()
+    workers: Workers | None = None

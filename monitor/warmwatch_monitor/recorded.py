@@ -1,0 +1,254 @@
+"""From one record to the figures of its rank: clocks, units and names. Pure.
+
+The record's words are monotonic nanoseconds in which 0 is "not yet"; here that ends. What changes
+rarely is kept from look to look, so that a rank which moves costs its steps and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import accumulate
+
+from warmwatch import record, verdict
+from warmwatch.record import (
+    CACHES,
+    CATEGORIES,
+    ENDS,
+    KINDS,
+    PHASES,
+    CompileCounts,
+    Header,
+    Identity,
+    Slot,
+    Warmup,
+)
+from warmwatch.verdict import ENDED, Facts, Judgement
+from warmwatch_monitor.model import (
+    BUCKET_SECONDS,
+    Agent,
+    Compile,
+    End,
+    Figures,
+    Lengths,
+    Log,
+    OpenActivity,
+    ProcessReading,
+    Progress,
+    RecordReading,
+    Steps,
+    Warmups,
+    WarmupSpan,
+    Who,
+    Workers,
+)
+
+_KEPT = 1024
+_AT_RUN_TIME = frozenset({"autotune", "cudagraph", "other"})  # kinds of a seam of their own
+# how many of the fine bins lie below the end of each bucket; each end is that of a bin
+_BINS_BELOW = tuple(record.BOUNDS_NS.index(round(end * 1e9)) for end in BUCKET_SECONDS)
+
+
+def figures(
+    reading: RecordReading,
+    facts: Facts,
+    judgement: Judgement,
+    now_ns: int,
+    process: ProcessReading | None = None,
+) -> Figures:
+    """The figures of ``reading`` at ``now_ns``, given what the verdict made of its ``facts``."""
+    slot, header, counts = reading.slot, reading.slot.header, reading.slot.compile
+    return Figures(
+        who=_who(header, slot.identity, reading.pid),
+        steps=_steps(slot, facts.median_step_ns),
+        compile=_compile_now(reading, judgement, now_ns),
+        warmups=_warmups(slot),
+        progress=Progress(
+            quiet_seconds=max(0, now_ns - verdict.quiet_since_ns(facts)) / 1e9,
+            state_since=_epoch(header, judgement.since_ns),
+            compiler_quiet_seconds=(
+                (now_ns - counts.last_end_ns) / 1e9 if counts.last_end_ns else None
+            ),
+            stall_limit_seconds=verdict.stall_after_ns(facts) / 1e9,
+        ),
+        end=End(alive=reading.alive, how=ENDS[counts.end_code] or None),
+        agent=Agent(
+            version=slot.identity.agent or None,
+            missing=slot.identity.missing,
+            errors=counts.agent_errors,
+            lines_dropped=counts.journal_dropped,
+            lines_broken=reading.broken_lines,
+        ),
+        log=_log(reading),
+        workers=_workers(process),
+    )
+
+
+@lru_cache(maxsize=_KEPT)
+def _who(header: Header, identity: Identity, pid: int | None) -> Who:
+    return Who(
+        run=identity.run,
+        rank=identity.rank,
+        world_size=identity.world_size,
+        attached_at=_epoch(header, header.attached_ns),
+        attempt=identity.attempt,
+        pid=pid,
+        host=identity.host or None,
+        launcher=identity.launcher or None,
+        python=identity.python or None,
+        torch=identity.torch or None,
+        gpus=identity.gpus,
+    )
+
+
+def _steps(slot: Slot, median_ns: float | None) -> Steps:
+    header, counts, steps, worth = slot.header, slot.compile, slot.steps, slot.identity
+    return Steps(
+        count=steps.steps,
+        first_at=_epoch(header, counts.first_step_ns),
+        last_at=_epoch(header, steps.last_step_ns),
+        first_seconds=_seconds(counts.first_duration_ns),
+        last_seconds=_seconds(steps.last_duration_ns),
+        clean=_lengths(slot.clean_bins, slot.clean_sum_ns, median_ns),
+        touched=_touched(slot.compile_bins, counts.compile_step_sum_ns),
+        touched_lately=len(verdict.recently_touched(steps, counts)),
+        tokens=_worth(steps.steps, worth.tokens_per_step),
+        samples=_worth(steps.steps, worth.samples_per_step),
+    )
+
+
+def _lengths(bins: Sequence[int], sum_ns: int, median_ns: float | None) -> Lengths:
+    below = tuple(accumulate(bins))
+    return Lengths(
+        count=below[-1],
+        sum_seconds=sum_ns / 1e9,
+        upto=tuple([below[last] for last in _BINS_BELOW]),
+        median=_seconds(median_ns),
+        p99=_seconds(record.quantile_ns(bins, 0.99)),
+    )
+
+
+@lru_cache(maxsize=_KEPT)
+def _touched(bins: tuple[int, ...], sum_ns: int) -> Lengths:
+    return _lengths(bins, sum_ns, record.quantile_ns(bins, 0.5))
+
+
+def _compile_now(reading: RecordReading, judgement: Judgement, now_ns: int) -> Compile:
+    """A process that died while it compiled did so until its end was seen: no figure shrinks."""
+    slot, counts = reading.slot, reading.slot.compile
+    compile = _compile(slot.header, counts, slot.identity.missing)
+    if not counts.active_since_ns:
+        return compile
+    living = judgement.state not in ENDED
+    until = now_ns if living else counts.ended_ns or reading.gone_ns or 0
+    phase = PHASES[counts.active_phase - 1] if counts.active_phase else None
+    open_ns = max(0, until - counts.accounted_ns)
+    return replace(
+        compile,
+        seconds=(sum(counts.phase_ns) + open_ns) / 1e9,
+        phase_seconds=_by_phase(counts, open_ns, phase or "other"),
+        open=OpenActivity(
+            began_at=slot.header.epoch_seconds(counts.active_since_ns),
+            seconds=max(0, until - counts.active_since_ns) / 1e9,
+            phase=phase,
+        ),
+    )
+
+
+def _by_phase(counts: CompileCounts, open_ns: int = 0, phase: str = "") -> Mapping[str, float]:
+    pairs = zip(PHASES, counts.phase_ns, strict=True)
+    return {name: (ns + open_ns * (name == phase)) / 1e9 for name, ns in pairs}
+
+
+@lru_cache(maxsize=_KEPT)
+def _compile(header: Header, counts: CompileCounts, missing: tuple[str, ...]) -> Compile:
+    """What the rare block says by itself: the same value for as long as nothing is compiled."""
+    compile = Compile(
+        begun=counts.begun > 0,
+        last_end_at=_epoch(header, counts.last_end_ns),
+        seconds=sum(counts.phase_ns) / 1e9,
+        phase_seconds=_by_phase(counts),
+        fallbacks=None if "recompile_limit" in missing else counts.fallbacks,
+    )
+    if "compilations" in missing:
+        return compile
+    kinds = [k for k in KINDS if "runtime_compilations" not in missing or k not in _AT_RUN_TIME]
+    by_kind = _by_name(KINDS, counts.compilations)
+    return replace(
+        compile,
+        compilations={kind: by_kind[kind] for kind in kinds},
+        recompiles=_by_name(CATEGORIES, counts.recompiles),
+        graphs=counts.graphs,
+        graph_breaks=counts.graph_breaks,
+        failures=counts.failures,
+        recompiles_after_warm=counts.recompiles_after_warm,
+        cache_hits=_by_name(CACHES, counts.cache_hits),
+        cache_misses=_by_name(CACHES, counts.cache_misses),
+    )
+
+
+def _log(reading: RecordReading) -> Log:
+    began_ns = reading.slot.compile.episode_began_ns
+    since = (c for c in reading.compilations if began_ns and c.at_ns >= began_ns)
+    return Log(
+        compilations=reading.compilations,
+        fallbacks=reading.fallbacks,
+        reopened_by=next((c for c in since if c.reason), None),
+    )
+
+
+def _warmups(slot: Slot) -> Warmups:
+    header, counts = slot.header, slot.compile
+    return Warmups(
+        clean_steps_needed=header.warm_steps,
+        latest=_latest(slot),
+        first=_span(header, counts.first_warmup) if counts.warmups else None,
+        count=counts.warmups,
+        warm_at_step=counts.clean_after + header.warm_steps,
+    )
+
+
+def _latest(slot: Slot) -> WarmupSpan | None:
+    """The latest warm-up where it has ended and nothing has begun since.
+
+    Between the K-th clean mark and the entry of the warm-up that it ended, a reader finds the
+    entry of an earlier one: that is not the answer either.
+    """
+    counts, warmup = slot.compile, slot.compile.last_warmup
+    if not counts.warmups or verdict.clean_steps(slot.steps, counts) < slot.header.warm_steps:
+        return None
+    ended = warmup.ended_ns and warmup.ended_ns >= counts.last_end_ns
+    return _span(slot.header, warmup) if ended else None
+
+
+@lru_cache(maxsize=_KEPT)
+def _span(header: Header, warmup: Warmup) -> WarmupSpan:
+    return WarmupSpan(
+        ended_at=header.epoch_seconds(warmup.ended_ns),
+        seconds=(warmup.ended_ns - warmup.began_ns) / 1e9,
+        steps=warmup.steps,
+    )
+
+
+def _workers(process: ProcessReading | None) -> Workers | None:
+    if process is None or process.workers_busy is None or process.workers_idle is None:
+        return None
+    return Workers(busy=process.workers_busy, idle=process.workers_idle)
+
+
+def _worth(steps: int, per_step: int | None) -> int | None:
+    return None if per_step is None else steps * per_step
+
+
+def _by_name(names: Sequence[str], counts: Sequence[int]) -> dict[str, int]:
+    return dict(zip(names, counts, strict=True))
+
+
+def _epoch(header: Header, monotonic_ns: int | None) -> float | None:
+    return header.epoch_seconds(monotonic_ns) if monotonic_ns else None
+
+
+def _seconds(ns: float | None) -> float | None:
+    """Nanoseconds of the record, where 0 is "not known", in seconds."""
+    return ns / 1e9 if ns else None
