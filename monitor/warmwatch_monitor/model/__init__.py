@@ -13,6 +13,7 @@ from warmwatch_monitor.model.machine import (
     HostReading,
     ObservedTraining,
     ProcessReading,
+    Signs,
     SourceHealth,
 )
 from warmwatch_monitor.model.records import (
@@ -42,6 +43,7 @@ __all__ = [
     "Refusal",
     "RunView",
     "Sample",
+    "Signs",
     "Snapshot",
     "SourceHealth",
     "Spending",
