@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.errors import SourceError
+from warmwatch_monitor.errors import SourceError, described
 from warmwatch_monitor.model import SourceHealth
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Feed(Generic[T]):
         except SourceError as error:
             problem = str(error)
         except Exception as error:  # noqa: BLE001 - a failing source is a fact to show, not a crash
-            problem = f"{type(error).__name__}: {error}"
+            problem = described(error)
         else:
             self._last_success = self._clock.epoch()
         ended_ns = self._clock.monotonic_ns()

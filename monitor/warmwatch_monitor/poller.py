@@ -14,17 +14,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from warmwatch_monitor.assembly import Assembled, Assembly
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.config import Settings
 from warmwatch_monitor.feed import Feed
 from warmwatch_monitor.model import Snapshot, SourceHealth
-from warmwatch_monitor.runs import group
-from warmwatch_monitor.sources.listed import HOST, NVML, OBSERVED, RECORDS, SOURCES
+from warmwatch_monitor.publisher import Publisher
+from warmwatch_monitor.sources.listed import NVML, RECORDS, SOURCES
 from warmwatch_monitor.sources.readings import Readings, Source
-from warmwatch_monitor.spending import Account, settle
 
 _ONCE_SECONDS = 5.0
 _LONGEST_SILENCE = 1.0
+_LATE_AFTER_PAUSES = 3
 _STOP_SECONDS = 2.0
 
 
@@ -38,7 +39,7 @@ class Poller:
         sources: Iterable[Source[Any]] = SOURCES,
         clock: Clock | None = None,
     ) -> None:
-        self._clock, self._settings = clock or Clock(), settings
+        self._clock = clock or Clock()
         self._feeds: dict[str, Feed[Any]] = {}
         for source in sources:
             interval = source.interval(settings)
@@ -49,12 +50,16 @@ class Poller:
                 )
         self._stopping, self._fresh = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
-        self._accounts: dict[str, Account] = {}
-        self._latest = replace(self._assemble(), epoch=0.0)
+        self._assembly = Assembly(settings)
+        self._pause = max(_LONGEST_SILENCE, 2 * settings.interval)
+        empty = replace(self._assemble().snapshot, epoch=0.0)
+        self._publisher = Publisher(
+            self._assemble, empty, self._clock, _LATE_AFTER_PAUSES * self._pause
+        )
 
     def latest(self) -> Snapshot:
         """The latest Snapshot; before the first look one of epoch 0 with nothing in it."""
-        return self._latest
+        return self._publisher.latest()
 
     def poll_once(self) -> Snapshot:
         """Read every source once, here and now, and publish: for commands without a daemon."""
@@ -65,7 +70,7 @@ class Poller:
             thread = threading.Thread(target=feed.read, name=f"warmwatch-{name}", daemon=True)
             thread.start()
             thread.join(_ONCE_SECONDS)
-        return self._publish()
+        return self._publisher.publish()
 
     def start(self) -> None:
         """Begin to poll, in threads that die with the process."""
@@ -102,33 +107,14 @@ class Poller:
 
     def _publish_until_stopped(self) -> None:
         while not self._stopping.is_set():
-            self._fresh.wait(max(_LONGEST_SILENCE, 2 * self._settings.interval))
+            self._fresh.wait(self._pause)
             self._fresh.clear()
-            self._publish()
+            self._publisher.publish()
 
-    def _publish(self) -> Snapshot:
-        self._latest = snapshot = self._assemble()
-        return snapshot
-
-    def _assemble(self) -> Snapshot:
+    def _assemble(self) -> Assembled:
         readings, health = self._current()
-        now_ns, epoch = self._clock.monotonic_ns(), self._clock.epoch()
-        found, host = readings.of(RECORDS), readings.of(HOST)
-        gpus = readings.of(NVML) or ()
-        records, refusals = (found.records, found.refusals) if found else ((), ())
-        runs = group(records, host.processes if host else {}, now_ns, gpus)
-        self._accounts, runs = settle(self._accounts, runs, now_ns)
-        return Snapshot(
-            epoch=epoch,
-            now_ns=now_ns,
-            runs=runs,
-            refusals=refusals,
-            gpus=gpus,
-            observed=readings.of(OBSERVED) or (),
-            host=host.machine if host else None,
-            sources=health,
-            directories=self._settings.directories,
-        )
+        clock = self._clock
+        return self._assembly.make(readings, health, clock.monotonic_ns(), clock.epoch())
 
 
 def _nothing() -> None:

@@ -82,7 +82,7 @@ def test_one_poll_gives_runs_processes_refusals_and_health() -> None:
 def test_before_the_first_look_there_is_a_snapshot_of_epoch_0_and_nothing_is_up() -> None:
     snapshot = made(Records(), told, clock=FIXED).latest()
     assert (snapshot.epoch, snapshot.runs) == (0.0, ())
-    assert [h.error for h in snapshot.sources] == ["it has not been read yet"] * 2
+    assert [h.error for h in snapshot.sources] == ["it has not been read yet"] * 3
 
 
 def test_a_source_that_raises_is_down_with_a_sentence_and_its_readings_are_absent() -> None:
@@ -196,6 +196,6 @@ def test_a_source_that_is_added_to_the_list_is_read_and_shows_how_it_fares() -> 
         left_alone,
     )
     snapshot = Poller(sources.settings("/d"), sources=listed, clock=FIXED).poll_once()
-    assert [name for name in health(snapshot) if name not in ("records", "host")] == ["fans"]
+    assert list(health(snapshot)) == ["records", "host", "fans", "publisher"]
     assert health(snapshot)["fans"].up
     assert told_pids == [[7]]

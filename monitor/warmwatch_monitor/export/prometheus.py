@@ -168,7 +168,7 @@ def _sources(snapshot: Snapshot) -> Iterator[Family]:
             if value is not None:
                 family.add(family.name, {"source": health.source}, value)
     refused = Family("warmwatch_records_refused", "Records that cannot be read.", "gauge")
-    refused.add(refused.name, {}, len(snapshot.refusals))
+    refused.add(refused.name, {}, len(snapshot.refusals) + snapshot.more_refusals)
     yield from (up, last, took, refused)
 
 

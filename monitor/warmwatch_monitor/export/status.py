@@ -57,6 +57,7 @@ def status(snapshot: Snapshot, run: str | None = None) -> dict[str, Any]:
         "exports": [asdict(health) for health in snapshot.exports],
         "directories": list(snapshot.directories),
         "refusals": [asdict(refusal) for refusal in snapshot.refusals],
+        "more_refusals": snapshot.more_refusals,
     }
 
 
