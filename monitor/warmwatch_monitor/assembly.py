@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from warmwatch_monitor.config import Settings
 from warmwatch_monitor.errors import described
@@ -17,7 +17,10 @@ from warmwatch_monitor.model import RecordReading, Refusal, RunView, Snapshot, S
 from warmwatch_monitor.runs import group
 from warmwatch_monitor.sources.listed import HOST, NVML, OBSERVED, RECORDS
 from warmwatch_monitor.sources.readings import Readings
-from warmwatch_monitor.spending import Account, settle
+from warmwatch_monitor.spending import Account, charge, kept
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.sources.records import RecordsReading
 
 T = TypeVar("T")
 
@@ -28,6 +31,7 @@ _NOTHING: Judged = ((), ())
 
 # Thousands of stray files must not make /status megabytes long.
 REFUSALS_OF_A_KIND, REFUSALS = 20, 100
+_SHORTEST_RETENTION = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,7 @@ class Assembly:
 
     def __init__(self, settings: Settings) -> None:
         self._directories = settings.directories
+        self._retention_ns = round(max(settings.retention, _SHORTEST_RETENTION) * 1e9)
         self._accounts: dict[str, Account] = {}
 
     def make(
@@ -59,8 +64,9 @@ class Assembly:
             lambda: _judged(records, lambda some: group(some, processes, now_ns, gpus)),
             _NOTHING,
         )
-        before = self._accounts, runs
-        self._accounts, runs = trial.of("adding up energy", lambda: settle(*before, now_ns), before)
+        present = None if found is None else _present(found)
+        before = kept(self._accounts, present, now_ns, self._retention_ns), runs
+        self._accounts, runs = trial.of("adding up energy", lambda: charge(*before, now_ns), before)
         refusals = (*unjudged, *refused)
         shown = bounded(refusals)
         snapshot = Snapshot(
@@ -107,6 +113,12 @@ def _judged(records: tuple[RecordReading, ...], judge: Group) -> Judged:
         else:
             good.append(one)
     return judge(good), tuple(refused)
+
+
+def _present(found: RecordsReading) -> set[str]:
+    """Folders of records that are there, the unreadable ones too, and unreadable directories."""
+    folders = {record.folder for record in found.records}
+    return folders | {refusal.path for refusal in found.refusals}
 
 
 def bounded(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:

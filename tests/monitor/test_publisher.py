@@ -82,7 +82,7 @@ def test_a_step_that_raises_costs_its_own_part_and_is_named(
         raise ZeroDivisionError("x" * 10_000)
 
     watching = poller(GOOD)
-    monkeypatch.setattr(assembly, "settle", broken)
+    monkeypatch.setattr(assembly, "charge", broken)
     snapshot = watching.poll_once()
     assert len(snapshot.runs) == 1
     down = publisher(snapshot)
@@ -161,7 +161,7 @@ def test_a_step_that_raises_makes_it_unready_and_not_unhealthy(
 ) -> None:
     """To start it anew would not help."""
     watching = poller(GOOD)
-    monkeypatch.setattr(assembly, "settle", lambda *_: 1 // 0)
+    monkeypatch.setattr(assembly, "charge", lambda *_: 1 // 0)
     watching.poll_once()
     assert probe("/-/ready", watching.latest).status_code == 503
     assert probe("/-/healthy", watching.latest).status_code == 200
