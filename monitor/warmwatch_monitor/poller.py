@@ -20,7 +20,7 @@ from warmwatch_monitor.config import Settings
 from warmwatch_monitor.feed import Feed
 from warmwatch_monitor.model import Snapshot, SourceHealth
 from warmwatch_monitor.publisher import Publisher
-from warmwatch_monitor.sources.listed import NVML, RECORDS, SOURCES
+from warmwatch_monitor.sources.listed import RECORDS, SOURCES
 from warmwatch_monitor.sources.readings import Readings, Source
 
 _ONCE_SECONDS = 5.0
@@ -62,14 +62,12 @@ class Poller:
         return self._publisher.latest()
 
     def poll_once(self) -> Snapshot:
-        """Read every source once, here and now, and publish: for commands without a daemon."""
-        for name, feed in self._feeds.items():
-            if name != NVML.name:
-                feed.read()
-                continue
-            thread = threading.Thread(target=feed.read, name=f"warmwatch-{name}", daemon=True)
-            thread.start()
-            thread.join(_ONCE_SECONDS)
+        """Read every source once, now, and publish: for commands without a daemon.
+
+        One that hangs, such as a driver, holds up the first question and no other.
+        """
+        for feed in self._feeds.values():
+            feed.read_within(_ONCE_SECONDS)
         return self._publisher.publish()
 
     def start(self) -> None:

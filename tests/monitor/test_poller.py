@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,9 +14,17 @@ import pytest
 from support import builders, sources
 from support.builders import EPOCH, NOW
 from support.records import wait_until
+from warmwatch_monitor import poller as module
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.feed import Feed
-from warmwatch_monitor.model import ProcessReading, RecordReading, Refusal, Snapshot, SourceHealth
+from warmwatch_monitor.model import (
+    GpuReading,
+    ProcessReading,
+    RecordReading,
+    Refusal,
+    Snapshot,
+    SourceHealth,
+)
 from warmwatch_monitor.poller import Poller
 from warmwatch_monitor.sources.host import HostAndProcesses
 from warmwatch_monitor.sources.listed import HOST, RECORDS, living
@@ -199,3 +208,44 @@ def test_a_source_that_is_added_to_the_list_is_read_and_shows_how_it_fares() -> 
     assert list(health(snapshot)) == ["records", "host", "fans", "publisher"]
     assert health(snapshot)["fans"].up
     assert told_pids == [[7]]
+
+
+def threads_of(name: str) -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == f"warmwatch-{name}"]
+
+
+def test_a_driver_that_hangs_is_called_once_however_often_one_asks(
+    stuck: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A waiting command polls for hours: not one more thread may enter the driver meanwhile."""
+    monkeypatch.setattr(module, "_ONCE_SECONDS", 0.2)
+    calls: list[int] = []
+
+    def hang(_others: Readings) -> tuple[GpuReading, ...]:
+        calls.append(1)
+        stuck.wait()
+        return (builders.gpu(),)
+
+    poller = made(Records(), told, nvml=hang)
+    began = time.monotonic()
+    snapshots = [poller.poll_once() for _ in range(20)]
+    assert time.monotonic() - began < 20 * 0.2, "it is waited for once, not at each question"
+    assert all(len(snapshot.runs) == 1 for snapshot in snapshots)
+    assert len(threads_of("nvml")) == len(calls) == 1
+    poller.start()
+    try:
+        wait_until(lambda: poller.latest().epoch > snapshots[-1].epoch)
+        assert len(calls) == 1, "nor does the daemon's own thread enter it"
+        stuck.set()
+        wait_until(lambda: poller.latest().gpus)
+    finally:
+        poller.stop()
+    assert not threads_of("nvml")
+
+
+def test_a_source_that_answers_again_is_read_anew(stuck: threading.Event) -> None:
+    feed = Feed("slow", stuck.wait, Clock(), 1.0)
+    assert not feed.read_within(0.05)
+    stuck.set()
+    wait_until(lambda: feed.current(time.monotonic_ns())[0])
+    assert feed.read_within(20)
