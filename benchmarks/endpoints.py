@@ -12,17 +12,14 @@ import fcntl
 import mmap
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
 import uvicorn
 
-from support import records
+from support import records, sources
 from warmwatch import record
-from warmwatch_monitor.model import GpuReading, ProcessReading
-from warmwatch_monitor.poller import Poller
-from warmwatch_monitor.sources.records import RecordsSource
+from warmwatch_monitor.model import GpuReading
 from warmwatch_monitor.views.http import create_app
 
 RANKS = GPUS = 8
@@ -36,12 +33,12 @@ class Endpoint:
     def __init__(self, number: int, place: Path) -> None:
         self._number, self._steps = number, 9
         self._held = [self._write(place / str(number), rank) for rank in range(RANKS)]
-        self.poller = Poller(
-            RecordsSource((str(place / str(number)),), retention=900.0),
-            _NoHost(),
-            _Gpus(number),
-            interval=_INTERVAL,
-            gpu_interval=_INTERVAL,
+        gpus = _Gpus(number)
+        self.poller = sources.poller(
+            directories=(str(place / str(number)),),
+            values={"interval": _INTERVAL, "gpu_interval": _INTERVAL},
+            host=sources.no_host,
+            nvml=lambda _: gpus.read(),
         )
 
     def _write(self, directory: Path, rank: int) -> tuple[IO[bytes], mmap.mmap]:
@@ -64,11 +61,6 @@ class Endpoint:
         for _, memory in self._held:
             hot = record.hot_words(memory)
             hot[1], hot[0] = now, self._steps
-
-
-class _NoHost:
-    def read(self, _pids: list[int], /) -> Mapping[int, ProcessReading]:
-        return {}
 
 
 class _Gpus:

@@ -44,6 +44,15 @@ class MissingExtraError(WarmwatchError):
     exit_code = 2
 
 
+_LONGEST = 300
+
+
+def described(error: Exception) -> str:
+    """An error of a kind that nobody expected, as text of bounded length."""
+    text = f"{type(error).__name__}: {error}"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
 class SourceError(Exception):
     """A source cannot be read now; the message is one sentence, fit to be shown as it is."""
 

@@ -1,6 +1,7 @@
 """One source, read again and again: what it read last, and its health apart from that.
 
-This is the one place where a source's failure, of whatever kind, is turned into health.
+This is the one place where a source's failure, of whatever kind, is turned into health. At most one
+read of a source is under way: a driver that hangs must not be called again and again meanwhile.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.errors import SourceError
+from warmwatch_monitor.errors import SourceError, described
 from warmwatch_monitor.model import SourceHealth
 
 T = TypeVar("T")
@@ -36,11 +37,38 @@ class Feed(Generic[T]):
         self._name, self._source, self._clock, self._interval = name, source, clock, interval
         self._patience = max(_SILENCE_SECONDS, _SILENCE_INTERVALS * interval)
         self._last_success: float | None = None
+        self._under_way = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._began_ns = 0
         health = SourceHealth(source=name, up=False, error=NOT_YET)
         self._outcome: _Outcome[T] = _Outcome(value=None, health=health, at_ns=clock.monotonic_ns())
 
     def read(self) -> None:
-        """Read the source now. Whatever it raises becomes its health."""
+        """Read the source now, unless that is under way. Whatever it raises becomes its health."""
+        if not self._under_way.acquire(blocking=False):
+            return
+        try:
+            self._outcome = self._read()
+        finally:
+            self._under_way.release()
+
+    def read_within(self, seconds: float) -> bool:
+        """Read it in a thread of its own; whether it answered within ``seconds``.
+
+        One that hangs since an earlier call is given what is left of its time, and no other thread.
+        """
+        thread = self._thread
+        if thread is None or not thread.is_alive():
+            self._thread = thread = threading.Thread(
+                target=self.read, name=f"warmwatch-{self._name}", daemon=True
+            )
+            self._began_ns = self._clock.monotonic_ns()
+            thread.start()
+        waited = (self._clock.monotonic_ns() - self._began_ns) / 1e9
+        thread.join(max(0.0, seconds - waited))
+        return not thread.is_alive()
+
+    def _read(self) -> _Outcome[T]:
         began_ns = self._clock.monotonic_ns()
         value: T | None = None
         problem: str | None = None
@@ -49,7 +77,7 @@ class Feed(Generic[T]):
         except SourceError as error:
             problem = str(error)
         except Exception as error:  # noqa: BLE001 - a failing source is a fact to show, not a crash
-            problem = f"{type(error).__name__}: {error}"
+            problem = described(error)
         else:
             self._last_success = self._clock.epoch()
         ended_ns = self._clock.monotonic_ns()
@@ -60,7 +88,7 @@ class Feed(Generic[T]):
             read_seconds=(ended_ns - began_ns) / 1e9,
             error=problem,
         )
-        self._outcome = _Outcome(value=value, health=health, at_ns=ended_ns)
+        return _Outcome(value=value, health=health, at_ns=ended_ns)
 
     def current(self, now_ns: int) -> tuple[T | None, SourceHealth]:
         """What it read last, ``None`` where it failed or has been silent for too long."""

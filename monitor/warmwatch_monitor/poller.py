@@ -1,133 +1,81 @@
-"""The poller: when to read what, how each source fares, and the Snapshot that comes of it.
+"""The poller: when to read what, how each source fares, and when to publish.
 
 Each source has a thread of its own, so one that hangs holds up nothing but itself; the publisher
-wakes when the records were read, or when they have not been for too long, judges, and publishes one
+wakes when the records were read, or when they have not been for too long, and publishes one
 Snapshot by one assignment. What a source last read counts until it fails or falls silent; from then
-on it is absent and the source's health says why.
+on it is absent and the source's health says why. Which sources there are, the list says.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Protocol
+from functools import partial
+from typing import Any
 
+from warmwatch_monitor.assembly import Assembled, Assembly
 from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.config import Settings
 from warmwatch_monitor.feed import Feed
-from warmwatch_monitor.model import (
-    GpuReading,
-    HostReading,
-    ObservedTraining,
-    ProcessReading,
-    Snapshot,
-)
-from warmwatch_monitor.runs import group
-from warmwatch_monitor.sources.records import RecordsReading
-from warmwatch_monitor.spending import Account, settle
+from warmwatch_monitor.model import Snapshot, SourceHealth
+from warmwatch_monitor.publisher import Publisher
+from warmwatch_monitor.sources.listed import RECORDS, SOURCES
+from warmwatch_monitor.sources.readings import Readings, Source
 
-_HOST_INTERVAL = 1.0
-_OBSERVED_INTERVAL = 2.0
 _ONCE_SECONDS = 5.0
 _LONGEST_SILENCE = 1.0
+_LATE_AFTER_PAUSES = 3
 _STOP_SECONDS = 2.0
 
 
-class Records(Protocol):
-    """The records source."""
-
-    def read(self) -> RecordsReading: ...
-
-
-class Host(Protocol):
-    """The host source, asked for the processes of living ranks."""
-
-    def read(self, pids: list[int], /) -> Mapping[int, ProcessReading]: ...
-
-
-class Gpus(Protocol):
-    """The GPU source."""
-
-    def read(self) -> tuple[GpuReading, ...]: ...
-
-
-class Observed(Protocol):
-    """The source of trainings without an agent, told which pids have one."""
-
-    def read(
-        self, attached: list[int], gpus: tuple[GpuReading, ...], /
-    ) -> tuple[ObservedTraining, ...]: ...
-
-
 class Poller:
-    """Polls until :meth:`stop`. ``interval``, ``gpu_interval``: seconds between two looks."""
+    """Polls until :meth:`stop`."""
 
     def __init__(
         self,
-        records: Records,
-        host: Host,
-        gpus: Gpus | None = None,
-        observed: Observed | None = None,
+        settings: Settings,
         *,
-        machine: Callable[[], HostReading | None] | None = None,
-        directories: tuple[str, ...] = (),
-        interval: float = 0.2,
-        gpu_interval: float = 1.0,
+        sources: Iterable[Source[Any]] = SOURCES,
         clock: Clock | None = None,
     ) -> None:
-        self._clock, self._interval = clock or Clock(), interval
-        self._directories = directories
-        self._records = Feed("records", records.read, self._clock, interval)
-        host_interval = max(interval, _HOST_INTERVAL)
-        self._host = Feed(
-            "host",
-            lambda: (host.read(self._living()), machine() if machine else None),
-            self._clock,
-            host_interval,
-        )
-        self._gpus = None if gpus is None else Feed("nvml", gpus.read, self._clock, gpu_interval)
-        self._observed = (
-            None
-            if observed is None
-            else Feed(
-                "observed",
-                lambda: observed.read(self._living(), self._known_gpus()),
-                self._clock,
-                max(interval, _OBSERVED_INTERVAL),
-            )
-        )
+        self._clock = clock or Clock()
+        self._feeds: dict[str, Feed[Any]] = {}
+        for source in sources:
+            interval = source.interval(settings)
+            if interval is not None:
+                read = source.make(settings, self._clock)
+                self._feeds[source.name] = Feed(
+                    source.name, partial(self._told, read), self._clock, interval
+                )
         self._stopping, self._fresh = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
-        self._accounts: dict[str, Account] = {}
-        self._latest = replace(self._assemble(), epoch=0.0)
+        self._assembly = Assembly(settings)
+        self._pause = max(_LONGEST_SILENCE, 2 * settings.interval)
+        empty = replace(self._assemble().snapshot, epoch=0.0)
+        self._publisher = Publisher(
+            self._assemble, empty, self._clock, _LATE_AFTER_PAUSES * self._pause
+        )
 
     def latest(self) -> Snapshot:
         """The latest Snapshot; before the first look one of epoch 0 with nothing in it."""
-        return self._latest
+        return self._publisher.latest()
 
     def poll_once(self) -> Snapshot:
-        """Read every source once, here and now, and publish: for commands without a daemon."""
-        self._records.read()
-        self._host.read()
-        if self._gpus is not None:  # a driver that hangs must not hold up a question
-            thread = threading.Thread(target=self._gpus.read, name="warmwatch-nvml", daemon=True)
-            thread.start()
-            thread.join(_ONCE_SECONDS)
-        if self._observed is not None:
-            self._observed.read()
-        return self._publish()
+        """Read every source once, now, and publish: for commands without a daemon.
+
+        One that hangs, such as a driver, holds up the first question and no other.
+        """
+        for feed in self._feeds.values():
+            feed.read_within(_ONCE_SECONDS)
+        return self._publisher.publish()
 
     def start(self) -> None:
         """Begin to poll, in threads that die with the process."""
-        work: dict[str, Callable[[], None]] = {
-            "records": lambda: self._records.follow(self._stopping, self._fresh.set),
-            "host": lambda: self._host.follow(self._stopping, _nothing),
-            "publisher": self._publish_until_stopped,
-        }
-        if (gpus := self._gpus) is not None:
-            work["nvml"] = lambda: gpus.follow(self._stopping, _nothing)
-        if (observed := self._observed) is not None:
-            work["observed"] = lambda: observed.follow(self._stopping, _nothing)
+        work: dict[str, Callable[[], None]] = {"publisher": self._publish_until_stopped}
+        for name, feed in self._feeds.items():
+            tell = self._fresh.set if name == RECORDS.name else _nothing
+            work[name] = partial(feed.follow, self._stopping, tell)
         for name, target in work.items():
             thread = threading.Thread(target=target, name=f"warmwatch-{name}", daemon=True)
             self._threads.append(thread)
@@ -140,49 +88,31 @@ class Poller:
         for thread in self._threads:
             thread.join(_STOP_SECONDS)
 
+    def _told(self, read: Callable[[Readings], Any]) -> Any:
+        """What ``read`` gives, told what the others have read."""
+        return read(self._current()[0])
+
+    def _current(self) -> tuple[Readings, tuple[SourceHealth, ...]]:
+        """What the sources read last, and how each fares."""
+        now_ns = self._clock.monotonic_ns()
+        values, health = {}, []
+        for name, feed in self._feeds.items():
+            value, one = feed.current(now_ns)
+            health.append(one)
+            if value is not None:
+                values[name] = value
+        return Readings(values=values), tuple(health)
+
     def _publish_until_stopped(self) -> None:
         while not self._stopping.is_set():
-            self._fresh.wait(max(_LONGEST_SILENCE, 2 * self._interval))
+            self._fresh.wait(self._pause)
             self._fresh.clear()
-            self._publish()
+            self._publisher.publish()
 
-    def _publish(self) -> Snapshot:
-        self._latest = snapshot = self._assemble()
-        return snapshot
-
-    def _assemble(self) -> Snapshot:
-        now_ns, epoch = self._clock.monotonic_ns(), self._clock.epoch()
-        found, records_health = self._records.current(now_ns)
-        of_host, host_health = self._host.current(now_ns)
-        processes, machine = of_host or ({}, None)
-        found = found or RecordsReading()
-        gpus, gpu_health = self._gpus.current(now_ns) if self._gpus else (None, None)
-        runs = group(found.records, processes, now_ns, gpus or ())
-        self._accounts, runs = settle(self._accounts, runs, now_ns)
-        strangers, observed_health = (
-            self._observed.current(now_ns) if self._observed else (None, None)
-        )
-        health = (records_health, host_health, gpu_health, observed_health)
-        return Snapshot(
-            epoch=epoch,
-            now_ns=now_ns,
-            runs=runs,
-            refusals=found.refusals,
-            gpus=gpus or (),
-            observed=strangers or (),
-            host=machine,
-            sources=tuple(one for one in health if one is not None),
-            directories=self._directories,
-        )
-
-    def _known_gpus(self) -> tuple[GpuReading, ...]:
-        found, _ = self._gpus.current(self._clock.monotonic_ns()) if self._gpus else (None, None)
-        return found or ()
-
-    def _living(self) -> list[int]:
-        found, _ = self._records.current(self._clock.monotonic_ns())
-        records = found.records if found else ()
-        return [record.pid for record in records if record.pid is not None]
+    def _assemble(self) -> Assembled:
+        readings, health = self._current()
+        clock = self._clock
+        return self._assembly.make(readings, health, clock.monotonic_ns(), clock.epoch())
 
 
 def _nothing() -> None:

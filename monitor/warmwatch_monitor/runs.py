@@ -137,7 +137,7 @@ def _of_peers(compiled: Sequence[int], own: int) -> int:
     return others[0] if others else 0
 
 
-def judge(reading: RecordReading, now_ns: int, peers_compiled_ns: int = 0) -> Judgement:
+def judge_record(reading: RecordReading, now_ns: int, peers_compiled_ns: int = 0) -> Judgement:
     """The verdict on one record at ``now_ns``, given when the others of its run last compiled."""
     return verdict.judge(facts(reading, peers_compiled_ns), now_ns)
 

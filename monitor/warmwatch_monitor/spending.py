@@ -4,18 +4,20 @@ Pure: an :class:`Account` and the next view of a rank give the next account. A G
 is read about once a second; between two readings lies a window, and how much of it was compile
 activity is known from the record's cumulative compile time.
 
-- A window without activity, or with nothing else, is settled exactly.
+- A window without activity, or with nothing else, is known exactly.
 - A mixed one is split by power: what the GPU drew in the last window of compile activity alone, or
   else in the last one without any, is taken to hold; where neither is known, time decides. Each
   activity has at most two mixed windows, so an error is less than their energy.
 - A counter that fell (the driver was reloaded) makes its window unknown: it is not covered.
+- An account outlives a look that failed: it is kept until its record is gone, and then for the
+  record's retention. The next window is as long as nobody looked, and is split as any other.
 - Clean steps are counted from one mark to another, in windows without activity; what comes after
   the last mark is not a step's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from warmwatch_monitor.model import GpuReading, RankView, RecordReading, RunView, Spending
@@ -44,29 +46,57 @@ class _Meter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What one rank's GPUs spent so far, and the meters to go on from, by uuid."""
+    """What one rank's GPUs spent so far, and the meters to go on from, by uuid.
+
+    ``gone_ns``: since when its record is no longer there; ``None`` while it is.
+    """
 
     spending: Spending = field(default_factory=Spending)
     meters: Mapping[str, _Meter] = field(default_factory=dict)
+    gone_ns: int | None = None
 
 
-def settle(
+def charge(
     accounts: Mapping[str, Account], runs: Iterable[RunView], now_ns: int
 ) -> tuple[dict[str, Account], tuple[RunView, ...]]:
-    """The accounts of the records in ``runs``, brought up to date, and ``runs`` with them."""
-    kept: dict[str, Account] = {}
-    settled = []
+    """All ``accounts``, those of the records in ``runs`` up to date, and ``runs`` with them."""
+    charged, spent = dict(accounts), []
     for run in runs:
         ranks = []
         for view in run.ranks:
             folder = _reading(view).folder
-            account = fold(accounts.get(folder, Account()), view, now_ns)
+            account = fold(charged.get(folder, Account()), view, now_ns)
             if account.meters:
-                kept[folder] = account
+                charged[folder] = account
                 view = replace(view, spending=account.spending)
             ranks.append(view)
-        settled.append(replace(run, ranks=tuple(ranks)))
-    return kept, tuple(settled)
+        spent.append(replace(run, ranks=tuple(ranks)))
+    return charged, tuple(spent)
+
+
+def kept(
+    accounts: Mapping[str, Account],
+    present: Collection[str] | None,
+    now_ns: int,
+    retention_ns: int,
+) -> dict[str, Account]:
+    """Those of the records that are ``present``, or have been gone for less than their retention.
+
+    ``present`` has their folders, or the directories of some that nobody can look at now; it is
+    ``None`` where the look as a whole failed. What nobody can see is not gone.
+    """
+    if present is None:
+        return dict(accounts)
+    kept: dict[str, Account] = {}
+    for folder, account in accounts.items():
+        directory = folder.rpartition("/")[0]
+        if folder in present or directory in present:
+            kept[folder] = replace(account, gone_ns=None) if account.gone_ns else account
+        elif account.gone_ns is None:
+            kept[folder] = replace(account, gone_ns=now_ns)
+        elif now_ns - account.gone_ns <= retention_ns:
+            kept[folder] = account
+    return kept
 
 
 def fold(account: Account, view: RankView, now_ns: int) -> Account:
@@ -84,7 +114,7 @@ def fold(account: Account, view: RankView, now_ns: int) -> Account:
         if before is not None:
             spending, after = _window(spending, before, after, share=1 / len(view.gpus))
         meters[gpu.uuid] = after
-    return Account(spending=spending, meters=meters)
+    return replace(account, spending=spending, meters=meters)
 
 
 def _read(gpu: GpuReading, view: RankView, now_ns: int, before: _Meter | None) -> _Meter:
@@ -125,7 +155,7 @@ def compile_ns_at(view: RankView, at_ns: int, now_ns: int) -> int:
 def _window(
     spending: Spending, before: _Meter, after: _Meter, *, share: float
 ) -> tuple[Spending, _Meter]:
-    """Settle the window between two readings; ``share`` is the GPU's part of its rank."""
+    """Charge the window between two readings; ``share`` is the GPU's part of its rank."""
     joules, length_ns = after.joules - before.joules, after.at_ns - before.at_ns
     if joules < 0:
         return spending, replace(after, pending_joules=None)

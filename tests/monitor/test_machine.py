@@ -9,15 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from support import builders as b
+from support import sources
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.series import render
 from warmwatch_monitor.model import HostReading, ProcessReading, Snapshot
-from warmwatch_monitor.poller import Poller
+from warmwatch_monitor.sources import host
 from warmwatch_monitor.sources.host import HostSource, read_machine
-from warmwatch_monitor.sources.records import RecordsSource
 
 HOST = HostReading(memory_total_bytes=64, memory_available_bytes=48, cpus=16, load_1m=2.5)
 
@@ -63,21 +64,23 @@ def test_the_threads_of_a_process_are_counted() -> None:
 
 
 def test_the_poller_publishes_the_machine_where_no_run_is_known(tmp_path: Path) -> None:
-    records = RecordsSource([str(tmp_path)], retention=900)
-    assert Poller(records, HostSource(), machine=lambda: HOST).poll_once().host == HOST
+    snapshot = sources.poller(directories=(str(tmp_path),)).poll_once()
+    assert snapshot.host is not None
+    assert snapshot.host.cpus == os.cpu_count()
 
 
-def test_a_machine_that_cannot_be_read_is_absent_and_the_source_says_so(tmp_path: Path) -> None:
+def test_a_machine_that_cannot_be_read_is_absent_and_the_source_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken() -> HostReading:
         raise PermissionError("/proc/meminfo")
 
-    records = RecordsSource([str(tmp_path)], retention=900)
-    snapshot = Poller(records, HostSource(), machine=broken).poll_once()
+    monkeypatch.setattr(host, "read_machine", broken)
+    snapshot = sources.poller(directories=(str(tmp_path),)).poll_once()
     assert snapshot.host is None
-    assert {health.source: health.up for health in snapshot.sources} == {
-        "records": True,
-        "host": False,
-    }
+    found = {health.source: health for health in snapshot.sources}
+    assert found["records"].up
+    assert (found["host"].up, found["host"].error) == (False, "PermissionError: /proc/meminfo")
 
 
 def test_the_host_and_a_rank_s_threads_have_their_series() -> None:

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from support import builders
+from support import builders, sources
 from support.builders import EPOCH, NOW
 from support.records import wait_until
+from warmwatch_monitor import poller as module
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.feed import Feed
-from warmwatch_monitor.model import ProcessReading, RecordReading, Refusal, Snapshot, SourceHealth
+from warmwatch_monitor.model import (
+    GpuReading,
+    ProcessReading,
+    RecordReading,
+    Refusal,
+    Snapshot,
+    SourceHealth,
+)
 from warmwatch_monitor.poller import Poller
+from warmwatch_monitor.sources.host import HostAndProcesses
+from warmwatch_monitor.sources.listed import HOST, RECORDS, living
+from warmwatch_monitor.sources.readings import Read, Readings, Source
 from warmwatch_monitor.sources.records import RecordsReading
 
 LIVING = RecordReading(folder="a", slot=builders.slot(), alive=True, pid=7)
@@ -29,20 +43,14 @@ class Records:
     def __init__(self, behave: Callable[[], RecordsReading] = lambda: FOUND) -> None:
         self.behave = behave
 
-    def read(self) -> RecordsReading:
+    def read(self, _others: Readings) -> RecordsReading:
         return self.behave()
 
 
-class Host:
-    def __init__(self, behave: Callable[[list[int]], Mapping[int, ProcessReading]]) -> None:
-        self.behave = behave
-
-    def read(self, pids: list[int], /) -> Mapping[int, ProcessReading]:
-        return self.behave(pids)
-
-
-def told(pids: list[int]) -> Mapping[int, ProcessReading]:
-    return {pid: PROCESS for pid in pids if pid == 7}
+def told(others: Readings) -> HostAndProcesses:
+    """A host that knows process 7 and is asked for it."""
+    found = {pid: PROCESS for pid in living(others) if pid == 7}
+    return HostAndProcesses(machine=None, processes=found)
 
 
 def fail(*_: object) -> RecordsReading:
@@ -51,6 +59,13 @@ def fail(*_: object) -> RecordsReading:
 
 def health(snapshot: Snapshot) -> dict[str, SourceHealth]:
     return {health.source: health for health in snapshot.sources}
+
+
+def made(
+    records: Records, host: Read[HostAndProcesses], interval: float = 0.2, **rest: Any
+) -> Poller:
+    values = {"interval": interval}
+    return sources.poller(records=records.read, host=host, values=values, **rest)
 
 
 @contextmanager
@@ -63,7 +78,7 @@ def running(poller: Poller) -> Iterator[Poller]:
 
 
 def test_one_poll_gives_runs_processes_refusals_and_health() -> None:
-    poller = Poller(Records(), Host(told), directories=("/d",), clock=FIXED)
+    poller = made(Records(), told, directories=("/d",), clock=FIXED)
     snapshot = poller.poll_once()
     assert snapshot is poller.latest()
     assert (snapshot.epoch, snapshot.now_ns, snapshot.directories) == (EPOCH, NOW, ("/d",))
@@ -74,14 +89,14 @@ def test_one_poll_gives_runs_processes_refusals_and_health() -> None:
 
 
 def test_before_the_first_look_there_is_a_snapshot_of_epoch_0_and_nothing_is_up() -> None:
-    snapshot = Poller(Records(), Host(told), clock=FIXED).latest()
+    snapshot = made(Records(), told, clock=FIXED).latest()
     assert (snapshot.epoch, snapshot.runs) == (0.0, ())
-    assert [h.error for h in snapshot.sources] == ["it has not been read yet"] * 2
+    assert [h.error for h in snapshot.sources] == ["it has not been read yet"] * 3
 
 
 def test_a_source_that_raises_is_down_with_a_sentence_and_its_readings_are_absent() -> None:
     records = Records()
-    poller = Poller(records, Host(told), clock=FIXED)
+    poller = made(records, told, clock=FIXED)
     poller.poll_once()
     records.behave = fail
     snapshot = poller.poll_once()
@@ -94,7 +109,7 @@ def test_a_source_that_raises_is_down_with_a_sentence_and_its_readings_are_absen
 
 
 def test_a_host_that_raises_costs_no_run() -> None:
-    snapshot = Poller(Records(), Host(fail), clock=FIXED).poll_once()  # type: ignore[arg-type]
+    snapshot = made(Records(), fail, clock=FIXED).poll_once()
     (rank,) = snapshot.runs[0].ranks
     assert rank.process is None
     assert not health(snapshot)["host"].up
@@ -103,7 +118,7 @@ def test_a_host_that_raises_costs_no_run() -> None:
 def test_it_polls_until_it_is_stopped() -> None:
     reads: list[int] = []
     records = Records(lambda: reads.append(1) or FOUND)
-    with running(Poller(records, Host(told), interval=0.05)) as poller:
+    with running(made(records, told, interval=0.05)) as poller:
         wait_until(lambda: len(reads) > 3)
         wait_until(lambda: poller.latest().runs)
     count = len(reads)
@@ -113,7 +128,7 @@ def test_it_polls_until_it_is_stopped() -> None:
 
 def test_it_goes_on_after_a_source_raised() -> None:
     records = Records(fail)
-    with running(Poller(records, Host(told), interval=0.05)) as poller:
+    with running(made(records, told, interval=0.05)) as poller:
         wait_until(lambda: health(poller.latest())["records"].error == "OSError: the disk is gone")
         records.behave = lambda: FOUND
         wait_until(lambda: poller.latest().runs)
@@ -128,12 +143,12 @@ def stuck() -> Iterator[threading.Event]:
 
 
 def test_a_host_that_hangs_does_not_stop_the_records(stuck: threading.Event) -> None:
-    def hang(_pids: list[int]) -> Mapping[int, ProcessReading]:
+    def hang(others: Readings) -> HostAndProcesses:
         stuck.wait()
-        return {}
+        return told(others)
 
     records = Records()
-    with running(Poller(records, Host(hang), interval=0.05)) as poller:
+    with running(made(records, hang, interval=0.05)) as poller:
         wait_until(lambda: poller.latest().runs)
         records.behave = RecordsReading
         wait_until(lambda: not poller.latest().runs)
@@ -150,7 +165,7 @@ def test_records_that_hang_become_absent_and_the_snapshots_go_on(stuck: threadin
         return FOUND
 
     clock = Clock(monotonic_ns=lambda: NOW + leap[0])
-    with running(Poller(records, Host(told), interval=0.05, clock=clock)) as poller:
+    with running(made(records, told, interval=0.05, clock=clock)) as poller:
         wait_until(lambda: poller.latest().runs)
         records.behave = hang
         leap[0] = 10 * 10**9
@@ -172,3 +187,65 @@ def test_a_slow_source_is_given_three_intervals() -> None:
     value, health = feed.current(now[0])
     assert value is None
     assert (health.up, health.error) == (False, "it has not answered for 190 s")
+
+
+def test_a_source_that_is_added_to_the_list_is_read_and_shows_how_it_fares() -> None:
+    """One entry is all: the poller knows none of them by itself."""
+    told_pids: list[list[int]] = []
+    fans: Source[None] = Source(
+        name="fans",
+        interval=lambda settings: settings.interval,
+        make=lambda _settings, _clock: lambda others: told_pids.append(living(others)),
+    )
+    left_alone = replace(fans, name="left alone", interval=lambda _settings: None)
+    listed = (
+        sources.instead(RECORDS, Records().read),
+        sources.instead(HOST, told),
+        fans,
+        left_alone,
+    )
+    snapshot = Poller(sources.settings("/d"), sources=listed, clock=FIXED).poll_once()
+    assert list(health(snapshot)) == ["records", "host", "fans", "publisher"]
+    assert health(snapshot)["fans"].up
+    assert told_pids == [[7]]
+
+
+def threads_of(name: str) -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == f"warmwatch-{name}"]
+
+
+def test_a_driver_that_hangs_is_called_once_however_often_one_asks(
+    stuck: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A waiting command polls for hours: not one more thread may enter the driver meanwhile."""
+    monkeypatch.setattr(module, "_ONCE_SECONDS", 0.2)
+    calls: list[int] = []
+
+    def hang(_others: Readings) -> tuple[GpuReading, ...]:
+        calls.append(1)
+        stuck.wait()
+        return (builders.gpu(),)
+
+    poller = made(Records(), told, nvml=hang)
+    began = time.monotonic()
+    snapshots = [poller.poll_once() for _ in range(20)]
+    assert time.monotonic() - began < 20 * 0.2, "it is waited for once, not at each question"
+    assert all(len(snapshot.runs) == 1 for snapshot in snapshots)
+    assert len(threads_of("nvml")) == len(calls) == 1
+    poller.start()
+    try:
+        wait_until(lambda: poller.latest().epoch > snapshots[-1].epoch)
+        assert len(calls) == 1, "nor does the daemon's own thread enter it"
+        stuck.set()
+        wait_until(lambda: poller.latest().gpus)
+    finally:
+        poller.stop()
+    assert not threads_of("nvml")
+
+
+def test_a_source_that_answers_again_is_read_anew(stuck: threading.Event) -> None:
+    feed = Feed("slow", stuck.wait, Clock(), 1.0)
+    assert not feed.read_within(0.05)
+    stuck.set()
+    wait_until(lambda: feed.current(time.monotonic_ns())[0])
+    assert feed.read_within(20)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support import builders as b
 from warmwatch.record import CompileCounts, StepCounts
 from warmwatch_monitor.model import RankView
-from warmwatch_monitor.spending import Account, compile_ns_at, fold, settle
+from warmwatch_monitor.spending import Account, charge, compile_ns_at, fold, kept
 
 SECOND = b.SECOND
 IDLE_WATTS, COMPILE_WATTS, TRAIN_WATTS = 80.0, 118.0, 600.0
@@ -214,12 +214,22 @@ def test_nothing_is_negative_nothing_shrinks_and_no_more_is_spent_than_was(
     assert before.compile_seconds <= past.compile_seconds(at + lag) + 1e-6
 
 
-def test_accounts_go_with_their_records() -> None:
+def test_an_account_is_kept_until_its_record_is_gone_and_then_for_its_retention() -> None:
     views = b.runs(TRAINING.view(1.0, 1.0))
-    accounts, runs = settle({}, views, _ns(1.0))
-    assert list(accounts) == [views[0].ranks[0].reading.folder]
+    reading = views[0].ranks[0].reading
+    assert reading is not None
+    folder = reading.folder
+    accounts, runs = charge({}, views, _ns(1.0))
+    assert list(accounts) == [folder]
     assert runs[0].ranks[0].spending is not None
-    assert settle(accounts, (), _ns(2.0)) == ({}, ())
+    assert charge(accounts, (), _ns(2.0)) == (accounts, ())
+    nobody_looked = kept(accounts, None, _ns(9_999.0), 900 * SECOND)
+    assert nobody_looked == accounts
+    gone = kept(accounts, (), _ns(2.0), 900 * SECOND)
+    assert list(gone) == [folder]
+    assert kept(gone, {folder}, _ns(3.0), 900 * SECOND) == accounts, "it is there again"
+    assert list(kept(gone, (), _ns(902.0), 900 * SECOND)) == [folder]
+    assert kept(gone, (), _ns(902.1), 900 * SECOND) == {}
 
 
 def test_compile_time_at_an_earlier_moment_leaves_out_what_came_since() -> None:

@@ -11,16 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.config import DEFAULT_GPU_INTERVAL, Address, Settings, load
+from warmwatch_monitor.config import Address, Settings, load
 from warmwatch_monitor.errors import DaemonError, UnknownRunError, UsageError
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.fleet import assemble
 from warmwatch_monitor.poller import Poller
-from warmwatch_monitor.sources.host import HostSource, read_machine
-from warmwatch_monitor.sources.nvml import NvmlSource
-from warmwatch_monitor.sources.observed import ObservedSource
 from warmwatch_monitor.sources.prometheus import PrometheusSource
-from warmwatch_monitor.sources.records import RecordsSource
 
 Answer = dict[str, Any]
 
@@ -34,19 +30,8 @@ def settings_from(**options: str | None) -> Settings:
 
 
 def make_poller(settings: Settings) -> Poller:
-    """The sources and the poller over them: the one place where they are wired together."""
-    records = RecordsSource(settings.directories, retention=settings.retention)
-    gpu_interval = settings.gpu_interval
-    return Poller(
-        records,
-        HostSource(),
-        None if gpu_interval is None else NvmlSource(),
-        ObservedSource() if settings.observe else None,
-        machine=read_machine,
-        directories=settings.directories,
-        interval=settings.interval,
-        gpu_interval=gpu_interval or DEFAULT_GPU_INTERVAL,
-    )
+    """The poller over every source that is listed."""
+    return Poller(settings)
 
 
 def ask_daemon(address: Address, run: str | None = None) -> Answer | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -168,11 +167,9 @@ def gpus(settings: Settings) -> Iterator[Finding]:
         yield Finding(mark=Mark.NOTE, what="NVML is left alone (WARMWATCH_GPU_INTERVAL=off)")
         return
     feed = Feed("nvml", NvmlSource().read, Clock(), settings.gpu_interval)
-    thread = threading.Thread(target=feed.read, daemon=True)
-    thread.start()
-    thread.join(_PATIENCE_SECONDS)
+    answered = feed.read_within(_PATIENCE_SECONDS)
     found, health = feed.current(Clock().monotonic_ns())
-    if thread.is_alive():
+    if not answered:
         yield Finding(
             mark=Mark.TROUBLE,
             what=f"NVML has not answered for {_PATIENCE_SECONDS:g} s",

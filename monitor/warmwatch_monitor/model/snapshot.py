@@ -133,7 +133,11 @@ def any_compiling(runs: Iterable[RunView]) -> bool | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """All that was known at one moment, on both clocks. Runs are in order of their names."""
+    """All that was known at one moment, on both clocks. Runs are in order of their names.
+
+    ``more_refusals`` is how many there are beside ``refusals``. ``late_seconds`` is its age where
+    it is older than a Snapshot should be when it is asked for, else ``None``.
+    """
 
     epoch: float
     now_ns: int
@@ -142,6 +146,8 @@ class Snapshot:
     observed: tuple[ObservedTraining, ...] = ()
     host: HostReading | None = None
     refusals: tuple[Refusal, ...] = ()
+    more_refusals: int = 0
     sources: tuple[SourceHealth, ...] = ()
     exports: tuple[ExportHealth, ...] = ()
     directories: tuple[str, ...] = ()
+    late_seconds: float | None = None

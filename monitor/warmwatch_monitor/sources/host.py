@@ -8,6 +8,7 @@ A process that cannot be asked, or is gone, is absent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -26,6 +27,14 @@ _WALK_NS = 2 * 10**9
 _SCAN_NS = 10 * 10**9
 
 Totals = Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostAndProcesses:
+    """The machine, and by pid the training processes on it that could be asked."""
+
+    machine: HostReading | None
+    processes: Mapping[int, ProcessReading]
 
 
 def read_machine() -> HostReading | None:

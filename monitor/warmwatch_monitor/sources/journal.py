@@ -1,22 +1,23 @@
 """A record's journal, followed: whole lines only, from a remembered offset.
 
 A torn or foreign line is counted and passed over. Of a journal that was long before the first look
-only the end is read, for only the last compilations are kept.
+only the end is read, for only the last compilations are kept; one that grew by more than a look may
+cost is followed from its end on, and what was passed over counts as a line that was not read.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections import deque
 from pathlib import Path
-from typing import Any
 
-from warmwatch import record
 from warmwatch_monitor.model import Compilation, Fallback
+from warmwatch_monitor.sources import entries
 
 KEPT = 20
+_ERROR_TEXT = 1_000
 CHUNK = 256 * 1024
+CHUNKS_AT_ONCE = 4  # an agent writes a few kilobytes between two looks, and 4 MB in all
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -62,19 +63,23 @@ class Journal:
             return False
         try:
             self._start(descriptor, size)
-            while self._chunk(descriptor):
-                pass
+            for _ in range(CHUNKS_AT_ONCE):
+                if not self._chunk(descriptor):
+                    break
         finally:
             os.close(descriptor)
         return True
 
     def _start(self, descriptor: int, size: int) -> None:
-        """Where to go on: at the first look near the end, at a cut one from the beginning."""
-        if self._begun and size >= self._offset:
+        """Where to go on: at the first look, and far behind, near the end; of a cut one anew."""
+        if self._begun and self._offset <= size <= self._offset + CHUNKS_AT_ONCE * CHUNK:
             return
+        if self._begun and size > self._offset:
+            self.broken_lines += 1
+        else:
+            self._last.clear()
+            self._fallbacks.clear()
         self._begun = True
-        self._last.clear()
-        self._fallbacks.clear()
         self._offset = max(0, size - CHUNK)
         if self._offset:
             skipped = os.pread(descriptor, CHUNK, self._offset).find(b"\n") + 1
@@ -94,47 +99,16 @@ class Journal:
 
     def _take(self, line: bytes) -> None:
         try:
-            entry = json.loads(line)
-            if entry["event"] == "compilation":
-                self._last.append(_compilation(entry))
-            elif entry["event"] == "fallback":
-                self._fallbacks.append(_fallback(entry))
-            elif entry["event"] == "error":
-                self.agent_error = f"{entry.get('where')}: {entry.get('message')}"
-        except (ValueError, TypeError, KeyError, RecursionError):
+            entry = entries.parse(line)
+            event = entries.text(entry, "event", entries.LONGEST_NAME)
+            if event == "compilation":
+                self._last.append(entries.compilation(entry))
+            elif event == "fallback":
+                self._fallbacks.append(entries.fallback(entry))
+            elif event == "error":
+                where = entries.text(entry, "where", entries.LONGEST_NAME)
+                self.agent_error = f"{where}: {entries.text(entry, 'message', _ERROR_TEXT)}"
+            elif event is None:
+                raise ValueError("no event")
+        except ValueError:
             self.broken_lines += 1
-
-
-def _compilation(entry: dict[str, Any]) -> Compilation:
-    """Raises KeyError, TypeError or ValueError where the entry is not a compilation's."""
-    kind, category, seconds = entry["kind"], entry.get("category"), entry.get("seconds")
-    if category is not None and category not in record.CATEGORIES:
-        category = "other"
-    return Compilation(
-        id=str(entry["id"]),
-        kind=kind if kind in record.KINDS else "other",
-        at_ns=int(entry["t"]),
-        seconds=None if seconds is None else float(seconds),
-        category=category,
-        reason=_text(entry, "reason"),
-        name=_text(entry, "name"),
-        cache=_text(entry, "cache"),
-        failure=_text(entry, "failure"),
-    )
-
-
-def _fallback(entry: dict[str, Any]) -> Fallback:
-    """Raises KeyError, TypeError or ValueError where the entry is not a fallback's."""
-    limit = entry.get("limit")
-    return Fallback(
-        at_ns=int(entry["t"]),
-        step=int(entry["steps"]),
-        name=_text(entry, "name"),
-        limit=None if limit is None else int(limit),
-        setting=_text(entry, "setting"),
-    )
-
-
-def _text(entry: dict[str, Any], key: str) -> str | None:
-    value = entry.get(key)
-    return None if value is None else str(value)

@@ -103,21 +103,32 @@ def _add_metrics(app: FastAPI, latest: Latest, version: str) -> None:
 
 
 def _add_probes(app: FastAPI, latest: Latest) -> None:
-    @app.get("/-/healthy", response_class=PlainTextResponse)
+    @app.get(
+        "/-/healthy",
+        response_class=PlainTextResponse,
+        responses={503: {"description": "It answers, and has nothing new to say: restart it."}},
+    )
     async def healthy() -> Response:
-        """The daemon answers."""
-        return PlainTextResponse("healthy\n")
+        """The daemon answers, and what it says is not old."""
+        late = latest().late_seconds
+        if late is None:
+            return PlainTextResponse("healthy\n")
+        return PlainTextResponse(f"nothing has been published for {late:.0f} s\n", status_code=503)
 
     @app.get(
         "/-/ready",
         response_class=PlainTextResponse,
-        responses={503: {"description": "The records have not been read yet."}},
+        responses={503: {"description": "Not read yet, or no longer published."}},
     )
     async def ready() -> Response:
-        """The records have been read at least once."""
-        if any(health.last_success for health in latest().sources if health.source == "records"):
-            return PlainTextResponse("ready\n")
-        return PlainTextResponse("the records have not been read yet\n", status_code=503)
+        """The records have been read at least once, and all that is read is published."""
+        sources = {health.source: health for health in latest().sources}
+        records, publisher = sources.get("records"), sources.get("publisher")
+        if records is None or not records.last_success:
+            return PlainTextResponse("the records have not been read yet\n", status_code=503)
+        if publisher is not None and not publisher.up:
+            return PlainTextResponse(f"{publisher.error}\n", status_code=503)
+        return PlainTextResponse("ready\n")
 
 
 _ENDPOINTS: Mapping[str, str] = {

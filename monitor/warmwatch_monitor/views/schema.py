@@ -123,4 +123,5 @@ STATUS_EXAMPLE: dict[str, Any] = {
     "exports": [{"export": "otlp", "up": True, "last_success": 1763679000.4, "error": None}],
     "directories": ["/run/user/1000/warmwatch"],
     "refusals": [{"path": "/run/user/1000/warmwatch/x", "reason": "not a Warmwatch record"}],
+    "more_refusals": 0,
 }

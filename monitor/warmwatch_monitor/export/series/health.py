@@ -42,7 +42,7 @@ def families(snapshot: Snapshot, version: str | None) -> Iterator[Family]:
     refused = Family(
         name="warmwatch_records_refused", help="Records that cannot be read.", type="gauge"
     )
-    refused.add(Labels({}), len(snapshot.refusals))
+    refused.add(Labels({}), len(snapshot.refusals) + snapshot.more_refusals)
     yield refused
     exports = [(Labels({"export": health.export}), health) for health in snapshot.exports]
     for of_export in EXPORT_SERIES:

@@ -22,7 +22,7 @@ _RARELY_NS = 10 * 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Description:
     """What a device is; it does not change while its handle is good."""
 
     uuid: str
@@ -67,8 +67,8 @@ def spelled(uuid: str) -> str:
 class Device:
     """A handle with what was read of it before. ``gpm`` is ``None`` where it has none."""
 
-    def __init__(self, handle: Any, facts: Facts, clock: Clock, gpm: Gpm | None) -> None:
-        self.handle, self.facts = handle, facts
+    def __init__(self, handle: Any, described: Description, clock: Clock, gpm: Gpm | None) -> None:
+        self.handle, self.described = handle, described
         self.memory = Memory()
         self._clock, self._gpm = clock, gpm
         self._energy: tuple[int, float | None] | None = None
@@ -119,8 +119,8 @@ class Device:
 
     def known(self) -> dict[str, Any]:
         """What is known of it without asking the driver."""
-        facts = {name: getattr(self.facts, name) for name in Facts.__slots__}
-        return {**facts, "xid_errors": self.memory.xid_errors, "last_xid": self.memory.last_xid}
+        described = {name: getattr(self.described, name) for name in Description.__slots__}
+        return {**described, "xid_errors": self.memory.xid_errors, "last_xid": self.memory.last_xid}
 
     def close(self) -> None:
         """Give back what NVML allocated for it."""
@@ -189,14 +189,14 @@ def board(index: int, clock: Clock, driver_version: str | None) -> Device:
     if uuid is None:
         raise driver.GpuLostError("NVML does not give it a handle")
     pci = ask("nvmlDeviceGetPciInfo", handle)
-    facts = Facts(
+    described = Description(
         uuid=spelled(_text(uuid)),
         index=index,
         name=_text(ask("nvmlDeviceGetName", handle)) or None,
         driver=driver_version,
         pci_bus_id=None if pci is None else _text(pci.busId).lower() or None,
     )
-    return Device(handle, facts, clock, _gpm(handle, partial(ask, "nvmlGpmSampleGet", handle)))
+    return Device(handle, described, clock, _gpm(handle, partial(ask, "nvmlGpmSampleGet", handle)))
 
 
 def mig_handles(parent: Device) -> Iterator[tuple[str, Any]]:
@@ -215,16 +215,16 @@ def mig_devices(parent: Device, clock: Clock) -> Iterator[Device]:
     """The MIG devices of a board, each with a part of its memory and of its processors."""
     for uuid, handle in mig_handles(parent):
         name = _text(ask("nvmlDeviceGetName", handle))
-        facts = replace(
-            parent.facts,
+        described = replace(
+            parent.described,
             uuid=uuid,
-            parent=parent.facts.uuid,
+            parent=parent.described.uuid,
             profile=name.partition(" MIG ")[2] or None,
         )
         instance = ask("nvmlDeviceGetGpuInstanceId", handle)
         take = partial(ask, "nvmlGpmMigSampleGet", parent.handle, instance)
         gpm = None if instance is None else _gpm(parent.handle, take)
-        yield Device(handle, facts, clock, gpm)
+        yield Device(handle, described, clock, gpm)
 
 
 def _gpm(handle: Any, take: Any) -> Gpm | None:

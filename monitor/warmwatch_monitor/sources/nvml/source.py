@@ -102,7 +102,7 @@ class _Session:
                 self._unseen = True
         self._events = ask("nvmlEventSetCreate")
         for device in self._devices:
-            device.memory = memories[device.facts.uuid]
+            device.memory = memories[device.described.uuid]
             with contextlib.suppress(GpuLostError):  # reading it will tell
                 self._register(device)
 
@@ -115,7 +115,9 @@ class _Session:
         if lost or self._unseen:
             return True
         try:
-            return self._division() != {one.facts.uuid for one in self._devices if not _whole(one)}
+            return self._division() != {
+                one.described.uuid for one in self._devices if not _whole(one)
+            }
         except (DriverError, GpuLostError):
             return True
 
@@ -135,7 +137,7 @@ class _Session:
             return  # the driver is gone, and what it held with it
 
     def _read(self, device: Device) -> GpuReading:
-        uuid = device.facts.uuid
+        uuid = device.described.uuid
         if uuid not in self._lost:
             try:
                 return device.read()
@@ -179,4 +181,4 @@ class _Session:
 
 def _whole(device: Device) -> bool:
     """Whether it is a board, not a MIG device of one."""
-    return device.facts.parent is None
+    return device.described.parent is None

@@ -1,0 +1,132 @@
+"""The assembly: what the sources read last, joined and judged, and what of it is remembered.
+
+Each step is tried apart. One record that cannot be judged is one refusal; a step that raises leaves
+its part out and is named as a problem; the rest is published.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from warmwatch_monitor.config import Settings
+from warmwatch_monitor.errors import described
+from warmwatch_monitor.model import RecordReading, Refusal, RunView, Snapshot, SourceHealth
+from warmwatch_monitor.runs import group
+from warmwatch_monitor.sources.listed import HOST, NVML, OBSERVED, RECORDS
+from warmwatch_monitor.sources.readings import Readings
+from warmwatch_monitor.spending import Account, charge, kept
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.sources.records import RecordsReading
+
+T = TypeVar("T")
+
+Group = Callable[[Iterable[RecordReading]], tuple[RunView, ...]]
+Judged = tuple[tuple[RunView, ...], tuple[Refusal, ...]]
+
+_NOTHING: Judged = ((), ())
+
+# Thousands of stray files must not make /status megabytes long.
+REFUSALS_OF_A_KIND, REFUSALS = 20, 100
+_SHORTEST_RETENTION = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembled:
+    """A Snapshot, and what of its making failed, one sentence each."""
+
+    snapshot: Snapshot
+    problems: tuple[str, ...] = ()
+
+
+class Assembly:
+    """Makes Snapshots; remembers what spans several of them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._directories = settings.directories
+        self._retention_ns = round(max(settings.retention, _SHORTEST_RETENTION) * 1e9)
+        self._accounts: dict[str, Account] = {}
+
+    def make(
+        self, readings: Readings, health: tuple[SourceHealth, ...], now_ns: int, epoch: float
+    ) -> Assembled:
+        """All of it as it is at ``now_ns``."""
+        trial = _Trial()
+        host, gpus = readings.of(HOST), readings.of(NVML) or ()
+        found = readings.of(RECORDS)
+        records, refused = (found.records, found.refusals) if found else ((), ())
+        processes = host.processes if host else {}
+        runs, unjudged = trial.of(
+            "judging the runs",
+            lambda: _judged(records, lambda some: group(some, processes, now_ns, gpus)),
+            _NOTHING,
+        )
+        present = None if found is None else _present(found)
+        before = kept(self._accounts, present, now_ns, self._retention_ns), runs
+        self._accounts, runs = trial.of("adding up energy", lambda: charge(*before, now_ns), before)
+        refusals = (*unjudged, *refused)
+        shown = bounded(refusals)
+        snapshot = Snapshot(
+            epoch=epoch,
+            now_ns=now_ns,
+            runs=runs,
+            refusals=shown,
+            more_refusals=len(refusals) - len(shown),
+            gpus=gpus,
+            observed=readings.of(OBSERVED) or (),
+            host=host.machine if host else None,
+            sources=health,
+            directories=self._directories,
+        )
+        return Assembled(snapshot=snapshot, problems=tuple(trial.problems))
+
+
+class _Trial:
+    """Steps of one assembly, and what went wrong in them."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def of(self, what: str, step: Callable[[], T], otherwise: T) -> T:
+        try:
+            return step()
+        except Exception as error:  # noqa: BLE001 - a failing step is a fact to show, not the end
+            self.problems.append(f"{what}: {described(error)}")
+            return otherwise
+
+
+def _judged(records: tuple[RecordReading, ...], judge: Group) -> Judged:
+    """The runs, without the records that cannot be judged; those are refused."""
+    try:
+        return judge(records), ()
+    except Exception:  # noqa: BLE001 - whose fault it is, each record alone will tell
+        good, refused = [], []
+    for one in records:
+        try:
+            judge([one])
+        except Exception as error:  # noqa: BLE001 - one bad record is one refusal
+            reason = f"it cannot be judged: {described(error)}"
+            refused.append(Refusal(path=one.folder, reason=reason))
+        else:
+            good.append(one)
+    return judge(good), tuple(refused)
+
+
+def _present(found: RecordsReading) -> set[str]:
+    """Folders of records that are there, the unreadable ones too, and unreadable directories."""
+    folders = {record.folder for record in found.records}
+    return folders | {refusal.path for refusal in found.refusals}
+
+
+def bounded(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
+    """The first of each kind, and of all of them, so that many of one kind hide no other."""
+    shown: list[Refusal] = []
+    kinds: Counter[str] = Counter()
+    for refusal in refusals:
+        kinds[refusal.reason] += 1
+        if kinds[refusal.reason] <= REFUSALS_OF_A_KIND and len(shown) < REFUSALS:
+            shown.append(refusal)
+    return tuple(shown)

@@ -1,0 +1,76 @@
+"""The publisher: the latest Snapshot, and whether it is still made.
+
+Its health stands among the sources. How old a Snapshot is, is judged when it is asked for: one that
+nobody makes any more cannot say so itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from warmwatch_monitor.assembly import Assembled
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.errors import described
+from warmwatch_monitor.feed import NOT_YET
+from warmwatch_monitor.model import Snapshot, SourceHealth
+
+PUBLISHER = "publisher"
+_SHORTEST_PATIENCE = 5.0
+
+
+class Publisher:
+    """Publishes what ``assemble`` makes. ``patience``: seconds for which a Snapshot is good."""
+
+    def __init__(
+        self, assemble: Callable[[], Assembled], empty: Snapshot, clock: Clock, patience: float
+    ) -> None:
+        self._assemble, self._clock = assemble, clock
+        self._patience = max(_SHORTEST_PATIENCE, patience)
+        self._last_success: float | None = None
+        health = SourceHealth(source=PUBLISHER, up=False, error=NOT_YET)
+        self._latest = replace(empty, sources=(*empty.sources, health))
+
+    def publish(self) -> Snapshot:
+        """Make a Snapshot and publish it. Whatever is raised becomes the publisher's health."""
+        began_ns = self._clock.monotonic_ns()
+        try:
+            made = self._assemble()
+            snapshot, problem = made.snapshot, "; ".join(made.problems) or None
+        except Exception as error:  # noqa: BLE001 - its thread must live, and this must be seen
+            snapshot = replace(self._latest, sources=_others(self._latest))
+            problem = described(error)
+        if problem is None:
+            self._last_success = self._clock.epoch()
+        health = SourceHealth(
+            source=PUBLISHER,
+            up=problem is None,
+            last_success=self._last_success,
+            read_seconds=(self._clock.monotonic_ns() - began_ns) / 1e9,
+            error=problem,
+        )
+        self._latest = snapshot = replace(snapshot, sources=(*snapshot.sources, health))
+        return snapshot
+
+    def latest(self) -> Snapshot:
+        """The latest Snapshot; one that is older than it should be says so."""
+        snapshot = self._latest
+        age = (self._clock.monotonic_ns() - snapshot.now_ns) / 1e9
+        if age <= self._patience:
+            return snapshot
+        health = SourceHealth(
+            source=PUBLISHER,
+            up=False,
+            last_success=self._last_success,
+            error=f"nothing has been published for {age:.0f} s{self._why()}",
+        )
+        return replace(snapshot, late_seconds=age, sources=(*_others(snapshot), health))
+
+    def _why(self) -> str:
+        """What the last attempt failed of, where there was one."""
+        (health,) = (one for one in self._latest.sources if one.source == PUBLISHER)
+        return f": {health.error}" if health.error and health.error != NOT_YET else ""
+
+
+def _others(snapshot: Snapshot) -> tuple[SourceHealth, ...]:
+    return tuple(health for health in snapshot.sources if health.source != PUBLISHER)

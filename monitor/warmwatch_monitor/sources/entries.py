@@ -1,0 +1,106 @@
+"""A journal's line, parsed: typed, finite and bounded, or refused. Pure.
+
+In a shared directory anybody can write a journal, so a line is believed only as far as an agent
+would have written it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from warmwatch import record
+from warmwatch_monitor.model import Compilation, Fallback
+
+LONGEST_LINE = 64 * 1024
+LONGEST_TEXT = 4_000
+LONGEST_NAME = 300
+_LARGEST = 2**63 - 1
+
+Entry = Mapping[str, Any]
+
+
+def parse(line: bytes) -> Entry:
+    """A line's JSON object.
+
+    Raises:
+        ValueError: it is none, or one that no agent writes.
+    """
+    if len(line) > LONGEST_LINE:
+        raise ValueError("longer than any agent's line")
+    try:
+        entry = json.loads(line)
+    except RecursionError:
+        raise ValueError("nested deeper than any agent's line") from None
+    if not isinstance(entry, dict):
+        raise ValueError("not an object")
+    return entry
+
+
+def compilation(entry: Entry) -> Compilation:
+    """Raises ValueError where the entry is not a compilation's."""
+    kind, category = text(entry, "kind", LONGEST_NAME), text(entry, "category", LONGEST_NAME)
+    if kind is None:
+        raise ValueError("no kind")
+    if category is not None and category not in record.CATEGORIES:
+        category = "other"
+    return Compilation(
+        id=_needed(text(entry, "id", LONGEST_NAME)),
+        kind=kind if kind in record.KINDS else "other",
+        at_ns=_needed(_count(entry, "t")),
+        seconds=_seconds(entry, "seconds"),
+        category=category,
+        reason=text(entry, "reason", LONGEST_TEXT),
+        name=text(entry, "name", LONGEST_NAME),
+        cache=text(entry, "cache", LONGEST_NAME),
+        failure=text(entry, "failure", LONGEST_NAME),
+    )
+
+
+def fallback(entry: Entry) -> Fallback:
+    """Raises ValueError where the entry is not a fallback's."""
+    return Fallback(
+        at_ns=_needed(_count(entry, "t")),
+        step=_needed(_count(entry, "steps")),
+        name=text(entry, "name", LONGEST_NAME),
+        limit=_count(entry, "limit"),
+        setting=text(entry, "setting", LONGEST_NAME),
+    )
+
+
+def text(entry: Entry, key: str, longest: int) -> str | None:
+    """A text, cut where it is too long; ``None`` where there is none. Raises ValueError."""
+    value = entry.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f"{key} is no text")
+    value = value if len(value) <= longest else f"{value[:longest]}..."
+    return value.encode("utf-8", "replace").decode()  # JSON can hold half a surrogate pair
+
+
+def _count(entry: Entry, key: str) -> int | None:
+    value = entry.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
+        raise ValueError(f"{key} is no count")
+    return value
+
+
+def _seconds(entry: Entry, key: str) -> float | None:
+    value = entry.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{key} is no number")
+    if not 0 <= value <= _LARGEST:  # which neither NaN nor an infinity is
+        raise ValueError(f"{key} is no time")
+    return float(value)
+
+
+def _needed(value: Any) -> Any:
+    if value is None:
+        raise ValueError("incomplete")
+    return value

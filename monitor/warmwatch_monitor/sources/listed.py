@@ -1,0 +1,78 @@
+"""The list of sources: a new one is one file in this folder and one entry here.
+
+The poller follows the list and knows none of them by itself. Each is read in a thread of its own,
+in the order of the list where a command reads them once: a source may ask for what those above it
+have read. A module is imported when its source is made: where NVML is left alone, it is not loaded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.config import Settings
+from warmwatch_monitor.model import GpuReading, ObservedTraining
+from warmwatch_monitor.sources.readings import Read, Readings, Source
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.sources.host import HostAndProcesses
+    from warmwatch_monitor.sources.records import RecordsReading
+
+_HOST_INTERVAL = 1.0
+_OBSERVED_INTERVAL = 2.0
+
+
+def _records(settings: Settings, clock: Clock) -> Read[RecordsReading]:
+    from warmwatch_monitor.sources.records import RecordsSource
+
+    source = RecordsSource(settings.directories, retention=settings.retention, clock=clock)
+    return lambda _: source.read()
+
+
+def _host(_settings: Settings, clock: Clock) -> Read[HostAndProcesses]:
+    from warmwatch_monitor.sources.host import HostAndProcesses, HostSource, read_machine
+
+    source = HostSource(clock=clock)
+    return lambda others: HostAndProcesses(
+        machine=read_machine(), processes=source.read(living(others))
+    )
+
+
+def _nvml(_settings: Settings, clock: Clock) -> Read[tuple[GpuReading, ...]]:
+    from warmwatch_monitor.sources.nvml import NvmlSource
+
+    source = NvmlSource(clock=clock)
+    return lambda _: source.read()
+
+
+def _observed(_settings: Settings, clock: Clock) -> Read[tuple[ObservedTraining, ...]]:
+    from warmwatch_monitor.sources.observed import ObservedSource
+
+    source = ObservedSource(clock=clock)
+    return lambda others: source.read(living(others), others.of(NVML) or ())
+
+
+def living(readings: Readings) -> list[int]:
+    """The pids of the processes that hold a record's lock."""
+    found = readings.of(RECORDS)
+    return [one.pid for one in found.records if one.pid is not None] if found else []
+
+
+RECORDS: Source[RecordsReading] = Source(
+    name="records", interval=lambda settings: settings.interval, make=_records
+)
+HOST: Source[HostAndProcesses] = Source(
+    name="host", interval=lambda settings: max(settings.interval, _HOST_INTERVAL), make=_host
+)
+NVML: Source[tuple[GpuReading, ...]] = Source(
+    name="nvml", interval=lambda settings: settings.gpu_interval, make=_nvml
+)
+OBSERVED: Source[tuple[ObservedTraining, ...]] = Source(
+    name="observed",
+    interval=lambda settings: (
+        max(settings.interval, _OBSERVED_INTERVAL) if settings.observe else None
+    ),
+    make=_observed,
+)
+
+SOURCES: tuple[Source[Any], ...] = (RECORDS, HOST, NVML, OBSERVED)

@@ -1,0 +1,45 @@
+"""What a source is: an entry in the list, and a function that reads it.
+
+A source is told what the others read last, for some need it: the host is asked for the processes
+that the records name. Its own reading has the type that its entry promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
+
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.config import Settings
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+Read = Callable[["Readings"], T]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source(Generic[T_co]):
+    """One entry of the list of sources.
+
+    Attributes:
+        name: the public one, in ``/status`` and as a label.
+        interval: seconds between two looks, ``None`` where the settings leave it alone.
+        make: begins to follow it, and gives the function that reads it.
+    """
+
+    name: str
+    interval: Callable[[Settings], float | None]
+    make: Callable[[Settings, Clock], Read[T_co]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """What each source read last; a source that failed, or fell silent, is not in it."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def of(self, source: Source[T]) -> T | None:
+        """What ``source`` read last; ``None`` where that is not known now."""
+        return cast("T | None", self.values.get(source.name))

@@ -1,0 +1,153 @@
+"""A journal of anybody's: typed, finite and bounded, and never dearer than a look may cost."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from warmwatch_monitor.model import Compilation, Fallback
+from warmwatch_monitor.sources import entries
+from warmwatch_monitor.sources.journal import CHUNK, CHUNKS_AT_ONCE, KEPT, Journal
+
+GOOD = '{"t": 5, "event": "compilation", "id": "0/1", "kind": "forward", "seconds": 1.5}'
+BAD = {
+    "a time that is infinite": GOOD.replace("5,", "1e999,", 1),
+    "a time that is no number": GOOD.replace("5,", "NaN,", 1),
+    "a time of a thousand digits": GOOD.replace("5,", "9" * 1000 + ",", 1),
+    "a time before the beginning": GOOD.replace("5,", "-5,", 1),
+    "a time that is a truth value": GOOD.replace("5,", "true,", 1),
+    "a time with a fraction": GOOD.replace("5,", "5.5,", 1),
+    "no time": GOOD.replace('"t": 5, ', ""),
+    "seconds that are infinite": GOOD.replace("1.5", "1e999"),
+    "seconds that are no number": GOOD.replace("1.5", "NaN"),
+    "seconds below zero": GOOD.replace("1.5", "-1"),
+    "seconds in words": GOOD.replace("1.5", '"1.5"'),
+    "seconds of a thousand digits": GOOD.replace("1.5", "9" * 1000),
+    "an id that is a list": GOOD.replace('"0/1"', "[]"),
+    "a kind that is an object": GOOD.replace('"forward"', "{}"),
+    "a reason that is a number": GOOD.replace("1.5}", '1.5, "reason": 7}'),
+    "an event that is a list": GOOD.replace('"compilation"', "[1]"),
+    "nesting without end": '{"event": "compilation", "id": ' + "[" * 30_000 + "]" * 30_000 + "}",
+    "a line of 100 kilobytes": GOOD.replace("0/1", "x" * 100_000),
+    "not UTF-8": GOOD.replace("0/1", "\udcff"),
+    "a fallback of no step": '{"t": 5, "event": "fallback"}',
+}
+
+
+def journal(path: Path, *lines: str) -> Journal:
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+    followed = Journal(str(path))
+    followed.follow()
+    return followed
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_line_that_no_agent_writes_is_counted_and_the_next_one_is_read(
+    tmp_path: Path, bad: str
+) -> None:
+    followed = journal(tmp_path / "events.jsonl", BAD[bad], GOOD)
+    assert [one.id for one in followed.compilations] == ["0/1"]
+    assert followed.fallbacks == ()
+    assert followed.broken_lines >= 1
+
+
+def test_a_text_is_cut_and_can_be_written_as_utf_8(tmp_path: Path) -> None:
+    long = GOOD.replace("1.5}", '1.5, "reason": "' + "x" * 50_000 + '", "name": "a\\ud800b"}')
+    (one,) = journal(tmp_path / "events.jsonl", long).compilations
+    assert one.reason is not None
+    assert len(one.reason) <= entries.LONGEST_TEXT + 3
+    assert one.name == "a?b"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+KEYS = st.sampled_from(["t", "id", "kind", "seconds", "category", "reason", "steps", "limit"])
+
+
+@settings(deadline=None)  # a busy machine is no finding
+@given(st.dictionaries(KEYS, JSON))
+def test_whatever_json_holds_is_an_entry_of_the_right_types_or_refused(
+    values: dict[str, Any],
+) -> None:
+    line = json.dumps(values).encode()
+    for make in (entries.compilation, entries.fallback):
+        try:
+            made = make(entries.parse(line))
+        except ValueError:
+            continue
+        assert isinstance(made.at_ns, int)
+        assert 0 <= made.at_ns < 2**63
+        if isinstance(made, Compilation):
+            assert isinstance(made.id, str)
+            assert made.seconds is None or math.isfinite(made.seconds)
+            assert made.reason is None or isinstance(made.reason, str)
+        else:
+            assert isinstance(made, Fallback)
+            assert isinstance(made.step, int)
+
+
+@settings(deadline=None)  # a busy machine is no finding
+@given(st.binary())
+def test_no_bytes_are_more_than_a_broken_line(data: bytes) -> None:
+    followed = Journal("/nowhere")
+    followed._take(data)
+    assert followed.broken_lines in (0, 1)
+
+
+@pytest.mark.parametrize("grown", [500 * 10**6, 200 * 10**9])
+def test_a_journal_that_grew_out_of_all_bounds_is_followed_from_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grown: int
+) -> None:
+    """The hole in it is sparse; what a look reads of it is bounded, and that it did is counted."""
+    path = tmp_path / "events.jsonl"
+    followed = journal(path, GOOD)
+    with path.open("r+b") as file:
+        file.truncate(grown)
+        file.seek(grown)
+        file.write(("\n" + GOOD.replace("0/1", "7/7") + "\n").encode())
+    read = bytes_read(monkeypatch)
+    assert followed.follow()
+    assert sum(read) <= CHUNKS_AT_ONCE * CHUNK
+    assert [one.id for one in followed.compilations] == ["0/1", "7/7"]
+    assert followed.broken_lines == 1, "what was passed over"
+    assert not followed.follow()
+
+
+def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of all reads from now on."""
+    import os
+
+    read: list[int] = []
+    pread = os.pread
+
+    def counted(descriptor: int, length: int, offset: int) -> bytes:
+        data = pread(descriptor, length, offset)
+        read.append(len(data))
+        return data
+
+    monkeypatch.setattr(os, "pread", counted)
+    return read
+
+
+def test_a_journal_that_grew_by_less_than_that_is_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    followed = journal(path, GOOD)
+    lines = [GOOD.replace("0/1", f"{number}/0") for number in range(8_000)]
+    text = "".join(f"{line}\n" for line in lines)
+    assert CHUNK < len(text) < CHUNKS_AT_ONCE * CHUNK
+    with path.open("a") as file:
+        file.write(text)
+    followed.follow()
+    assert [one.id for one in followed.compilations] == [
+        f"{n}/0" for n in range(8_000 - KEPT, 8_000)
+    ]
+    assert followed.broken_lines == 0

@@ -1,0 +1,59 @@
+"""A poller over sources that do as a test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.config import Address, Settings
+from warmwatch_monitor.model import RecordReading
+from warmwatch_monitor.poller import Poller
+from warmwatch_monitor.sources.host import HostAndProcesses
+from warmwatch_monitor.sources.listed import NVML, OBSERVED, SOURCES
+from warmwatch_monitor.sources.readings import Readings, Source
+from warmwatch_monitor.sources.records import RecordsReading
+
+NOWHERE = Address(host="127.0.0.1", port=0)
+
+
+def settings(*directories: str, **values: Any) -> Settings:
+    """Settings that ask for nothing beside the records and the host, but for ``values``."""
+    known = {"gpu_interval": None, "observe": False, **values}
+    return Settings(directories=directories, chosen=True, address=NOWHERE, **known)
+
+
+def instead(source: Source[Any], read: Callable[[Readings], Any]) -> Source[Any]:
+    """The entry ``source`` of the list, read by ``read``."""
+    return replace(source, make=lambda _settings, _clock: read)
+
+
+def no_host(_others: Readings) -> HostAndProcesses:
+    """A host that tells nothing."""
+    return HostAndProcesses(machine=None, processes={})
+
+
+def poller(
+    *,
+    directories: tuple[str, ...] = ("/nowhere",),
+    clock: Clock | None = None,
+    values: dict[str, Any] | None = None,
+    **reads: Callable[[Readings], Any],
+) -> Poller:
+    """A poller in which ``records``, ``host``, ``nvml`` and ``observed`` read as given.
+
+    One that is not given is the real one where it is on by default, and else left alone.
+    """
+    listed = [instead(one, reads[one.name]) if one.name in reads else one for one in SOURCES]
+    chosen = {
+        **({"gpu_interval": 1.0} if NVML.name in reads else {}),
+        **({"observe": True} if OBSERVED.name in reads else {}),
+        **(values or {}),
+    }
+    return Poller(settings(*directories, **chosen), sources=listed, clock=clock)
+
+
+def records(*readings: RecordReading) -> Callable[[Readings], RecordsReading]:
+    """A records source that reads ``readings`` at every look."""
+    return lambda _others: RecordsReading(records=readings)
