@@ -17,3 +17,4 @@ def test_a_sealed_block_is_never_read_half_nor_an_older_one_after_a_newer() -> N
     with protocol.written("blocks") as slot:
         found = protocol.read_blocks(slot, DIFFERENT)
     assert (found.torn, found.backwards) == (0, 0)
+    assert found.refused < found.looks / 20, "a store spares the last whole block"

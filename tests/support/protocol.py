@@ -1,12 +1,15 @@
 """A slot that another process does nothing but write to, and a reader that proves what it reads.
 
-What is written proves itself: each hot word is one byte repeated eight times, a compile block is
-one number in all its words, an identity one name in several fields. ``python -m support.protocol
+What is written proves itself: each hot word is one byte, not 0, repeated eight times, a compile
+block is one number in all its words, an identity one name in several fields. Sealed blocks are
+stored eight bytes at a time and in any order, as a processor that keeps none would make them seen,
+so that nearly every look meets a block half written. ``python -m support.protocol
 1000000`` from ``tests/`` goes on until it has seen so many.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,13 +25,22 @@ from warmwatch.record.words import flatten
 from warmwatch_monitor.sources.slot import SlotFile
 
 WRITE = """
-import mmap, os, sys
-from pathlib import Path
+import mmap, os, random, sys
 from warmwatch import record
 slot = mmap.mmap(os.open(sys.argv[1], os.O_RDWR), record.SIZE)
 hot, (clean, touched) = record.hot_words(slot), record.histograms(slot)
+class Pieces:
+    def __getitem__(self, where):
+        return slot[where]
+    def __setitem__(self, where, value):
+        pieces = list(range(0, len(value), 8))
+        random.shuffle(pieces)
+        for at in pieces:
+            piece = value[at : at + 8]
+            slot[where.start + at : where.start + at + len(piece)] = piece
+pieces = Pieces()
 def steps(n):
-    word = (n & 255) * 0x0101010101010101
+    word = (1 + n % 255) * 0x0101010101010101
     for place in range(len(hot)):
         hot[place] = word
     clean[7] = touched[8] = word
@@ -36,9 +48,9 @@ def blocks(n):
     words = [n] * record.COMPILE_WORDS
     for name in ("active_phase", "end_code"):  # these are checked: a code beyond the lists is none
         words[record.COMPILE_INDEX[name]] = 0
-    record.store_compile(slot, words)
+    record.store_compile(pieces, words)
     name = str(n) * (1 + n % 7)
-    record.store_identity(slot, record.Identity(run=name, host=name, torch=name))
+    record.store_identity(pieces, record.Identity(run=name, host=name, torch=name))
 write = {"steps": steps, "blocks": blocks}[sys.argv[2]]
 n = 1
 write(n)
@@ -52,9 +64,13 @@ BYTES = 0x0101010101010101
 
 @dataclass(kw_only=True)
 class Reads:
-    """What became of reads until so many ``different`` ones were seen: those that were wrong."""
+    """What became of reads until so many ``different`` ones were seen: those that were wrong.
+
+    ``refused`` are images in which no place was whole.
+    """
 
     looks: int = 0
+    refused: int = 0
     torn: int = 0
     backwards: int = 0
     different: int = 0
@@ -84,24 +100,31 @@ def read_steps(slot: Path, different: int) -> Reads:
         found.looks += 1
         seen = file.look().slot
         words = (*flatten(seen.steps), seen.clean_bins[7], seen.compile_bins[8])
-        found.torn += any(word % BYTES for word in words)
+        found.torn += any(word % BYTES or not word for word in words)
         found.different += words[0] != before
         before = words[0]
     return found
 
 
 def read_blocks(slot: Path, different: int) -> Reads:
-    """Look at the sealed blocks by the way that the monitor does; a refusal is raised."""
-    found, before, file = Reads(), 0, SlotFile(str(slot))
+    """Take one image after another, each by itself, and unpack the sealed blocks."""
+    found, before, descriptor = Reads(), 0, os.open(slot, os.O_RDONLY)
     while found.different < different:
         found.looks += 1
-        seen = file.look().slot
+        image = os.pread(descriptor, record.HOT_END, 0)
+        image += os.pread(descriptor, record.SIZE - record.HOT_END, record.HOT_END)
+        try:
+            seen = record.unpack(image)
+        except record.TornError:
+            found.refused += 1
+            continue
         who, number = seen.identity, seen.compile.begun
         torn = {*flatten(seen.compile)} - {0} != {number}
         found.torn += torn or not who.run == who.host == who.torch
         found.backwards += number < before
         found.different += number != before
         before = number
+    os.close(descriptor)
     return found
 
 
