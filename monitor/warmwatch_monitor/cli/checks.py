@@ -13,10 +13,10 @@ from importlib import metadata
 from pathlib import Path
 
 from warmwatch import __version__, record
-from warmwatch_monitor.cli.answers import Answer, ask_daemon
+from warmwatch_monitor.cli.daemon import Answer, ask_daemon
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.config import Settings, unknown_variables
-from warmwatch_monitor.errors import DaemonError
+from warmwatch_monitor.errors import DaemonError, NoDaemonError
 from warmwatch_monitor.export.observed import ATTACH
 from warmwatch_monitor.feed import NOT_YET, Feed
 from warmwatch_monitor.model import RecordReading
@@ -136,15 +136,15 @@ def _problem(path: str) -> str | None:
 def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:
     try:
         answer = ask_daemon(settings.address)
-    except DaemonError as error:
-        yield Finding(mark=Mark.TROUBLE, what=str(error))
-        return
-    if answer is None:
+    except NoDaemonError:
         yield Finding(
             mark=Mark.NOTE,
             what=f"no daemon answers at {settings.address}",
             advice="start one with: warmwatch serve",
         )
+        return
+    except DaemonError as error:
+        yield Finding(mark=Mark.TROUBLE, what=str(error))
         return
     yield from _directories_match(settings, writable, answer)
     for training in answer.get("observed", ()):
