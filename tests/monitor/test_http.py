@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import replace
 
 import httpx
@@ -13,6 +14,7 @@ from support import builders as b
 from warmwatch.verdict import State
 from warmwatch_monitor.model import Snapshot, SourceHealth
 from warmwatch_monitor.views.http import create_app
+from warmwatch_monitor.views.reference import page
 
 STATES = b.in_every_state()
 
@@ -187,6 +189,31 @@ def test_the_landing_page_links_what_answers() -> None:
     for path in ("/status", "/metrics", "/docs", "/-/healthy", "/-/ready"):
         assert f'href="{path}"' in page.text
         assert get(path).status_code == 200
+
+
+def test_the_page_of_the_interface_needs_no_other_host_and_no_script() -> None:
+    page = get("/docs").text
+    assert not re.search(r"https?:|//|<script|@import|url\(", page)
+    assert "<h2><code>GET /status</code></h2>" in page
+    for words in ("<code>timeout</code>", "<code>recompiling</code>", "No run of that name"):
+        assert words in page
+    assert "&quot;schema_version&quot;: 1" in page
+
+
+def test_the_page_of_the_interface_explains_each_field_that_has_a_description() -> None:
+    described = {"type": "integer", "description": "Of the `run`."}
+    inner = {"properties": {"rank": described, "self": {"$ref": "#/components/schemas/Inner"}}}
+    items = {"type": "array", "items": {"$ref": "#/components/schemas/Inner"}}
+    schema = {"properties": {"ranks": items, "odd<": {"anyOf": [{"description": "Or that."}]}}}
+    answer = {"description": "It.", "content": {"application/json": {"schema": schema}}}
+    document = {
+        "info": {"title": "T", "version": "1"},
+        "paths": {"/x": {"get": {"responses": {"200": answer}}}},
+        "components": {"schemas": {"Inner": inner}},
+    }
+    shown = page(document)
+    assert "<td><code>ranks[].rank</code></td><td>Of the <code>run</code>.</td>" in shown
+    assert "<td><code>odd&lt;</code></td><td>Or that.</td>" in shown
 
 
 def test_the_interface_is_described_with_an_example() -> None:

@@ -21,6 +21,7 @@ from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.export import prometheus
 from warmwatch_monitor.export.status import reached, status
 from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.views import reference
 from warmwatch_monitor.views.schema import STATUS_DESCRIPTION, STATUS_EXAMPLE
 from warmwatch_monitor.views.waiting import GOALS, is_reached
 
@@ -61,12 +62,15 @@ def create_app(latest: Latest, version: str) -> FastAPI:
         title="Warmwatch",
         version=version,
         summary="Is torch.compile still at work, or is this the real speed?",
+        docs_url=None,
+        redoc_url=None,
     )
     _add_refusals(app)
     _add_status(app, latest)
     _add_metrics(app, latest, version)
     _add_probes(app, latest)
     _add_landing(app, version)
+    _add_reference(app)
     return app
 
 
@@ -170,6 +174,12 @@ def _add_landing(app: FastAPI, version: str) -> None:
     @app.get("/", include_in_schema=False)
     async def landing() -> Response:
         return HTMLResponse(page)
+
+
+def _add_reference(app: FastAPI) -> None:
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return HTMLResponse(reference.page(app.openapi()))
 
 
 def _add_refusals(app: FastAPI) -> None:
