@@ -158,7 +158,7 @@ def test_an_answer_from_a_daemon_loads_no_library_that_only_a_daemon_needs() -> 
         "import sys\n"
         "import warmwatch_monitor.cli.status, warmwatch_monitor.cli.answers\n"
         "heavy = {'rich', 'psutil', 'pynvml', 'fastapi', 'uvicorn', 'prometheus_client',\n"
-        "         'urllib.request', 'warmwatch_monitor.poller', 'warmwatch_monitor.model'}\n"
+        "         'http.client', 'warmwatch_monitor.poller', 'warmwatch_monitor.model'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

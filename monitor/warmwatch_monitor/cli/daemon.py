@@ -1,16 +1,16 @@
 """Asks a daemon for its ``/status``, and says in a sentence what is wrong where it cannot.
 
 What listens at an address may be anything: each way in which it is no daemon, or one that hangs,
-is a DaemonError. Nothing is read without an end, in bytes or in seconds.
+is a DaemonError. Nothing is read without an end, in bytes or in seconds. One question of HTTP/1.0
+over a plain socket: loading the library's client would be a good part of the time that ``status``
+takes, most of it for encryption and mail headers.
 """
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import json
 import socket
-import threading
+import time
 from typing import Any
 
 from warmwatch_monitor.config import Address
@@ -47,54 +47,55 @@ def ask_daemon(address: Address) -> Answer:
 
 
 def _fetch(address: Address) -> bytes:
-    connection = http.client.HTTPConnection(address.host, address.port, timeout=CONNECT_SECONDS)
+    """The body of the reply. Raises as :func:`ask_daemon`."""
     try:
-        connection.connect()
+        peer = socket.create_connection((address.host, address.port), CONNECT_SECONDS)
     except (OSError, ValueError) as error:  # a host that is no name is a ValueError
         reason = getattr(error, "strerror", None) or str(error) or "no answer"
         raise NoDaemonError(
             f"no daemon answers at {address} ({reason.lower()}); start one with: warmwatch serve, "
             "or give --dir to read the records"
         ) from None
-    ended = threading.Event()
-    watch = threading.Timer(ANSWER_SECONDS, _end, (connection.sock, ended))
-    watch.daemon = True
-    watch.start()
-    body = None
-    try:
-        body = _exchange(connection, address)
-    except (http.client.HTTPException, OSError, ValueError):
-        pass  # what was cut off may also read as if it were whole: both are told apart below
-    finally:
-        watch.cancel()
-        connection.close()
-    if ended.is_set():
-        raise DaemonError(
-            f"what listens at {address} has not answered within {ANSWER_SECONDS:g} s; {_OTHER}"
-        )
-    if body is None:
+    with peer:
+        try:
+            reply = _exchange(peer, address)
+        except TimeoutError:
+            raise DaemonError(
+                f"what listens at {address} has not answered within {ANSWER_SECONDS:g} s; {_OTHER}"
+            ) from None
+        except OSError:
+            raise _stranger(address) from None
+    head, _, body = reply.partition(b"\r\n\r\n")
+    status = head.split(b" ", 2)
+    if len(reply) > LONGEST_ANSWER or not head.startswith(b"HTTP/1.") or len(status) < 2:
         raise _stranger(address)
+    if status[1] != b"200":
+        code = status[1][:3].decode("ascii", "replace")
+        raise DaemonError(f"{address.url} answers with HTTP {code}; {_OTHER}")
     return body
 
 
-def _exchange(connection: http.client.HTTPConnection, address: Address) -> bytes:
-    if connection.sock is not None:
-        connection.sock.settimeout(None)  # the watch ends it
-    connection.request("GET", "/status", headers={"Accept": "application/json"})
-    reply = connection.getresponse()
-    if reply.status != http.client.OK:
-        raise DaemonError(f"{address.url} answers with HTTP {reply.status}; {_OTHER}")
-    body = reply.read(LONGEST_ANSWER + 1)
-    if len(body) > LONGEST_ANSWER:
-        raise _stranger(address)
-    return body
+def _exchange(peer: socket.socket, address: Address) -> bytes:
+    """The whole reply, up to a little more than the longest.
 
-
-def _end(sock: socket.socket, ended: threading.Event) -> None:
-    """Make every wait on ``sock`` return, however slowly the other side goes on to send."""
-    ended.set()
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)
+    Raises:
+        TimeoutError: it did not end in time, however steadily it came. OSError: it was cut off.
+    """
+    deadline = time.monotonic() + ANSWER_SECONDS
+    peer.sendall(
+        f"GET /status HTTP/1.0\r\nHost: {address}\r\nAccept: application/json\r\n"
+        "Connection: close\r\n\r\n".encode()
+    )
+    reply = bytearray()
+    while len(reply) <= LONGEST_ANSWER:
+        peer.settimeout(max(0.001, deadline - time.monotonic()))
+        part = peer.recv(1 << 20)
+        if not part:
+            break
+        reply += part
+        if time.monotonic() > deadline:
+            raise TimeoutError
+    return bytes(reply)
 
 
 def _stranger(address: Address) -> DaemonError:

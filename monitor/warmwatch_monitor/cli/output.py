@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from typing import Any, TextIO
 
 PIPE_WIDTH = 120
+_USUAL = os.terminal_size((80, 24))
 
 
 def say(text: str, *, end: str = "\n") -> None:
@@ -34,12 +34,15 @@ def plain(value: Any) -> Any:
 
 def width() -> int:
     """Columns to write for: what COLUMNS says, the terminal's, or for a pipe a usual line's."""
-    return shutil.get_terminal_size((PIPE_WIDTH, 24)).columns if _columns_known() else PIPE_WIDTH
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said):
+        return int(said)
+    return _size(sys.stdout).columns if is_terminal() else PIPE_WIDTH
 
 
 def height() -> int:
     """Lines of the terminal."""
-    return shutil.get_terminal_size().lines
+    return _size(sys.stdout).lines
 
 
 def is_terminal() -> bool:
@@ -54,12 +57,16 @@ def has_colour() -> bool:
 
 def fits(text: str) -> str:
     """``text`` cut to one line of the terminal, for one that is written over."""
-    limit = shutil.get_terminal_size().columns - 1
+    limit = _size(sys.stderr).columns - 1
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
-def _columns_known() -> bool:
-    return is_terminal() or bool(os.environ.get("COLUMNS"))
+def _size(stream: TextIO) -> os.terminal_size:
+    try:
+        found = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):
+        return _USUAL
+    return found if found.columns and found.lines else _USUAL
 
 
 def _visible(sign: str) -> str:

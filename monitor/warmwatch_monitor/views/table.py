@@ -7,7 +7,6 @@ not fit the width is left out, column by column, the least important first; no c
 from __future__ import annotations
 
 import textwrap
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -87,6 +86,8 @@ def _cell_width(text: str) -> int:
     """How many places of a terminal ``text`` takes."""
     if text.isascii():
         return len(text)
+    import unicodedata  # hardly ever needed
+
     wide = sum(unicodedata.east_asian_width(sign) in "WF" for sign in text)
     return len(text) + wide - sum(unicodedata.combining(sign) != 0 for sign in text)
 
