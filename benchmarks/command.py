@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 from benchmarks.figure import Figure
 
@@ -37,8 +38,11 @@ for module in list(sys.modules.values()):
 
 
 def measure() -> Iterator[Figure]:
-    with tempfile.TemporaryDirectory() as place, tempfile.TemporaryDirectory() as bytecode:
-        os.environ["PYTHONPYCACHEPREFIX"] = bytecode
+    with (
+        tempfile.TemporaryDirectory() as place,
+        tempfile.TemporaryDirectory() as bytecode,
+        patch.dict(os.environ, PYTHONPYCACHEPREFIX=bytecode),
+    ):
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         bare = best("-c", "pass")
         yield from _figures("from the records", bare, "--dir", place)

@@ -26,6 +26,7 @@ from warmwatch_monitor.sources.records import RecordsSource
 
 OLDEST_TORCH = (2, 6)
 _PATIENCE_SECONDS = 10.0
+_LONG_WITHOUT_A_STEP_NS = 30 * 10**9
 
 
 class Mark(Enum):
@@ -97,8 +98,10 @@ def surroundings(settings: Settings) -> Iterator[Finding]:
         mark=Mark.FINE,
         what=f"{len(found.records)} records can be read, {len(living)} of living processes",
     )
+    now_ns = Clock().monotonic_ns()
     for reading in living:
         yield from _agent(reading)
+        yield from _steps(reading, now_ns)
 
 
 def _directories(settings: Settings, writable: str | None) -> Iterator[Finding]:
@@ -235,4 +238,20 @@ def _agent(reading: RecordReading) -> Iterator[Finding]:
             what=f"{who}: the agent swallowed {errors} errors of its own; the last: "
             f"{journal.agent_error or 'not in the journal'}",
             advice=f"report it with {reading.folder}/{record.JOURNAL}",
+        )
+
+
+def _steps(reading: RecordReading, now_ns: int) -> Iterator[Finding]:
+    """Whether a rank that compiled, and is done with it, marks no steps at all."""
+    identity, steps, compile = reading.slot.identity, reading.slot.steps, reading.slot.compile
+    quiet_ns = now_ns - compile.last_end_ns
+    if steps.steps or not compile.begun or compile.active_since_ns:
+        return
+    if quiet_ns > _LONG_WITHOUT_A_STEP_NS:
+        yield Finding(
+            mark=Mark.TROUBLE,
+            what=f"run {identity.run}, rank {identity.rank}: it compiled, and in the "
+            f"{quiet_ns / 1e9:.0f} s since then it has marked no step",
+            advice="steps are seen where an optimizer of torch.optim steps; where none does, call "
+            "warmwatch.step() at the end of each step",
         )
