@@ -11,8 +11,16 @@ WORKERS ?= 2
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: $(READY) ## the main job: a small compiled training, watched live (under 4 minutes)
-	$(BIN)/warmwatch demo
+# an environment of its own, or the one of development where that is made already
+DEMO := $(if $(wildcard $(READY)),$(VENV),.venv-demo)
+
+demo: $(DEMO)/.ready ## the main job: a small compiled training, watched live (under 4 minutes)
+	$(DEMO)/bin/warmwatch demo
+
+.venv-demo/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-demo
+	.venv-demo/bin/pip install "$(TORCH)" -e ".[monitor]"
+	touch $@
 
 test: $(READY) lint ## lint, type-check and run the test suite (under 15 minutes on 2 cores)
 	tests/support/install-programs.sh
@@ -49,4 +57,4 @@ $(READY): pyproject.toml
 	touch $@
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .venv-torch-* dist build .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-demo .venv-torch-* dist build .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -49,6 +49,11 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
         "seconds for which a run that ended stays visible",
     ),
 }
+# how a setting that is on or off may be spelled, in any case
+SWITCHES: Mapping[str, bool] = {
+    **dict.fromkeys(("on", "1", "true", "yes"), True),
+    **dict.fromkeys(("off", "0", "false", "no"), False),
+}
 AGENT_VARIABLES = ("WARMWATCH_RUN", "WARMWATCH_WARM_STEPS", "WARMWATCH_DISABLE")
 
 
@@ -74,7 +79,7 @@ class Settings:
     Attributes:
         directories: absolute paths of the record directories to look into, best first.
         chosen: whether somebody named the directory, so that it is the only one.
-        address: of the daemon.
+        address: of the daemon. asked: whether somebody named it, so that it has to answer.
         interval: seconds between two looks at the records.
         gpu_interval: seconds between two looks at the GPUs; ``None`` to leave NVML alone.
         observe: whether to look for trainings without the agent.
@@ -85,6 +90,7 @@ class Settings:
     directories: tuple[str, ...]
     chosen: bool
     address: Address
+    asked: bool = False
     interval: float = DEFAULT_INTERVAL
     gpu_interval: float | None = DEFAULT_GPU_INTERVAL
     observe: bool = True
@@ -107,6 +113,7 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
         directories=tuple(dict.fromkeys(str(Path(path).absolute()) for path in found)),
         chosen=bool(directory),
         address=parse_address(*_raw("address", environ, options, DEFAULT_ADDRESS)),
+        asked=bool(options.get("address") or environ.get("WARMWATCH_ADDRESS")),
         interval=_seconds(
             *_raw("interval", environ, options, str(DEFAULT_INTERVAL)), INTERVAL_LIMITS
         ),
@@ -156,13 +163,15 @@ def _seconds(name: str, text: str, limits: tuple[float, float]) -> float:
 
 
 def _switch(name: str, text: str) -> bool:
-    if text.strip().lower() not in ("on", "off"):
-        raise UsageError(f"{name}: {text!r} is neither on nor off")
-    return text.strip().lower() == "on"
+    word = text.strip().lower()
+    if word not in SWITCHES:
+        raise UsageError(f"{name}: {text!r} is neither on nor off (or yes and no, 1 and 0)")
+    return SWITCHES[word]
 
 
 def _gpu_interval(name: str, text: str) -> float | None:
-    return None if text.strip().lower() == "off" else _seconds(name, text, GPU_INTERVAL_LIMITS)
+    off = SWITCHES.get(text.strip().lower()) is False
+    return None if off else _seconds(name, text, GPU_INTERVAL_LIMITS)
 
 
 def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:

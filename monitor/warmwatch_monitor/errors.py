@@ -32,6 +32,10 @@ class DaemonError(WarmwatchError):
     exit_code = 6
 
 
+class NoDaemonError(DaemonError):
+    """Nobody answers at the daemon's address."""
+
+
 class FleetError(WarmwatchError):
     """A Prometheus server cannot be asked."""
 

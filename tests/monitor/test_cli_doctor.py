@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import socket
+import time
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from support.daemon import daemon
-from support.records import held, warm, write_record
+from support.records import held, live_slot, warm, write_record
 from warmwatch import record
+from warmwatch.record import CompileCounts, Slot, StepCounts
 from warmwatch_monitor.cli import cli
 
 
@@ -105,6 +109,33 @@ def test_errors_of_the_agent_are_a_trouble_with_the_last_one(tmp_path: Path) -> 
         line = one_trouble(doctor())
     assert "run gpt2, rank 0: the agent swallowed 2 errors" in line
     assert "events: KeyError: 'x'" in line
+
+
+def compiled(seconds_ago: float, *, steps: int = 0, active: bool = False) -> Slot:
+    now = time.monotonic_ns()
+    ended_ns = now - round(seconds_ago * 1e9)
+    counts = CompileCounts(
+        begun=1, ended=1, last_end_ns=ended_ns, active_since_ns=now - 10**9 if active else 0
+    )
+    return live_slot(StepCounts(steps=steps, last_step_ns=now if steps else 0), counts, age=600)
+
+
+def test_a_rank_that_compiled_and_marks_no_step_is_told_what_to_call(tmp_path: Path) -> None:
+    with held(write_record(tmp_path, compiled(100))):
+        result = doctor()
+    line = one_trouble(result)
+    assert re.search(r"run gpt2, rank 0: it compiled, and in the 1\d\d s since then it has", line)
+    assert "call warmwatch.step()" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("seconds_ago", "more"), [(1, {}), (100, {"steps": 1}), (100, {"active": True})]
+)
+def test_one_that_has_just_compiled_or_steps_or_compiles_is_not(
+    tmp_path: Path, seconds_ago: float, more: dict[str, Any]
+) -> None:
+    with held(write_record(tmp_path, compiled(seconds_ago, **more))):
+        assert doctor().exit_code == 0
 
 
 def test_seams_that_a_torch_lacks_are_noted_and_an_old_torch_in_a_training_is_a_trouble(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -13,16 +15,22 @@ from click.testing import CliRunner, Result
 from support.daemon import daemon
 from support.records import compiling, ended, held, live_slot, warm, write_record
 from warmwatch.record import Slot, StepCounts
+from warmwatch_monitor import config
 from warmwatch_monitor.cli import cli
+from warmwatch_monitor.cli import daemon as asking
 
 
 @pytest.fixture
 def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address where no daemon listens, as the default."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-    monkeypatch.setenv("WARMWATCH_ADDRESS", address)
+    """No daemon listens at the default address, and nobody named another."""
+    monkeypatch.setattr(config, "DEFAULT_ADDRESS", free_address())
+    monkeypatch.delenv("WARMWATCH_ADDRESS", raising=False)
     monkeypatch.delenv("WARMWATCH_DIR", raising=False)
+
+
+def free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 def run(*arguments: str) -> Result:
@@ -144,17 +152,40 @@ def test_a_daemon_that_answers_is_asked(tmp_path: Path, monkeypatch: pytest.Monk
         assert unknown.stderr == "warmwatch: no run named 'near'; runs here: far\n"
 
 
-def test_a_daemon_that_watches_elsewhere_is_passed_over(
+def test_a_daemon_that_nobody_named_and_that_watches_elsewhere_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
+    monkeypatch.delenv("WARMWATCH_ADDRESS", raising=False)
     monkeypatch.setenv("WARMWATCH_DIR", str(here))
     one, two = write_record(here, warm("a")), write_record(there, compiling("b"))
     with held(one), held(two), daemon(there) as url:
         address = url.removeprefix("http://")
-        assert run("--address", address).exit_code == 0
+        monkeypatch.setattr(config, "DEFAULT_ADDRESS", address)
+        assert run().exit_code == 0
+        assert run("--dir", str(there)).exit_code == 3
         assert run("--address", address, "--dir", str(here)).exit_code == 0
-        assert run("--address", address, "--dir", str(there)).exit_code == 3
+        assert run("--address", address).stdout.startswith("b: compiling"), "it was named"
+
+
+@pytest.mark.parametrize("named", ["option", "variable"])
+@pytest.mark.parametrize("command", [["status"], ["wait", "--timeout", "60"]])
+def test_an_address_that_was_asked_for_and_does_not_answer_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], named: str
+) -> None:
+    """Whatever the records here say; with --dir they are what was asked for."""
+    address = free_address()
+    monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
+    monkeypatch.setenv("WARMWATCH_ADDRESS", address if named == "variable" else free_address())
+    asked = ["--address", address] if named == "option" else []
+    with held(write_record(tmp_path, warm())):
+        refused = CliRunner().invoke(cli, [*command, *asked])
+        assert (refused.exit_code, refused.stdout) == (6, "")
+        assert refused.stderr == (
+            f"warmwatch: no daemon answers at {address} (connection refused); start one with: "
+            "warmwatch serve, or give --dir to read the records\n"
+        )
+        assert CliRunner().invoke(cli, [*command, *asked, "--dir", str(tmp_path)]).exit_code == 0
 
 
 def test_with_dir_the_records_are_read_even_where_a_daemon_watches_the_same(
@@ -168,22 +199,75 @@ def test_with_dir_the_records_are_read_even_where_a_daemon_watches_the_same(
         assert run("--address", address, "--dir", str(tmp_path)).exit_code == 0
 
 
-def test_something_else_at_the_address_is_an_error_that_says_so(tmp_path: Path) -> None:
-    from http.server import BaseHTTPRequestHandler, HTTPServer
-    from threading import Thread
+OK = b"HTTP/1.0 200 OK\r\n\r\n"
 
-    class Other(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"<html>hello</html>")
 
-        def log_message(self, *_: object) -> None:
-            """Nothing on the test's stderr."""
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "does not answer as warmwatch does"),
+        (b"", "does not answer as warmwatch does"),
+        (b"\xff\x00\n" * 9, "does not answer as warmwatch does"),
+        (OK + b"<html>hello</html>", "does not answer as warmwatch does"),
+        (OK + b"[" * 200_000, "does not answer as warmwatch does"),
+        (OK + b'{"runs": 1, "schema_version": 1}', "does not answer as warmwatch does"),
+        (OK + b'{"runs": [], "schema_version": 2}', "of another release than this command"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", "does not answer as warmwatch"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz", "does not answer as"),
+        (b"HTTP/1.0 503 Busy\r\n\r\n", "answers with HTTP 503"),
+    ],
+)
+def test_whatever_else_listens_at_the_address_is_an_error_in_a_sentence(
+    said: bytes, words: str
+) -> None:
+    with listener(lambda peer: peer.sendall(said)) as address:
+        result = run("--address", address)
+    assert (result.exit_code, result.stdout) == (6, "")
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
 
-    with HTTPServer(("127.0.0.1", 0), Other) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        result = run("--address", f"127.0.0.1:{server.server_port}")
-        server.shutdown()
+
+@pytest.mark.parametrize("drops", [b"", b"HTTP/1.1 200 OK\r\nX", OK])
+def test_one_who_never_comes_to_an_end_is_given_up_on(
+    monkeypatch: pytest.MonkeyPatch, drops: bytes
+) -> None:
+    """It is silent, or it drips: each byte in time, and no end."""
+    monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.5)
+    ended = threading.Event()
+
+    def drip(peer: socket.socket) -> None:
+        peer.sendall(drops)
+        while not ended.wait(0.05):
+            if drops:
+                peer.sendall(b"x")
+
+    with listener(drip) as address:
+        result = run("--address", address)
+        ended.set()
     assert result.exit_code == 6
+    assert "has not answered within 0.5 s" in result.stderr
+
+
+def test_an_answer_without_measure_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "LONGEST_ANSWER", 1000)
+    padded = OK + b'{"runs": [], "schema_version": 1}' + b" " * 2000
+    with listener(lambda peer: peer.sendall(padded)) as address:
+        result = run("--address", address)
     assert "does not answer as warmwatch does" in result.stderr
+
+
+@contextmanager
+def listener(say: Callable[[socket.socket], object]) -> Iterator[str]:
+    """Something that takes one connection, reads the request, and does what it does."""
+
+    def serve(server: socket.socket) -> None:
+        peer, _ = server.accept()
+        with peer, suppress(OSError):
+            peer.recv(65536)
+            say(peer)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=(server,), daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        thread.join(10)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,10 @@ from support.daemon import daemon
 from support.records import compiling, ended, environment, held, update, warm, write_record
 from warmwatch.record import Slot
 from warmwatch_monitor.cli import cli
+from warmwatch_monitor.cli.daemon import Answer
+from warmwatch_monitor.errors import NoDaemonError
+
+wait_module = import_module("warmwatch_monitor.cli.wait")  # the package has a name ``wait`` too
 
 
 def wait(*arguments: str) -> Result:
@@ -113,6 +118,76 @@ def test_a_named_run_that_has_ended_is_not_waited_for(
     """It is a success only where it had been warm and finished by itself."""
     write_record(tmp_path, slot)
     assert wait("gpt2", "--dir", str(tmp_path), "--timeout", "60").exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("slot", "words"),
+    [
+        (ended(warm(), "failed"), "(after it had been warm)"),
+        (ended(compiling(), "failed"), "(before it was warm)"),
+    ],
+)
+def test_it_says_whether_a_run_that_failed_had_been_warm(
+    tmp_path: Path, slot: Slot, words: str
+) -> None:
+    write_record(tmp_path, slot)
+    assert words in wait("gpt2", "--dir", str(tmp_path)).stderr
+
+
+@pytest.mark.parametrize(
+    ("make", "goal", "code", "words"),
+    [
+        (lambda: ended(warm(), "failed"), "failed", 0, "gpt2: failed"),
+        (lambda: ended(warm(), "failed"), "ended", 0, "gpt2: failed"),
+        (lambda: ended(warm(), "failed"), "finished", 4, "(it ended and was not seen finished)"),
+        (lambda: ended(warm(), "finished"), "recompiling", 4, "was not seen recompiling"),
+    ],
+)
+def test_any_state_and_the_end_can_be_waited_for(
+    tmp_path: Path, make: Callable[[], Slot], goal: str, code: int, words: str
+) -> None:
+    write_record(tmp_path, make())
+    result = wait("gpt2", "--until", goal, "--dir", str(tmp_path), "--timeout", "60")
+    assert (result.exit_code, words in result.output) == (code, True)
+
+
+def test_it_waits_for_the_end_of_what_lives(tmp_path: Path) -> None:
+    with (
+        held(write_record(tmp_path, compiling())) as training,
+        waiting("--until", "ended", "--dir", str(tmp_path), "--timeout", "60") as waiter,
+    ):
+        assert "compiling" in waiter.told()
+        training.kill()
+        code, out, _ = waiter.end()
+    assert (code, out.startswith("gpt2: lost")) == (0, True)
+
+
+def test_a_living_state_is_reached_while_it_is_there(tmp_path: Path) -> None:
+    with held(write_record(tmp_path, compiling())):
+        result = wait("--until", "compiling", "--dir", str(tmp_path), "--timeout", "60")
+        assert result.exit_code == 0
+
+
+def test_a_daemon_that_goes_away_in_the_middle_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be started anew; in the end its absence is the error that it is at the beginning."""
+    monkeypatch.setattr(wait_module, "_ABSENCE_SECONDS", 0.5)
+    answers = iter([{"runs": [], "warm": None, "summary": "", "compiling": None}])
+
+    def ask() -> Answer:
+        for answer in answers:
+            return answer
+        raise NoDaemonError("no daemon answers at x")
+
+    told: list[str] = []
+    waiter = wait_module.Wait(ask, None, "warm", lambda _, words: told.append(words))
+    with pytest.raises(NoDaemonError):
+        waiter.block(60)
+    assert told[:2] == [
+        "no run lives; waiting for one",
+        "no daemon answers at x; asking again",
+    ]
 
 
 def test_without_a_name_a_run_of_before_is_passed_over(tmp_path: Path) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import replace
 
 import httpx
 import pytest
 
 from support import builders as b
+from warmwatch.verdict import State
 from warmwatch_monitor.model import Snapshot, SourceHealth
 from warmwatch_monitor.views.http import create_app
+from warmwatch_monitor.views.reference import page
 
 STATES = b.in_every_state()
 
@@ -92,6 +95,55 @@ def test_waiting_answers_at_the_timeout_with_the_state_as_it_is() -> None:
     answer = get("/status?wait=warm&timeout=0.05", compiling)
     assert answer.status_code == 200
     assert answer.json()["runs"][0]["state"] == "compiling"
+    assert answer.json()["reached"] is False
+
+
+COLD = b.view(b.ended("finished", b.COMPILING))
+
+
+@pytest.mark.parametrize("query", ["", "run=gpt2&"])
+@pytest.mark.parametrize(
+    ("state", "goal", "reached"),
+    [
+        ("finished", "warm", True),  # it had been, between two looks perhaps
+        ("cold", "warm", False),
+        ("failed", "warm", False),
+        ("lost", "compiling", False),
+        ("failed", "finished", False),
+        ("failed", "failed", True),
+        ("failed", "ended", True),
+    ],
+)
+def test_a_wait_ends_at_once_where_nothing_can_change_and_says_whether_it_was_reached(
+    state: str, goal: str, reached: bool, query: str
+) -> None:
+    over = b.snapshot({**STATES, "cold": COLD}[state])
+    answer = get(f"/status?{query}wait={goal}&timeout=3600", over)
+    assert (answer.status_code, answer.json()["reached"]) == (200, reached)
+
+
+def test_a_wait_for_the_end_goes_on_while_a_rank_lives() -> None:
+    answer = get("/status?wait=ended&timeout=0.05", b.snapshot(STATES["warm"]))
+    assert answer.json()["reached"] is False
+
+
+def test_where_no_run_is_known_one_may_still_begin() -> None:
+    """So the wait goes on, here until a run is warm."""
+
+    async def scenario() -> None:
+        feed = Feed(b.snapshot())
+        async with client(feed) as http:
+            waiting = asyncio.create_task(http.get("/status?wait=warm&timeout=3600"))
+            await feed.asked.wait()
+            feed.snapshot = b.snapshot(STATES["warm"])
+            assert (await asyncio.wait_for(waiting, 60)).json()["reached"] is True
+
+    asyncio.run(scenario())
+
+
+def test_only_an_answer_to_a_wait_says_whether_it_was_reached() -> None:
+    assert "reached" not in get("/status").json()
+    assert get("/status?wait=warm").json()["reached"] is True
 
 
 def test_waiting_answers_when_the_state_is_reached_and_blocks_nobody_meanwhile() -> None:
@@ -139,10 +191,39 @@ def test_the_landing_page_links_what_answers() -> None:
         assert get(path).status_code == 200
 
 
+def test_the_page_of_the_interface_needs_no_other_host_and_no_script() -> None:
+    page = get("/docs").text
+    assert not re.search(r"https?:|//|<script|@import|url\(", page)
+    assert "<h2><code>GET /status</code></h2>" in page
+    for words in ("<code>timeout</code>", "<code>recompiling</code>", "No run of that name"):
+        assert words in page
+    assert "&quot;schema_version&quot;: 1" in page
+
+
+def test_the_page_of_the_interface_explains_each_field_that_has_a_description() -> None:
+    described = {"type": "integer", "description": "Of the `run`."}
+    inner = {"properties": {"rank": described, "self": {"$ref": "#/components/schemas/Inner"}}}
+    items = {"type": "array", "items": {"$ref": "#/components/schemas/Inner"}}
+    schema = {"properties": {"ranks": items, "odd<": {"anyOf": [{"description": "Or that."}]}}}
+    answer = {"description": "It.", "content": {"application/json": {"schema": schema}}}
+    document = {
+        "info": {"title": "T", "version": "1"},
+        "paths": {"/x": {"get": {"responses": {"200": answer}}}},
+        "components": {"schemas": {"Inner": inner}},
+    }
+    shown = page(document)
+    assert "<td><code>ranks[].rank</code></td><td>Of the <code>run</code>.</td>" in shown
+    assert "<td><code>odd&lt;</code></td><td>Or that.</td>" in shown
+
+
 def test_the_interface_is_described_with_an_example() -> None:
     paths = get("/openapi.json").json()["paths"]
     assert paths.keys() == {"/status", "/metrics", "/-/healthy", "/-/ready"}
     parameters = {p["name"]: p["schema"] for p in paths["/status"]["get"]["parameters"]}
     assert parameters.keys() == {"run", "wait", "timeout"}
-    content = paths["/status"]["get"]["responses"]["200"]["content"]["application/json"]
+    assert parameters["wait"]["enum"] == [*(state.value for state in State), "ended"]
+    responses = paths["/status"]["get"]["responses"]
+    assert "see `reached`" in responses["200"]["description"]
+    assert responses.keys() == {"200", "404", "422"}
+    content = responses["200"]["content"]["application/json"]
     assert content["example"]["schema_version"] == 1

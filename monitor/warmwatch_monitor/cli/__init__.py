@@ -10,18 +10,30 @@ from typing import Any
 
 import click
 
-from warmwatch import __version__
+from warmwatch_monitor.cli.output import note, plain, say
 from warmwatch_monitor.errors import WarmwatchError
 
-# command -> the module that holds it under its own name; in the order of --help
+# command -> the module that holds it under its own name, and what --help says of it, in its order
 COMMANDS = {
-    "serve": "warmwatch_monitor.cli.serve",
-    "status": "warmwatch_monitor.cli.status",
-    "wait": "warmwatch_monitor.cli.wait",
-    "doctor": "warmwatch_monitor.cli.doctor",
-    "replay": "warmwatch_monitor.cli.replay",
-    "demo": "warmwatch_monitor.cli.demo",
+    "serve": ("warmwatch_monitor.cli.serve", "The daemon: publish /status and /metrics."),
+    "status": ("warmwatch_monitor.cli.status", "Is it still compiling? A sentence and a table."),
+    "wait": ("warmwatch_monitor.cli.wait", "Block until a run is warm, or in another state."),
+    "doctor": ("warmwatch_monitor.cli.doctor", "Check the installation and say what to do."),
+    "replay": ("warmwatch_monitor.cli.replay", "The states that a journal tells, and when."),
+    "demo": ("warmwatch_monitor.cli.demo", "Watch a small model compile. No GPU is needed."),
 }
+
+_EPILOG = """
+\b
+Exit codes: 0 all is well, or what was waited for is reached
+            1 something failed, or doctor found something to do
+            2 wrong usage, or the monitor's libraries are missing
+            3 a run still compiles or warms up       (status)
+            4 a run is stalled, failed or lost       (status, wait)
+            5 no run found                           (status)
+            6 who was asked does not answer, or the daemon cannot listen
+            124 the timeout came first               (wait)
+"""
 
 
 class _Commands(click.Group):
@@ -37,18 +49,86 @@ class _Commands(click.Group):
     ) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
+        command: click.Command = getattr(import_module(COMMANDS[cmd_name][0]), cmd_name)
+        command.context_settings.setdefault("help_option_names", ["-h", "--help"])
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            import difflib  # a slip of the pen alone has the time
+
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
+            ctx.fail(f"No such command {name!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
+        _list(formatter)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except WarmwatchError as error:
-            click.echo(f"warmwatch: {error}", err=True)
+            note(f"warmwatch: {plain(str(error))}")
             ctx.exit(error.exit_code)
 
 
-@click.group(cls=_Commands)
-@click.version_option(__version__, prog_name="warmwatch")
-def cli() -> None:
-    """Is torch.compile still at work, or is this the real speed?"""
+def _list(formatter: click.HelpFormatter) -> None:
+    """The commands, from the table: none is loaded to be listed."""
+    with formatter.section("Commands"):
+        formatter.write_dl([(name, words) for name, (_, words) in COMMANDS.items()])
+
+
+def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from warmwatch import __version__
+
+        say(f"warmwatch, version {__version__}")
+        ctx.exit()
+
+
+@click.group(
+    cls=_Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=_EPILOG,
+)
+@click.option(
+    "-V",
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_version,
+    help="Show the version and exit.",
+)
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Is torch.compile still at work, or is this the real speed?
+
+    Without a command: what runs now.
+    """
+    if ctx.invoked_subcommand is None:
+        _overview(ctx)
+
+
+def _overview(ctx: click.Context) -> None:
+    """The answer as it is now, and the commands; what cannot be asked is said and no error."""
+    from warmwatch_monitor.cli.answers import asker
+    from warmwatch_monitor.cli.status import picture
+
+    try:
+        say(picture(asker(None, address=None, dir=None, prometheus=None)()))
+    except WarmwatchError as error:
+        note(f"warmwatch: {plain(str(error))}")
+    formatter = ctx.make_formatter()
+    formatter.write("\n")
+    _list(formatter)
+    say(formatter.getvalue() + "\nwarmwatch COMMAND --help says more of each.")

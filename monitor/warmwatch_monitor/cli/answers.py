@@ -1,27 +1,26 @@
-"""Where a command gets the contract's ``/status`` from: a daemon that answers, else the records."""
+"""Where a command gets the contract's ``/status`` from: a daemon that answers, else the records.
+
+The libraries that read records and hosts are loaded where that is needed: an answer from a daemon
+pays for none of them.
+"""
 
 from __future__ import annotations
 
-import json
 import os
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.config import Address, Settings, load
-from warmwatch_monitor.errors import DaemonError, UnknownRunError, UsageError
-from warmwatch_monitor.export.answer import status
-from warmwatch_monitor.fleet import assemble
-from warmwatch_monitor.poller import Poller
-from warmwatch_monitor.sources.prometheus import PrometheusSource
+from warmwatch_monitor.cli.choice import choose, is_pattern
+from warmwatch_monitor.cli.daemon import ask_daemon
+from warmwatch_monitor.cli.output import note
+from warmwatch_monitor.config import Settings, load
+from warmwatch_monitor.errors import NoDaemonError, UsageError
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.poller import Poller
 
 Answer = dict[str, Any]
-
-_TIMEOUT_SECONDS = 2.0
-_NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def settings_from(**options: str | None) -> Settings:
@@ -31,72 +30,86 @@ def settings_from(**options: str | None) -> Settings:
 
 def make_poller(settings: Settings) -> Poller:
     """The poller over every source that is listed."""
+    from warmwatch_monitor.poller import Poller
+
     return Poller(settings)
 
 
-def ask_daemon(address: Address, run: str | None = None) -> Answer | None:
-    """The daemon's ``/status``; ``None`` where none answers at ``address``.
-
-    Raises:
-        UnknownRunError: it knows no such run. DaemonError: something else answers there.
-    """
-    query = f"?{urllib.parse.urlencode({'run': run})}" if run else ""
-    try:
-        with _NO_PROXY.open(f"{address.url}/status{query}", timeout=_TIMEOUT_SECONDS) as reply:
-            answer = json.load(reply)
-    except urllib.error.HTTPError as error:
-        if error.code == 404 and run and (known := ask_daemon(address)) is not None:
-            raise UnknownRunError(run, tuple(r["run"] for r in known["runs"])) from None
-        raise DaemonError(f"{address.url} answers with HTTP {error.code}; {_OTHER}") from None
-    except ValueError:
-        raise DaemonError(f"{address.url} does not answer as warmwatch does; {_OTHER}") from None
-    except OSError:
-        return None
-    if not isinstance(answer, dict) or "schema_version" not in answer:
-        raise DaemonError(f"{address.url} does not answer as warmwatch does; {_OTHER}")
-    return answer
-
-
-_OTHER = "give the daemon's address with --address HOST:PORT, or --dir to read the records"
-
-
-def asker(settings: Settings, run: str | None, *, direct: bool) -> Callable[[], Answer]:
+def asker(
+    run: str | None, *, address: str | None, dir: str | None, prometheus: str | None
+) -> Callable[[], Answer]:
     """A function that gives the answer as it is now, for as long as a command needs it.
 
-    ``direct`` never asks the daemon. Nor is one asked that does not watch just the directory that
-    was chosen in the environment.
+    A directory that was named is read here; an address that was asked for answers or is an error.
+    Only where neither was, the daemon is one that may run or not.
+
+    Raises:
+        UsageError: the options contradict each other or cannot be used.
     """
-    poller = make_poller(settings)
+    if prometheus is not None:
+        if address is not None or dir is not None:
+            raise UsageError("--prometheus asks another program than --address and --dir: give one")
+        url = prometheus
+        return lambda: ask_fleet(url, run)
+    settings = settings_from(address=address, dir=dir)
+    read = _reader(settings)
 
     def answer() -> Answer:
-        if not direct and _may_know(settings):
-            found = ask_daemon(settings.address, run)
-            if found is not None:
-                return found
-        return status(poller.poll_once(), run)
+        found = None if dir is not None else _from_daemon(settings)
+        return choose(read() if found is None else found, run)
 
     return answer
+
+
+def note_missing_directory(dir: str | None, what_now: str = "") -> None:
+    """Say that ``--dir`` names nothing; a slip of the pen would look like a quiet machine."""
+    if dir is not None and not Path(dir).exists():
+        note(f"warmwatch: --dir: {dir} does not exist{what_now}")
+
+
+def _from_daemon(settings: Settings) -> Answer | None:
+    """The daemon's answer; ``None`` where it is not asked for and cannot know these records."""
+    try:
+        answer = ask_daemon(settings.address)
+    except NoDaemonError:
+        if settings.asked:
+            raise
+        return None
+    watched = settings.asked or not settings.chosen
+    return answer if watched or answer.get("directories") == list(settings.directories) else None
+
+
+def _reader(settings: Settings) -> Callable[[], Answer]:
+    """Reads the records here; one poller for all looks, which sees what changes between them."""
+    pollers: list[Poller] = []
+
+    def read() -> Answer:
+        from warmwatch_monitor.export.answer import status
+
+        if not pollers:
+            pollers.append(make_poller(settings))
+        return status(pollers[0].poll_once())
+
+    return read
 
 
 def ask_fleet(url: str, run: str | None = None) -> Answer:
-    """The answer for every run, or for ``run``, over all hosts that a Prometheus scrapes.
+    """The answer for every run, or for those that ``run`` chooses, over all that a Prometheus saw.
 
     Raises:
         UsageError: ``url`` is none of HTTP. FleetError: it cannot be asked.
         UnknownRunError: it knows no such run.
     """
-    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+    from warmwatch_monitor.clock import Clock
+    from warmwatch_monitor.export.answer import status
+    from warmwatch_monitor.fleet import assemble
+    from warmwatch_monitor.sources.prometheus import PrometheusSource
+
+    if not url.startswith(("http://", "https://")):
         raise UsageError(f"--prometheus takes a URL such as http://prometheus:9090, not {url!r}")
     source = PrometheusSource(url)
-    snapshot = assemble(source.read(run), Clock().epoch())
-    if run is not None and not snapshot.runs:  # say which there are
+    name = None if run is None or is_pattern(run) else run
+    snapshot = assemble(source.read(name), Clock().epoch())
+    if name is not None and not snapshot.runs:  # say which there are
         snapshot = assemble(source.read(), Clock().epoch())
-    return status(snapshot, run)
-
-
-def _may_know(settings: Settings) -> bool:
-    """Whether a daemon, if there is one, watches just the directory that was chosen here."""
-    if not settings.chosen:
-        return True
-    answer = ask_daemon(settings.address)
-    return answer is not None and answer["directories"] == list(settings.directories)
+    return choose(status(snapshot), run)

@@ -12,10 +12,10 @@ from importlib import metadata
 from pathlib import Path
 
 from warmwatch import __version__, record
-from warmwatch_monitor.cli.answers import Answer, ask_daemon
+from warmwatch_monitor.cli.daemon import Answer, ask_daemon
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.config import Settings, unknown_variables
-from warmwatch_monitor.errors import DaemonError
+from warmwatch_monitor.errors import DaemonError, NoDaemonError
 from warmwatch_monitor.export.words.observed import ATTACH
 from warmwatch_monitor.feed import NOT_YET, Feed
 from warmwatch_monitor.model import RecordReading
@@ -25,6 +25,7 @@ from warmwatch_monitor.sources.records import RecordsSource
 
 OLDEST_TORCH = (2, 6)
 _PATIENCE_SECONDS = 10.0
+_LONG_WITHOUT_A_STEP_NS = 30 * 10**9
 
 
 class Mark(Enum):
@@ -96,8 +97,10 @@ def surroundings(settings: Settings) -> Iterator[Finding]:
         mark=Mark.FINE,
         what=f"{len(found.records)} records can be read, {len(living)} of living processes",
     )
+    now_ns = Clock().monotonic_ns()
     for reading in living:
         yield from _agent(reading)
+        yield from _steps(reading, now_ns)
 
 
 def _directories(settings: Settings, writable: str | None) -> Iterator[Finding]:
@@ -125,15 +128,15 @@ def _obstacles(settings: Settings) -> dict[str, str | None]:
 def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:
     try:
         answer = ask_daemon(settings.address)
-    except DaemonError as error:
-        yield Finding(mark=Mark.TROUBLE, what=str(error))
-        return
-    if answer is None:
+    except NoDaemonError:
         yield Finding(
             mark=Mark.NOTE,
             what=f"no daemon answers at {settings.address}",
             advice="start one with: warmwatch serve",
         )
+        return
+    except DaemonError as error:
+        yield Finding(mark=Mark.TROUBLE, what=str(error))
         return
     yield from _directories_match(settings, writable, answer)
     for training in answer.get("observed", ()):
@@ -222,4 +225,20 @@ def _agent(reading: RecordReading) -> Iterator[Finding]:
             what=f"{who}: the agent swallowed {errors} errors of its own; the last: "
             f"{journal.agent_error or 'not in the journal'}",
             advice=f"report it with {reading.folder}/{record.JOURNAL}",
+        )
+
+
+def _steps(reading: RecordReading, now_ns: int) -> Iterator[Finding]:
+    """Whether a rank that compiled, and is done with it, marks no steps at all."""
+    identity, steps, compile = reading.slot.identity, reading.slot.steps, reading.slot.compile
+    quiet_ns = now_ns - compile.last_end_ns
+    if steps.steps or not compile.begun or compile.active_since_ns:
+        return
+    if quiet_ns > _LONG_WITHOUT_A_STEP_NS:
+        yield Finding(
+            mark=Mark.TROUBLE,
+            what=f"run {identity.run}, rank {identity.rank}: it compiled, and in the "
+            f"{quiet_ns / 1e9:.0f} s since then it has marked no step",
+            advice="steps are seen where an optimizer of torch.optim steps; where none does, call "
+            "warmwatch.step() at the end of each step",
         )

@@ -17,9 +17,9 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from warmwatch_monitor.cli.answers import Answer, ask_daemon
+from warmwatch_monitor.cli.daemon import Answer, ask_daemon
 from warmwatch_monitor.config import Address
-from warmwatch_monitor.errors import DaemonError, WarmwatchError
+from warmwatch_monitor.errors import DaemonError, NoDaemonError, WarmwatchError
 from warmwatch_monitor.export.words.wording import duration, step_length
 from warmwatch_monitor.views.terminal import picture
 
@@ -89,10 +89,10 @@ def _training(environ: dict[str, str], place: Path) -> Iterator[subprocess.Popen
 
 def _watch(address: Address, training: subprocess.Popen[bytes]) -> Answer:
     """Show what the daemon says until the training has ended; its last word."""
-    answer = ask_daemon(address)
+    answer = _ask(address)
     with _screen() as show:
         while training.poll() is None:
-            answer = ask_daemon(address) or answer
+            answer = _ask(address) or answer
             if answer and answer["runs"]:
                 show(answer)
             time.sleep(_PAUSE_SECONDS)
@@ -101,11 +101,19 @@ def _watch(address: Address, training: subprocess.Popen[bytes]) -> Answer:
     return last
 
 
+def _ask(address: Address) -> Answer | None:
+    """What the daemon says now; ``None`` where it is busy starting or ending."""
+    try:
+        return ask_daemon(address)
+    except NoDaemonError:
+        return None
+
+
 def _ended(address: Address) -> Answer:
     """The answer once the daemon has seen the end, which it does within a poll or two."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        answer = ask_daemon(address)
+        answer = _ask(address)
         if (
             answer
             and answer["runs"]

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable
 
 import click
-from rich.console import Console, JustifyMethod
-from rich.table import Table
 
 from warmwatch.verdict import State, least_advanced
 from warmwatch_monitor.cli import options
-from warmwatch_monitor.cli.answers import Answer, ask_fleet, asker, settings_from
+from warmwatch_monitor.cli.answers import Answer, asker, note_missing_directory
+from warmwatch_monitor.cli.output import has_colour, height, is_terminal, note, plain, say, width
 from warmwatch_monitor.errors import UsageError
-from warmwatch_monitor.export.words.observed import LIKELY
+from warmwatch_monitor.views.table import lines
 
 NO_RUN = 5
 _CODES = {
@@ -23,17 +21,18 @@ _CODES = {
     3: (State.STARTING, State.COMPILING, State.WARMING, State.RECOMPILING),
     4: (State.STALLED, State.FAILED, State.LOST),
 }
-_COLUMNS = (
-    *("rank", "state", "since", "steps", "clean", "step\ntime", "compile"),
-    *("phase", "re-\ncompiles", "graph\nbreaks"),
-)
-
-_PIPE_WIDTH = 120
+_PAUSE_SECONDS = 0.5
+_HOME, _END_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+_CLEAR = "\x1b[2J"
 
 
 @click.command()
 @click.argument("run", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the whole answer as JSON.")
+@click.option("--watch", is_flag=True, help="Show it anew, twice a second, until Ctrl-C.")
+@click.option(
+    "-v", "--ranks", "every_rank", is_flag=True, help="A row for each rank, however many."
+)
 @options.address
 @options.directory
 @options.prometheus
@@ -42,26 +41,34 @@ def status(
     ctx: click.Context,
     run: str | None,
     as_json: bool,
+    watch: bool,
+    every_rank: bool,
     address: str | None,
     dir: str | None,
     prometheus: str | None,
 ) -> None:
     """Say in one sentence and a table whether RUN (or every run) still compiles.
 
-    Exit code: 0 warm, eager or finished; 3 starting, compiling, warming or recompiling;
-    4 stalled, failed or lost; 5 no run found; 2 wrong usage.
+    RUN is a name or a pattern such as 'gpt*'.
+
+    \b
+    Exit code: 0 warm, eager or finished
+               3 starting, compiling, warming or recompiling
+               4 stalled, failed or lost
+               5 no run found
+               2 wrong usage
+               6 the daemon or the Prometheus that was asked for does not answer
     """
-    if prometheus is None:
-        settings = settings_from(address=address, dir=dir)
-        answer = asker(settings, run, direct=dir is not None)()
-    elif address is None and dir is None:
-        answer = ask_fleet(prometheus, run)
+    if watch and as_json:
+        raise UsageError("--watch shows a table anew and --json prints once: give one")
+    ask = asker(run, address=address, dir=dir, prometheus=prometheus)
+    if watch:
+        answer = _watch(ask, every_rank=every_rank)
     else:
-        raise UsageError("--prometheus asks another program than --address and --dir: give one")
-    if as_json:
-        click.echo(json.dumps(answer, indent=2))
-    else:
-        show(answer, time.time())
+        answer = ask()
+        say(json.dumps(answer, indent=2) if as_json else picture(answer, every_rank=every_rank))
+        note_missing_directory(dir)
+        _note_refusals(answer)
     ctx.exit(exit_code(answer))
 
 
@@ -73,65 +80,58 @@ def exit_code(answer: Answer) -> int:
     return next(code for code, states in _CODES.items() if state in states)
 
 
-def show(answer: Answer, now: float) -> None:
-    """Print the sentence, a table for each run, and what could not be read."""
-    click.echo(answer["summary"])
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _PIPE_WIDTH
-    for run in answer["runs"]:
-        console.print(_table(run, now, several=len(answer["runs"]) > 1))
-    for training in answer.get("observed", ()):
-        click.echo(f"without the agent: {outside(training)}")
-    for refusal in answer["refusals"]:
-        click.echo(f"not read: {refusal['path']}: {refusal['reason']}", err=True)
+def picture(answer: Answer, *, every_rank: bool = False) -> str:
+    """The sentence, the table and the reasons, as this output takes them."""
+    shown = plain(answer)
+    said = lines(
+        shown,
+        now=time.time(),
+        width=width(),
+        wrap=is_terminal(),
+        colour=has_colour(),
+        every_rank=every_rank,
+    )
+    said += [f"without the agent: {outside(training)}" for training in shown.get("observed", ())]
+    return "\n".join(said)
 
 
 def outside(training: Answer) -> str:
     """A training that was only seen from outside, in one sentence."""
+    from warmwatch_monitor.export.words.observed import LIKELY
+
     what = training["command"] or "a process"
     likely = LIKELY[training["likely_compiling"]]
     words = "; ".join(training["evidence"])
     return f"{what} (pid {training['pid']}) {likely}, seen from outside: {words}"
 
 
-def _table(run: Answer, now: float, *, several: bool) -> Table:
-    table = Table(title=run["summary"] if several else None, title_justify="left", box=None)
-    for column in _COLUMNS:
-        side: JustifyMethod = "left" if column in ("state", "phase") else "right"
-        table.add_column(column, justify=side, no_wrap=True)
-    for rank in run["ranks"]:
-        table.add_row(*_cells(rank, now))
-    return table
+def _note_refusals(answer: Answer) -> None:
+    for refusal in plain(answer.get("refusals", [])):
+        note(f"not read: {refusal['path']}: {refusal['reason']}")
 
 
-def _cells(rank: Answer, now: float) -> Iterable[str]:
-    compile, since = rank["compile"], rank["since"]
-    return (
-        str(rank["rank"]),
-        rank["state"],
-        "" if since is None else f"{duration(max(0.0, now - since))} ago",
-        str(rank["steps"]),
-        str(rank["clean_steps"]),
-        duration(rank["step_seconds"]["median"]),
-        duration(compile["seconds"]),
-        compile["phase"] or "",
-        _count(compile["recompiles"]),
-        _count(compile["graph_breaks"]),
-    )
+def _watch(ask: Callable[[], Answer], *, every_rank: bool) -> Answer:
+    """Show it until Ctrl-C; the last answer. Without a terminal, whenever a state has changed."""
+    answer, told = ask(), None
+    if is_terminal():
+        say(_CLEAR, end="")
+    try:
+        while True:
+            states = [(run["run"], run["state"]) for run in answer["runs"]]
+            if is_terminal():
+                say(_redrawn(picture(answer, every_rank=every_rank)), end="")
+            elif states != told:
+                say(picture(answer, every_rank=every_rank), end="\n\n")
+            told = states
+            time.sleep(_PAUSE_SECONDS)
+            answer = ask()
+    except KeyboardInterrupt:
+        return answer
 
 
-def _count(number: int | None) -> str:
-    return "" if number is None else str(number)
-
-
-def duration(seconds: Any) -> str:
-    """A length of time for a reader; empty where it is not known."""
-    if seconds is None:
-        return ""
-    if seconds < 1:
-        return f"{seconds * 1e3:.3g} ms"
-    if seconds < 600:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s"
+def _redrawn(text: str) -> str:
+    """The picture over the one before, as far as the terminal has lines for it."""
+    said, room = text.split("\n"), height() - 1
+    if len(said) > room:
+        said = [*said[: room - 1], f"... and {len(said) - room + 1} lines more"]
+    return _HOME + "".join(f"{line}{_END_OF_LINE}\n" for line in said) + _BELOW

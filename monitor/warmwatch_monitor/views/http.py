@@ -16,23 +16,35 @@ from fastapi import FastAPI, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
-from warmwatch.verdict import State
+from warmwatch.verdict import ENDED
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.export import series
 from warmwatch_monitor.export.answer import reached, status
 from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.views import reference
 from warmwatch_monitor.views.schema import STATUS_DESCRIPTION, STATUS_EXAMPLE
+from warmwatch_monitor.views.waiting import GOALS, is_reached
 
 LOOK_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 3600.0
-_STATES = ", ".join(state.value for state in State)
+_STATES = ", ".join(GOALS)
+
+_WAIT_DESCRIPTION = (
+    "Answer when this state is reached, or at once when nothing can change any more (runs are "
+    "known, and no rank that is asked about lives), or at the timeout. The answer is then a 200 "
+    "in every case and has the key `reached`: whether the state was reached. `warm`: every living "
+    "rank is, or the runs finished after they had been. `ended`: no rank lives."
+)
 
 Latest = Callable[[], Snapshot]
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/json": {"example": STATUS_EXAMPLE}}},
+    200: {
+        "description": "The answer. With `wait` also where the wait was in vain: see `reached`.",
+        "content": {"application/json": {"example": STATUS_EXAMPLE}},
+    },
     404: {
-        "description": "No run of that name.",
+        "description": "No run of that name; said at once, with `wait` too.",
         "content": {
             "application/json": {"example": {"detail": "no run named 'x'; runs here: gpt2"}}
         },
@@ -50,12 +62,15 @@ def create_app(latest: Latest, version: str) -> FastAPI:
         title="Warmwatch",
         version=version,
         summary="Is torch.compile still at work, or is this the real speed?",
+        docs_url=None,
+        redoc_url=None,
     )
     _add_refusals(app)
     _add_status(app, latest)
     _add_metrics(app, latest, version)
     _add_probes(app, latest)
     _add_landing(app, version)
+    _add_reference(app)
     return app
 
 
@@ -64,7 +79,12 @@ def _add_status(app: FastAPI, latest: Latest) -> None:
     async def get_status(
         run: Annotated[str | None, Query(description="One run alone, by its name.")] = None,
         wait: Annotated[
-            State | None, Query(description="Answer when this state is reached.")
+            str | None,
+            Query(
+                description=_WAIT_DESCRIPTION,
+                pattern=f"^({'|'.join(GOALS)})$",
+                json_schema_extra={"enum": list(GOALS)},
+            ),
         ] = None,
         timeout: Annotated[
             float,
@@ -75,20 +95,33 @@ def _add_status(app: FastAPI, latest: Latest) -> None:
             ),
         ] = 300.0,
     ) -> Response:
-        if wait is not None:
-            await _wait(latest, wait, run, timeout)
-        return _json(status(latest(), run))
+        if wait is None:
+            return _json(status(latest(), run))
+        snapshot = await _wait(latest, wait, run, timeout)
+        answer = status(snapshot, run)
+        return _json({**answer, "reached": is_reached(answer, wait)})
 
 
-async def _wait(latest: Latest, wanted: State, run: str | None, timeout: float) -> None:
-    """Return once ``wanted`` is reached, or after ``timeout`` seconds."""
+async def _wait(latest: Latest, goal: str, run: str | None, timeout: float) -> Snapshot:
+    """The first Snapshot in which ``goal`` is reached or nothing can change, or at the timeout."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + timeout
-    while not reached(latest(), wanted.value, run):
+    while True:
+        snapshot = latest()
         left = deadline - clock()
-        if left <= 0:
-            return
+        if (
+            left <= 0
+            or _is_over(snapshot, run)
+            or (goal != "ended" and reached(snapshot, goal, run))
+        ):
+            return snapshot
         await asyncio.sleep(min(LOOK_SECONDS, left))
+
+
+def _is_over(snapshot: Snapshot, run: str | None) -> bool:
+    """Whether runs are known that are asked about, and none of them lives."""
+    states = [view.state for view in snapshot.runs if run in (None, view.run)]
+    return bool(states) and all(state in ENDED for state in states)
 
 
 def _add_metrics(app: FastAPI, latest: Latest, version: str) -> None:
@@ -152,6 +185,12 @@ def _add_landing(app: FastAPI, version: str) -> None:
     @app.get("/", include_in_schema=False)
     async def landing() -> Response:
         return HTMLResponse(page)
+
+
+def _add_reference(app: FastAPI) -> None:
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return HTMLResponse(reference.page(app.openapi()))
 
 
 def _add_refusals(app: FastAPI) -> None:

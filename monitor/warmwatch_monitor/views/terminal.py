@@ -10,17 +10,8 @@ from rich.text import Text
 
 from warmwatch_monitor.export.words.wording import duration, step_length
 from warmwatch_monitor.model import PHASES
+from warmwatch_monitor.views.states import STYLES
 
-_STYLES = {
-    "compiling": "bold yellow",
-    "recompiling": "bold yellow",
-    "warming": "cyan",
-    "warm": "bold green",
-    "eager": "green",
-    "stalled": "bold red",
-    "failed": "bold red",
-    "lost": "bold red",
-}
 _BAR = 40
 
 
@@ -36,7 +27,7 @@ def picture(answer: dict[str, Any]) -> RenderableType:
 def _state(run: dict[str, Any], rank: dict[str, Any]) -> Text:
     compile, steps = rank["compile"], rank["step_seconds"]
     line = Text(f"{run['run']} rank {rank['rank']}  ")
-    line.append(rank["state"], style=_STYLES.get(rank["state"], ""))
+    line.append(rank["state"], style=STYLES.get(rank["state"], ""))
     if compile["phase"]:
         line.append(f" ({compile['phase']})")
     line.append(f"   steps {rank['steps']}, clean {rank['clean_steps']}")

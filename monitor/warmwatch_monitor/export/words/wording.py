@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from warmwatch_monitor.model import Compilation
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the command line formats numbers without loading the model
+    from warmwatch_monitor.model import Compilation
 
 _REASON_LIMIT = 160
 

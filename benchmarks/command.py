@@ -1,0 +1,97 @@
+"""How long ``warmwatch status`` takes, against a Python that does nothing at all.
+
+Each with a warm file cache, and with one from which every file that the command loads was dropped.
+The best of many is taken: what another program on the machine costs is not ours. Bytecode is kept,
+as it is where a wheel was installed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+from benchmarks.figure import Figure
+
+ROUNDS = 15
+LIMIT_MS = 150
+COMMAND = ("-m", "warmwatch_monitor", "status")
+# what the command loads, from the command itself
+FILES = """
+import sys
+sys.argv = ["warmwatch", *sys.argv[1:]]
+try:
+    from warmwatch_monitor.__main__ import main
+    main()
+except SystemExit:
+    pass
+for module in list(sys.modules.values()):
+    for name in (getattr(module, "__file__", None), getattr(module, "__cached__", None)):
+        print("file", name)
+"""
+
+
+def measure() -> Iterator[Figure]:
+    with (
+        tempfile.TemporaryDirectory() as place,
+        tempfile.TemporaryDirectory() as bytecode,
+        patch.dict(os.environ, PYTHONPYCACHEPREFIX=bytecode),
+    ):
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        bare = best("-c", "pass")
+        yield from _figures("from the records", bare, "--dir", place)
+        with _daemon(place) as address:
+            yield from _figures("from a daemon", bare, "--address", address)
+
+
+def _figures(source: str, bare: float, *options: str) -> Iterator[Figure]:
+    warm = best(*COMMAND, *options)
+    files = _files("status", *options)
+    cold = best(*COMMAND, *options, before=lambda: _drop(files))
+    detail = f"{warm / bare:.1f} x a bare Python ({bare:.0f} ms)"
+    yield Figure(name=f"command: status {source}, ms", value=warm, limit=LIMIT_MS, detail=detail)
+    yield Figure(name="command: the same, cold file cache, ms", value=cold)
+
+
+def best(*words: str, before: Callable[[], object] = lambda: None) -> float:
+    """Milliseconds of the fastest of some runs of ``python WORDS``."""
+    taken = []
+    for _ in range(ROUNDS):
+        before()
+        began = time.perf_counter()
+        subprocess.run([sys.executable, *words], capture_output=True, check=False)
+        taken.append((time.perf_counter() - began) * 1e3)
+    return min(taken)
+
+
+def _files(*words: str) -> list[Path]:
+    done = subprocess.run(
+        [sys.executable, "-c", FILES, *words], capture_output=True, text=True, check=True
+    )
+    named = (line[5:] for line in done.stdout.splitlines() if line.startswith("file "))
+    return [path for path in map(Path, named) if path.is_file()]
+
+
+def _drop(files: list[Path]) -> None:
+    """Ask the kernel to forget the contents of ``files``."""
+    for path in files:
+        descriptor = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+
+
+@contextmanager
+def _daemon(place: str) -> Iterator[str]:
+    command = [sys.executable, "-m", "warmwatch_monitor", "serve", "--address", "127.0.0.1:0"]
+    with subprocess.Popen([*command, "--dir", place], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().split("http://")[1].split("/")[0]
+        finally:
+            process.terminate()

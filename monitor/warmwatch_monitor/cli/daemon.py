@@ -1,0 +1,102 @@
+"""Asks a daemon for its ``/status``, and says in a sentence what is wrong where it cannot.
+
+What listens at an address may be anything: each way in which it is no daemon, or one that hangs,
+is a DaemonError. Nothing is read without an end, in bytes or in seconds. One question of HTTP/1.0
+over a plain socket: loading the library's client would be a good part of the time that ``status``
+takes, most of it for encryption and mail headers.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from typing import Any
+
+from warmwatch_monitor.config import Address
+from warmwatch_monitor.errors import DaemonError, NoDaemonError
+
+Answer = dict[str, Any]
+
+SCHEMA_VERSION = 1
+CONNECT_SECONDS = 2.0
+ANSWER_SECONDS = 5.0
+LONGEST_ANSWER = 64 << 20  # bytes; one of 512 ranks has about 1 MB
+_OTHER = "give the daemon's address with --address HOST:PORT, or --dir to read the records"
+
+
+def ask_daemon(address: Address) -> Answer:
+    """The daemon's whole ``/status``.
+
+    Raises:
+        NoDaemonError: nobody answers at ``address``. DaemonError: something else does.
+    """
+    body = _fetch(address)
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict) or not isinstance(answer.get("runs"), list):
+        raise _stranger(address)
+    if answer.get("schema_version") != SCHEMA_VERSION:
+        raise DaemonError(
+            f"the daemon at {address} is of another release than this command "
+            f"(schema version {answer.get('schema_version')}); install the same on both sides"
+        )
+    return answer
+
+
+def _fetch(address: Address) -> bytes:
+    """The body of the reply. Raises as :func:`ask_daemon`."""
+    try:
+        peer = socket.create_connection((address.host, address.port), CONNECT_SECONDS)
+    except (OSError, ValueError) as error:  # a host that is no name is a ValueError
+        reason = getattr(error, "strerror", None) or str(error) or "no answer"
+        raise NoDaemonError(
+            f"no daemon answers at {address} ({reason.lower()}); start one with: warmwatch serve, "
+            "or give --dir to read the records"
+        ) from None
+    with peer:
+        try:
+            reply = _exchange(peer, address)
+        except TimeoutError:
+            raise DaemonError(
+                f"what listens at {address} has not answered within {ANSWER_SECONDS:g} s; {_OTHER}"
+            ) from None
+        except OSError:
+            raise _stranger(address) from None
+    head, _, body = reply.partition(b"\r\n\r\n")
+    status = head.split(b" ", 2)
+    if len(reply) > LONGEST_ANSWER or not head.startswith(b"HTTP/1.") or len(status) < 2:
+        raise _stranger(address)
+    if status[1] != b"200":
+        code = status[1][:3].decode("ascii", "replace")
+        raise DaemonError(f"{address.url} answers with HTTP {code}; {_OTHER}")
+    return body
+
+
+def _exchange(peer: socket.socket, address: Address) -> bytes:
+    """The whole reply, up to a little more than the longest.
+
+    Raises:
+        TimeoutError: it did not end in time, however steadily it came. OSError: it was cut off.
+    """
+    deadline = time.monotonic() + ANSWER_SECONDS
+    peer.sendall(
+        f"GET /status HTTP/1.0\r\nHost: {address}\r\nAccept: application/json\r\n"
+        "Connection: close\r\n\r\n".encode()
+    )
+    reply = bytearray()
+    while len(reply) <= LONGEST_ANSWER:
+        peer.settimeout(max(0.001, deadline - time.monotonic()))
+        part = peer.recv(1 << 20)
+        if not part:
+            break
+        reply += part
+        if time.monotonic() > deadline:
+            raise TimeoutError
+    return bytes(reply)
+
+
+def _stranger(address: Address) -> DaemonError:
+    return DaemonError(f"{address.url} does not answer as warmwatch does; {_OTHER}")

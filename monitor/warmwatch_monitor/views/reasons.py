@@ -1,0 +1,58 @@
+"""Why something compiled again or a graph broke, and what helps, in the answer's words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from warmwatch_monitor.export.words.wording import duration
+from warmwatch_monitor.views.states import place
+
+_MOST = 3  # of each kind: the rest is in /status
+_LONGEST = 160
+
+
+def reasons(runs: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    """The last different ones, each with what helps (or nothing), the worst run's first."""
+    several = len(runs) > 1
+    ordered = sorted(runs, key=lambda run: (place(run["state"]), run["run"]))
+    return [
+        *islice(
+            _once((one for run in ordered for one in _recompiles(run)), several=several), _MOST
+        ),
+        *islice(_once((one for run in ordered for one in _breaks(run)), several=several), _MOST),
+    ]
+
+
+def _once(
+    found: Iterator[tuple[str, str, str, str]], *, several: bool
+) -> Iterator[tuple[str, str]]:
+    """Each reason of a run once, in the words of the rank that tells it first."""
+    told = set()
+    for run, words, reason, advice in found:
+        if (run, reason) not in told:
+            told.add((run, reason))
+            whose = f"{run}: " if several else ""
+            yield f"{whose}{words}: {_short(reason)}", _short(advice)
+
+
+def _recompiles(run: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    for rank in run["ranks"]:
+        for one in reversed(rank["compile"].get("last") or ()):
+            if one["category"] and one["reason"]:
+                took = "" if one["seconds"] is None else f" for {duration(one['seconds'])}"
+                words = f"compiled again{took} ({one['category']})"
+                yield run["run"], words, one["reason"], one["advice"] or ""
+
+
+def _breaks(run: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    for rank in run["ranks"]:
+        for one in rank["compile"].get("breaks") or ():
+            times = "" if one["count"] == 1 else f", {one['count']} times"
+            yield run["run"], f"graph break{times}", one["reason"], one.get("advice") or ""
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."

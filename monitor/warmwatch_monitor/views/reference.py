@@ -1,0 +1,115 @@
+"""The page at ``/docs``: the OpenAPI document as plain HTML. Pure.
+
+Made here, of nothing from elsewhere: a daemon often runs where no browser reaches the internet, and
+the usual pages load their scripts from there. It needs no script at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any
+
+Node = Mapping[str, Any]
+
+_STYLE = """
+:root { color-scheme: light dark }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+code, pre { font: 14px/1.45 ui-monospace, monospace }
+pre { border: 1px solid #8886; border-radius: 6px; padding: .75rem }
+pre { overflow: auto; max-height: 32rem }
+h2 { border-top: 1px solid #8886; padding-top: 1rem; margin-top: 2rem }
+table { border-collapse: collapse }
+td, th { text-align: left; vertical-align: top; padding: .25rem 1rem .25rem 0 }
+"""
+
+
+def page(document: Node) -> str:
+    """The whole page for an OpenAPI document."""
+    info = document["info"]
+    title = f"{info['title']} {info['version']}"
+    parts = [
+        f"<h1>{escape(title)}</h1><p>{escape(info.get('summary', ''))}</p>",
+        '<p>The same for programs: <a href="openapi.json">openapi.json</a>.</p>',
+    ]
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            parts += _operation(f"{method.upper()} {path}", operation, document)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>"
+        f"<body>{''.join(parts)}</body></html>"
+    )
+
+
+def _operation(name: str, operation: Node, document: Node) -> Iterator[str]:
+    yield f"<h2><code>{escape(name)}</code></h2><p>{_words(operation.get('description', ''))}</p>"
+    if parameters := operation.get("parameters"):
+        yield _table("parameter", (_parameter(one) for one in parameters))
+    yield _table("answer", (_response(code, one) for code, one in operation["responses"].items()))
+    for code, response in operation["responses"].items():
+        for kind, content in response.get("content", {}).items():
+            if (fields := _fields(content.get("schema", {}), document)) and code == "200":
+                yield f"<h3>Fields</h3>{_table('field', fields)}"
+            if "example" in content:
+                example = json.dumps(content["example"], indent=2)
+                yield f"<h3>{escape(code)} ({escape(kind)})</h3><pre>{escape(example)}</pre>"
+
+
+def _table(what: str, lines: Any) -> str:
+    rows = "".join(f"<tr><td>{name}</td><td>{words}</td></tr>" for name, words in lines)
+    return f"<table><tr><th>{what}</th><th>meaning</th></tr>{rows}</table>"
+
+
+def _parameter(parameter: Node) -> tuple[str, str]:
+    schema = parameter.get("schema", {})
+    words = [_words(parameter.get("description", ""))]
+    if values := schema.get("enum"):
+        words.append("One of " + ", ".join(f"<code>{escape(str(one))}</code>" for one in values))
+    if schema.get("default") is not None:
+        words.append(f"Without it <code>{escape(str(schema['default']))}</code>")
+    place = "header " if parameter["in"] == "header" else ""
+    return f"{place}<code>{escape(parameter['name'])}</code>", ". ".join(
+        one.rstrip(".") for one in words if one
+    )
+
+
+def _response(code: str, response: Node) -> tuple[str, str]:
+    return f"<code>{escape(code)}</code>", _words(response.get("description", ""))
+
+
+def _fields(
+    schema: Node, document: Node, prefix: str = "", above: tuple[str, ...] = ()
+) -> list[tuple[str, str]]:
+    """Each field of a schema by its path, where it is described; references are followed."""
+    if (reference := schema.get("$ref", "")) in above:
+        return []
+    above = (*above, reference) if reference else above
+    schema = _resolved(schema, document)
+    found = []
+    for name, field in schema.get("properties", {}).items():
+        for one in (field, *field.get("anyOf", ())):
+            whole = _resolved(one, document)
+            inner = whole.get("items", {})
+            if words := one.get("description") or whole.get("description"):
+                found.append((f"<code>{escape(prefix + name)}</code>", _words(words)))
+            found += _fields(one, document, f"{prefix}{name}.", above)
+            found += _fields(inner, document, f"{prefix}{name}[].", above)
+    return found
+
+
+def _resolved(schema: Node, document: Node) -> Node:
+    found: Any = schema
+    if reference := schema.get("$ref"):
+        found = document
+        for name in reference.removeprefix("#/").split("/"):
+            found = found[name]
+    return dict(found)
+
+
+def _words(text: str) -> str:
+    """A description, its `code` marked as such."""
+    parts = escape(" ".join(text.split())).split("`")
+    return "".join(f"<code>{one}</code>" if i % 2 else one for i, one in enumerate(parts))

@@ -1,0 +1,105 @@
+"""The rows of the table of ranks: which ranks share one, and what it says of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from warmwatch_monitor.export.words.wording import duration, step_length
+from warmwatch_monitor.views.states import place
+from warmwatch_monitor.views.waiting import lives
+
+Rank = dict[str, Any]
+Row = Mapping[str, str]
+
+_ALWAYS_APART = 4  # so many ranks of a run each have a row
+_LIKE = 0.1
+_LONGEST_RANGES = 20
+
+
+def rows(runs: Sequence[Mapping[str, Any]], now: float, *, every_rank: bool) -> list[Row]:
+    """One for each rank, or for ranks that say the same: the living runs first, the worst first."""
+    ordered = sorted(runs, key=lambda run: (place(run["state"]), run["run"]))
+    return [
+        {"run": run["run"], **_cells(ranks, now)}
+        for run in ordered
+        for ranks in _rank_groups(run["ranks"], every_rank=every_rank)
+    ]
+
+
+def _rank_groups(ranks: Sequence[Rank], *, every_rank: bool) -> list[list[Rank]]:
+    groups: list[list[Rank]] = []
+    apart = every_rank or len(ranks) <= _ALWAYS_APART
+    for rank in ranks:
+        like = (group for group in groups if not apart and _agree(group[0], rank))
+        group = next(like, None)
+        if group is None:
+            groups.append([rank])
+        else:
+            group.append(rank)
+    return sorted(groups, key=lambda group: (place(group[0]["state"]), group[0]["rank"]))
+
+
+def _agree(one: Rank, other: Rank) -> bool:
+    """Whether a reader would learn nothing from a row of their own."""
+    return (
+        _exact(one) == _exact(other)
+        and abs(one["steps"] - other["steps"]) <= 1  # they are read one after another
+        and _near(one["step_seconds"]["median"], other["step_seconds"]["median"], 0.0)
+        and _near(one["compile"]["seconds"], other["compile"]["seconds"], 0.5)
+    )
+
+
+def _exact(rank: Rank) -> tuple[Any, ...]:
+    compile = rank["compile"]
+    return rank["state"], compile["phase"], compile["recompiles"], compile["graph_breaks"]
+
+
+def _near(one: float | None, other: float | None, floor: float) -> bool:
+    if one is None or other is None:
+        return one is other
+    return abs(one - other) <= max(floor, _LIKE * max(one, other))
+
+
+def _cells(ranks: Sequence[Rank], now: float) -> Row:
+    """The cells of ranks that agree: where they differ a little, the furthest behind speaks."""
+    first = ranks[0]
+    compile, state = first["compile"], first["state"]
+    since = [rank["since"] for rank in ranks if rank["since"] is not None]
+    medians = [rank["step_seconds"]["median"] for rank in ranks]
+    clean = min(rank["clean_steps"] for rank in ranks) if lives(first) else None
+    return {
+        "rank": _ranges([rank["rank"] for rank in ranks]),
+        "state": state,
+        "phase": compile["phase"] or "",
+        "since": f"{duration(max(0.0, now - min(since)))} ago" if since else "",
+        "steps": str(min(rank["steps"] for rank in ranks)),
+        "clean": _count(clean),
+        "a step": step_length(max(medians)) if None not in medians else "",
+        "compiled": duration(max(rank["compile"]["seconds"] for rank in ranks)),
+        "recompiles": _count(compile["recompiles"]),
+        "breaks": _count(compile["graph_breaks"]),
+        "pid": _count(first["pid"]) if len(ranks) == 1 else "",
+    }
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """``0-3,6``; where that gets long, from where to where and how many."""
+    text = ",".join(str(low) if low == high else f"{low}-{high}" for low, high in _runs(numbers))
+    if len(text) <= _LONGEST_RANGES:
+        return text
+    return f"{numbers[0]}-{numbers[-1]} ({len(numbers)})"
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    low = high = numbers[0]
+    for number in numbers[1:]:
+        if number != high + 1:
+            yield low, high
+            low = number
+        high = number
+    yield low, high

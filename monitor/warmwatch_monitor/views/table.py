@@ -1,0 +1,115 @@
+"""One ``/status`` answer as lines of text: the sentence, one table for all runs, and the reasons.
+
+Pure, and of the standard library alone, since ``warmwatch status`` has to answer at once. What does
+not fit the width is left out, column by column, the least important first; no cell is ever cut.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from warmwatch_monitor.views.reasons import reasons
+from warmwatch_monitor.views.rows import Row, rows
+from warmwatch_monitor.views.states import STYLES, painted
+
+Answer = dict[str, Any]
+
+_COLUMNS = (
+    *("run", "rank", "state", "phase", "since", "steps", "clean", "a step", "compiled"),
+    *("recompiles", "breaks", "pid"),
+)
+_LEFT = frozenset({"run", "state", "phase"})
+# left out where the width does not do for all, in this order; the others always stay
+_DISPENSABLE = ("breaks", "clean", "recompiles", "pid", "phase", "since", "compiled")
+_GAP = "  "
+
+
+def lines(
+    answer: Answer, *, now: float, width: int, wrap: bool, colour: bool, every_rank: bool = False
+) -> list[str]:
+    """The whole picture. ``wrap``: break the sentences at ``width`` too; the table always does."""
+    said = _wrapped(answer["summary"], width if wrap else None)
+    if answer["runs"]:
+        said += table(answer["runs"], now, width, colour=colour, every_rank=every_rank)
+    for words, advice in reasons(answer["runs"]):
+        said += _wrapped(words, width if wrap else None)
+        said += _wrapped(advice, width if wrap else None, indent="    ") if advice else []
+    return said
+
+
+def table(
+    runs: Sequence[Answer], now: float, width: int, *, colour: bool, every_rank: bool = False
+) -> list[str]:
+    """The table's lines; a run is a column where there are several, or a line where too long."""
+    cells = rows(runs, now, every_rank=every_rank)
+    several = len(runs) > 1
+    columns = [name for name in _COLUMNS if any(row[name] for row in cells)]
+    if not several:
+        columns.remove("run")
+    columns = _fitting(columns, cells, width)
+    headed = several and _width(columns, cells) > width
+    if headed:
+        full = [name for name in _COLUMNS if name != "run" and any(row[name] for row in cells)]
+        columns = _fitting(full, cells, width)
+    widths = {name: _column_width(name, cells) for name in columns}
+    header = _line({name: name for name in columns}, widths)
+    said, run = [painted(header, "dim") if colour else header], None
+    for row in cells:
+        if headed and row["run"] != run:
+            run = row["run"]
+            said.append(run)
+        said.append(_line(row, widths, colour=colour))
+    return said
+
+
+def _fitting(columns: Sequence[str], cells: Sequence[Row], width: int) -> list[str]:
+    left = list(columns)
+    for name in _DISPENSABLE:
+        if _width(left, cells) <= width:
+            break
+        if name in left:
+            left.remove(name)
+    return left
+
+
+def _width(columns: Sequence[str], cells: Sequence[Row]) -> int:
+    return sum(_column_width(name, cells) + len(_GAP) for name in columns) - len(_GAP)
+
+
+def _column_width(name: str, cells: Sequence[Row]) -> int:
+    return max(len(name), *(_cell_width(row[name]) for row in cells))
+
+
+def _cell_width(text: str) -> int:
+    """How many places of a terminal ``text`` takes."""
+    if text.isascii():
+        return len(text)
+    import unicodedata  # hardly ever needed
+
+    wide = sum(unicodedata.east_asian_width(sign) in "WF" for sign in text)
+    return len(text) + wide - sum(unicodedata.combining(sign) != 0 for sign in text)
+
+
+def _line(row: Row, widths: Mapping[str, int], *, colour: bool = False) -> str:
+    parts = []
+    for name, width in widths.items():
+        text = row[name]
+        space = " " * (width - _cell_width(text))
+        if colour and name == "state":
+            text = painted(text, STYLES.get(text, ""))
+        parts.append(text + space if name in _LEFT else space + text)
+    return _GAP.join(parts).rstrip()
+
+
+def _wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
+    if width is None:
+        return [indent + text]
+    return textwrap.wrap(
+        *(text, max(width, 20)),
+        initial_indent=indent,
+        subsequent_indent=indent or "  ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    ) or [""]

@@ -1,0 +1,58 @@
+"""Whether what somebody waits for has come, or can come no more, in a ``/status`` answer. Pure.
+
+Shared by ``/status?wait=`` and ``warmwatch wait``. ``warm`` is reached where every living rank is
+warm in the sense of the contract, or where the runs finished after they had been; ``ended`` where
+no run lives any more; every other state where the least advanced run is in it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warmwatch.verdict import ENDED, State, least_advanced
+
+Answer = dict[str, Any]
+
+# what can be waited for: each state, and the end, however it comes
+GOALS = (*(state.value for state in State), "ended")
+
+_ENDED = frozenset(state.value for state in ENDED)
+_WARM_STEPS = 3  # K, where the answer does not say
+
+
+def lives(run: Answer) -> bool:
+    """Whether any rank of the run has not ended."""
+    return run["state"] not in _ENDED
+
+
+def is_over(answer: Answer) -> bool:
+    """Whether nothing can change any more: there are runs, and none of them lives."""
+    return bool(answer["runs"]) and not any(map(lives, answer["runs"]))
+
+
+def is_reached(answer: Answer, goal: str) -> bool:
+    """Whether the runs of ``answer`` are where ``goal`` says."""
+    runs = answer["runs"]
+    if goal == "ended":
+        return is_over(answer)
+    if goal == State.WARM.value:
+        return answer["warm"] is True or (is_over(answer) and all(map(_finished_warm, runs)))
+    return bool(runs) and least_advanced(State(run["state"]) for run in runs).value == goal
+
+
+def was_warm(run: Answer) -> bool:
+    """Whether every rank of the run had been warm at some time, or ran eagerly all along."""
+    return all(map(_rank_was_warm, run["ranks"]))
+
+
+def _rank_was_warm(rank: Answer) -> bool:
+    warmup = rank["warmup"]
+    never_compiled = rank["compile"]["seconds"] == 0
+    return bool(
+        warmup["ended"] or warmup["count"] or (never_compiled and rank["steps"] >= _WARM_STEPS)
+    )
+
+
+def _finished_warm(run: Answer) -> bool:
+    """It finished by itself and had been warm, between two looks perhaps."""
+    return run["state"] == State.FINISHED.value and was_warm(run)

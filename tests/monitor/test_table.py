@@ -1,0 +1,182 @@
+"""The table of ``warmwatch status``: what is in it, in which order, and that it fits."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import builders as b
+from support.records import compiling, environment, held, warm, write_record
+from warmwatch.verdict import State
+from warmwatch_monitor.export.answer import status
+from warmwatch_monitor.model import RankView
+from warmwatch_monitor.views.states import STYLES
+from warmwatch_monitor.views.table import lines
+
+NOW = b.EPOCH
+LONG = "pretraining-of-the-largest-model-so-far-2026-11-21-attempt-3"
+
+
+def shown(*views: RankView, width: int = 120, **how: Any) -> list[str]:
+    options = {"now": NOW, "width": width, "wrap": False, "colour": False, **how}
+    return lines(status(b.snapshot(*views)), **options)
+
+
+def every_state(name: str = "run") -> list[RankView]:
+    return [b.in_every_state(f"{name}-{state.value}")[state.value] for state in State]
+
+
+def cells(line: str) -> list[str]:
+    return re.split(r"\s{2,}", line.strip())
+
+
+def table(said: list[str]) -> list[list[str]]:
+    """The rows below the header, cell by cell."""
+    header = next(i for i, line in enumerate(said) if " state " in line)
+    below = (cells(line) for line in said[header + 1 :])
+    return [row for row in below if set(row) & set(STYLES)]
+
+
+def test_one_table_has_all_runs_the_living_first_and_of_those_the_worst() -> None:
+    states = [row[2] for row in table(shown(*every_state()))]
+    assert states == list(STYLES)
+    assert {state.value for state in State} == set(STYLES)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_no_line_is_wider_than_asked_and_every_cell_is_whole(width: int) -> None:
+    widest = shown(*every_state(), width=250)
+    whole = {cell for row in table(widest) for cell in row}
+    said = shown(*every_state(), width=width)
+    header = next(i for i, line in enumerate(said) if " state " in line)
+    lines_of_table = said[header : header + 1 + len(State)]
+    assert max(map(len, lines_of_table)) <= width
+    rows = [cells(line) for line in lines_of_table[1:]]
+    assert {cell for row in rows for cell in row} <= whole
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_name_that_is_too_long_for_a_column_has_a_line_of_its_own(width: int) -> None:
+    views = [b.in_every_state(f"{LONG}-{i}")["warm"] for i in range(2)]
+    said = shown(*views, width=width)
+    assert f"{LONG}-0" in said
+    header = next(line for line in said if " state " in line)
+    assert cells(header)[:2] == ["rank", "state"]
+    assert len(header) <= width
+
+
+def test_a_run_alone_needs_no_column_for_its_name() -> None:
+    assert cells(shown(b.in_every_state()["warm"])[1])[0] == "rank"
+
+
+def ranks(count: int, **odd: Any) -> list[RankView]:
+    slots = [b.as_rank(b.WARM, rank, count) for rank in range(count)]
+    for rank, steps in odd.items():
+        slot = slots[int(rank[1:])]
+        slots[int(rank[1:])] = replace(slot, steps=replace(slot.steps, steps=steps))
+    return [b.view(slot) for slot in slots]
+
+
+def test_ranks_that_say_the_same_share_a_row() -> None:
+    assert [row[0] for row in table(shown(*ranks(64)))] == ["0-63"]
+    assert [row[0] for row in table(shown(*ranks(64, r17=7)))] == ["0-16,18-63", "17"]
+    assert len(table(shown(*ranks(64), every_rank=True))) == 64
+
+
+def test_ranks_that_are_one_step_apart_share_a_row_which_shows_the_one_behind() -> None:
+    steps = b.WARM.steps.steps
+    (row,) = table(shown(*ranks(8, r3=steps + 1)))
+    assert str(steps) in row
+
+
+def test_a_few_ranks_each_have_a_row_with_their_pid() -> None:
+    views = ranks(4)
+    rows = table(shown(*views))
+    told = [(str(view.rank), str(view.reading.pid)) for view in views]
+    assert [(row[0], row[-1]) for row in rows] == told
+
+
+def test_a_run_that_has_ended_has_no_count_of_clean_steps() -> None:
+    said = shown(b.in_every_state("a")["finished"])
+    assert "clean" not in said[1]
+
+
+def test_a_step_is_as_long_in_the_table_as_in_the_sentence() -> None:
+    said = shown(b.in_every_state()["warm"])
+    (length,) = re.findall(r"([\d.]+ s) a step is the real speed", said[0])
+    assert length in table(said)[0]
+
+
+def test_what_compiled_again_is_said_with_its_remedy() -> None:
+    said = shown(b.in_every_state()["recompiling"])
+    again = next(i for i, line in enumerate(said) if line.startswith("compiled again"))
+    assert b.RECOMPILATION.reason.splitlines()[0] in said[again]
+    assert f"({b.RECOMPILATION.category})" in said[again]
+    assert said[again + 1].startswith("    ")
+
+
+def test_graph_breaks_are_said_where_the_answer_tells_their_reasons() -> None:
+    answer = status(b.snapshot(b.in_every_state()["warm"]))
+    rank = answer["runs"][0]["ranks"][0]
+    rank["compile"]["breaks"] = [{"reason": "call to\nprint", "count": 3}]
+    said = lines(answer, now=NOW, width=80, wrap=False, colour=False)
+    assert said[-1] == "graph break, 3 times: call to print"
+
+
+def test_the_same_reason_in_many_ranks_is_said_once_and_many_reasons_are_few() -> None:
+    answer = status(b.snapshot(*(replace(view, reading=again(view)) for view in ranks(8))))
+    said = lines(answer, now=NOW, width=80, wrap=False, colour=False)
+    assert sum(line.startswith("compiled again") for line in said) == 1
+    for number, rank in enumerate(answer["runs"][0]["ranks"]):
+        rank["compile"]["last"] = [{**rank["compile"]["last"][0], "reason": str(number)}]
+    said = lines(answer, now=NOW, width=80, wrap=False, colour=False)
+    assert sum(line.startswith("compiled again") for line in said) == 3
+
+
+def again(view: RankView) -> Any:
+    return replace(view.reading, compilations=(b.RECOMPILATION,))
+
+
+def on_a_terminal(directory: Path, **variables: str) -> str:
+    """What ``status`` writes on a terminal of 80 columns."""
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "warmwatch_monitor", "status", "--dir", str(directory)],
+        stdout=slave,
+        env=environment(TERM="xterm", COLUMNS="80", **variables),
+    ) as process:
+        os.close(slave)
+        said = b""
+        while True:
+            try:
+                part = os.read(master, 65536)
+            except OSError:  # the other side has closed it
+                break
+            if not part:
+                break
+            said += part
+        process.wait()
+    os.close(master)
+    return said.decode()
+
+
+def test_a_terminal_gets_a_colour_for_each_state_and_no_line_that_it_would_break(
+    tmp_path: Path,
+) -> None:
+    one = write_record(tmp_path, warm("a"), name="a")
+    two = write_record(tmp_path, compiling("b"), name="b")
+    with held(one), held(two):
+        said = on_a_terminal(tmp_path)
+        plain = on_a_terminal(tmp_path, NO_COLOR="1")
+    assert "\x1b[1;32mwarm\x1b[0m" in said
+    assert "\x1b[1;33mcompiling\x1b[0m" in said
+    assert max(map(len, plain.splitlines())) <= 80
+    assert "\x1b" not in plain
