@@ -56,7 +56,7 @@ class Activity:
             del self._stacks[thread]
         return self._account(now)
 
-    def settle(self, thread: int, now: int) -> bool:
+    def abandon(self, thread: int, now: int) -> bool:
         """Leave everything that ``thread`` has begun."""
         self._stacks.pop(thread, None)
         return self._account(now)

@@ -50,7 +50,7 @@ def make_steps(
     *,
     is_step: Callable[[Any], bool],
     warm_steps: int,
-    settled: Callable[[], None],
+    on_warm: Callable[[], None],
     clock: Callable[[], int] = monotonic_ns,
 ) -> Steps:
     """The step functions, as closures: cells are the cheapest state that Python has.
@@ -58,7 +58,7 @@ def make_steps(
     Args:
         buffer: where the slot is, or plain memory. ledger: what the compiler does.
         is_step: whether a call by an optimizer that does not lead is a step all the same.
-        warm_steps: K. settled: called at the K-th clean step in a row, when all is stored.
+        warm_steps: K. on_warm: called at the K-th clean step in a row, when all is stored.
     """
     words = ledger.words
     store, offset, bin_of, bounds = STEPS_STRUCT.pack_into, STEPS_OFFSET, bisect_left, BOUNDS_NS
@@ -81,14 +81,14 @@ def make_steps(
             store(buffer, offset, steps, now, duration, steps)
             clean_bins[bin_of(bounds, duration)] += 1
             if steps == warm_at:
-                settle(now)
+                tell_warm(now)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("step", error)
 
     def look_closely(now: int) -> None:
         """The first step, one that held activity, or one after a step in which some was on."""
         nonlocal steps, last, compiled, begun, seen, warm_at
-        ledger.settle()
+        ledger.abandon()
         active, first = words[_SINCE] != 0, steps == 0
         touched = active or words[_BEGUN] != begun or (seen == _TOUCHED and not first)
         start = last or (words[_FIRST_BEGIN] if touched else 0)
@@ -104,11 +104,11 @@ def make_steps(
         ledger.step(steps, now, duration, rest=rest, seen=begun, touched=touched)
         store(buffer, offset, steps, now, duration, steps)
         if steps == warm_at:
-            settle(now)
+            tell_warm(now)
 
-    def settle(now: int) -> None:
+    def tell_warm(now: int) -> None:
         ledger.warm(now, steps - warm_steps)
-        settled()
+        on_warm()
 
     def lead(optimizer_id: int) -> None:
         nonlocal leader

@@ -42,6 +42,7 @@ class Writer:
         self._slot = self._journal = -1
         self._room = record.JOURNAL_LIMIT
         self._torn = False
+        self._mark = 0
 
     def open(
         self, directories: Sequence[str], header: Header, identity: Identity, *, named: bool
@@ -115,6 +116,19 @@ class Writer:
             self._torn = self._torn or written > 0
         else:
             self._torn = False
+
+    def publish(self, words: list[int]) -> None:
+        """Store the words of the rare block, with how many lines of the journal were dropped."""
+        self._mark += 1
+        words[record.COMPILE_INDEX["journal_dropped"]] = self.dropped
+        record.COMPILE_STRUCT.pack_into(
+            self.buffer, record.COMPILE_OFFSET, self._mark, *words, self._mark
+        )
+
+    def steps(self) -> int:
+        """Steps marked so far."""
+        marks = record.STEPS_STRUCT.unpack_from(self.buffer, record.STEPS_OFFSET)
+        return int(marks[0])
 
     def rename(self, identity: Identity) -> None:
         """Put another identity into the slot: the user said more than was known at first."""

@@ -76,18 +76,25 @@ def test_an_optimizer_that_was_pickled_is_seen_from_its_first_step(records: Path
     assert slots.read(slots.only(records)).steps.steps == 4
 
 
+API = ["attach", "detach", "is_compiling", "is_warm", "on_warm", "state", "step"]
+
+
 def test_the_api_is_what_the_contract_lists() -> None:
     import warmwatch
 
-    assert warmwatch.__all__ == [
-        "attach",
-        "detach",
-        "is_compiling",
-        "is_warm",
-        "on_warm",
-        "state",
-        "step",
-    ]
+    assert warmwatch.__all__ == API
+
+
+def test_the_package_shows_its_api_and_nothing_else(records: Path) -> None:
+    """What else is there are its modules: no name that was only needed to build it."""
+    done = python(
+        records,
+        "import warmwatch, types\n"
+        "shown = {n for n in dir(warmwatch) if not n.startswith('__')}\n"
+        "modules = {n for n in shown if isinstance(getattr(warmwatch, n), types.ModuleType)}\n"
+        "print(sorted(shown - modules), bool(warmwatch.__version__))",
+    )
+    assert done.stdout.strip() == f"{API} True"
 
 
 def test_detach_puts_everything_back(records: Path) -> None:
