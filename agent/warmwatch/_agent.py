@@ -143,7 +143,9 @@ class Agent:
         """Make the record, once, unless this process only loads data for another."""
         if self.record.opened or _is_data_worker():
             return
-        self.record.open(self._hooks.names, self._hooks.missing)
+        graphs = self._hooks.counters().get("graphs", 0)
+        self.record.open(self._hooks.names, self._hooks.missing, graphs_before=graphs)
+        self.ledger.compiled_before(graphs)
         self.steps.bind(self.record.writer.buffer, self.ledger)
 
     def finish(self, how: str, exception: str | None = None) -> None:

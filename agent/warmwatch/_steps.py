@@ -1,8 +1,14 @@
 """The hot path: what happens at every step, and what little it needs to know.
 
 A regular step, one that is not the first and that no compile activity touched, costs a clock read,
-one packed store into the slot and one histogram bin. All else leaves by one comparison: a call that
-is no regular one of the leading optimizer, the first step, a step that held activity.
+a few words stored into the slot and one histogram bin. All else leaves by one comparison: a call
+that is no regular one of the leading optimizer, the first step, a step that held activity.
+
+Several threads may mark steps. The interpreter changes threads where something is called or a loop
+turns, nowhere else, so from the clock's answer to the search for the bin, and from there to the
+comparison with ``warm_at``, one thread is alone, with no lock: no count and no bin is lost. What
+may be is that another thread has marked a later step since the clock was read: that step then has
+no length.
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ from typing import Any
 from warmwatch import record
 from warmwatch._guard import report
 from warmwatch._ledger import Ledger
-from warmwatch.record import BOUNDS_NS, COMPILE_INDEX, STEPS_OFFSET, STEPS_STRUCT
+from warmwatch.record import BOUNDS_NS, COMPILE_INDEX
 
 _BEGUN = COMPILE_INDEX["begun"]
 _SINCE = COMPILE_INDEX["active_since_ns"]
@@ -44,7 +50,7 @@ class Steps:
     bind: Callable[[Buffer, Ledger], None]
 
 
-def make_steps(
+def make_steps(  # noqa: C901 - closures that share cells have to stand in one function
     buffer: Buffer,
     ledger: Ledger,
     *,
@@ -61,8 +67,8 @@ def make_steps(
         warm_steps: K. on_warm: called at the K-th clean step in a row, when all is stored.
     """
     words = ledger.words
-    store, offset, bin_of, bounds = STEPS_STRUCT.pack_into, STEPS_OFFSET, bisect_left, BOUNDS_NS
-    clean_bins, compile_bins = _bins(buffer)
+    bin_of, bounds = bisect_left, BOUNDS_NS
+    hot, (clean_bins, compile_bins) = _hot(buffer), _bins(buffer)
     steps = last = compiled = begun = leader = 0
     seen, warm_at = _TOUCHED, warm_steps
 
@@ -76,12 +82,17 @@ def make_steps(
                 look_closely(now)
                 return
             duration = now - last
+            if duration < 0:
+                duration, now = 0, last
             last = now
-            steps += 1
-            store(buffer, offset, steps, now, duration, steps)
+            steps = count = steps + 1
+            hot[0] = count
+            hot[1] = now
+            hot[2] = duration
+            hot[3] = count
             clean_bins[bin_of(bounds, duration)] += 1
-            if steps == warm_at:
-                tell_warm(now)
+            if count == warm_at:
+                tell_warm(now, count)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("step", error)
 
@@ -89,25 +100,31 @@ def make_steps(
         """The first step, one that held activity, or one after a step in which some was on."""
         nonlocal steps, last, compiled, begun, seen, warm_at
         ledger.abandon()
-        active, first = words[_SINCE] != 0, steps == 0
-        touched = active or words[_BEGUN] != begun or (seen == _TOUCHED and not first)
+        total = ledger.compile_ns()
+        # The count before the state: what begins between the two is then seen by its count at the
+        # next step. The ledger stores the other way round, so that a count is never ahead of it.
+        known, active = words[0], words[_SINCE] != 0
+        steps = count = steps + 1
+        touched = active or known != begun or (seen == _TOUCHED and count > 1)
+        now = now if now > last else last
         start = last or (words[_FIRST_BEGIN] if touched else 0)
         duration = now - start if start else 0
-        total = ledger.compile_ns()
         rest = duration - (total - compiled) if last else 0
-        steps += 1
-        last, compiled, begun = now, total, words[_BEGUN]
-        seen = _TOUCHED if active else begun
+        last, compiled, begun = now, total, known
+        seen = _TOUCHED if active else known
         if touched:
-            warm_at = steps + warm_steps
+            warm_at = count + warm_steps
             compile_bins[bin_of(bounds, duration)] += 1
-        ledger.step(steps, now, duration, rest=rest, seen=begun, touched=touched)
-        store(buffer, offset, steps, now, duration, steps)
-        if steps == warm_at:
-            tell_warm(now)
+        elif count > 1:  # meanwhile another thread's step was looked at: this one is regular
+            clean_bins[bin_of(bounds, duration)] += 1
+        if touched or count == 1:
+            ledger.step(count, now, duration, rest=rest, seen=known, touched=touched)
+        hot[0], hot[1], hot[2], hot[3] = steps, last, duration, steps
+        if count == warm_at:
+            tell_warm(now, count)
 
-    def tell_warm(now: int) -> None:
-        ledger.warm(now, steps - warm_steps)
+    def tell_warm(now: int, count: int) -> None:
+        ledger.warm(now, count - warm_steps)
         on_warm()
 
     def lead(optimizer_id: int) -> None:
@@ -115,16 +132,21 @@ def make_steps(
         leader = optimizer_id
 
     def bind(new_buffer: Buffer, new_ledger: Ledger) -> None:
-        nonlocal buffer, clean_bins, compile_bins, ledger, words, steps, last
+        nonlocal hot, clean_bins, compile_bins, ledger, words, steps, last
         nonlocal compiled, begun, leader, seen, warm_at
-        buffer = new_buffer
-        clean_bins, compile_bins = _bins(buffer)
+        hot, (clean_bins, compile_bins) = _hot(new_buffer), _bins(new_buffer)
         if new_ledger is not ledger:
             ledger, words = new_ledger, new_ledger.words
             steps = last = compiled = begun = leader = 0
             seen, warm_at = _TOUCHED, warm_steps
 
     return Steps(on_step=on_step, lead=lead, bind=bind)
+
+
+def _hot(buffer: Buffer) -> memoryview:
+    """The hot block's words."""
+    view = memoryview(buffer)
+    return view[record.STEPS_OFFSET : record.STEPS_OFFSET + record.STEPS_STRUCT.size].cast("Q")
 
 
 def _bins(buffer: Buffer) -> tuple[memoryview, memoryview]:
