@@ -1,7 +1,7 @@
 """The hot path: what happens at every step, and what little it needs to know.
 
 A regular step, one that is not the first and that no compile activity touched, costs a clock read,
-a few words stored into the slot and one histogram bin. All else leaves by one comparison: a call
+three words stored into the slot and one histogram bin. All else leaves by one comparison: a call
 that is no regular one of the leading optimizer, the first step, a step that held activity.
 
 Several threads may mark steps. The interpreter changes threads where something is called or a loop
@@ -23,13 +23,15 @@ from typing import Any
 from warmwatch import record
 from warmwatch._guard import report
 from warmwatch._ledger import Ledger
-from warmwatch.record import BOUNDS_NS, COMPILE_INDEX
+from warmwatch.record import BOUNDS_NS, COMPILE_INDEX, STEPS_INDEX
 
 _BEGUN = COMPILE_INDEX["begun"]
 _SINCE = COMPILE_INDEX["active_since_ns"]
 _FIRST_BEGIN = COMPILE_INDEX["first_begin_ns"]
 _TOUCHED = -1  # a number of activities that never is: the next step is looked at closely
 assert _BEGUN == 0, "the hot path reads words[0]: a constant costs less than a name"
+_HOT = ("last_duration_ns", "last_step_ns", "steps")
+assert [STEPS_INDEX[name] for name in _HOT] == [2, 1, 0], "likewise hot[0], hot[1], hot[2]"
 
 Buffer = bytearray | mmap.mmap
 
@@ -68,7 +70,8 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
     """
     words = ledger.words
     bin_of, bounds = bisect_left, BOUNDS_NS
-    hot, (clean_bins, compile_bins) = _hot(buffer), _bins(buffer)
+    hot = record.hot_words(buffer)
+    clean_bins, compile_bins = record.histograms(buffer)
     steps = last = compiled = begun = leader = 0
     seen, warm_at = _TOUCHED, warm_steps
 
@@ -86,10 +89,9 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
                 duration, now = 0, last
             last = now
             steps = count = steps + 1
-            hot[0] = count
-            hot[1] = now
             hot[2] = duration
-            hot[3] = count
+            hot[1] = now
+            hot[0] = count
             clean_bins[bin_of(bounds, duration)] += 1
             if count == warm_at:
                 tell_warm(now, count)
@@ -119,7 +121,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
             clean_bins[bin_of(bounds, duration)] += 1
         if touched or count == 1:
             ledger.step(count, now, duration, rest=rest, seen=known, touched=touched)
-        hot[0], hot[1], hot[2], hot[3] = steps, last, duration, steps
+        hot[2], hot[1], hot[0] = duration, last, steps  # after what the ledger says of the step
         if count == warm_at:
             tell_warm(now, count)
 
@@ -134,22 +136,11 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
     def bind(new_buffer: Buffer, new_ledger: Ledger) -> None:
         nonlocal hot, clean_bins, compile_bins, ledger, words, steps, last
         nonlocal compiled, begun, leader, seen, warm_at
-        hot, (clean_bins, compile_bins) = _hot(new_buffer), _bins(new_buffer)
+        hot = record.hot_words(new_buffer)
+        clean_bins, compile_bins = record.histograms(new_buffer)
         if new_ledger is not ledger:
             ledger, words = new_ledger, new_ledger.words
             steps = last = compiled = begun = leader = 0
             seen, warm_at = _TOUCHED, warm_steps
 
     return Steps(on_step=on_step, lead=lead, bind=bind)
-
-
-def _hot(buffer: Buffer) -> memoryview:
-    """The hot block's words."""
-    view = memoryview(buffer)
-    return view[record.STEPS_OFFSET : record.STEPS_OFFSET + record.STEPS_STRUCT.size].cast("Q")
-
-
-def _bins(buffer: Buffer) -> tuple[memoryview, memoryview]:
-    view, size = memoryview(buffer), 8 * record.BINS
-    clean, touched = record.CLEAN_BINS_OFFSET, record.COMPILE_BINS_OFFSET
-    return view[clean : clean + size].cast("Q"), view[touched : touched + size].cast("Q")
