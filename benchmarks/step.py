@@ -46,7 +46,7 @@ def measure() -> Iterator[Figure]:
         bare = _nanoseconds(call, h=_bare(), **given)
         own = _nanoseconds(call, h=agent.steps.on_step, **given) - clock
         wrapped = _nanoseconds(call, h=torch.compiler.disable(agent.steps.on_step), **given) - clock
-        counted = agent._image().steps.steps
+        counted = agent.record.image().steps.steps
         assert counted > 2 * NUMBER * ROUNDS, "every call was a step, or it was not the hot path"
         scalar = _tensorboard(place)
         warmwatch.detach()

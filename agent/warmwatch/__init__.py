@@ -5,18 +5,9 @@ the API for the rest; importing it does nothing. No function here raises into th
 wrong is said once through the ``warmwatch`` logger, and counted where the monitor shows it.
 """
 
-from __future__ import annotations
+from warmwatch._api import attach, detach, is_compiling, is_warm, on_warm, state, step
+from warmwatch._version import __version__ as __version__
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from warmwatch import _lifecycle
-from warmwatch._guard import report
-
-if TYPE_CHECKING:
-    from warmwatch.verdict import Judgement
-
-__version__ = "0.1.0"
 __all__ = [
     "attach",
     "detach",
@@ -26,85 +17,3 @@ __all__ = [
     "state",
     "step",
 ]
-
-
-def attach(
-    run: str | None = None,
-    *,
-    tokens_per_step: int | None = None,
-    samples_per_step: int | None = None,
-    flops_per_step: float | None = None,
-) -> None:
-    """Attach the agent to this process; where it is attached, tell it more.
-
-    Args:
-        run: the run's name; else ``WARMWATCH_RUN``, the launcher's id, or the script's name.
-        tokens_per_step, samples_per_step: what one step of this rank is worth.
-        flops_per_step: floating-point operations of one step of this rank.
-    """
-    _lifecycle.attach(
-        __version__,
-        {
-            "run": run,
-            "tokens_per_step": tokens_per_step,
-            "samples_per_step": samples_per_step,
-            "flops_per_step": flops_per_step,
-        },
-    )
-
-
-def detach() -> None:
-    """Detach: every hook is taken away, and the rank shows as finished."""
-    _lifecycle.detach()
-
-
-def step() -> None:
-    """Mark the end of a step by hand, where the optimizer does not: inference, custom optimizers.
-
-    From the first call on, the optimizer is no longer watched for steps. Call it outside of
-    compiled functions.
-    """
-    try:
-        if _lifecycle.current is not None:
-            _lifecycle.current.agent.step()
-    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-        report("step", error)
-
-
-def state() -> str | None:
-    """This rank's state, such as ``"compiling"`` or ``"warm"``; ``None`` where not attached."""
-    judgement = _judgement()
-    return judgement.state.value if judgement else None
-
-
-def is_warm() -> bool:
-    """Whether nothing is left to wait for: the state is ``warm`` or ``eager``."""
-    judgement = _judgement()
-    return judgement is not None and judgement.warm
-
-
-def is_compiling() -> bool:
-    """Whether compile activity is in progress in this process now."""
-    judgement = _judgement()
-    return judgement is not None and judgement.compiling
-
-
-def on_warm(callback: Callable[[], object]) -> None:
-    """Call ``callback()`` once: at the first warm step, or at once where it is warm already.
-
-    It runs inside that step; an exception in it is reported, not raised.
-    """
-    try:
-        if _lifecycle.current is not None:
-            _lifecycle.current.agent.on_warm(callback)
-    except Exception as error:  # noqa: BLE001 - likewise
-        report("on_warm", error)
-
-
-def _judgement() -> Judgement | None:
-    try:
-        if _lifecycle.current is not None:
-            return _lifecycle.current.agent.judgement()
-    except Exception as error:  # noqa: BLE001 - likewise
-        report("state", error)
-    return None

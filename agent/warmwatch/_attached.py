@@ -21,10 +21,10 @@ _DYNAMO = "torch._dynamo"
 
 
 class Attached:
-    """An attached process. ``said``: what the user said in ``attach()``, where not ``None``."""
+    """An attached process. ``options``: what the user gave to ``attach()``."""
 
-    def __init__(self, settings: Settings, version: str, said: Mapping[str, Any]) -> None:
-        self._settings, self._version, self._said = settings, version, dict(said)
+    def __init__(self, settings: Settings, version: str, options: Mapping[str, Any]) -> None:
+        self._settings, self._version, self._options = settings, version, dict(options)
         self._at = monotonic_ns(), time_ns()
         self._agent: Agent | None = None
         self._watch = ImportWatch(_DYNAMO, self._arm)
@@ -40,16 +40,16 @@ class Attached:
             from warmwatch._agent import Agent
 
             self._agent = Agent(
-                self._settings, version=self._version, said=self._said, attached=self._at
+                self._settings, version=self._version, options=self._options, attached=self._at
             )
             _guard.connect(self._agent.error)
         return self._agent
 
-    def say(self, said: Mapping[str, Any]) -> None:
-        """The user said more."""
-        self._said.update(said)
+    def update(self, options: Mapping[str, Any]) -> None:
+        """The user gave more options."""
+        self._options.update(options)
         if self._agent is not None:
-            self._agent.say(said)
+            self._agent.update(options)
 
     def finish(self, how: str, exception: str | None = None) -> None:
         """The process ends."""

@@ -7,6 +7,7 @@ signal handler, a garbage collection) is applied right after. The words have one
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -21,44 +22,44 @@ from warmwatch.record import COMPILE_INDEX as AT
 _Fact = Callable[[], None]
 
 
-class Note(Protocol):
-    """Appends a line to the journal."""
+class Store(Protocol):
+    """Where what the ledger knows is kept: this process's own record."""
 
-    def __call__(
+    def publish(self, words: list[int]) -> None:
+        """Store the words; called whenever they changed."""
+
+    def note(
         self, event: str, t: int, values: Mapping[str, Any], *, essential: bool = False
-    ) -> None: ...
+    ) -> None:
+        """Append a line to the journal."""
+
+    def steps(self) -> int:
+        """Steps marked so far."""
+
+
+class Pytorch(Protocol):
+    """What may be asked of PyTorch, through the hooks that are in place."""
+
+    def counters(self) -> Mapping[str, int]:
+        """Its cumulative counters, by the names of the words they add to."""
+
+    def asynchronous(self) -> bool:
+        """Whether a mode is on that swaps compiled code in later, with no event."""
 
 
 class Ledger:
-    """Compile facts of one process.
-
-    Args:
-        publish: stores the words; called whenever they changed.
-        note: appends to the journal.
-        asynchronous: whether a mode is on that swaps compiled code in later, with no event.
-        counters: reads PyTorch's cumulative counters, by the names of the words they add to
-            (``graphs``, ``cache_hits.inductor_fx``...); they may fall when a user clears them.
-        steps: how many steps have been marked.
-        clock: monotonic nanoseconds.
-    """
+    """Compile facts of one process. ``clock``: monotonic nanoseconds."""
 
     def __init__(
-        self,
-        *,
-        publish: Callable[[list[int]], None],
-        note: Note,
-        counters: Callable[[], Mapping[str, int]],
-        asynchronous: Callable[[], bool],
-        steps: Callable[[], int],
-        clock: Callable[[], int] = monotonic_ns,
+        self, store: Store, pytorch: Pytorch, *, clock: Callable[[], int] = monotonic_ns
     ) -> None:
         self.words = [0] * record.COMPILE_WORDS
         self._activity = Activity(self.words)
-        self._publish, self._note, self._clock = publish, note, clock
-        self._counters, self._asynchronous, self._steps = counters, asynchronous, steps
+        self._store, self._pytorch, self._clock = store, pytorch, clock
         self._before: Mapping[str, int] = {}
+        self._reasons: dict[int, dict[str, str]] = {}  # of the recompile that a thread began
         self._inbox: deque[_Fact] = deque()
-        self._free = threading.Lock()  # only ever tried, never waited for
+        self._turn: dict[None, object] = {}  # whose turn it is to empty the inbox
 
     # What hooks call, on any thread.
 
@@ -72,19 +73,31 @@ class Ledger:
         thread, now = threading.get_ident(), self._clock()
         self._post(lambda: self._changed(self._activity.end(thread, event, now), now))
 
-    def settle(self) -> None:
+    def abandon(self) -> None:
         """The calling thread marks a step, so nothing that it began can still be going on.
 
-        An end that was never reported (a compiler that failed in an unusual way) would otherwise
-        keep the rank compiling for ever.
+        Nor anything of a thread that is gone. An end that was never reported (a compiler that
+        failed in an unusual way, an exception out of a signal handler while we took it down) would
+        otherwise keep the rank compiling for ever.
         """
-        thread, now = threading.get_ident(), self._clock()
-        if self._activity.holds(thread):
-            self._post(lambda: self._changed(self._activity.settle(thread, now), now))
+        if not self.words[AT["active_since_ns"]]:
+            return
+        now = self._clock()
+        over = [threading.get_ident(), *self._activity.gone(sys._current_frames())]
+        self._post(lambda: self._changed(self._activity.abandon(over, now), now))
+
+    def recompile(self, reason: str, category: str) -> None:
+        """The calling thread begins a recompile, for this reason."""
+        self._reasons[threading.get_ident()] = {"reason": reason, "category": category}
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
-        """A compilation ended; ``values`` as its journal line has them."""
+        """A compilation of the calling thread ended; ``values`` as its journal line has them.
+
+        The reasons that were heard when it began replace the one that PyTorch's record keeps.
+        """
         now = self._clock()
+        if "category" in values:
+            values = {**values, **self._reasons.pop(threading.get_ident(), {})}
         self._post(lambda: self._compilation(kind, values, now))
 
     def fallback(self, values: Mapping[str, Any]) -> None:
@@ -119,6 +132,10 @@ class Ledger:
         """The K-th clean step in a row was marked; ``steps`` came before the first of them."""
         self._post(lambda: self._warm(now, steps))
 
+    def compiled_before(self, graphs: int) -> None:
+        """So many graphs had been captured before this record began."""
+        self._post(lambda: self._compiled_before(graphs))
+
     def exit(self, how: str, exception: str | None = None) -> None:
         """The process ends, or the agent is detached: ``how`` is one of ``record.ENDS``."""
         now = self._clock()
@@ -131,45 +148,54 @@ class Ledger:
     # In turn: one fact at a time.
 
     def _post(self, fact: _Fact) -> None:
+        """Hand in a fact, and apply what is there unless somebody is at it.
+
+        Nobody waits: the turn is taken by one call that either stores our mark or finds another's.
+        A signal handler may raise wherever Python calls something, also right after that call, so
+        what is given back is decided by the mark that is stored, without a call in between.
+        """
         self._inbox.append(fact)
         # Asked again after letting go: a fact may have come between the last look and that.
-        while self._inbox and self._free.acquire(blocking=False):
+        while self._inbox and not self._turn:
+            mine = object()
             try:
-                while self._inbox:
-                    self._inbox.popleft()()
+                if self._turn.setdefault(None, mine) is mine:
+                    while self._inbox:
+                        self._inbox.popleft()()
             finally:
-                self._free.release()
+                if self._turn and self._turn[None] is mine:
+                    del self._turn[None]
 
     def _begin(self, thread: int, event: str, now: int) -> None:
         words = self.words
         if is_preparation(event) and not self._activity.holds(thread):
             return
         if not self._activity:
+            words[AT["active_since_ns"]] = now  # before the count: see ``_steps.look_closely``
             words[AT["begun"]] += 1
-            words[AT["active_since_ns"]] = now
             words[AT["first_begin_ns"]] = words[AT["first_begin_ns"]] or now
             if not words[AT["episode_began_ns"]]:
                 words[AT["episode_began_ns"]] = now
-                words[AT["episode_began_steps"]] = self._steps()
-            self._before = self._counters()
-            values = {"activity": words[AT["begun"]], "what": event, "steps": self._steps()}
-            self._note("begin", now, values)
+                words[AT["episode_began_steps"]] = self._store.steps()
+            self._before = self._pytorch.counters()
+            values = {"activity": words[AT["begun"]], "what": event, "steps": self._store.steps()}
+            self._store.note("begin", now, values)
         if self._activity.begin(thread, event, now):
-            self._publish(words)
+            self._store.publish(words)
 
     def _changed(self, changed: bool, now: int) -> None:
         words = self.words
         if words[AT["active_since_ns"]] and not self._activity:
-            words[AT["ended"]] += 1
+            words[AT["ended"]] = words[AT["begun"]]
             words[AT["active_since_ns"]] = 0
             words[AT["last_end_ns"]] = now
-            for name, value in self._counters().items():
+            for name, value in self._pytorch.counters().items():
                 words[_counter(name)] += max(0, value - self._before.get(name, 0))
-            words[AT["asynchronous"]] |= self._asynchronous()
+            words[AT["asynchronous"]] |= self._pytorch.asynchronous()
             phases = self._activity.phase_ns()
-            self._note("end", now, {"activity": words[AT["begun"]], "phase_ns": phases})
+            self._store.note("end", now, {"activity": words[AT["begun"]], "phase_ns": phases})
         if changed:
-            self._publish(words)
+            self._store.publish(words)
 
     def _compilation(self, kind: str, values: Mapping[str, Any], now: int) -> None:
         words = self.words
@@ -178,30 +204,30 @@ class Ledger:
         if category := values.get("category"):
             words[AT["recompiles"] + record.CATEGORIES.index(category)] += 1
             words[AT["recompiles_after_warm"]] += words[AT["warmups"]] > 0
-        self._publish(words)
-        self._note("compilation", now, {"kind": kind, **values})
+        self._store.publish(words)
+        self._store.note("compilation", now, {"kind": kind, **values})
 
     def _count(self, word: str, event: str, now: int, values: Mapping[str, Any]) -> None:
         self.words[AT[word]] += 1
         self._noted(event, now, values)
 
     def _fallback(self, now: int, values: Mapping[str, Any]) -> None:
-        self._count("fallbacks", "fallback", now, {**values, "steps": self._steps()})
+        self._count("fallbacks", "fallback", now, {**values, "steps": self._store.steps()})
 
     def _noted(self, event: str, now: int, values: Mapping[str, Any]) -> None:
-        self._publish(self.words)
-        self._note(event, now, values)
+        self._store.publish(self.words)
+        self._store.note(event, now, values)
 
     def _irregular(self, now: int, before: int, seen: int) -> None:
         """An irregular step ended at ``now``; the one before it, if any, at ``before``."""
         words = self.words
         words[AT["clean_sum_ns"]] += max(0, before - words[AT["irregular_step_ns"]])
-        words[AT["irregular_step_ns"]] = now
+        words[AT["irregular_step_ns"]] = max(words[AT["irregular_step_ns"]], now)
         words[AT["activities_seen"]] = seen
 
     def _touched(self, steps: int, duration: int, rest: int) -> None:
         words = self.words
-        words[AT["clean_after"]] = steps
+        words[AT["clean_after"]] = max(words[AT["clean_after"]], steps)
         words[AT["compile_step_sum_ns"]] += duration
         words[AT["longest_rest_ns"]] = max(words[AT["longest_rest_ns"]], rest)
         recent = slice(AT["touched_steps"], AT["touched_steps"] + record.TOUCHED_KEPT)
@@ -220,23 +246,27 @@ class Ledger:
         began, before = words[AT["episode_began_ns"]], words[AT["episode_began_steps"]]
         words[AT["episode_began_ns"]] = words[AT["episode_began_steps"]] = 0
         if not words[AT["begun"]]:  # eager: there was no warm-up that could have ended
-            self._note("eager", now, {"at": self._steps()}, essential=True)
+            self._store.note("eager", now, {"at": self._store.steps()}, essential=True)
             return
         words[AT["warmups"]] += 1
         warmup = [began, words[AT["last_end_ns"]], now, steps - before]
         for name in ("last_warmup", "first_warmup")[: 2 if words[AT["warmups"]] == 1 else 1]:
             words[AT[name] : AT[name] + len(warmup)] = warmup
-        self._publish(words)
-        ended, at = words[AT["last_end_ns"]], self._steps()
+        self._store.publish(words)
+        ended, at = words[AT["last_end_ns"]], self._store.steps()
         values = {"at": at, "began": began, "ended": ended, "steps": steps - before}
-        self._note("warm", now, values, essential=True)
+        self._store.note("warm", now, values, essential=True)
+
+    def _compiled_before(self, graphs: int) -> None:
+        self.words[AT["graphs_before"]] = graphs
+        self._store.publish(self.words)
 
     def _exit(self, how: str, exception: str | None, now: int) -> None:
         self.words[AT["end_code"]] = record.ENDS.index(how)
         self.words[AT["ended_ns"]] = now
-        self._publish(self.words)
-        values = {"how": how, "exception": exception, "steps": self._steps()}
-        self._note("exit", now, values, essential=True)
+        self._store.publish(self.words)
+        values = {"how": how, "exception": exception, "steps": self._store.steps()}
+        self._store.note("exit", now, values, essential=True)
 
 
 def _counter(name: str) -> int:

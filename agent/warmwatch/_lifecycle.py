@@ -28,7 +28,7 @@ def attach(version: str, said: Mapping[str, Any]) -> None:
     try:
         given = {key: value for key, value in said.items() if value is not None}
         if current is not None:
-            current.say(given)
+            current.update(given)
             return
         settings = settings_from(os.environ)
         if settings.disabled:

@@ -127,10 +127,16 @@ class Writer:
 
     def publish(self, words: list[int]) -> None:
         """Seal the words of the compile block into the slot. One caller at a time."""
+        words[record.COMPILE_INDEX["journal_dropped"]] = self.dropped
         record.store_compile(self.buffer, words)
+        self._fence.acquire(blocking=False)  # it is, unless a signal handler raised in the middle
         self._fence.release()
         self._fence.acquire(blocking=False)
         self.hold()
+
+    def steps(self) -> int:
+        """Steps marked so far."""
+        return int(record.hot_words(self.buffer)[record.STEPS_INDEX["steps"]])
 
     def rename(self, identity: Identity) -> None:
         """Put another identity into the slot: the user said more than was known at first.

@@ -180,6 +180,7 @@ def _compile(header: Header, counts: CompileCounts, missing: tuple[str, ...]) ->
         compilations={kind: by_kind[kind] for kind in kinds},
         recompiles=_by_name(CATEGORIES, counts.recompiles),
         graphs=counts.graphs,
+        graphs_before=counts.graphs_before,
         graph_breaks=counts.graph_breaks,
         failures=counts.failures,
         recompiles_after_warm=counts.recompiles_after_warm,

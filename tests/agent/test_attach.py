@@ -76,18 +76,25 @@ def test_an_optimizer_that_was_pickled_is_seen_from_its_first_step(records: Path
     assert slots.read(slots.only(records)).steps.steps == 4
 
 
+API = ["attach", "detach", "is_compiling", "is_warm", "on_warm", "state", "step"]
+
+
 def test_the_api_is_what_the_contract_lists() -> None:
     import warmwatch
 
-    assert warmwatch.__all__ == [
-        "attach",
-        "detach",
-        "is_compiling",
-        "is_warm",
-        "on_warm",
-        "state",
-        "step",
-    ]
+    assert warmwatch.__all__ == API
+
+
+def test_the_package_shows_its_api_and_nothing_else(records: Path) -> None:
+    """What else is there are its modules: no name that was only needed to build it."""
+    done = python(
+        records,
+        "import warmwatch, types\n"
+        "shown = {n for n in dir(warmwatch) if not n.startswith('__')}\n"
+        "modules = {n for n in shown if isinstance(getattr(warmwatch, n), types.ModuleType)}\n"
+        "print(sorted(shown - modules), bool(warmwatch.__version__))",
+    )
+    assert done.stdout.strip() == f"{API} True"
 
 
 def test_detach_puts_everything_back(records: Path) -> None:
@@ -208,3 +215,22 @@ for n in range(2): o.step()
     assert slot.compile.journal_dropped >= 2
     lines = (folder / "events.jsonl").read_text().splitlines()
     assert '"event":"exit"' in lines[-1]
+
+
+def test_what_was_compiled_before_it_was_attached_is_not_called_eager(records: Path) -> None:
+    """Attached anew to a compiled model it hears of no compilation: what it knows is the count."""
+    body = """
+import warmwatch
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+warmwatch.attach()
+train(torch.compile(model, backend="eager"), o, 4)
+warmwatch.detach()
+warmwatch.attach()
+train(torch.compile(model, backend="eager"), o, 4)
+result([warmwatch.state(), warmwatch.is_warm()])
+"""
+    assert result_of(records, body, attach=False) == ["warm", True]
+    again = max(records.iterdir(), key=lambda folder: slots.read(folder).header.attached_ns)
+    slot = slots.read(again)
+    assert (slot.compile.begun, slot.compile.graphs_before) == (0, 1)
+    assert slots.events(again)[0]["graphs_before"] == 1

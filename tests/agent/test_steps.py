@@ -15,7 +15,7 @@ import warmwatch
 from warmwatch import _lifecycle
 
 def steps():
-    return _lifecycle.current.agent._image().steps.steps
+    return _lifecycle.current.agent.record.image().steps.steps
 
 def parameters(count=2):
     return [torch.nn.Parameter(torch.randn(3)) for _ in range(count)]

@@ -6,7 +6,7 @@ model of a few lines, written from the contract alone.
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pytest
@@ -122,7 +122,7 @@ def test_warm_is_declared_at_the_kth_clean_step_and_ended_with_the_last_activity
     warmup = rank.slot().compile.last_warmup
     assert (warmup.ended_ns, warmup.warm_ns, warmup.steps) == (ended, rank.now, 1)
     assert warmup.began_ns == rank.slot().compile.first_begin_ns
-    assert rank.settled == 1
+    assert rank.warm_calls == 1
 
 
 def test_a_second_warmup_is_an_episode_of_its_own_and_the_first_is_kept() -> None:
@@ -157,13 +157,13 @@ def test_the_sum_of_clean_steps_is_right_and_never_falls_between_two_stores() ->
     """A reader may come between the two blocks' stores; Prometheus takes a fall for a reset."""
     rank = Rank()
     sums: list[int] = []
-    publish = rank.ledger._publish
+    publish = rank.store.publish
 
     def watch(words: list[int]) -> None:
         publish(words)
         sums.append(rank.slot().clean_sum_ns)
 
-    rank.ledger._publish = watch
+    rank.store.publish = watch
     for _ in range(3):
         compile_once(rank)
         run_steps(rank, 5, 0.25)
@@ -194,14 +194,12 @@ def test_activity_still_on_at_a_step_spoils_that_step_and_the_next() -> None:
     rank = Rank()
     run_steps(rank, 1)
     rank.ledger.begin("dynamo")
-    other = threading.Thread(target=lambda: rank.ledger.begin("inductor_compile"))
-    other.start()
-    other.join()
-    run_steps(rank, 1)  # ends what this thread began; the other thread goes on
-    assert rank.judge().compiling
-    rank.wait(1)
-    rank.ledger._activity.settle(other.ident or 0, rank.now)
-    rank.ledger._changed(True, rank.now)
+    with ThreadPoolExecutor(1) as other:
+        other.submit(rank.ledger.begin, "inductor_compile").result()
+        run_steps(rank, 1)  # ends what this thread began; the other thread goes on
+        assert rank.judge().compiling
+        rank.wait(1)
+        other.submit(rank.ledger.end, "inductor_compile").result()
     run_steps(rank, 1)
     assert rank.judge().clean_steps == 0
     run_steps(rank, 1)
@@ -245,14 +243,14 @@ def test_phase_times_are_exclusive_and_add_up() -> None:
 
 def test_counters_add_up_across_a_users_clear() -> None:
     rank = Rank()
-    rank.counters = {"graphs": 5}  # from before we were attached: not ours
+    rank.pytorch.numbers = {"graphs": 5}  # from before we were attached: not ours
     rank.ledger.begin("dynamo")
-    rank.counters["graphs"] = 7
+    rank.pytorch.numbers["graphs"] = 7
     rank.ledger.end("dynamo")
     assert rank.slot().compile.graphs == 2
-    rank.counters.clear()
+    rank.pytorch.numbers.clear()
     rank.ledger.begin("dynamo")
-    rank.counters["graphs"] = 1
+    rank.pytorch.numbers["graphs"] = 1
     rank.ledger.end("dynamo")
     assert rank.slot().compile.graphs == 3
 
@@ -289,12 +287,12 @@ def test_a_frame_at_the_recompile_limit_is_a_fallback_for_good() -> None:
     rank.ledger.fallback({"name": "forward", "limit": 8})
     run_steps(rank, 50)
     assert rank.judge().conditions == ("fallback",)
-    assert rank.notes[0][2]["steps"] == 0
+    assert rank.store.notes[0][2]["steps"] == 0
 
 
 def test_what_compiles_aside_is_never_called_warm() -> None:
     rank = Rank()
-    rank.asynchronous = True
+    rank.pytorch.swaps_later = True
     compile_once(rank)
     run_steps(rank, 50)
     judgement = rank.judge()

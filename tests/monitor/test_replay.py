@@ -22,7 +22,7 @@ ACTIONS = st.lists(st.sampled_from(("begin", "end", "step", "wait", "exit")), ma
 
 def journal(rank: Rank) -> list[dict[str, Any]]:
     attach = {"t": rank.attached, "event": "attach", "k": K, "run": "t", "rank": 0}
-    return [attach, *({"t": t, "event": e, **values} for e, t, values in rank.notes)]
+    return [attach, *({"t": t, "event": e, **values} for e, t, values in rank.store.notes)]
 
 
 def drive(rank: Rank, action: str, open_events: list[str]) -> None:

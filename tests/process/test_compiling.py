@@ -243,9 +243,9 @@ def test_the_gpus_in_use_are_named_when_cuda_comes_up(records: Path) -> None:
     result_of(
         records,
         """
-import warmwatch._agent
+import warmwatch._own_record
 devices = []
-warmwatch._agent.used = lambda: tuple(devices)
+warmwatch._own_record.used = lambda: tuple(devices)
 model = make()
 compiled = torch.compile(model, backend="eager")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -14,7 +14,9 @@ from warmwatch.record import CATEGORIES, PHASES, Slot
 # The installer of SEAM raises what it raises where PyTorch does not have what it asks for.
 BODY = """
 import warmwatch, warmwatch.hooks as hooks
-def gone(agent): raise AttributeError("a PyTorch to come has no such thing")
+from warmwatch._seams import look_up
+def gone(listener):
+    with look_up(): hooks.a_thing_that_a_pytorch_to_come_has_not
 hooks.SEAMS = tuple((name, gone if name == SEAM else install) for name, install in hooks.SEAMS)
 warmwatch.attach()
 model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)

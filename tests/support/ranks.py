@@ -2,13 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from warmwatch import record, verdict
 from warmwatch._ledger import Ledger
 from warmwatch._steps import make_steps
+from warmwatch._writer import Writer
 from warmwatch.verdict import Facts
 
 SECOND = 10**9
 K = 3
+
+
+class Store(Writer):
+    """The writer in plain memory, with the journal's lines kept where a test can read them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[tuple[str, int, dict[str, object]]] = []
+
+    def note(
+        self,
+        event: str,
+        t: int,
+        values: Mapping[str, Any],
+        *,
+        essential: bool = False,  # noqa: ARG002 - the signature of the method that it replaces
+    ) -> None:
+        self.notes.append((event, t, dict(values)))
+
+
+class Pytorch:
+    """What PyTorch would answer."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+        self.swaps_later = False
+
+    def counters(self) -> dict[str, int]:
+        return dict(self.numbers)
+
+    def asynchronous(self) -> bool:
+        return self.swaps_later
 
 
 class Rank:
@@ -17,33 +53,24 @@ class Rank:
     def __init__(self) -> None:
         self.now = 100 * SECOND
         self.attached = self.now
-        self.buffer = record.blank()
-        self.counters: dict[str, int] = {}
-        self.asynchronous = False
-        self.notes: list[tuple[str, int, dict[str, object]]] = []
-        self.settled = 0
-        self.ledger = Ledger(
-            publish=lambda words: record.store_compile(self.buffer, words),
-            note=lambda event, t, values, **_: self.notes.append((event, t, values)),
-            counters=lambda: dict(self.counters),
-            asynchronous=lambda: self.asynchronous,
-            steps=lambda: self.slot().steps.steps,
-            clock=lambda: self.now,
-        )
+        self.store, self.pytorch = Store(), Pytorch()
+        self.warm_calls = 0
+        self.tick = lambda: self.now
+        self.ledger = Ledger(self.store, self.pytorch, clock=lambda: self.now)
         self._steps = make_steps(
-            self.buffer,
+            self.store.buffer,
             self.ledger,
             is_step=lambda _: True,
             warm_steps=K,
-            settled=self._settle,
-            clock=lambda: self.now,
+            on_warm=self._on_warm,
+            clock=lambda: self.tick(),
         )
 
     def step(self) -> None:
         self._steps.on_step(None, (), {})
 
-    def _settle(self) -> None:
-        self.settled += 1
+    def _on_warm(self) -> None:
+        self.warm_calls += 1
 
     def wait(self, seconds: float) -> None:
         self.now += int(seconds * SECOND)
@@ -52,7 +79,7 @@ class Rank:
         header = record.Header(
             warm_steps=K, attached_ns=self.attached, attached_epoch_ns=1700 * SECOND
         )
-        data = bytearray(self.buffer)
+        data = bytearray(self.store.buffer)
         packed = record.pack_header(header)
         data[: len(packed)] = packed
         record.store_identity(data, record.Identity(run="t"))

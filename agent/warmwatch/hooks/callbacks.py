@@ -8,13 +8,11 @@ happens here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import contextlib
+from typing import Any
 
 from warmwatch._guard import report
-
-if TYPE_CHECKING:
-    from warmwatch._agent import Agent
+from warmwatch._seams import Installed, Listener, look_up
 
 # CallbackTrigger's names (torch 2.8 and later) -> an event whose phase is known. The others span
 # several phases, which only the events can tell apart.
@@ -25,30 +23,29 @@ _EVENTS = {
 _PREFIX = "callback "
 
 
-def install(agent: Agent) -> Callable[[], None]:
-    import torch
-    from torch._dynamo.callback import callback_handler as handler
+def install(listener: Listener) -> Installed:
+    with look_up():
+        from torch._dynamo.callback import callback_handler as handler
+        from torch.compiler import disable
 
+        lists = handler.start_callbacks, handler.end_callbacks
     begun: list[str] = []
 
     def start(*args: Any) -> None:
         try:
             begun.append(_event(args))
-            agent.begin(begun[-1])
+            listener.begin(begun[-1])
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("hooks.callbacks", error)
 
     def end(*args: Any) -> None:
         try:
             # the last to end may be another than the first to start: the handler counts them
-            agent.end(begun.pop() if begun else _event(args))
+            listener.end(begun.pop() if begun else _event(args))
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("hooks.callbacks", error)
 
-    pairs = (
-        (handler.start_callbacks, torch.compiler.disable(start)),
-        (handler.end_callbacks, torch.compiler.disable(end)),
-    )
+    pairs = tuple(zip(lists, (disable(start), disable(end)), strict=True))
 
     def arm() -> None:
         for callbacks, ours in pairs:
@@ -56,14 +53,15 @@ def install(agent: Agent) -> Callable[[], None]:
                 callbacks.append(ours)
 
     def uninstall() -> None:
-        agent.rearm = None
         for callbacks, ours in pairs:
             if ours in callbacks:
                 callbacks.remove(ours)
 
-    arm()
-    agent.rearm = arm
-    return uninstall
+    with contextlib.ExitStack() as undo:
+        undo.callback(uninstall)
+        arm()
+        undo.pop_all()
+    return Installed(uninstall=uninstall, rearm=arm)
 
 
 def _event(args: tuple[Any, ...]) -> str:

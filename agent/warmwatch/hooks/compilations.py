@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from warmwatch._guard import report
+from warmwatch._seams import Installed, Listener, look_up
 from warmwatch.hooks.reasons import category_of
-
-if TYPE_CHECKING:
-    from warmwatch._agent import Agent
 
 # How Dynamo says that it leaves a frame to Python: a graph break, not a failure.
 _LEFT_TO_PYTHON = (
@@ -22,27 +20,26 @@ _LEFT_TO_PYTHON = (
     "SkipCodeRecursiveException",
     "RecompileLimitExceeded",
 )
-_REASON_LIMIT = 1000
+REASON_LIMIT = 1000
 
 
-def install(agent: Agent) -> Callable[[], None]:
-    import torch
-    from torch._dynamo import utils
+def install(listener: Listener) -> Installed:
+    with look_up():
+        from torch._dynamo import utils
+        from torch.compiler import disable
 
-    original = utils.log_compilation_event
+        original, counters = utils.log_compilation_event, utils.counters
     listening = True
 
     def log_compilation_event(metrics: Any, *args: Any, **kwargs: Any) -> Any:
         if listening:
             try:
-                agent.compilation(kind_of(metrics), entry(metrics, agent.take_reasons))
+                listener.compilation(kind_of(metrics), entry(metrics))
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.compilations", error)
         return original(metrics, *args, **kwargs)
 
-    ours = torch.compiler.disable(log_compilation_event)
-    utils.log_compilation_event = ours
-    agent.read_counters = lambda: read_counters(utils.counters)
+    ours = disable(log_compilation_event)
 
     def uninstall() -> None:
         nonlocal listening
@@ -50,24 +47,26 @@ def install(agent: Agent) -> Callable[[], None]:
         if utils.log_compilation_event is ours:
             utils.log_compilation_event = original
 
-    return uninstall
+    utils.log_compilation_event = ours
+    return Installed(uninstall=uninstall, counters=lambda: read_counters(counters))
 
 
-def require_runtime(agent: Agent) -> Callable[[], None]:  # noqa: ARG001 - every seam's signature
+def require_runtime(listener: Listener) -> Installed:  # noqa: ARG001 - every seam's signature
     """What is tuned or recorded at run time has records of its own (not in torch 2.6)."""
     return _require("is_runtime")
 
 
-def require_caches(agent: Agent) -> Callable[[], None]:  # noqa: ARG001 - likewise
+def require_caches(listener: Listener) -> Installed:  # noqa: ARG001 - likewise
     """Each record says what the local caches gave it (not in torch 2.6 and 2.8)."""
     return _require("inductor_fx_local_cache_hit_count")
 
 
-def _require(field: str) -> Callable[[], None]:
-    from torch._dynamo.utils import CompilationMetrics
+def _require(field: str) -> Installed:
+    with look_up():
+        from torch._dynamo.utils import CompilationMetrics
 
-    getattr(CompilationMetrics, field)  # a dataclass keeps its defaults on the class
-    return lambda: None
+        getattr(CompilationMetrics, field)  # a dataclass keeps its defaults on the class
+    return Installed()
 
 
 def kind_of(metrics: Any) -> str:
@@ -79,11 +78,8 @@ def kind_of(metrics: Any) -> str:
     return "backward" if getattr(metrics, "is_forward", None) is False else "forward"
 
 
-def entry(metrics: Any, reasons: Callable[[], str | None]) -> dict[str, Any]:
-    """The journal's words for a ``CompilationMetrics``: absent where PyTorch does not say.
-
-    ``reasons`` takes all reasons of a recompile where they were seen; the metrics keep one.
-    """
+def entry(metrics: Any) -> dict[str, Any]:
+    """The journal's words for a ``CompilationMetrics``: absent where PyTorch does not say."""
     compile_id = getattr(metrics, "compile_id", None)
     values: dict[str, Any] = {"id": None if compile_id is None else str(compile_id)}
     duration = getattr(metrics, "duration_us", None)
@@ -92,8 +88,8 @@ def entry(metrics: Any, reasons: Callable[[], str | None]) -> dict[str, Any]:
     values["ops"] = getattr(metrics, "graph_op_count", None)
     values["cache"] = _cache(metrics)
     if _is_recompile(metrics, values["id"]):
-        reason = reasons() or getattr(metrics, "recompile_reason", None)
-        values["reason"] = reason.strip()[:_REASON_LIMIT] if reason else None
+        reason = getattr(metrics, "recompile_reason", None)
+        values["reason"] = reason.strip()[:REASON_LIMIT] if reason else None
         values["category"] = category_of(reason or "")
     failure = getattr(metrics, "fail_type", None)
     if failure and failure.rpartition(".")[2] not in _LEFT_TO_PYTHON:

@@ -9,48 +9,54 @@ what never began, and the beginnings are wrapped anew.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from warmwatch._guard import report
-
-if TYPE_CHECKING:
-    from warmwatch._agent import Agent
+from warmwatch._seams import Installed, Listener, look_up
 
 _NAME = "event_name"
 
 
-def install(agent: Agent) -> Callable[[], None]:
-    import torch
-    from torch._dynamo.utils import ChromiumEventLogger
+def install(listener: Listener) -> Installed:
+    with look_up():
+        from torch._dynamo.utils import ChromiumEventLogger
+        from torch.compiler import disable
+
+        starts = _Wrap(disable, ChromiumEventLogger, "log_event_start")
+        ends = _Wrap(disable, ChromiumEventLogger, "log_event_end")
 
     def end(event: str) -> None:
         if ends.heard > starts.heard:
             ends.heard = starts.heard = 0
             starts.renew()
-        agent.end(event)
+        listener.end(event)
 
-    starts = _Wrap(torch, ChromiumEventLogger, "log_event_start", agent.begin)
-    ends = _Wrap(torch, ChromiumEventLogger, "log_event_end", end)
-
-    def uninstall() -> None:
-        starts.remove()
-        ends.remove()
-
-    return uninstall
+    with contextlib.ExitStack() as undo:
+        undo.callback(starts.remove)
+        starts.put(listener.begin)
+        undo.callback(ends.remove)
+        ends.put(end)
+        return Installed(uninstall=undo.pop_all().close)
 
 
 class _Wrap:
-    """One method of ``owner``, wrapped so that ``tell`` hears each event's name first.
+    """One method of ``owner``, to be wrapped so that ``tell`` hears each event's name first.
 
     ``heard`` counts them.
     """
 
-    def __init__(self, torch: Any, owner: Any, method: str, tell: Callable[[str], None]) -> None:
-        self._torch, self._owner, self._method, self._tell = torch, owner, method, tell
-        self._listening = True
+    def __init__(self, disable: Callable[[Any], Any], owner: Any, method: str) -> None:
+        self._disable, self._owner, self._method = disable, owner, method
+        self._original = self._ours = getattr(owner, method)
+        self._listening = False
         self.heard = 0
+
+    def put(self, tell: Callable[[str], None]) -> None:
+        """Wrap the method."""
+        self._tell, self._listening = tell, True
         self._wrap()
 
     def renew(self) -> None:
@@ -78,5 +84,5 @@ class _Wrap:
             return original(logger, *args, **kwargs)
 
         self._original = original
-        self._ours = self._torch.compiler.disable(wrapper)
+        self._ours = self._disable(wrapper)
         setattr(self._owner, self._method, self._ours)

@@ -6,16 +6,12 @@ eagerly, which has nothing to compile anyway; graphs, graph breaks and recompile
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from warmwatch._agent import Agent
+from warmwatch._seams import Installed, Listener, look_up
 
 
-def install(agent: Agent) -> Callable[[], None]:
-    import torch
-    from torch.optim.optimizer import register_optimizer_step_post_hook
-
-    handle = register_optimizer_step_post_hook(torch.compiler.disable(agent.steps.on_step))
-    return handle.remove  # type: ignore[no-any-return]
+def install(listener: Listener) -> Installed:
+    with look_up():
+        from torch.compiler import disable
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+    handle = register_optimizer_step_post_hook(disable(listener.on_step))
+    return Installed(uninstall=handle.remove)

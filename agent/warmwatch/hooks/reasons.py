@@ -39,8 +39,8 @@ def telling_first(reasons: list[str]) -> str:
 
     Each is left as PyTorch words it: some go over several lines, with the user's stack.
     """
-    entries = [one.strip() for reason in reasons for one in _NEXT_ENTRY.split(reason.strip())]
-    return "\n".join(sorted(entries, key=lambda one: category_of(one) in _OF_ANOTHER_MODE))
+    entries = [entry.strip() for text in reasons for entry in _NEXT_ENTRY.split(text.strip())]
+    return "\n".join(sorted(entries, key=lambda entry: category_of(entry) in _OF_ANOTHER_MODE))
 
 
 def category_of(reason: str) -> str:

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from warmwatch._guard import report
-
-if TYPE_CHECKING:
-    from warmwatch._agent import Agent
+from warmwatch._seams import Installed, Listener
 
 _LOGGER = "torch._dynamo.convert_frame"
 _HIT = re.compile(r"hit config\.(\w*(?:recompile|cache_size)_limit) \((\d+)\)")
 _FUNCTION = re.compile(r"function: '([^']*)'")
 
 
-def install(agent: Agent) -> Callable[[], None]:
+def install(listener: Listener) -> Installed:
     def watch(line: logging.LogRecord) -> bool:
         try:
             if line.levelno >= logging.WARNING and "hit config." in str(line.msg):
@@ -29,11 +25,11 @@ def install(agent: Agent) -> Callable[[], None]:
                 if hit := _HIT.search(message):
                     function = _FUNCTION.search(message)
                     values = {"setting": hit[1], "limit": int(hit[2])}
-                    agent.fallback({**values, "name": function[1] if function else None})
+                    listener.fallback({**values, "name": function[1] if function else None})
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("hooks.recompile_limit", error)
         return True
 
     logger = logging.getLogger(_LOGGER)
     logger.addFilter(watch)
-    return lambda: logger.removeFilter(watch)
+    return Installed(uninstall=lambda: logger.removeFilter(watch))

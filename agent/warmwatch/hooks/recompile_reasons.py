@@ -6,15 +6,12 @@ comes next, although it is the training's own entry whose guard tells the cause.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from warmwatch._guard import report
-from warmwatch.hooks.reasons import telling_first
-
-if TYPE_CHECKING:
-    from warmwatch._agent import Agent
+from warmwatch._seams import Installed, Listener, look_up
+from warmwatch.hooks.compilations import REASON_LIMIT
+from warmwatch.hooks.reasons import category_of, telling_first
 
 # Its name in torch 2.7 and later, and the one in 2.6: the same call, the same list of reasons.
 _FUNCTIONS = (
@@ -23,40 +20,26 @@ _FUNCTIONS = (
 )
 
 
-class Reasons:
-    """The reasons of the recompile that a thread has begun, until its metrics come."""
+def install(listener: Listener) -> Installed:
+    with look_up():
+        from torch._dynamo import convert_frame
+        from torch.compiler import disable
 
-    def __init__(self) -> None:
-        self._of_thread: dict[int, str] = {}
-
-    def put(self, reasons: list[str]) -> None:
-        self._of_thread[threading.get_ident()] = telling_first(reasons)
-
-    def take(self) -> str | None:
-        return self._of_thread.pop(threading.get_ident(), None) or None
-
-
-def install(agent: Agent) -> Callable[[], None]:
-    import torch
-    from torch._dynamo import convert_frame
-
-    name = next((name for name in _FUNCTIONS if hasattr(convert_frame, name)), _FUNCTIONS[0])
-    original = getattr(convert_frame, name)
-    kept = Reasons()
+        name = next((name for name in _FUNCTIONS if hasattr(convert_frame, name)), _FUNCTIONS[0])
+        original = getattr(convert_frame, name)
     listening = True
 
     def reasons_of(*args: Any, **kwargs: Any) -> Any:
         reasons = original(*args, **kwargs)
         if listening:
             try:
-                kept.put(reasons)
+                if reason := telling_first(reasons)[:REASON_LIMIT]:
+                    listener.recompile(reason, category_of(reason))
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.recompile_reasons", error)
         return reasons
 
-    ours = torch.compiler.disable(reasons_of)
-    setattr(convert_frame, name, ours)
-    agent.take_reasons = kept.take
+    ours = disable(reasons_of)
 
     def uninstall() -> None:
         nonlocal listening
@@ -64,4 +47,5 @@ def install(agent: Agent) -> Callable[[], None]:
         if getattr(convert_frame, name) is ours:
             setattr(convert_frame, name, original)
 
-    return uninstall
+    setattr(convert_frame, name, ours)
+    return Installed(uninstall=uninstall)

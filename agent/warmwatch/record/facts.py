@@ -101,6 +101,7 @@ class CompileCounts:
         touched_steps: numbers of the last steps that were not clean, newest first.
         phase_ns: exclusive time of each of PHASES. compilations: of each of KINDS.
         recompiles: of each of CATEGORIES. cache_hits, cache_misses: of each of CACHES.
+        graphs_before: graphs that Dynamo had captured before this record began.
     """
 
     begun: int = 0
@@ -139,6 +140,7 @@ class CompileCounts:
     recompiles: tuple[int, ...] = (0,) * len(CATEGORIES)
     cache_hits: tuple[int, ...] = (0,) * len(CACHES)
     cache_misses: tuple[int, ...] = (0,) * len(CACHES)
+    graphs_before: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

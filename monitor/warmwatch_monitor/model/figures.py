@@ -113,6 +113,7 @@ class Compile:
         recompiles_after_warm: those of a rank that had been warm.
         fallbacks: frames that hit the recompile limit and run eagerly from then on.
         cache_hits, cache_misses: by cache.
+        graphs_before: graphs that Dynamo had captured before the agent attached.
     """
 
     begun: bool = False
@@ -129,6 +130,7 @@ class Compile:
     fallbacks: int | None = None
     cache_hits: Mapping[str, int] | None = None
     cache_misses: Mapping[str, int] | None = None
+    graphs_before: int | None = None
 
     @property
     def graphs_compiled(self) -> int | None:

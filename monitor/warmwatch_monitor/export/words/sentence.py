@@ -161,6 +161,9 @@ def _recompiling(view: RankView) -> Says:
 
 def _warm(view: RankView) -> Says:
     figures = view.figures
+    if not figures.compile.begun:
+        graphs = counted(figures.compile.graphs_before or 0, "graph")
+        return f"nothing has compiled since it was attached; {graphs} before that", ""
     quiet = duration(figures.progress.compiler_quiet_seconds or 0.0)
     text = f"warm since step {figures.warmups.warm_at_step}; nothing has compiled for {quiet}"
     median = figures.steps.clean.median

@@ -1,0 +1,142 @@
+"""This process's own record: when there is one, who it speaks for, and what it holds right now."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from warmwatch import record
+from warmwatch._config import Settings
+from warmwatch._gpus import used
+from warmwatch._guard import report, warn_once
+from warmwatch._identity import distributed, identify, launcher_run
+from warmwatch._writer import Writer
+
+# Journal lines at which to look for the GPUs in use: all rare. The first compilation is what costs
+# most, so its beginning is one of them.
+_RARE_MOMENTS = ("begin", "end", "step", "warm", "eager")
+
+
+class OwnRecord:
+    """The record of one process, in plain memory until it is opened, or where it cannot be.
+
+    Args:
+        settings: from the environment. version: the agent's own.
+        options: what the user gave to ``attach()``: ``run``, ``tokens_per_step``...
+        attached: when, on the monotonic and on the wall clock, in nanoseconds.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        version: str,
+        options: Mapping[str, Any],
+        attached: tuple[int, int],
+    ) -> None:
+        self._settings, self._version, self._options = settings, version, dict(options)
+        self._opened = False
+        self._identity: record.Identity | None = None
+        self.writer = Writer()
+        self.header = record.Header(
+            warm_steps=settings.warm_steps, attached_ns=attached[0], attached_epoch_ns=attached[1]
+        )
+
+    @property
+    def opened(self) -> bool:
+        """Whether it was opened, or that was tried."""
+        return self._opened
+
+    @property
+    def visible(self) -> bool:
+        """Whether there is a folder that a monitor can read."""
+        return self.writer.folder is not None
+
+    def renewed(self, attached: tuple[int, int]) -> OwnRecord:
+        """That of a forked child, which is another process and has said nothing yet."""
+        return OwnRecord(
+            self._settings, version=self._version, options=self._options, attached=attached
+        )
+
+    def open(
+        self, hooks: tuple[str, ...], missing: tuple[str, ...], *, graphs_before: int = 0
+    ) -> None:
+        """Make the record, once; without one the agent goes on in plain memory."""
+        self._opened = True
+        run = self._options.get("run") or self._settings.run
+        identity = identify(
+            os.environ,
+            argv=sys.argv,
+            agent=self._version,
+            hooks=hooks,
+            missing=missing,
+            **{**self._options, "run": run},
+        )
+        named = bool(run or launcher_run(os.environ))
+        directories = record.directories(os.environ, os.geteuid())
+        try:
+            self._identity = self.writer.open(directories, self.header, identity, named=named)
+        except OSError as error:
+            self._identity = identity
+            warn_once(
+                f"no record can be written, so no monitor will see this run ({error}); "
+                "set WARMWATCH_DIR to a directory that can be written"
+            )
+            return
+        header = {"epoch_ns": self.header.attached_epoch_ns, "k": self.header.warm_steps}
+        who = {"run": self._identity.run, "rank": self._identity.rank}
+        before = {"graphs_before": graphs_before or None}
+        self.note("attach", self.header.attached_ns, {**who, **header, **before})
+
+    def update(self, options: Mapping[str, Any]) -> None:
+        """The user gave more options; a new value replaces the old one."""
+        self._options.update(options)
+        if self._identity is not None:
+            self._rename(replace(self._identity, **options))
+
+    # What the ledger needs of it.
+
+    def publish(self, words: list[int]) -> None:
+        """Store the words of the rare block."""
+        self.writer.publish(words)
+
+    def note(
+        self, event: str, t: int, values: Mapping[str, Any], *, essential: bool = False
+    ) -> None:
+        """Append a line to the journal."""
+        self.writer.note(event, t, values, essential=essential)
+        if event in _RARE_MOMENTS:
+            self._look_again()
+
+    def steps(self) -> int:
+        """Steps marked so far."""
+        return self.writer.steps()
+
+    def image(self) -> record.Slot:
+        """The slot as it is now."""
+        image = bytearray(self.writer.buffer)
+        packed = record.pack_header(self.header)
+        if not image.startswith(packed):  # no record: plain memory without a header
+            image[: len(packed)] = packed
+            record.store_identity(image, record.Identity(run="none"))
+        return record.unpack(bytes(image))
+
+    def _look_again(self) -> None:
+        """Say which GPUs and which rank this is, where that changed: both may come up late."""
+        if self._identity is None:
+            return
+        try:
+            found = replace(self._identity, gpus=used() or self._identity.gpus)
+            if member := distributed():
+                found = replace(found, rank=member[0], world_size=member[1])
+            if found != self._identity:
+                self._rename(found)
+        except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+            report("identity", error)
+
+    def _rename(self, identity: record.Identity) -> None:
+        self.writer.rename(identity)
+        self._identity = identity

@@ -1,0 +1,144 @@
+"""What the hooks and the rest of the agent know of each other.
+
+A *seam* is a place in PyTorch where a hook can be put. A hook tells a :class:`Listener` what it
+hears, and gives back an :class:`Installed`: how it is undone, and what may be asked of PyTorch
+through it. Neither side knows more, and no hook knows another. Nothing here imports PyTorch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from warmwatch._guard import report
+
+
+class Listener(Protocol):
+    """What a hook may tell, on any thread."""
+
+    @property
+    def on_step(self) -> Callable[[Any, Any, Any], None]:
+        """The optimizers' post hook itself: nothing stands between, at every step it is called."""
+
+    def begin(self, event: str) -> None:
+        """A compile event began on this thread."""
+
+    def end(self, event: str) -> None:
+        """A compile event ended on this thread."""
+
+    def recompile(self, reason: str, category: str) -> None:
+        """This thread begins a recompile, for this reason."""
+
+    def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
+        """A compilation ended on this thread; ``kind`` is one of ``record.KINDS``."""
+
+    def fallback(self, values: Mapping[str, Any]) -> None:
+        """A frame hit the recompile limit."""
+
+
+def _nothing() -> None:
+    pass
+
+
+def _no_counters() -> Mapping[str, int]:
+    return {}
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """What a seam gives once its hook is in place.
+
+    Attributes:
+        uninstall: takes the hook away.
+        rearm: puts it back where PyTorch itself may have dropped it; called often.
+        counters: PyTorch's cumulative counters, by the names of the slot's words (``graphs``,
+            ``cache_hits.inductor_fx``...); they fall when a user clears them.
+        asynchronous: whether a mode is on that swaps compiled code in later, with no event.
+    """
+
+    uninstall: Callable[[], None] = _nothing
+    rearm: Callable[[], None] = _nothing
+    counters: Callable[[], Mapping[str, int]] = _no_counters
+    asynchronous: Callable[[], bool] = _never
+
+
+class SeamAbsentError(Exception):
+    """This PyTorch does not have the seam."""
+
+
+@contextlib.contextmanager
+def look_up() -> Iterator[None]:
+    """Where a hook looks for its seam, and does nothing else: what is not there is no error.
+
+    Raises:
+        SeamAbsentError: an import or an attribute in the block is missing.
+    """
+    try:
+        yield
+    except (ImportError, AttributeError) as error:
+        raise SeamAbsentError(str(error)) from error
+
+
+Install = Callable[[Listener], Installed]
+
+
+class Hooks:
+    """The seams in use, and those that this PyTorch does not have."""
+
+    def __init__(self) -> None:
+        self._installed: dict[str, Installed] = {}
+        self.missing: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._installed)
+
+    def install(self, seams: Sequence[tuple[str, Install]], listener: Listener) -> None:
+        """Install each; one that fails has undone what it did, and the others go on."""
+        missing = []
+        for name, install in seams:
+            try:
+                self._installed[name] = install(listener)
+            except SeamAbsentError:
+                missing.append(name)
+            except Exception as error:  # noqa: BLE001 - a stranger PyTorch than any known
+                missing.append(name)
+                report(f"hooks.{name}", error)
+        self.missing = tuple(missing)
+
+    def uninstall(self, name: str) -> None:
+        """Take one hook away, where it is in place."""
+        seam = self._installed.pop(name, None)
+        if seam is None:
+            return
+        try:
+            seam.uninstall()
+        except Exception as error:  # noqa: BLE001 - the other hooks have to go all the same
+            report(f"hooks.{name}", error)
+
+    def uninstall_all(self) -> None:
+        """Take every hook away."""
+        for name in self.names:
+            self.uninstall(name)
+
+    def rearm(self) -> None:
+        """Put back what PyTorch dropped."""
+        for seam in tuple(self._installed.values()):
+            seam.rearm()
+
+    def counters(self) -> dict[str, int]:
+        """PyTorch's counters, where a seam reads them."""
+        found: dict[str, int] = {}
+        for seam in tuple(self._installed.values()):
+            found.update(seam.counters())
+        return found
+
+    def asynchronous(self) -> bool:
+        """Whether compiled code may be swapped in later, with no event."""
+        return any(seam.asynchronous() for seam in tuple(self._installed.values()))

@@ -1,0 +1,94 @@
+"""Installing and undoing hooks: what one seam does wrong is its own affair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.trainings import result_of
+from warmwatch import _guard
+from warmwatch._seams import Hooks, Installed, Listener, look_up
+
+
+@pytest.fixture(name="reported")
+def _reported() -> Iterator[list[str]]:
+    """Where errors of the agent's own come to light."""
+    reported: list[str] = []
+    _guard.connect(lambda where, message: reported.append(f"{where}: {message}"))
+    yield reported
+    _guard.connect(None)
+
+
+def _absent(listener: Listener) -> Installed:
+    with look_up():
+        raise AttributeError("a PyTorch without it")
+
+
+def _wrong(listener: Listener) -> Installed:
+    return Installed(uninstall=listener.no_such_thing)  # type: ignore[attr-defined]
+
+
+def test_a_mistake_of_ours_is_not_taken_for_an_old_pytorch(reported: list[str]) -> None:
+    """An ``AttributeError`` outside of the look-up is counted; the one inside it is an answer."""
+    hooks = Hooks()
+    hooks.install((("absent", _absent), ("wrong", _wrong)), object())  # type: ignore[arg-type]
+    assert (hooks.names, hooks.missing) == ((), ("absent", "wrong"))
+    assert [line.partition(": ")[0] for line in reported] == ["hooks.wrong"]
+
+
+def test_a_hook_that_cannot_be_taken_away_keeps_no_other_in_place(reported: list[str]) -> None:
+    undone: list[str] = []
+
+    def fails() -> None:
+        raise RuntimeError("the seam is gone")
+
+    hooks = Hooks()
+    seams = (
+        ("first", lambda _: Installed(uninstall=lambda: undone.append("first"))),
+        ("second", lambda _: Installed(uninstall=fails)),
+        ("third", lambda _: Installed(uninstall=lambda: undone.append("third"))),
+    )
+    hooks.install(seams, object())  # type: ignore[arg-type]
+    hooks.uninstall_all()
+    assert undone == ["first", "third"]
+    assert reported == ["hooks.second: RuntimeError: the seam is gone"]
+
+
+HALF = """
+import warmwatch
+import torch._dynamo
+from torch._dynamo import utils
+from torch._dynamo.callback import callback_handler as handler
+
+class Sealed(type):
+    def __setattr__(cls, name, value):
+        if name == "log_event_end":
+            raise TypeError("sealed")
+        super().__setattr__(name, value)
+
+class Logger(metaclass=Sealed):
+    def log_event_start(self, *args): pass
+    def log_event_end(self, *args): pass
+
+class Full(list):
+    def append(self, entry): raise TypeError("full")
+
+start = Logger.log_event_start
+utils.ChromiumEventLogger = Logger
+handler.end_callbacks = Full()
+warmwatch.attach()
+result([Logger.log_event_start is start, len(handler.start_callbacks)])
+"""
+
+
+def test_a_seam_that_fails_half_way_undoes_what_it_did(tmp_path: Path) -> None:
+    """The second half of two seams cannot be put in place: their first half is gone again."""
+    records = tmp_path / "records"
+    records.mkdir()
+    assert result_of(records, HALF, attach=False) == [True, 0]
+    slot = slots.read(slots.only(records))
+    assert slot.identity.missing[:2] == ("events", "callbacks")
+    assert slot.compile.agent_errors == 2
