@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 
 from warmwatch import record, verdict
 from warmwatch.verdict import Facts, Judgement
@@ -21,8 +22,12 @@ def group(
     processes: Mapping[int, ProcessReading],
     now_ns: int,
     gpus: Iterable[GpuReading] = (),
+    working: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[RunView, ...]:
-    """All runs, by name, each with its ranks in order, judged at ``now_ns`` and with its GPUs."""
+    """All runs, by name, each with its ranks in order, judged at ``now_ns`` and with its GPUs.
+
+    ``working``: by record, when its rank was last seen to work.
+    """
     devices = _by_uuid(gpus)
     speakers: dict[str, dict[int, RecordReading]] = {}
     for reading in readings:
@@ -31,7 +36,14 @@ def group(
         if rival is None or _claim(reading) > _claim(rival):
             ranks[reading.slot.identity.rank] = reading
     return tuple(
-        _run(name, present([ranks[rank] for rank in sorted(ranks)]), processes, devices, now_ns)
+        _run(
+            name,
+            present([ranks[rank] for rank in sorted(ranks)]),
+            processes,
+            devices,
+            now_ns,
+            working,
+        )
         for name, ranks in sorted(speakers.items())
     )
 
@@ -72,16 +84,23 @@ def _run(
     processes: Mapping[int, ProcessReading],
     devices: Mapping[str, GpuReading],
     now_ns: int,
+    working: Mapping[str, int],
 ) -> RunView:
     compiled = sorted((compiled_ns(reading, now_ns) for reading in readings), reverse=True)
+    # while one rank evaluates, the others wait for it in a collective
+    at_work_ns = max((working.get(one.folder, 0) for one in readings if one.alive), default=0)
     ranks = tuple(
         RankView(
             reading=reading,
             judgement=judge_record(
-                reading, now_ns, _of_peers(compiled, compiled_ns(reading, now_ns))
+                reading,
+                now_ns,
+                _of_peers(compiled, compiled_ns(reading, now_ns)),
+                at_work_ns,
             ),
             process=None if reading.pid is None else processes.get(reading.pid),
             gpus=_used(reading, devices),
+            working_ns=working.get(reading.folder, 0),
         )
         for reading in readings
     )
@@ -96,6 +115,14 @@ def _by_uuid(gpus: Iterable[GpuReading]) -> dict[str, GpuReading]:
         devices[gpu.uuid] = gpu
         devices.setdefault(_bare(gpu.uuid), gpu)
     return devices
+
+
+def owned(
+    readings: Iterable[RecordReading], gpus: Iterable[GpuReading]
+) -> dict[str, tuple[GpuReading, ...]]:
+    """By record, the devices that its rank says it uses, of those that are known here."""
+    devices = _by_uuid(gpus)
+    return {reading.folder: _used(reading, devices) for reading in readings}
 
 
 def _used(reading: RecordReading, devices: Mapping[str, GpuReading]) -> tuple[GpuReading, ...]:
@@ -123,12 +150,14 @@ def _of_peers(compiled: Sequence[int], own: int) -> int:
     return others[0] if others else 0
 
 
-def judge_record(reading: RecordReading, now_ns: int, peers_compiled_ns: int = 0) -> Judgement:
+def judge_record(
+    reading: RecordReading, now_ns: int, peers_compiled_ns: int = 0, working_ns: int = 0
+) -> Judgement:
     """The verdict on one record at ``now_ns``, given when the others of its run last compiled."""
-    return verdict.judge(facts(reading, peers_compiled_ns), now_ns)
+    return verdict.judge(facts(reading, peers_compiled_ns, working_ns), now_ns)
 
 
-def facts(reading: RecordReading, peers_compiled_ns: int = 0) -> Facts:
+def facts(reading: RecordReading, peers_compiled_ns: int = 0, working_ns: int = 0) -> Facts:
     """What a record says, as the verdict takes it."""
     slot = reading.slot
     return Facts(
@@ -141,6 +170,7 @@ def facts(reading: RecordReading, peers_compiled_ns: int = 0) -> Facts:
         alive=reading.alive,
         gone_ns=reading.gone_ns,
         peers_compiled_ns=peers_compiled_ns,
+        working_ns=working_ns,
     )
 
 

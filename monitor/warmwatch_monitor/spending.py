@@ -85,18 +85,20 @@ def kept(
     ``present`` has their folders, or the directories of some that nobody can look at now; it is
     ``None`` where the look as a whole failed. What nobody can see is not gone.
     """
-    if present is None:
-        return dict(accounts)
     kept: dict[str, Account] = {}
     for folder, account in accounts.items():
-        directory = folder.rpartition("/")[0]
-        if folder in present or directory in present:
+        if is_present(folder, present):
             kept[folder] = replace(account, gone_ns=None) if account.gone_ns else account
         elif account.gone_ns is None:
             kept[folder] = replace(account, gone_ns=now_ns)
         elif now_ns - account.gone_ns <= retention_ns:
             kept[folder] = account
     return kept
+
+
+def is_present(folder: str, present: Collection[str] | None) -> bool:
+    """Whether a record is there, as far as anybody can see; see :func:`kept`."""
+    return present is None or folder in present or folder.rpartition("/")[0] in present
 
 
 def fold(account: Account, view: RankView, now_ns: int) -> Account:

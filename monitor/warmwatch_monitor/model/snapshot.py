@@ -38,6 +38,7 @@ class RankView:
 
     ``gpus`` are the readings of those of its devices that NVML knows here; the uuids of all of
     them are in the record's identity. ``spending`` is ``None`` where no energy was measured.
+    ``working_ns`` is when its process or its GPUs were last seen to work, 0 where they never were.
     """
 
     reading: RecordReading
@@ -45,6 +46,7 @@ class RankView:
     process: ProcessReading | None = None
     gpus: tuple[GpuReading, ...] = ()
     spending: Spending | None = None
+    working_ns: int = 0
 
     @property
     def run(self) -> str:
