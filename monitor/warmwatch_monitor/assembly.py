@@ -22,6 +22,7 @@ from warmwatch_monitor.model import (
     Snapshot,
     SourceHealth,
 )
+from warmwatch_monitor.namesakes import Start, told_apart
 from warmwatch_monitor.runs import group, owned
 from warmwatch_monitor.sources.listed import HOST, NVML, OBSERVED, RECORDS
 from warmwatch_monitor.sources.readings import Readings
@@ -38,10 +39,11 @@ Judge = Callable[[Iterable[RecordReading]], "Judged"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The runs, and by record when its rank was seen to work, with what could not be judged."""
+    """The runs, what is remembered of them for the next look, and what could not be judged."""
 
     runs: tuple[RunView, ...] = ()
     works: Mapping[str, Work] = field(default_factory=dict)
+    names: Mapping[Start, str] = field(default_factory=dict)
     refused: tuple[Refusal, ...] = ()
 
 
@@ -66,6 +68,7 @@ class Assembly:
         self._retention_ns = round(max(settings.retention, _SHORTEST_RETENTION) * 1e9)
         self._accounts: dict[str, Account] = {}
         self._works: Mapping[str, Work] = {}
+        self._names: Mapping[Start, str] = {}
 
     def make(
         self, readings: Readings, health: tuple[SourceHealth, ...], now_ns: int, epoch: float
@@ -79,9 +82,11 @@ class Assembly:
         judged = trial.of(
             "judging the runs",
             lambda: _all_judged(records, lambda some: self._judge(some, processes, gpus, now_ns)),
-            Judged(works=self._works),
+            Judged(works=self._works, names=self._names),
         )
         present = None if found is None else _present(found)
+        if found is not None:
+            self._names = judged.names
         self._works = {
             folder: work for folder, work in judged.works.items() if is_present(folder, present)
         }
@@ -111,7 +116,7 @@ class Assembly:
         now_ns: int,
     ) -> Judged:
         works = dict(self._works)
-        records = tuple(records)
+        records, names = told_apart(records, self._names)
         used = owned(records, gpus)
         for one in records:
             works[one.folder] = follow(
@@ -122,7 +127,8 @@ class Assembly:
                 uses_gpus=bool(one.slot.identity.gpus),
             )
         working = {folder: work.working_ns for folder, work in works.items()}
-        return Judged(runs=group(records, processes, now_ns, gpus, working), works=works)
+        runs = group(records, processes, now_ns, gpus, working)
+        return Judged(runs=runs, works=works, names=names)
 
 
 class _Trial:

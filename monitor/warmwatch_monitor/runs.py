@@ -7,6 +7,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from warmwatch import record, verdict
+from warmwatch.record import Identity
 from warmwatch.verdict import Facts, Judgement
 from warmwatch_monitor.model import (
     GpuReading,
@@ -70,12 +71,18 @@ def _attached(reading: RecordReading) -> int:
     return reading.slot.header.attached_epoch_ns
 
 
-def _claim(reading: RecordReading) -> tuple[bool, bool, int, str]:
-    """Who speaks for a rank: a living record, with facts if one has them, the newest of those."""
+def _claim(reading: RecordReading) -> tuple[bool, bool, bool, int, str]:
+    """Who speaks for a rank: a living record, and no helper's, with facts, the newest of those."""
     slot = reading.slot
     tells = bool(slot.steps.steps or slot.compile.begun)
     newest = slot.header.attached_epoch_ns
-    return reading.alive, reading.alive and tells, newest, reading.folder
+    return reading.alive, not _helps(slot.identity), reading.alive and tells, newest, reading.folder
+
+
+def _helps(identity: Identity) -> bool:
+    """Whether it is a child of a run's process that nothing made a rank: it never outranks it."""
+    kind, _, launcher = identity.launch.partition(":")
+    return kind == "process" and launcher != str(identity.pid) and identity.world_size is None
 
 
 def _run(
