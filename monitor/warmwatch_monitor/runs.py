@@ -17,6 +17,8 @@ from warmwatch_monitor.model import (
     RunView,
 )
 
+_TOGETHER_NS = 10 * 10**9
+
 
 def group(
     readings: Iterable[RecordReading],
@@ -112,7 +114,21 @@ def _run(
         for reading in readings
     )
     state = verdict.least_advanced(rank.judgement.state for rank in ranks)
-    return RunView(run=name, state=state, ranks=ranks)
+    return RunView(run=name, state=state, ranks=ranks, ended_together=ended_together(readings))
+
+
+def ended_together(readings: Sequence[RecordReading]) -> bool | None:
+    """Whether all of several ranks ended within seconds; see :class:`RunView`."""
+    gone = [one for one in readings if not one.alive or one.slot.compile.end_code]
+    if len(readings) < 2 or not gone:
+        return None
+    if len(gone) < len(readings):
+        return False
+    ends = [one.slot.compile.ended_ns or one.gone_ns for one in gone]
+    known = [end for end in ends if end]
+    if len(known) < len(ends):
+        return None
+    return max(known) - min(known) <= _TOGETHER_NS
 
 
 def _by_uuid(gpus: Iterable[GpuReading]) -> dict[str, GpuReading]:

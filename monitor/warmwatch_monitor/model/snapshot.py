@@ -59,11 +59,17 @@ class RankView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """One run: its ranks in order, and its state, that of its least advanced living rank."""
+    """One run: its ranks in order, and its state, that of its least advanced living rank.
+
+    ``ended_together``: whether all its ranks here ended within seconds, as those of a job do that
+    somebody cancels; ``False`` where a part of them is gone, ``None`` where none is, where nobody
+    saw when, and of one rank, which cannot tell.
+    """
 
     run: str
     state: State
     ranks: tuple[RankView, ...]
+    ended_together: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
