@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from warmwatch.verdict import State
 from warmwatch_monitor.config import Settings
 from warmwatch_monitor.errors import described
 from warmwatch_monitor.model import (
     GpuReading,
     ProcessReading,
+    RankView,
     RecordReading,
     Refusal,
     RunView,
@@ -68,6 +70,7 @@ class Assembly:
         self._retention_ns = round(max(settings.retention, _SHORTEST_RETENTION) * 1e9)
         self._accounts: dict[str, Account] = {}
         self._works: Mapping[str, Work] = {}
+        self._pids: dict[str, int] = {}
         self._names: Mapping[Start, str] = {}
 
     def make(
@@ -84,13 +87,14 @@ class Assembly:
             lambda: _all_judged(records, lambda some: self._judge(some, processes, gpus, now_ns)),
             Judged(works=self._works, names=self._names),
         )
+        runs = self._with_ooms(judged.runs, host.oom_killed if host else {})
         present = None if found is None else _present(found)
         if found is not None:
             self._names = judged.names
         self._works = {
             folder: work for folder, work in judged.works.items() if is_present(folder, present)
         }
-        before = kept(self._accounts, present, now_ns, self._retention_ns), judged.runs
+        before = kept(self._accounts, present, now_ns, self._retention_ns), runs
         self._accounts, runs = trial.of("adding up energy", lambda: charge(*before, now_ns), before)
         refusals = (*judged.refused, *refused)
         shown = bounded(refusals)
@@ -107,6 +111,29 @@ class Assembly:
             directories=self._directories,
         )
         return Assembled(snapshot=snapshot, problems=tuple(trial.problems))
+
+    def _with_ooms(
+        self, runs: tuple[RunView, ...], killed: Mapping[int, bool]
+    ) -> tuple[RunView, ...]:
+        """``runs``, with what is known of how the lost ranks went. A dead record has no pid."""
+        self._pids = {
+            folder: pid for folder, pid in self._pids.items() if folder in self._works
+        } | {
+            view.reading.folder: view.reading.pid
+            for run in runs
+            for view in run.ranks
+            if view.reading.pid is not None
+        }
+        return tuple(
+            replace(run, ranks=tuple(self._with_oom(view, killed) for view in run.ranks))
+            for run in runs
+        )
+
+    def _with_oom(self, view: RankView, killed: Mapping[int, bool]) -> RankView:
+        if view.judgement.state is not State.LOST:
+            return view
+        known = killed.get(self._pids.get(view.reading.folder, 0))
+        return view if known is None else replace(view, oom_killed=known)
 
     def _judge(
         self,

@@ -39,6 +39,8 @@ class RankView:
     ``gpus`` are the readings of those of its devices that NVML knows here; the uuids of all of
     them are in the record's identity. ``spending`` is ``None`` where no energy was measured.
     ``working_ns`` is when its process or its GPUs were last seen to work, 0 where they never were.
+    ``oom_killed``: of a lost rank, whether the kernel killed it for want of memory; ``None`` where
+    nobody can tell.
     """
 
     reading: RecordReading
@@ -47,6 +49,7 @@ class RankView:
     gpus: tuple[GpuReading, ...] = ()
     spending: Spending | None = None
     working_ns: int = 0
+    oom_killed: bool | None = None
 
     @property
     def run(self) -> str:
