@@ -77,6 +77,9 @@ class Facts:
         gone_ns: when a reader first saw the lock free; ``None`` where none saw it held.
         peers_compiled_ns: the latest moment at which another living rank of the run was known to
         compile: until then this one may have waited for it in a collective.
+        last_batch_ns: when the loop last took a batch. working_ns: the latest moment at which
+        its process or its GPUs, or those of a living rank that it may wait for, were seen to
+        work. Both are progress without an optimizer step.
     """
 
     attached_ns: int
@@ -88,6 +91,8 @@ class Facts:
     alive: bool = True
     gone_ns: int | None = None
     peers_compiled_ns: int = 0
+    last_batch_ns: int = 0
+    working_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +128,13 @@ def clean_steps(steps: StepCounts, compile: CompileCounts) -> int:
 def quiet_since_ns(facts: Facts) -> int:
     """The last sign of progress: a step, the end of an activity, or attaching."""
     return max(facts.attached_ns, facts.steps.last_step_ns, facts.compile.last_end_ns)
+
+
+def moved_ns(facts: Facts) -> int:
+    """The last sign that it is not stuck: progress, or work, or a peer that it waited for."""
+    return max(
+        quiet_since_ns(facts), facts.peers_compiled_ns, facts.last_batch_ns, facts.working_ns
+    )
 
 
 def stall_after_ns(facts: Facts) -> int:
@@ -164,8 +176,7 @@ def _living(facts: Facts, now_ns: int) -> Judgement:
     if not steps.steps and not compile.begun:
         return Judgement(state=State.STARTING, since_ns=facts.attached_ns)
     clean = clean_steps(steps, compile)
-    quiet_since = max(quiet_since_ns(facts), facts.peers_compiled_ns)
-    stalled_at = quiet_since + stall_after_ns(facts)
+    stalled_at = moved_ns(facts) + stall_after_ns(facts)
     if steps.steps and now_ns > stalled_at:
         return Judgement(state=State.STALLED, since_ns=stalled_at, clean_steps=clean)
     return _settled(facts, clean)

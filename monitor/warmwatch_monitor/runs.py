@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from types import MappingProxyType
 
 from warmwatch import record, verdict
+from warmwatch.record import Identity
 from warmwatch.verdict import Facts, Judgement
 from warmwatch_monitor.model import (
     GpuReading,
@@ -16,14 +19,20 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.recorded import figures
 
+_TOGETHER_NS = 10 * 10**9
+
 
 def group(
     readings: Iterable[RecordReading],
     processes: Mapping[int, ProcessReading],
     now_ns: int,
     gpus: Iterable[GpuReading] = (),
+    working: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[RunView, ...]:
-    """All runs, by name, each with its ranks in order, judged at ``now_ns`` and with its GPUs."""
+    """All runs, by name, each with its ranks in order, judged at ``now_ns`` and with its GPUs.
+
+    ``working``: by record, when its rank was last seen to work.
+    """
     devices = _by_uuid(gpus)
     speakers: dict[str, dict[int, RecordReading]] = {}
     for reading in readings:
@@ -32,7 +41,14 @@ def group(
         if rival is None or _claim(reading) > _claim(rival):
             ranks[reading.slot.identity.rank] = reading
     return tuple(
-        _run(name, present([ranks[rank] for rank in sorted(ranks)]), processes, devices, now_ns)
+        _run(
+            name,
+            present([ranks[rank] for rank in sorted(ranks)]),
+            processes,
+            devices,
+            now_ns,
+            working,
+        )
         for name, ranks in sorted(speakers.items())
     )
 
@@ -59,12 +75,18 @@ def _attached(reading: RecordReading) -> int:
     return reading.slot.header.attached_epoch_ns
 
 
-def _claim(reading: RecordReading) -> tuple[bool, bool, int, str]:
-    """Who speaks for a rank: a living record, with facts if one has them, the newest of those."""
+def _claim(reading: RecordReading) -> tuple[bool, bool, bool, int, str]:
+    """Who speaks for a rank: a living record, and no helper's, with facts, the newest of those."""
     slot = reading.slot
     tells = bool(slot.steps.steps or slot.compile.begun)
     newest = slot.header.attached_epoch_ns
-    return reading.alive, reading.alive and tells, newest, reading.folder
+    return reading.alive, not _helps(slot.identity), reading.alive and tells, newest, reading.folder
+
+
+def _helps(identity: Identity) -> bool:
+    """Whether it is a child of a run's process that nothing made a rank: it never outranks it."""
+    kind, _, launcher = identity.launch.partition(":")
+    return kind == "process" and launcher != str(identity.pid) and identity.world_size is None
 
 
 def _run(
@@ -73,26 +95,39 @@ def _run(
     processes: Mapping[int, ProcessReading],
     devices: Mapping[str, GpuReading],
     now_ns: int,
+    working: Mapping[str, int],
 ) -> RunView:
     compiled = sorted((compiled_ns(reading, now_ns) for reading in readings), reverse=True)
+    # while one rank evaluates, the others wait for it in a collective
+    at_work_ns = max((working.get(one.folder, 0) for one in readings if one.alive), default=0)
     ranks = []
     for reading in readings:
-        process = None if reading.pid is None else processes.get(reading.pid)
-        peers_ns = _of_peers(compiled, compiled_ns(reading, now_ns))
-        ranks.append(view(reading, now_ns, peers_ns, process, _used(reading, devices)))
+        seen = view(
+            reading,
+            now_ns,
+            peers_compiled_ns=_of_peers(compiled, compiled_ns(reading, now_ns)),
+            at_work_ns=at_work_ns,
+            process=None if reading.pid is None else processes.get(reading.pid),
+            gpus=_used(reading, devices),
+        )
+        ranks.append(replace(seen, working_ns=working.get(reading.folder, 0)))
     state = verdict.least_advanced(rank.judgement.state for rank in ranks)
-    return RunView(run=name, state=state, ranks=tuple(ranks))
+    return RunView(
+        run=name, state=state, ranks=tuple(ranks), ended_together=ended_together(readings)
+    )
 
 
 def view(
     reading: RecordReading,
     now_ns: int,
+    *,
     peers_compiled_ns: int = 0,
+    at_work_ns: int = 0,
     process: ProcessReading | None = None,
     gpus: tuple[GpuReading, ...] = (),
 ) -> RankView:
     """One record as a rank: judged, with its figures, as of ``now_ns``."""
-    known = facts(reading, peers_compiled_ns)
+    known = facts(reading, peers_compiled_ns, at_work_ns)
     judgement = verdict.judge(known, now_ns)
     return RankView(
         figures=figures(reading, known, judgement, now_ns, process),
@@ -103,6 +138,20 @@ def view(
     )
 
 
+def ended_together(readings: Sequence[RecordReading]) -> bool | None:
+    """Whether all of several ranks ended within seconds; see :class:`RunView`."""
+    gone = [one for one in readings if not one.alive or one.slot.compile.end_code]
+    if len(readings) < 2 or not gone:
+        return None
+    if len(gone) < len(readings):
+        return False
+    ends = [one.slot.compile.ended_ns or one.gone_ns for one in gone]
+    known = [end for end in ends if end]
+    if len(known) < len(ends):
+        return None
+    return max(known) - min(known) <= _TOGETHER_NS
+
+
 def _by_uuid(gpus: Iterable[GpuReading]) -> dict[str, GpuReading]:
     """Devices by uuid, and by what of it CUDA and NVML may put another prefix before."""
     devices: dict[str, GpuReading] = {}
@@ -110,6 +159,14 @@ def _by_uuid(gpus: Iterable[GpuReading]) -> dict[str, GpuReading]:
         devices[gpu.uuid] = gpu
         devices.setdefault(_bare(gpu.uuid), gpu)
     return devices
+
+
+def owned(
+    readings: Iterable[RecordReading], gpus: Iterable[GpuReading]
+) -> dict[str, tuple[GpuReading, ...]]:
+    """By record, the devices that its rank says it uses, of those that are known here."""
+    devices = _by_uuid(gpus)
+    return {reading.folder: _used(reading, devices) for reading in readings}
 
 
 def _used(reading: RecordReading, devices: Mapping[str, GpuReading]) -> tuple[GpuReading, ...]:
@@ -137,12 +194,14 @@ def _of_peers(compiled: Sequence[int], own: int) -> int:
     return others[0] if others else 0
 
 
-def judge_record(reading: RecordReading, now_ns: int, peers_compiled_ns: int = 0) -> Judgement:
+def judge_record(
+    reading: RecordReading, now_ns: int, peers_compiled_ns: int = 0, working_ns: int = 0
+) -> Judgement:
     """The verdict on one record at ``now_ns``, given when the others of its run last compiled."""
-    return verdict.judge(facts(reading, peers_compiled_ns), now_ns)
+    return verdict.judge(facts(reading, peers_compiled_ns, working_ns), now_ns)
 
 
-def facts(reading: RecordReading, peers_compiled_ns: int = 0) -> Facts:
+def facts(reading: RecordReading, peers_compiled_ns: int = 0, working_ns: int = 0) -> Facts:
     """What a record says, as the verdict takes it."""
     slot = reading.slot
     return Facts(
@@ -155,6 +214,7 @@ def facts(reading: RecordReading, peers_compiled_ns: int = 0) -> Facts:
         alive=reading.alive,
         gone_ns=reading.gone_ns,
         peers_compiled_ns=peers_compiled_ns,
+        working_ns=working_ns,
     )
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from warmwatch_monitor.model import GpuReading, RankView, RecordReading, RunView, Spending
+from warmwatch_monitor.model import GpuReading, RankView, RunView, Spending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ def charge(
     for run in runs:
         ranks = []
         for view in run.ranks:
-            folder = _reading(view).folder
+            folder = view.record.folder
             account = fold(charged.get(folder, Account()), view, now_ns)
             if account.meters:
                 charged[folder] = account
@@ -85,12 +85,9 @@ def kept(
     ``present`` has their folders, or the directories of some that nobody can look at now; it is
     ``None`` where the look as a whole failed. What nobody can see is not gone.
     """
-    if present is None:
-        return dict(accounts)
     kept: dict[str, Account] = {}
     for folder, account in accounts.items():
-        directory = folder.rpartition("/")[0]
-        if folder in present or directory in present:
+        if is_present(folder, present):
             kept[folder] = replace(account, gone_ns=None) if account.gone_ns else account
         elif account.gone_ns is None:
             kept[folder] = replace(account, gone_ns=now_ns)
@@ -99,10 +96,15 @@ def kept(
     return kept
 
 
+def is_present(folder: str, present: Collection[str] | None) -> bool:
+    """Whether a record is there, as far as anybody can see; see :func:`kept`."""
+    return present is None or folder in present or folder.rpartition("/")[0] in present
+
+
 def fold(account: Account, view: RankView, now_ns: int) -> Account:
     """``account`` with what ``view`` adds; the same one where no energy was read anew."""
     spending, meters = account.spending, dict(account.meters)
-    if not _reading(view).alive:
+    if not view.record.alive:
         return account
     for gpu in view.gpus:
         if gpu.energy_joules is None or gpu.read_energy_ns is None:
@@ -121,7 +123,7 @@ def _read(gpu: GpuReading, view: RankView, now_ns: int, before: _Meter | None) -
     assert gpu.energy_joules is not None
     assert gpu.read_energy_ns is not None
     compile_ns = compile_ns_at(view, gpu.read_energy_ns, now_ns)
-    slot = _reading(view).slot
+    slot = view.record.slot
     return _Meter(
         at_ns=gpu.read_energy_ns,
         joules=gpu.energy_joules,
@@ -134,17 +136,12 @@ def _read(gpu: GpuReading, view: RankView, now_ns: int, before: _Meter | None) -
     )
 
 
-def _reading(view: RankView) -> RecordReading:
-    assert view.reading is not None, "what a rank spends is followed where its record is read"
-    return view.reading
-
-
 def compile_ns_at(view: RankView, at_ns: int, now_ns: int) -> int:
     """Compile time of the rank up to ``at_ns``, from a record that was read a little later.
 
     What belongs to another window by a moment is not lost: the next difference has it.
     """
-    compile = _reading(view).slot.compile
+    compile = view.record.slot.compile
     total = sum(compile.phase_ns)
     if compile.active_since_ns:
         total += max(0, now_ns - compile.accounted_ns)

@@ -246,6 +246,7 @@ def test_a_driver_that_hangs_is_called_once_however_often_one_asks(
 def test_a_source_that_answers_again_is_read_anew(stuck: threading.Event) -> None:
     feed = Feed("slow", stuck.wait, Clock(), 1.0)
     assert not feed.read_within(0.05)
+    assert not feed.read_within(0.05), "the same read is still under way"
     stuck.set()
     wait_until(lambda: feed.current(time.monotonic_ns())[0])
     assert feed.read_within(20)

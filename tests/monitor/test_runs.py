@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -100,3 +101,49 @@ def test_the_median_step_bears_on_when_a_rank_counts_as_stalled() -> None:
     assert judge_record(slow, NOW + 60 * 10**9).state is State.STALLED
     fast = reading("fast", steps=steps, clean=(10**9,) * 9)
     assert judge_record(fast, NOW).state is State.STALLED
+
+
+FINISHED = CompileCounts(end_code=1, ended_ns=builders.ago(2))
+UNSEEN = reading("unseen", alive=False)
+
+
+def gone(seconds: float) -> RecordReading:
+    """A rank whose process was seen to be gone that long ago."""
+    return replace(reading("gone", alive=False), gone_ns=builders.ago(seconds))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "together"),
+    [
+        ([gone(30), gone(25), gone(20)], True),
+        ([gone(3), reading("finished", alive=False, compile=FINISHED)], True),
+        ([gone(30), gone(19)], False),
+        ([gone(30), reading("living")], False),
+        ([UNSEEN, reading("living")], False),
+        ([reading("finished", compile=FINISHED), reading("living")], False),
+        ([reading("living"), reading("living")], None),
+        ([gone(30), UNSEEN], None),
+        ([gone(30)], None),
+    ],
+    ids=[
+        "all within ten seconds",
+        "however they ended",
+        "one long before the other",
+        "a part is gone",
+        "a part is gone, nobody knows since when",
+        "a part has finished",
+        "none is gone",
+        "nobody saw when one went",
+        "one rank cannot tell",
+    ],
+)
+def test_a_run_ended_together_where_all_its_ranks_did(
+    ranks: list[RecordReading], together: bool | None
+) -> None:
+    """What cancels a job ends all of it; what breaks a rank leaves the others, for a while."""
+    numbered = [
+        replace(one, slot=replace(one.slot, identity=replace(one.slot.identity, rank=number)))
+        for number, one in enumerate(ranks)
+    ]
+    (run,) = group(numbered, {}, NOW)
+    assert run.ended_together is together

@@ -44,6 +44,9 @@ class RankView:
         devices that NVML knows here. spending: ``None`` where no energy was measured.
         reading: the record that it was made from, for what follows a record from one look to the
         next; exports and views never read it, and of a rank on another host there is none.
+        working_ns: when its process or its GPUs were last seen to work, 0 where they never were.
+        oom_killed: of a lost rank, whether the kernel killed it for want of memory; ``None`` where
+        nobody can tell.
     """
 
     figures: Figures
@@ -52,6 +55,14 @@ class RankView:
     gpus: tuple[GpuReading, ...] = ()
     spending: Spending | None = None
     reading: RecordReading | None = None
+    working_ns: int = 0
+    oom_killed: bool | None = None
+
+    @property
+    def record(self) -> RecordReading:
+        """The record that it was made from: of a rank of this host there is one."""
+        assert self.reading is not None, "a rank of another host has no record here"
+        return self.reading
 
     @property
     def run(self) -> str:
@@ -96,11 +107,17 @@ class RankView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """One run: its ranks in order, and its state, that of its least advanced living rank."""
+    """One run: its ranks in order, and its state, that of its least advanced living rank.
+
+    ``ended_together``: whether all its ranks here ended within seconds, as those of a job do that
+    somebody cancels; ``False`` where a part of them is gone, ``None`` where none is, where nobody
+    saw when, and of one rank, which cannot tell.
+    """
 
     run: str
     state: State
     ranks: tuple[RankView, ...]
+    ended_together: bool | None = None
 
     @property
     def living(self) -> tuple[RankView, ...]:

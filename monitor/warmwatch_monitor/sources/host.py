@@ -8,7 +8,7 @@ A process that cannot be asked, or is gone, is absent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -31,10 +31,14 @@ Totals = Mapping[int, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostAndProcesses:
-    """The machine, and by pid the training processes on it that could be asked."""
+    """The machine, and by pid the training processes on it that could be asked.
+
+    ``oom_killed``: of those that are gone, whether it was for want of memory, where that is known.
+    """
 
     machine: HostReading | None
     processes: Mapping[int, ProcessReading]
+    oom_killed: Mapping[int, bool] = field(default_factory=dict)
 
 
 def read_machine() -> HostReading | None:

@@ -31,11 +31,17 @@ def _records(settings: Settings, clock: Clock) -> Read[RecordsReading]:
 
 def _host(_settings: Settings, clock: Clock) -> Read[HostAndProcesses]:
     from warmwatch_monitor.sources.host import HostAndProcesses, HostSource, read_machine
+    from warmwatch_monitor.sources.oom import OomWatch
 
-    source = HostSource(clock=clock)
-    return lambda others: HostAndProcesses(
-        machine=read_machine(), processes=source.read(living(others))
-    )
+    source, ooms = HostSource(clock=clock), OomWatch()
+
+    def read(others: Readings) -> HostAndProcesses:
+        pids = living(others)
+        return HostAndProcesses(
+            machine=read_machine(), processes=source.read(pids), oom_killed=ooms.follow(pids)
+        )
+
+    return read
 
 
 def _nvml(_settings: Settings, clock: Clock) -> Read[tuple[GpuReading, ...]]:

@@ -1,0 +1,64 @@
+"""Starts of one name that live at the same time: two runs, the later one is numbered. Pure.
+
+The agent numbers a run whose name is taken (``train-2``); a name that somebody chose twice, or two
+that began in the same moment, are told apart here. Starts are told apart only where they speak for
+the same rank at once: ranks of one run may have been started by several launchers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+
+from warmwatch_monitor.model import RecordReading
+
+Start = tuple[str, str]  # the run's name and the id of its launch
+
+
+def told_apart(
+    readings: Iterable[RecordReading], given: Mapping[Start, str]
+) -> tuple[tuple[RecordReading, ...], dict[Start, str]]:
+    """The readings, under names of their own, and the names given, to be kept for the next look.
+
+    A start keeps the name that it was given for as long as any record of it is there.
+    """
+    starts: dict[Start, list[RecordReading]] = {}
+    for reading in readings:
+        identity = reading.slot.identity
+        starts.setdefault((identity.run, identity.launch), []).append(reading)
+    names = {start: name for start, name in given.items() if start in starts}
+    taken = {run for run, _ in starts} | set(names.values())
+    speaking: dict[str, set[int]] = {}
+    for start in sorted(starts, key=lambda one: _began(starts[one])):
+        run, living = start[0], _living(starts[start])
+        if start in names:
+            continue
+        if living & speaking.get(run, set()):
+            names[start] = _free(run, taken)
+            taken.add(names[start])
+        else:
+            speaking.setdefault(run, set()).update(living)
+    renamed = [
+        _renamed(one, names[start]) if start in names else one
+        for start, records in starts.items()
+        for one in records
+    ]
+    return tuple(renamed), names
+
+
+def _began(records: Sequence[RecordReading]) -> int:
+    return min(one.slot.header.attached_epoch_ns for one in records)
+
+
+def _living(records: Sequence[RecordReading]) -> set[int]:
+    return {one.slot.identity.rank for one in records if one.alive}
+
+
+def _free(run: str, taken: set[str]) -> str:
+    return next(name for n in count(2) if (name := f"{run}-{n}") not in taken)
+
+
+def _renamed(reading: RecordReading, name: str) -> RecordReading:
+    slot = reading.slot
+    return replace(reading, slot=replace(slot, identity=replace(slot.identity, run=name)))
