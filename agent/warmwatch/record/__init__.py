@@ -31,7 +31,14 @@ it. Changing any offset, order or name here is a new VERSION.
 
 from __future__ import annotations
 
-from warmwatch.record.bins import BINS, BOUNDS_NS, longest_ns, quantile_ns
+from warmwatch.record.bins import (
+    BINS,
+    BOUNDS_NS,
+    longest_ns,
+    longest_of,
+    quantile_ns,
+    quantile_of,
+)
 from warmwatch.record.facts import (
     CACHES,
     CATEGORIES,
@@ -112,11 +119,13 @@ __all__ = [
     "check_header",
     "directories",
     "longest_ns",
+    "longest_of",
     "pack_compile",
     "pack_header",
     "pack_identity",
     "pack_steps",
     "quantile_ns",
+    "quantile_of",
     "unpack",
     "unpack_identity",
 ]
