@@ -1,14 +1,13 @@
 """From one record to the figures of its rank: clocks, units and names. Pure.
 
-The record's words are monotonic nanoseconds in which 0 is "not yet"; here that ends. What changes
-rarely is kept from look to look, so that a rank which moves costs its steps and no more.
+The record's words are monotonic nanoseconds in which 0 is "not yet"; here that ends. What a slot
+says by itself is kept from look to look, so that a rank costs what moves in it and no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from warmwatch import record, verdict
@@ -29,9 +28,9 @@ from warmwatch_monitor.model import (
     BUCKET_SECONDS,
     Agent,
     Compile,
-    End,
     Figures,
     Lengths,
+    Life,
     Log,
     OpenActivity,
     ProcessReading,
@@ -46,8 +45,78 @@ from warmwatch_monitor.model import (
 
 _KEPT = 1024
 _AT_RUN_TIME = frozenset({"autotune", "cudagraph", "other"})  # kinds of a seam of their own
-# how many of the fine bins lie below the end of each bucket; each end is that of a bin
-_BINS_BELOW = tuple(record.BOUNDS_NS.index(round(end * 1e9)) for end in BUCKET_SECONDS)
+# the fine bin that ends where each bucket does
+_LAST_BINS = tuple(record.BOUNDS_NS.index(round(end * 1e9)) for end in BUCKET_SECONDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binned:
+    """What a histogram of step lengths amounts to, in the record's nanoseconds."""
+
+    upto: tuple[int, ...]
+    count: int
+    median_ns: float | None
+    p99_ns: float | None
+    longest_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What one record's slot says whatever the clock says: made once for each slot."""
+
+    slot: Slot
+    who: Who
+    clean: Binned
+    touched: Binned
+    compile: Compile
+    steps: Steps
+    warmups: Warmups
+
+
+_kept: dict[str, Kept] = {}
+
+
+def kept(reading: RecordReading) -> Kept:
+    """That of ``reading``, made anew for what has changed since the record was last looked at.
+
+    The source and the unpacking give the same object for what is the same, so identity tells.
+    """
+    before = _kept.pop(reading.folder, None)
+    if before is None or before.slot is not reading.slot:
+        before = _make(reading.slot, before)
+    _kept[reading.folder] = before
+    if len(_kept) > _KEPT:
+        del _kept[next(iter(_kept))]  # the one that nobody has asked for for longest
+    return before
+
+
+def _make(slot: Slot, before: Kept | None) -> Kept:
+    old = before.slot if before else None
+    known = old is not None and (old.header, old.identity) == (slot.header, slot.identity)
+    same = before if known and old is not None and old.compile is slot.compile else None
+    still = before if old is not None and old.compile_bins == slot.compile_bins else None
+    clean = _binned(slot.clean_bins)
+    touched = still.touched if still else _binned(slot.compile_bins)
+    return Kept(
+        slot=slot,
+        who=before.who if before and known else _who(slot.header, slot.identity),
+        clean=clean,
+        touched=touched,
+        compile=same.compile if same else _compile(slot),
+        steps=_steps(slot, clean, touched),
+        warmups=_warmups(slot),
+    )
+
+
+def _binned(bins: Sequence[int]) -> Binned:
+    upto = tuple(accumulate(bins))
+    return Binned(
+        upto=tuple([upto[last] for last in _LAST_BINS]),
+        count=upto[-1],
+        median_ns=record.quantile_of(upto, 0.5),
+        p99_ns=record.quantile_of(upto, 0.99),
+        longest_ns=record.longest_of(upto),
+    )
 
 
 def figures(
@@ -59,11 +128,12 @@ def figures(
 ) -> Figures:
     """The figures of ``reading`` at ``now_ns``, given what the verdict made of its ``facts``."""
     slot, header, counts = reading.slot, reading.slot.header, reading.slot.compile
+    known = kept(reading)
     return Figures(
-        who=_who(header, slot.identity, reading.pid),
-        steps=_steps(slot, facts.median_step_ns),
-        compile=_compile_now(reading, judgement, now_ns),
-        warmups=_warmups(slot),
+        who=known.who,
+        steps=known.steps,
+        compile=_compile_now(known.compile, reading, judgement, now_ns),
+        warmups=known.warmups,
         progress=Progress(
             quiet_seconds=max(0, now_ns - verdict.quiet_since_ns(facts)) / 1e9,
             state_since=_epoch(header, judgement.since_ns),
@@ -72,7 +142,7 @@ def figures(
             ),
             stall_limit_seconds=verdict.stall_after_ns(facts) / 1e9,
         ),
-        end=End(alive=reading.alive, how=ENDS[counts.end_code] or None),
+        life=Life(alive=reading.alive, pid=reading.pid, end=ENDS[counts.end_code] or None),
         agent=Agent(
             version=slot.identity.agent or None,
             missing=slot.identity.missing,
@@ -85,15 +155,13 @@ def figures(
     )
 
 
-@lru_cache(maxsize=_KEPT)
-def _who(header: Header, identity: Identity, pid: int | None) -> Who:
+def _who(header: Header, identity: Identity) -> Who:
     return Who(
         run=identity.run,
         rank=identity.rank,
         world_size=identity.world_size,
         attached_at=_epoch(header, header.attached_ns),
         attempt=identity.attempt,
-        pid=pid,
         host=identity.host or None,
         launcher=identity.launcher or None,
         python=identity.python or None,
@@ -102,7 +170,7 @@ def _who(header: Header, identity: Identity, pid: int | None) -> Who:
     )
 
 
-def _steps(slot: Slot, median_ns: float | None) -> Steps:
+def _steps(slot: Slot, clean: Binned, touched: Binned) -> Steps:
     header, counts, steps, worth = slot.header, slot.compile, slot.steps, slot.identity
     return Steps(
         count=steps.steps,
@@ -110,34 +178,29 @@ def _steps(slot: Slot, median_ns: float | None) -> Steps:
         last_at=_epoch(header, steps.last_step_ns),
         first_seconds=_seconds(counts.first_duration_ns),
         last_seconds=_seconds(steps.last_duration_ns),
-        clean=_lengths(slot.clean_bins, slot.clean_sum_ns, median_ns),
-        touched=_touched(slot.compile_bins, counts.compile_step_sum_ns),
+        clean=_lengths(clean, slot.clean_sum_ns),
+        touched=_lengths(touched, counts.compile_step_sum_ns),
         touched_lately=len(verdict.recently_touched(steps, counts)),
         tokens=_worth(steps.steps, worth.tokens_per_step),
         samples=_worth(steps.steps, worth.samples_per_step),
     )
 
 
-def _lengths(bins: Sequence[int], sum_ns: int, median_ns: float | None) -> Lengths:
-    below = tuple(accumulate(bins))
+def _lengths(binned: Binned, sum_ns: int) -> Lengths:
     return Lengths(
-        count=below[-1],
+        count=binned.count,
         sum_seconds=sum_ns / 1e9,
-        upto=tuple([below[last] for last in _BINS_BELOW]),
-        median=_seconds(median_ns),
-        p99=_seconds(record.quantile_ns(bins, 0.99)),
+        upto=binned.upto,
+        median=_seconds(binned.median_ns),
+        p99=_seconds(binned.p99_ns),
     )
 
 
-@lru_cache(maxsize=_KEPT)
-def _touched(bins: tuple[int, ...], sum_ns: int) -> Lengths:
-    return _lengths(bins, sum_ns, record.quantile_ns(bins, 0.5))
-
-
-def _compile_now(reading: RecordReading, judgement: Judgement, now_ns: int) -> Compile:
+def _compile_now(
+    compile: Compile, reading: RecordReading, judgement: Judgement, now_ns: int
+) -> Compile:
     """A process that died while it compiled did so until its end was seen: no figure shrinks."""
     slot, counts = reading.slot, reading.slot.compile
-    compile = _compile(slot.header, counts, slot.identity.missing)
     if not counts.active_since_ns:
         return compile
     living = judgement.state not in ENDED
@@ -161,12 +224,11 @@ def _by_phase(counts: CompileCounts, open_ns: int = 0, phase: str = "") -> Mappi
     return {name: (ns + open_ns * (name == phase)) / 1e9 for name, ns in pairs}
 
 
-@lru_cache(maxsize=_KEPT)
-def _compile(header: Header, counts: CompileCounts, missing: tuple[str, ...]) -> Compile:
-    """What the rare block says by itself: the same value for as long as nothing is compiled."""
+def _compile(slot: Slot) -> Compile:
+    counts, missing = slot.compile, slot.identity.missing
     compile = Compile(
         begun=counts.begun > 0,
-        last_end_at=_epoch(header, counts.last_end_ns),
+        last_end_at=_epoch(slot.header, counts.last_end_ns),
         seconds=sum(counts.phase_ns) / 1e9,
         phase_seconds=_by_phase(counts),
         fallbacks=None if "recompile_limit" in missing else counts.fallbacks,
@@ -223,7 +285,6 @@ def _latest(slot: Slot) -> WarmupSpan | None:
     return _span(slot.header, warmup) if ended else None
 
 
-@lru_cache(maxsize=_KEPT)
 def _span(header: Header, warmup: Warmup) -> WarmupSpan:
     return WarmupSpan(
         ended_at=header.epoch_seconds(warmup.ended_ns),

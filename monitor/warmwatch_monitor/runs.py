@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from types import MappingProxyType
 
-from warmwatch import record, verdict
+from warmwatch import verdict
 from warmwatch.record import Identity
 from warmwatch.verdict import Facts, Judgement
 from warmwatch_monitor.model import (
@@ -17,7 +16,7 @@ from warmwatch_monitor.model import (
     RecordReading,
     RunView,
 )
-from warmwatch_monitor.recorded import figures
+from warmwatch_monitor.recorded import figures, kept
 
 _TOGETHER_NS = 10 * 10**9
 
@@ -203,26 +202,16 @@ def judge_record(
 
 def facts(reading: RecordReading, peers_compiled_ns: int = 0, working_ns: int = 0) -> Facts:
     """What a record says, as the verdict takes it."""
-    slot = reading.slot
+    slot, lengths = reading.slot, kept(reading).clean
     return Facts(
         attached_ns=slot.header.attached_ns,
         warm_steps=slot.header.warm_steps,
         steps=slot.steps,
         compile=slot.compile,
-        median_step_ns=_median_ns(slot.clean_bins),
-        longest_step_ns=_longest_ns(slot.clean_bins),
+        median_step_ns=lengths.median_ns,
+        longest_step_ns=lengths.longest_ns,
         alive=reading.alive,
         gone_ns=reading.gone_ns,
         peers_compiled_ns=peers_compiled_ns,
         working_ns=working_ns,
     )
-
-
-@lru_cache(maxsize=1024)
-def _median_ns(bins: tuple[int, ...]) -> float | None:
-    return record.quantile_ns(bins, 0.5)
-
-
-@lru_cache(maxsize=1024)
-def _longest_ns(bins: tuple[int, ...]) -> int:
-    return record.longest_ns(bins)

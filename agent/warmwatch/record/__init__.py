@@ -38,7 +38,14 @@ it. Changing any offset, order or name here is a new VERSION.
 
 from __future__ import annotations
 
-from warmwatch.record.bins import BINS, BOUNDS_NS, longest_ns, quantile_ns
+from warmwatch.record.bins import (
+    BINS,
+    BOUNDS_NS,
+    longest_ns,
+    longest_of,
+    quantile_ns,
+    quantile_of,
+)
 from warmwatch.record.facts import (
     CACHES,
     CATEGORIES,
@@ -125,9 +132,11 @@ __all__ = [
     "hot_words",
     "lock_holder",
     "longest_ns",
+    "longest_of",
     "obstacle",
     "pack_header",
     "quantile_ns",
+    "quantile_of",
     "store_compile",
     "store_identity",
     "unpack",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 
 # Upper bounds of the step-time bins in nanoseconds: the E48 series of preferred numbers, with
 # 2.49 and 5.11 made 2.5 and 5 so that the usual Prometheus buckets fall on bin edges. 100 us to
@@ -18,20 +20,27 @@ BINS = len(BOUNDS_NS) + 1
 
 def longest_ns(bins: Sequence[int]) -> int:
     """The longest of binned durations, rounded up to its bin's end; 0 of none."""
-    filled = [index for index, count in enumerate(bins) if count]
-    return BOUNDS_NS[min(filled[-1], len(BOUNDS_NS) - 1)] if filled else 0
+    return longest_of(tuple(accumulate(bins)))
 
 
 def quantile_ns(bins: Sequence[int], q: float) -> float | None:
     """The ``q``-quantile (0 to 1) of binned durations in nanoseconds; ``None`` of none."""
-    total = sum(bins)
-    if not total:
+    return quantile_of(tuple(accumulate(bins)), q)
+
+
+def longest_of(upto: Sequence[int]) -> int:
+    """As :func:`longest_ns`, of how many there are up to the end of each bin."""
+    last = bisect_left(upto, upto[-1])
+    return BOUNDS_NS[min(last, len(BOUNDS_NS) - 1)] if upto[-1] else 0
+
+
+def quantile_of(upto: Sequence[int], q: float) -> float | None:
+    """As :func:`quantile_ns`, of how many there are up to the end of each bin."""
+    if not upto[-1]:
         return None
-    rank, seen = q * total, 0
-    for index, count in enumerate(bins):
-        if count and seen + count >= rank:
-            low = BOUNDS_NS[index - 1] if index else 0
-            high = BOUNDS_NS[min(index, len(BOUNDS_NS) - 1)]
-            return float(low + (high - low) * max(0.0, rank - seen) / count)
-        seen += count
-    raise AssertionError("a quantile above 1 was asked for")
+    rank = q * upto[-1]
+    index = bisect_left(upto, max(rank, 1))  # the first bin with anything in it, for q = 0
+    before = upto[index - 1] if index else 0
+    low = BOUNDS_NS[index - 1] if index else 0
+    high = BOUNDS_NS[min(index, len(BOUNDS_NS) - 1)]
+    return float(low + (high - low) * max(0.0, rank - before) / (upto[index] - before))

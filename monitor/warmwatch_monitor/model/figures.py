@@ -27,7 +27,6 @@ class Who:
     Attributes:
         run, rank: its names. world_size: ranks of the whole run, as its launcher says.
         attached_at: when the agent attached. attempt: restarts by the launcher, from 0.
-        pid: as this monitor's pid namespace has it; ``None`` where the process is gone.
         host, launcher, python, torch: as the agent found them.
         gpus: uuids of its devices as CUDA spells them; empty until CUDA is up.
     """
@@ -37,7 +36,6 @@ class Who:
     world_size: int | None = None
     attached_at: float | None = None
     attempt: int | None = None
-    pid: int | None = None
     host: str | None = None
     launcher: str | None = None
     python: str | None = None
@@ -202,13 +200,18 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
-    """How its process ended. ``how``: ``finished``, ``failed`` or ``detached``, ``None`` where it
-    has not said so. ``alive``: whether it holds the lock of its record, whatever it said.
+class Life:
+    """Whether its process lives, and how it ended.
+
+    Attributes:
+        alive: it holds the lock of its record, whatever it said of its end.
+        pid: as this monitor's pid namespace has it; ``None`` where it is gone or cannot be seen.
+        end: ``finished``, ``failed`` or ``detached``; ``None`` where it has not said so.
     """
 
     alive: bool
-    how: str | None = None
+    pid: int | None = None
+    end: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +252,7 @@ class Figures:
     compile: Compile
     warmups: Warmups
     progress: Progress
-    end: End
+    life: Life
     agent: Agent
     log: Log = Log()
     workers: Workers | None = None

@@ -39,10 +39,10 @@ def rank(view: RankView) -> dict[str, Any]:
         "gpus": list(view.gpu_uuids),
         "energy": _energy(view),
         "evidence": evidence(view),
-        "pid": figures.who.pid,
+        "pid": figures.life.pid,
         "host": figures.who.host,
         "attempt": figures.who.attempt,
-        "alive": figures.end.alive,
+        "alive": figures.life.alive,
         "process": _process(view),
         "agent_errors": figures.agent.errors,
     }

@@ -186,7 +186,7 @@ def _stalled(view: RankView) -> Says:
 
 
 def _finished(view: RankView) -> Says:
-    how = "detached" if view.figures.end.how == "detached" else "finished"
+    how = "detached" if view.figures.life.end == "detached" else "finished"
     return f"{how} after {counted(view.figures.steps.count, 'step')}", ""
 
 
