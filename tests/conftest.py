@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from support import slots
 from support.torch_versions import TORCH
@@ -17,7 +17,7 @@ from support.torch_versions import TORCH
 # Commands that a test calls in this process do not look for what other tests train meanwhile.
 os.environ["WARMWATCH_OBSERVE"] = "off"
 # How long an example takes is the machine's affair; pytest-timeout ends what never ends.
-settings.register_profile("warmwatch", deadline=None)
+settings.register_profile("warmwatch", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("warmwatch")
 
 

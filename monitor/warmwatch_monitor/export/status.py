@@ -46,6 +46,7 @@ def status(snapshot: Snapshot, run: str | None = None) -> dict[str, Any]:
     one = run_sentence(runs[0], snapshot.now_ns) if run is not None else summary(snapshot)
     return {
         "schema_version": SCHEMA_VERSION,
+        "at": read_at(snapshot),
         "compiling": figures.any_compiling(views),
         "warm": figures.all_warm(views),
         "summary": one,
@@ -58,6 +59,17 @@ def status(snapshot: Snapshot, run: str | None = None) -> dict[str, Any]:
         "directories": list(snapshot.directories),
         "refusals": [asdict(refusal) for refusal in snapshot.refusals],
     }
+
+
+def read_at(snapshot: Snapshot) -> float | None:
+    """When the look at the records began that the answer rests on: what was recorded by then is in.
+
+    ``None`` where none of this answer was read of records: there are none, or not any more.
+    """
+    for health in snapshot.sources:
+        if health.source == "records" and health.up and health.last_success is not None:
+            return health.last_success - (health.read_seconds or 0.0)
+    return None
 
 
 def reached(snapshot: Snapshot, wanted: str, run: str | None = None) -> bool:
