@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
 
-# Long tests first to whom is free: a worker that has nothing left takes over from the other.
+# A worker that has nothing left takes tests over from the other.
 SPREAD := -n $(WORKERS) --dist worksteal
 
 .PHONY: help demo test test-fast test-torch test-agent lint benchmark dashboards wheel clean
@@ -21,8 +21,8 @@ test: $(READY) lint ## lint, type-check and run the test suite (about 10 minutes
 	tests/support/install-programs.sh
 	$(BIN)/python -m pytest $(SPREAD) $(PYTEST_ARGS)
 
-test-fast: $(READY) ## for daily work: all tests that start no process (under 2 minutes on 2 cores)
-	$(BIN)/python -m pytest $(SPREAD) -m "not process" $(PYTEST_ARGS)
+test-fast: $(READY) ## for daily work: all but real trainings and tests/process (under 2 minutes on 2 cores)
+	$(BIN)/python -m pytest $(SPREAD) -m "not training" $(PYTEST_ARGS)
 
 test-torch: ## the agent with another PyTorch, in an environment of its own (TORCH=torch==2.11.0)
 	$(MAKE) test-agent VENV=.venv-$(subst ==,-,$(TORCH))
