@@ -41,12 +41,16 @@ def rank_of(url: str, run: str = "train") -> Any:
 
 
 def until(url: str, condition: Callable[[Any], bool]) -> Any:
-    """Wait until the whole answer fulfils ``condition``; the answer."""
+    """Wait until an answer fulfils ``condition`` whose records were read from now on; the answer.
+
+    So what a training did before this call is in it, all of it.
+    """
     last: list[Any] = []
+    now = time.time()
 
     def look() -> bool:
         last[:] = [get(url)]
-        return condition(last[0])
+        return last[0]["at"] is not None and last[0]["at"] > now and condition(last[0])
 
     wait_until(look)
     return last[0]
