@@ -22,6 +22,7 @@ test: $(READY) lint ## lint, type-check and run the test suite (about 10 minutes
 	$(BIN)/python -m pytest $(SPREAD) $(PYTEST_ARGS)
 
 test-fast: $(READY) ## for daily work: all but real trainings and tests/process (under 2 minutes on 2 cores)
+	tests/support/install-programs.sh
 	$(BIN)/python -m pytest $(SPREAD) -m "not training" $(PYTEST_ARGS)
 
 test-torch: ## the agent with another PyTorch, in an environment of its own (TORCH=torch==2.11.0)
