@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from support import slots
 from support.torch_versions import TORCH
 
+PROCESS = Path(__file__).parent / "process"
+
 # Commands that a test calls in this process do not look for what other tests train meanwhile.
 os.environ["WARMWATCH_OBSERVE"] = "off"
+# How long an example takes is the machine's affair; pytest-timeout ends what never ends.
+settings.register_profile("warmwatch", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("warmwatch")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is no part of ``make test-fast``: who asks for ``records`` trains with PyTorch."""
+    for item in items:
+        if PROCESS in item.path.parents or "records" in getattr(item, "fixturenames", ()):
+            item.add_marker("training")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Remove what the workers of this run shared, when all of them have ended."""
+    workers = session.config.pluginmanager.get_plugin("dsession")
+    if workers is not None:
+        name = f"warmwatch-objects-{workers.nodemanager.testrunuid}"
+        shutil.rmtree(Path(tempfile.gettempdir()) / name, ignore_errors=True)
 
 
 @pytest.fixture

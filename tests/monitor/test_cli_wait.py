@@ -39,7 +39,7 @@ class Waiting:
         return self.process.stderr.readline().rstrip("\n")
 
     def end(self) -> tuple[int, str, str]:
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=240)
         return self.process.returncode, out, err
 
 
@@ -68,7 +68,7 @@ def test_it_waits_for_a_run_that_does_not_exist_yet_until_it_is_warm(
     tmp_path: Path, named: tuple[str, ...]
 ) -> None:
     """One line of progress for each change of state, and the answer at the end."""
-    with waiting(*named, "--dir", str(tmp_path), "--timeout", "60") as waiter:
+    with waiting(*named, "--dir", str(tmp_path), "--timeout", "600") as waiter:
         assert "waiting" in waiter.told()
         folder = write_record(tmp_path, compiling())
         with held(folder):
@@ -92,7 +92,7 @@ def test_at_the_timeout_it_exits_124_with_the_state_as_it_is(tmp_path: Path) -> 
 def test_a_run_that_is_killed_while_one_waits_ends_the_wait_with_4(tmp_path: Path) -> None:
     with (
         held(write_record(tmp_path, compiling())) as training,
-        waiting("--dir", str(tmp_path), "--timeout", "60") as waiter,
+        waiting("--dir", str(tmp_path), "--timeout", "600") as waiter,
     ):
         assert "compiling" in waiter.told()
         training.kill()
@@ -117,7 +117,7 @@ def test_a_named_run_that_has_ended_is_not_waited_for(
 ) -> None:
     """It is a success only where it had been warm and finished by itself."""
     write_record(tmp_path, slot)
-    assert wait("gpt2", "--dir", str(tmp_path), "--timeout", "60").exit_code == code
+    assert wait("gpt2", "--dir", str(tmp_path), "--timeout", "600").exit_code == code
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_without_a_name_a_run_of_before_is_passed_over(tmp_path: Path) -> None:
     result = wait("--dir", str(tmp_path), "--timeout", "0.1")
     assert result.exit_code == 124
     with held(write_record(tmp_path, warm("new"), name="new")):
-        assert wait("--dir", str(tmp_path), "--timeout", "10").exit_code == 0
+        assert wait("--dir", str(tmp_path), "--timeout", "600").exit_code == 0
 
 
 def test_it_asks_the_daemon_where_one_answers(
@@ -203,7 +203,7 @@ def test_it_asks_the_daemon_where_one_answers(
 ) -> None:
     monkeypatch.delenv("WARMWATCH_DIR", raising=False)
     with held(write_record(tmp_path, warm("far"))), daemon(tmp_path) as url:
-        result = wait("far", "--address", url.removeprefix("http://"), "--timeout", "10")
+        result = wait("far", "--address", url.removeprefix("http://"), "--timeout", "600")
     assert result.exit_code == 0
 
 

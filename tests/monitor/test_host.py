@@ -32,21 +32,28 @@ for work in sys.argv[2:]:
         if work == "tool":
             subprocess.run([sys.executable, "-c", "while True: pass"])
         if work == "short":
-            burn = "import time\\nwhile time.process_time() < 1.5: pass"
-            subprocess.run([sys.executable, "-c", burn])
+            burn = "import os, sys, time\\n"
+            burn += "while not os.path.exists(sys.argv[1]): time.sleep(0.01)\\n"
+            burn += "while time.process_time() < 1.5: pass"
+            subprocess.run([sys.executable, "-c", burn, sys.argv[0] + ".go"])
         time.sleep(600)
 time.sleep(600)
 """
 
 
+def script(folder: Path) -> Path:
+    """The pool's main module. A ``short`` tool works once that name and ``.go`` is there."""
+    return folder / "torch" / "_inductor" / "compile_worker" / "__main__.py"
+
+
 @contextmanager
 def training(folder: Path, *workers: str) -> Iterator[int]:
     """Pid of a process with a compile pool of ``workers``, all of it gone afterwards."""
-    script = folder / "torch" / "_inductor" / "compile_worker" / "__main__.py"
-    script.parent.mkdir(parents=True)
-    script.write_text(POOL)
+    pool = script(folder)
+    pool.parent.mkdir(parents=True)
+    pool.write_text(POOL)
     process = subprocess.Popen(
-        [sys.executable, "-c", TRAINING, str(script), *workers], stdin=subprocess.PIPE
+        [sys.executable, "-c", TRAINING, str(pool), *workers], stdin=subprocess.PIPE
     )
     watched = psutil.Process(process.pid)
     expected = 1 + len(workers) + sum(work in ("tool", "short") for work in workers)
@@ -113,6 +120,7 @@ def test_a_worker_is_busy_where_it_or_the_tool_it_started_uses_cpu(
         source = host(now)
         source.read([pid])
         before = cpu_of_tree(pid)
+        script(tmp_path).with_suffix(".py.go").touch()
         wait_until(lambda: cpu_of_tree(pid) > before + 0.7)
         if work == "short":
             wait_until(lambda: len(psutil.Process(pid).children(recursive=True)) == 3)

@@ -46,7 +46,7 @@ def fleet(folder: Path, *hosts: list[Slot]) -> Iterator[tuple[str, str]]:
         config = CONFIG.format(targets=json.dumps([url.removeprefix("http://") for url in scraped]))
         prometheus = stack.enter_context(prometheus_process(folder, config))
         ranks = sum(map(len, hosts))
-        wait_until(lambda: len(query(prometheus, "warmwatch_steps_total")) == ranks, 30)
+        wait_until(lambda: len(query(prometheus, "warmwatch_steps_total")) == ranks)
         yield prometheus, whole
 
 
@@ -61,7 +61,7 @@ def ask(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def summary(url: str, run: str) -> str:
-    with urllib.request.urlopen(f"{url}/status?run={run}", timeout=10) as reply:
+    with urllib.request.urlopen(f"{url}/status?run={run}", timeout=60) as reply:
         return str(json.load(reply)["summary"])
 
 

@@ -45,7 +45,7 @@ def exporting(
 
 
 def get(url: str, path: str) -> str:
-    with urlopen(url + path, timeout=10) as reply:
+    with urlopen(url + path, timeout=60) as reply:
         text: str = reply.read().decode()
     return text
 
@@ -163,7 +163,7 @@ def test_a_receiver_that_is_down_shows_and_is_sent_to_again_when_it_is_up(record
 
         wait_until(lambda: health(url)["up"] is False)
         process.terminate()
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=240)
     assert (process.returncode, errors) == (0, "")
 
 
@@ -196,7 +196,7 @@ def test_a_receiver_that_hangs_holds_up_no_answer_and_not_the_end(records: Path)
             }
             assert not [key for key in scraped(url) if "export" in key[1]]
             process.terminate()
-            _, errors = process.communicate(timeout=30)
+            _, errors = process.communicate(timeout=240)
     assert (process.returncode, errors) == (0, "")
 
 
@@ -214,7 +214,7 @@ def test_what_is_known_at_the_end_is_sent(records: Path) -> None:
         wait_until(lambda: scraped(url)[steps] == 10)
         assert len(receiver.taken) == 1
         process.terminate()
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=240)
         assert (process.returncode, errors) == (0, "")
         assert len(receiver.taken) == 2
     assert otlp.series(receiver.taken[-1])[steps] == 10
@@ -242,7 +242,7 @@ def refused(*arguments: str, **variables: str) -> str:
         [*command, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
         env=environment(**variables),
     )

@@ -69,7 +69,7 @@ class Places:
 
     def reached(self, place: str, ranks: int) -> None:
         wait_until(
-            lambda: all(Path(f"{self.prefix}{place}-{rank}").exists() for rank in range(ranks)), 90
+            lambda: all(Path(f"{self.prefix}{place}-{rank}").exists() for rank in range(ranks))
         )
 
     def has(self, place: str, rank: int) -> bool:
@@ -119,11 +119,11 @@ def test_the_rank_that_holds_the_others_back_is_named(records: Path, ranks: int)
         training(records, PRELUDE + ONE_COMPILES, launcher=torchrun(ranks), env=env) as started,
         daemon(records) as url,
     ):
-        wait_until(lambda: places.has("compiling", 1), 90)
+        wait_until(lambda: places.has("compiling", 1))
         # the others have compiled, and wait for rank 1 in the first backward's collective
         others = "1 rank waits" if ranks == 2 else f"{ranks - 1} ranks wait"
         said = rf"train: compiling for \S+ s \(\w+\), rank 1 of {ranks}; {others} for it"
-        wait_until(lambda: re.match(said, only_run(url)["summary"]), 60)
+        wait_until(lambda: re.match(said, only_run(url)["summary"]))
         run = only_run(url)
         assert (run["world_size"], run["missing_ranks"]) == (ranks, [])
         wait_until(lambda: longer_by(only_run(url)) > 1)  # it goes on while it stands there
@@ -134,7 +134,7 @@ def test_the_rank_that_holds_the_others_back_is_named(records: Path, ranks: int)
         assert [rank["rank"] for rank in run["ranks"]] == list(range(ranks))
         assert run["skew"]["graphs"]["max"] == run["skew"]["graphs"]["min"] == 1
         assert run["skew"]["compile_seconds"]["max_rank"] == 1
-        assert run["skew"]["first_step_at"]["max"] - run["skew"]["first_step_at"]["min"] < 5
+        assert run["skew"]["first_step_at"]["max"] - run["skew"]["first_step_at"]["min"] < 60
         places.go("warm")
         places.reached("apart", ranks)
         wait_until(lambda: warm_at(url, 9) == ranks)

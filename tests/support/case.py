@@ -14,9 +14,9 @@ from support.scenarios import Reference, Scenario, Watched
 from support.truth import Interval
 
 # PyTorch takes the end of a compilation before it writes the record of it, which takes a while.
+# Wherever this is allowed, so is the time in which the machine kept the training waiting meanwhile:
+# see `stalled`.
 EDGE_NS = 50_000_000
-# The optimizer's call ends a moment before the training marks its step; steps are 30 ms and more.
-GRACE_NS = 25_000_000
 ENDED = ("finished", "failed", "lost")
 
 
@@ -61,18 +61,52 @@ class Case:
         return [one["recompile_reason"].strip() for one in told if one["recompile_reason"]]
 
 
+def stalled(case: Case, start: int, end: int) -> int:
+    """At most so long did the machine keep the training waiting for a core between two moments.
+
+    Code that does a thing right after another does it later where a busy core comes between.
+    """
+    start, end = min(start, end), max(start, end)
+    earlier = [one.waited for one in case.watched.samples if one.after <= start]
+    later = [one.waited for one in case.watched.samples if one.before >= end]
+    known = [one.waited for one in case.watched.samples]
+    return (later or known[-1:] or [0])[0] - (earlier or [0])[-1]
+
+
+def _both(case: Case) -> list[Interval]:
+    """When both say that it compiled. How far they are apart is checked by `coverage`."""
+    return [
+        (max(start, a), min(end, b))
+        for start, end in case.intervals
+        for a, b in case.activities
+        if start < b and a < end
+    ]
+
+
+def _either(case: Case) -> list[Interval]:
+    """PyTorch's intervals, and of the agent's activities those that go with one of them."""
+    going = [(a, b) for a, b in case.activities if any(s < b and a < e for s, e in case.intervals)]
+    return truth.merged(case.intervals + going)
+
+
 def inside(case: Case, sample: Sample) -> bool:
-    """Whether PyTorch had compiled for a polling interval and still did when it was looked at."""
+    """Whether it had compiled for a polling interval and still did when it was looked at.
+
+    The agent takes the time of a begin, and then stores it.
+    """
     return any(
-        start + INTERVAL_NS < sample.before and sample.after < end for start, end in case.intervals
+        start + INTERVAL_NS + stalled(case, start, sample.before) < sample.before
+        and sample.after < end
+        for start, end in _both(case)
     )
 
 
 def outside(case: Case, sample: Sample) -> bool:
-    """Whether PyTorch compiled nothing within a polling interval of the look."""
+    """Whether nothing compiled when it was looked at, nor within a polling interval before."""
     return not any(
-        start - INTERVAL_NS < sample.after and sample.before < end + INTERVAL_NS
-        for start, end in case.intervals
+        start < sample.after
+        and sample.before < end + INTERVAL_NS + stalled(case, end, sample.before)
+        for start, end in _either(case)
     )
 
 
@@ -86,7 +120,7 @@ def false_warm(case: Case) -> list[Sample]:
 
 
 def late_warm(case: Case) -> list[Sample]:
-    """Looks that said something else a polling interval after the K-th clean step."""
+    """Looks after the K-th clean step that said something else."""
     return [
         sample
         for sample in case.watched.samples
@@ -95,28 +129,28 @@ def late_warm(case: Case) -> list[Sample]:
 
 
 def _may_be_warm(case: Case, sample: Sample) -> bool:
-    return _clean(case, sample.after) >= case.watched.slot.header.warm_steps
+    """The optimizer's call ends before the training marks its step: one more may be over."""
+    over = 0 if sample.asked else 1
+    return _clean(case, sample.after, over) >= case.watched.slot.header.warm_steps
 
 
 def _must_be_warm(case: Case, sample: Sample) -> bool:
-    earlier = sample.before - INTERVAL_NS
-    compiles_soon = any(earlier < end and start < sample.after for start, end in case.intervals)
+    compiles = any(s < sample.after and sample.before < e for s, e in _either(case))
     due = case.watched.slot.header.warm_steps + max(case.scenario.late_steps, default=0)
     if "unknown" in expected_conditions(case):
         return False
-    return not compiles_soon and _clean(case, earlier) >= due
+    return not compiles and _clean(case, sample.before) >= due
 
 
-def _clean(case: Case, now: int) -> int:
+def _clean(case: Case, now: int, more: int = 0) -> int:
     """Clean steps in a row, from the training's own marks and PyTorch's own intervals.
 
-    The training marks a step a moment after the optimizer's call returned: hence the grace.
+    ``more``: how many steps beyond those marked may be over.
     """
-    marks = [mark for mark in case.marks if mark - GRACE_NS <= now]
     ends = [end for start, end in case.intervals if start <= now]
     last = max(ends, default=0)
-    after = [mark for mark in marks if mark > last]
-    return max(0, len(after) - 1) if ends else len(after)
+    after = sum(last < mark <= now for mark in case.marks) + more
+    return max(0, after - 1) if ends else after
 
 
 def expected_warm_ups(case: Case) -> list[WarmUp]:
@@ -136,9 +170,12 @@ def expected_warm_ups(case: Case) -> list[WarmUp]:
 
 
 def seen_warm_ups(case: Case) -> list[WarmUp]:
-    """Where the journal says that they ended; the step is the training's, not the agent's."""
+    """Where the journal says that they ended; the step is the training's, not the agent's.
+
+    The agent's time of a step lies between the training's mark of the one before and its own.
+    """
     return [
-        WarmUp(ended=e["ended"], step=sum(mark - GRACE_NS <= e["t"] for mark in case.marks))
+        WarmUp(ended=e["ended"], step=1 + sum(mark < e["t"] for mark in case.marks))
         for e in case.watched.events
         if e["event"] == "warm"
     ]
@@ -152,14 +189,28 @@ def seen_states(case: Case) -> tuple[str, ...]:
     """
     seen: list[str] = []
     unsettled: set[str] = set()
-    for sample in case.watched.samples:
-        state = sample.state
-        pause = state == "warming" and not sample.steps
+    for _, state, steps in sorted([*_looked(case), *_unlooked(case)]):
+        pause = state == "warming" and not steps
         if state in (*ENDED, "starting") or pause or state in seen[-1:] or state in unsettled:
             continue
         seen.append(state)
         unsettled = {*unsettled, state} if state in ("compiling", "warming") else set()
     return tuple(seen)
+
+
+def _looked(case: Case) -> list[tuple[int, str, int]]:
+    return [(one.before, one.state, one.steps) for one in case.watched.samples]
+
+
+def _unlooked(case: Case) -> list[tuple[int, str, int]]:
+    """The state in an activity that was over before anybody looked: nobody can have seen it."""
+    looks = case.watched.samples
+    warm = [one.before for one in looks if one.warm]
+    return [
+        (a, "recompiling" if warm and warm[0] < a else "compiling", 0)
+        for a, b in case.activities
+        if not any(a < one.after and one.before < b for one in looks)
+    ]
 
 
 def dirty_steps(case: Case) -> list[int]:

@@ -46,7 +46,7 @@ def daemon(directory: Path, *arguments: str) -> Iterator[str]:
 
 def _ready(url: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{url}/-/ready", timeout=5) as reply:
+        with urllib.request.urlopen(f"{url}/-/ready", timeout=60) as reply:
             return reply.status == 200
     except OSError:
         return False

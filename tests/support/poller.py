@@ -1,13 +1,20 @@
-"""A monitor of 20 looks a second beside a training, each with the moments it was taken between."""
+"""A monitor of 20 looks a second beside a training, each with the moments it was taken between.
+
+The training may ask for a look and wait for it (:mod:`support.looks`), so that no state which lasts
+from one of its steps to the next is missed, however slow the machine is.
+"""
 
 from __future__ import annotations
 
+import os
+import select
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from support.looks import ASKED, TAKEN
 from warmwatch_monitor.runs import group
 from warmwatch_monitor.sources.records import RecordsSource
 
@@ -16,7 +23,13 @@ INTERVAL_NS = 50_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What the monitor said, of facts read between two monotonic times in nanoseconds."""
+    """What the monitor said, of facts read between two monotonic times in nanoseconds.
+
+    Attributes:
+        asked: the training asked for this look after a step, and waited for it.
+        waited: for how long the training's threads had been ready to run and had no core by then,
+            by the kernel's account: what the machine cost, not the training.
+    """
 
     before: int
     after: int
@@ -25,16 +38,20 @@ class Sample:
     warm: bool
     steps: int
     conditions: tuple[str, ...] = ()
+    asked: bool = False
+    waited: int = 0
 
 
 class Poller:
     """Looks at a record directory while the ``with`` lasts; ``samples`` is what it saw."""
 
-    def __init__(self, records: Path) -> None:
+    def __init__(self, records: Path, meeting: Path) -> None:
         self.samples: list[Sample] = []
         self._source = RecordsSource([str(records)], retention=3600)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
+        self._waits: dict[str, int] = {}
+        self._asked, self._taken = (_fifo(meeting / name) for name in (ASKED, TAKEN))
 
     def __enter__(self) -> Poller:
         self._thread.start()
@@ -45,15 +62,24 @@ class Poller:
     ) -> None:
         self._stop.set()
         self._thread.join()
+        os.close(self._asked)
+        os.close(self._taken)
 
     def _run(self) -> None:
-        while not self._stop.wait(INTERVAL_NS / 1e9):
-            self.look()
+        while not self._stop.is_set():
+            asked, _, _ = select.select([self._asked], [], [], INTERVAL_NS / 1e9)
+            if asked:
+                os.read(self._asked, 1)
+            self.look(asked=bool(asked))
+            if asked:
+                os.write(self._taken, b"\n")
         self.look()
 
-    def look(self) -> None:
+    def look(self, *, asked: bool = False) -> None:
         before = time.monotonic_ns()
         reading = self._source.read()
+        for pid in {one.pid for one in reading.records if one.pid is not None}:
+            self._waits |= _waits(pid)
         after = time.monotonic_ns()
         for run in group(reading.records, {}, after):
             for rank in run.ranks:
@@ -67,5 +93,24 @@ class Poller:
                         warm=said.warm,
                         steps=rank.figures.steps.count,
                         conditions=said.conditions,
+                        asked=asked,
+                        waited=sum(self._waits.values()),
                     )
                 )
+
+
+def _fifo(path: Path) -> int:
+    """Open for both ends, so that it neither blocks nor ends when the training does."""
+    os.mkfifo(path)
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+
+def _waits(pid: int) -> dict[str, int]:
+    """Nanoseconds that each of its threads was ready and waited; none where nobody counts them."""
+    waits = {}
+    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            waits[str(path)] = int(path.read_text().split()[1])
+        except (OSError, IndexError):  # the thread has ended meanwhile
+            continue
+    return waits

@@ -46,7 +46,7 @@ def prometheus_process(folder: Path, config: str, *rules: Path) -> Iterator[str]
     ]
     with subprocess.Popen(command) as process:
         try:
-            wait_until(lambda: answers(f"http://{address}/-/ready"), 60)
+            wait_until(lambda: answers(f"http://{address}/-/ready"))
             yield f"http://{address}"
         finally:
             process.terminate()
@@ -56,7 +56,7 @@ def ask(prometheus: str, path: str, **parameters: str) -> Any:
     """The ``data`` that its API answers with; an error in its own words."""
     url = f"{prometheus}/api/v1/{path}?{urlencode(parameters)}"
     try:
-        with urlopen(url, timeout=10) as reply:
+        with urlopen(url, timeout=60) as reply:
             return json.load(reply)["data"]
     except URLError as error:
         said = error.read().decode() if hasattr(error, "read") else error
@@ -77,7 +77,7 @@ def free_port() -> int:
 
 def answers(url: str) -> bool:
     try:
-        with urlopen(url, timeout=10) as answer:
+        with urlopen(url, timeout=60) as answer:
             return bool(answer.status == 200)
     except (URLError, ConnectionError):
         return False

@@ -148,8 +148,11 @@ def ended(slot: Slot, how: str) -> Slot:
     return replace(slot, compile=counts)
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Return as soon as ``condition`` holds; fail after ``seconds``."""
+def wait_until(condition: Callable[[], object], seconds: float = 240.0) -> None:
+    """Return as soon as ``condition`` holds; fail after ``seconds``.
+
+    They cost nothing where it comes true, and a slow machine may need many.
+    """
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true in time"

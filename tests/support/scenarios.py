@@ -12,19 +12,20 @@ from __future__ import annotations
 
 import ast
 import atexit
+import fcntl
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support import slots, truth
+from support import looks, slots, truth
 from support.poller import Poller, Sample
 from support.torch_versions import VERSION
 from support.trainings import ROOT, Training, environment
@@ -33,8 +34,11 @@ from warmwatch import record
 FOLDER = ROOT / "tests" / "process" / "scenarios"
 _CACHE = "inductor"
 _COUNTED_CACHES = ("fxgraph", "aotautograd")
-_making = threading.Lock()
-_made: list[Path] = []
+# Removed at the end of the tests by conftest.py, at that of another program by itself.
+_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+SHARED = Path(tempfile.gettempdir()) / f"warmwatch-objects-{_RUN or os.getpid()}"
+if not _RUN:
+    atexit.register(shutil.rmtree, SHARED, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,16 +149,21 @@ def _prepared(scenario: Scenario, folder: Path) -> Path:
 
 
 def _objects() -> Path:
-    """What the C++ compiler makes of the model that nearly all share: made once, never added to."""
-    with _making:
-        if not _made:
-            aside = Path(tempfile.mkdtemp(prefix="warmwatch-objects-"))
-            atexit.register(shutil.rmtree, aside, ignore_errors=True)
+    """What the C++ compiler makes of the model that nearly all share: made once, never added to.
+
+    All workers of one run of the tests share it; the first to ask makes it.
+    """
+    SHARED.mkdir(exist_ok=True)
+    made = SHARED / "made" / _CACHE
+    with (SHARED / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            aside = Path(tempfile.mkdtemp(dir=SHARED))
             _run(declared(FOLDER / "static.py"), aside, "objects")
             for cache in _COUNTED_CACHES:  # not every PyTorch has each of them on
                 shutil.rmtree(aside / _CACHE / cache, ignore_errors=True)
-            _made.append(aside / _CACHE)
-    return _made[0]
+            aside.rename(SHARED / "made")
+    return made
 
 
 def _watched(scenario: Scenario, folder: Path) -> Watched:
@@ -162,7 +171,8 @@ def _watched(scenario: Scenario, folder: Path) -> Watched:
     records.mkdir()
     trace = folder / "trace"
     env = {"TORCH_TRACE": str(trace)} if scenario.traced else {}
-    with Poller(records) as poller:
+    with Poller(records, folder) as poller:
+        env[looks.MEETING] = str(folder)
         account, output = _run(scenario, folder, "with", SCENARIO_AGENT="1", **env)
     found = slots.only(records)
     return Watched(

@@ -11,7 +11,8 @@ from typing import Any
 STATUS_DESCRIPTION = (
     "Whether torch.compile is still at work, with the evidence. `compiling` and `warm` are null "
     "where no run lives. What is not known is null. Times are seconds since the epoch, durations "
-    "seconds. Keys may be added; within one `schema_version` none changes its meaning."
+    "seconds; `at` is when the records were read: all that was recorded by then is in the answer. "
+    "Keys may be added; within one `schema_version` none changes its meaning."
 )
 
 _RANK: dict[str, Any] = {
@@ -85,6 +86,7 @@ _RANK: dict[str, Any] = {
 
 STATUS_EXAMPLE: dict[str, Any] = {
     "schema_version": 1,
+    "at": 1763679043.1,
     "compiling": False,
     "warm": False,
     "summary": "gpt2: warming, 0 of 3 clean steps since the last compile activity",

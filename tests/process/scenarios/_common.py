@@ -23,6 +23,7 @@ import torch
 
 from support import truth
 from support.gate import gate
+from support.looks import look
 
 AGENT, LATE, ACCOUNT = "SCENARIO_AGENT", "SCENARIO_LATE", "SCENARIO_ACCOUNT"
 
@@ -35,9 +36,6 @@ def attach() -> None:
 
 if not os.environ.get(LATE):
     attach()
-
-# As long as a real step's least: a monitor that looks 20 times a second then sees each state.
-STEP_SECONDS = 0.03
 
 _warned = warnings.catch_warnings(record=True)
 _warnings = _warned.__enter__()
@@ -103,10 +101,10 @@ def note(value: torch.Tensor) -> None:
 
 
 def mark(loss: torch.Tensor) -> None:
-    """A step is over."""
+    """A step is over, and the monitor has seen that."""
     _marks.append(time.monotonic_ns())
     note(loss)
-    time.sleep(STEP_SECONDS)
+    look()
 
 
 def finish() -> None:

@@ -31,6 +31,7 @@ def status(snapshot: Snapshot, run: str | None = None) -> dict[str, Any]:
     runs = _chosen(snapshot, run)
     return {
         "schema_version": SCHEMA_VERSION,
+        "at": read_at(snapshot),
         "compiling": any_compiling(runs),
         "warm": all_warm(runs),
         "summary": summary(snapshot) if run is None else run_sentence(runs[0]),
@@ -44,6 +45,17 @@ def status(snapshot: Snapshot, run: str | None = None) -> dict[str, Any]:
         "refusals": [asdict(refusal) for refusal in snapshot.refusals],
         "more_refusals": snapshot.more_refusals,
     }
+
+
+def read_at(snapshot: Snapshot) -> float | None:
+    """When the look at the records began that the answer rests on: what was recorded by then is in.
+
+    ``None`` where none of this answer was read of records: there are none, or not any more.
+    """
+    for health in snapshot.sources:
+        if health.source == "records" and health.up and health.last_success is not None:
+            return health.last_success - (health.read_seconds or 0.0)
+    return None
 
 
 def reached(snapshot: Snapshot, wanted: str, run: str | None = None) -> bool:
