@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from warmwatch_monitor.export.status import status
+from warmwatch_monitor.export.answer import status
 
 from support import builders as b
 from support.daemon import daemon
