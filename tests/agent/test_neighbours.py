@@ -128,6 +128,34 @@ def test_records_with_times_in_the_future_do_not_cost_a_training_its_own(records
     assert len(list(records.iterdir())) == KEPT
 
 
+OPEN = """
+import sys
+from warmwatch import record
+from warmwatch._writer import Writer
+writer = Writer()
+header = record.Header(warm_steps=3, attached_ns=1, attached_epoch_ns=1)
+writer.open([sys.argv[1]], header, record.Identity(run="t"), named=True)
+print(writer.folder, flush=True)
+input()
+"""
+
+
+def test_a_record_is_still_locked_when_it_was_made_among_too_many(records: Path) -> None:
+    """Before anything rare takes the lock again: our own slot was not opened."""
+    for number in range(KEPT + 10):
+        folder = write_record(records, ended(warm(), "finished"), name=f"old-{number:03d}")
+        os.utime(folder / record.SLOT, (2**32 + number, 2**32 + number))
+    with subprocess.Popen(
+        [sys.executable, "-c", OPEN, str(records)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert _holder(Path(process.stdout.readline().strip())) == process.pid
+        process.kill()
+
+
 def test_a_living_record_whose_lock_was_freed_is_not_pruned(records: Path) -> None:
     """A copy of its folder, made by its own process, frees it."""
     living = write_record(records, warm(pid=os.getpid()), name="living")
