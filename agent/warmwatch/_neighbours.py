@@ -72,7 +72,9 @@ def _own_slots(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
     with os.scandir(directory) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):  # no slot in it, or just removed
-                if entry.name.startswith(".") or not _is_ours(entry.stat(follow_symlinks=False)):
+                if entry.name.startswith(".") or not entry.is_dir(follow_symlinks=False):
+                    continue
+                if not _is_ours(entry.stat(follow_symlinks=False)):
                     continue
                 slot = directory / entry.name / record.SLOT
                 status = slot.lstat()

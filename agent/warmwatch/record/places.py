@@ -79,5 +79,5 @@ def _cannot_be_made(directory: str, world: World, *, chosen: bool) -> str | None
 
 
 def _parent(path: str) -> str:
-    above, separator, _ = path.rstrip("/").rpartition("/")
-    return above or separator or "."
+    above, _, _ = path.rstrip("/").rpartition("/")
+    return above or ("/" if path.startswith("/") else ".")
