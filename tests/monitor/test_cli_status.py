@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +16,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 from support.daemon import daemon
-from support.records import compiling, ended, held, live_slot, warm, write_record
+from support.records import (
+    compiling,
+    ended,
+    environment,
+    held,
+    live_slot,
+    update,
+    warm,
+    write_record,
+)
 from warmwatch.record import Slot, StepCounts
 from warmwatch_monitor import config
 from warmwatch_monitor.cli import cli
@@ -197,6 +209,33 @@ def test_with_dir_the_records_are_read_even_where_a_daemon_watches_the_same(
         address = url.removeprefix("http://")
         assert run("--address", address).exit_code == 5
         assert run("--address", address, "--dir", str(tmp_path)).exit_code == 0
+
+
+def test_watch_shows_each_change_until_ctrl_c_and_exits_with_the_last_state(tmp_path: Path) -> None:
+    folder = write_record(tmp_path, compiling())
+    command = [sys.executable, "-m", "warmwatch_monitor", "status", "--watch"]
+    with (
+        held(folder),
+        subprocess.Popen(
+            [*command, "--dir", str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        ) as watching,
+    ):
+        assert watching.stdout is not None
+        assert watching.stdout.readline().startswith("gpt2: compiling")
+        update(folder, warm())
+        while "gpt2: warm" not in (line := watching.stdout.readline()):
+            assert line, "it ended before it saw the run warm"
+        watching.send_signal(signal.SIGINT)
+        _, errors = watching.communicate(timeout=60)
+    assert (watching.returncode, errors) == (0, "")
+
+
+def test_watch_and_json_exclude_each_other() -> None:
+    assert run("--watch", "--json").exit_code == 2
 
 
 OK = b"HTTP/1.0 200 OK\r\n\r\n"

@@ -137,3 +137,25 @@ def test_an_unknown_run_and_a_prometheus_that_is_none_are_told_of_in_one_line(
     assert ask("--prometheus", "localhost:9090").returncode == 2
     both = ask("--prometheus", "http://127.0.0.1:1", "--dir", str(tmp_path))
     assert (both.returncode, "give one" in both.stderr) == (2, True)
+
+
+def test_one_waits_for_a_run_over_two_hosts_by_name_or_pattern(tmp_path: Path) -> None:
+    def wait(*words: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "warmwatch_monitor", "wait", *words],
+            env=environment(),
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    both = [warm(rank=0, world_size=2)], [warm(rank=1, world_size=2), compiling("other")]
+    with fleet(tmp_path, *both) as (prometheus, _):
+        for run in ("gpt2", "gp*"):
+            code, said = wait(run, "--prometheus", prometheus, "--timeout", "60")
+            assert (code, said.startswith("gpt2: ")) == (0, True), said
+        code, said = wait("other", "--prometheus", prometheus, "--timeout", "0.1")
+        assert (code, "not warm after 0.1 s: other: " in said) == (124, True), said
+    code, said = wait("gpt2", "--prometheus", prometheus, "--timeout", "60")
+    assert (code, "does not answer as Prometheus" in said) == (6, True), said

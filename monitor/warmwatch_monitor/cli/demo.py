@@ -19,7 +19,7 @@ from rich.live import Live
 
 from warmwatch_monitor.cli.daemon import Answer, ask_daemon
 from warmwatch_monitor.config import Address
-from warmwatch_monitor.errors import DaemonError, NoDaemonError, WarmwatchError
+from warmwatch_monitor.errors import DaemonError, WarmwatchError
 from warmwatch_monitor.export.words.wording import duration, step_length
 from warmwatch_monitor.views.terminal import picture
 
@@ -102,10 +102,10 @@ def _watch(address: Address, training: subprocess.Popen[bytes]) -> Answer:
 
 
 def _ask(address: Address) -> Answer | None:
-    """What the daemon says now; ``None`` where it is busy starting or ending."""
+    """What the daemon says now; ``None`` where it is too busy beside the compiler to say it."""
     try:
         return ask_daemon(address)
-    except NoDaemonError:
+    except DaemonError:
         return None
 
 
