@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from support import slots
-from support.torch_versions import TORCH
 
 PROCESS = Path(__file__).parent / "process"
 
@@ -41,10 +40,5 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.fixture
 def records(tmp_path: Path) -> Iterator[Path]:
     """A record directory. An error that an agent swallowed while writing to it fails the test."""
-    directory = tmp_path / "records"
-    directory.mkdir()
-    yield directory
-    for folder in slots.folders(directory):
-        slot = slots.read(folder)
-        assert slot.compile.agent_errors == 0, slots.errors(folder)
-        assert slot.identity.missing == TORCH.missing
+    with slots.without_errors(tmp_path / "records") as directory:
+        yield directory

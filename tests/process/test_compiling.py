@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,10 +46,17 @@ def compilations(folder: Path) -> list[dict[str, object]]:
     return [event for event in slots.events(folder) if event["event"] == "compilation"]
 
 
-def test_compilations_agree_with_pytorchs_own_account(records: Path) -> None:
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Any]]:
+    """The record of a training that meets other shapes, and what PyTorch says of it."""
+    with slots.without_errors(tmp_path_factory.mktemp("shapes") / "records") as directory:
+        truth = result_of(directory, TRUTH + SHAPES)
+        yield slots.only(directory), truth
+
+
+def test_compilations_agree_with_pytorchs_own_account(shapes: tuple[Path, Any]) -> None:
     """Ids, directions and reasons of each; graphs, breaks, caches and seconds in sum."""
-    truth = result_of(records, TRUTH + SHAPES)
-    folder = slots.only(records)
+    folder, truth = shapes
     slot, entries = slots.read(folder), compilations(folder)
     assert [[entry["id"], entry["kind"] == "forward"] for entry in entries] == truth["ids"]
     for entry, reason in zip(entries, truth["reasons"], strict=True):
@@ -65,10 +74,9 @@ def test_compilations_agree_with_pytorchs_own_account(records: Path) -> None:
 
 
 def test_the_first_step_holds_forward_and_backward_and_warm_comes_three_steps_later(
-    records: Path,
+    shapes: tuple[Path, Any],
 ) -> None:
-    result_of(records, TRUTH + SHAPES)
-    folder = slots.only(records)
+    folder, _ = shapes
     first = slots.read(folder).compile.first_warmup
     (entry, *_) = [event for event in slots.events(folder) if event["event"] == "warm"]
     assert (first.steps, entry["steps"]) == (1, 1)

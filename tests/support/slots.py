@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from support.torch_versions import TORCH
 from warmwatch import record
+
+
+@contextmanager
+def without_errors(directory: Path) -> Iterator[Path]:
+    """A new record directory; at the end, no agent may have swallowed an error or lack a seam."""
+    directory.mkdir()
+    yield directory
+    for folder in folders(directory):
+        slot = read(folder)
+        assert slot.compile.agent_errors == 0, errors(folder)
+        assert slot.identity.missing == TORCH.missing
 
 
 def folders(directory: Path) -> list[Path]:

@@ -1,0 +1,164 @@
+"""The verdict at its edges: the moment before, the moment itself, and since when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.ranks import SECOND, K, Rank
+from warmwatch import verdict
+from warmwatch.record import CompileCounts, StepCounts, Warmup
+from warmwatch.verdict import Facts, State, judge
+
+AT = 1000 * SECOND
+MINUTE = 60 * SECOND
+
+
+def facts(**others: object) -> Facts:
+    """A rank that was warm once, and made its last step at AT."""
+    known: dict[str, object] = {
+        "attached_ns": 1,
+        "warm_steps": K,
+        "steps": StepCounts(steps=20, last_step_ns=AT),
+        "compile": CompileCounts(),
+        **others,
+    }
+    return Facts(**known)  # type: ignore[arg-type]
+
+
+def compiled(**counts: object) -> CompileCounts:
+    known = {"begun": 1, "ended": 1, "activities_seen": 1, **counts}
+    return CompileCounts(**known)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("known", "limit"),
+    [
+        ({}, MINUTE),
+        ({"median_step_ns": 5.9 * SECOND}, MINUTE),
+        ({"median_step_ns": 7.0 * SECOND}, 70 * SECOND),
+        ({"longest_step_ns": 40 * SECOND}, 80 * SECOND),
+        ({"compile": compiled(longest_rest_ns=50 * SECOND)}, 100 * SECOND),
+        (
+            {
+                "median_step_ns": 9.0 * SECOND,
+                "longest_step_ns": 40 * SECOND,
+                "compile": compiled(longest_rest_ns=41 * SECOND),
+            },
+            90 * SECOND,
+        ),
+    ],
+    ids=["a minute", "short steps", "ten medians", "two steps", "two rests", "the longest counts"],
+)
+def test_a_rank_is_stalled_once_its_limit_is_over_and_since_then(
+    known: dict[str, object], limit: int
+) -> None:
+    rank = facts(**known)
+    assert judge(rank, AT + limit).state is not State.STALLED
+    judged = judge(rank, AT + limit + 1)
+    assert (judged.state, judged.since_ns) == (State.STALLED, AT + limit)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"compile": compiled(last_end_ns=AT + MINUTE)},
+        {"peers_compiled_ns": AT + MINUTE},
+        {"attached_ns": AT + MINUTE},
+    ],
+    ids=["its own compilation", "another rank's", "attached anew"],
+)
+def test_the_time_of_a_stall_begins_with_the_last_sign_of_progress(
+    later: dict[str, object],
+) -> None:
+    assert judge(facts(**later), AT + 2 * MINUTE).state is not State.STALLED
+    assert judge(facts(**later), AT + 2 * MINUTE + 1).state is State.STALLED
+
+
+def test_a_stalled_rank_keeps_its_clean_steps() -> None:
+    rank = facts(compile=compiled(clean_after=15))
+    assert judge(rank, AT + MINUTE + 1).clean_steps == 5
+
+
+@pytest.mark.parametrize("phase", [1, 3, 8])
+def test_the_phase_is_the_one_in_the_slot(phase: int) -> None:
+    rank = facts(compile=compiled(begun=2, active_since_ns=AT, active_phase=phase))
+    assert judge(rank, AT + 1).phase == ("dynamo", "inductor", "other")[(1, 3, 8).index(phase)]
+
+
+def test_compiling_is_since_this_activity_and_recompiling_since_the_first_of_its_episode() -> None:
+    known = {"begun": 3, "active_since_ns": AT, "episode_began_ns": AT - SECOND}
+    never = judge(facts(compile=compiled(**known)), AT + 1)
+    again = judge(facts(compile=compiled(**known, warmups=1)), AT + 1)
+    assert (never.state, never.since_ns) == (State.COMPILING, AT)
+    assert (again.state, again.since_ns) == (State.RECOMPILING, AT - SECOND)
+
+
+@pytest.mark.parametrize(
+    ("counts", "state", "since"),
+    [
+        ({"begun": 0, "activities_seen": 0, "first_step_ns": 7}, State.EAGER, 7),
+        (
+            {"begun": 0, "activities_seen": 0, "first_step_ns": 7, "clean_after": 18},
+            State.WARMING,
+            7,
+        ),
+        ({"last_end_ns": 8, "clean_after": 18}, State.WARMING, 8),
+        (
+            {"last_end_ns": 8, "clean_after": 18, "warmups": 1, "episode_began_ns": 5},
+            State.RECOMPILING,
+            5,
+        ),
+        ({"last_end_ns": 8, "last_warmup": Warmup(warm_ns=9), "warmups": 1}, State.WARM, 9),
+        ({"last_end_ns": 9, "last_warmup": Warmup(warm_ns=8), "warmups": 1}, State.WARM, 9),
+    ],
+    ids=["eager", "not yet eager", "not yet warm", "not warm again", "warm", "warm just now"],
+)
+def test_each_state_is_since_what_began_it(
+    counts: dict[str, object], state: State, since: int
+) -> None:
+    judged = judge(facts(compile=compiled(**counts)), AT)
+    assert (judged.state, judged.since_ns) == (state, since)
+
+
+@pytest.mark.parametrize(("clean_after", "warm"), [(20 - K, True), (20 - K + 1, False)])
+def test_warm_takes_all_of_k_clean_steps(clean_after: int, warm: bool) -> None:
+    assert judge(facts(compile=compiled(clean_after=clean_after)), AT).warm is warm
+
+
+def test_an_activity_that_began_since_the_last_step_leaves_no_clean_step() -> None:
+    """Also where its end came before anybody looked."""
+    rank = facts(compile=compiled(begun=2, ended=2))
+    assert (judge(rank, AT).warm, judge(rank, AT).clean_steps) == (False, 0)
+
+
+def test_a_slot_read_between_two_stores_has_no_clean_steps_below_zero() -> None:
+    assert verdict.clean_steps(StepCounts(steps=4), compiled(clean_after=5)) == 0
+
+
+def test_a_rank_that_only_compiled_so_far_has_started() -> None:
+    rank = facts(steps=StepCounts(), compile=compiled(last_end_ns=AT))
+    assert judge(rank, AT).state is State.WARMING
+    assert judge(replace(rank, compile=CompileCounts()), AT).state is State.STARTING
+
+
+@pytest.mark.parametrize(("touched", "holds"), [((11, 12, 20), True), ((10, 12, 20), False)])
+def test_the_last_ten_steps_are_ten(touched: tuple[int, ...], holds: bool) -> None:
+    counts = compiled(touched_steps=(*reversed(touched), *[0] * 7))
+    assert ("thrashing" in judge(facts(compile=counts), AT).conditions) is holds
+    seen = verdict.recently_touched(StepCounts(steps=20), counts)
+    assert seen == tuple(step for step in reversed(touched) if step > 10)
+
+
+def test_early_steps_that_never_were_do_not_thrash() -> None:
+    """A rank of two steps has eight empty places in its list."""
+    counts = compiled(touched_steps=(2, 1, *[0] * 8))
+    assert verdict.recently_touched(StepCounts(steps=2), counts) == (2, 1)
+
+
+def test_a_rank_is_lost_since_it_was_seen_gone() -> None:
+    rank = Rank()
+    assert rank.judge(alive=False).since_ns is None
+    gone = judge(facts(alive=False, gone_ns=5), AT)
+    assert (gone.state, gone.since_ns) == (State.LOST, 5)
