@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from warmwatch_monitor.export.answer import status
 
 from support import builders as b
 from support.daemon import daemon
 from support.records import held, live_slot, update, wait_until, write_record
 from warmwatch.record import StepCounts
+from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.model import SourceHealth
 
 
