@@ -37,6 +37,7 @@ from warmwatch_monitor.model import (
     Progress,
     RecordReading,
     Steps,
+    Underway,
     Warmups,
     WarmupSpan,
     Who,
@@ -253,12 +254,39 @@ def _compile(slot: Slot) -> Compile:
 
 def _log(reading: RecordReading) -> Log:
     began_ns = reading.slot.compile.episode_began_ns
-    since = (c for c in reading.compilations if began_ns and c.at_ns >= began_ns)
+    since = [c for c in reading.compilations if began_ns and c.at_ns >= began_ns]
     return Log(
         compilations=reading.compilations,
         fallbacks=reading.fallbacks,
-        reopened_by=next((c for c in since if c.reason), None),
+        breaks=reading.breaks,
+        underway=_underway(reading),
+        reopened_by=next((c for c in reversed(since) if c.reason), None),
     )
+
+
+def _underway(reading: RecordReading) -> Underway | None:
+    """What the activity in progress compiles: its own lines of the journal tell, no earlier ones.
+
+    A lazy backward has no lines of its own before it ends; it follows its forward.
+    """
+    since_ns = reading.slot.compile.active_since_ns
+    began, again = reading.beginning, reading.recompile
+    if not since_ns:
+        return None
+    if again is not None and again.at_ns >= since_ns:
+        return Underway(
+            name=again.name,
+            file=again.file,
+            line=again.line,
+            reason=again.reason,
+            category=again.category,
+        )
+    if began is None or began.at_ns < since_ns or "backward" not in (began.what or ""):
+        return None
+    forward = next((c for c in reversed(reading.compilations) if c.kind == "forward"), None)
+    if forward is None:
+        return Underway(backward=True)
+    return Underway(name=forward.name, file=forward.file, line=forward.line, backward=True)
 
 
 def _warmups(slot: Slot) -> Warmups:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from warmwatch_monitor.model.records import Compilation, Fallback
+from warmwatch_monitor.model.records import Compilation, Fallback, GraphBreak
 
 # 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
 BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50)), 1000.0)
@@ -142,16 +142,38 @@ class Compile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Underway:
+    """What is being compiled, or was compiled anew: all that is known of it.
+
+    Attributes:
+        name, file, line: the user's function. backward: it is that function's backward.
+        reason, category: why it is compiled again, in PyTorch's words; of a first compile ``None``.
+    """
+
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+    backward: bool = False
+    reason: str | None = None
+    category: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
     """What the compiler did, one by one, as far as a journal tells; empty where none was read.
 
     Attributes:
         compilations, fallbacks: the last ones, oldest first.
-        reopened_by: the first compilation of the warm-up now open that says why it was needed.
+        breaks: reasons of graph breaks.
+        underway: what the activity in progress compiles; ``None`` where there is none, or nothing
+        of it is known yet.
+        reopened_by: the last compilation of the warm-up now open that says why it was needed.
     """
 
     compilations: tuple[Compilation, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
+    breaks: tuple[GraphBreak, ...] = ()
+    underway: Underway | None = None
     reopened_by: Compilation | None = None
 
 

@@ -16,7 +16,8 @@ class Compilation:
         at_ns: when it ended. seconds: how long it took, ``None`` where PyTorch does not say.
         reason: why it was compiled again, in PyTorch's words. category: one of
         ``record.CATEGORIES``, ``None`` for a first compile.
-        name: the function compiled. cache: ``hit``, ``miss``, or ``None`` where none was asked.
+        name: the function compiled. file, line: where it is, of the file the base name.
+        cache: ``hit``, ``miss``, or ``None`` where none was asked.
         failure: the exception's type where it failed.
     """
 
@@ -27,8 +28,38 @@ class Compilation:
     reason: str | None = None
     category: str | None = None
     name: str | None = None
+    file: str | None = None
+    line: int | None = None
     cache: str | None = None
     failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """The begin of compile activity, from a journal: when, and of what, in PyTorch's words."""
+
+    at_ns: int
+    what: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recompile:
+    """A recompile that begins, from a record's journal: what it is of, and why; see Compilation."""
+
+    at_ns: int
+    reason: str | None = None
+    category: str | None = None
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphBreak:
+    """A reason for which Dynamo broke graphs, and how often when it was first told."""
+
+    reason: str
+    count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +88,9 @@ class RecordReading:
         pid: of the holder in this reader's own pid namespace; ``None`` where not alive.
         gone_ns: when this reader saw the lock free after it had seen it held; else ``None``.
         compilations, fallbacks: the last ones, oldest first.
+        beginning, recompile: the last one that the journal tells of, whether it has ended or not.
+        breaks: reasons of graph breaks, in the order in which they were told.
+        exception: type of the exception that ended the process.
         broken_lines: journal lines that were torn.
     """
 
@@ -67,6 +101,10 @@ class RecordReading:
     gone_ns: int | None = None
     compilations: tuple[Compilation, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
+    beginning: Beginning | None = None
+    recompile: Recompile | None = None
+    breaks: tuple[GraphBreak, ...] = ()
+    exception: str | None = None
     broken_lines: int = 0
 
 

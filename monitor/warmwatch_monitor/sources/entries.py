@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from warmwatch import record
-from warmwatch_monitor.model import Compilation, Fallback
+from warmwatch_monitor.model import Beginning, Compilation, Fallback, GraphBreak, Recompile
 
 LONGEST_LINE = 64 * 1024
 LONGEST_TEXT = 4_000
@@ -40,22 +40,51 @@ def parse(line: bytes) -> Entry:
 
 def compilation(entry: Entry) -> Compilation:
     """Raises ValueError where the entry is not a compilation's."""
-    kind, category = text(entry, "kind", LONGEST_NAME), text(entry, "category", LONGEST_NAME)
+    kind = text(entry, "kind", LONGEST_NAME)
     if kind is None:
         raise ValueError("no kind")
-    if category is not None and category not in record.CATEGORIES:
-        category = "other"
     return Compilation(
         id=_needed(text(entry, "id", LONGEST_NAME)),
         kind=kind if kind in record.KINDS else "other",
         at_ns=_needed(_count(entry, "t")),
         seconds=_seconds(entry, "seconds"),
-        category=category,
+        category=_category(entry),
         reason=text(entry, "reason", LONGEST_TEXT),
         name=text(entry, "name", LONGEST_NAME),
+        file=text(entry, "file", LONGEST_NAME),
+        line=_count(entry, "line"),
         cache=text(entry, "cache", LONGEST_NAME),
         failure=text(entry, "failure", LONGEST_NAME),
     )
+
+
+def beginning(entry: Entry) -> Beginning:
+    """Raises ValueError where the entry is not that of an activity's begin."""
+    return Beginning(at_ns=_needed(_count(entry, "t")), what=text(entry, "what", LONGEST_NAME))
+
+
+def recompile(entry: Entry) -> Recompile:
+    """Raises ValueError where the entry is not a recompile's."""
+    return Recompile(
+        at_ns=_needed(_count(entry, "t")),
+        reason=text(entry, "reason", LONGEST_TEXT),
+        category=_category(entry),
+        name=text(entry, "name", LONGEST_NAME),
+        file=text(entry, "file", LONGEST_NAME),
+        line=_count(entry, "line"),
+    )
+
+
+def graph_break(entry: Entry) -> GraphBreak:
+    """Raises ValueError where the entry is not a graph break's."""
+    return GraphBreak(
+        reason=_needed(text(entry, "reason", LONGEST_TEXT)), count=_needed(_count(entry, "count"))
+    )
+
+
+def _category(entry: Entry) -> str | None:
+    category = text(entry, "category", LONGEST_NAME)
+    return category if category is None or category in record.CATEGORIES else "other"
 
 
 def fallback(entry: Entry) -> Fallback:

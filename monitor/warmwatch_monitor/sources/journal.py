@@ -11,10 +11,11 @@ import os
 from collections import deque
 from pathlib import Path
 
-from warmwatch_monitor.model import Compilation, Fallback
+from warmwatch_monitor.model import Beginning, Compilation, Fallback, GraphBreak, Recompile
 from warmwatch_monitor.sources import entries
 
 KEPT = 20
+BREAKS_KEPT = 100  # as many as an agent tells
 _ERROR_TEXT = 1_000
 CHUNK = 256 * 1024
 CHUNKS_AT_ONCE = 4  # an agent writes a few kilobytes between two looks, and 4 MB in all
@@ -29,8 +30,12 @@ class Journal:
         self._offset, self._begun = 0, False
         self._last: deque[Compilation] = deque(maxlen=KEPT)
         self._fallbacks: deque[Fallback] = deque(maxlen=KEPT)
+        self._breaks: dict[str, GraphBreak] = {}
         self._rest = b""
         self.broken_lines = 0
+        self.beginning: Beginning | None = None
+        self.recompile: Recompile | None = None
+        self.exception: str | None = None
         self.agent_error: str | None = None
 
     @property
@@ -42,6 +47,11 @@ class Journal:
     def fallbacks(self) -> tuple[Fallback, ...]:
         """Frames that hit the recompile limit, oldest first."""
         return tuple(self._fallbacks)
+
+    @property
+    def breaks(self) -> tuple[GraphBreak, ...]:
+        """Reasons of graph breaks, oldest first."""
+        return tuple(self._breaks.values())
 
     @property
     def torn_end(self) -> bool:
@@ -79,6 +89,8 @@ class Journal:
         else:
             self._last.clear()
             self._fallbacks.clear()
+            self._breaks.clear()
+            self.beginning = self.recompile = self.exception = None
         self._begun = True
         self._offset = max(0, size - CHUNK)
         if self._offset:
@@ -101,14 +113,29 @@ class Journal:
         try:
             entry = entries.parse(line)
             event = entries.text(entry, "event", entries.LONGEST_NAME)
-            if event == "compilation":
-                self._last.append(entries.compilation(entry))
-            elif event == "fallback":
-                self._fallbacks.append(entries.fallback(entry))
-            elif event == "error":
-                where = entries.text(entry, "where", entries.LONGEST_NAME)
-                self.agent_error = f"{where}: {entries.text(entry, 'message', _ERROR_TEXT)}"
-            elif event is None:
+            if event is None:
                 raise ValueError("no event")
+            self._sort(event, entry)
         except ValueError:
             self.broken_lines += 1
+
+    def _sort(self, event: str, entry: entries.Entry) -> None:
+        if event == "compilation":
+            self._last.append(entries.compilation(entry))
+        elif event == "begin":
+            self.beginning = entries.beginning(entry)
+        elif event == "recompile":
+            self.recompile = entries.recompile(entry)
+        elif event == "graph_break":
+            self._break(entries.graph_break(entry))
+        elif event == "fallback":
+            self._fallbacks.append(entries.fallback(entry))
+        elif event == "exit":
+            self.exception = entries.text(entry, "exception", entries.LONGEST_NAME)
+        elif event == "error":
+            where = entries.text(entry, "where", entries.LONGEST_NAME)
+            self.agent_error = f"{where}: {entries.text(entry, 'message', _ERROR_TEXT)}"
+
+    def _break(self, told: GraphBreak) -> None:
+        if told.reason in self._breaks or len(self._breaks) < BREAKS_KEPT:
+            self._breaks[told.reason] = told

@@ -142,6 +142,10 @@ class _Record:
             gone_ns=self._life.gone_ns,
             compilations=self._journal.compilations,
             fallbacks=self._journal.fallbacks,
+            beginning=self._journal.beginning,
+            recompile=self._journal.recompile,
+            breaks=self._journal.breaks,
+            exception=self._journal.exception,
             broken_lines=self._journal.broken_lines + torn,
         )
 
