@@ -54,6 +54,7 @@ class Agent:
             warm_steps=settings.warm_steps,
             on_warm=self._call_back,
         )
+        self._tell_worth()
 
     def arm(self) -> None:
         """Dynamo is there: install the hooks, and speak unless this is somebody's child."""
@@ -115,6 +116,7 @@ class Agent:
     def update(self, options: Mapping[str, Any]) -> None:
         """The user gave more options; a new value replaces the old one."""
         self.record.update(options)
+        self._tell_worth()
 
     def judgement(self) -> Judgement:
         """This process's own state, by the same rules and from the same bytes as the monitor's."""
@@ -164,8 +166,13 @@ class Agent:
         self.ledger = Ledger(self.record, self._hooks)
         self._rounds.renew()
         self.steps.bind(self.record.writer.buffer, self.ledger)
+        self._tell_worth()
 
     # Inside.
+
+    def _tell_worth(self) -> None:
+        if worth := self.record.worth:
+            self.ledger.worth(worth)
 
     def _count(self) -> int:
         """Steps marked so far."""

@@ -16,6 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from warmwatch._arguments import plain_name
+from warmwatch._config import bounded
+from warmwatch._guard import warn_once
 from warmwatch.record import Identity
 
 # launcher -> the variables in which it says rank, local rank and world size; first match wins
@@ -28,6 +31,7 @@ _LAUNCHERS: tuple[tuple[str, tuple[str, str, str]], ...] = (
 )
 # who set ``RANK`` and its like, by a variable that only it sets; first match wins
 _SETTERS = (("TORCHELASTIC_RUN_ID", "torchelastic"), ("RAY_JOB_ID", "ray"))
+_MOST = 1_000_000  # ranks, and restarts: more than any launcher starts
 # how often something started the run anew: the launcher in its job, the scheduler the whole job
 _RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
 
@@ -39,12 +43,12 @@ def identify(
     launcher, rank, local_rank, world_size = _launcher(environ)
     member = distributed()
     return Identity(
-        run=run or launcher_run(environ) or script_name(argv),
+        run=plain_name(run or launcher_run(environ) or script_name(argv)),
         launch=_launch(environ, launcher),
         rank=member[0] if member else (rank or 0),
         local_rank=local_rank,
         world_size=member[1] if member else world_size,
-        attempt=sum(_number(environ.get(name)) or 0 for name in _RESTARTS),
+        attempt=sum(_number(environ, name) or 0 for name in _RESTARTS),
         launcher=launcher,
         host=socket.gethostname(),
         pid=os.getpid(),
@@ -59,7 +63,7 @@ def _launcher(
     environ: Mapping[str, str],
 ) -> tuple[str, int | None, int | None, int | None]:
     for launcher, names in _LAUNCHERS:
-        rank, local_rank, world_size = (_number(environ.get(name)) for name in names)
+        rank, local_rank, world_size = (_number(environ, name) for name in names)
         if rank is not None:
             setters = (name for variable, name in _SETTERS if variable in environ)
             known = next(setters, launcher) if launcher == "env" else launcher
@@ -129,5 +133,10 @@ def boot_id() -> str:
         return ""
 
 
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    """The number in a variable; one that no launcher means is not known, and said once."""
+    text = environ.get(name, "")
+    number = bounded(text, _MOST)
+    if number is None and text.isdecimal():
+        warn_once(f"{name} is a number of more than {_MOST:,}; it is taken as not known")
+    return number

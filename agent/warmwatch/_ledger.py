@@ -19,6 +19,7 @@ from warmwatch._phases import is_preparation
 from warmwatch.record import COMPILE_INDEX as AT
 
 _Fact = Callable[[], None]
+_LARGEST_WORD = 2**64 - 1
 
 
 class Store(Protocol):
@@ -127,6 +128,10 @@ class Ledger:
     def warm(self, now: int, steps: int) -> None:
         """The K-th clean step in a row was marked; ``steps`` came before the first of them."""
         self._post(lambda: self._warm(now, steps))
+
+    def worth(self, values: Mapping[str, int]) -> None:
+        """The user said what a step is worth, in ``tokens`` or ``samples`` or both."""
+        self._post(lambda: self._worth(values))
 
     def exit(self, how: str, exception: str | None = None) -> None:
         """The process ends, or the agent is detached: ``how`` is one of ``record.ENDS``."""
@@ -239,6 +244,19 @@ class Ledger:
         ended, at = words[AT["last_end_ns"]], self._store.steps()
         values = {"at": at, "began": began, "ended": ended, "steps": steps - before}
         self._store.note("warm", now, values, essential=True)
+
+    def _worth(self, values: Mapping[str, int]) -> None:
+        words, steps = self.words, self._store.steps()
+        for unit in ("tokens", "samples"):
+            worth, before = AT[f"{unit}_per_step"], AT[f"{unit}_before"]
+            if words[worth]:
+                earned = words[before] + (steps - words[AT["worth_since"]]) * words[worth]
+            else:  # said late, it holds for the steps before
+                earned = steps * values.get(unit, 0)
+            words[before] = min(earned, _LARGEST_WORD)
+            words[worth] = values.get(unit, words[worth])
+        words[AT["worth_since"]] = steps
+        self._store.publish(words)
 
     def _exit(self, how: str, exception: str | None, now: int) -> None:
         self.words[AT["end_code"]] = record.ENDS.index(how)

@@ -15,6 +15,7 @@ from multiprocessing import util
 from typing import Any
 
 from warmwatch import _guard
+from warmwatch._arguments import checked
 from warmwatch._attached import Attached
 from warmwatch._config import settings_from
 
@@ -26,7 +27,9 @@ def attach(version: str, said: Mapping[str, Any]) -> None:
     """Attach to this process, or tell the agent that is attached what was ``said``."""
     global current
     try:
-        given = {key: value for key, value in said.items() if value is not None}
+        given, refused = checked(said)
+        for complaint in refused:
+            _guard.warn_once(complaint)
         if current is not None:
             current.update(given)
             return

@@ -55,6 +55,12 @@ class OwnRecord:
         """Whether there is a folder that a monitor can read."""
         return self.writer.folder is not None
 
+    @property
+    def worth(self) -> dict[str, int]:
+        """What the user said that a step is worth, by unit."""
+        units = ("tokens", "samples")
+        return {u: n for u in units if (n := self._options.get(f"{u}_per_step"))}
+
     def renewed(self, attached: tuple[int, int]) -> OwnRecord:
         """That of a forked child, which is another process and has said nothing yet."""
         return OwnRecord(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 from warmwatch._identity import identify
@@ -87,3 +89,25 @@ def test_each_restart_is_a_new_attempt_of_the_same_run(
 
 def test_the_ranks_of_a_ray_job_are_one_launch() -> None:
     assert identify(RAY, run=None, argv=["w.py"]).launch == "ray:02000000"
+
+
+@pytest.mark.parametrize(
+    ("environ", "rank", "world_size"),
+    [
+        ({"RANK": "1" * 5000, "WORLD_SIZE": "2"}, 0, None),
+        ({"RANK": "1", "WORLD_SIZE": "30000000"}, 1, None),
+        ({"RANK": "0001", "WORLD_SIZE": "2"}, 1, 2),
+    ],
+)
+def test_a_number_that_no_launcher_means_is_not_known(
+    environ: dict[str, str], rank: int, world_size: int | None
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        known = identify(environ, run=None, argv=["train.py"])
+    assert (known.rank, known.world_size) == (rank, world_size)
+
+
+def test_a_launchers_id_is_shown_without_what_cannot_be_printed() -> None:
+    environ = {**TORCHRUN, "TORCHELASTIC_RUN_ID": "a\x1b]0;b\x07\udcff"}
+    assert identify(environ, run=None, argv=["train.py"]).run == "a_]0;b__"

@@ -101,6 +101,9 @@ class CompileCounts:
         touched_steps: numbers of the last steps that were not clean, newest first.
         phase_ns: exclusive time of each of PHASES. compilations: of each of KINDS.
         recompiles: of each of CATEGORIES. cache_hits, cache_misses: of each of CACHES.
+        tokens_per_step, samples_per_step: what a step after number ``worth_since`` is worth, as
+            the user said; 0 where not said. tokens_before, samples_before: what the steps up to
+            that one were worth, so a value said anew changes no sum (see ``Slot.tokens``).
     """
 
     begun: int = 0
@@ -139,6 +142,11 @@ class CompileCounts:
     recompiles: tuple[int, ...] = (0,) * len(CATEGORIES)
     cache_hits: tuple[int, ...] = (0,) * len(CACHES)
     cache_misses: tuple[int, ...] = (0,) * len(CACHES)
+    tokens_per_step: int = 0
+    samples_per_step: int = 0
+    tokens_before: int = 0
+    samples_before: int = 0
+    worth_since: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,3 +217,18 @@ class Slot:
         # 0 while a reader comes between the stores of the two blocks: the sum never falls
         since = max(0, self.steps.last_step_ns - self.compile.irregular_step_ns)
         return self.compile.clean_sum_ns + since
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens trained on; ``None`` where nobody said what a step is worth."""
+        return self._earned(self.compile.tokens_before, self.compile.tokens_per_step)
+
+    @property
+    def samples(self) -> int | None:
+        """Samples trained on, likewise."""
+        return self._earned(self.compile.samples_before, self.compile.samples_per_step)
+
+    def _earned(self, before: int, worth: int) -> int | None:
+        # 0 while a reader comes between the stores of the two blocks: the sum never falls
+        since = max(0, self.steps.steps - self.compile.worth_since)
+        return before + since * worth if worth else None

@@ -25,10 +25,6 @@ def _warmup_seconds(rank: Rank) -> float | None:
     return None if ended is None else (ended.ended_ns - ended.began_ns) / 1e9
 
 
-def _worth(rank: Rank, per_step: int | None) -> float | None:
-    return None if per_step is None else per_step * rank.slot.steps.steps
-
-
 def _epoch(rank: Rank, monotonic_ns: int | None) -> float | None:
     return rank.slot.header.epoch_seconds(monotonic_ns) if monotonic_ns else None
 
@@ -121,12 +117,12 @@ _TRAINING_SERIES = (
     counter(
         "warmwatch_tokens_total",
         "Tokens trained on: steps times what the user said a step is worth.",
-        lambda rank: _worth(rank, rank.slot.identity.tokens_per_step),
+        lambda rank: rank.slot.tokens,
     ),
     counter(
         "warmwatch_samples_total",
         "Samples trained on: steps times what the user said a step is worth.",
-        lambda rank: _worth(rank, rank.slot.identity.samples_per_step),
+        lambda rank: rank.slot.samples,
     ),
     counter(
         "warmwatch_process_cpu_seconds_total",
