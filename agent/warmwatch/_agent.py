@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from warmwatch import record
 from warmwatch._config import Settings
+from warmwatch._ending import End, at_childs_end
 from warmwatch._guard import report, warn_once
 from warmwatch._ledger import Ledger
 from warmwatch._own_record import OwnRecord
@@ -147,17 +148,18 @@ class Agent:
             return
         self.record.open(self._hooks.names, self._hooks.missing)
         self.steps.bind(self.record.writer.buffer, self.ledger)
+        at_childs_end(self.finish)
 
-    def finish(self, how: str, exception: str | None = None) -> None:
+    def finish(self, end: End) -> None:
         """The process ends. Nothing is said by one that had nothing to say."""
         if self.record.visible:
-            self.ledger.exit(how, exception)
+            self.ledger.exit(end)
 
     def detach(self) -> None:
         """Take every hook away and let go of the record."""
         self._hooks.uninstall_all()
-        self.finish("detached")
-        self.record.writer.close()
+        self.finish(End(how="detached"))
+        self.record.close()
 
     def forked(self, now: _Moment) -> None:
         """In a forked child: the record is the parent's, and so is what it says."""

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from warmwatch import record
 from warmwatch._activity import Activity
+from warmwatch._ending import End
 from warmwatch._phases import is_preparation
 from warmwatch.record import COMPILE_INDEX as AT
 
@@ -133,10 +134,10 @@ class Ledger:
         """The user said what a step is worth, in ``tokens`` or ``samples`` or both."""
         self._post(lambda: self._worth(values))
 
-    def exit(self, how: str, exception: str | None = None) -> None:
-        """The process ends, or the agent is detached: ``how`` is one of ``record.ENDS``."""
+    def exit(self, end: End) -> None:
+        """The process ends, or the agent is detached. The first end that is said holds."""
         now = self._clock()
-        self._post(lambda: self._exit(how, exception, now))
+        self._post(lambda: self._exit(end, now))
 
     def compile_ns(self) -> int:
         """Compile time accounted so far, in nanoseconds."""
@@ -258,12 +259,15 @@ class Ledger:
         words[AT["worth_since"]] = steps
         self._store.publish(words)
 
-    def _exit(self, how: str, exception: str | None, now: int) -> None:
-        self.words[AT["end_code"]] = record.ENDS.index(how)
+    def _exit(self, end: End, now: int) -> None:
+        if self.words[AT["end_code"]]:
+            return  # a spawned child comes here as multiprocessing ends it, and again at exit
+        self.words[AT["end_code"]] = record.ENDS.index(end.how)
+        self.words[AT["exit_code"]] = 0 if end.code is None else 1 + end.code
         self.words[AT["ended_ns"]] = now
         self._store.publish(self.words)
-        values = {"how": how, "exception": exception, "steps": self._store.steps()}
-        self._store.note("exit", now, values, essential=True)
+        ended = {"how": end.how, "exception": end.exception, "code": end.code}
+        self._store.note("exit", now, {**ended, "steps": self._store.steps()}, essential=True)
 
 
 def _counter(name: str) -> int:

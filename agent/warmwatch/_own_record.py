@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from warmwatch import record
+from warmwatch import _exit_status, record
 from warmwatch._config import Settings
 from warmwatch._gpus import used
 from warmwatch._guard import report, warn_once
@@ -90,9 +90,15 @@ class OwnRecord:
                 "set WARMWATCH_DIR to a directory that can be written"
             )
             return
+        self._arm_exit_status()
         header = {"epoch_ns": self.header.attached_epoch_ns, "k": self.header.warm_steps}
         who = {"run": self._identity.run, "rank": self._identity.rank}
         self.note("attach", self.header.attached_ns, {**who, **header})
+
+    def close(self) -> None:
+        """Let go of the record's files."""
+        _exit_status.disarm()
+        self.writer.close()
 
     def update(self, options: Mapping[str, Any]) -> None:
         """The user gave more options; a new value replaces the old one."""
@@ -132,6 +138,14 @@ class OwnRecord:
         slot = record.unpack((image, image, image))
         assert slot is not None, "blocks are stored by one call, which nothing interrupts"
         return slot
+
+    def _arm_exit_status(self) -> None:
+        if self.writer.folder is None:
+            return
+        try:
+            _exit_status.arm(self.writer.folder / record.EXIT)
+        except (OSError, AttributeError, ImportError):
+            return  # another C library, another system: the exit status is not known
 
     def _look_again(self) -> None:
         """Say which GPUs and which rank this is, where that changed: both may come up late."""

@@ -203,7 +203,8 @@ def _prune(directory: Path) -> None:
     for _, slot in sorted(own)[: max(0, len(own) - _KEPT)]:
         with contextlib.suppress(OSError):
             if slot_holder(slot) is None:
-                (slot.parent / record.JOURNAL).unlink(missing_ok=True)
+                for other in (record.JOURNAL, record.EXIT):
+                    (slot.parent / other).unlink(missing_ok=True)
                 slot.unlink()
                 slot.parent.rmdir()
 

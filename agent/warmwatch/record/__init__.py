@@ -1,6 +1,6 @@
 """The record: the bytes by which a training process tells a monitor what it does.
 
-A record is one folder for each attached process, holding two files:
+A record is one folder for each attached process, holding three files:
 
 ``slot``
     Fixed size, little endian, 8-byte words. The agent maps it; readers use ``pread``. ::
@@ -20,6 +20,9 @@ A record is one folder for each attached process, holding two files:
     One JSON object a line, appended, for what happens rarely; ``t`` is monotonic nanoseconds
     and ``event`` names it. Bounded: past JOURNAL_LIMIT bytes only ``warm`` and ``end`` are added.
 
+``exit``
+    Empty; when the process exits through the C library, its exit status (see ``ends``).
+
 How a reader gets a block whole while it is being written. The writer stores a block front to
 back: a mark, the fields, the same mark again. A reader takes three images, one after another,
 and trusts the fields of the second where the *end* mark of the first equals the *front* mark of
@@ -32,6 +35,7 @@ it. Changing any offset, order or name here is a new VERSION.
 from __future__ import annotations
 
 from warmwatch.record.bins import BINS, BOUNDS_NS, longest_ns, quantile_ns
+from warmwatch.record.ends import exit_code, with_exit_code
 from warmwatch.record.facts import (
     CACHES,
     CATEGORIES,
@@ -74,6 +78,7 @@ from warmwatch.record.places import directories
 
 SLOT = "slot"
 JOURNAL = "events.jsonl"
+EXIT = "exit"
 JOURNAL_LIMIT = 8 * 1024 * 1024
 
 __all__ = [
@@ -89,6 +94,7 @@ __all__ = [
     "COMPILE_STRUCT",
     "COMPILE_WORDS",
     "ENDS",
+    "EXIT",
     "IDENTITY_LIMIT",
     "IDENTITY_OFFSET",
     "JOURNAL",
@@ -111,6 +117,7 @@ __all__ = [
     "Warmup",
     "check_header",
     "directories",
+    "exit_code",
     "longest_ns",
     "pack_compile",
     "pack_header",
@@ -119,4 +126,5 @@ __all__ = [
     "quantile_ns",
     "unpack",
     "unpack_identity",
+    "with_exit_code",
 ]

@@ -34,7 +34,7 @@ CATEGORIES = (
 )
 CACHES = ("inductor_fx", "aot_autograd")
 TOUCHED_KEPT = 10
-ENDS = ("", "finished", "failed", "detached")
+ENDS = ("", "finished", "failed", "detached", "interrupted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +104,8 @@ class CompileCounts:
         tokens_per_step, samples_per_step: what a step after number ``worth_since`` is worth, as
             the user said; 0 where not said. tokens_before, samples_before: what the steps up to
             that one were worth, so a value said anew changes no sum (see ``Slot.tokens``).
+        exit_code: 1 + the exit code, 0 to 255; 0 where it was not known when ``end_code`` was
+            stored (see ``record.with_exit_code``).
     """
 
     begun: int = 0
@@ -147,6 +149,7 @@ class CompileCounts:
     tokens_before: int = 0
     samples_before: int = 0
     worth_since: int = 0
+    exit_code: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
