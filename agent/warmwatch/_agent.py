@@ -7,8 +7,6 @@ or through what it handed out, and none may raise.
 
 from __future__ import annotations
 
-import multiprocessing
-import sys
 from collections.abc import Callable, Mapping
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from warmwatch import record
 from warmwatch._config import Settings
 from warmwatch._ending import End, at_childs_end
+from warmwatch._family import child_name, is_data_worker, is_preparing
 from warmwatch._guard import report, warn_once
 from warmwatch._ledger import Ledger
 from warmwatch._own_record import OwnRecord
@@ -62,7 +61,7 @@ class Agent:
         from warmwatch.hooks import SEAMS
 
         self._hooks.install(SEAMS, self)
-        if multiprocessing.parent_process() is None:
+        if child_name() is None:
             self.open()
 
     # What the hooks tell.
@@ -75,9 +74,7 @@ class Agent:
     def begin(self, event: str) -> None:
         """A compile event began on this thread."""
         self._hooks.rearm()
-        if not self.record.opened and (
-            is_tracing(event) or multiprocessing.parent_process() is None
-        ):
+        if not self.record.opened and (is_tracing(event) or child_name() is None):
             self.open()
         self.ledger.begin(event)
 
@@ -143,8 +140,8 @@ class Agent:
     # Life and death.
 
     def open(self) -> None:
-        """Make the record, once, unless this process only loads data for another."""
-        if self.record.opened or _is_data_worker():
+        """Make the record, once, unless this process only helps another."""
+        if self.record.opened or is_preparing() or is_data_worker():
             return
         self.record.open(self._hooks.names, self._hooks.missing)
         self.steps.bind(self.record.writer.buffer, self.ledger)
@@ -196,9 +193,3 @@ class Agent:
             except Exception as error:  # noqa: BLE001 - it would surface inside optimizer.step()
                 report("on_warm", error)
                 warn_once(f"the on_warm callback {callback!r} raised {error!r}")
-
-
-def _is_data_worker() -> bool:
-    """Whether this is a data-loading worker, which may compile its own transforms."""
-    data = sys.modules.get("torch.utils.data")
-    return data is not None and data.get_worker_info() is not None

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from warmwatch import _exit_status, _guard
+from warmwatch import _exit_status, _family, _guard
 from warmwatch._arguments import checked
 from warmwatch._attached import Attached
 from warmwatch._config import settings_from
@@ -59,12 +59,13 @@ def _register() -> None:
         return
     _registered = True
     atexit.register(_exit)
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(before=_family.count_fork, after_in_child=_forked)
 
 
 def _forked() -> None:
     try:
         _exit_status.disarm()
+        _family.forked()
         if current is not None:
             current.forked()
     except Exception as error:  # noqa: BLE001 - likewise

@@ -9,10 +9,18 @@ from dataclasses import replace
 from typing import Any
 
 from warmwatch import _exit_status, record
+from warmwatch._arguments import plain_name
 from warmwatch._config import Settings
+from warmwatch._family import child_name
 from warmwatch._gpus import used
 from warmwatch._guard import report, warn_once
-from warmwatch._identity import distributed, identify, launcher_run
+from warmwatch._identity import distributed, identify, own_rank
+from warmwatch._run_name import (
+    launcher_run,
+    notebook_of_vscode,
+    program_name,
+    working_directory,
+)
 from warmwatch._writer import Writer
 
 # Journal lines at which to look for the GPUs in use: all rare. The first compilation is what costs
@@ -39,6 +47,7 @@ class OwnRecord:
     ) -> None:
         self._settings, self._version, self._options = settings, version, dict(options)
         self._opened = False
+        self._child = ""  # ends the name of the run in a child that is no rank of it
         self._identity: record.Identity | None = None
         self.writer = Writer()
         self.header = record.Header(
@@ -70,19 +79,22 @@ class OwnRecord:
     def open(self, hooks: tuple[str, ...], missing: tuple[str, ...]) -> None:
         """Make the record, once; without one the agent goes on in plain memory."""
         self._opened = True
-        run = self._options.get("run") or self._settings.run
+        chosen = self._options.get("run") or self._settings.run or launcher_run(os.environ)
+        child = child_name()
+        self._child = f".{child}" if child and not own_rank(os.environ) else ""
         identity = identify(
             os.environ,
-            argv=sys.argv,
+            helper=bool(self._child),
             agent=self._version,
             hooks=hooks,
             missing=missing,
-            **{**self._options, "run": run},
+            **{**self._options, "run": plain_name(chosen or _program())},
         )
-        named = bool(run or launcher_run(os.environ))
         directories = record.directories(os.environ, os.geteuid())
         try:
-            self._identity = self.writer.open(directories, self.header, identity, named=named)
+            self._identity = self.writer.open(
+                directories, self.header, identity, named=bool(chosen), child=self._child
+            )
         except OSError as error:
             self._identity = identity
             warn_once(
@@ -104,7 +116,9 @@ class OwnRecord:
         """The user gave more options; a new value replaces the old one."""
         self._options.update(options)
         if self._identity is not None:
-            self._rename(replace(self._identity, **options))
+            run = options.get("run")
+            changed = {**options, "run": run + self._child} if run else options
+            self._rename(replace(self._identity, **changed))
 
     # What the ledger needs of it.
 
@@ -154,7 +168,9 @@ class OwnRecord:
         try:
             found = replace(self._identity, gpus=used() or self._identity.gpus)
             if member := distributed():
-                found = replace(found, rank=member[0], world_size=member[1])
+                run = found.run.removesuffix(self._child)  # a rank after all
+                self._child = ""
+                found = replace(found, run=run, rank=member[0], world_size=member[1])
             if found != self._identity:
                 self._rename(found)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
@@ -163,3 +179,9 @@ class OwnRecord:
     def _rename(self, identity: record.Identity) -> None:
         self.writer.rename(identity)
         self._identity = identity
+
+
+def _program() -> str:
+    return program_name(
+        sys.argv, os.environ, directory=working_directory(), notebook=notebook_of_vscode()
+    )

@@ -45,12 +45,19 @@ class Writer:
         self._mark = 0
 
     def open(
-        self, directories: Sequence[str], header: Header, identity: Identity, *, named: bool
+        self,
+        directories: Sequence[str],
+        header: Header,
+        identity: Identity,
+        *,
+        named: bool,
+        child: str = "",
     ) -> Identity:
         """Make the record in the first directory that can be written.
 
         Returns the identity it carries: where nobody ``named`` the run and another launch of the
-        same script is alive in that directory, the name has a number.
+        same script is alive in that directory, the name has a number. ``child`` ends the name
+        where this is a child of the run's process.
 
         Raises:
             OSError: none of them can be; the error of the last one.
@@ -59,13 +66,13 @@ class Writer:
         for directory in directories:
             try:
                 place = _usable(Path(directory), chosen=len(directories) == 1)
-                if not named:
-                    identity = replace(identity, run=free_run(place, identity))
-                self._make(place, header, identity)
+                run = identity.run if named else free_run(place, identity, child)
+                known = replace(identity, run=run + child)
+                self._make(place, header, known)
             except OSError as error:
                 problem = error
             else:
-                return identity
+                return known
         raise problem
 
     def _make(self, directory: Path, header: Header, identity: Identity) -> None:
@@ -161,8 +168,11 @@ def _usable(directory: Path, *, chosen: bool) -> Path:
     return directory
 
 
-def free_run(directory: Path, identity: Identity) -> str:
-    """The run's name, numbered where a living process of another launch has it already."""
+def free_run(directory: Path, identity: Identity, child: str = "") -> str:
+    """The run's name, numbered where a living process of another launch has it already.
+
+    With or without what ends it in a ``child``.
+    """
     taken = set()
     for slot in directory.glob(f"{_folder_stem(identity.run)}*/{record.SLOT}"):
         with contextlib.suppress(OSError, record.RecordError):  # not ours to judge here
@@ -171,7 +181,7 @@ def free_run(directory: Path, identity: Identity) -> str:
             if other.launch != identity.launch and slot_holder(slot) is not None:
                 taken.add(other.run)
     names = (identity.run, *(f"{identity.run}-{n}" for n in range(2, len(taken) + 2)))
-    return next(name for name in names if name not in taken)
+    return next(name for name in names if not {name, name + child} & taken)
 
 
 def _folder_stem(run: str) -> str:
