@@ -60,10 +60,10 @@ class Endpoint:
     def step(self) -> None:
         """Every rank makes a step."""
         self._steps += 1
-        counts = record.StepCounts(steps=self._steps, last_step_ns=time.monotonic_ns())
-        packed = record.pack_steps(counts)
+        now = time.monotonic_ns()
         for _, memory in self._held:
-            memory[record.STEPS_OFFSET : record.STEPS_OFFSET + len(packed)] = packed
+            hot = record.hot_words(memory)
+            hot[1], hot[0] = now, self._steps
 
 
 class _NoHost:

@@ -30,15 +30,14 @@ for rank in range(int(sys.argv[2])):
     slot = records.warm(rank=rank, world_size=int(sys.argv[2]))
     file = (records.write_record(Path(sys.argv[1]), slot, name=str(rank)) / record.SLOT).open("r+b")
     fcntl.lockf(file, fcntl.LOCK_EX)
-    held.append((file, mmap.mmap(file.fileno(), 0)))
+    held.append((file, record.hot_words(mmap.mmap(file.fileno(), 0))))
 print("held", flush=True)
 steps = slot.steps.steps
 while True:
     steps += 1
-    counts = record.StepCounts(steps=steps, last_step_ns=time.monotonic_ns())
-    packed = record.pack_steps(counts)
-    for _, memory in held:
-        memory[record.STEPS_OFFSET : record.STEPS_OFFSET + len(packed)] = packed
+    now = time.monotonic_ns()
+    for _, hot in held:
+        hot[1], hot[0] = now, steps
     time.sleep(0.1)
 """
 

@@ -140,18 +140,12 @@ class OwnRecord:
 
     def image(self) -> record.Slot:
         """The slot as it is now."""
-        image = bytes(self.writer.buffer)
+        image = bytearray(self.writer.buffer)
         packed = record.pack_header(self.header)
         if not image.startswith(packed):  # no record: plain memory without a header
-            identity = record.pack_identity(record.Identity(run=""))
-            image = (
-                packed.ljust(record.IDENTITY_OFFSET, b"\0")
-                + identity.ljust(record.STEPS_OFFSET - record.IDENTITY_OFFSET, b"\0")
-                + image[record.STEPS_OFFSET :]
-            )
-        slot = record.unpack((image, image, image))
-        assert slot is not None, "blocks are stored by one call, which nothing interrupts"
-        return slot
+            image[: len(packed)] = packed
+            record.store_identity(image, record.Identity(run="none"))
+        return record.unpack(bytes(image))
 
     def _arm_exit_status(self) -> None:
         if self.writer.folder is None:

@@ -1,8 +1,8 @@
 """The hot path: what happens at every step, and what little it needs to know.
 
 A regular step, one that is not the first and that no compile activity touched, costs a clock read,
-one packed store into the slot and one histogram bin. All else leaves by one comparison: a call that
-is no regular one of the leading optimizer, the first step, a step that held activity.
+three words stored into the slot and one histogram bin. All else leaves by one comparison: a call
+that is no regular one of the leading optimizer, the first step, a step that held activity.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from typing import Any
 from warmwatch import record
 from warmwatch._guard import report
 from warmwatch._ledger import Ledger
-from warmwatch.record import BOUNDS_NS, COMPILE_INDEX, STEPS_OFFSET, STEPS_STRUCT
+from warmwatch.record import BOUNDS_NS, COMPILE_INDEX, STEPS_INDEX
 
 _BEGUN = COMPILE_INDEX["begun"]
 _SINCE = COMPILE_INDEX["active_since_ns"]
 _FIRST_BEGIN = COMPILE_INDEX["first_begin_ns"]
 _TOUCHED = -1  # a number of activities that never is: the next step is looked at closely
 assert _BEGUN == 0, "the hot path reads words[0]: a constant costs less than a name"
+_HOT = ("last_duration_ns", "last_step_ns", "steps")
+assert [STEPS_INDEX[name] for name in _HOT] == [2, 1, 0], "likewise hot[0], hot[1], hot[2]"
 
 Buffer = bytearray | mmap.mmap
 
@@ -61,8 +63,9 @@ def make_steps(
         warm_steps: K. on_warm: called at the K-th clean step in a row, when all is stored.
     """
     words = ledger.words
-    store, offset, bin_of, bounds = STEPS_STRUCT.pack_into, STEPS_OFFSET, bisect_left, BOUNDS_NS
-    clean_bins, compile_bins = _bins(buffer)
+    bin_of, bounds = bisect_left, BOUNDS_NS
+    hot = record.hot_words(buffer)
+    clean_bins, compile_bins = record.histograms(buffer)
     steps = last = compiled = begun = leader = 0
     seen, warm_at = _TOUCHED, warm_steps
 
@@ -78,7 +81,9 @@ def make_steps(
             duration = now - last
             last = now
             steps += 1
-            store(buffer, offset, steps, now, duration, steps)
+            hot[2] = duration
+            hot[1] = now
+            hot[0] = steps
             clean_bins[bin_of(bounds, duration)] += 1
             if steps == warm_at:
                 tell_warm(now)
@@ -102,7 +107,7 @@ def make_steps(
             warm_at = steps + warm_steps
             compile_bins[bin_of(bounds, duration)] += 1
         ledger.step(steps, now, duration, rest=rest, seen=begun, touched=touched)
-        store(buffer, offset, steps, now, duration, steps)
+        hot[2], hot[1], hot[0] = duration, now, steps  # after what the ledger says of the step
         if steps == warm_at:
             tell_warm(now)
 
@@ -115,19 +120,13 @@ def make_steps(
         leader = optimizer_id
 
     def bind(new_buffer: Buffer, new_ledger: Ledger) -> None:
-        nonlocal buffer, clean_bins, compile_bins, ledger, words, steps, last
+        nonlocal hot, clean_bins, compile_bins, ledger, words, steps, last
         nonlocal compiled, begun, leader, seen, warm_at
-        buffer = new_buffer
-        clean_bins, compile_bins = _bins(buffer)
+        hot = record.hot_words(new_buffer)
+        clean_bins, compile_bins = record.histograms(new_buffer)
         if new_ledger is not ledger:
             ledger, words = new_ledger, new_ledger.words
             steps = last = compiled = begun = leader = 0
             seen, warm_at = _TOUCHED, warm_steps
 
     return Steps(on_step=on_step, lead=lead, bind=bind)
-
-
-def _bins(buffer: Buffer) -> tuple[memoryview, memoryview]:
-    view, size = memoryview(buffer), 8 * record.BINS
-    clean, touched = record.CLEAN_BINS_OFFSET, record.COMPILE_BINS_OFFSET
-    return view[clean : clean + size].cast("Q"), view[touched : touched + size].cast("Q")

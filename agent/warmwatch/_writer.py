@@ -6,43 +6,49 @@ all the same, so ``warmwatch.state()`` answers where no record can be written.
 Invariants: the slot's blocks are allocated before it is mapped (a store to a hole on a full disk
 kills the process with SIGBUS); the folder appears under its name only when it is whole; the
 descriptor that holds the lock is never closed while the process speaks, nor is the slot ever opened
-a second time (closing any descriptor of it would free the lock).
+a second time by us (closing any descriptor of it would free the lock). The training's own code may
+do that, so the lock is taken again whenever something rare is written.
+
+Order: a store into a sealed block is seen before every hot word that is stored after it. x86 keeps
+that order by itself; elsewhere a lock that is let go and taken makes it so.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import mmap
 import os
-import re
 import secrets
-import stat
-import struct
+import threading
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from warmwatch import record
+from warmwatch._neighbours import File, file_of, folder_stem, free_run, prune
 from warmwatch.record import Header, Identity
-
-_FLOCK = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux
-_KEPT = 200  # ended records kept in a directory: enough to look back, bounded for good
 
 
 class Writer:
     """One record: opened once, written to until :meth:`close`."""
 
     def __init__(self) -> None:
-        self.buffer: bytearray | mmap.mmap = bytearray(record.SIZE)
+        self.buffer: bytearray | mmap.mmap = record.blank()
         self.folder: Path | None = None
         self.dropped = 0
         self._slot = self._journal = -1
+        self._own: File | None = None
+        self._names: deque[Identity] = deque()
+        self._naming = threading.Lock()  # only ever tried, never waited for
+        self._fence = threading.Lock()
+        self._fence.acquire()
         self._room = record.JOURNAL_LIMIT
         self._torn = False
-        self._mark = 0
 
     def open(
         self,
@@ -76,7 +82,7 @@ class Writer:
         raise problem
 
     def _make(self, directory: Path, header: Header, identity: Identity) -> None:
-        stem = _folder_stem(identity.run)
+        stem = folder_stem(identity.run)
         name = f"{stem}-r{identity.rank}-{identity.pid}-{secrets.token_hex(3)}"
         aside = directory / f".{name}"
         aside.mkdir(mode=0o755)
@@ -89,17 +95,18 @@ class Writer:
             buffer[:] = bytes(self.buffer)
             packed = record.pack_header(header)
             buffer[: len(packed)] = packed
-            _put_identity(buffer, identity)
+            record.store_identity(buffer, identity)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             journal = os.open(aside / record.JOURNAL, flags, 0o644)
             aside.rename(directory / name)
-        except OSError:
+        except (OSError, ValueError):
             _discard(aside, slot, journal)
             raise
         self.buffer, self._slot, self._journal = buffer, slot, journal
         self.folder = directory / name
+        self._own = file_of(os.fstat(slot))
         with contextlib.suppress(OSError):  # housekeeping: another process may be at it too
-            _prune(directory)
+            prune(directory, own=self._own)
 
     def note(
         self, event: str, t: int, values: Mapping[str, Any], *, essential: bool = False
@@ -107,6 +114,7 @@ class Writer:
         """Append a line to the journal; one that cannot be written is counted in ``dropped``."""
         if self._journal < 0:
             return
+        self.hold()
         known = {k: v for k, v in values.items() if v is not None}
         line = json.dumps({"t": t, "event": event, **known}, separators=(",", ":")) + "\n"
         data = ("\n" * self._torn + line).encode("utf-8", "backslashreplace")
@@ -125,25 +133,51 @@ class Writer:
             self._torn = False
 
     def publish(self, words: list[int]) -> None:
-        """Store the words of the rare block, with how many lines of the journal were dropped."""
-        self._mark += 1
+        """Seal the words of the compile block into the slot. One caller at a time."""
         words[record.COMPILE_INDEX["journal_dropped"]] = self.dropped
-        record.COMPILE_STRUCT.pack_into(
-            self.buffer, record.COMPILE_OFFSET, self._mark, *words, self._mark
-        )
+        record.store_compile(self.buffer, words)
+        self._fence.release()
+        self._fence.acquire(blocking=False)
+        self.hold()
 
     def steps(self) -> int:
         """Steps marked so far."""
-        marks = record.STEPS_STRUCT.unpack_from(self.buffer, record.STEPS_OFFSET)
-        return int(marks[0])
+        return int(record.hot_words(self.buffer)[record.STEPS_INDEX["steps"]])
 
     def rename(self, identity: Identity) -> None:
-        """Put another identity into the slot: the user said more than was known at first."""
-        _put_identity(self.buffer, identity)
+        """Put another identity into the slot: the user said more than was known at first.
+
+        On any thread: one that finds another at it leaves its identity to that one.
+        """
+        self._names.append(identity)
+        while self._names and self._naming.acquire(blocking=False):
+            try:
+                while self._names:
+                    record.store_identity(self.buffer, self._names.popleft())
+            finally:
+                self._naming.release()
+        self.hold()
+
+    def hold(self) -> None:
+        """Take the lock again, in case the process has closed a descriptor of the slot.
+
+        Cheap, and never waits. A descriptor that has become another file's is left alone for good.
+        """
+        if self._slot < 0:
+            return
+        try:
+            if file_of(os.fstat(self._slot)) != self._own:
+                self._slot = -1
+                return
+            fcntl.lockf(self._slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno == errno.EBADF:
+                self._slot = -1
 
     def close(self) -> None:
         """Let go of the files, and with the slot's descriptor of the lock."""
         self.buffer = bytearray(self.buffer)
+        self.hold()  # forgets a descriptor that has become another file's
         for descriptor in (self._journal, self._slot):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -151,46 +185,12 @@ class Writer:
 
 
 def _usable(directory: Path, *, chosen: bool) -> Path:
-    """The directory, made where that is ours to do.
-
-    One that the user chose is taken as it is. Of the default ones, a parent must be there, and a
-    folder that somebody else put in our place is refused.
-    """
-    if not chosen and not directory.parent.is_dir():
-        raise FileNotFoundError(f"{directory.parent} does not exist")
-    if chosen or directory != Path("/run/warmwatch"):  # that one is the administrator's to make
+    """The directory, made where that is ours to do."""
+    if (problem := record.obstacle(str(directory), os, chosen=chosen)) is not None:
+        raise OSError(f"{directory}: {problem}")
+    if chosen or str(directory) != record.SHARED:
         directory.mkdir(mode=0o755, parents=chosen, exist_ok=True)
-    found = directory.stat() if chosen else directory.lstat()
-    if not stat.S_ISDIR(found.st_mode):
-        raise NotADirectoryError(f"{directory} is not a directory")
-    if not chosen and found.st_uid not in (0, os.geteuid()):
-        raise PermissionError(f"{directory} belongs to another user")
     return directory
-
-
-def free_run(directory: Path, identity: Identity, child: str = "") -> str:
-    """The run's name, numbered where a living process of another launch has it already.
-
-    With or without what ends it in a ``child``.
-    """
-    taken = set()
-    for slot in directory.glob(f"{_folder_stem(identity.run)}*/{record.SLOT}"):
-        with contextlib.suppress(OSError, record.RecordError):  # not ours to judge here
-            data = slot.read_bytes()[record.IDENTITY_OFFSET : record.STEPS_OFFSET]
-            other = record.unpack_identity(data)
-            if other.launch != identity.launch and slot_holder(slot) is not None:
-                taken.add(other.run)
-    names = (identity.run, *(f"{identity.run}-{n}" for n in range(2, len(taken) + 2)))
-    return next(name for name in names if not {name, name + child} & taken)
-
-
-def _folder_stem(run: str) -> str:
-    return re.sub(r"[^\w.+@-]+", "_", run)[:80]
-
-
-def _put_identity(buffer: bytearray | mmap.mmap, identity: Identity) -> None:
-    packed = record.pack_identity(identity)
-    buffer[record.IDENTITY_OFFSET : record.IDENTITY_OFFSET + len(packed)] = packed
 
 
 def _discard(aside: Path, slot: int, journal: int) -> None:
@@ -200,31 +200,3 @@ def _discard(aside: Path, slot: int, journal: int) -> None:
     for name in (record.SLOT, record.JOURNAL):
         (aside / name).unlink(missing_ok=True)
     aside.rmdir()
-
-
-def _prune(directory: Path) -> None:
-    """Remove this user's oldest ended records beyond the number kept; others' are not ours."""
-    own = []
-    for slot in directory.glob(f"*/{record.SLOT}"):
-        with contextlib.suppress(OSError):  # somebody else prunes too
-            found = slot.stat()
-            if found.st_uid == os.geteuid():
-                own.append((found.st_mtime, slot))
-    for _, slot in sorted(own)[: max(0, len(own) - _KEPT)]:
-        with contextlib.suppress(OSError):
-            if slot_holder(slot) is None:
-                for other in (record.JOURNAL, record.EXIT):
-                    (slot.parent / other).unlink(missing_ok=True)
-                slot.unlink()
-                slot.parent.rmdir()
-
-
-def slot_holder(slot: Path) -> int | None:
-    """Pid of the process that holds another process's slot; ``None`` where none does."""
-    descriptor = os.open(slot, os.O_RDONLY)
-    try:
-        request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, *_, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, request))
-        return None if kind == fcntl.F_UNLCK else pid
-    finally:
-        os.close(descriptor)

@@ -1,11 +1,12 @@
-"""The record's bytes: golden, round trips, consistent reads while a writer stores, refusals."""
+"""The record's bytes: golden, round trips, half-written blocks, refusals."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import struct
-import threading
+import json
+import math
+from collections.abc import Sequence
 from dataclasses import fields
 
 import pytest
@@ -13,48 +14,53 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warmwatch import record
-from warmwatch.record import CompileCounts, Header, Identity, StepCounts, Warmup
+from warmwatch.record import Header, Identity, StepCounts, Warmup
+from warmwatch.record import identity as record_identity
+from warmwatch.record.seal import Block, store
+from warmwatch.record.words import flatten
 
 U64 = st.integers(0, 2**64 - 1)
 
 
+HEADER = Header(warm_steps=3, attached_ns=5, attached_epoch_ns=7)
+RUN = Identity(run="gpt2")
+
+
 def image(
+    words: Sequence[int] = (0,) * record.COMPILE_WORDS,
+    identity: Identity = RUN,
     steps: StepCounts | None = None,
-    compile: CompileCounts | None = None,
-    identity: Identity | None = None,
     bins: tuple[int, ...] = (0,) * record.BINS,
-) -> bytes:
-    data = bytearray(record.SIZE)
-    parts = (
-        (0, record.pack_header(Header(warm_steps=3, attached_ns=5, attached_epoch_ns=7))),
-        (record.IDENTITY_OFFSET, record.pack_identity(identity or Identity(run="gpt2"))),
-        (record.STEPS_OFFSET, record.pack_steps(steps or StepCounts())),
-        (record.COMPILE_OFFSET, record.pack_compile(1, compile or CompileCounts())),
-        (record.CLEAN_BINS_OFFSET, struct.pack(f"<{record.BINS}Q", *bins)),
-    )
-    for offset, part in parts:
-        data[offset : offset + len(part)] = part
-    return bytes(data)
+) -> bytearray:
+    data = record.blank()
+    packed = record.pack_header(HEADER)
+    data[: len(packed)] = packed
+    record.store_identity(data, identity)
+    record.store_compile(data, list(words))
+    clean, _ = record.histograms(data)
+    for place, count in enumerate(bins):
+        clean[place] = count
+    hot = record.hot_words(data)
+    for name, place in record.STEPS_INDEX.items():
+        hot[place] = getattr(steps or StepCounts(), name)
+    return data
 
 
-def distinct_counts() -> CompileCounts:
-    """Every word another number, so that two swapped fields show."""
-    words = list(range(1001, 1001 + record.COMPILE_WORDS))
-    data = bytearray(image())
-    record.COMPILE_STRUCT.pack_into(data, record.COMPILE_OFFSET, 9, *words, 9)
-    slot = record.unpack([bytes(data)] * 3)
-    assert slot is not None
-    return slot.compile
+def read(data: bytes) -> record.Slot:
+    return record.unpack(bytes(data))
 
 
-def test_the_layout_of_version_1_is_pinned() -> None:
+DISTINCT = range(1001, 1001 + record.COMPILE_WORDS)  # two swapped fields show
+
+
+def test_the_layout_of_version_2_is_pinned() -> None:
     """Moving, adding or reordering anything in the slot is a new VERSION."""
     steps = StepCounts(steps=4, last_step_ns=8, last_duration_ns=15)
     identity = Identity(run="gpt2", launch="process:1", rank=3, hooks=("events",))
-    data = image(steps, distinct_counts(), identity, tuple(range(record.BINS)))
-    assert (record.VERSION, len(data)) == (1, 12288)
+    data = image(DISTINCT, identity, steps, tuple(range(record.BINS)))
+    assert (record.VERSION, len(data)) == (2, 24576)
     assert hashlib.sha256(data).hexdigest() == (
-        "619fa24e6a0408375dc11cf4322210cb70eea353ea93a9a7868e6abf063e8ee5"
+        "ee59a0021525935161993fba8fd47ff494fdd68c30ebe9a2c444789ec7e39b56"
     )
 
 
@@ -67,22 +73,16 @@ def test_the_histogram_edges_of_version_1_are_pinned() -> None:
 
 @given(st.lists(U64, min_size=record.COMPILE_WORDS, max_size=record.COMPILE_WORDS))
 def test_every_compile_word_survives_the_round_trip(words: list[int]) -> None:
-    data = bytearray(image())
-    record.COMPILE_STRUCT.pack_into(data, record.COMPILE_OFFSET, 2, *words, 2)
-    slot = record.unpack([bytes(data)] * 3)
-    assert slot is not None
-    assert record.pack_compile(2, slot.compile) == record.COMPILE_STRUCT.pack(2, *words, 2)
+    assert flatten(read(image(words)).compile) == words
 
 
 @given(st.builds(StepCounts, **{f.name: U64 for f in fields(StepCounts)}))
 def test_every_step_count_survives_the_round_trip(steps: StepCounts) -> None:
-    slot = record.unpack([image(steps)] * 3)
-    assert slot is not None
-    assert slot.steps == steps
+    assert read(image(steps=steps)).steps == steps
 
 
 def test_words_are_found_by_their_names() -> None:
-    counts = distinct_counts()
+    counts = read(image(DISTINCT)).compile
     first = 1001
     assert counts.begun == first + record.COMPILE_INDEX["begun"]
     assert counts.first_warmup == Warmup(
@@ -99,57 +99,100 @@ def test_words_are_found_by_their_names() -> None:
         rank=st.integers(0, 100_000),
         world_size=st.none() | st.integers(1, 100_000),
         hooks=st.tuples(st.sampled_from(("events", "optimizer"))),
-        tokens_per_step=st.none() | st.integers(0, 2**60),
+        tokens_per_step=st.none() | st.integers(1, 2**53),
     )
 )
 def test_an_identity_of_any_text_fits_and_keeps_its_numbers(identity: Identity) -> None:
-    packed = record.pack_identity(identity)
-    assert len(packed) <= record.STEPS_OFFSET - record.IDENTITY_OFFSET
-    back = record.unpack_identity(packed.ljust(2048, b"\0"))
-    assert identity.run.startswith(back.run)
-    assert (back.rank, back.world_size, back.hooks) == (
+    back = read(image(identity=identity)).identity
+    assert identity.run.encode("utf-8", "replace").decode().startswith(back.run)
+    assert (back.rank, back.world_size, back.hooks, back.tokens_per_step) == (
         identity.rank,
         identity.world_size,
         identity.hooks,
+        identity.tokens_per_step,
     )
 
 
-def test_a_block_that_is_being_written_is_never_taken() -> None:
-    """Three images around a store: none of the mixtures passes for a whole block."""
-    old, new = image(StepCounts(steps=1)), image(StepCounts(steps=2, last_step_ns=77))
-    at = record.STEPS_OFFSET
-    for cut in range(0, record.STEPS_STRUCT.size + 1, 8):
-        torn = old[:at] + new[at : at + cut] + old[at + cut :]
-        for images in ((old, torn, torn), (torn, torn, torn), (torn, torn, new), (old, torn, new)):
-            slot = record.unpack(images)
-            if slot is not None:
-                assert slot.steps in (StepCounts(steps=1), StepCounts(steps=2, last_step_ns=77))
+def test_a_name_that_is_no_unicode_is_kept_as_far_as_it_is() -> None:
+    assert read(image(identity=Identity(run="a\udcffb"))).identity.run == "a?b"
 
 
-def test_a_reader_beside_a_busy_writer_sees_whole_blocks_only() -> None:
-    shared = bytearray(image())
-    done = threading.Event()
-
-    def write() -> None:
-        for n in range(1, 60_000):
-            record.STEPS_STRUCT.pack_into(shared, record.STEPS_OFFSET, n, n, n, n)
-        done.set()
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    seen = 0
-    while not done.is_set():
-        slot = record.unpack([bytes(shared) for _ in range(3)])
-        if slot is not None:
-            counts = slot.steps
-            assert counts.steps == counts.last_step_ns == counts.last_duration_ns >= seen
-            seen = counts.steps
-    writer.join()
+def rewritten(block: Block, payload: bytes) -> bytearray:
+    """A slot in which a block was stored a second time."""
+    data = image()
+    store(data, block, payload)
+    return data
 
 
-def test_an_identity_that_changes_between_images_is_read_again() -> None:
-    one, other = image(identity=Identity(run="a")), image(identity=Identity(run="b"))
-    assert record.unpack((one, one, other)) is None
+def test_a_block_stored_again_is_read_as_the_new_one() -> None:
+    data = image(DISTINCT)
+    for first in (7, 8, 9):
+        words = [first] * record.COMPILE_WORDS
+        record.store_compile(data, words)
+        assert flatten(read(data).compile) == words
+
+
+@given(st.data())
+def test_of_a_store_that_stopped_anywhere_the_block_before_is_read(data: st.DataObject) -> None:
+    """Any mixture of old and new bytes, in any order of the stores, is old or new and no third."""
+    old = image(DISTINCT)
+    new = bytearray(old)
+    record.store_compile(new, [5] * record.COMPILE_WORDS)
+    changed = [at for at in range(record.SIZE) if old[at] != new[at]]
+    seen = data.draw(st.sets(st.sampled_from(changed)))
+    mixed = bytearray(old)
+    for at in seen:
+        mixed[at] = new[at]
+    expected = [5] * record.COMPILE_WORDS if len(seen) == len(changed) else list(DISTINCT)
+    assert flatten(read(mixed).compile) == expected
+
+
+@given(st.integers(0, record.COMPILE_BLOCK.room - 1))
+def test_a_writer_that_was_interrupted_spares_the_last_whole_block(stopped: int) -> None:
+    """It stores into the same place again, so a reader meanwhile finds the block before."""
+    data = image(DISTINCT)
+    torn = bytearray(data)
+    record.store_compile(torn, [5] * record.COMPILE_WORDS)
+    begin = record.COMPILE_BLOCK.place(3) + 24  # the payload comes first, from here on
+    data[begin : begin + stopped] = torn[begin : begin + stopped]
+    before = bytes(data)
+    record.store_compile(data, [6] * record.COMPILE_WORDS)
+    kept = slice(record.COMPILE_BLOCK.place(2), record.COMPILE_BLOCK.place(2) + 2048)
+    assert data[kept] == before[kept]
+    assert flatten(read(data).compile) == [6] * record.COMPILE_WORDS
+
+
+def test_a_block_in_the_wrong_place_is_not_taken() -> None:
+    data, block = image(DISTINCT), record.COMPILE_BLOCK
+    store(data, block, bytes(8 * record.COMPILE_WORDS))
+    older, newer = sorted((block.place(0), block.place(1)), key=lambda at: data[at])
+    data[older : older + block.room] = data[newer : newer + block.room]
+    data[newer : newer + block.room] = bytes(block.room)
+    with pytest.raises(record.TornError, match="both places"):
+        read(data)
+
+
+def test_a_payload_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(record.RecordError, match="a block of 4073 bytes, 4072 are there"):
+        store(image(), record.IDENTITY_BLOCK, b"x" * 4073)
+
+
+def test_the_steps_are_no_older_than_what_the_compile_block_says_of_them() -> None:
+    """They are read first: a step may be marked, and make the rank warm, before the block is."""
+    words = [0] * record.COMPILE_WORDS
+    for name, value in {
+        "clean_after": 5,
+        "irregular_step_ns": 500,
+        "last_warmup.warm_ns": 800,
+    }.items():
+        words[record.COMPILE_INDEX[name]] = value
+    steps = read(image(words, steps=StepCounts(steps=7, last_step_ns=700))).steps
+    assert (steps.steps, steps.last_step_ns) == (8, 800)
+    words[record.COMPILE_INDEX["irregular_step_ns"]] = 900  # the warm-up was before that
+    steps = read(image(words, steps=StepCounts(steps=4, last_step_ns=700))).steps
+    assert (steps.steps, steps.last_step_ns) == (5, 900)
+    later = StepCounts(steps=100, last_step_ns=1000)
+    assert read(image(words, steps=later)).steps == later
 
 
 @pytest.mark.parametrize(
@@ -157,21 +200,78 @@ def test_an_identity_that_changes_between_images_is_read_again() -> None:
     [
         (b"", "foreign"),
         (b"PNG" + bytes(record.SIZE), "foreign"),
-        (image()[:5000], "torn record: 5000 bytes of 12288"),
-        (image()[:8] + b"\2" + image()[9:], "version 2, this warmwatch reads version 1"),
-        (image()[:70] + b"\xff" * 30 + image()[100:], "identity cannot be read"),
+        (image()[:5000], "torn record: 5000 bytes of 24576"),
+        (image()[:8] + b"\1" + image()[9:], "version 1, this warmwatch reads version 2"),
+        (rewritten(record.IDENTITY_BLOCK, b"\xff" * 30), "identity cannot be read"),
+        (rewritten(record.COMPILE_BLOCK, bytes(80)), "compile block has 80 bytes"),
+        (image()[: record.HOT_END] + bytes(12288), "both places of a block"),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_words(data: bytes, words: str) -> None:
     with pytest.raises(record.RecordError, match=words):
-        record.unpack([data] * 3)
+        read(data)
+
+
+WRONG = {
+    "run": ["", 7, None, "x" * 201, [], {}, "\ud800"],
+    "host": [7, None, ["a"], "x" * 201],
+    "rank": ["x", -1, 10**7 + 1, True, 1.5, None, 10**4000],
+    "world_size": ["x", 30_000_000, -1, False, [8]],
+    "pid": [-5, "1"],
+    "gpus": [[1], "GPU-1", ["x" * 201], [["a"]], ["a"] * 257, {"a": 1}],
+    "tokens_per_step": [0, -1, 2**53 + 1, 1.5, True, "491520"],
+    "flops_per_step": [0, -1.0, math.inf, math.nan, "1e15", True, 10**400],
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_field_of_the_identity_that_is_wrong_is_named(name: str) -> None:
+    for value in WRONG[name]:
+        body = json.dumps({"run": "gpt2", "torch": "2.13.0", name: value}).encode()
+        expected = f"identity's {name} |its run has no name"
+        with pytest.raises(record.RecordError, match=expected):
+            record_identity.unpack_identity(body)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"7", b"null", b"[" * 4000, b'"run"', b'{"run":{}}'])
+def test_what_is_no_identity_is_refused(body: bytes) -> None:
+    with pytest.raises(record.RecordError, match=r"its identity|no name"):
+        record_identity.unpack_identity(body)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.dictionaries(st.sampled_from([f.name for f in fields(Identity)]), JSON))
+def test_whatever_an_identity_says_its_fields_are_of_their_types(known: dict[str, object]) -> None:
+    try:
+        identity = record_identity.unpack_identity(json.dumps({"run": "a", **known}).encode())
+    except record.RecordError:
+        return
+    for field in fields(Identity):
+        value = getattr(identity, field.name)
+        kinds = {"str": str, "int": int, "float": (int, float), "tuple[str, ...]": tuple}
+        bare, _, optional = str(field.type).partition(" | ")
+        assert isinstance(value, kinds[bare]) or (optional and value is None)
+        assert not isinstance(value, bool)
+        if bare == "tuple[str, ...]":
+            assert all(isinstance(one, str) for one in value)
+
+
+def test_what_a_newer_agent_says_beyond_this_release_is_ignored() -> None:
+    body = json.dumps({"run": "gpt2", "color": ["red"]}).encode()
+    assert record_identity.unpack_identity(body) == RUN
 
 
 @given(st.binary(max_size=200), st.integers(0, record.SIZE))
 def test_any_damage_is_refused_or_read_but_never_crashes(damage: bytes, at: int) -> None:
     data = (image()[:at] + damage + image()[at + len(damage) :])[: record.SIZE]
     with contextlib.suppress(record.RecordError):
-        record.unpack([data] * 3)
+        read(data)
 
 
 @given(st.lists(st.integers(100_000, 10**13), min_size=1), st.sampled_from((0.5, 0.9, 0.99)))

@@ -56,7 +56,7 @@ class Training:
         """One more clean step and one more with compile activity, of each rank that trains."""
         self._steps += 1
         for folder, slot in self._slots.items():
-            update(folder, _after(slot, self._steps), mark=self._steps + 1)
+            update(folder, _after(slot, self._steps))
 
 
 def _after(slot: Slot, steps: int) -> Slot:

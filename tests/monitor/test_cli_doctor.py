@@ -76,10 +76,11 @@ def test_no_torch_beside_the_monitor_is_no_trouble(monkeypatch: pytest.MonkeyPat
 def test_a_directory_that_nobody_can_make_is_a_trouble(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path / "no" / "such"))
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path / "file" / "below"))
     result = doctor()
     assert "no record directory can be written by this user" in one_trouble(result)
-    assert f"cannot be made in {tmp_path}/no" in result.stdout
+    assert f"{tmp_path}/file/below: it cannot be asked about: Not a directory" in result.stdout
 
 
 def test_an_unknown_variable_is_a_trouble_and_names_the_nearest(

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from support import builders
 from support.builders import NOW, SECOND
 from support.records import environment, held, slot_bytes, update, wait_until, write_record
 from warmwatch import record
 from warmwatch.record import StepCounts
+from warmwatch.record.seal import Block, store
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.sources.journal import CHUNK, KEPT
@@ -84,17 +89,47 @@ def test_an_unchanged_slot_is_not_unpacked_again(
         assert only(source) is first
 
 
+def spoil(folder: Path, block: Block) -> None:
+    """Leave both places of a block as a store that stopped in the middle does."""
+    with (folder / record.SLOT).open("r+b") as file:
+        for sequence in (0, 1):
+            file.seek(block.place(sequence) + 30)
+            file.write(b"\xee" * 8)
+
+
 def test_a_block_that_stays_half_written_leaves_the_last_good_numbers(
     tmp_path: Path, source: RecordsSource
 ) -> None:
     folder = write_record(tmp_path, builders.slot(StepCounts(steps=4)))
     with held(folder):
         only(source)
-        with (folder / record.SLOT).open("r+b") as file:
-            file.seek(record.STEPS_OFFSET)
-            file.write((5).to_bytes(8, "little"))
+        update(folder, builders.slot(StepCounts(steps=5)))
+        spoil(folder, record.COMPILE_BLOCK)
         assert only(source).slot.steps.steps == 4
         assert not source.read().refusals
+        update(folder, builders.slot(StepCounts(steps=6)))
+        assert only(source).slot.steps.steps == 6
+
+
+def test_a_block_found_half_written_is_read_again_until_it_is_whole(
+    tmp_path: Path, source: RecordsSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time from the file: the writer ends its store after the third look at it."""
+    folder = write_record(tmp_path, builders.slot(StepCounts(steps=4)))
+    whole = (folder / record.SLOT).read_bytes()
+    spoil(folder, record.IDENTITY_BLOCK)
+    looks = []
+
+    def read(descriptor: int, size: int, offset: int) -> bytes:
+        looks.append(offset)
+        if looks.count(0) == 4:
+            (folder / record.SLOT).write_bytes(whole)
+        return pread(descriptor, size, offset)
+
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", read)
+    assert only(source).slot.steps.steps == 4
+    assert looks[: looks.index(record.HOT_END) + 1] == [0, record.HOT_END], "the hot words first"
 
 
 def test_the_holder_of_the_lock_is_alive_and_named_by_its_pid(
@@ -276,27 +311,37 @@ def patched(offset: int, value: bytes) -> bytes:
     return bytes(data)
 
 
+def claiming(**known: object) -> bytes:
+    """A slot whose identity says what no agent does."""
+    data = bytearray(slot_bytes(builders.slot()))
+    store(data, record.IDENTITY_BLOCK, json.dumps({"run": "bad", **known}).encode())
+    return bytes(data)
+
+
+def resealed(**counts: int) -> bytes:
+    """A slot whose compile block says what no agent does."""
+    return slot_bytes(builders.slot(compile=record.CompileCounts(**counts)))
+
+
 BAD_SLOTS = {
     "foreign": (b"something else" * 2000, "foreign"),
     "empty": (b"", "foreign"),
-    "short": (slot_bytes(builders.slot())[:5000], "5000 bytes of 12288"),
-    "other version": (patched(8, b"\x07"), "record of version 7, this warmwatch reads version 1"),
-    "identity": (patched(record.IDENTITY_OFFSET + 4, b"\xff"), "identity cannot be read"),
-    "half written": (patched(record.STEPS_OFFSET, b"\x09"), "in the middle of a block"),
-    "rank": (slot_bytes(builders.slot(rank="x")), "its rank is 'x'"),
-    "run": (slot_bytes(builders.slot(run="7")).replace(b'"7"', b" 7 "), "no name"),
-    "end": (slot_bytes(builders.slot()), "an end that no release knows"),
+    "short": (slot_bytes(builders.slot())[:5000], "5000 bytes of 24576"),
+    "cut in a block": (slot_bytes(builders.slot())[:-1], "24575 bytes of 24576"),
+    "first version": (patched(8, b"\x01"), "record of version 1, this warmwatch reads version 2"),
+    "other version": (patched(8, b"\x07"), "record of version 7, this warmwatch reads version 2"),
+    "zeroed blocks": (patched(record.HOT_END, bytes(12288)), "both places of a block"),
+    "rank": (claiming(rank="x"), "its identity's rank is not a whole number: 'x'"),
+    "run": (claiming(run=""), "no name"),
+    "gpus": (claiming(gpus=[1]), "its identity's gpus is not text: [1]"),
+    "world_size": (claiming(world_size="x"), "its identity's world_size is not a whole number"),
+    "many": (claiming(world_size=30_000_000), "world_size is not between 0 and 10000000"),
+    "host": (claiming(host=7), "its identity's host is not text: 7"),
+    "infinite": (claiming(flops_per_step=float("inf")), "flops_per_step is not positive and"),
+    "nested": (claiming(run={}), "no name"),
+    "end": (resealed(end_code=99), "an end that no release knows"),
+    "phase": (resealed(active_phase=99), "a phase or an end that no release knows"),
 }
-
-
-def _with_end(code: int) -> bytes:
-    good = slot_bytes(builders.slot(compile=record.CompileCounts(end_code=1)))
-    plain = slot_bytes(builders.slot())
-    (place,) = [i for i in range(record.SIZE) if good[i] != plain[i]]
-    return plain[:place] + bytes([code]) + plain[place + 1 :]
-
-
-BAD_SLOTS["end"] = (_with_end(99), "an end that no release knows")
 
 
 @pytest.mark.parametrize("name", BAD_SLOTS)
@@ -308,6 +353,45 @@ def test_a_slot_that_cannot_be_read_is_refused_in_a_sentence_and_the_rest_goes_o
     folder = write_record(tmp_path, builders.slot(), name="bad")
     (folder / record.SLOT).write_bytes(data)
     assert reason in reasons(source)["bad"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    places=st.lists(
+        st.tuples(
+            st.one_of(st.integers(0, 200), st.integers(record.HOT_END, record.SIZE - 1)),
+            st.binary(min_size=1, max_size=40),
+        ),
+        max_size=4,
+    ),
+    reseal=st.booleans(),
+)
+def test_any_damage_to_a_slot_is_one_refusal_or_one_typed_reading(
+    places: list[tuple[int, bytes]], *, reseal: bool
+) -> None:
+    """From the bytes on the disk to the reading that everything downstream goes by.
+
+    With ``reseal`` the checksums are made to fit, as they are where somebody meant it.
+    """
+    data = bytearray(slot_bytes(builders.in_every_state()["warm"].reading.slot))
+    for at, value in places:
+        data[at : at + len(value)] = value[: record.SIZE - at]
+    if reseal:
+        for block in (record.COMPILE_BLOCK, record.IDENTITY_BLOCK):
+            begin = block.place(1) + 24
+            length = int.from_bytes(data[begin - 16 : begin - 8], "little")
+            store(data, block, bytes(data[begin : begin + min(length, block.limit)]))
+    with tempfile.TemporaryDirectory() as directory:
+        folder = write_record(Path(directory), builders.slot())
+        (folder / record.SLOT).write_bytes(data)
+        clock = Clock(monotonic_ns=lambda: NOW, epoch=lambda: builders.EPOCH)
+        found = RecordsSource([directory], retention=1e30, clock=clock, boot="here").read()
+    assert len(found.records) + len(found.refusals) == 1
+    for reading in found.records:
+        snapshot = builders.snapshot(builders.view(reading.slot, alive=False))
+        assert json.dumps(snapshot.runs[0].run).encode()
+    for refusal in found.refusals:
+        assert refusal.reason.isprintable()
 
 
 @pytest.mark.usefixtures("good")

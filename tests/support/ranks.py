@@ -79,14 +79,10 @@ class Rank:
             warm_steps=K, attached_ns=self.attached, attached_epoch_ns=1700 * SECOND
         )
         data = bytearray(self.store.buffer)
-        for at, part in (
-            (0, record.pack_header(header)),
-            (record.IDENTITY_OFFSET, record.pack_identity(record.Identity(run="t"))),
-        ):
-            data[at : at + len(part)] = part
-        slot = record.unpack([bytes(data)] * 3)
-        assert slot is not None
-        return slot
+        packed = record.pack_header(header)
+        data[: len(packed)] = packed
+        record.store_identity(data, record.Identity(run="t"))
+        return record.unpack(bytes(data))
 
     def judge(self, *, alive: bool = True) -> verdict.Judgement:
         slot = self.slot()

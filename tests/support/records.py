@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from support import builders
 from warmwatch import record
 from warmwatch.record import CompileCounts, Header, Slot, StepCounts
+from warmwatch.record.words import flatten
 
 _HOLD = """
 import fcntl, sys
@@ -26,20 +26,25 @@ sys.stdin.read()
 """
 
 
-def slot_bytes(slot: Slot, mark: int = 1) -> bytes:
+def slot_bytes(slot: Slot) -> bytes:
     """The whole slot file."""
-    words = struct.Struct(f"<{record.BINS}Q")
-    data = bytearray(record.SIZE)
-    for offset, part in (
-        (0, record.pack_header(slot.header)),
-        (record.IDENTITY_OFFSET, record.pack_identity(slot.identity)),
-        (record.STEPS_OFFSET, record.pack_steps(slot.steps)),
-        (record.COMPILE_OFFSET, record.pack_compile(mark, slot.compile)),
-        (record.CLEAN_BINS_OFFSET, words.pack(*slot.clean_bins)),
-        (record.COMPILE_BINS_OFFSET, words.pack(*slot.compile_bins)),
-    ):
-        data[offset : offset + len(part)] = part
+    data = record.blank()
+    header = record.pack_header(slot.header)
+    data[: len(header)] = header
+    put(data, slot)
     return bytes(data)
+
+
+def put(data: bytearray, slot: Slot) -> None:
+    """Store a slot's numbers into its bytes, as an agent would."""
+    record.store_identity(data, slot.identity)
+    record.store_compile(data, flatten(slot.compile))
+    for words, values in (
+        (record.hot_words(data), flatten(slot.steps)),
+        *zip(record.histograms(data), (slot.clean_bins, slot.compile_bins), strict=True),
+    ):
+        for place, value in enumerate(values):
+            words[place] = value
 
 
 def write_record(
@@ -53,10 +58,15 @@ def write_record(
     return aside.rename(directory / name)
 
 
-def update(folder: Path, slot: Slot, mark: int = 2) -> None:
+def update(folder: Path, slot: Slot) -> None:
     """Store new numbers in a record's slot."""
     with (folder / record.SLOT).open("r+b") as file:
-        file.write(slot_bytes(slot, mark))
+        data = bytearray(file.read())
+        header = record.pack_header(slot.header)
+        data[: len(header)] = header
+        put(data, slot)
+        file.seek(0)
+        file.write(data)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,8 @@ def only(directory: Path) -> Path:
 def read(folder: Path) -> record.Slot:
     """A record's slot, whole."""
     while True:
-        slot = record.unpack([(folder / record.SLOT).read_bytes() for _ in range(3)])
-        if slot is not None:
-            return slot
+        with contextlib.suppress(record.TornError):
+            return record.unpack((folder / record.SLOT).read_bytes())
 
 
 def events(folder: Path) -> list[dict[str, Any]]:

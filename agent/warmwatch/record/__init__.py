@@ -7,11 +7,11 @@ A record is one folder for each attached process, holding three files:
 
         0      header    magic 8s, version u32, size u32, warm_steps u64,
                          attached_ns u64 (monotonic), attached_epoch_ns u64 (wall clock)
-        64     identity  u32 length, then that many bytes of UTF-8 JSON (see Identity)
-        2048   steps     StepCounts: the hot block, written by one ``pack_into`` at every step
-        2304   compile   CompileCounts: the rare block, written whenever compile facts change
+        64     steps     StepCounts: the hot words, stored at every step
         4096   bins      histogram of clean steps, one word for each of BINS bins
         8192   bins      histogram of steps that held compile activity, likewise
+        12288  compile   CompileCounts, sealed: two places of 2048 bytes
+        16384  identity  UTF-8 JSON (see Identity), sealed: two places of 4096 bytes
 
     Every number is cumulative, or a time of the machine's monotonic clock in nanoseconds,
     where 0 means "not yet". Wall time is ``attached_epoch_ns + (t - attached_ns)``.
@@ -23,10 +23,17 @@ A record is one folder for each attached process, holding three files:
 ``exit``
     Empty; when the process exits through the C library, its exit status (see ``ends``).
 
-How a reader gets a block whole while it is being written. The writer stores a block front to
-back: a mark, the fields, the same mark again. A reader takes three images, one after another,
-and trusts the fields of the second where the *end* mark of the first equals the *front* mark of
-the third: what was finished before the second image began was not begun anew until it ended.
+What changes at every step are *hot words*: aligned, stored by one 8-byte store, read alone. No
+two of them are promised to be of the same moment. What changes rarely is *sealed* (``seal``): a
+payload with a checksum in one of two places, so one look finds the last whole one.
+
+The order between the two kinds. A reader reads the hot words, then the sealed blocks; a writer
+that tells of a step in the compile block seals that before it stores the step's words. So the
+compile block is never older than the words, and what is judged from both errs to the careful side:
+``steps - clean_after`` may miss a step that was just marked and never counts one across an
+activity that the block does not tell of yet (``activities_seen`` would differ, or ``clean_after``
+be higher); ``last_step_ns`` may be older than ``irregular_step_ns``, then nothing is added to
+``clean_sum_ns``, which so never falls. ``unpack`` lifts the words to what the block proves of them.
 
 This package holds the layout and nothing else: no I/O, no clock. The agent and the monitor share
 it. Changing any offset, order or name here is a new VERSION.
@@ -51,30 +58,31 @@ from warmwatch.record.facts import (
     Warmup,
 )
 from warmwatch.record.layout import (
-    BLOCKS_END,
     CLEAN_BINS_OFFSET,
     COMPILE_BINS_OFFSET,
+    COMPILE_BLOCK,
     COMPILE_INDEX,
-    COMPILE_OFFSET,
-    COMPILE_STRUCT,
     COMPILE_WORDS,
-    IDENTITY_LIMIT,
-    IDENTITY_OFFSET,
+    HOT_END,
+    IDENTITY_BLOCK,
     MAGIC,
     SIZE,
+    STEPS_INDEX,
     STEPS_OFFSET,
-    STEPS_STRUCT,
     VERSION,
-    RecordError,
+    blank,
     check_header,
-    pack_compile,
+    histograms,
+    hot_words,
     pack_header,
-    pack_identity,
-    pack_steps,
+    store_compile,
+    store_identity,
     unpack,
     unpack_identity,
 )
-from warmwatch.record.places import directories
+from warmwatch.record.lock import LOCK_QUESTION, lock_holder
+from warmwatch.record.places import SHARED, directories, obstacle
+from warmwatch.record.seal import RecordError, TornError
 
 SLOT = "slot"
 JOURNAL = "events.jsonl"
@@ -83,29 +91,29 @@ JOURNAL_LIMIT = 8 * 1024 * 1024
 
 __all__ = [
     "BINS",
-    "BLOCKS_END",
     "BOUNDS_NS",
     "CACHES",
     "CATEGORIES",
     "CLEAN_BINS_OFFSET",
     "COMPILE_BINS_OFFSET",
+    "COMPILE_BLOCK",
     "COMPILE_INDEX",
-    "COMPILE_OFFSET",
-    "COMPILE_STRUCT",
     "COMPILE_WORDS",
     "ENDS",
     "EXIT",
-    "IDENTITY_LIMIT",
-    "IDENTITY_OFFSET",
+    "HOT_END",
+    "IDENTITY_BLOCK",
     "JOURNAL",
     "JOURNAL_LIMIT",
     "KINDS",
+    "LOCK_QUESTION",
     "MAGIC",
     "PHASES",
+    "SHARED",
     "SIZE",
     "SLOT",
+    "STEPS_INDEX",
     "STEPS_OFFSET",
-    "STEPS_STRUCT",
     "TOUCHED_KEPT",
     "VERSION",
     "CompileCounts",
@@ -114,16 +122,21 @@ __all__ = [
     "RecordError",
     "Slot",
     "StepCounts",
+    "TornError",
     "Warmup",
+    "blank",
     "check_header",
     "directories",
     "exit_code",
+    "histograms",
+    "hot_words",
+    "lock_holder",
     "longest_ns",
-    "pack_compile",
+    "obstacle",
     "pack_header",
-    "pack_identity",
-    "pack_steps",
     "quantile_ns",
+    "store_compile",
+    "store_identity",
     "unpack",
     "unpack_identity",
     "with_exit_code",

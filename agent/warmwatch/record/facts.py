@@ -39,7 +39,7 @@ ENDS = ("", "finished", "failed", "detached", "interrupted")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCounts:
-    """The hot block: only what changes at every step. ``steps`` is also its mark.
+    """The hot words: only what changes at every step. Each field is a word that stands alone.
 
     Attributes:
         steps: optimizer steps, or explicit marks, so far.

@@ -1,92 +1,46 @@
-"""The slot's bytes: offsets, structs, pack and unpack. The package's docstring explains them."""
+"""The slot's bytes: offsets, header, pack and unpack. The package's docstring explains them."""
 
 from __future__ import annotations
 
-import json
 import struct
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields, replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING
 
+from warmwatch.record import identity as _identity
 from warmwatch.record.bins import BINS
-from warmwatch.record.facts import CompileCounts, Header, Identity, Slot, StepCounts, Warmup
+from warmwatch.record.facts import CompileCounts, Header, Identity, Slot, StepCounts
+from warmwatch.record.seal import Block, RecordError, newest, store, unseal
+from warmwatch.record.words import flatten, index, unflatten
+
+if TYPE_CHECKING:
+    from warmwatch.record.seal import Buffer
 
 MAGIC = b"WARMWTCH"
-VERSION = 1
-SIZE = 12288
+VERSION = 2
+PAGE = 4096
 
 _HEADER = struct.Struct("<8sIIQQQ")
-_LENGTH = struct.Struct("<I")
-IDENTITY_OFFSET = 64
-IDENTITY_LIMIT = 2048 - IDENTITY_OFFSET - _LENGTH.size
-STEPS_OFFSET = 2048
-COMPILE_OFFSET = 2304
-BLOCKS_END = 4096
-CLEAN_BINS_OFFSET = 4096
-COMPILE_BINS_OFFSET = 8192
+_WORDS = struct.Struct(f"<{len(fields(StepCounts))}Q")
+_BINS = struct.Struct(f"<{BINS}Q")
+STEPS_OFFSET = 64
+CLEAN_BINS_OFFSET = PAGE
+COMPILE_BINS_OFFSET = 2 * PAGE
+HOT_END = 3 * PAGE
+COMPILE_BLOCK = Block(offset=HOT_END, room=PAGE // 2)
+IDENTITY_BLOCK = Block(offset=COMPILE_BLOCK.end, room=PAGE)
+SIZE = IDENTITY_BLOCK.end
 
-
-class RecordError(ValueError):
-    """The bytes are not a slot that this version can read; the message says why."""
-
-
-_Block = TypeVar("_Block", StepCounts, CompileCounts, Warmup)
-
-# ``steps``, which is the mark, the other fields, then the mark again
-STEPS_STRUCT = struct.Struct(f"<{len(fields(StepCounts)) + 1}Q")
-
-
-def _flatten(block: Any) -> list[int]:
-    words: list[int] = []
-    for field in fields(block):
-        value = getattr(block, field.name)
-        if isinstance(value, int):
-            words.append(value)
-        else:
-            words.extend(value if isinstance(value, tuple) else _flatten(value))
-    return words
-
-
-def _unflatten(default: _Block, words: Sequence[int], start: int = 0) -> _Block:
-    values: dict[str, Any] = {}
-    for field in fields(default):
-        value = getattr(default, field.name)
-        if isinstance(value, int):
-            values[field.name], start = words[start], start + 1
-        elif isinstance(value, tuple):
-            values[field.name] = tuple(words[start : start + len(value)])
-            start += len(value)
-        else:
-            values[field.name] = _unflatten(value, words, start)
-            start += len(fields(value))
-    return type(default)(**values)
-
-
-def _index(block: Any, start: int = 0, prefix: str = "") -> dict[str, int]:
-    index: dict[str, int] = {}
-    for field in fields(block):
-        value = getattr(block, field.name)
-        index[prefix + field.name] = start
-        if isinstance(value, int):
-            start += 1
-        elif isinstance(value, tuple):
-            start += len(value)
-        else:
-            index |= _index(value, start, f"{prefix}{field.name}.")
-            start += len(fields(value))
-    return index
-
-
-# Where each field of CompileCounts begins among its words, such as "first_warmup.steps": the agent
-# keeps the words themselves, since it stores them some hundred times while a model compiles.
-COMPILE_WORDS = len(_flatten(CompileCounts()))
-COMPILE_INDEX = _index(CompileCounts())
-COMPILE_STRUCT = struct.Struct(f"<{COMPILE_WORDS + 2}Q")
-assert STEPS_OFFSET + STEPS_STRUCT.size <= COMPILE_OFFSET
-assert COMPILE_OFFSET + COMPILE_STRUCT.size <= BLOCKS_END
-assert CLEAN_BINS_OFFSET + 8 * BINS <= COMPILE_BINS_OFFSET
-assert COMPILE_BINS_OFFSET + 8 * BINS <= SIZE
+# Where each field of a block is among its words, such as "first_warmup.steps": the agent keeps the
+# words themselves, since it stores them some hundred times while a model compiles.
+STEPS_INDEX = index(StepCounts())
+COMPILE_WORDS = len(flatten(CompileCounts()))
+COMPILE_INDEX = index(CompileCounts())
+_COMPILE = struct.Struct(f"<{COMPILE_WORDS}Q")
+assert len(STEPS_INDEX) == len(flatten(StepCounts())), "each field of StepCounts is one word"
+assert STEPS_OFFSET + _WORDS.size <= CLEAN_BINS_OFFSET
+assert _BINS.size <= PAGE
+assert _COMPILE.size <= COMPILE_BLOCK.limit
 
 
 def pack_header(header: Header) -> bytes:
@@ -96,28 +50,39 @@ def pack_header(header: Header) -> bytes:
     )
 
 
-def pack_identity(identity: Identity) -> bytes:
-    """Length and JSON of ``identity``, cut to what fits by shortening its names."""
-    known = {k: v for k, v in asdict(identity).items() if k == "run" or v not in (None, "", ())}
-    for limit in (200, 40):
-        body = json.dumps({k: _shorten(v, limit) for k, v in known.items()}).encode()
-        if len(body) <= IDENTITY_LIMIT:
-            return _LENGTH.pack(len(body)) + body
-    raise RecordError(f"the identity takes {len(body)} bytes, {IDENTITY_LIMIT} are there")
+def hot_words(buffer: Buffer) -> memoryview:
+    """The fields of StepCounts, by STEPS_INDEX: each is read and stored as one 8-byte word."""
+    return memoryview(buffer)[STEPS_OFFSET : STEPS_OFFSET + _WORDS.size].cast("Q")
 
 
-def _shorten(value: Any, limit: int) -> Any:
-    return value[:limit] if isinstance(value, str) else value
+def histograms(buffer: Buffer) -> tuple[memoryview, memoryview]:
+    """The bins of clean steps and of steps that held activity: words as the hot ones are."""
+    view = memoryview(buffer)
+    clean, touched = (
+        view[at : at + _BINS.size].cast("Q") for at in (CLEAN_BINS_OFFSET, COMPILE_BINS_OFFSET)
+    )
+    return clean, touched
 
 
-def pack_compile(mark: int, counts: CompileCounts) -> bytes:
-    """The rare block's bytes; ``mark`` differs from the one before."""
-    return COMPILE_STRUCT.pack(mark, *_flatten(counts), mark)
+def store_compile(buffer: Buffer, words: list[int]) -> None:
+    """Seal the words of a CompileCounts into the slot."""
+    store(buffer, COMPILE_BLOCK, _COMPILE.pack(*words))
 
 
-def pack_steps(counts: StepCounts) -> bytes:
-    """The hot block's bytes (the agent's hot path packs the same words inline)."""
-    return STEPS_STRUCT.pack(*_flatten(counts), counts.steps)
+def store_identity(buffer: Buffer, identity: Identity) -> None:
+    """Seal ``identity`` into the slot.
+
+    Raises:
+        RecordError: it does not fit, however much its names are shortened.
+    """
+    store(buffer, IDENTITY_BLOCK, _identity.pack_identity(identity, IDENTITY_BLOCK.limit))
+
+
+def blank() -> bytearray:
+    """A slot's bytes with no header, no identity and nothing counted yet."""
+    buffer = bytearray(SIZE)
+    store_compile(buffer, [0] * COMPILE_WORDS)
+    return buffer
 
 
 def check_header(data: bytes) -> Header:
@@ -141,63 +106,54 @@ def check_header(data: bytes) -> Header:
     )
 
 
-def unpack(images: Sequence[bytes]) -> Slot | None:
-    """Unpack three images of one slot, taken one after another.
-
-    Returns ``None`` where a block was being written meanwhile: read again.
+def unpack_identity(image: bytes) -> Identity:
+    """The identity alone, of a slot whose header is fine.
 
     Raises:
-        RecordError: not a slot, another version, or torn.
+        TornError: it is being written. RecordError: it is none.
     """
-    first, second, third = images
-    header = check_header(second)
-    steps = _block(STEPS_STRUCT, STEPS_OFFSET, first, second, third)
-    rare = _block(COMPILE_STRUCT, COMPILE_OFFSET, first, second, third)
-    renamed = slice(IDENTITY_OFFSET, STEPS_OFFSET)
-    if steps is None or rare is None or first[renamed] != third[renamed]:
-        return None
+    return newest(image, IDENTITY_BLOCK, _identity.unseal_identity)
+
+
+def unpack(image: bytes) -> Slot:
+    """Unpack a slot's bytes, of which those up to HOT_END were read before the others.
+
+    Raises:
+        TornError: a block was being written twice meanwhile; read again.
+        RecordError: not a slot, another version, or damaged.
+    """
+    header = check_header(image)
+    rare = newest(image, COMPILE_BLOCK, _compile)
+    steps = unflatten(StepCounts(), _WORDS.unpack_from(image, STEPS_OFFSET))
     return Slot(
         header=header,
-        identity=unpack_identity(second[IDENTITY_OFFSET:STEPS_OFFSET]),
-        steps=_unflatten(StepCounts(), steps[:-1]),
-        compile=_compile(rare[1:-1]),
-        clean_bins=_BINS.unpack_from(second, CLEAN_BINS_OFFSET),
-        compile_bins=_BINS.unpack_from(second, COMPILE_BINS_OFFSET),
+        identity=unpack_identity(image),
+        steps=_caught_up(steps, rare, header.warm_steps),
+        compile=rare,
+        clean_bins=_BINS.unpack_from(image, CLEAN_BINS_OFFSET),
+        compile_bins=_BINS.unpack_from(image, COMPILE_BINS_OFFSET),
     )
 
 
-_BINS = struct.Struct(f"<{BINS}Q")
-
-
 @lru_cache(maxsize=2048)
-def _compile(words: tuple[int, ...]) -> CompileCounts:
-    """The rare block; a monitor finds the same one at nearly every look."""
-    return _unflatten(CompileCounts(), words)
+def _compile(sealed: bytes) -> CompileCounts:
+    """The compile block in a sealed place; a monitor finds the same one at nearly every look."""
+    payload = unseal(sealed)
+    if len(payload) != _COMPILE.size:
+        raise RecordError(f"its compile block has {len(payload)} bytes, not {_COMPILE.size}")
+    return unflatten(CompileCounts(), _COMPILE.unpack(payload))
 
 
-def _block(
-    layout: struct.Struct, offset: int, first: bytes, second: bytes, third: bytes
-) -> tuple[int, ...] | None:
-    end = layout.unpack_from(first, offset)[-1]
-    front = layout.unpack_from(third, offset)[0]
-    return layout.unpack_from(second, offset) if end == front else None
+def _caught_up(steps: StepCounts, rare: CompileCounts, warm_steps: int) -> StepCounts:
+    """The hot words, no older than what the compile block says of them.
 
-
-@lru_cache(maxsize=1024)
-def unpack_identity(data: bytes) -> Identity:
-    """Read the identity from a slot's bytes ``[IDENTITY_OFFSET:STEPS_OFFSET]``.
-
-    Raises:
-        RecordError: the bytes are no identity.
+    They were read first. A step that the block tells of was marked, though its words may say so
+    only after they were read: without this, a rank that has just become warm for the first time
+    would be one step short of it, and look as if it compiled again.
     """
-    (length,) = _LENGTH.unpack_from(data)
-    try:
-        known: Mapping[str, Any] = json.loads(data[_LENGTH.size :][:length])
-        values: dict[str, Any] = {
-            f.name: tuple(value) if isinstance(value := known[f.name], list) else value
-            for f in fields(Identity)
-            if f.name in known
-        }
-        return Identity(**values)
-    except (ValueError, TypeError) as error:
-        raise RecordError(f"torn record: its identity cannot be read ({error})") from None
+    marked, at = rare.clean_after, rare.irregular_step_ns
+    if rare.last_warmup.warm_ns > at:
+        marked, at = marked + warm_steps, rare.last_warmup.warm_ns
+    if steps.steps >= marked:
+        return steps
+    return replace(steps, steps=marked, last_step_ns=max(steps.last_step_ns, at))

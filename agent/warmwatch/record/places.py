@@ -1,8 +1,29 @@
-"""Where records are kept."""
+"""Where records are kept, and whether one would be made there."""
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping
+from typing import Protocol
+
+SHARED = "/run/warmwatch"
+_WRITE_AND_ENTER = 2 | 1  # os.W_OK | os.X_OK
+
+
+class _Status(Protocol):
+    @property
+    def st_mode(self) -> int: ...
+    @property
+    def st_uid(self) -> int: ...
+
+
+class World(Protocol):
+    """What is asked of the file system: the module ``os``, or what a test puts in its place."""
+
+    def stat(self, path: str, /) -> _Status: ...
+    def lstat(self, path: str, /) -> _Status: ...
+    def access(self, path: str, mode: int, /) -> bool: ...
+    def geteuid(self) -> int: ...
 
 
 def directories(environ: Mapping[str, str], uid: int) -> tuple[str, ...]:
@@ -15,4 +36,48 @@ def directories(environ: Mapping[str, str], uid: int) -> tuple[str, ...]:
         return (chosen,)
     runtime = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}"
     temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - the agent checks its owner
-    return ("/run/warmwatch", f"{runtime}/warmwatch", f"{temporary}/warmwatch-{uid}")
+    return (SHARED, f"{runtime}/warmwatch", f"{temporary}/warmwatch-{uid}")
+
+
+def obstacle(directory: str, world: World, *, chosen: bool) -> str | None:
+    """Why no record would be made in ``directory``; ``None`` where one would.
+
+    One that the user ``chose`` is taken as it is, and made with its parents. Of the default ones a
+    parent must be there, and a folder that somebody else put in our place is refused; the shared
+    one is the administrator's to make. The agent and ``doctor`` both go by this.
+    """
+    try:
+        found = (world.stat if chosen else world.lstat)(directory)
+    except FileNotFoundError:
+        if directory == SHARED and not chosen:
+            return "it does not exist"
+        return _cannot_be_made(directory, world, chosen=chosen)
+    except OSError as error:
+        return f"it cannot be asked about: {error.strerror}"
+    if not stat.S_ISDIR(found.st_mode):
+        return "it is not a directory"
+    if not chosen and found.st_uid not in (0, world.geteuid()):
+        return f"it belongs to user {found.st_uid}"
+    return None if world.access(directory, _WRITE_AND_ENTER) else "it cannot be written"
+
+
+def _cannot_be_made(directory: str, world: World, *, chosen: bool) -> str | None:
+    """Why a directory that does not exist cannot be made, judged by the nearest one that does."""
+    above = _parent(directory)
+    while True:
+        try:
+            found = world.stat(above)
+        except FileNotFoundError:
+            if not chosen or above == _parent(above):
+                return f"it does not exist, nor does {above}"
+            above = _parent(above)
+            continue
+        except OSError as error:
+            return f"it cannot be asked about: {error.strerror}"
+        can = stat.S_ISDIR(found.st_mode) and world.access(above, _WRITE_AND_ENTER)
+        return None if can else f"it does not exist and cannot be made in {above}"
+
+
+def _parent(path: str) -> str:
+    above, separator, _ = path.rstrip("/").rpartition("/")
+    return above or separator or "."

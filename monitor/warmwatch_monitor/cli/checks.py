@@ -85,7 +85,7 @@ def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 def surroundings(settings: Settings) -> Iterator[Finding]:
     """Record directories, the daemon, and the records that lie there."""
-    writable = next((path for path in settings.directories if _problem(path) is None), None)
+    writable = next((path for path, why in _obstacles(settings).items() if why is None), None)
     yield from _directories(settings, writable)
     yield from _daemon(settings, writable)
     source = RecordsSource(settings.directories, retention=settings.retention)
@@ -103,13 +103,13 @@ def surroundings(settings: Settings) -> Iterator[Finding]:
 
 def _directories(settings: Settings, writable: str | None) -> Iterator[Finding]:
     if writable is not None:
-        there = "" if Path(writable).is_dir() else " (made by the first one)"
+        there = "" if Path(writable).exists() else " (made by the first one)"
         yield Finding(
             mark=Mark.FINE, what=f"trainings of this user write their records to {writable}{there}"
         )
         return
-    for path in settings.directories:
-        yield Finding(mark=Mark.NOTE, what=f"{path}: {_problem(path)}")
+    for path, why in _obstacles(settings).items():
+        yield Finding(mark=Mark.NOTE, what=f"{path}: {why}")
     yield Finding(
         mark=Mark.TROUBLE,
         what="no record directory can be written by this user",
@@ -117,20 +117,10 @@ def _directories(settings: Settings, writable: str | None) -> Iterator[Finding]:
     )
 
 
-def _problem(path: str) -> str | None:
-    """Why an agent of this user could not make a record in ``path``; ``None`` where it could."""
-    directory = Path(path)
-    shared = path == "/run/warmwatch"
-    if not directory.exists():
-        if shared:
-            return "it does not exist"
-        can = directory.parent.is_dir() and os.access(directory.parent, os.W_OK | os.X_OK)
-        return None if can else f"it does not exist and cannot be made in {directory.parent}"
-    if not directory.is_dir():
-        return "it is not a directory"
-    if directory.stat().st_uid not in (0, os.geteuid()):
-        return f"it belongs to user {directory.stat().st_uid}"
-    return None if os.access(directory, os.W_OK | os.X_OK) else "it cannot be written"
+def _obstacles(settings: Settings) -> dict[str, str | None]:
+    """Why an agent of this user would make no record in each directory, by the agent's own rule."""
+    chosen = len(settings.directories) == 1
+    return {path: record.obstacle(path, os, chosen=chosen) for path in settings.directories}
 
 
 def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:

@@ -1,12 +1,15 @@
 """The records source: every record in every record directory, as one list of readings.
 
 Invariants: nothing is ever written, mapped or locked. What cannot be read is a Refusal with its
-path and a sentence, and costs the other records nothing. A record whose process is gone is read
-once more and then kept as it was until its retention is over; it is never read again.
+path and a sentence, and costs the other records nothing. A record that said its end is read for a
+moment more and then kept as it was until its retention is over; one whose process is gone without a
+word may live again (see ``life``), so it is looked at for as long as its folder is there, rarely
+once its retention is over.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +20,10 @@ from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import RecordReading, Refusal
 from warmwatch_monitor.sources.directory import RecordDirectory
 from warmwatch_monitor.sources.journal import Journal
+from warmwatch_monitor.sources.life import Life
 from warmwatch_monitor.sources.slot import Look, SlotFile
 
-_SETTLED_NS = 2 * 10**9  # a lock seen free for so long will not be taken again
+_REVISIT_NS = 10 * 10**9  # how often one is looked at that is over, though it said no end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,67 +82,64 @@ class _Record:
         self._folder, self._boot = folder, boot
         self._slot = SlotFile(f"{folder}/{record.SLOT}")
         self._journal = Journal(f"{folder}/{record.JOURNAL}")
-        self._held = False
-        self._free_ns: int | None = None
+        self._life = Life()
         self._modified = 0.0
-        self._settled = False
+        self._revisit_ns: int | None = None
         self._over = False
         self._reading: RecordReading | None = None
 
     def look(self, now_ns: int, epoch: float, retention_ns: int) -> RecordReading | Refusal | None:
         """Its reading; why there is none; or ``None`` where it is over, or was removed."""
-        if self._over:
+        if self._over or (self._revisit_ns is not None and now_ns < self._revisit_ns):
             return None
         try:
             reading = self._read(now_ns)
         except FileNotFoundError:
-            if not Path(self._folder).is_dir():
+            if not os.path.isdir(self._folder):  # noqa: PTH112 - Path's raises where it may not ask
                 return None
             return Refusal(path=self._folder, reason=f"it holds no {record.SLOT!r}")
         except (OSError, RecordError) as error:
             return Refusal(path=self._folder, reason=_sentence(error))
         ago_ns = self._ended_ago_ns(reading, now_ns, epoch)
         if ago_ns <= retention_ns:
+            self._revisit_ns = None
             return reading
-        if self._settled:
-            self._forget()
+        if self._life.settled:
+            self._forget(now_ns, final=bool(reading.slot.compile.end_code))
         return None
 
-    def _forget(self) -> None:
-        """It is over for good: its folder may stay for weeks, what was read of it need not."""
-        self._over, self._reading = True, None
-        self._slot = SlotFile(f"{self._folder}/{record.SLOT}")
+    def _forget(self, now_ns: int, *, final: bool) -> None:
+        """It is over: its folder may stay for weeks, what was read of it need not."""
+        self._over, self._reading = final, None
+        self._revisit_ns = now_ns + _REVISIT_NS
+        self._slot.forget()
         self._journal = Journal(f"{self._folder}/{record.JOURNAL}")
 
     def _read(self, now_ns: int) -> RecordReading:
-        if self._settled and self._reading is not None:
-            return self._reading
+        known = self._reading
+        if known is not None and self._life.settled and known.slot.compile.end_code:
+            return known
         look = self._slot.look()
         news = self._journal.follow()
-        alive = look.alive and self._this_boot(look.slot)
+        self._life.note(look, now_ns, ours=self._this_boot(look.slot))
         self._modified = look.modified
-        self._note_lock(alive, now_ns)
-        known = self._reading
-        if known is None or news or self._settled or not _same(known, look, alive):
-            self._reading = known = self._make(look, alive)
+        if known is None or news or not self._same(known, look):
+            self._reading = known = self._make(look)
         return known
 
-    def _note_lock(self, alive: bool, now_ns: int) -> None:
-        if alive:
-            self._held, self._free_ns = True, None
-            return
-        if self._free_ns is None:
-            self._free_ns = now_ns
-        self._settled = now_ns - self._free_ns >= _SETTLED_NS
+    def _same(self, known: RecordReading, look: Look) -> bool:
+        now = (self._life.alive, self._life.pid, self._life.gone_ns)
+        return known.slot is look.slot and (known.alive, known.pid, known.gone_ns) == now
 
-    def _make(self, look: Look, alive: bool) -> RecordReading:
+    def _make(self, look: Look) -> RecordReading:
+        alive = self._life.alive
         torn = self._journal.torn_end and not alive  # nobody will complete that line
         return RecordReading(
             folder=self._folder,
             slot=look.slot,
             alive=alive,
-            pid=look.pid if alive else None,
-            gone_ns=self._free_ns if self._held else None,
+            pid=self._life.pid,
+            gone_ns=self._life.gone_ns,
             compilations=self._journal.compilations,
             fallbacks=self._journal.fallbacks,
             broken_lines=self._journal.broken_lines + torn,
@@ -160,10 +161,6 @@ class _Record:
 
     def _this_boot(self, slot: Slot) -> bool:
         return not slot.identity.boot_id or not self._boot or slot.identity.boot_id == self._boot
-
-
-def _same(known: RecordReading, look: Look, alive: bool) -> bool:
-    return known.slot is look.slot and known.alive == alive and (not alive or known.pid == look.pid)
 
 
 def _last_sign_ns(slot: Slot) -> int:

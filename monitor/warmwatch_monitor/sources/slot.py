@@ -3,6 +3,9 @@
 The file is opened for each look and closed after it: no descriptor outlives the look, so neither
 a deleted folder nor five hundred records can hold any up. The lock is asked for *before* the bytes
 are read: where it is free, what is read then is the last word of a process that is gone.
+
+The hot words are read before the sealed blocks, by a call of their own: a copy by one call may go
+in any order, and the words must never be newer than the blocks (see ``warmwatch.record``).
 """
 
 from __future__ import annotations
@@ -10,15 +13,15 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-import struct
 from dataclasses import dataclass
 
 from warmwatch import record
-from warmwatch.record import RecordError, Slot
+from warmwatch.record import RecordError, Slot, TornError
 
-_FLOCK = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a fifo must not hang us
-_TRIES = 5
+# A read finds both places of a block half written where the writer stored twice meanwhile: that
+# takes a reader that was made to wait in the middle, so the next try is nearly always whole.
+_TRIES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +30,16 @@ class Look:
 
     Attributes:
         slot: its numbers; the last good ones where a block stays half written.
-        alive: a process holds the lock. pid: its pid here, ``None`` where this pid namespace
-        cannot see it. modified: the file's mtime, seconds since the epoch.
+        moved: they are others than at the look before.
+        held: a process holds the lock. pid: its pid here, ``None`` where this pid namespace
+        cannot see it. inode: the file's. modified: its mtime, seconds since the epoch.
     """
 
     slot: Slot
-    alive: bool
+    moved: bool
+    held: bool
     pid: int | None
+    inode: int
     modified: float
 
 
@@ -44,6 +50,7 @@ class SlotFile:
         self._path = path
         self._image = b""
         self._slot: Slot | None = None
+        self._forgotten: int | None = None
 
     def look(self) -> Look:
         """Read it.
@@ -56,60 +63,53 @@ class SlotFile:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise RecordError("its slot is not a regular file")
-            alive, pid = _holder(descriptor)
-            return Look(slot=self._read(descriptor), alive=alive, pid=pid, modified=status.st_mtime)
+            answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, record.LOCK_QUESTION)
+            pid = record.lock_holder(answer)
+            slot, moved = self._read(descriptor)
+            return Look(
+                slot=slot,
+                moved=moved,
+                held=pid is not None,
+                pid=pid or None,
+                inode=status.st_ino,
+                modified=status.st_mtime,
+            )
         finally:
             os.close(descriptor)
 
-    def _read(self, descriptor: int) -> Slot:
-        first = os.pread(descriptor, record.SIZE, 0)
-        if self._slot is not None and first == self._image:
-            return self._slot
-        refused: RecordError | None = None
+    def forget(self) -> None:
+        """Keep of the last image no more than what tells another one from it."""
+        if self._slot is not None:
+            self._forgotten, self._image, self._slot = hash(self._image), b"", None
+
+    def _read(self, descriptor: int) -> tuple[Slot, bool]:
+        """Its numbers, and whether they are others than before."""
+        torn: TornError | None = None
         for _ in range(_TRIES):
+            image = _image(descriptor)
+            if self._slot is not None and image == self._image:
+                return self._slot, False
             try:
-                image, slot = _unpack(descriptor, first)
-            except RecordError as error:  # the identity, too, may be half written just now
-                refused = error
+                slot = record.unpack(image)
+            except TornError as error:
+                torn = error
                 continue
-            refused = None
-            if slot is not None:
-                self._image, self._slot = image, slot
-                return slot
-        if refused is not None:
-            raise refused
+            _check(slot)
+            moved = self._slot is not None or self._forgotten not in (None, hash(image))
+            self._image, self._slot, self._forgotten = image, slot, None
+            return slot, moved
         if self._slot is None:
-            raise RecordError("torn record: its writer stopped in the middle of a block")
-        return self._slot
+            raise torn or RecordError("torn record")
+        return self._slot, False
 
 
-def _unpack(descriptor: int, first: bytes) -> tuple[bytes, Slot | None]:
-    record.check_header(first)
-    second = os.pread(descriptor, record.SIZE, 0)
-    third = os.pread(descriptor, record.BLOCKS_END, 0)
-    if min(len(first), len(third)) < record.BLOCKS_END:
-        raise RecordError("torn record: it was cut short while it was read")
-    slot = record.unpack([first, second, third])
-    if slot is not None:
-        _check(slot)
-    return second, slot
+def _image(descriptor: int) -> bytes:
+    hot = os.pread(descriptor, record.HOT_END, 0)
+    return hot + os.pread(descriptor, record.SIZE - record.HOT_END, record.HOT_END)
 
 
 def _check(slot: Slot) -> None:
     """Refuse what no agent writes, so that nothing downstream meets it."""
-    identity, compile = slot.identity, slot.compile
-    if not isinstance(identity.run, str) or not identity.run:
-        raise RecordError("torn record: its run has no name")
-    if isinstance(identity.rank, bool) or not isinstance(identity.rank, int):
-        raise RecordError(f"torn record: its rank is {identity.rank!r}, not a number")
+    compile = slot.compile
     if compile.active_phase > len(record.PHASES) or compile.end_code >= len(record.ENDS):
         raise RecordError("torn record: it holds a phase or an end that no release knows")
-
-
-def _holder(descriptor: int) -> tuple[bool, int | None]:
-    """Whether a process holds the lock, and its pid where this pid namespace has it."""
-    request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-    kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, request))
-    if kind == fcntl.F_UNLCK:
-        return False, None
-    return True, pid if pid > 0 else None

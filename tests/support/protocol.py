@@ -1,0 +1,134 @@
+"""A slot that another process does nothing but write to, and a reader that proves what it reads.
+
+What is written proves itself: each hot word is one byte, not 0, repeated eight times, a compile
+block is one number in all its words, an identity one name in several fields. Sealed blocks are
+stored eight bytes at a time and in any order, as a processor that keeps none would make them seen,
+so that nearly every look meets a block half written. ``python -m support.protocol
+1000000`` from ``tests/`` goes on until it has seen so many.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from support import builders
+from support.records import write_record
+from warmwatch import record
+from warmwatch.record.words import flatten
+from warmwatch_monitor.sources.slot import SlotFile
+
+WRITE = """
+import mmap, os, random, sys
+from warmwatch import record
+slot = mmap.mmap(os.open(sys.argv[1], os.O_RDWR), record.SIZE)
+hot, (clean, touched) = record.hot_words(slot), record.histograms(slot)
+class Pieces:
+    def __getitem__(self, where):
+        return slot[where]
+    def __setitem__(self, where, value):
+        pieces = list(range(0, len(value), 8))
+        random.shuffle(pieces)
+        for at in pieces:
+            piece = value[at : at + 8]
+            slot[where.start + at : where.start + at + len(piece)] = piece
+pieces = Pieces()
+def steps(n):
+    word = (1 + n % 255) * 0x0101010101010101
+    for place in range(len(hot)):
+        hot[place] = word
+    clean[7] = touched[8] = word
+def blocks(n):
+    words = [n] * record.COMPILE_WORDS
+    for name in ("active_phase", "end_code"):  # these are checked: a code beyond the lists is none
+        words[record.COMPILE_INDEX[name]] = 0
+    record.store_compile(pieces, words)
+    name = str(n) * (1 + n % 7)
+    record.store_identity(pieces, record.Identity(run=name, host=name, torch=name))
+write = {"steps": steps, "blocks": blocks}[sys.argv[2]]
+n = 1
+write(n)
+print("begun", flush=True)
+while True:
+    n += 1
+    write(n)
+"""
+BYTES = 0x0101010101010101
+
+
+@dataclass(kw_only=True)
+class Reads:
+    """What became of reads until so many ``different`` ones were seen: those that were wrong.
+
+    ``refused`` are images in which no place was whole.
+    """
+
+    looks: int = 0
+    refused: int = 0
+    torn: int = 0
+    backwards: int = 0
+    different: int = 0
+
+
+@contextmanager
+def written(kind: str) -> Iterator[Path]:
+    """A slot that a process writes to without a pause: its ``steps`` or its ``blocks``."""
+    with TemporaryDirectory() as place:
+        slot = write_record(Path(place), builders.slot()) / record.SLOT
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITE, str(slot), kind], stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            try:
+                assert process.stdout.readline() == "begun\n"
+                yield slot
+                assert process.poll() is None, "the writer must be at it to the end"
+            finally:
+                process.kill()
+
+
+def read_steps(slot: Path, different: int) -> Reads:
+    """Look at hot words and bins by the way that the monitor does."""
+    found, before, file = Reads(), 0, SlotFile(str(slot))
+    while found.different < different:
+        found.looks += 1
+        seen = file.look().slot
+        words = (*flatten(seen.steps), seen.clean_bins[7], seen.compile_bins[8])
+        found.torn += any(word % BYTES or not word for word in words)
+        found.different += words[0] != before
+        before = words[0]
+    return found
+
+
+def read_blocks(slot: Path, different: int) -> Reads:
+    """Take one image after another, each by itself, and unpack the sealed blocks."""
+    found, before, descriptor = Reads(), 0, os.open(slot, os.O_RDONLY)
+    while found.different < different:
+        found.looks += 1
+        image = os.pread(descriptor, record.HOT_END, 0)
+        image += os.pread(descriptor, record.SIZE - record.HOT_END, record.HOT_END)
+        try:
+            seen = record.unpack(image)
+        except record.TornError:
+            found.refused += 1
+            continue
+        who, number = seen.identity, seen.compile.begun
+        torn = {*flatten(seen.compile)} - {0} != {number}
+        found.torn += torn or not who.run == who.host == who.torch
+        found.backwards += number < before
+        found.different += number != before
+        before = number
+    os.close(descriptor)
+    return found
+
+
+if __name__ == "__main__":
+    for kind, read in (("steps", read_steps), ("blocks", read_blocks)):
+        with written(kind) as slot:
+            print(kind, read(slot, int(sys.argv[1])))
