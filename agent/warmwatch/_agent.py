@@ -12,6 +12,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from warmwatch import record
+from warmwatch._batches import make_batches
 from warmwatch._config import Settings
 from warmwatch._ending import End, at_childs_end
 from warmwatch._family import child_name, is_data_worker, is_preparing
@@ -54,6 +55,7 @@ class Agent:
             warm_steps=settings.warm_steps,
             on_warm=self._call_back,
         )
+        self.batches = make_batches(self.record.writer.buffer)
         self._tell_worth()
 
     def arm(self) -> None:
@@ -71,6 +73,11 @@ class Agent:
         """The optimizers' post hook."""
         return self.steps.on_step
 
+    @property
+    def on_batch(self) -> Callable[[int], None]:
+        """Told of each batch that a DataLoader hands out."""
+        return self.batches.on_batch
+
     def begin(self, event: str) -> None:
         """A compile event began on this thread."""
         self._hooks.rearm()
@@ -82,9 +89,9 @@ class Agent:
         """A compile event ended on this thread."""
         self.ledger.end(event)
 
-    def recompile(self, reason: str, category: str) -> None:
+    def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
         """This thread begins a recompile."""
-        self.ledger.recompile(reason, category)
+        self.ledger.recompile(reason, category, where)
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
         """A compilation ended on this thread."""
@@ -145,6 +152,7 @@ class Agent:
             return
         self.record.open(self._hooks.names, self._hooks.missing)
         self.steps.bind(self.record.writer.buffer, self.ledger)
+        self.batches.bind(self.record.writer.buffer)
         at_childs_end(self.finish)
 
     def finish(self, end: End) -> None:
@@ -165,6 +173,7 @@ class Agent:
         self.ledger = Ledger(self.record, self._hooks)
         self._rounds.renew()
         self.steps.bind(self.record.writer.buffer, self.ledger)
+        self.batches.bind(self.record.writer.buffer, anew=True)
         self._tell_worth()
 
     # Inside.

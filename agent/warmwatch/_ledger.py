@@ -20,6 +20,7 @@ from warmwatch._phases import is_preparation
 from warmwatch.record import COMPILE_INDEX as AT
 
 _Fact = Callable[[], None]
+_MOST_BREAKS = 100  # reasons that are told: some name a place each
 _LARGEST_WORD = 2**64 - 1
 
 
@@ -44,6 +45,9 @@ class Pytorch(Protocol):
     def counters(self) -> Mapping[str, int]:
         """Its cumulative counters, by the names of the words they add to."""
 
+    def graph_breaks(self) -> Mapping[str, int]:
+        """How often each of its reasons broke a graph."""
+
     def asynchronous(self) -> bool:
         """Whether a mode is on that swaps compiled code in later, with no event."""
 
@@ -58,6 +62,8 @@ class Ledger:
         self._activity = Activity(self.words)
         self._store, self._pytorch, self._clock = store, pytorch, clock
         self._before: Mapping[str, int] = {}
+        self._breaks: Mapping[str, int] = {}
+        self._told_breaks: set[str] = set()
         self._reasons: dict[int, dict[str, str]] = {}  # of the recompile that a thread began
         self._inbox: deque[_Fact] = deque()
         self._free = threading.Lock()  # only ever tried, never waited for
@@ -84,9 +90,15 @@ class Ledger:
         if self._activity.holds(thread):
             self._post(lambda: self._changed(self._activity.abandon(thread, now), now))
 
-    def recompile(self, reason: str, category: str) -> None:
-        """The calling thread begins a recompile, for this reason."""
-        self._reasons[threading.get_ident()] = {"reason": reason, "category": category}
+    def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
+        """The calling thread begins a recompile, for this reason.
+
+        It is told at once: while it is compiled, nobody should blame an older reason.
+        """
+        now = self._clock()
+        why = {"reason": reason, "category": category}
+        self._reasons[threading.get_ident()] = why
+        self._post(lambda: self._store.note("recompile", now, {**why, **where}))
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
         """A compilation of the calling thread ended; ``values`` as its journal line has them.
@@ -167,6 +179,7 @@ class Ledger:
                 words[AT["episode_began_ns"]] = now
                 words[AT["episode_began_steps"]] = self._store.steps()
             self._before = self._pytorch.counters()
+            self._breaks = self._pytorch.graph_breaks()
             values = {"activity": words[AT["begun"]], "what": event, "steps": self._store.steps()}
             self._store.note("begin", now, values)
         if self._activity.begin(thread, event, now):
@@ -181,10 +194,23 @@ class Ledger:
             for name, value in self._pytorch.counters().items():
                 words[_counter(name)] += max(0, value - self._before.get(name, 0))
             words[AT["asynchronous"]] |= self._pytorch.asynchronous()
+            self._tell_breaks(now)
             phases = self._activity.phase_ns()
             self._store.note("end", now, {"activity": words[AT["begun"]], "phase_ns": phases})
         if changed:
             self._store.publish(words)
+
+    def _tell_breaks(self, now: int) -> None:
+        """A line for each reason of a graph break that no line has told yet."""
+        for reason, count in self._pytorch.graph_breaks().items():
+            rise = count - self._breaks.get(reason, 0)
+            if (
+                rise > 0
+                and reason not in self._told_breaks
+                and len(self._told_breaks) < _MOST_BREAKS
+            ):
+                self._told_breaks.add(reason)
+                self._store.note("graph_break", now, {"reason": reason, "count": rise})
 
     def _compilation(self, kind: str, values: Mapping[str, Any], now: int) -> None:
         words = self.words

@@ -45,11 +45,16 @@ class StepCounts:
         steps: optimizer steps, or explicit marks, so far.
         last_step_ns: when the last step was marked.
         last_duration_ns: its length; 0 where nothing marked its beginning.
+        batches: batches that a ``torch.utils.data.DataLoader`` handed out in this process.
+        last_batch_ns: when the last one was. batch_wait_ns: time spent in ``next()`` for them.
     """
 
     steps: int = 0
     last_step_ns: int = 0
     last_duration_ns: int = 0
+    batches: int = 0
+    last_batch_ns: int = 0
+    batch_wait_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
