@@ -5,10 +5,15 @@ is given to one phase at a time: the innermost of the thread that has been compi
 one that the training waits for. Hence phase times are exclusive, and their sum is the time in which
 anything was compiled.
 
+What one thread began another may end: Dynamo's callbacks count the threads that compile, and the
+last of them calls the end of what the first began.
+
 Not for use by several threads at once: :class:`warmwatch._ledger.Ledger` lets one in at a time.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from warmwatch._phases import phase_of
 from warmwatch.record import COMPILE_INDEX, PHASES
@@ -47,19 +52,39 @@ class Activity:
 
     def end(self, thread: int, event: str, now: int) -> bool:
         """Leave an event and what was begun inside it; whether the current phase changed."""
-        stack = self._stacks.get(thread)
-        if not stack or all(name != event for name, _ in stack):
-            return False  # we were attached in the middle of it
-        while stack.pop()[0] != event:
-            pass
-        if not stack:
+        stack = self._stacks.get(thread, [])
+        if any(name == event for name, _ in stack):
+            while stack.pop()[0] != event:
+                pass
+        else:
+            thread = self._end_elsewhere(event)
+        if not self._stacks.get(thread, True):
             del self._stacks[thread]
         return self._account(now)
 
-    def abandon(self, thread: int, now: int) -> bool:
-        """Leave everything that ``thread`` has begun."""
-        self._stacks.pop(thread, None)
+    def _end_elsewhere(self, event: str) -> int:
+        """Leave ``event`` where another thread began it; that thread, or 0.
+
+        Where several have it open, the one that has been compiling longest: which of them is all
+        the same, since each end ends one, and none stays open. What was begun inside it goes on,
+        for that thread itself is still at it.
+        """
+        for thread, stack in self._stacks.items():
+            places = [at for at, (name, _) in enumerate(stack) if name == event]
+            if places:
+                del stack[places[-1]]
+                return thread
+        return 0  # we were attached in the middle of it
+
+    def abandon(self, threads: Collection[int], now: int) -> bool:
+        """Leave everything that ``threads`` have begun."""
+        for thread in threads:
+            self._stacks.pop(thread, None)
         return self._account(now)
+
+    def gone(self, living: Collection[int]) -> list[int]:
+        """The threads that have begun something and are not among the ``living``."""
+        return [thread for thread in tuple(self._stacks) if thread not in living]
 
     def total_ns(self) -> int:
         """Compile time accounted so far, in nanoseconds."""

@@ -150,7 +150,9 @@ class Agent:
         """Make the record, once, unless this process only helps another."""
         if self.record.opened or is_preparing() or is_data_worker():
             return
-        self.record.open(self._hooks.names, self._hooks.missing)
+        graphs = self._hooks.counters().get("graphs", 0)
+        self.record.open(self._hooks.names, self._hooks.missing, graphs_before=graphs)
+        self.ledger.compiled_before(graphs)
         self.steps.bind(self.record.writer.buffer, self.ledger)
         self.batches.bind(self.record.writer.buffer)
         at_childs_end(self.finish)

@@ -3,7 +3,8 @@
 The agent lives in somebody's training: what goes wrong in it must neither surface there nor be
 lost. Every broad catch of the agent ends in :func:`report`, which counts the error in the slot and
 writes it to the journal, where the monitor shows it. Only ``Exception`` is ever caught:
-``KeyboardInterrupt`` and ``SystemExit`` belong to the training.
+``KeyboardInterrupt`` and ``SystemExit`` belong to the training, and so does what a signal handler
+of its own raises.
 
 What the user can set right is said once for each cause through ``warnings``, at the user's line.
 """
@@ -11,10 +12,13 @@ What the user can set right is said once for each cause through ``warnings``, at
 from __future__ import annotations
 
 import logging
+import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Callable
-from types import FrameType
+from functools import partial
+from types import CodeType, FrameType
 
 _logger = logging.getLogger("warmwatch")
 _sink: Callable[[str, str], None] | None = None
@@ -28,13 +32,36 @@ def connect(sink: Callable[[str, str], None] | None) -> None:
 
 
 def report(where: str, error: Exception) -> None:
-    """Count and journal an error of ours that happened in ``where``."""
+    """Count and journal an error of ours that happened in ``where``.
+
+    Raises:
+        Exception: ``error`` itself, where it is none of ours: a signal handler of the training
+            raised it while we happened to run.
+    """
+    if _is_from_signal_handler(error):
+        raise error
     _logger.debug("swallowed in %s", where, exc_info=error)
     try:
         if _sink is not None:
             _sink(where, f"{type(error).__name__}: {error}")
     except Exception:
         _logger.debug("the sink failed", exc_info=True)
+
+
+def _is_from_signal_handler(error: Exception) -> bool:
+    """Whether the code of a signal handler that is set is among what ``error`` came through."""
+    handlers = (signal.getsignal(number) for number in signal.valid_signals())
+    codes = {code for handler in handlers if (code := _code_of(handler)) is not None}
+    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+def _code_of(handler: object) -> CodeType | None:
+    """The code that a handler runs first; ``None`` where it is not Python's."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    functions = (handler, getattr(handler, "__func__", None), vars(type(handler)).get("__call__"))
+    codes = (getattr(function, "__code__", None) for function in functions)
+    return next((code for code in codes if isinstance(code, CodeType)), None)
 
 
 def warn_once(message: str) -> None:

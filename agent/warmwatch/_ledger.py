@@ -7,6 +7,7 @@ signal handler, a garbage collection) is applied right after. The words have one
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -66,7 +67,7 @@ class Ledger:
         self._told_breaks: set[str] = set()
         self._reasons: dict[int, dict[str, str]] = {}  # of the recompile that a thread began
         self._inbox: deque[_Fact] = deque()
-        self._free = threading.Lock()  # only ever tried, never waited for
+        self._turn: dict[None, object] = {}  # whose turn it is to empty the inbox
 
     # What hooks call, on any thread.
 
@@ -83,12 +84,15 @@ class Ledger:
     def abandon(self) -> None:
         """The calling thread marks a step, so nothing that it began can still be going on.
 
-        An end that was never reported (a compiler that failed in an unusual way) would otherwise
-        keep the rank compiling for ever.
+        Nor anything of a thread that is gone. An end that was never reported (a compiler that
+        failed in an unusual way, an exception out of a signal handler while we took it down) would
+        otherwise keep the rank compiling for ever.
         """
-        thread, now = threading.get_ident(), self._clock()
-        if self._activity.holds(thread):
-            self._post(lambda: self._changed(self._activity.abandon(thread, now), now))
+        if not self.words[AT["active_since_ns"]]:
+            return
+        now = self._clock()
+        over = [threading.get_ident(), *self._activity.gone(sys._current_frames())]
+        self._post(lambda: self._changed(self._activity.abandon(over, now), now))
 
     def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
         """The calling thread begins a recompile, for this reason.
@@ -146,6 +150,10 @@ class Ledger:
         """The user said what a step is worth, in ``tokens`` or ``samples`` or both."""
         self._post(lambda: self._worth(values))
 
+    def compiled_before(self, graphs: int) -> None:
+        """So many graphs had been captured before this record began."""
+        self._post(lambda: self._compiled_before(graphs))
+
     def exit(self, end: End) -> None:
         """The process ends, or the agent is detached. The first end that is said holds."""
         now = self._clock()
@@ -158,22 +166,31 @@ class Ledger:
     # In turn: one fact at a time.
 
     def _post(self, fact: _Fact) -> None:
+        """Hand in a fact, and apply what is there unless somebody is at it.
+
+        Nobody waits: the turn is taken by one call that either stores our mark or finds another's.
+        A signal handler may raise wherever Python calls something, also right after that call, so
+        what is given back is decided by the mark that is stored, without a call in between.
+        """
         self._inbox.append(fact)
         # Asked again after letting go: a fact may have come between the last look and that.
-        while self._inbox and self._free.acquire(blocking=False):
+        while self._inbox and not self._turn:
+            mine = object()
             try:
-                while self._inbox:
-                    self._inbox.popleft()()
+                if self._turn.setdefault(None, mine) is mine:
+                    while self._inbox:
+                        self._inbox.popleft()()
             finally:
-                self._free.release()
+                if self._turn and self._turn[None] is mine:
+                    del self._turn[None]
 
     def _begin(self, thread: int, event: str, now: int) -> None:
         words = self.words
         if is_preparation(event) and not self._activity.holds(thread):
             return
         if not self._activity:
+            words[AT["active_since_ns"]] = now  # before the count: see ``_steps.look_closely``
             words[AT["begun"]] += 1
-            words[AT["active_since_ns"]] = now
             words[AT["first_begin_ns"]] = words[AT["first_begin_ns"]] or now
             if not words[AT["episode_began_ns"]]:
                 words[AT["episode_began_ns"]] = now
@@ -188,7 +205,7 @@ class Ledger:
     def _changed(self, changed: bool, now: int) -> None:
         words = self.words
         if words[AT["active_since_ns"]] and not self._activity:
-            words[AT["ended"]] += 1
+            words[AT["ended"]] = words[AT["begun"]]
             words[AT["active_since_ns"]] = 0
             words[AT["last_end_ns"]] = now
             for name, value in self._pytorch.counters().items():
@@ -237,12 +254,12 @@ class Ledger:
         """An irregular step ended at ``now``; the one before it, if any, at ``before``."""
         words = self.words
         words[AT["clean_sum_ns"]] += max(0, before - words[AT["irregular_step_ns"]])
-        words[AT["irregular_step_ns"]] = now
+        words[AT["irregular_step_ns"]] = max(words[AT["irregular_step_ns"]], now)
         words[AT["activities_seen"]] = seen
 
     def _touched(self, steps: int, duration: int, rest: int) -> None:
         words = self.words
-        words[AT["clean_after"]] = steps
+        words[AT["clean_after"]] = max(words[AT["clean_after"]], steps)
         words[AT["compile_step_sum_ns"]] += duration
         words[AT["longest_rest_ns"]] = max(words[AT["longest_rest_ns"]], rest)
         recent = slice(AT["touched_steps"], AT["touched_steps"] + record.TOUCHED_KEPT)
@@ -284,6 +301,10 @@ class Ledger:
             words[worth] = values.get(unit, words[worth])
         words[AT["worth_since"]] = steps
         self._store.publish(words)
+
+    def _compiled_before(self, graphs: int) -> None:
+        self.words[AT["graphs_before"]] = graphs
+        self._store.publish(self.words)
 
     def _exit(self, end: End, now: int) -> None:
         if self.words[AT["end_code"]]:

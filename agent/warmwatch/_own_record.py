@@ -76,7 +76,9 @@ class OwnRecord:
             self._settings, version=self._version, options=self._options, attached=attached
         )
 
-    def open(self, hooks: tuple[str, ...], missing: tuple[str, ...]) -> None:
+    def open(
+        self, hooks: tuple[str, ...], missing: tuple[str, ...], *, graphs_before: int = 0
+    ) -> None:
         """Make the record, once; without one the agent goes on in plain memory."""
         self._opened = True
         chosen = self._options.get("run") or self._settings.run or launcher_run(os.environ)
@@ -105,7 +107,8 @@ class OwnRecord:
         self._arm_exit_status()
         header = {"epoch_ns": self.header.attached_epoch_ns, "k": self.header.warm_steps}
         who = {"run": self._identity.run, "rank": self._identity.rank}
-        self.note("attach", self.header.attached_ns, {**who, **header})
+        before = {"graphs_before": graphs_before or None}
+        self.note("attach", self.header.attached_ns, {**who, **header, **before})
 
     def close(self) -> None:
         """Let go of the record's files."""

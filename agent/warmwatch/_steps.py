@@ -3,6 +3,12 @@
 A regular step, one that is not the first and that no compile activity touched, costs a clock read,
 three words stored into the slot and one histogram bin. All else leaves by one comparison: a call
 that is no regular one of the leading optimizer, the first step, a step that held activity.
+
+Several threads may mark steps. The interpreter changes threads where something is called or a loop
+turns, nowhere else, so from the clock's answer to the search for the bin, and from there to the
+comparison with ``warm_at``, one thread is alone, with no lock: no count and no bin is lost. What
+may be is that another thread has marked a later step since the clock was read: that step then has
+no length.
 """
 
 from __future__ import annotations
@@ -46,7 +52,7 @@ class Steps:
     bind: Callable[[Buffer, Ledger], None]
 
 
-def make_steps(
+def make_steps(  # noqa: C901 - closures that share cells have to stand in one function
     buffer: Buffer,
     ledger: Ledger,
     *,
@@ -79,14 +85,16 @@ def make_steps(
                 look_closely(now)
                 return
             duration = now - last
+            if duration < 0:
+                duration, now = 0, last
             last = now
-            steps += 1
+            steps = count = steps + 1
             hot[2] = duration
             hot[1] = now
-            hot[0] = steps
+            hot[0] = count
             clean_bins[bin_of(bounds, duration)] += 1
-            if steps == warm_at:
-                tell_warm(now)
+            if count == warm_at:
+                tell_warm(now, count)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("step", error)
 
@@ -94,25 +102,31 @@ def make_steps(
         """The first step, one that held activity, or one after a step in which some was on."""
         nonlocal steps, last, compiled, begun, seen, warm_at
         ledger.abandon()
-        active, first = words[_SINCE] != 0, steps == 0
-        touched = active or words[_BEGUN] != begun or (seen == _TOUCHED and not first)
+        total = ledger.compile_ns()
+        # The count before the state: what begins between the two is then seen by its count at the
+        # next step. The ledger stores the other way round, so that a count is never ahead of it.
+        known, active = words[0], words[_SINCE] != 0
+        steps = count = steps + 1
+        touched = active or known != begun or (seen == _TOUCHED and count > 1)
+        now = now if now > last else last
         start = last or (words[_FIRST_BEGIN] if touched else 0)
         duration = now - start if start else 0
-        total = ledger.compile_ns()
         rest = duration - (total - compiled) if last else 0
-        steps += 1
-        last, compiled, begun = now, total, words[_BEGUN]
-        seen = _TOUCHED if active else begun
+        last, compiled, begun = now, total, known
+        seen = _TOUCHED if active else known
         if touched:
-            warm_at = steps + warm_steps
+            warm_at = count + warm_steps
             compile_bins[bin_of(bounds, duration)] += 1
-        ledger.step(steps, now, duration, rest=rest, seen=begun, touched=touched)
-        hot[2], hot[1], hot[0] = duration, now, steps  # after what the ledger says of the step
-        if steps == warm_at:
-            tell_warm(now)
+        elif count > 1:  # meanwhile another thread's step was looked at: this one is regular
+            clean_bins[bin_of(bounds, duration)] += 1
+        if touched or count == 1:
+            ledger.step(count, now, duration, rest=rest, seen=known, touched=touched)
+        hot[2], hot[1], hot[0] = duration, last, steps  # after what the ledger says of the step
+        if count == warm_at:
+            tell_warm(now, count)
 
-    def tell_warm(now: int) -> None:
-        ledger.warm(now, steps - warm_steps)
+    def tell_warm(now: int, count: int) -> None:
+        ledger.warm(now, count - warm_steps)
         on_warm()
 
     def lead(optimizer_id: int) -> None:

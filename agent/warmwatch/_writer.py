@@ -136,6 +136,7 @@ class Writer:
         """Seal the words of the compile block into the slot. One caller at a time."""
         words[record.COMPILE_INDEX["journal_dropped"]] = self.dropped
         record.store_compile(self.buffer, words)
+        self._fence.acquire(blocking=False)  # it is, unless a signal handler raised in the middle
         self._fence.release()
         self._fence.acquire(blocking=False)
         self.hold()

@@ -184,7 +184,9 @@ def _settled(facts: Facts, clean: int) -> Judgement:
     compile = facts.compile
     if not compile.begun:
         if clean >= facts.warm_steps:
-            return Judgement(state=State.EAGER, since_ns=compile.first_step_ns, clean_steps=clean)
+            # attached to a process that had compiled: what it runs may well be compiled
+            state = State.WARM if compile.graphs_before else State.EAGER
+            return Judgement(state=state, since_ns=compile.first_step_ns, clean_steps=clean)
         return Judgement(state=State.WARMING, since_ns=compile.first_step_ns, clean_steps=clean)
     if clean >= facts.warm_steps and not compile.asynchronous:
         return Judgement(

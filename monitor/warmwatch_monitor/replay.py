@@ -62,7 +62,7 @@ def _attached(event: Event) -> Facts:
         attached_ns=event["t"],
         warm_steps=event["k"],
         steps=StepCounts(),
-        compile=CompileCounts(),
+        compile=CompileCounts(graphs_before=event.get("graphs_before", 0)),
     )
 
 

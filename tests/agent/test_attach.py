@@ -220,3 +220,22 @@ for n in range(2): o.step()
     assert slot.compile.journal_dropped >= 2
     lines = (folder / "events.jsonl").read_text().splitlines()
     assert '"event":"exit"' in lines[-1]
+
+
+def test_what_was_compiled_before_it_was_attached_is_not_called_eager(records: Path) -> None:
+    """Attached anew to a compiled model it hears of no compilation: what it knows is the count."""
+    body = """
+import warmwatch
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+warmwatch.attach()
+train(torch.compile(model, backend="eager"), o, 4)
+warmwatch.detach()
+warmwatch.attach()
+train(torch.compile(model, backend="eager"), o, 4)
+result([warmwatch.state(), warmwatch.is_warm()])
+"""
+    assert result_of(records, body, attach=False) == ["warm", True]
+    again = max(records.iterdir(), key=lambda folder: slots.read(folder).header.attached_ns)
+    slot = slots.read(again)
+    assert (slot.compile.begun, slot.compile.graphs_before) == (0, 1)
+    assert slots.events(again)[0]["graphs_before"] == 1

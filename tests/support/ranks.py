@@ -59,6 +59,7 @@ class Rank:
         self.attached = self.now
         self.store, self.pytorch = Store(), Pytorch()
         self.warm_calls = 0
+        self.tick = lambda: self.now
         self.ledger = Ledger(self.store, self.pytorch, clock=lambda: self.now)
         self._steps = make_steps(
             self.store.buffer,
@@ -66,7 +67,7 @@ class Rank:
             is_step=lambda _: True,
             warm_steps=K,
             on_warm=self._on_warm,
-            clock=lambda: self.now,
+            clock=lambda: self.tick(),
         )
 
     def step(self) -> None:

@@ -20,7 +20,7 @@ from warmwatch._seams import Installed, Listener, look_up
 
 def install(listener: Listener) -> Installed:
     with look_up():
-        from torch.compiler import disable
+        from torch._dynamo.decorators import skip
         from torch.utils.data import dataloader
 
         iterator = dataloader._BaseDataLoaderIter
@@ -39,7 +39,7 @@ def install(listener: Listener) -> Installed:
                 report("hooks.batches", error)
         return batch
 
-    ours = disable(next_batch, recursive=False)
+    ours = skip(next_batch)
 
     def uninstall() -> None:
         nonlocal listening

@@ -106,6 +106,7 @@ class CompileCounts:
         touched_steps: numbers of the last steps that were not clean, newest first.
         phase_ns: exclusive time of each of PHASES. compilations: of each of KINDS.
         recompiles: of each of CATEGORIES. cache_hits, cache_misses: of each of CACHES.
+        graphs_before: graphs that Dynamo had captured before this record began.
         tokens_per_step, samples_per_step: what a step after number ``worth_since`` is worth, as
             the user said; 0 where not said. tokens_before, samples_before: what the steps up to
             that one were worth, so a value said anew changes no sum (see ``Slot.tokens``).
@@ -149,6 +150,7 @@ class CompileCounts:
     recompiles: tuple[int, ...] = (0,) * len(CATEGORIES)
     cache_hits: tuple[int, ...] = (0,) * len(CACHES)
     cache_misses: tuple[int, ...] = (0,) * len(CACHES)
+    graphs_before: int = 0
     tokens_per_step: int = 0
     samples_per_step: int = 0
     tokens_before: int = 0

@@ -157,6 +157,9 @@ def _reason(view: RankView) -> Compilation | None:
 
 def _warm(view: RankView, now_ns: int) -> Says:
     slot = view.reading.slot
+    if not slot.compile.begun:
+        graphs = counted(slot.compile.graphs_before, "graph")
+        return f"nothing has compiled since it was attached; {graphs} before that", ""
     quiet = duration((now_ns - slot.compile.last_end_ns) / 1e9)
     text = f"warm since step {figures.warm_at_step(slot)}; nothing has compiled for {quiet}"
     median = figures.median_step_ns(slot)

@@ -1,0 +1,83 @@
+"""Waiting for Dynamo's import beside other people's import finders, in fresh processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.trainings import environment
+
+# A module stands in for Dynamo: it is the import machinery that is looked at.
+BODY = """
+import importlib.util, sys, warnings
+from warmwatch import _guard
+from warmwatch._imports import ImportWatch
+warnings.simplefilter("ignore")
+arrived, errors, asked = [], [], []
+_guard.connect(lambda where, message: errors.append(f"{where}: {message}"))
+watch = ImportWatch("late", lambda: arrived.append(hasattr(sys.modules["late"], "value")))
+FINDERS
+import late
+print(late.value, arrived, errors, asked, watch in sys.meta_path)
+"""
+LEGACY = """
+class Old:
+    def find_module(self, name, path=None):
+        asked.append(name)
+"""
+FOUND_BY_OLD = """
+class Loader:
+    def load_module(self, name):
+        module = sys.modules[name] = type(sys)(name)
+        module.value = "old"
+        return module
+class Old:
+    def find_module(self, name, path=None):
+        return Loader() if name == "late" else None
+"""
+ONCE = """
+class Old:
+    def find_spec(self, name, path, target=None):
+        asked.append(name)
+        if len(asked) > 1: raise RuntimeError("asked twice")
+"""
+
+
+def imported(tmp_path: Path, finders: str) -> list[str]:
+    (tmp_path / "late.py").write_text("value = 'found'\n")
+    done = subprocess.run(
+        [sys.executable, "-c", BODY.replace("FINDERS", finders)],
+        env=environment(tmp_path / "records"),
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split("\n")[0].split(maxsplit=1)
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["ahead of ours", "behind ours"])
+def test_a_finder_of_old_breaks_no_import(tmp_path: Path, place: int) -> None:
+    """And we hear of the import when the module is whole."""
+    value, rest = imported(tmp_path, f"{LEGACY}watch.start(); sys.meta_path.insert({place}, Old())")
+    assert value == "found"
+    assert rest.startswith("[True] []")
+    assert rest.endswith("False")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python itself passes it over from 3.12 on")
+def test_what_a_finder_of_old_finds_is_taken_as_python_would(tmp_path: Path) -> None:
+    value, rest = imported(tmp_path, FOUND_BY_OLD + "sys.meta_path.insert(0, Old()); watch.start()")
+    assert value == "old"
+    assert "cannot be listened to" in rest
+
+
+def test_a_finder_ahead_of_ours_is_asked_once(tmp_path: Path) -> None:
+    """Python has asked it already: one that counts, or raises, sees what it would without us."""
+    value, rest = imported(tmp_path, ONCE + "watch.start(); sys.meta_path.insert(0, Old())")
+    assert value == "found"
+    assert rest == "[True] [] ['late'] False"

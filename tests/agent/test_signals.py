@@ -1,0 +1,83 @@
+"""A signal handler of the training that raises while the agent happens to run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from support import slots
+from support.trainings import environment, result_of
+
+LEDGER = """
+import random, signal
+from support.ranks import Rank
+
+class Stopped(Exception): pass
+
+def stop(number, frame): raise Stopped
+
+signal.signal(signal.SIGALRM, stop)
+rank, drawn, stopped = Rank(), random.Random(0), 0
+while stopped < 3000:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, drawn.uniform(1e-6, 60e-6))
+        while True:
+            rank.ledger.begin("dynamo"); rank.ledger.end("dynamo")
+    except Stopped:
+        stopped += 1
+rank.step()  # what was interrupted half way is over by then
+assert not rank.judge().compiling, "an activity stays open"
+begun = rank.slot().compile.begun
+rank.ledger.begin("dynamo"); rank.ledger.end("dynamo")
+assert rank.slot().compile.begun == rank.slot().compile.ended == begun + 1, "nobody has the turn"
+"""
+
+
+def test_what_is_raised_inside_the_ledger_leaves_its_turn_to_the_next(tmp_path: Path) -> None:
+    """Real signals, wherever they come: 3,000 of them."""
+    done = subprocess.run(
+        [sys.executable, "-c", LEDGER],
+        env=environment(tmp_path / "records"),
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+TRAINING = """
+import random, signal, warmwatch
+from torch.optim.optimizer import _global_optimizer_post_hooks
+raised = caught = 0
+
+def time_is_up(number, frame):
+    global raised
+    raised += 1
+    raise TimeoutError
+
+class Handler:
+    def __call__(self, number, frame): time_is_up(number, frame)
+
+drawn, o = random.Random(0), torch.optim.SGD([torch.zeros(1, requires_grad=True)])
+on_step = next(iter(_global_optimizer_post_hooks.values()))
+for handler in (time_is_up, Handler()):
+    signal.signal(signal.SIGALRM, handler)
+    for _ in range(1000):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, drawn.uniform(1e-6, 60e-6))
+            while True: on_step(o, (), {})
+        except TimeoutError:
+            caught += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+for _ in range(5): o.step()
+result([raised, caught, warmwatch.state()])
+"""
+
+
+def test_what_a_signal_handler_raises_reaches_the_training(records: Path) -> None:
+    """It is the training's own, and no error of ours, whatever the handler is made of."""
+    raised, caught, state = result_of(records, TRAINING)
+    assert (raised, caught, state) == (2000, 2000, "eager")
+    assert slots.read(slots.only(records)).compile.agent_errors == 0
