@@ -105,7 +105,7 @@ class Judging:
         self, runs: tuple[RunView, ...], killed: Mapping[int, bool]
     ) -> tuple[RunView, ...]:
         """``runs``, with what is known of how the lost ranks went. A dead record has no pid."""
-        views = [view.reading for run in runs for view in run.ranks]
+        views = [view.record for run in runs for view in run.ranks]
         known = {folder: pid for folder, pid in self._pids.items() if folder in self._works}
         self._pids = {**known, **{one.folder: one.pid for one in views if one.pid is not None}}
         return tuple(
