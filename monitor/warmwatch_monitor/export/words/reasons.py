@@ -1,0 +1,124 @@
+"""Why PyTorch compiled again, in plain words. Pure; PyTorch's own text is kept beside it.
+
+The words that are read are those of Dynamo's guards (torch 2.6 to 2.15), of the first entry that
+did not fit. What is not understood gives ``None``, and then PyTorch's own text is all there is.
+"""
+
+from __future__ import annotations
+
+import re
+
+_ENTRY = re.compile(r"^\s*!?[\d/_]+:\s*")  # `0/1: `, before what that entry's guard says
+_LOCAL = re.compile(r"L\[['\"](\w+)['\"]\]")
+_TENSOR = re.compile(r"tensor '(?P<name>.+?)' (?P<what>[\w ]+?) mismatch\b\W*(?P<rest>.*)", re.I)
+_FROM_TO = re.compile(r"expected (?P<old>.+?),? (?:actual|but got|got) (?P<new>.+?)\s*$", re.I)
+_DIMENSION = re.compile(r"at index (\d+)")
+_OF_STATE = re.compile(r"GLOBAL_STATE changed:\s*(.*)", re.I)
+_EQUALS = re.compile(r"^(?P<name>[\w.\[\]'\"]+) == (?P<value>[^=]+)$")
+_LENGTH = re.compile(r"^len\((?P<name>.+?)\) == (?P<value>\d+)$")
+_SIZE = re.compile(r"(?P<name>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]")
+_SAME = re.compile(r"___check_(?:obj|type)_id\((?P<name>[^,]+)|^(?P<other>[\w.\[\]'\"]+) is ")
+_ONE = re.compile(r"^(?:type\()?(?P<name>[\w.\[\]'\"]+)")
+_LONGEST = 120
+
+_STATES = {
+    "grad_mode": "grad mode changed: evaluation or no_grad",
+    "inference_mode": "inference mode changed",
+    "autocast": "autocast was entered or left",
+    "deterministic_algorithms": "the setting of deterministic algorithms changed",
+    "default_dtype": "the default dtype changed",
+    "num_threads": "the number of threads changed",
+    "torch_function": "the torch function mode changed",
+}
+_ABOUT = {
+    "module_state": "`{}` of the module changed",
+    "object_identity": "`{}` is another object",
+    "python_value": "`{}` changed",
+}
+
+
+def plain(reason: str | None, category: str | None = None) -> str | None:
+    """One clause for people, such as "`tokens`: dim 1 went from 64 to 48"; ``None``: not known."""
+    if not reason:
+        return None
+    guard = _ENTRY.sub("", reason.strip().partition("\n")[0]).partition("  # ")[0].strip()
+    guard = _LOCAL.sub(r"\1", guard)
+    for read in (_state, _tensor, _length, _size, _value, _object):
+        if words := read(guard, category):
+            return words if len(words) <= _LONGEST else None
+    return None
+
+
+def _state(guard: str, category: str | None) -> str | None:
+    if "___check_global_state" in guard:
+        return _STATES.get(category or "", "a global setting of PyTorch changed")
+    found = _OF_STATE.search(guard)
+    if found is None:
+        return None
+    return next(
+        (words for name, words in _STATES.items() if name in found[1]),
+        "a global setting of PyTorch changed",
+    )
+
+
+def _tensor(guard: str, category: str | None) -> str | None:
+    found = _TENSOR.search(guard)
+    if found is None:
+        return None
+    name, what = found["name"], found["what"].lower()
+    if "dispatch key" in what:
+        return _STATES["autocast"] if category == "autocast" else f"`{name}` is of another kind"
+    values, dimension = _FROM_TO.search(guard), _DIMENSION.search(guard)
+    change = "changed" if values is None else f"went from {values['old']} to {values['new']}"
+    if what == "size" and dimension is not None:
+        if dimension[1] == "0" and _is_input(name):
+            return f"batch size (dim 0 of `{name}`) {change}"
+        return f"`{name}`: dim {dimension[1]} {change}"
+    if what == "stride" and dimension is not None:
+        return f"`{name}`: stride of dim {dimension[1]} {change}"
+    if what == "requires_grad":
+        return f"requires_grad of `{name}` changed"
+    named = {"rank": "number of dims", "device index": "device"}.get(what, what)
+    return f"`{name}`: {named} {change}"
+
+
+def _is_input(name: str) -> bool:
+    """A plain name or an item of one: an attribute is a parameter or a buffer, not a batch."""
+    return "." not in name
+
+
+def _length(guard: str, _category: str | None) -> str | None:
+    found = _LENGTH.match(guard)
+    return found and f"the length of `{found['name']}` is no longer {found['value']}"
+
+
+def _size(guard: str, category: str | None) -> str | None:
+    if found := _SIZE.search(guard):
+        of = "" if found["what"] == "size" else "stride of "
+        return f"`{found['name']}`: {of}dim {found['dim']} is outside what was compiled"
+    return "a size is outside what was compiled" if category == "shape" else None
+
+
+def _value(guard: str, category: str | None) -> str | None:
+    found = _EQUALS.match(guard)
+    if found is None or category not in ("python_value", "module_state"):
+        return None
+    name, value = found["name"], found["value"].strip()
+    if category == "module_state" and name.endswith(".training"):
+        return (
+            "the module went from eval() to train()"
+            if value in ("False", "0")
+            else ("the module went from train() to eval()")
+        )
+    return f"`{name}` is no longer {value}"
+
+
+def _object(guard: str, category: str | None) -> str | None:
+    if category not in _ABOUT:
+        return None
+    found = _SAME.search(guard)
+    name = (found["name"] or found["other"]) if found else None
+    if name is None:
+        one = _ONE.match(guard)
+        name = one["name"] if one else None
+    return _ABOUT[category].format(name.strip()) if name else None

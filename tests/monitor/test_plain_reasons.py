@@ -1,0 +1,76 @@
+"""PyTorch's reasons in plain words: real texts of torch 2.6 to 2.15."""
+
+from __future__ import annotations
+
+import pytest
+
+from warmwatch.hooks.reasons import category_of
+from warmwatch_monitor.export.words.reasons import plain
+
+KEYS = "dispatch key set mismatch. expected DispatchKeySet"
+USER = "# def sz(x): return x*2 if x.size(0)>5 else x*3  # words/real.py:79 in sz"
+BATCH = "batch size (dim 0 of `{}`) went from {} to {}"
+EVALUATION = "grad mode changed: evaluation or no_grad"
+
+PLAIN = {
+    "0/0: tensor 'i' size mismatch at index 0. expected 16, actual 14": BATCH.format("i", 16, 14),
+    "0/0: tensor 'tokens' size mismatch at index 0. expected 16, actual 7\n"
+    "0/1: GLOBAL_STATE changed: grad_mode": BATCH.format("tokens", 16, 7),
+    "0/0: tensor 'L['x']' size mismatch at index 0. expected 4, actual 6": BATCH.format("x", 4, 6),
+    "0/0: tensor 'b['ids']' size mismatch at index 0. expected 4, actual 5": BATCH.format(
+        "b['ids']", 4, 5
+    ),
+    "0/0: tensor 'tokens' size mismatch at index 1. expected 64, actual 48": (
+        "`tokens`: dim 1 went from 64 to 48"
+    ),
+    "0/0: tensor 'self.cache' size mismatch at index 0. expected 4, actual 8": (
+        "`self.cache`: dim 0 went from 4 to 8"
+    ),
+    "0/0: tensor 'x' stride mismatch at index 0. expected 4, actual 1": (
+        "`x`: stride of dim 0 went from 4 to 1"
+    ),
+    "0/0: tensor 'x' rank mismatch. expected 2, actual 3": "`x`: number of dims went from 2 to 3",
+    "0/0: tensor 'x' dtype mismatch. expected Float, actual Half": (
+        "`x`: dtype went from Float to Half"
+    ),
+    "0/0: tensor 'x' device mismatch. expected cpu, actual cuda": (
+        "`x`: device went from cpu to cuda"
+    ),
+    "0/0: tensor 'w' requires_grad mismatch. expected requires_grad=1": (
+        "requires_grad of `w` changed"
+    ),
+    f"0/0: tensor 'x' {KEYS}(CPU), actual DispatchKeySet(CPU, AutocastCPU)": (
+        "autocast was entered or left"
+    ),
+    f"0/0: tensor 'x' {KEYS}(CPU), actual DispatchKeySet(CPU, Negative)": "`x` is of another kind",
+    "0/0: GLOBAL_STATE changed: grad_mode ": EVALUATION,
+    "0/0: ___check_global_state() against grad_mode": EVALUATION,
+    "0/0: GLOBAL_STATE changed: autocast ": "autocast was entered or left",
+    "0/0: GLOBAL_STATE changed: deterministic_algorithms ": (
+        "the setting of deterministic algorithms changed"
+    ),
+    "0/0: GLOBAL_STATE changed: something_new ": "a global setting of PyTorch changed",
+    f"0/1: 2 <= x.size()[0] <= 5  {USER}": "`x`: dim 0 is outside what was compiled",
+    "0/0: Eq(s0, 4)": "a size is outside what was compiled",
+    "0/0: self.training == False": "the module went from eval() to train()",
+    "0/0: L['self'].training == True": None,
+    "0/0: self.n == 1  # with torch.autocast('cpu', enabled=n > 0):": "`self.n` is no longer 1",
+    "0/0: lr == 0.1": "`lr` is no longer 0.1",
+    "0/0: len(xs) == 3": "the length of `xs` is no longer 3",
+    "0/0: ___check_obj_id(fn, 94)": "`fn` is another object",
+    "0/0: words of a PyTorch to come": None,
+    "": None,
+}
+PLAIN["0/0: L['self'].training == True"] = "the module went from train() to eval()"
+
+
+@pytest.mark.parametrize(("reason", "words"), PLAIN.items())
+def test_a_reason_is_put_in_plain_words(reason: str, words: str | None) -> None:
+    assert plain(reason, category_of(reason)) == words
+
+
+@pytest.mark.parametrize(
+    "reason", [None, "", "0/0: ", "\n", "0/0: tensor ''", f"0/0: lr == {'9' * 500}", "0/0: ((("]
+)
+def test_what_is_not_understood_is_left_to_pytorchs_own_words(reason: str | None) -> None:
+    assert plain(reason, category_of(reason or "")) is None
