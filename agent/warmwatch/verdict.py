@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from warmwatch.record import ENDS, PHASES, CompileCounts, StepCounts
+from warmwatch.record import ENDS, KINDS, PHASES, CompileCounts, StepCounts
 
 STALL_FLOOR_NS = 60 * 10**9
 STALL_MEDIANS = 10
@@ -44,7 +44,9 @@ class State(str, Enum):
 #   thrashing  3 or more of the last 10 steps held compile activity
 #   fallback   a frame hit the recompile limit and runs eagerly from then on
 #   unknown    code is compiled aside and swapped in with no event: when that ends cannot be seen
-CONDITIONS = ("thrashing", "fallback", "unknown")
+#   nothing_captured  Dynamo looked at frames and captured no graph: what is warm runs eagerly
+CONDITIONS = ("thrashing", "fallback", "unknown", "nothing_captured")
+NEEDS_A_PERSON = frozenset({"nothing_captured"})
 
 ENDED = frozenset({State.FINISHED, State.FAILED, State.LOST})
 WARM = frozenset({State.WARM, State.EAGER})
@@ -137,6 +139,19 @@ def moved_ns(facts: Facts) -> int:
     )
 
 
+def open_since_ns(facts: Facts) -> int | None:
+    """Of a rank that compiles: since when it has been at it, whatever it did in between.
+
+    That is the begin of the warm-up that is open, or the last step where that is later: the step
+    that holds a forward's and a backward's compilation is one story.
+    """
+    compile = facts.compile
+    if not compile.active_since_ns:
+        return None
+    began = compile.episode_began_ns or compile.active_since_ns
+    return min(compile.active_since_ns, max(began, facts.steps.last_step_ns))
+
+
 def stall_after_ns(facts: Facts) -> int:
     """How long a rank that steps may stay quiet before it counts as stalled."""
     median = int(STALL_MEDIANS * (facts.median_step_ns or 0))
@@ -156,8 +171,19 @@ def conditions(facts: Facts) -> tuple[str, ...]:
         "thrashing": len(recently_touched(facts.steps, facts.compile)) >= THRASHING_STEPS,
         "fallback": facts.compile.fallbacks > 0,
         "unknown": facts.compile.asynchronous > 0,
+        "nothing_captured": _nothing_captured(facts),
     }
     return tuple(name for name in CONDITIONS if holds[name])
+
+
+def _nothing_captured(facts: Facts) -> bool:
+    """Where a torch tells of no compilation there is none to be judged by, so this never holds."""
+    compile = facts.compile
+    return (
+        compile.compilations[KINDS.index("forward")] > 0
+        and not compile.graphs + compile.graphs_before
+        and clean_steps(facts.steps, compile) >= facts.warm_steps
+    )
 
 
 def recently_touched(steps: StepCounts, compile: CompileCounts) -> tuple[int, ...]:
@@ -170,7 +196,7 @@ def _living(facts: Facts, now_ns: int) -> Judgement:
     steps, compile = facts.steps, facts.compile
     if compile.active_since_ns:
         state = State.RECOMPILING if compile.warmups else State.COMPILING
-        since = compile.episode_began_ns if compile.warmups else compile.active_since_ns
+        since = compile.episode_began_ns if compile.warmups else open_since_ns(facts)
         phase = PHASES[compile.active_phase - 1] if compile.active_phase else None
         return Judgement(state=state, since_ns=since, compiling=True, phase=phase)
     if not steps.steps and not compile.begun:

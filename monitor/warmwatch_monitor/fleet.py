@@ -187,6 +187,7 @@ def _figures(
             state_since=telling.value("state_start_timestamp_seconds"),
             compiler_quiet_seconds=_ago(compile.last_end_at, epoch),
             stall_limit_seconds=telling.value("stall_limit_seconds"),
+            open_seconds=_open_seconds(telling, judgement, stepped, epoch),
         ),
         life=Life(alive=judgement.state not in ENDED),
         agent=Agent(
@@ -247,6 +248,15 @@ def _warmups(telling: _Telling, judgement: Judgement) -> Warmups:
         latest=latest,
         warm_at_step=None if steps is None else max(0, steps - judgement.clean_steps) + needed,
     )
+
+
+def _open_seconds(
+    telling: _Telling, judgement: Judgement, stepped: float | None, epoch: float
+) -> float | None:
+    began = telling.value("state_start_timestamp_seconds")
+    if not judgement.compiling or began is None:
+        return None
+    return max(0.0, epoch - max(began, stepped or 0.0))
 
 
 def _ago(moment: float | None, epoch: float) -> float | None:

@@ -138,12 +138,12 @@ def figures(
         progress=Progress(
             quiet_seconds=max(0, now_ns - verdict.quiet_since_ns(facts)) / 1e9,
             state_since=_epoch(header, judgement.since_ns),
-            compiler_quiet_seconds=(
-                (now_ns - counts.last_end_ns) / 1e9 if counts.last_end_ns else None
-            ),
+            compiler_quiet_seconds=_ago(counts.last_end_ns, now_ns),
             stall_limit_seconds=verdict.stall_after_ns(facts) / 1e9,
+            batch_quiet_seconds=_ago(slot.steps.last_batch_ns, now_ns),
+            open_seconds=_ago(verdict.open_since_ns(facts), now_ns),
         ),
-        life=Life(alive=reading.alive, pid=reading.pid, end=ENDS[counts.end_code] or None),
+        life=_life(reading),
         agent=Agent(
             version=slot.identity.agent or None,
             missing=slot.identity.missing,
@@ -184,6 +184,10 @@ def _steps(slot: Slot, clean: Binned, touched: Binned) -> Steps:
         touched_lately=len(verdict.recently_touched(steps, counts)),
         tokens=slot.tokens,
         samples=slot.samples,
+        batches=None if "batches" in slot.identity.missing else steps.batches,
+        batch_wait_seconds=(
+            None if "batches" in slot.identity.missing else steps.batch_wait_ns / 1e9
+        ),
     )
 
 
@@ -329,6 +333,22 @@ def _workers(process: ProcessReading | None) -> Workers | None:
 
 def _by_name(names: Sequence[str], counts: Sequence[int]) -> dict[str, int]:
     return dict(zip(names, counts, strict=True))
+
+
+def _life(reading: RecordReading) -> Life:
+    counts = reading.slot.compile
+    return Life(
+        alive=reading.alive,
+        pid=reading.pid,
+        end=ENDS[counts.end_code] or None,
+        exit_code=counts.exit_code - 1 if counts.exit_code else None,
+        exception=reading.exception,
+    )
+
+
+def _ago(then_ns: int | None, now_ns: int) -> float | None:
+    """Seconds since a moment of the record, where 0 is "never"."""
+    return (now_ns - then_ns) / 1e9 if then_ns else None
 
 
 def _epoch(header: Header, monotonic_ns: int | None) -> float | None:

@@ -8,10 +8,12 @@ import pytest
 
 from support import builders as b
 from warmwatch.record import TOUCHED_KEPT, CompileCounts
+from warmwatch.verdict import CONDITIONS
+from warmwatch_monitor.cli.status import exit_code
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.series import render
 from warmwatch_monitor.export.words.sentence import summary
-from warmwatch_monitor.model import Compilation, Fallback, RankView
+from warmwatch_monitor.model import Compilation, Fallback, GraphBreak, RankView
 
 STEPS = b.WARM.steps.steps
 
@@ -47,6 +49,12 @@ WORDS = {
         "Inductor compiles aside (asynchronously): when it has ended cannot be seen",
     ),
 }
+BROKEN = GraphBreak(reason="Unsupported: a module that is wrapped by DDP", count=3)
+NOTHING = replace(b.WARM.compile, graphs=0, graph_breaks=3)
+CAPTURED_NOTHING = (
+    "Dynamo captured nothing (3 graph breaks: Unsupported: a module that is wrapped by DDP): "
+    "this is eager speed"
+)
 
 
 @pytest.mark.parametrize("condition", WORDS)
@@ -64,7 +72,45 @@ def test_a_condition_is_a_series_of_its_own(condition: str) -> None:
     body, _ = render(b.snapshot(WORDS[condition][0]), None)
     on = [line for line in body.decode().splitlines() if line.startswith("warmwatch_condition{")]
     values = {line.split('"')[1]: line.rsplit(" ", 1)[1] for line in on}
-    assert values == {c: ("1.0" if c == condition else "0.0") for c in WORDS}
+    assert values == {c: ("1.0" if c == condition else "0.0") for c in CONDITIONS}
+
+
+def test_where_nothing_was_captured_warm_is_not_called_the_real_speed() -> None:
+    made = view(NOTHING, journal={"breaks": (BROKEN,)})
+    snapshot = b.snapshot(made)
+    assert summary(snapshot) == f"gpt2: warm, but {CAPTURED_NOTHING}; 0.036 s a step"
+    (rank,) = status(snapshot)["runs"][0]["ranks"]
+    assert rank["state"] == "warm"
+    assert rank["conditions"] == [{"condition": "nothing_captured", "words": CAPTURED_NOTHING}]
+    assert rank["compile"]["breaks"] == [{"reason": BROKEN.reason, "count": 3}]
+
+
+def test_what_nothing_was_captured_for_is_said_as_far_as_it_is_known() -> None:
+    failed = view(replace(NOTHING, graph_breaks=0, failures=2))
+    assert "captured nothing (2 compilations failed): this" in summary(b.snapshot(failed))
+    assert "captured nothing: this" in summary(b.snapshot(view(replace(NOTHING, graph_breaks=0))))
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        replace(NOTHING, graphs=1),
+        replace(NOTHING, graphs_before=1),
+        replace(NOTHING, compilations=b.kinds()),
+        replace(NOTHING, clean_after=STEPS - 2),
+    ],
+    ids=["a graph", "a graph before it was attached", "no compilation is told", "not warm yet"],
+)
+def test_nothing_is_said_of_capture_where_it_is_not_certain(counts: CompileCounts) -> None:
+    assert view(counts).judgement.conditions == ()
+
+
+def test_a_condition_that_needs_a_person_is_in_the_exit_code_while_the_rank_lives() -> None:
+    warm = b.view(replace(b.WARM, identity=replace(b.WARM.identity, run="other")))
+    assert exit_code(status(b.snapshot(warm))) == 0
+    assert exit_code(status(b.snapshot(warm, view(NOTHING)))) == 4
+    over = b.view(replace(b.ended("finished"), compile=replace(NOTHING, end_code=1)), alive=False)
+    assert exit_code(status(b.snapshot(over))) == 0
 
 
 def test_what_compiles_aside_is_not_called_warm() -> None:

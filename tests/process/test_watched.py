@@ -257,7 +257,7 @@ def test_the_command_answers_without_a_daemon(records: Path) -> None:
         started.reach("four")
         said = command(records, "status")
         assert (said.returncode, said.stderr) == (0, "")
-        assert said.stdout.startswith("train: warm since step 4; nothing has compiled for ")
+        assert said.stdout.startswith("train: warm since step 4: ")
         assert command(records, "wait", "train", "--timeout", "60").returncode == 0
         started.kill()
         assert command(records, "status").returncode == 4

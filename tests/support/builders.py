@@ -31,6 +31,7 @@ from warmwatch_monitor.model import (
     GpuReading,
     ProcessReading,
     RankView,
+    Recompile,
     RecordReading,
     RunView,
     Snapshot,
@@ -120,10 +121,14 @@ def view(
     compilations: tuple[Compilation, ...] = (),
     fallbacks: tuple[Fallback, ...] = (),
     broken_lines: int = 0,
+    journal: dict[str, Any] | None = None,
     gpus: tuple[GpuReading, ...] = (),
     spending: Spending | None = None,
 ) -> RankView:
-    """A rank as the monitor sees it now; ``gone`` seconds ago its lock was seen free."""
+    """A rank as the monitor sees it now; ``gone`` seconds ago its lock was seen free.
+
+    ``journal``: what else its journal tells, by the fields of ``RecordReading``.
+    """
     reading = RecordReading(
         folder=f"{slot.identity.run}-{slot.identity.rank}",
         slot=slot,
@@ -133,6 +138,7 @@ def view(
         compilations=compilations,
         fallbacks=fallbacks,
         broken_lines=broken_lines,
+        **(journal or {}),
     )
     return replace(view_of(reading, NOW, process=process, gpus=gpus), spending=spending)
 
@@ -267,7 +273,17 @@ RECOMPILATION = Compilation(
     reason="tensor 'i' size mismatch at index 0. expected 16, actual 14",
     category="shape",
     name="forward",
+    file="model.py",
+    line=31,
     cache="miss",
+)
+RECOMPILE = Recompile(
+    at_ns=ago(2),
+    reason="0/0: tensor 'i' size mismatch at index 0. expected 16, actual 14",
+    category="shape",
+    name="forward",
+    file="model.py",
+    line=31,
 )
 
 STALLED = replace(WARM, steps=replace(WARM.steps, last_step_ns=ago(75)))
@@ -291,7 +307,11 @@ def in_every_state(run: str = "gpt2") -> dict[str, RankView]:
         "warming": view(named(WARMING)),
         "warm": view(named(WARM)),
         "eager": view(named(EAGER)),
-        "recompiling": view(named(RECOMPILING), compilations=(RECOMPILATION,)),
+        "recompiling": view(
+            named(RECOMPILING),
+            compilations=(RECOMPILATION,),
+            journal={"recompile": RECOMPILE},
+        ),
         "stalled": view(named(STALLED)),
         "finished": view(named(ended("finished")), alive=False),
         "failed": view(named(ended("failed")), alive=False),

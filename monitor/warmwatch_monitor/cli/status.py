@@ -8,18 +8,18 @@ from collections.abc import Callable
 
 import click
 
-from warmwatch.verdict import State, least_advanced
+from warmwatch.verdict import ENDED, NEEDS_A_PERSON, State, least_advanced
 from warmwatch_monitor.cli import options
 from warmwatch_monitor.cli.answers import Answer, asker, note_missing_directory
 from warmwatch_monitor.cli.output import has_colour, height, is_terminal, note, plain, say, width
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.views.table import lines
 
-NO_RUN = 5
+NO_RUN, TROUBLE = 5, 4
 _CODES = {
     0: (State.WARM, State.EAGER, State.FINISHED),
     3: (State.STARTING, State.COMPILING, State.WARMING, State.RECOMPILING),
-    4: (State.STALLED, State.FAILED, State.LOST),
+    TROUBLE: (State.STALLED, State.FAILED, State.LOST),
 }
 _PAUSE_SECONDS = 0.5
 _HOME, _END_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
@@ -54,7 +54,8 @@ def status(
     \b
     Exit code: 0 warm, eager or finished
                3 starting, compiling, warming or recompiling
-               4 stalled, failed or lost
+               4 stalled, failed or lost; or a living rank's condition needs a person
+                 (nothing_captured: Dynamo captured no graph, so this is eager speed)
                5 no run found
                2 wrong usage
                6 the daemon or the Prometheus that was asked for does not answer
@@ -73,11 +74,21 @@ def status(
 
 
 def exit_code(answer: Answer) -> int:
-    """The contract's exit code; of several runs that of the least advanced."""
+    """The contract's exit code; of several runs that of the least advanced.
+
+    What needs a person does whatever the others do.
+    """
     if not answer["runs"]:
         return NO_RUN
+    if any(_needs_a_person(rank) for run in answer["runs"] for rank in run["ranks"]):
+        return TROUBLE
     state = least_advanced(State(run["state"]) for run in answer["runs"])
     return next(code for code, states in _CODES.items() if state in states)
+
+
+def _needs_a_person(rank: Answer) -> bool:
+    holds = {one["condition"] for one in rank["conditions"]}
+    return State(rank["state"]) not in ENDED and bool(holds & NEEDS_A_PERSON)
 
 
 def picture(answer: Answer, *, every_rank: bool = False) -> str:

@@ -70,6 +70,7 @@ class Steps:
         clean: those without compile activity. touched: those with it.
         touched_lately: how many of the last 10 were touched.
         tokens, samples: of all steps; ``None`` where the user did not say what a step is worth.
+        batches: that DataLoaders handed out. batch_wait_seconds: the time spent waiting for them.
     """
 
     count: int = 0
@@ -82,6 +83,8 @@ class Steps:
     touched_lately: int | None = None
     tokens: int | None = None
     samples: int | None = None
+    batches: int | None = None
+    batch_wait_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,13 +215,17 @@ class Progress:
         state_since: when its state began. quiet_seconds: since the last sign of progress: a step,
         the end of an activity, or attaching. compiler_quiet_seconds: since the last activity
         ended; ``None`` where none has. stall_limit_seconds: how long it may stay quiet before it
-        counts as stalled.
+        counts as stalled. batch_quiet_seconds: since the last batch was handed out.
+        open_seconds: of a rank that compiles, since its warm-up began, or since the last step
+        where that is later: one first step is one story, however many graphs it takes.
     """
 
     quiet_seconds: float
     state_since: float | None = None
     compiler_quiet_seconds: float | None = None
     stall_limit_seconds: float | None = None
+    batch_quiet_seconds: float | None = None
+    open_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,12 +235,15 @@ class Life:
     Attributes:
         alive: it holds the lock of its record, whatever it said of its end.
         pid: as this monitor's pid namespace has it; ``None`` where it is gone or cannot be seen.
-        end: ``finished``, ``failed`` or ``detached``; ``None`` where it has not said so.
+        end: ``finished``, ``failed``, ``interrupted`` or ``detached``; ``None`` where it has not
+        said so. exit_code: 0 to 255. exception: the type's name of the one that ended it.
     """
 
     alive: bool
     pid: int | None = None
     end: str | None = None
+    exit_code: int | None = None
+    exception: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from warmwatch_monitor.export.words.wording import duration
+from warmwatch_monitor.export.words.wording import place as place_of
 from warmwatch_monitor.views.states import place
 
 _MOST = 3  # of each kind: the rest is in /status
@@ -42,8 +43,13 @@ def _recompiles(run: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
         for one in reversed(rank["compile"].get("last") or ()):
             if one["category"] and one["reason"]:
                 took = "" if one["seconds"] is None else f" for {duration(one['seconds'])}"
-                words = f"compiled again{took} ({one['category']})"
-                yield run["run"], words, one["reason"], one["advice"] or ""
+                words = f"compiled again{took} ({one['category']}){_what(one)}"
+                yield run["run"], words, one.get("plain") or one["reason"], one["advice"] or ""
+
+
+def _what(one: dict[str, Any]) -> str:
+    named = place_of(one["name"], one.get("file"), one.get("line"))
+    return f", {named}" if named else ""
 
 
 def _breaks(run: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:

@@ -36,15 +36,20 @@ _RANK: dict[str, Any] = {
         "caches": {"inductor_fx": {"hits": 0, "misses": 2}},
         "failures": 0,
         "fallbacks": 0,
+        "underway": None,
+        "breaks": [],
         "last": [
             {
                 "id": "0/1",
                 "kind": "forward",
                 "seconds": 10.5,
                 "reason": "GLOBAL_STATE changed: grad_mode",
+                "plain": "grad mode changed: evaluation or no_grad",
                 "category": "grad_mode",
                 "advice": "Run one evaluation step at the start of the run.",
                 "name": "forward",
+                "file": "model.py",
+                "line": 31,
                 "cache": "miss",
                 "failure": None,
             }
@@ -59,6 +64,7 @@ _RANK: dict[str, Any] = {
         "first": None,
     },
     "step_seconds": {"first": 113.5, "last": 113.5, "median": None, "p99": None},
+    "batches": {"count": 8, "wait_seconds": 0.4},
     "cost": {
         "first_step_seconds": 113.5,
         "steady_step_seconds": None,
@@ -73,6 +79,7 @@ _RANK: dict[str, Any] = {
     "host": "node7",
     "attempt": 0,
     "alive": True,
+    "end": None,
     "process": {
         "cpu_seconds": 180.4,
         "resident_bytes": 3_100_000_000,

@@ -7,23 +7,27 @@ from typing import Any
 
 from warmwatch_monitor.export.words.advice import advice
 from warmwatch_monitor.export.words.conditions import conditions
+from warmwatch_monitor.export.words.ends import how
 from warmwatch_monitor.export.words.evidence import evidence
+from warmwatch_monitor.export.words.reasons import plain
 from warmwatch_monitor.model import (
     CACHES,
     Compilation,
     Compile,
     RankView,
     Steps,
+    Underway,
     Warmups,
     WarmupSpan,
 )
 
 LAST = 5
+BREAKS = 20
 _FX = "inductor_fx"
 
 
-def rank(view: RankView) -> dict[str, Any]:
-    """A rank as JSON."""
+def rank(view: RankView, *, ended_together: bool | None = None) -> dict[str, Any]:
+    """A rank as JSON; ``ended_together`` is its run's."""
     figures, judgement = view.figures, view.judgement
     return {
         "rank": view.rank,
@@ -34,6 +38,7 @@ def rank(view: RankView) -> dict[str, Any]:
         "compile": _compile(view),
         "warmup": _warmup(figures.warmups),
         "step_seconds": _step_seconds(figures.steps),
+        "batches": _batches(figures.steps),
         "cost": _cost(figures.steps),
         "conditions": [{"condition": name, "words": words} for name, words in conditions(view)],
         "gpus": list(view.gpu_uuids),
@@ -43,6 +48,7 @@ def rank(view: RankView) -> dict[str, Any]:
         "host": figures.who.host,
         "attempt": figures.who.attempt,
         "alive": figures.life.alive,
+        "end": _end(view, ended_together),
         "process": _process(view),
         "agent_errors": figures.agent.errors,
     }
@@ -63,7 +69,11 @@ def _compile(view: RankView) -> dict[str, Any]:
         **_caches(compile),
         "failures": compile.failures,
         "fallbacks": compile.fallbacks,
+        "underway": _underway(view.figures.log.underway),
         "last": [_compilation(one) for one in view.figures.log.compilations[-LAST:]],
+        "breaks": [
+            {"reason": one.reason, "count": one.count} for one in view.figures.log.breaks[:BREAKS]
+        ],
     }
 
 
@@ -85,12 +95,52 @@ def _compilation(compilation: Compilation) -> dict[str, Any]:
         "kind": compilation.kind,
         "seconds": compilation.seconds,
         "reason": compilation.reason,
+        "plain": plain(compilation.reason, compilation.category),
         "category": compilation.category,
         "advice": advice(compilation.category),
         "name": compilation.name,
+        "file": compilation.file,
+        "line": compilation.line,
         "cache": compilation.cache,
         "failure": compilation.failure,
     }
+
+
+def _underway(underway: Underway | None) -> dict[str, Any] | None:
+    """What is being compiled now, as far as that is known."""
+    if underway is None:
+        return None
+    return {
+        "name": underway.name,
+        "file": underway.file,
+        "line": underway.line,
+        "backward": underway.backward,
+        "reason": underway.reason,
+        "plain": plain(underway.reason, underway.category),
+        "category": underway.category,
+        "advice": advice(underway.category),
+    }
+
+
+def _end(view: RankView, ended_together: bool | None) -> dict[str, Any] | None:
+    """How it ended; ``None`` while it has not."""
+    ended, life = how(view), view.figures.life
+    if ended is None:
+        return None
+    return {
+        "how": ended,
+        "exit_code": life.exit_code,
+        "exception": life.exception,
+        "out_of_memory": view.oom_killed,
+        "ended_together": ended_together,
+    }
+
+
+def _batches(steps: Steps) -> dict[str, Any] | None:
+    """What the DataLoaders gave, and how long the loop waited for it."""
+    if steps.batches is None:
+        return None
+    return {"count": steps.batches, "wait_seconds": steps.batch_wait_seconds}
 
 
 def _warmup(warmups: Warmups) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def run(view: RunView) -> dict[str, Any]:
         "world_size": view.world_size,
         "missing_ranks": view.missing_ranks,
         "skew": _skew(view),
-        "ranks": [rank(one) for one in view.ranks],
+        "ranks": [rank(one, ended_together=view.ended_together) for one in view.ranks],
     }
 
 

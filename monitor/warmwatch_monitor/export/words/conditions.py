@@ -1,4 +1,4 @@
-"""What a state alone does not say: thrashing, fallback, unknown, each in one clause. Pure."""
+"""What a state alone does not say (see ``verdict.CONDITIONS``), each in one clause. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from warmwatch.verdict import THRASHING_STEPS, THRASHING_WINDOW
-from warmwatch_monitor.export.words.wording import counted
+from warmwatch_monitor.export.words.wording import counted, own_words
 from warmwatch_monitor.model import Figures, RankView
 
 
@@ -41,8 +41,29 @@ def _unknown(_figures: Figures) -> str:
     return "Inductor compiles aside (asynchronously): when it has ended cannot be seen"
 
 
+def nothing_captured(figures: Figures) -> str:
+    """``Dynamo captured nothing (3 graph breaks: ...): this is eager speed``."""
+    because = [_breaks(figures), _failures(figures)]
+    known = "; ".join(part for part in because if part)
+    return f"Dynamo captured nothing{f' ({known})' if known else ''}: this is eager speed"
+
+
+def _breaks(figures: Figures) -> str:
+    breaks = figures.compile.graph_breaks
+    if not breaks:
+        return ""
+    first = f": {own_words(figures.log.breaks[0].reason, 60)}" if figures.log.breaks else ""
+    return f"{counted(breaks, 'graph break')}{first}"
+
+
+def _failures(figures: Figures) -> str:
+    failures = figures.compile.failures
+    return f"{counted(failures, 'compilation')} failed" if failures else ""
+
+
 _WORDS: dict[str, Callable[[Figures], str]] = {
     "thrashing": _thrashing,
     "fallback": _fallback,
     "unknown": _unknown,
+    "nothing_captured": nothing_captured,
 }

@@ -15,6 +15,7 @@ _LISTED = 8
 # A difference in compile time is told of where it is this long and this large a share.
 _APART_SECONDS = 5.0
 _APART_SHARE = 0.2
+_ALSO = {"grad_mode": "compiled its evaluation"}
 
 
 def missing(run: RunView) -> str | None:
@@ -47,6 +48,36 @@ def differences(run: RunView) -> list[str]:
     return [*_different(living), *_apart(living)]
 
 
+def in_short(run: RunView) -> str | None:
+    """The one difference that a sentence has room for; all of them are in :func:`differences`."""
+    living = run.living
+    if len(living) < 2 or not all(view.judgement.warm for view in living):
+        return None
+    return _also(living) or _slowest(living) or _other(living)
+
+
+def _also(ranks: Sequence[RankView]) -> str | None:
+    for category in CATEGORIES:
+        hit = [view.rank for view in ranks if _recompiled_for(view, category)]
+        if hit and len(hit) < len(ranks):
+            also = _ALSO.get(category, f"recompiled for {category}")
+            return f"{numbers(hit)} also {also}"
+    return None
+
+
+def _slowest(ranks: Sequence[RankView]) -> str | None:
+    of = _gap(ranks)
+    if of is None:
+        return None
+    gap, others = of.greatest - of.least, "the others" if len(ranks) > 2 else "the other"
+    return f"rank {of.greatest_rank} compiled {duration(gap)} longer than {others}"
+
+
+def _other(ranks: Sequence[RankView]) -> str | None:
+    of = spread(ranks, lambda view: view.figures.compile.graphs)
+    return _most_and_least("graph", of) if of and of.least != of.greatest else None
+
+
 def _different(ranks: Sequence[RankView]) -> Iterable[str]:
     spreads = {
         "graph": spread(ranks, lambda view: view.figures.compile.graphs),
@@ -71,10 +102,15 @@ def _recompiled_for(view: RankView, category: str) -> bool:
 
 
 def _apart(ranks: Sequence[RankView]) -> Iterable[str]:
+    if of := _gap(ranks):
+        gap, longest = duration(of.greatest - of.least), of.greatest_rank
+        yield f"rank {longest} compiled {gap} longer than rank {of.least_rank}"
+
+
+def _gap(ranks: Sequence[RankView]) -> Spread | None:
+    """How far apart their compile times are; ``None`` where that is not worth a word."""
     of = spread(ranks, lambda view: view.figures.compile.seconds)
     if of is None:
-        return
+        return None
     gap = of.greatest - of.least
-    if gap >= max(_APART_SECONDS, _APART_SHARE * of.greatest):
-        longest, shortest = of.greatest_rank, of.least_rank
-        yield f"rank {longest} compiled {duration(gap)} longer than rank {shortest}"
+    return of if gap >= max(_APART_SECONDS, _APART_SHARE * of.greatest) else None

@@ -99,12 +99,26 @@ def _stall(view: RankView) -> Iterator[str]:
 def _end(view: RankView) -> Iterator[str]:
     if view.judgement.state is State.LOST:
         yield "the process is gone and said nothing"
+        if view.oom_killed:
+            yield "the kernel killed it: out of memory"
     elif view.judgement.state is State.FAILED:
-        yield "an uncaught exception ended the process"
+        yield from _failure(view)
+    elif view.figures.life.end == "interrupted" and not view.living:
+        yield "it was interrupted (Ctrl-C)"
     cut_off = view.figures.compile.open
     if cut_off is not None and not view.living:
         phase = f", phase {cut_off.phase}" if cut_off.phase else ""
         yield f"it ended in the middle of compile activity{phase}"
+
+
+def _failure(view: RankView) -> Iterator[str]:
+    life = view.figures.life
+    if life.exception:
+        yield f"an uncaught {life.exception} ended the process"
+    elif life.exit_code is None:
+        yield "an uncaught exception ended the process"
+    if life.exit_code is not None:
+        yield f"exit code {life.exit_code}"
 
 
 def _doubts(view: RankView) -> Iterator[str]:

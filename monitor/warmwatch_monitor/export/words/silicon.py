@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from warmwatch_monitor.export.words.wording import counted
 from warmwatch_monitor.model import GpuReading, RankView, RunView
+from warmwatch_monitor.work import BUSY_RATIO as WORKING_RATIO
 
 IDLE_RATIO = 0.05
 BUSY_RATIO = 0.9
@@ -23,8 +24,8 @@ def of_run(run: RunView) -> tuple[GpuReading, ...]:
 
 
 def at_work(gpus: Sequence[GpuReading]) -> str:
-    """``GPU 0 at 99 %, 686 W, tensor cores 52 % busy``; of several the range and the sum."""
-    parts = [_use(gpus), _power(gpus), _tensor(gpus)]
+    """``GPU 0 at 99 %, 686 W``; of several the range and the sum."""
+    parts = [_use(gpus), _power(gpus)]
     words = ", ".join(part for part in parts if part)
     return f"{_named(gpus)} at {words}" if words else ""
 
@@ -50,14 +51,23 @@ def meanwhile(gpus: Sequence[GpuReading]) -> str:
     return f"{words}, busy: perhaps an evaluation" if max(uses) >= BUSY_RATIO else words
 
 
+def computing(gpus: Sequence[GpuReading]) -> str:
+    """``its GPU works (98 %, 650 W)``; empty where none does, or only spins in a collective."""
+    busy = [gpu for gpu in gpus if (gpu.utilization_ratio or 0.0) >= WORKING_RATIO]
+    if not busy or _low_power(busy):
+        return ""
+    figures = ", ".join(part for part in (_use(busy), _power(busy)) if part)
+    return f"its GPU works ({figures})" if len(busy) == 1 else f"its GPUs work ({figures})"
+
+
 def workers(view: RankView) -> str:
-    """``16 compile workers idle: the work is in the main process``; empty without a pool."""
+    """``16 compile workers idle``; empty without a pool."""
     pool = view.figures.workers
     if pool is None or not pool.count:
         return ""
     if pool.busy:
         return f"{pool.busy} of {counted(pool.count, 'compile worker')} busy"
-    return f"{counted(pool.count, 'compile worker')} idle: the work is in the main process"
+    return f"{counted(pool.count, 'compile worker')} idle"
 
 
 def evidence(gpus: Sequence[GpuReading]) -> Iterator[str]:
@@ -102,13 +112,6 @@ def _power(gpus: Sequence[GpuReading]) -> str:
         return ""
     total = sum(watts)
     return f"{total:.0f} W" if total < 1000 else f"{total / 1000:.1f} kW"
-
-
-def _tensor(gpus: Sequence[GpuReading]) -> str:
-    busy = [gpu.tensor_active_ratio for gpu in gpus if gpu.tensor_active_ratio is not None]
-    if not busy:
-        return ""
-    return f"tensor cores {100 * sum(busy) / len(busy):.0f} % busy"
 
 
 def _low_power(gpus: Sequence[GpuReading]) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the command line formats numbers without loading the model
-    from warmwatch_monitor.model import Compilation
+    from warmwatch_monitor.model import Compilation, Underway
 
-_REASON_LIMIT = 160
+_REASON_LIMIT = 80
 
 
 def duration(seconds: float) -> str:
@@ -39,11 +39,28 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def why(compilation: Compilation) -> str:
-    """Which compilation and why, on one line: ``0/1 forward: size mismatch at 0 (shape)``."""
-    text = f"{compilation.id} {compilation.kind}"
-    if compilation.reason:
-        line = " ".join(compilation.reason.split())
-        short = line if len(line) <= _REASON_LIMIT else f"{line[: _REASON_LIMIT - 3]}..."
-        text += f": {short}"
-    return f"{text} ({compilation.category})" if compilation.category else text
+def place(name: str | None, file: str | None = None, line: int | None = None) -> str:
+    """The user's function: ```forward` (model.py:31)``; empty where it is not known."""
+    if not name:
+        return ""
+    if not file:
+        return f"`{name}`"
+    return f"`{name}` ({file})" if line is None else f"`{name}` ({file}:{line})"
+
+
+def target(of: Underway | Compilation | None) -> str:
+    """What is compiled, with a space before it; empty where that is not known."""
+    named = "" if of is None else place(of.name, of.file, of.line)
+    return f" {named}" if named else ""
+
+
+def backward_of(of: Underway) -> str:
+    """``the backward of `forward` (model.py:31)``."""
+    named = place(of.name, of.file, of.line)
+    return f"the backward of {named}" if named else "a backward"
+
+
+def own_words(reason: str, longest: int = _REASON_LIMIT) -> str:
+    """PyTorch's words on one line, which ends."""
+    line = " ".join(reason.split())
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."

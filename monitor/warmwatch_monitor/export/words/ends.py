@@ -1,0 +1,67 @@
+"""How a rank ended, in words. Pure.
+
+A whole run that is gone within seconds was probably ended from outside, as a cancelled job is; a
+part of a run that dies while the rest lives is another thing, and never softened.
+"""
+
+from __future__ import annotations
+
+from warmwatch.verdict import State
+from warmwatch_monitor.export.words.wording import counted, duration
+from warmwatch_monitor.model import RankView, RunView
+
+
+def how(view: RankView) -> str | None:
+    """``finished``, ``failed``, ``interrupted``, ``detached`` or ``lost``; ``None``: it lives."""
+    if view.living:
+        return None
+    if view.judgement.state is State.FINISHED:
+        return view.figures.life.end or State.FINISHED.value
+    return str(view.judgement.state.value)
+
+
+def finished(view: RankView) -> str:
+    steps = counted(view.figures.steps.count, "step")
+    ended = how(view)
+    if ended == "detached":
+        return f"detached after {steps}"
+    return f"finished after {steps}{' (interrupted)' if ended == 'interrupted' else ''}"
+
+
+def failed(view: RankView) -> str:
+    """What failed, and how: ``failed after 12 steps: RuntimeError``."""
+    steps, life = counted(view.figures.steps.count, "step"), view.figures.life
+    if life.exception:
+        return f"failed after {steps}: {life.exception}"
+    if life.exit_code is not None:
+        return f"failed after {steps} with exit code {life.exit_code}"
+    return f"failed after {steps} with an uncaught exception"
+
+
+def lost(view: RankView) -> str:
+    steps = counted(view.figures.steps.count, "step")
+    return f"lost after {steps}{': out of memory' if view.oom_killed else ''}"
+
+
+def of_the_whole(run: RunView) -> str:
+    """What a run that is lost adds: that all of it ended at once, from outside perhaps."""
+    if run.state is not State.LOST or any(view.oom_killed for view in run.ranks):
+        return ""
+    if len(run.ranks) == 1:
+        return "; the process said nothing: ended from outside?"
+    if not run.ended_together:
+        return ""
+    ends = [view.figures.progress.state_since for view in run.ranks]
+    known = [end for end in ends if end is not None]
+    within = duration(max(1.0, max(known) - min(known))) if known else "seconds"
+    return f"; all ranks ended within {within}: ended from outside?"
+
+
+def short(view: RankView) -> str:
+    """Of one rank beside others: ``failed: RuntimeError``, ``is lost (out of memory)``."""
+    if view.judgement.state is State.LOST:
+        return f"is lost{' (out of memory)' if view.oom_killed else ''}"
+    life = view.figures.life
+    if life.exception:
+        return f"failed: {life.exception}"
+    return "failed" if life.exit_code is None else f"failed with exit code {life.exit_code}"

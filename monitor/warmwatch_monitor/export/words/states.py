@@ -1,0 +1,142 @@
+"""What a sentence says of each state: the words before and after those about ranks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from warmwatch.verdict import State
+from warmwatch_monitor.export.words import ends
+from warmwatch_monitor.export.words.conditions import nothing_captured
+from warmwatch_monitor.export.words.reasons import plain
+from warmwatch_monitor.export.words.wording import (
+    backward_of,
+    counted,
+    duration,
+    own_words,
+    step_length,
+    target,
+)
+from warmwatch_monitor.model import Compilation, RankView, Underway
+
+# what the sentence says before and after the words about ranks
+Says = tuple[str, str]
+
+# A first step has pauses in which nothing compiles, between a forward and its backward say. After
+# so long without a step it is more likely that none is seen.
+_PAUSE_SECONDS = 30.0
+
+
+def says(view: RankView) -> Says:
+    """For the state that ``view`` is in."""
+    return _SAYS[view.judgement.state](view)
+
+
+def elapsed(view: RankView) -> str:
+    """How long it has been compiling, and in which phase: ``43 s (inductor)``."""
+    phase = f" ({view.judgement.phase})" if view.judgement.phase else ""
+    activity, progress = view.figures.compile.open, view.figures.progress
+    seconds = progress.open_seconds
+    if seconds is None:
+        seconds = activity.seconds if activity else 0.0
+    return duration(seconds) + phase
+
+
+def _starting(view: RankView) -> Says:
+    attached = duration(view.figures.progress.quiet_seconds)
+    return f"starting; no step and no compile activity in the {attached} since it attached", ""
+
+
+def _compiling(view: RankView) -> Says:
+    return _at_work("compiling", view)
+
+
+def _at_work(verb: str, view: RankView) -> Says:
+    """The clock is that of the whole step; a backward is named as what it has come to."""
+    now = view.figures.log.underway
+    if now is not None and now.backward:
+        return f"{verb} for {elapsed(view)}, now {backward_of(now)}", ""
+    return f"{verb}{target(now)} for {elapsed(view)}", _why(now)
+
+
+def _why(of: Underway | Compilation | None) -> str:
+    """``: grad mode changed: evaluation or no_grad``; else PyTorch's own words, or nothing."""
+    if of is None or not of.reason:
+        return ""
+    return f": {plain(of.reason, of.category) or own_words(of.reason)}"
+
+
+def _warming(view: RankView) -> Says:
+    figures = view.figures
+    if not figures.steps.count:
+        return _no_step_yet(view), ""
+    begun = figures.compile.begun
+    since = "since the last compile activity" if begun else "and no compile activity"
+    return f"warming, {_clean_so_far(view)} {since}", ""
+
+
+def _no_step_yet(view: RankView) -> str:
+    quiet, spent = view.figures.progress.quiet_seconds, view.figures.compile.seconds
+    if quiet < _PAUSE_SECONDS:
+        held = f"{duration(spent)} of it compiling"
+        return f"first step under way, {held}; nothing compiles at this moment"
+    return (
+        f"no steps seen; nothing has compiled for {duration(quiet)}: call warmwatch.step() once "
+        "an iteration if no torch.optim optimizer is used"
+    )
+
+
+def _clean_so_far(view: RankView) -> str:
+    return f"{view.judgement.clean_steps} of {view.figures.warmups.clean_steps_needed} clean steps"
+
+
+def _recompiling(view: RankView) -> Says:
+    log = view.figures.log
+    if view.judgement.compiling:
+        return _at_work("recompiling", view)
+    what = target(log.reopened_by)
+    return f"recompiled{what}, {_clean_so_far(view)} since", _why(log.reopened_by)
+
+
+def _warm(view: RankView) -> Says:
+    figures = view.figures
+    median = figures.steps.clean.median
+    speed = "" if median is None else f"{step_length(median)} a step"
+    if "nothing_captured" in view.judgement.conditions:
+        return f"warm, but {nothing_captured(figures)}", f"; {speed}" if speed else ""
+    if not figures.compile.begun:
+        graphs = counted(figures.compile.graphs_before or 0, "graph")
+        return f"nothing has compiled since it was attached; {graphs} before that", ""
+    text = f"warm since step {figures.warmups.warm_at_step}"
+    if speed:
+        return f"{text}: {speed} is the real speed", ""
+    quiet = duration(figures.progress.compiler_quiet_seconds or 0.0)
+    return f"{text}; nothing has compiled for {quiet}", ""
+
+
+def _eager(view: RankView) -> Says:
+    steps = counted(view.figures.steps.count, "step")
+    return f"no compile activity in {steps}: the model runs eagerly", ""
+
+
+def _stalled(view: RankView) -> Says:
+    progress = view.figures.progress
+    limit = progress.stall_limit_seconds
+    known = f" (limit {duration(limit)})" if limit is not None else ""
+    return (
+        f"stalled; no step for {duration(progress.quiet_seconds)}{known} and nothing compiles",
+        "",
+    )
+
+
+_SAYS: dict[State, Callable[[RankView], Says]] = {
+    State.STARTING: _starting,
+    State.COMPILING: _compiling,
+    State.WARMING: _warming,
+    State.WARM: _warm,
+    State.EAGER: _eager,
+    State.RECOMPILING: _recompiling,
+    State.STALLED: _stalled,
+    State.FINISHED: lambda view: (ends.finished(view), ""),
+    State.FAILED: lambda view: (ends.failed(view), ""),
+    State.LOST: lambda view: (ends.lost(view), ""),
+}
