@@ -70,6 +70,10 @@ class Agent:
         """The optimizers' post hook."""
         return self.steps.on_step
 
+    def wrap_rare(self, wrap: Callable[[Any], Any]) -> None:
+        """Wrap what the post hook calls of ours."""
+        self.steps.wrap_rare(wrap)
+
     def begin(self, event: str) -> None:
         """A compile event began on this thread."""
         self._hooks.rearm()

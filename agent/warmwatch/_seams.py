@@ -22,6 +22,9 @@ class Listener(Protocol):
     def on_step(self) -> Callable[[Any, Any, Any], None]:
         """The optimizers' post hook itself: nothing stands between, at every step it is called."""
 
+    def wrap_rare(self, wrap: Callable[[Any], Any]) -> None:
+        """Wrap all other code of ours that ``on_step`` calls, now and then."""
+
     def begin(self, event: str) -> None:
         """A compile event began on this thread."""
 
