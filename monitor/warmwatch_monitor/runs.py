@@ -13,7 +13,7 @@ from warmwatch_monitor.model import (
     RecordReading,
     RunView,
 )
-from warmwatch_monitor.recorded import figures, kept
+from warmwatch_monitor.recorded import figures, forget_others, kept
 
 
 def group(
@@ -23,7 +23,8 @@ def group(
     gpus: Iterable[GpuReading] = (),
 ) -> tuple[RunView, ...]:
     """All runs, by name, each with its ranks in order, judged at ``now_ns`` and with its GPUs."""
-    devices = _by_uuid(gpus)
+    readings, devices = tuple(readings), _by_uuid(gpus)
+    forget_others(readings)
     speakers: dict[str, dict[int, RecordReading]] = {}
     for reading in readings:
         ranks = speakers.setdefault(reading.slot.identity.run, {})
@@ -143,14 +144,14 @@ def judge(reading: RecordReading, now_ns: int, peers_compiled_ns: int = 0) -> Ju
 
 def facts(reading: RecordReading, peers_compiled_ns: int = 0) -> Facts:
     """What a record says, as the verdict takes it."""
-    slot, lengths = reading.slot, kept(reading).clean
+    slot, clean = reading.slot, kept(reading).steps.clean
     return Facts(
         attached_ns=slot.header.attached_ns,
         warm_steps=slot.header.warm_steps,
         steps=slot.steps,
         compile=slot.compile,
-        median_step_ns=lengths.median_ns,
-        longest_step_ns=lengths.longest_ns,
+        median_step_ns=None if clean.median is None else clean.median * 1e9,
+        longest_step_ns=round((clean.longest or 0.0) * 1e9),
         alive=reading.alive,
         gone_ns=reading.gone_ns,
         peers_compiled_ns=peers_compiled_ns,
