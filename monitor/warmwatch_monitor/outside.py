@@ -9,7 +9,8 @@ must say the same, and none the contrary.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from warmwatch_monitor.model import Signs
 
 LOOKS, AGREEING = 3, 2
 IDLE_RATIO, BUSY_RATIO = 0.05, 0.5
@@ -17,25 +18,7 @@ CORE_RATIO = 0.8
 ABOVE_IDLE = 1.5  # a GPU that works draws well more than it does idle
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """One look at a process; ``None`` is "not known".
-
-    Attributes:
-        cpu_ratio: of one core. workers_busy, workers_idle: compile workers by CPU time.
-        gpu_ratio: utilization of the busiest GPU that it is listed on. watts, idle_watts: of
-        that GPU, now and at the least seen.
-    """
-
-    cpu_ratio: float | None = None
-    workers_busy: int | None = None
-    workers_idle: int | None = None
-    gpu_ratio: float | None = None
-    watts: float | None = None
-    idle_watts: float | None = None
-
-
-def judge(looks: Sequence[Look]) -> bool | None:
+def likely_compiling(looks: Sequence[Signs]) -> bool | None:
     """Whether it is likely to compile; ``None`` where the last looks do not say, or differ.
 
     - workers busy, GPU not busy: yes; workers busy beside a busy GPU: nobody can tell.
@@ -43,11 +26,11 @@ def judge(looks: Sequence[Look]) -> bool | None:
       process; without any workers the same may be data loading.
     - GPU busy, well above its idle power, no worker busy: no.
     """
-    said = [one for one in map(_opinion, looks[-LOOKS:]) if one is not None]
-    return said[0] if len(said) >= AGREEING and len(set(said)) == 1 else None
+    opinions = [opinion for opinion in map(_opinion, looks[-LOOKS:]) if opinion is not None]
+    return opinions[0] if len(opinions) >= AGREEING and len(set(opinions)) == 1 else None
 
 
-def _opinion(look: Look) -> bool | None:
+def _opinion(look: Signs) -> bool | None:
     gpu = look.gpu_ratio
     if look.workers_busy:
         return True if gpu is None or gpu <= BUSY_RATIO else None
@@ -59,30 +42,8 @@ def _opinion(look: Look) -> bool | None:
     return False if gpu > BUSY_RATIO and _draws(look) else None
 
 
-def _draws(look: Look) -> bool:
+def _draws(look: Signs) -> bool:
     """Whether the power speaks against an idle chip; where it is not known, nothing does."""
     if look.watts is None or look.idle_watts is None:
         return True
     return look.watts > ABOVE_IDLE * look.idle_watts
-
-
-def evidence(looks: Sequence[Look]) -> tuple[str, ...]:
-    """The signs of the last look, in words."""
-    if not looks:
-        return ()
-    look, said = looks[-1], []
-    if look.gpu_ratio is not None:
-        power = "" if look.watts is None else f", {look.watts:.0f} W"
-        idle = "" if look.idle_watts is None else f" (idle {look.idle_watts:.0f} W)"
-        said.append(f"its GPU at {100 * look.gpu_ratio:.0f} %{power}{idle}")
-    if look.workers_busy is not None and look.workers_idle is not None:
-        alive = look.workers_busy + look.workers_idle
-        if alive:
-            said.append(f"{look.workers_busy} of {alive} compile workers busy")
-        else:
-            said.append("no compile workers")
-    if look.cpu_ratio is not None:
-        said.append(f"the process uses {100 * look.cpu_ratio:.0f} % of a core")
-    if len(looks) < AGREEING:
-        said.append(f"seen {len(looks)} of the {AGREEING} times that it takes to judge")
-    return tuple(said)

@@ -139,10 +139,21 @@ def test_the_landing_page_links_what_answers() -> None:
         assert get(path).status_code == 200
 
 
-def test_the_interface_is_described_with_an_example() -> None:
-    paths = get("/openapi.json").json()["paths"]
+def test_the_interface_explains_every_field_of_an_answer() -> None:
+    document = get("/openapi.json").json()
+    paths, schemas = document["paths"], document["components"]["schemas"]
     assert paths.keys() == {"/status", "/metrics", "/-/healthy", "/-/ready"}
     parameters = {p["name"]: p["schema"] for p in paths["/status"]["get"]["parameters"]}
     assert parameters.keys() == {"run", "wait", "timeout"}
-    content = paths["/status"]["get"]["responses"]["200"]["content"]["application/json"]
-    assert content["example"]["schema_version"] == 1
+    responses = paths["/status"]["get"]["responses"]
+    of_status = {code: one["content"]["application/json"] for code, one in responses.items()}
+    assert of_status["200"]["schema"] == {"$ref": "#/components/schemas/Status"}
+    assert of_status["404"]["schema"] == {"$ref": "#/components/schemas/Problem"}
+    assert schemas.keys() >= {"Status", "Run", "Rank", "Compile", "Gpu", "Observed", "Problem"}
+    silent = [
+        f"{name}.{key}"
+        for name, schema in schemas.items()
+        for key, field in schema.get("properties", {}).items()
+        if not (field.get("description") or "$ref" in field)
+    ]
+    assert silent == []

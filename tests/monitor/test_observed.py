@@ -15,7 +15,8 @@ from support import builders as b
 from support.records import wait_until
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.export.answer import status
-from warmwatch_monitor.model import ObservedTraining
+from warmwatch_monitor.export.words.observed import evidence
+from warmwatch_monitor.model import ObservedTraining, Signs
 from warmwatch_monitor.sources import observed as source
 from warmwatch_monitor.sources.observed import ObservedSource, shown
 
@@ -90,9 +91,9 @@ def test_a_process_with_busy_compile_workers_is_likely_to_compile(training: int)
     wait_until(settled)
     seen = of(looked.read([], ()), training)
     assert seen is not None
-    assert (seen.workers_busy, seen.workers_idle) == (1, 1)
+    assert (seen.signs.workers_busy, seen.signs.workers_idle) == (1, 1)
     assert seen.command.endswith("train.py"), "no argument behind the script is shown"
-    assert "1 of 2 compile workers busy" in seen.evidence
+    assert "1 of 2 compile workers busy" in evidence(seen)
 
 
 def test_one_with_an_agent_is_none_of_these(training: int) -> None:
@@ -113,7 +114,7 @@ def test_a_python_process_that_nvml_lists_is_found_where_pids_are_the_hosts(tmp_
         seen = of(ObservedSource(shares_pids=True).read([], (gpu,)), process.pid)
         assert seen is not None
         assert seen.gpus == (gpu.uuid,)
-        assert seen.evidence[0] == "its GPU at 98 %, 686 W"
+        assert evidence(seen)[0] == "its GPU at 98 %, 686 W"
         elsewhere = ObservedSource(shares_pids=False).read([], (gpu,))
         assert of(elsewhere, process.pid) is None, "another namespace's pid is another process"
 
@@ -146,12 +147,11 @@ SEEN = ObservedTraining(
     pid=4711,
     command="python train.py",
     gpus=("GPU-1",),
-    workers_busy=3,
-    workers_idle=13,
-    cpu_ratio=0.2,
+    signs=Signs(cpu_ratio=0.2, workers_busy=3, workers_idle=13, gpu_ratio=0.0, watts=118.0),
+    looks=3,
     likely_compiling=True,
-    evidence=("its GPU at 0 %, 118 W", "3 of 16 compile workers busy"),
 )
+WORDS = ["its GPU at 0 %, 118 W", "3 of 16 compile workers busy", "the process uses 20 % of a core"]
 
 
 def test_it_stands_apart_from_the_runs_and_is_never_sold_as_certain() -> None:
@@ -166,12 +166,12 @@ def test_it_stands_apart_from_the_runs_and_is_never_sold_as_certain() -> None:
             "workers": {"busy": 3, "idle": 13},
             "cpu_ratio": 0.2,
             "likely_compiling": True,
-            "evidence": ["its GPU at 0 %, 118 W", "3 of 16 compile workers busy"],
+            "evidence": WORDS,
         }
     ]
     assert told["summary"] == (
         "no run is known here, but python train.py (pid 4711) looks like a training without the "
-        "agent and is likely to compile: its GPU at 0 %, 118 W; 3 of 16 compile workers busy; "
+        f"agent and is likely to compile: {'; '.join(WORDS)}; "
         'add "import warmwatch.auto" to its script to know'
     )
 

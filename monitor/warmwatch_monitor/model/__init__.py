@@ -33,6 +33,7 @@ from warmwatch_monitor.model.machine import (
     HostReading,
     ObservedTraining,
     ProcessReading,
+    Signs,
     SourceHealth,
 )
 from warmwatch_monitor.model.records import (
@@ -78,6 +79,7 @@ __all__ = [
     "Refusal",
     "RunView",
     "Sample",
+    "Signs",
     "Snapshot",
     "SourceHealth",
     "Spending",

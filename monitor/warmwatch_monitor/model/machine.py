@@ -83,23 +83,39 @@ class ProcessReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Signs:
+    """What one look from outside at a training shows; ``None`` is "not known".
+
+    Attributes:
+        cpu_ratio: of one core. workers_busy, workers_idle: compile workers by CPU time.
+        gpu_ratio: utilization of the busiest GPU that it is listed on. watts, idle_watts: of
+        that GPU, now and at the least seen.
+    """
+
+    cpu_ratio: float | None = None
+    workers_busy: int | None = None
+    workers_idle: int | None = None
+    gpu_ratio: float | None = None
+    watts: float | None = None
+    idle_watts: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedTraining:
     """A process that looks like a training and has no agent, as far as it shows from outside.
 
     Attributes:
         pid: on this host. command: what it runs, shortened. gpus: uuids it is listed on.
-        workers_busy, workers_idle: its compile workers. cpu_ratio: of one core.
-        likely_compiling: ``None`` where it cannot be told. evidence: why, in words.
+        signs: of the last look. looks: how many there were, of those that are kept to judge by.
+        likely_compiling: ``None`` where it cannot be told.
     """
 
     pid: int
     command: str
     gpus: tuple[str, ...] = ()
-    workers_busy: int | None = None
-    workers_idle: int | None = None
-    cpu_ratio: float | None = None
+    signs: Signs = Signs()
+    looks: int = 0
     likely_compiling: bool | None = None
-    evidence: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

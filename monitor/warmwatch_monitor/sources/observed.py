@@ -17,8 +17,7 @@ import psutil
 
 from warmwatch_monitor import outside
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.model import GpuReading, ObservedTraining, ProcessReading
-from warmwatch_monitor.outside import Look
+from warmwatch_monitor.model import GpuReading, ObservedTraining, ProcessReading, Signs
 from warmwatch_monitor.sources.host import HostSource
 from warmwatch_monitor.sources.processes import POOL
 
@@ -40,7 +39,7 @@ class ObservedSource:
         self._commands: dict[int, tuple[str, ...]] = {}
         self._owners: set[int] = set()
         self._listed_ns: int | None = None
-        self._looks: dict[int, deque[Look]] = {}
+        self._looks: dict[int, deque[Signs]] = {}
 
     def read(
         self, attached: Collection[int], gpus: Sequence[GpuReading]
@@ -61,16 +60,14 @@ class ObservedSource:
     ) -> ObservedTraining:
         own = [gpu for gpu in gpus if self._shares_pids and pid in (gpu.processes or ())]
         looks = self._looks[pid]
-        looks.append(_look(reading, own))
+        looks.append(_signs(reading, own))
         return ObservedTraining(
             pid=pid,
             command=shown(self._command(pid)),
             gpus=tuple(gpu.uuid for gpu in own),
-            workers_busy=reading.workers_busy,
-            workers_idle=reading.workers_idle,
-            cpu_ratio=reading.cpu_ratio,
-            likely_compiling=outside.judge(tuple(looks)),
-            evidence=outside.evidence(tuple(looks)),
+            signs=looks[-1],
+            looks=len(looks),
+            likely_compiling=outside.likely_compiling(tuple(looks)),
         )
 
     def _list(self) -> None:
@@ -137,9 +134,9 @@ def _belongs(pid: int, attached: Collection[int]) -> bool:
     return not family.isdisjoint(attached)
 
 
-def _look(reading: ProcessReading, gpus: Sequence[GpuReading]) -> Look:
+def _signs(reading: ProcessReading, gpus: Sequence[GpuReading]) -> Signs:
     busiest = max(gpus, key=lambda gpu: gpu.utilization_ratio or 0.0, default=None)
-    return Look(
+    return Signs(
         cpu_ratio=reading.cpu_ratio,
         workers_busy=reading.workers_busy,
         workers_idle=reading.workers_idle,

@@ -21,7 +21,7 @@ from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.export import series
 from warmwatch_monitor.export.answer import reached, status
 from warmwatch_monitor.model import Snapshot
-from warmwatch_monitor.views.schema import STATUS_DESCRIPTION, STATUS_EXAMPLE
+from warmwatch_monitor.views.schema import STATUS_DESCRIPTION, Problem, Status
 
 LOOK_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 3600.0
@@ -29,18 +29,9 @@ _STATES = ", ".join(state.value for state in State)
 
 Latest = Callable[[], Snapshot]
 
-_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/json": {"example": STATUS_EXAMPLE}}},
-    404: {
-        "description": "No run of that name.",
-        "content": {
-            "application/json": {"example": {"detail": "no run named 'x'; runs here: gpt2"}}
-        },
-    },
-    422: {
-        "description": "A parameter that makes no sense.",
-        "content": {"application/json": {"example": {"detail": "timeout: give a number..."}}},
-    },
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    404: {"description": "No run of that name.", "model": Problem},
+    422: {"description": "A parameter that makes no sense.", "model": Problem},
 }
 
 
@@ -60,7 +51,8 @@ def create_app(latest: Latest, version: str) -> FastAPI:
 
 
 def _add_status(app: FastAPI, latest: Latest) -> None:
-    @app.get("/status", description=STATUS_DESCRIPTION, responses=_RESPONSES)
+    # the model is for /docs: what is answered is a Response, which FastAPI leaves as it is
+    @app.get("/status", description=STATUS_DESCRIPTION, response_model=Status, responses=_REFUSALS)
     async def get_status(
         run: Annotated[str | None, Query(description="One run alone, by its name.")] = None,
         wait: Annotated[
@@ -96,6 +88,7 @@ def _add_metrics(app: FastAPI, latest: Latest, version: str) -> None:
         "/metrics",
         description="Prometheus text; OpenMetrics where the Accept header asks for it.",
         response_class=PlainTextResponse,
+        responses={422: _REFUSALS[422]},
     )
     async def get_metrics(accept: Annotated[str | None, Header()] = None) -> Response:
         body, content_type = series.render(latest(), accept, version=version)

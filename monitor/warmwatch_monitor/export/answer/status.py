@@ -15,6 +15,7 @@ from warmwatch.verdict import State, least_advanced
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.export.answer import run as of_run
 from warmwatch_monitor.export.answer.gpus import gpu
+from warmwatch_monitor.export.words.observed import evidence
 from warmwatch_monitor.export.words.sentence import run_sentence, summary
 from warmwatch_monitor.model import ObservedTraining, RunView, Snapshot, all_warm, any_compiling
 
@@ -69,14 +70,15 @@ def _chosen(snapshot: Snapshot, run: str | None) -> Sequence[RunView]:
 
 
 def _observed(training: ObservedTraining) -> dict[str, Any]:
-    known = training.workers_busy is not None and training.workers_idle is not None
-    workers = {"busy": training.workers_busy, "idle": training.workers_idle}
+    signs = training.signs
+    known = signs.workers_busy is not None and signs.workers_idle is not None
+    workers = {"busy": signs.workers_busy, "idle": signs.workers_idle}
     return {
         "pid": training.pid,
         "command": training.command,
         "gpus": list(training.gpus),
         "workers": workers if known else None,
-        "cpu_ratio": training.cpu_ratio,
+        "cpu_ratio": signs.cpu_ratio,
         "likely_compiling": training.likely_compiling,
-        "evidence": list(training.evidence),
+        "evidence": evidence(training),
     }
