@@ -253,10 +253,12 @@ def _warmups(telling: _Telling, judgement: Judgement) -> Warmups:
 def _open_seconds(
     telling: _Telling, judgement: Judgement, stepped: float | None, epoch: float
 ) -> float | None:
+    """As the verdict has it (``open_since_ns``); a state that compiles began with its warm-up."""
     began = telling.value("state_start_timestamp_seconds")
-    if not judgement.compiling or began is None:
+    active = telling.value("compile_start_timestamp_seconds")
+    if not judgement.compiling or began is None or active is None:
         return None
-    return max(0.0, epoch - max(began, stepped or 0.0))
+    return max(0.0, epoch - min(active, max(began, stepped or 0.0)))
 
 
 def _ago(moment: float | None, epoch: float) -> float | None:

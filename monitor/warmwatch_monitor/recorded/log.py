@@ -1,0 +1,54 @@
+"""What a journal tells of the compiler: one by one, now, and why the warm-up is open. Pure."""
+
+from __future__ import annotations
+
+from warmwatch_monitor.model import Log, RecordReading, Underway
+
+
+def log_of(reading: RecordReading) -> Log:
+    """All of it, given what the slot says of the activity in progress."""
+    began_ns = reading.slot.compile.episode_began_ns
+    since = [c for c in reading.compilations if began_ns and c.at_ns >= began_ns]
+    return Log(
+        compilations=reading.compilations,
+        fallbacks=reading.fallbacks,
+        breaks=reading.breaks,
+        underway=_underway(reading),
+        reopened_by=next((c for c in reversed(since) if c.reason), None),
+    )
+
+
+def same_lines(reading: RecordReading, other: RecordReading) -> bool:
+    """Whether two readings have the same of all that a log is made of, beside the slot."""
+    return (
+        reading.compilations is other.compilations
+        and reading.fallbacks is other.fallbacks
+        and reading.beginning is other.beginning
+        and reading.recompile is other.recompile
+        and reading.breaks == other.breaks
+    )
+
+
+def _underway(reading: RecordReading) -> Underway | None:
+    """What the activity in progress compiles: its own lines of the journal tell, no earlier ones.
+
+    A lazy backward has no lines of its own before it ends; it follows its forward.
+    """
+    since_ns = reading.slot.compile.active_since_ns
+    began, again = reading.beginning, reading.recompile
+    if not since_ns:
+        return None
+    if again is not None and again.at_ns >= since_ns:
+        return Underway(
+            name=again.name,
+            file=again.file,
+            line=again.line,
+            reason=again.reason,
+            category=again.category,
+        )
+    if began is None or began.at_ns < since_ns or "backward" not in (began.what or ""):
+        return None
+    forward = next((c for c in reversed(reading.compilations) if c.kind == "forward"), None)
+    if forward is None:
+        return Underway(backward=True)
+    return Underway(name=forward.name, file=forward.file, line=forward.line, backward=True)
