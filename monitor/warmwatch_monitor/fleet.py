@@ -187,6 +187,7 @@ def _figures(
             state_since=telling.value("state_start_timestamp_seconds"),
             compiler_quiet_seconds=_ago(compile.last_end_at, epoch),
             stall_limit_seconds=telling.value("stall_limit_seconds"),
+            batch_quiet_seconds=_ago(telling.value("last_batch_timestamp_seconds"), epoch),
             open_seconds=_open_seconds(telling, judgement, stepped, epoch),
         ),
         life=Life(alive=judgement.state not in ENDED),
