@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warmwatch_monitor.model import Compilation, Fallback
+from warmwatch_monitor.model import Beginning, Compilation, Fallback, Recompile
 from warmwatch_monitor.sources import entries
-from warmwatch_monitor.sources.journal import CHUNK, CHUNKS_AT_ONCE, KEPT, Journal
+from warmwatch_monitor.sources.journal import BREAKS_KEPT, CHUNK, CHUNKS_AT_ONCE, KEPT, Journal
 
 GOOD = '{"t": 5, "event": "compilation", "id": "0/1", "kind": "forward", "seconds": 1.5}'
 BAD = {
@@ -151,3 +151,37 @@ def test_a_journal_that_grew_by_less_than_that_is_read_whole(tmp_path: Path) -> 
         f"{n}/0" for n in range(8_000 - KEPT, 8_000)
     ]
     assert followed.broken_lines == 0
+
+
+def line(event: str, t: int, **values: object) -> str:
+    return json.dumps({"t": t, "event": event, **values})
+
+
+WHERE = {"name": "forward", "file": "model.py", "line": 31}
+
+
+def test_it_tells_what_began_last_why_and_how_the_process_ended(tmp_path: Path) -> None:
+    why = {"reason": "0/0: lr == 0.1", "category": "python_value", **WHERE}
+    followed = journal(
+        tmp_path / "events.jsonl",
+        line("begin", 3, activity=1, what="dynamo", steps=0),
+        line("recompile", 4, **{**why, "reason": "an older one"}),
+        line("begin", 7, activity=2, what="entire_backward_compile", steps=0),
+        line("recompile", 8, **why),
+        line("compilation", 9, id="0/1", kind="forward", **why),
+        line("exit", 10, how="failed", exception="RuntimeError", code=1, steps=3),
+    )
+    assert followed.beginning == Beginning(at_ns=7, what="entire_backward_compile")
+    assert followed.recompile == Recompile(at_ns=8, **why)
+    assert followed.exception == "RuntimeError"
+    (made,) = followed.compilations
+    assert (made.name, made.file, made.line) == ("forward", "model.py", 31)
+    assert followed.broken_lines == 0
+
+
+def test_reasons_of_graph_breaks_are_kept_in_their_order_and_are_bounded(tmp_path: Path) -> None:
+    many = [line("graph_break", n, reason=f"r{n}", count=n) for n in range(BREAKS_KEPT + 9)]
+    followed = journal(tmp_path / "events.jsonl", *many, line("graph_break", 5, reason="r0"))
+    assert [one.reason for one in followed.breaks] == [f"r{n}" for n in range(BREAKS_KEPT)]
+    assert followed.breaks[3].count == 3
+    assert followed.broken_lines == 1
