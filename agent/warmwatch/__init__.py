@@ -2,7 +2,7 @@
 
 ``import warmwatch.auto`` attaches the agent, and is all that most trainings need. This module is
 the API for the rest; importing it does nothing. No function here raises into the training: what is
-wrong is said once through the ``warmwatch`` logger, and counted where the monitor shows it.
+wrong is said once as a Python warning, and errors are counted where the monitor shows them.
 """
 
 from warmwatch._api import attach, detach, is_compiling, is_warm, on_warm, state, step

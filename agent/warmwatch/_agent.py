@@ -7,14 +7,15 @@ or through what it handed out, and none may raise.
 
 from __future__ import annotations
 
-import multiprocessing
-import sys
 from collections.abc import Callable, Mapping
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from warmwatch import record
+from warmwatch._batches import make_batches
 from warmwatch._config import Settings
+from warmwatch._ending import End, at_childs_end
+from warmwatch._family import child_name, is_data_worker, is_preparing
 from warmwatch._guard import report, warn_once
 from warmwatch._ledger import Ledger
 from warmwatch._own_record import OwnRecord
@@ -54,13 +55,15 @@ class Agent:
             warm_steps=settings.warm_steps,
             on_warm=self._call_back,
         )
+        self.batches = make_batches(self.record.writer.buffer)
+        self._tell_worth()
 
     def arm(self) -> None:
         """Dynamo is there: install the hooks, and speak unless this is somebody's child."""
         from warmwatch.hooks import SEAMS
 
         self._hooks.install(SEAMS, self)
-        if multiprocessing.parent_process() is None:
+        if child_name() is None:
             self.open()
 
     # What the hooks tell.
@@ -70,12 +73,15 @@ class Agent:
         """The optimizers' post hook."""
         return self.steps.on_step
 
+    @property
+    def on_batch(self) -> Callable[[int], None]:
+        """Told of each batch that a DataLoader hands out."""
+        return self.batches.on_batch
+
     def begin(self, event: str) -> None:
         """A compile event began on this thread."""
         self._hooks.rearm()
-        if not self.record.opened and (
-            is_tracing(event) or multiprocessing.parent_process() is None
-        ):
+        if not self.record.opened and (is_tracing(event) or child_name() is None):
             self.open()
         self.ledger.begin(event)
 
@@ -83,9 +89,9 @@ class Agent:
         """A compile event ended on this thread."""
         self.ledger.end(event)
 
-    def recompile(self, reason: str, category: str) -> None:
+    def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
         """This thread begins a recompile."""
-        self.ledger.recompile(reason, category)
+        self.ledger.recompile(reason, category, where)
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
         """A compilation ended on this thread."""
@@ -115,6 +121,7 @@ class Agent:
     def update(self, options: Mapping[str, Any]) -> None:
         """The user gave more options; a new value replaces the old one."""
         self.record.update(options)
+        self._tell_worth()
 
     def judgement(self) -> Judgement:
         """This process's own state, by the same rules and from the same bytes as the monitor's."""
@@ -140,24 +147,26 @@ class Agent:
     # Life and death.
 
     def open(self) -> None:
-        """Make the record, once, unless this process only loads data for another."""
-        if self.record.opened or _is_data_worker():
+        """Make the record, once, unless this process only helps another."""
+        if self.record.opened or is_preparing() or is_data_worker():
             return
         graphs = self._hooks.counters().get("graphs", 0)
         self.record.open(self._hooks.names, self._hooks.missing, graphs_before=graphs)
         self.ledger.compiled_before(graphs)
         self.steps.bind(self.record.writer.buffer, self.ledger)
+        self.batches.bind(self.record.writer.buffer)
+        at_childs_end(self.finish)
 
-    def finish(self, how: str, exception: str | None = None) -> None:
+    def finish(self, end: End) -> None:
         """The process ends. Nothing is said by one that had nothing to say."""
         if self.record.visible:
-            self.ledger.exit(how, exception)
+            self.ledger.exit(end)
 
     def detach(self) -> None:
         """Take every hook away and let go of the record."""
         self._hooks.uninstall_all()
-        self.finish("detached")
-        self.record.writer.close()
+        self.finish(End(how="detached"))
+        self.record.close()
 
     def forked(self, now: _Moment) -> None:
         """In a forked child: the record is the parent's, and so is what it says."""
@@ -166,8 +175,14 @@ class Agent:
         self.ledger = Ledger(self.record, self._hooks)
         self._rounds.renew()
         self.steps.bind(self.record.writer.buffer, self.ledger)
+        self.batches.bind(self.record.writer.buffer, anew=True)
+        self._tell_worth()
 
     # Inside.
+
+    def _tell_worth(self) -> None:
+        if worth := self.record.worth:
+            self.ledger.worth(worth)
 
     def _count(self) -> int:
         """Steps marked so far."""
@@ -189,9 +204,3 @@ class Agent:
             except Exception as error:  # noqa: BLE001 - it would surface inside optimizer.step()
                 report("on_warm", error)
                 warn_once(f"the on_warm callback {callback!r} raised {error!r}")
-
-
-def _is_data_worker() -> bool:
-    """Whether this is a data-loading worker, which may compile its own transforms."""
-    data = sys.modules.get("torch.utils.data")
-    return data is not None and data.get_worker_info() is not None

@@ -23,9 +23,13 @@ def attach(
     """Attach the agent to this process; where it is attached, tell it more.
 
     Args:
-        run: the run's name; else ``WARMWATCH_RUN``, the launcher's id, or the script's name.
-        tokens_per_step, samples_per_step: what one step of this rank is worth.
+        run: the run's name, 200 characters at most; else ``WARMWATCH_RUN``, the launcher's id, or
+            the script's name. What cannot be printed in it becomes ``_``.
+        tokens_per_step, samples_per_step: what one step of this rank is worth, a whole number from
+            1 to 2**53 (NumPy's too, no tensor). Said anew, it holds from that step on.
         flops_per_step: floating-point operations of one step of this rank.
+
+    An argument that cannot be taken is left out with a warning; the others are taken.
     """
     _lifecycle.attach(
         __version__,

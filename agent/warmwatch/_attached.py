@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from warmwatch import _guard
 from warmwatch._config import Settings
+from warmwatch._ending import End
 from warmwatch._imports import ImportWatch
 
 if TYPE_CHECKING:
@@ -51,10 +52,10 @@ class Attached:
         if self._agent is not None:
             self._agent.update(options)
 
-    def finish(self, how: str, exception: str | None = None) -> None:
+    def finish(self, end: End) -> None:
         """The process ends."""
         if self._agent is not None:
-            self._agent.finish(how, exception)
+            self._agent.finish(end)
 
     def forked(self) -> None:
         """In a forked child, which is another process and has said nothing yet."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from warmwatch._arguments import CHANGED, plain_name
+
 WARM_STEPS = 3
+_MOST_WARM_STEPS = 1_000_000  # more is a mistake, and would not fit into the record
 
 # name -> (default in words, meaning); the monitor's own variables are in its config.py
 VARIABLES: Mapping[str, tuple[str, str]] = {
@@ -48,19 +51,32 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
     warm_steps = WARM_STEPS
     text = environ.get("WARMWATCH_WARM_STEPS")
     if text:
-        if text.isdecimal() and int(text) >= 1:
-            warm_steps = int(text)
+        found = bounded(text, _MOST_WARM_STEPS)
+        if found:
+            warm_steps = found
         else:
             complaints.append(
-                f"WARMWATCH_WARM_STEPS={text!r} is not a number of steps from 1 on; "
-                f"using {WARM_STEPS}"
+                f"WARMWATCH_WARM_STEPS={text[:40]!r} is not a number of steps from 1 to "
+                f"{_MOST_WARM_STEPS:,}; using {WARM_STEPS}"
             )
+    run = environ.get("WARMWATCH_RUN", "")
+    if run != plain_name(run):
+        complaints.append(f"WARMWATCH_RUN holds {CHANGED}; the run is called {plain_name(run)!r}")
     return Settings(
-        run=environ.get("WARMWATCH_RUN") or None,
+        run=plain_name(run) or None,
         warm_steps=warm_steps,
         disabled=environ.get("WARMWATCH_DISABLE", "").lower() in ("1", "true", "yes", "on"),
         complaints=tuple(complaints),
     )
+
+
+def bounded(text: str, most: int) -> int | None:
+    """The whole number from 0 to ``most`` that ``text`` is; ``None`` where it is none."""
+    # the length first: Python refuses to read thousands of digits with an error
+    if not text.isdecimal() or len(text.lstrip("0")) > len(str(most)):
+        return None
+    number = int(text.lstrip("0") or "0")
+    return number if number <= most else None
 
 
 def _unknown(environ: Mapping[str, str]) -> list[str]:

@@ -5,16 +5,20 @@ lost. Every broad catch of the agent ends in :func:`report`, which counts the er
 writes it to the journal, where the monitor shows it. Only ``Exception`` is ever caught:
 ``KeyboardInterrupt`` and ``SystemExit`` belong to the training, and so does what a signal handler
 of its own raises.
+
+What the user can set right is said once for each cause through ``warnings``, at the user's line.
 """
 
 from __future__ import annotations
 
 import logging
 import signal
+import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from functools import partial
-from types import CodeType
+from types import CodeType, FrameType
 
 _logger = logging.getLogger("warmwatch")
 _sink: Callable[[str, str], None] | None = None
@@ -61,7 +65,29 @@ def _code_of(handler: object) -> CodeType | None:
 
 
 def warn_once(message: str) -> None:
-    """Tell the user, once for each message in a process, through the ``warmwatch`` logger."""
-    if message not in _warned:
-        _warned.add(message)
-        _logger.warning("warmwatch: %s", message)
+    """Tell the user, once for each message in a process, as a warning of the user's own line."""
+    if message in _warned:
+        return
+    _warned.add(message)
+    text = f"warmwatch: {message}"
+    try:
+        warnings.warn(text, stacklevel=_level_of_user())
+    except Exception:  # noqa: BLE001 - the user turns warnings into errors, but never this one
+        _logger.warning("%s", text)
+
+
+_PASSED_OVER = ("warmwatch", "torch", "importlib")
+
+
+def _level_of_user() -> int:
+    """How far above :func:`warn_once` the first line is that is neither ours nor PyTorch's."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
+    while frame is not None:
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if package not in _PASSED_OVER:
+            return level
+        # ``warnings`` does not count the frames of the import system either
+        level += not frame.f_code.co_filename.startswith("<frozen importlib")
+        frame = frame.f_back
+    return 1

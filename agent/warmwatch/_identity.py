@@ -1,4 +1,4 @@
-"""Who this process is: run, rank and launcher, from the environment and ``torch.distributed``.
+"""Who this process is: rank and launcher, from the environment and ``torch.distributed``.
 
 Nothing is asked that starts something: torch modules are looked at only where they are already
 imported, and no CUDA context is made.
@@ -6,16 +6,16 @@ imported, and no CUDA context is made.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import re
 import socket
 import sys
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from warmwatch._config import bounded
+from warmwatch._family import inherited, launch_pid, parent_of
+from warmwatch._guard import warn_once
 from warmwatch.record import Identity
 
 # launcher -> the variables in which it says rank, local rank and world size; first match wins
@@ -26,25 +26,32 @@ _LAUNCHERS: tuple[tuple[str, tuple[str, str, str]], ...] = (
     # not SLURM_NTASKS: a batch script has it too, and starts one process
     ("slurm", ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS")),
 )
+_RANKS = tuple(names[0] for _, names in _LAUNCHERS)
 # who set ``RANK`` and its like, by a variable that only it sets; first match wins
 _SETTERS = (("TORCHELASTIC_RUN_ID", "torchelastic"), ("RAY_JOB_ID", "ray"))
+_MOST = 1_000_000  # ranks, and restarts: more than any launcher starts
 # how often something started the run anew: the launcher in its job, the scheduler the whole job
 _RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
 
 
 def identify(
-    environ: Mapping[str, str], *, run: str | None, argv: list[str], **known: Any
+    environ: Mapping[str, str], *, run: str, helper: bool = False, **known: Any
 ) -> Identity:
-    """This process's identity as far as it is known now; ``known`` is passed through."""
+    """This process's identity as far as it is known now; ``known`` is passed through.
+
+    ``helper``: it is no rank but a rank's child, whose run is a world of its own.
+    """
     launcher, rank, local_rank, world_size = _launcher(environ)
     member = distributed()
+    if helper:
+        world_size = None
     return Identity(
-        run=run or launcher_run(environ) or script_name(argv),
+        run=run,
         launch=_launch(environ, launcher),
         rank=member[0] if member else (rank or 0),
         local_rank=local_rank,
         world_size=member[1] if member else world_size,
-        attempt=sum(_number(environ.get(name)) or 0 for name in _RESTARTS),
+        attempt=sum(_number(environ, name) or 0 for name in _RESTARTS),
         launcher=launcher,
         host=socket.gethostname(),
         pid=os.getpid(),
@@ -59,12 +66,19 @@ def _launcher(
     environ: Mapping[str, str],
 ) -> tuple[str, int | None, int | None, int | None]:
     for launcher, names in _LAUNCHERS:
-        rank, local_rank, world_size = (_number(environ.get(name)) for name in names)
+        rank, local_rank, world_size = (_number(environ, name) for name in names)
         if rank is not None:
             setters = (name for variable, name in _SETTERS if variable in environ)
             known = next(setters, launcher) if launcher == "env" else launcher
             return known, rank, local_rank, world_size
     return "", None, None, None
+
+
+def own_rank(environ: Mapping[str, str]) -> bool:
+    """Whether a child of another process was itself made a rank, by itself or by a launcher."""
+    if distributed():
+        return True
+    return any(name in environ and environ[name] != inherited(name) for name in _RANKS)
 
 
 def distributed() -> tuple[int, int] | None:
@@ -75,39 +89,6 @@ def distributed() -> tuple[int, int] | None:
     return module.get_rank(), module.get_world_size()
 
 
-def launcher_run(environ: Mapping[str, str]) -> str | None:
-    """The id that somebody gave to this launch; ``None`` where nobody chose one.
-
-    ``torchrun`` says ``none`` without ``--rdzv-id`` and draws a random UUID with
-    ``--standalone``: neither is a name that a person would look for.
-    """
-    elastic = environ.get("TORCHELASTIC_RUN_ID", "none")
-    if elastic != "none" and not _is_uuid(elastic):
-        return elastic
-    if job := environ.get("SLURM_JOB_ID"):
-        return f"{environ.get('SLURM_JOB_NAME') or 'slurm'}-{job}"
-    if job := environ.get("RAY_JOB_ID"):  # Ray's workers all run the same script, its own
-        return f"ray-{job}"
-    return None
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        uuid.UUID(text)
-    except ValueError:
-        return False
-    return True
-
-
-def script_name(argv: list[str]) -> str:
-    """The script's name without its suffix; a package's for ``-m package``."""
-    path = Path(argv[0] if argv else "")
-    stem = path.parent.name if path.stem == "__main__" else path.stem
-    if stem == "ipykernel_launcher":
-        return "notebook"
-    return re.sub(r"[^\w.+@-]+", "_", stem) if stem not in ("", "-c", "-m", "-") else "python"
-
-
 def _launch(environ: Mapping[str, str], launcher: str) -> str:
     """An id that the ranks of one launch on this host share, and no other launch does."""
     if launcher == "slurm":
@@ -115,10 +96,12 @@ def _launch(environ: Mapping[str, str], launcher: str) -> str:
         return f"slurm:{environ.get('SLURM_JOB_ID', '')}.{step}"
     if launcher == "ray":
         return f"ray:{environ['RAY_JOB_ID']}"
-    if launcher:
-        return f"parent:{os.getppid()}"  # torchrun and mpirun start all ranks of a host
-    parent = multiprocessing.parent_process()
-    return f"process:{parent.pid if parent else os.getpid()}"
+    pid = launch_pid()
+    if pid != os.getpid():  # a child belongs to its training's launch, whatever it is itself
+        launched = any(inherited(name) for name in _RANKS)
+        return f"parent:{parent_of(pid)}" if launched else f"process:{pid}"
+    # torchrun and mpirun start all ranks of a host
+    return f"parent:{os.getppid()}" if launcher else f"process:{pid}"
 
 
 def boot_id() -> str:
@@ -129,5 +112,10 @@ def boot_id() -> str:
         return ""
 
 
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    """The number in a variable; one that no launcher means is not known, and said once."""
+    text = environ.get(name, "")
+    number = bounded(text, _MOST)
+    if number is None and text.isdecimal():
+        warn_once(f"{name} is a number of more than {_MOST:,}; it is taken as not known")
+    return number

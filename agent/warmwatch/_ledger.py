@@ -16,10 +16,13 @@ from typing import Any, Protocol
 
 from warmwatch import record
 from warmwatch._activity import Activity
+from warmwatch._ending import End
 from warmwatch._phases import is_preparation
 from warmwatch.record import COMPILE_INDEX as AT
 
 _Fact = Callable[[], None]
+_MOST_BREAKS = 100  # reasons that are told: some name a place each
+_LARGEST_WORD = 2**64 - 1
 
 
 class Store(Protocol):
@@ -43,6 +46,9 @@ class Pytorch(Protocol):
     def counters(self) -> Mapping[str, int]:
         """Its cumulative counters, by the names of the words they add to."""
 
+    def graph_breaks(self) -> Mapping[str, int]:
+        """How often each of its reasons broke a graph."""
+
     def asynchronous(self) -> bool:
         """Whether a mode is on that swaps compiled code in later, with no event."""
 
@@ -57,6 +63,8 @@ class Ledger:
         self._activity = Activity(self.words)
         self._store, self._pytorch, self._clock = store, pytorch, clock
         self._before: Mapping[str, int] = {}
+        self._breaks: Mapping[str, int] = {}
+        self._told_breaks: set[str] = set()
         self._reasons: dict[int, dict[str, str]] = {}  # of the recompile that a thread began
         self._inbox: deque[_Fact] = deque()
         self._turn: dict[None, object] = {}  # whose turn it is to empty the inbox
@@ -86,9 +94,15 @@ class Ledger:
         over = [threading.get_ident(), *self._activity.gone(sys._current_frames())]
         self._post(lambda: self._changed(self._activity.abandon(over, now), now))
 
-    def recompile(self, reason: str, category: str) -> None:
-        """The calling thread begins a recompile, for this reason."""
-        self._reasons[threading.get_ident()] = {"reason": reason, "category": category}
+    def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
+        """The calling thread begins a recompile, for this reason.
+
+        It is told at once: while it is compiled, nobody should blame an older reason.
+        """
+        now = self._clock()
+        why = {"reason": reason, "category": category}
+        self._reasons[threading.get_ident()] = why
+        self._post(lambda: self._store.note("recompile", now, {**why, **where}))
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
         """A compilation of the calling thread ended; ``values`` as its journal line has them.
@@ -132,14 +146,18 @@ class Ledger:
         """The K-th clean step in a row was marked; ``steps`` came before the first of them."""
         self._post(lambda: self._warm(now, steps))
 
+    def worth(self, values: Mapping[str, int]) -> None:
+        """The user said what a step is worth, in ``tokens`` or ``samples`` or both."""
+        self._post(lambda: self._worth(values))
+
     def compiled_before(self, graphs: int) -> None:
         """So many graphs had been captured before this record began."""
         self._post(lambda: self._compiled_before(graphs))
 
-    def exit(self, how: str, exception: str | None = None) -> None:
-        """The process ends, or the agent is detached: ``how`` is one of ``record.ENDS``."""
+    def exit(self, end: End) -> None:
+        """The process ends, or the agent is detached. The first end that is said holds."""
         now = self._clock()
-        self._post(lambda: self._exit(how, exception, now))
+        self._post(lambda: self._exit(end, now))
 
     def compile_ns(self) -> int:
         """Compile time accounted so far, in nanoseconds."""
@@ -178,6 +196,7 @@ class Ledger:
                 words[AT["episode_began_ns"]] = now
                 words[AT["episode_began_steps"]] = self._store.steps()
             self._before = self._pytorch.counters()
+            self._breaks = self._pytorch.graph_breaks()
             values = {"activity": words[AT["begun"]], "what": event, "steps": self._store.steps()}
             self._store.note("begin", now, values)
         if self._activity.begin(thread, event, now):
@@ -192,10 +211,23 @@ class Ledger:
             for name, value in self._pytorch.counters().items():
                 words[_counter(name)] += max(0, value - self._before.get(name, 0))
             words[AT["asynchronous"]] |= self._pytorch.asynchronous()
+            self._tell_breaks(now)
             phases = self._activity.phase_ns()
             self._store.note("end", now, {"activity": words[AT["begun"]], "phase_ns": phases})
         if changed:
             self._store.publish(words)
+
+    def _tell_breaks(self, now: int) -> None:
+        """A line for each reason of a graph break that no line has told yet."""
+        for reason, count in self._pytorch.graph_breaks().items():
+            rise = count - self._breaks.get(reason, 0)
+            if (
+                rise > 0
+                and reason not in self._told_breaks
+                and len(self._told_breaks) < _MOST_BREAKS
+            ):
+                self._told_breaks.add(reason)
+                self._store.note("graph_break", now, {"reason": reason, "count": rise})
 
     def _compilation(self, kind: str, values: Mapping[str, Any], now: int) -> None:
         words = self.words
@@ -257,16 +289,32 @@ class Ledger:
         values = {"at": at, "began": began, "ended": ended, "steps": steps - before}
         self._store.note("warm", now, values, essential=True)
 
+    def _worth(self, values: Mapping[str, int]) -> None:
+        words, steps = self.words, self._store.steps()
+        for unit in ("tokens", "samples"):
+            worth, before = AT[f"{unit}_per_step"], AT[f"{unit}_before"]
+            if words[worth]:
+                earned = words[before] + (steps - words[AT["worth_since"]]) * words[worth]
+            else:  # said late, it holds for the steps before
+                earned = steps * values.get(unit, 0)
+            words[before] = min(earned, _LARGEST_WORD)
+            words[worth] = values.get(unit, words[worth])
+        words[AT["worth_since"]] = steps
+        self._store.publish(words)
+
     def _compiled_before(self, graphs: int) -> None:
         self.words[AT["graphs_before"]] = graphs
         self._store.publish(self.words)
 
-    def _exit(self, how: str, exception: str | None, now: int) -> None:
-        self.words[AT["end_code"]] = record.ENDS.index(how)
+    def _exit(self, end: End, now: int) -> None:
+        if self.words[AT["end_code"]]:
+            return  # a spawned child comes here as multiprocessing ends it, and again at exit
+        self.words[AT["end_code"]] = record.ENDS.index(end.how)
+        self.words[AT["exit_code"]] = 0 if end.code is None else 1 + end.code
         self.words[AT["ended_ns"]] = now
         self._store.publish(self.words)
-        values = {"how": how, "exception": exception, "steps": self._store.steps()}
-        self._store.note("exit", now, values, essential=True)
+        ended = {"how": end.how, "exception": end.exception, "code": end.code}
+        self._store.note("exit", now, {**ended, "steps": self._store.steps()}, essential=True)
 
 
 def _counter(name: str) -> int:

@@ -1,22 +1,17 @@
-"""Attaching, detaching, and how a process's end and its forks reach the agent.
-
-How it ended is read off the interpreter at exit: an uncaught exception leaves itself in ``sys``, so
-no exception hook is replaced and the training's own traceback is what it always was.
-"""
+"""Attaching, detaching, and how a process's end and its forks reach the agent."""
 
 from __future__ import annotations
 
 import atexit
-import multiprocessing
 import os
-import sys
 from collections.abc import Mapping
-from multiprocessing import util
 from typing import Any
 
-from warmwatch import _guard
+from warmwatch import _exit_status, _family, _guard
+from warmwatch._arguments import checked
 from warmwatch._attached import Attached
 from warmwatch._config import settings_from
+from warmwatch._ending import ending
 
 current: Attached | None = None
 _registered = False
@@ -26,7 +21,9 @@ def attach(version: str, said: Mapping[str, Any]) -> None:
     """Attach to this process, or tell the agent that is attached what was ``said``."""
     global current
     try:
-        given = {key: value for key, value in said.items() if value is not None}
+        given, refused = checked(said)
+        for complaint in refused:
+            _guard.warn_once(complaint)
         if current is not None:
             current.update(given)
             return
@@ -62,21 +59,15 @@ def _register() -> None:
         return
     _registered = True
     atexit.register(_exit)
-    os.register_at_fork(after_in_child=_forked)
-    _register_for_child()
-
-
-def _register_for_child() -> None:
-    """``multiprocessing`` ends its forked children without running ``atexit``."""
-    if multiprocessing.parent_process() is not None:
-        util.Finalize(None, _exit, exitpriority=-100)
+    os.register_at_fork(before=_family.count_fork, after_in_child=_forked)
 
 
 def _forked() -> None:
     try:
+        _exit_status.disarm()
+        _family.forked()
         if current is not None:
             current.forked()
-            util.register_after_fork(current, lambda _: _register_for_child())
     except Exception as error:  # noqa: BLE001 - likewise
         _guard.report("fork", error)
 
@@ -85,17 +76,6 @@ def _exit() -> None:
     if current is None:
         return
     try:
-        raised = _uncaught()
-        current.finish("failed" if raised else "finished", raised)
+        current.finish(ending())
     except Exception as error:  # noqa: BLE001 - likewise
         _guard.report("exit", error)
-
-
-def _uncaught() -> str | None:
-    """The name of the exception that ends this process, if one does."""
-    leaving = sys.exc_info()[1]  # set where multiprocessing unwinds a child's main function
-    if isinstance(leaving, SystemExit):
-        return None if leaving.code in (None, 0) else f"SystemExit: {leaving.code}"
-    interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive)
-    raised = leaving or (None if interactive else getattr(sys, "last_value", None))
-    return type(raised).__name__ if raised is not None else None

@@ -22,10 +22,11 @@ File = tuple[int, int]  # device and inode
 _KEPT = 200  # records kept in a directory: enough to look back, bounded for good
 
 
-def free_run(directory: Path, identity: Identity) -> str:
+def free_run(directory: Path, identity: Identity, child: str = "") -> str:
     """The run's name, numbered where a living process of another launch has it already.
 
-    Of this user's records alone: another user's run of the same name is another run.
+    With or without what ends it in a ``child``. Of this user's records alone: another user's run
+    of the same name is another run.
     """
     taken = set()
     stem = folder_stem(identity.run)
@@ -40,7 +41,7 @@ def free_run(directory: Path, identity: Identity) -> str:
             if other.launch != identity.launch and _is_held(descriptor):
                 taken.add(other.run)
     names = (identity.run, *(f"{identity.run}-{n}" for n in range(2, len(taken) + 2)))
-    return next(name for name in names if name not in taken)
+    return next(name for name in names if not {name, name + child} & taken)
 
 
 def folder_stem(run: str) -> str:
@@ -62,7 +63,8 @@ def prune(directory: Path, *, own: File | None) -> None:
             with _opened(slot) as descriptor:
                 if not _is_over(descriptor):
                     continue
-            (slot.parent / record.JOURNAL).unlink(missing_ok=True)
+            for name in (record.JOURNAL, record.EXIT):
+                (slot.parent / name).unlink(missing_ok=True)
             slot.unlink()
             slot.parent.rmdir()
 

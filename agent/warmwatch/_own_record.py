@@ -8,11 +8,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from warmwatch import record
+from warmwatch import _exit_status, record
+from warmwatch._arguments import plain_name
 from warmwatch._config import Settings
+from warmwatch._family import child_name
 from warmwatch._gpus import used
 from warmwatch._guard import report, warn_once
-from warmwatch._identity import distributed, identify, launcher_run
+from warmwatch._identity import distributed, identify, own_rank
+from warmwatch._run_name import (
+    launcher_run,
+    notebook_of_vscode,
+    program_name,
+    working_directory,
+)
 from warmwatch._writer import Writer
 
 # Journal lines at which to look for the GPUs in use: all rare. The first compilation is what costs
@@ -39,6 +47,7 @@ class OwnRecord:
     ) -> None:
         self._settings, self._version, self._options = settings, version, dict(options)
         self._opened = False
+        self._child = ""  # ends the name of the run in a child that is no rank of it
         self._identity: record.Identity | None = None
         self.writer = Writer()
         self.header = record.Header(
@@ -55,6 +64,12 @@ class OwnRecord:
         """Whether there is a folder that a monitor can read."""
         return self.writer.folder is not None
 
+    @property
+    def worth(self) -> dict[str, int]:
+        """What the user said that a step is worth, by unit."""
+        units = ("tokens", "samples")
+        return {u: n for u in units if (n := self._options.get(f"{u}_per_step"))}
+
     def renewed(self, attached: tuple[int, int]) -> OwnRecord:
         """That of a forked child, which is another process and has said nothing yet."""
         return OwnRecord(
@@ -66,19 +81,22 @@ class OwnRecord:
     ) -> None:
         """Make the record, once; without one the agent goes on in plain memory."""
         self._opened = True
-        run = self._options.get("run") or self._settings.run
+        chosen = self._options.get("run") or self._settings.run or launcher_run(os.environ)
+        child = child_name()
+        self._child = f".{child}" if child and not own_rank(os.environ) else ""
         identity = identify(
             os.environ,
-            argv=sys.argv,
+            helper=bool(self._child),
             agent=self._version,
             hooks=hooks,
             missing=missing,
-            **{**self._options, "run": run},
+            **{**self._options, "run": plain_name(chosen or _program())},
         )
-        named = bool(run or launcher_run(os.environ))
         directories = record.directories(os.environ, os.geteuid())
         try:
-            self._identity = self.writer.open(directories, self.header, identity, named=named)
+            self._identity = self.writer.open(
+                directories, self.header, identity, named=bool(chosen), child=self._child
+            )
         except OSError as error:
             self._identity = identity
             warn_once(
@@ -86,16 +104,24 @@ class OwnRecord:
                 "set WARMWATCH_DIR to a directory that can be written"
             )
             return
+        self._arm_exit_status()
         header = {"epoch_ns": self.header.attached_epoch_ns, "k": self.header.warm_steps}
         who = {"run": self._identity.run, "rank": self._identity.rank}
         before = {"graphs_before": graphs_before or None}
         self.note("attach", self.header.attached_ns, {**who, **header, **before})
 
+    def close(self) -> None:
+        """Let go of the record's files."""
+        _exit_status.disarm()
+        self.writer.close()
+
     def update(self, options: Mapping[str, Any]) -> None:
         """The user gave more options; a new value replaces the old one."""
         self._options.update(options)
         if self._identity is not None:
-            self._rename(replace(self._identity, **options))
+            run = options.get("run")
+            changed = {**options, "run": run + self._child} if run else options
+            self._rename(replace(self._identity, **changed))
 
     # What the ledger needs of it.
 
@@ -124,6 +150,14 @@ class OwnRecord:
             record.store_identity(image, record.Identity(run="none"))
         return record.unpack(bytes(image))
 
+    def _arm_exit_status(self) -> None:
+        if self.writer.folder is None:
+            return
+        try:
+            _exit_status.arm(self.writer.folder / record.EXIT)
+        except (OSError, AttributeError, ImportError):
+            return  # another C library, another system: the exit status is not known
+
     def _look_again(self) -> None:
         """Say which GPUs and which rank this is, where that changed: both may come up late."""
         if self._identity is None:
@@ -131,7 +165,9 @@ class OwnRecord:
         try:
             found = replace(self._identity, gpus=used() or self._identity.gpus)
             if member := distributed():
-                found = replace(found, rank=member[0], world_size=member[1])
+                run = found.run.removesuffix(self._child)  # a rank after all
+                self._child = ""
+                found = replace(found, run=run, rank=member[0], world_size=member[1])
             if found != self._identity:
                 self._rename(found)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
@@ -140,3 +176,9 @@ class OwnRecord:
     def _rename(self, identity: record.Identity) -> None:
         self.writer.rename(identity)
         self._identity = identity
+
+
+def _program() -> str:
+    return program_name(
+        sys.argv, os.environ, directory=working_directory(), notebook=notebook_of_vscode()
+    )

@@ -22,14 +22,18 @@ class Listener(Protocol):
     def on_step(self) -> Callable[[Any, Any, Any], None]:
         """The optimizers' post hook itself: nothing stands between, at every step it is called."""
 
+    @property
+    def on_batch(self) -> Callable[[int], None]:
+        """Called with the time at which a batch was asked for, once it is there; likewise."""
+
     def begin(self, event: str) -> None:
         """A compile event began on this thread."""
 
     def end(self, event: str) -> None:
         """A compile event ended on this thread."""
 
-    def recompile(self, reason: str, category: str) -> None:
-        """This thread begins a recompile, for this reason."""
+    def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
+        """This thread begins a recompile, for this reason; ``where``: name, file and line."""
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
         """A compilation ended on this thread; ``kind`` is one of ``record.KINDS``."""
@@ -59,12 +63,14 @@ class Installed:
         rearm: puts it back where PyTorch itself may have dropped it; called often.
         counters: PyTorch's cumulative counters, by the names of the slot's words (``graphs``,
             ``cache_hits.inductor_fx``...); they fall when a user clears them.
+        graph_breaks: how often each of PyTorch's reasons broke a graph; they fall likewise.
         asynchronous: whether a mode is on that swaps compiled code in later, with no event.
     """
 
     uninstall: Callable[[], None] = _nothing
     rearm: Callable[[], None] = _nothing
     counters: Callable[[], Mapping[str, int]] = _no_counters
+    graph_breaks: Callable[[], Mapping[str, int]] = _no_counters
     asynchronous: Callable[[], bool] = _never
 
 
@@ -137,6 +143,13 @@ class Hooks:
         found: dict[str, int] = {}
         for seam in tuple(self._installed.values()):
             found.update(seam.counters())
+        return found
+
+    def graph_breaks(self) -> dict[str, int]:
+        """How often each reason broke a graph, where a seam knows it."""
+        found: dict[str, int] = {}
+        for seam in tuple(self._installed.values()):
+            found.update(seam.graph_breaks())
         return found
 
     def asynchronous(self) -> bool:

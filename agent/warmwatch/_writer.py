@@ -51,12 +51,19 @@ class Writer:
         self._torn = False
 
     def open(
-        self, directories: Sequence[str], header: Header, identity: Identity, *, named: bool
+        self,
+        directories: Sequence[str],
+        header: Header,
+        identity: Identity,
+        *,
+        named: bool,
+        child: str = "",
     ) -> Identity:
         """Make the record in the first directory that can be written.
 
         Returns the identity it carries: where nobody ``named`` the run and another launch of the
-        same script is alive in that directory, the name has a number.
+        same script is alive in that directory, the name has a number. ``child`` ends the name
+        where this is a child of the run's process.
 
         Raises:
             OSError: none of them can be; the error of the last one.
@@ -65,13 +72,13 @@ class Writer:
         for directory in directories:
             try:
                 place = _usable(Path(directory), chosen=len(directories) == 1)
-                if not named:
-                    identity = replace(identity, run=free_run(place, identity))
-                self._make(place, header, identity)
+                run = identity.run if named else free_run(place, identity, child)
+                known = replace(identity, run=run + child)
+                self._make(place, header, known)
             except OSError as error:
                 problem = error
             else:
-                return identity
+                return known
         raise problem
 
     def _make(self, directory: Path, header: Header, identity: Identity) -> None:

@@ -183,10 +183,13 @@ def _living(facts: Facts, now_ns: int) -> Judgement:
 
 
 def _ended(facts: Facts) -> Judgement | None:
+    """A process that says "finished" is believed when it is gone: its exit code, which decides,
+    is not known before.
+    """
     name = ENDS[facts.compile.end_code]
-    if name:
+    if name and not (name == "finished" and facts.alive):
         state = State.FAILED if name == "failed" else State.FINISHED
-        return Judgement(state=state, since_ns=facts.compile.ended_ns)
+        return Judgement(state=state, since_ns=facts.compile.ended_ns or facts.gone_ns)
     return None if facts.alive else Judgement(state=State.LOST, since_ns=facts.gone_ns)
 
 

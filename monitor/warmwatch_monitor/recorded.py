@@ -171,7 +171,7 @@ def _who(header: Header, identity: Identity) -> Who:
 
 
 def _steps(slot: Slot, clean: Binned, touched: Binned) -> Steps:
-    header, counts, steps, worth = slot.header, slot.compile, slot.steps, slot.identity
+    header, counts, steps = slot.header, slot.compile, slot.steps
     return Steps(
         count=steps.steps,
         first_at=_epoch(header, counts.first_step_ns),
@@ -181,8 +181,8 @@ def _steps(slot: Slot, clean: Binned, touched: Binned) -> Steps:
         clean=_lengths(clean, slot.clean_sum_ns),
         touched=_lengths(touched, counts.compile_step_sum_ns),
         touched_lately=len(verdict.recently_touched(steps, counts)),
-        tokens=_worth(steps.steps, worth.tokens_per_step),
-        samples=_worth(steps.steps, worth.samples_per_step),
+        tokens=slot.tokens,
+        samples=slot.samples,
     )
 
 
@@ -297,10 +297,6 @@ def _workers(process: ProcessReading | None) -> Workers | None:
     if process is None or process.workers_busy is None or process.workers_idle is None:
         return None
     return Workers(busy=process.workers_busy, idle=process.workers_idle)
-
-
-def _worth(steps: int, per_step: int | None) -> int | None:
-    return None if per_step is None else steps * per_step
 
 
 def _by_name(names: Sequence[str], counts: Sequence[int]) -> dict[str, int]:

@@ -119,7 +119,7 @@ def _eager(facts: Facts, event: Event) -> Facts:
 def _exit(facts: Facts, event: Event) -> Facts:
     end = ENDS.index(event["how"])
     compile = replace(facts.compile, end_code=end, ended_ns=event["t"])
-    return replace(facts, compile=compile)
+    return replace(facts, compile=compile, alive=False)  # nothing comes after that line
 
 
 def _at_step(facts: Facts, steps: int, t: int) -> Facts:

@@ -213,5 +213,6 @@ def facts(reading: RecordReading, peers_compiled_ns: int = 0, working_ns: int = 
         alive=reading.alive,
         gone_ns=reading.gone_ns,
         peers_compiled_ns=peers_compiled_ns,
+        last_batch_ns=slot.steps.last_batch_ns,
         working_ns=working_ns,
     )

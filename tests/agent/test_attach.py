@@ -175,10 +175,15 @@ def test_a_wrong_setting_is_said_once_and_does_not_stop_the_training(records: Pa
     env = {"WARMWATCH_WARM_STEPS": "many", "WARMWATCH_RUM": "gpt2"}
     with training(records, STEP, env=env) as started:
         assert started.wait() == 0
-    assert started.stderr.splitlines() == [
-        "warmwatch: WARMWATCH_RUM is not a setting of warmwatch; did you mean WARMWATCH_RUN?",
-        "warmwatch: WARMWATCH_WARM_STEPS='many' is not a number of steps from 1 on; using 3",
-    ]
+    here = f"{records.parent}/train.py:1: UserWarning: warmwatch: "
+    first, line, second, again = started.stderr.splitlines()
+    assert (
+        first == f"{here}WARMWATCH_RUM is not a setting of warmwatch; did you mean WARMWATCH_RUN?"
+    )
+    assert second == (
+        f"{here}WARMWATCH_WARM_STEPS='many' is not a number of steps from 1 to 1,000,000; using 3"
+    )
+    assert line == again == "  import warmwatch.auto"
 
 
 def test_a_directory_that_cannot_be_written_costs_one_warning(records: Path) -> None:
@@ -189,7 +194,7 @@ def test_a_directory_that_cannot_be_written_costs_one_warning(records: Path) -> 
     with training(records, body, env={"WARMWATCH_DIR": str(blocked)}) as started:
         assert started.result() == ["eager", True]
         assert started.wait() == 0
-    (line,) = started.stderr.splitlines()
+    (line,) = [line for line in started.stderr.splitlines() if "warmwatch: " in line]
     assert "no record can be written" in line
     assert "set WARMWATCH_DIR to a directory that can be written" in line
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 from warmwatch._identity import identify
+from warmwatch._run_name import launcher_run, program_name
 
 TORCHRUN = {
     "RANK": "5",
@@ -54,20 +57,44 @@ def test_the_launcher_says_who_it_is(
     local_rank: int | None,
     world_size: int | None,
 ) -> None:
-    known = identify(environ, run=None, argv=["train.py"])
-    assert (known.launcher, known.run) == (launcher, run)
+    known = identify(environ, run="train")
+    assert (known.launcher, launcher_run(environ) or "train") == (launcher, run)
     assert (known.rank, known.local_rank, known.world_size) == (rank, local_rank, world_size)
 
 
 def test_a_batch_script_that_starts_one_process_is_no_world_of_all_tasks() -> None:
     """Slurm tells it how many tasks the job may have; nobody started them."""
     batch = {k: v for k, v in SLURM.items() if not k.startswith("SLURM_STEP")}
-    known = identify({**batch, "SLURM_PROCID": "0"}, run=None, argv=["train.py"])
+    known = identify({**batch, "SLURM_PROCID": "0"}, run="train")
     assert (known.rank, known.world_size) == (0, None)
 
 
-def test_a_run_that_somebody_named_is_called_so() -> None:
-    assert identify(TORCHRUN, run="mine", argv=["train.py"]).run == "mine"
+@pytest.mark.parametrize(
+    ("argv", "environ", "vscode", "name"),
+    [
+        (["train.py"], {}, None, "train"),
+        (["/x/my train.v2.py"], {}, None, "my_train.v2"),
+        (["/x/package/__main__.py"], {}, None, "package"),
+        (["-c"], {}, None, "gpt"),
+        ([""], {}, None, "gpt"),
+        (["-"], {}, None, "gpt"),
+        (["ipykernel_launcher.py"], {}, None, "notebook"),
+        (["ipykernel_launcher.py"], {"JPY_SESSION_NAME": "/n/Try 3.ipynb"}, None, "Try_3"),
+        (["ipykernel_launcher.py"], {"JPY_SESSION_NAME": "/n/console-1-a4d"}, None, "notebook"),
+        (["ipykernel_launcher.py"], {"JPY_SESSION_NAME": "/a.ipynb"}, "/w/b.ipynb", "b"),
+        (["colab_kernel_launcher.py"], {}, None, "notebook"),
+        (["train.py"], {"JPY_SESSION_NAME": "/n/a.ipynb"}, "/w/b.ipynb", "train"),
+    ],
+)
+def test_a_run_is_called_after_its_script_notebook_or_folder(
+    argv: list[str], environ: dict[str, str], vscode: str | None, name: str
+) -> None:
+    assert program_name(argv, environ, directory="/home/me/gpt", notebook=vscode) == name
+
+
+def test_without_script_and_folder_it_is_called_after_the_language() -> None:
+    for directory in ("/", ""):
+        assert program_name(["-c"], {}, directory=directory, notebook=None) == "python"
 
 
 @pytest.mark.parametrize(
@@ -82,8 +109,30 @@ def test_a_run_that_somebody_named_is_called_so() -> None:
 def test_each_restart_is_a_new_attempt_of_the_same_run(
     environ: dict[str, str], attempt: int
 ) -> None:
-    assert identify(environ, run=None, argv=["train.py"]).attempt == attempt
+    assert identify(environ, run="train").attempt == attempt
 
 
 def test_the_ranks_of_a_ray_job_are_one_launch() -> None:
-    assert identify(RAY, run=None, argv=["w.py"]).launch == "ray:02000000"
+    assert identify(RAY, run="w").launch == "ray:02000000"
+
+
+@pytest.mark.parametrize(
+    ("environ", "rank", "world_size"),
+    [
+        ({"RANK": "1" * 5000, "WORLD_SIZE": "2"}, 0, None),
+        ({"RANK": "1", "WORLD_SIZE": "30000000"}, 1, None),
+        ({"RANK": "0001", "WORLD_SIZE": "2"}, 1, 2),
+    ],
+)
+def test_a_number_that_no_launcher_means_is_not_known(
+    environ: dict[str, str], rank: int, world_size: int | None
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        known = identify(environ, run="train")
+    assert (known.rank, known.world_size) == (rank, world_size)
+
+
+def test_a_helper_of_a_rank_is_a_world_of_its_own() -> None:
+    known = identify(TORCHRUN, run="pretrain.Process-1", helper=True)
+    assert (known.run, known.rank, known.world_size) == ("pretrain.Process-1", 5, None)

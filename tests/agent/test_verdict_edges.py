@@ -81,10 +81,12 @@ def test_a_stalled_rank_keeps_its_clean_steps() -> None:
     assert judge(rank, AT + MINUTE + 1).clean_steps == 5
 
 
-@pytest.mark.parametrize("phase", [1, 3, 8])
-def test_the_phase_is_the_one_in_the_slot(phase: int) -> None:
-    rank = facts(compile=compiled(begun=2, active_since_ns=AT, active_phase=phase))
-    assert judge(rank, AT + 1).phase == ("dynamo", "inductor", "other")[(1, 3, 8).index(phase)]
+@pytest.mark.parametrize(
+    ("code", "phase"), [(0, None), (1, "dynamo"), (3, "inductor"), (8, "other")]
+)
+def test_the_phase_is_the_one_in_the_slot(code: int, phase: str | None) -> None:
+    rank = facts(compile=compiled(begun=2, active_since_ns=AT, active_phase=code))
+    assert judge(rank, AT + 1).phase == phase
 
 
 def test_compiling_is_since_this_activity_and_recompiling_since_the_first_of_its_episode() -> None:

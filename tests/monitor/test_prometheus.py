@@ -122,7 +122,8 @@ def test_openmetrics_is_given_where_asked_for_and_says_the_same(accept: str) -> 
 
 def test_every_series_of_the_contract_that_a_rank_has_without_a_gpu_is_there() -> None:
     user = replace(b.WARM.identity, samples_per_step=16, world_size=1)
-    full = b.view(replace(b.WARM, identity=user), process=PROCESS)
+    told = replace(b.WARM.compile, samples_per_step=16)
+    full = b.view(replace(b.WARM, identity=user, compile=told), process=PROCESS)
     assert {name for name, _ in series(b.snapshot(full))} == {
         "warmwatch_" + name
         for name in (
@@ -192,6 +193,12 @@ def test_workers_that_were_looked_at_once_are_neither_busy_nor_idle() -> None:
 
 def test_tokens_are_steps_times_what_the_user_said() -> None:
     assert of_rank(b.view(b.WARM), "warmwatch_tokens_total") == 3602 * 16384
+
+
+def test_tokens_of_a_value_said_anew_are_those_before_it_and_those_since() -> None:
+    told = {"tokens_per_step": 10, "tokens_before": 3600 * 16384, "worth_since": 3600}
+    anew = replace(b.WARM, compile=replace(b.WARM.compile, **told))
+    assert of_rank(b.view(anew), "warmwatch_tokens_total") == 3600 * 16384 + 2 * 10
 
 
 def test_compile_time_never_shrinks_when_a_compiling_rank_dies() -> None:

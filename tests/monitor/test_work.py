@@ -12,7 +12,7 @@ from support import builders as b
 from support import sources
 from support.builders import NOW, SECOND
 from warmwatch.verdict import State, judge
-from warmwatch_monitor import assembly
+from warmwatch_monitor import judging
 from warmwatch_monitor.assembly import Assembly
 from warmwatch_monitor.model import GpuReading, ProcessReading, RecordReading
 from warmwatch_monitor.runs import facts
@@ -150,7 +150,7 @@ def test_work_that_was_seen_is_remembered_over_a_judgement_that_failed(
     watched.states(100)
     watched.ranks = ((IDLES, 0.0),)
     with monkeypatch.context() as broken:
-        broken.setattr(assembly, "group", lambda *_: 1 // 0)
+        broken.setattr(judging, "group", lambda *_: 1 // 0)
         assert watched.states(1) == []
     assert watched.states(30) == [State.WARM]
 

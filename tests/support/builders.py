@@ -90,20 +90,21 @@ def slot(
     **identity: object,
 ) -> Slot:
     """A slot; ``clean`` and ``dirty`` are step lengths in nanoseconds."""
-    known: dict[str, object] = {"torch": "2.13.0", "python": "3.11.2", "agent": "0.1.0", **identity}
+    known: dict[str, Any] = {"torch": "2.13.0", "python": "3.11.2", "agent": "0.1.0", **identity}
     return Slot(
         header=Header(
             warm_steps=3,
             attached_ns=ago(attached),
             attached_epoch_ns=round((EPOCH - attached) * SECOND),
         ),
-        identity=Identity(run=run, **known),  # type: ignore[arg-type]
+        identity=Identity(run=run, **known),
         steps=steps,
         compile=replace(
             compile,
             compile_step_sum_ns=sum(dirty),
             irregular_step_ns=steps.last_step_ns,
             clean_sum_ns=sum(clean),
+            tokens_per_step=known.get("tokens_per_step", 0),
         ),
         clean_bins=bins(*clean),
         compile_bins=bins(*dirty),

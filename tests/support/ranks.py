@@ -38,10 +38,14 @@ class Pytorch:
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
+        self.breaks: dict[str, int] = {}
         self.swaps_later = False
 
     def counters(self) -> dict[str, int]:
         return dict(self.numbers)
+
+    def graph_breaks(self) -> dict[str, int]:
+        return dict(self.breaks)
 
     def asynchronous(self) -> bool:
         return self.swaps_later

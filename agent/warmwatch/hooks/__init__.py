@@ -16,6 +16,7 @@ from __future__ import annotations
 from warmwatch._seams import Install
 from warmwatch.hooks import (
     async_modes,
+    batches,
     callbacks,
     compilations,
     events,
@@ -26,6 +27,7 @@ from warmwatch.hooks import (
 
 SEAMS: tuple[tuple[str, Install], ...] = (
     ("optimizer", optimizer.install),
+    ("batches", batches.install),
     ("events", events.install),
     ("callbacks", callbacks.install),
     ("compilations", compilations.install),

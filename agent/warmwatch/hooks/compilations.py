@@ -11,7 +11,7 @@ from typing import Any
 
 from warmwatch._guard import report
 from warmwatch._seams import Installed, Listener, look_up
-from warmwatch.hooks.reasons import category_of
+from warmwatch.hooks.reasons import break_reason, category_of
 
 # How Dynamo says that it leaves a frame to Python: a graph break, not a failure.
 _LEFT_TO_PYTHON = (
@@ -48,7 +48,11 @@ def install(listener: Listener) -> Installed:
             utils.log_compilation_event = original
 
     utils.log_compilation_event = ours
-    return Installed(uninstall=uninstall, counters=lambda: read_counters(counters))
+    return Installed(
+        uninstall=uninstall,
+        counters=lambda: read_counters(counters),
+        graph_breaks=lambda: read_breaks(counters),
+    )
 
 
 def require_runtime(listener: Listener) -> Installed:  # noqa: ARG001 - every seam's signature
@@ -84,7 +88,8 @@ def entry(metrics: Any) -> dict[str, Any]:
     values: dict[str, Any] = {"id": None if compile_id is None else str(compile_id)}
     duration = getattr(metrics, "duration_us", None)
     values["seconds"] = duration / 1e6 if duration is not None else None
-    values["name"] = getattr(metrics, "co_name", None)
+    where = (getattr(metrics, f"co_{of}", None) for of in ("name", "filename", "firstlineno"))
+    values.update(place(*where))
     values["ops"] = getattr(metrics, "graph_op_count", None)
     values["cache"] = _cache(metrics)
     if _is_recompile(metrics, values["id"]):
@@ -95,6 +100,11 @@ def entry(metrics: Any) -> dict[str, Any]:
     if failure and failure.rpartition(".")[2] not in _LEFT_TO_PYTHON:
         values["failure"] = failure
     return {key: value for key, value in values.items() if value is not None}
+
+
+def place(name: str | None, file: str | None, line: int | None) -> dict[str, Any]:
+    """Where the user's function is: of its file the base name, which is all that leaves us."""
+    return {"name": name, "file": file.rpartition("/")[2] if file else None, "line": line}
 
 
 def _is_recompile(metrics: Any, compile_id: str | None) -> bool:
@@ -117,6 +127,15 @@ def _cache(metrics: Any) -> str | None:
     if misses:
         return "miss"
     return "hit" if hits else None
+
+
+def read_breaks(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """How often each reason broke a graph, in the words that leave the process."""
+    breaks: dict[str, int] = {}
+    for text, count in counters.get("graph_break", {}).items():
+        reason = break_reason(text)
+        breaks[reason] = breaks.get(reason, 0) + count
+    return breaks
 
 
 def read_counters(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:

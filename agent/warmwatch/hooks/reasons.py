@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 # First match wins. The words are those of Dynamo's guards (torch 2.6 to 2.15).
 _PATTERNS: tuple[tuple[str, str], ...] = (
@@ -53,3 +54,14 @@ def category_of(reason: str) -> str:
         if pattern.search(first):
             return category
     return "other"
+
+
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_BREAK_LIMIT = 300
+
+
+@lru_cache(maxsize=1024)
+def break_reason(text: str) -> str:
+    """A graph break's reason: its first line, without quoted text, which may be the user's."""
+    first = text.strip().partition("\n")[0]
+    return _QUOTED.sub("'...'", first)[:_BREAK_LIMIT]

@@ -6,11 +6,12 @@ comes next, although it is the training's own entry whose guard tells the cause.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from warmwatch._guard import report
 from warmwatch._seams import Installed, Listener, look_up
-from warmwatch.hooks.compilations import REASON_LIMIT
+from warmwatch.hooks.compilations import REASON_LIMIT, place
 from warmwatch.hooks.reasons import category_of, telling_first
 
 # Its name in torch 2.7 and later, and the one in 2.6: the same call, the same list of reasons.
@@ -34,7 +35,7 @@ def install(listener: Listener) -> Installed:
         if listening:
             try:
                 if reason := telling_first(reasons)[:REASON_LIMIT]:
-                    listener.recompile(reason, category_of(reason))
+                    listener.recompile(reason, category_of(reason), _where(args, kwargs))
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.recompile_reasons", error)
         return reasons
@@ -49,3 +50,10 @@ def install(listener: Listener) -> Installed:
 
     setattr(convert_frame, name, ours)
     return Installed(uninstall=uninstall)
+
+
+def _where(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The function that is compiled anew; the frame is the second argument in every version."""
+    frame = args[1] if len(args) > 1 else kwargs.get("frame")
+    code = getattr(frame, "f_code", None)
+    return {} if code is None else place(code.co_name, code.co_filename, code.co_firstlineno)

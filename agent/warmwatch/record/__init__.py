@@ -1,6 +1,6 @@
 """The record: the bytes by which a training process tells a monitor what it does.
 
-A record is one folder for each attached process, holding two files:
+A record is one folder for each attached process, holding three files:
 
 ``slot``
     Fixed size, little endian, 8-byte words. The agent maps it; readers use ``pread``. ::
@@ -19,6 +19,9 @@ A record is one folder for each attached process, holding two files:
 ``events.jsonl``
     One JSON object a line, appended, for what happens rarely; ``t`` is monotonic nanoseconds
     and ``event`` names it. Bounded: past JOURNAL_LIMIT bytes only ``warm`` and ``end`` are added.
+
+``exit``
+    Empty; when the process exits through the C library, its exit status (see ``ends``).
 
 What changes at every step are *hot words*: aligned, stored by one 8-byte store, read alone. No
 two of them are promised to be of the same moment. What changes rarely is *sealed* (``seal``): a
@@ -46,6 +49,7 @@ from warmwatch.record.bins import (
     quantile_ns,
     quantile_of,
 )
+from warmwatch.record.ends import exit_code, with_exit_code
 from warmwatch.record.facts import (
     CACHES,
     CATEGORIES,
@@ -89,6 +93,7 @@ from warmwatch.record.seal import RecordError, TornError
 
 SLOT = "slot"
 JOURNAL = "events.jsonl"
+EXIT = "exit"
 JOURNAL_LIMIT = 8 * 1024 * 1024
 
 __all__ = [
@@ -102,6 +107,7 @@ __all__ = [
     "COMPILE_INDEX",
     "COMPILE_WORDS",
     "ENDS",
+    "EXIT",
     "HOT_END",
     "IDENTITY_BLOCK",
     "JOURNAL",
@@ -128,6 +134,7 @@ __all__ = [
     "blank",
     "check_header",
     "directories",
+    "exit_code",
     "histograms",
     "hot_words",
     "lock_holder",
@@ -141,4 +148,5 @@ __all__ = [
     "store_identity",
     "unpack",
     "unpack_identity",
+    "with_exit_code",
 ]

@@ -34,7 +34,7 @@ CATEGORIES = (
 )
 CACHES = ("inductor_fx", "aot_autograd")
 TOUCHED_KEPT = 10
-ENDS = ("", "finished", "failed", "detached")
+ENDS = ("", "finished", "failed", "detached", "interrupted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +45,16 @@ class StepCounts:
         steps: optimizer steps, or explicit marks, so far.
         last_step_ns: when the last step was marked.
         last_duration_ns: its length; 0 where nothing marked its beginning.
+        batches: batches that a ``torch.utils.data.DataLoader`` handed out in this process.
+        last_batch_ns: when the last one was. batch_wait_ns: time spent in ``next()`` for them.
     """
 
     steps: int = 0
     last_step_ns: int = 0
     last_duration_ns: int = 0
+    batches: int = 0
+    last_batch_ns: int = 0
+    batch_wait_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +107,11 @@ class CompileCounts:
         phase_ns: exclusive time of each of PHASES. compilations: of each of KINDS.
         recompiles: of each of CATEGORIES. cache_hits, cache_misses: of each of CACHES.
         graphs_before: graphs that Dynamo had captured before this record began.
+        tokens_per_step, samples_per_step: what a step after number ``worth_since`` is worth, as
+            the user said; 0 where not said. tokens_before, samples_before: what the steps up to
+            that one were worth, so a value said anew changes no sum (see ``Slot.tokens``).
+        exit_code: 1 + the exit code, 0 to 255; 0 where it was not known when ``end_code`` was
+            stored (see ``record.with_exit_code``).
     """
 
     begun: int = 0
@@ -141,6 +151,12 @@ class CompileCounts:
     cache_hits: tuple[int, ...] = (0,) * len(CACHES)
     cache_misses: tuple[int, ...] = (0,) * len(CACHES)
     graphs_before: int = 0
+    tokens_per_step: int = 0
+    samples_per_step: int = 0
+    tokens_before: int = 0
+    samples_before: int = 0
+    worth_since: int = 0
+    exit_code: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,3 +227,18 @@ class Slot:
         # 0 while a reader comes between the stores of the two blocks: the sum never falls
         since = max(0, self.steps.last_step_ns - self.compile.irregular_step_ns)
         return self.compile.clean_sum_ns + since
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens trained on; ``None`` where nobody said what a step is worth."""
+        return self._earned(self.compile.tokens_before, self.compile.tokens_per_step)
+
+    @property
+    def samples(self) -> int | None:
+        """Samples trained on, likewise."""
+        return self._earned(self.compile.samples_before, self.compile.samples_per_step)
+
+    def _earned(self, before: int, worth: int) -> int | None:
+        # 0 while a reader comes between the stores of the two blocks: the sum never falls
+        since = max(0, self.steps.steps - self.compile.worth_since)
+        return before + since * worth if worth else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from warmwatch import record
@@ -19,6 +19,7 @@ from warmwatch.record import RecordError, Slot
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import RecordReading, Refusal
 from warmwatch_monitor.sources.directory import RecordDirectory
+from warmwatch_monitor.sources.exits import left_exit_code
 from warmwatch_monitor.sources.journal import Journal
 from warmwatch_monitor.sources.life import Life
 from warmwatch_monitor.sources.slot import Look, SlotFile
@@ -87,6 +88,7 @@ class _Record:
         self._revisit_ns: int | None = None
         self._over = False
         self._reading: RecordReading | None = None
+        self._read_from: Slot | None = None
 
     def look(self, now_ns: int, epoch: float, retention_ns: int) -> RecordReading | Refusal | None:
         """Its reading; why there is none; or ``None`` where it is over, or was removed."""
@@ -129,14 +131,18 @@ class _Record:
 
     def _same(self, known: RecordReading, look: Look) -> bool:
         now = (self._life.alive, self._life.pid, self._life.gone_ns)
-        return known.slot is look.slot and (known.alive, known.pid, known.gone_ns) == now
+        return self._read_from is look.slot and (known.alive, known.pid, known.gone_ns) == now
 
     def _make(self, look: Look) -> RecordReading:
         alive = self._life.alive
         torn = self._journal.torn_end and not alive  # nobody will complete that line
+        self._read_from = slot = look.slot
+        if not alive:
+            counts = record.with_exit_code(slot.compile, left_exit_code(self._folder))
+            slot = replace(slot, compile=counts)
         return RecordReading(
             folder=self._folder,
-            slot=look.slot,
+            slot=slot,
             alive=alive,
             pid=self._life.pid,
             gone_ns=self._life.gone_ns,

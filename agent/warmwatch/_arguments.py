@@ -1,0 +1,108 @@
+"""What a user gives to ``attach()``, checked at the call and by name.
+
+A value that cannot be taken is refused in the user's terms, and the rest is taken: a training goes
+on, with a record, whatever was given. Nothing is read from a tensor, which could wait for a GPU.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+LARGEST = 2**53  # every whole number up to here survives JSON and a Prometheus sample
+RUN_LIMIT = 200  # characters of a name that a record holds
+
+# why a name is not taken as it is
+CHANGED = f"characters that cannot be shown, or more than {RUN_LIMIT} characters"
+
+_SIZES = "a whole number from 1 to 2**53"
+
+
+class _RefusedError(ValueError):
+    """The message says what the argument is instead of what it should be."""
+
+
+def checked(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The arguments that can be taken, as plain Python values, and a sentence for each other."""
+    taken: dict[str, Any] = {}
+    complaints = []
+    for name, value in given.items():
+        if value is None:
+            continue
+        try:
+            taken[name] = _CHECKS[name](value)
+        except _RefusedError as error:
+            complaints.append(f"attach({name}=...) is {error}; it is left out")
+    if "run" in taken and taken["run"] != given["run"]:
+        complaints.append(f"attach(run=...) holds {CHANGED}; the run is called {taken['run']!r}")
+    return taken, tuple(complaints)
+
+
+def plain_name(name: str) -> str:
+    """A name that can be shown anywhere: what cannot be printed becomes ``_``; cut at the limit.
+
+    Path separators stay: no file is called by the name as it is.
+    """
+    return "".join(one if one.isprintable() else "_" for one in name[:RUN_LIMIT])
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _RefusedError(f"{_shown(value)}: pass a str")
+    if not value.strip():
+        raise _RefusedError("an empty str: pass a name")
+    return plain_name(value)
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, bool | str | bytes) or _is_tensor(value):
+        raise _RefusedError(f"{_shown(value)}: pass {_SIZES}")
+    try:
+        size = operator.index(value)
+    except Exception:  # noqa: BLE001 - a stranger's __index__ may raise anything
+        raise _RefusedError(f"{_shown(value)}: pass {_SIZES}") from None
+    if not 1 <= size <= LARGEST:
+        raise _RefusedError(f"{_shown(size)}: pass {_SIZES}")
+    return size
+
+
+def _amount(value: Any) -> float:
+    asked = "pass a number above 0"
+    if isinstance(value, bool | str | bytes | bytearray) or _is_tensor(value):
+        raise _RefusedError(f"{_shown(value)}: {asked}")
+    try:
+        amount = float(value)
+    except Exception:  # noqa: BLE001 - a stranger's __float__ may raise anything
+        raise _RefusedError(f"{_shown(value)}: {asked}") from None
+    if not 0 < amount < math.inf:  # not a number, too
+        raise _RefusedError(f"{_shown(amount)}: {asked}")
+    return amount
+
+
+_CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    "run": _name,
+    "tokens_per_step": _size,
+    "samples_per_step": _size,
+    "flops_per_step": _amount,
+}
+
+
+def _is_tensor(value: Any) -> bool:
+    """Whether it is one of PyTorch's, told without importing PyTorch."""
+    kinds = type(value).__mro__
+    return any(kind.__module__ == "torch" and kind.__name__ == "Tensor" for kind in kinds)
+
+
+def _shown(value: Any) -> str:
+    """The value for a sentence; of a large or strange one, what it is."""
+    if _is_tensor(value):
+        return "a torch.Tensor, which is not read (it could wait for the GPU)"
+    if type(value) is int and value.bit_length() > 64:
+        return f"a whole number of {value.bit_length()} bits"
+    if type(value) in (bool, int, float):
+        return repr(value)
+    if isinstance(value, str):
+        return f"the str {value[:40]!r}"
+    return f"of type {type(value).__name__}"

@@ -1,0 +1,104 @@
+"""The exit status of this process, written by the C library itself when the process really exits.
+
+No hook of Python's tells the status: ``sys.exit(3)`` has left no trace when ``atexit`` runs, and
+after that there is no Python left to be called. So ``on_exit`` of glibc is given a C function,
+``putw``, which writes the status (an ``int``) to a stream of ours: 4 bytes in the record's file
+``exit``, or none where the process was killed or left by ``os._exit``. Nothing else in the process
+changes. Where a C library has no ``on_exit`` (musl), the status is not known.
+
+Invariants: a forked child inherits the handler, so the stream's descriptor leads nowhere there
+before any of the child's own code runs, and after a detach likewise. The descriptor has a high
+number, which the system gives to no other file after a program that closes all it has: only then
+would the status end up in a stranger's file. It is looked at before it is changed for the same
+reason. One stream serves the process for good, since a handler cannot be taken back.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+_HIGH = (1000, 200, 3)  # least numbers to try, since a process may be allowed fewer descriptors
+_UNBUFFERED = 2  # _IONBF
+
+_descriptor = -1
+_file: tuple[int, int] | None = None  # device and inode that the descriptor leads to
+
+
+def arm(path: Path) -> None:
+    """Have the exit status written to ``path``, which is made here.
+
+    Raises:
+        OSError, AttributeError, ImportError: it cannot be known here.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    made = os.open(path, flags, 0o644)
+    try:
+        if _descriptor < 0:
+            _register(made)
+        else:
+            _lead_to(made)
+    finally:
+        os.close(made)
+
+
+def disarm() -> None:
+    """Have it written nowhere from now on: after a detach, and in a forked child."""
+    if _descriptor < 0 or not _is_ours():
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        _lead_to(nowhere)
+    finally:
+        os.close(nowhere)
+
+
+def _register(made: int) -> None:
+    """Make the stream on a copy of descriptor ``made``, and name it to the C library."""
+    global _descriptor, _file
+    import ctypes  # here: PyTorch has it, a process that never attaches need not
+
+    libc = ctypes.CDLL(None)  # its own functions: what is set on them nobody else sees
+    on_exit, putw, fdopen, setvbuf = libc.on_exit, libc.putw, libc.fdopen, libc.setvbuf
+    fdopen.restype, fdopen.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_char_p]
+    setvbuf.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+    on_exit.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    copy = _high_copy(made)
+    stream = fdopen(copy, b"a")
+    if not stream:
+        os.close(copy)
+        raise OSError("no stream for the exit status")
+    setvbuf(stream, None, _UNBUFFERED, 0)
+    _descriptor, _file = copy, _identity(copy)
+    if on_exit(ctypes.cast(putw, ctypes.c_void_p), stream) != 0:
+        raise OSError("no room for another exit handler")
+
+
+def _high_copy(made: int) -> int:
+    for least in _HIGH:
+        try:
+            return fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, least)
+        except OSError as error:
+            problem = error
+    raise problem
+
+
+def _lead_to(other: int) -> None:
+    global _file
+    if _is_ours():
+        os.dup2(other, _descriptor, inheritable=False)
+        _file = _identity(_descriptor)
+
+
+def _is_ours() -> bool:
+    """Whether the descriptor still leads where we led it: a program may close all it has."""
+    try:
+        return _identity(_descriptor) == _file
+    except OSError:
+        return False
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino

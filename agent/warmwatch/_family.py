@@ -1,0 +1,99 @@
+"""Which of a training's processes this one is: the training itself, or one that it started.
+
+What a training starts never speaks for it. A process that prepares a child (it imports the user's
+main module again, or for a fork server), and one that loads data, say nothing at all. Any other
+child has a name of its own within the run, unless it turns out to be a rank.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+_forks = 0  # children that this process forked
+_fork_name = ""  # this one's name, where it was forked
+_forked_by = 0  # the pid of the process that did
+_first = 0  # and of the one that was not forked itself
+_pid = 0  # of the process that is about to fork
+_process: BaseProcess | None = None  # what multiprocessing knew of it then
+
+
+def count_fork() -> None:
+    """A child is about to be forked: when it looks for its parent, that one may be gone."""
+    global _forks, _pid
+    _forks, _pid = _forks + 1, os.getpid()
+
+
+def forked() -> None:
+    """In a forked child, before any other code."""
+    global _forks, _fork_name, _forked_by, _first, _process
+    _fork_name = f"{_fork_name}-{_forks}" if _fork_name else f"fork-{_forks}"
+    _first = _first or _pid
+    _forks, _forked_by, _process = 0, _pid, multiprocessing.current_process()
+
+
+def child_name() -> str | None:
+    """This process's name among those of its run; ``None`` where it is nobody's child.
+
+    ``SpawnProcess-1`` as ``multiprocessing`` has it, ``fork-1`` after a bare ``os.fork``. One whose
+    parent is gone was made to go on alone, as daemons do, and is nobody's child.
+    """
+    names = []
+    if multiprocessing.parent_process() is not None:
+        names.append(multiprocessing.current_process().name)
+    if _is_forked():
+        names.append(_fork_name)
+    return ".".join(names) or None
+
+
+def launch_pid() -> int:
+    """The pid of the process that the children of a training come from: its own in that one."""
+    if _is_forked():
+        return _first
+    parent = multiprocessing.parent_process()
+    return parent.pid if parent is not None and parent.pid else os.getpid()
+
+
+def _is_forked() -> bool:
+    """Whether it was forked by hand, by a process that is still there.
+
+    ``multiprocessing`` forks too, and gives what it forked another process object right after.
+    """
+    ours = multiprocessing.current_process() is _process
+    return bool(_forked_by) and ours and os.getppid() == _forked_by
+
+
+def parent_of(pid: int) -> int:
+    """The pid of a process's parent; 0 where that is not to be known."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def is_preparing() -> bool:
+    """Whether the main module is being imported for a child that is still to begin its work."""
+    return bool(getattr(multiprocessing.current_process(), "_inheriting", False))
+
+
+def is_data_worker() -> bool:
+    """Whether this is a data-loading worker, which may compile its own transforms."""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None
+
+
+def inherited(name: str) -> str | None:
+    """An environment variable as it was when this process's program was started.
+
+    A launcher's rank that only a child has set is the child's own; one that was there at the start
+    is its parent's.
+    """
+    try:
+        entries = Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:
+        return os.environ.get(name)
+    prefix = os.fsencode(name) + b"="
+    return next((os.fsdecode(e[len(prefix) :]) for e in entries if e.startswith(prefix)), None)

@@ -1,0 +1,34 @@
+"""The record's third file, ``exit``, and what it says of an end. Pure.
+
+It is there from the moment the record is, and empty; when the process exits by way of the C
+library, which then knows the exit status, that is appended as one ``int`` of 4 bytes. It stays
+empty where the process was killed by a signal (Ctrl-C included), left by ``os._exit``, or was
+detached. A reader takes it once the slot's lock is free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from warmwatch.record.facts import ENDS, CompileCounts
+
+_STATUS_BYTES = 4
+
+
+def exit_code(data: bytes) -> int | None:
+    """The exit code, 0 to 255, from the bytes of ``exit``; ``None`` where they tell none."""
+    if len(data) < _STATUS_BYTES:
+        return None
+    return int.from_bytes(data[-_STATUS_BYTES:], "little") & 0xFF
+
+
+def with_exit_code(counts: CompileCounts, code: int | None) -> CompileCounts:
+    """The facts of a process that is gone, given the code it left: the code decides.
+
+    At exit the agent does not know it yet, and says "finished" of a ``sys.exit(1)``.
+    """
+    if code is None:
+        return counts
+    return replace(
+        counts, end_code=ENDS.index("failed" if code else "finished"), exit_code=1 + code
+    )

@@ -1,0 +1,120 @@
+"""Records to judged runs, looked at again and again: what is remembered from one look to the next.
+
+One record that cannot be judged is one refusal, and costs the others nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from warmwatch.verdict import State
+from warmwatch_monitor.errors import described
+from warmwatch_monitor.model import (
+    GpuReading,
+    ProcessReading,
+    RankView,
+    RecordReading,
+    Refusal,
+    RunView,
+)
+from warmwatch_monitor.namesakes import Start, told_apart
+from warmwatch_monitor.runs import group, owned
+from warmwatch_monitor.spending import is_present
+from warmwatch_monitor.work import Work, follow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What was read beside the records, at ``now_ns``; ``oom_killed`` of pids that are gone."""
+
+    now_ns: int
+    processes: Mapping[int, ProcessReading] = field(default_factory=dict)
+    gpus: tuple[GpuReading, ...] = ()
+    oom_killed: Mapping[int, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """The runs, and what to remember of them."""
+
+    runs: tuple[RunView, ...]
+    works: Mapping[str, Work]
+    names: Mapping[Start, str]
+
+
+class Judging:
+    """Judges the records of each look."""
+
+    def __init__(self) -> None:
+        self._works: Mapping[str, Work] = {}
+        self._names: Mapping[Start, str] = {}
+        self._pids: Mapping[str, int] = {}
+
+    def of(
+        self, records: Collection[RecordReading], around: Around, present: Collection[str] | None
+    ) -> tuple[tuple[RunView, ...], tuple[Refusal, ...]]:
+        """The runs, and the records that cannot be judged.
+
+        ``present``: the records that are there, ``None`` where nobody could look; of those that
+        are not seen now, but may be there, all is remembered.
+        """
+        judged, refused = self._all(records, around)
+        if present is not None:
+            self._names = judged.names
+        self._works = {
+            folder: work for folder, work in judged.works.items() if is_present(folder, present)
+        }
+        return self._with_ooms(judged.runs, around.oom_killed), refused
+
+    def _all(
+        self, records: Collection[RecordReading], around: Around
+    ) -> tuple[_Judged, tuple[Refusal, ...]]:
+        try:
+            return self._judge(records, around), ()
+        except Exception:  # noqa: BLE001 - whose fault it is, each record alone will tell
+            good, refused = [], []
+        for one in records:
+            try:
+                self._judge([one], around)
+            except Exception as error:  # noqa: BLE001 - one bad record is one refusal
+                reason = f"it cannot be judged: {described(error)}"
+                refused.append(Refusal(path=one.folder, reason=reason))
+            else:
+                good.append(one)
+        return self._judge(good, around), tuple(refused)
+
+    def _judge(self, records: Iterable[RecordReading], around: Around) -> _Judged:
+        """Changes nothing: it may be tried, and raise."""
+        works = dict(self._works)
+        records, names = told_apart(records, self._names)
+        used = owned(records, around.gpus)
+        for one in records:
+            works[one.folder] = follow(
+                works.get(one.folder, Work()),
+                None if one.pid is None else around.processes.get(one.pid),
+                used[one.folder],
+                around.now_ns,
+                uses_gpus=bool(one.slot.identity.gpus),
+            )
+        working = {folder: work.working_ns for folder, work in works.items()}
+        runs = group(records, around.processes, around.now_ns, around.gpus, working)
+        return _Judged(runs=runs, works=works, names=names)
+
+    def _with_ooms(
+        self, runs: tuple[RunView, ...], killed: Mapping[int, bool]
+    ) -> tuple[RunView, ...]:
+        """``runs``, with what is known of how the lost ranks went. A dead record has no pid."""
+        views = [view.record for run in runs for view in run.ranks]
+        known = {folder: pid for folder, pid in self._pids.items() if folder in self._works}
+        self._pids = {**known, **{one.folder: one.pid for one in views if one.pid is not None}}
+        return tuple(
+            replace(run, ranks=tuple(self._with_oom(view, killed) for view in run.ranks))
+            for run in runs
+        )
+
+    def _with_oom(self, view: RankView, killed: Mapping[int, bool]) -> RankView:
+        if view.judgement.state is not State.LOST:
+            return view
+        known = killed.get(self._pids.get(view.record.folder, 0))
+        return view if known is None else replace(view, oom_killed=known)

@@ -1,0 +1,201 @@
+"""What a training starts never speaks for it: a child has a name of its own, or says nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.trainings import environment, run
+
+BEGIN = """
+import os, sys
+import multiprocessing as mp
+import warmwatch
+warmwatch.attach()
+"""
+
+
+def play(records: Path, body: str, **env: str) -> str:
+    """Run a script that attaches and imports no PyTorch; its standard output."""
+    script = records.parent / "train.py"
+    script.write_text(BEGIN + body)
+    return subprocess.run(
+        [sys.executable, str(script)],
+        env=environment(records, **env),
+        cwd=records.parent,
+        text=True,
+        capture_output=True,
+        check=True,
+    ).stdout
+
+
+def told(records: Path) -> dict[str, tuple[int, int]]:
+    """Of each run its rank and steps."""
+    read = [slots.read(folder) for folder in slots.folders(records)]
+    return {slot.identity.run: (slot.identity.rank, slot.steps.steps) for slot in read}
+
+
+CHILD = """
+def child(nested=False):
+    warmwatch.step()
+    if nested:
+        p = mp.Process(target=child); p.start(); p.join()
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        ("fork", "ForkProcess-1"),
+        ("spawn", "SpawnProcess-1"),
+        ("forkserver", "ForkServerProcess-1"),
+    ],
+)
+def test_a_child_of_multiprocessing_has_a_name_of_its_own(
+    records: Path, method: str, name: str
+) -> None:
+    """Also where it speaks before its parent does, and where the user named the run."""
+    body = (
+        CHILD
+        + f"""
+if __name__ == "__main__":
+    context = mp.get_context({method!r})
+    p = context.Process(target=child); p.start(); p.join()
+    warmwatch.step(); warmwatch.step()
+    p = context.Process(target=child, name="evaluator"); p.start(); p.join()
+"""
+    )
+    play(records, body)
+    assert told(records) == {f"train.{name}": (0, 1), "train": (0, 2), "train.evaluator": (0, 1)}
+
+
+def test_a_name_that_the_user_gave_is_the_runs_and_not_the_childs(records: Path) -> None:
+    body = (
+        CHILD
+        + """
+warmwatch.attach(run="gpt2")
+if __name__ == "__main__":
+    warmwatch.step()
+    p = mp.get_context("spawn").Process(target=child); p.start(); p.join()
+    p = mp.get_context("fork").Process(target=rename); p.start(); p.join()
+"""
+    )
+    body = "def rename():\n    warmwatch.step(); warmwatch.attach(run='mine')\n" + body
+    play(records, body)
+    assert set(told(records)) == {"gpt2", "gpt2.SpawnProcess-1", "mine.ForkProcess-2"}
+
+
+def test_a_process_forked_by_hand_has_a_name_and_leaves_its_parents_end_alone(
+    records: Path,
+) -> None:
+    body = """
+warmwatch.step()
+for _ in range(2):
+    if not os.fork():
+        warmwatch.step()
+        if not os.fork():
+            warmwatch.step()
+            os._exit(0)
+        os.wait()
+        os._exit(0)
+    os.wait()
+warmwatch.step()
+"""
+    play(records, body)
+    nested = {f"train.fork-{n}{more}": (0, 1) for n in (1, 2) for more in ("", "-1")}
+    assert told(records) == {"train": (0, 2), **nested}
+    ends = {slots.read(f).identity.run: slots.read(f).compile.end_code for f in records.iterdir()}
+    assert (ends["train"], ends["train.fork-1"]) == (1, 0)
+
+
+def test_a_training_that_went_on_as_a_daemon_is_the_run_itself(records: Path) -> None:
+    body = """
+if os.fork(): os._exit(0)
+os.setsid(); first = os.getpid()
+if os.fork(): os._exit(0)
+while os.getppid() == first: pass
+warmwatch.step()
+os.write(1, b"done")
+"""
+    assert play(records, body) == "done"
+    assert told(records) == {"train": (0, 1)}
+
+
+def test_a_helper_of_a_launchers_rank_is_no_rank_and_a_child_that_was_made_one_is(
+    records: Path,
+) -> None:
+    """What a launcher said to the parent is inherited; what the child says of itself is not."""
+    body = (
+        CHILD
+        + """
+def rank(number):
+    os.environ.update(RANK=str(number), WORLD_SIZE="4")
+    warmwatch.step()
+if __name__ == "__main__":
+    warmwatch.step()
+    context = mp.get_context("spawn")
+    p = context.Process(target=child); p.start(); p.join()
+    p = context.Process(target=rank, args=(3,)); p.start(); p.join()
+"""
+    )
+    play(records, body, RANK="1", WORLD_SIZE="2")
+    slot = [slots.read(folder).identity for folder in slots.folders(records)]
+    assert [(one.run, one.rank, one.world_size) for one in slot] == [
+        ("train", 1, 2),
+        ("train.SpawnProcess-1", 1, None),
+        ("train", 3, 4),
+    ]
+
+
+def test_a_child_that_joins_a_process_group_late_is_a_rank_of_the_run(records: Path) -> None:
+    body = """
+import torch.distributed as dist, torch.multiprocessing as mp
+def rank(port):
+    m = make(); o = torch.optim.SGD(m.parameters(), lr=.1)
+    train(m, o, 2)
+    result([one.identity.run for one in map(slots.read, slots.folders(records))])
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=0, world_size=1)
+    train(torch.compile(m, backend="eager"), o, 2)
+    dist.destroy_process_group()
+if __name__ == "__main__":
+    import socket
+    with socket.socket() as s: s.bind(("127.0.0.1", 0)); port = s.getsockname()[1]
+    p = mp.get_context("spawn").Process(target=rank, args=(port,)); p.start(); p.join()
+"""
+    body = (
+        f"from pathlib import Path; from support import slots; records = Path({str(records)!r})\n"
+        + body
+    )
+    done = run(records, body)
+    assert '["train.SpawnProcess-1"]' in "".join(done.output)
+    assert told(records) == {"train": (0, 4)}
+
+
+LOADER = """
+from torch.utils.data import DataLoader, Dataset
+
+@torch.compile(backend="eager")
+def doubled(x): return x * 2
+doubled(torch.ones(2))
+
+class Noise(Dataset):
+    def __len__(self): return 12
+    def __getitem__(self, i): return doubled(torch.ones(8))
+
+if __name__ == "__main__":
+    model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+    for batch in DataLoader(Noise(), batch_size=4, num_workers=2, multiprocessing_context=CONTEXT):
+        model(batch).sum().backward(); o.step(); o.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+def test_what_a_module_compiles_as_a_data_loading_worker_imports_it_makes_no_record(
+    records: Path, context: str
+) -> None:
+    run(records, LOADER.replace("CONTEXT", repr(context)))
+    assert told(records) == {"train": (0, 3)}

@@ -1,0 +1,187 @@
+"""How a process ended, as its record tells it; and that the end is the same without the agent.
+
+The processes import no PyTorch: a step marked by hand makes a record, and the end is Python's.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.trainings import environment
+from warmwatch import record
+from warmwatch._ending import End, end_of
+
+STEP = """
+import os, signal, sys, threading, time
+import warmwatch
+warmwatch.attach(); warmwatch.step()
+"""
+
+
+def train(records: Path, body: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a script that marks a step and then does ``body``."""
+    script = records.parent / "train.py"
+    script.write_text(STEP + body)
+    return subprocess.run(
+        [sys.executable, str(script)],
+        env=environment(records, PYTHONUNBUFFERED="", **env),
+        cwd=records.parent,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+
+
+def end(folder: Path) -> tuple[str, int | None]:
+    """How it ended and with which exit code, as a monitor takes it once the lock is free."""
+    code = record.exit_code((folder / record.EXIT).read_bytes())
+    counts = record.with_exit_code(slots.read(folder).compile, code)
+    return record.ENDS[counts.end_code], counts.exit_code - 1 if counts.exit_code else None
+
+
+def exception(folder: Path) -> str | None:
+    last = slots.events(folder)[-1]
+    return last.get("exception") if last["event"] == "exit" else None
+
+
+THREAD = "threading.Thread(target=lambda: {}, daemon={}).start()\n"
+ENDS = {
+    "returns": ("pass", "finished", 0, None),
+    "exit 0": ("sys.exit()", "finished", 0, None),
+    "exit 3": ("sys.exit(3)", "failed", 3, None),
+    "SystemExit": ("raise SystemExit(3)", "failed", 3, None),
+    "words": ("sys.exit('no data')", "failed", 1, None),
+    "below 0": ("sys.exit(-1)", "failed", 255, None),
+    "uncaught": ("1 / 0", "failed", 1, "ZeroDivisionError"),
+    "interrupted": ("raise KeyboardInterrupt", "interrupted", None, "KeyboardInterrupt"),
+    "Ctrl-C": ("os.kill(os.getpid(), 2); time.sleep(9)", "interrupted", None, "KeyboardInterrupt"),
+    "caught": ("try: 1 / 0\nexcept Exception: sys.exit(4)", "failed", 4, None),
+    "terminated": ("os.kill(os.getpid(), 15); time.sleep(9)", "", None, None),
+    "os._exit": ("os._exit(3)", "", None, None),
+    "exec": ("os.execv(sys.executable, ['python', '-c', 'raise SystemExit(3)'])", "", None, None),
+    "C's exit": ("import ctypes; ctypes.CDLL(None).exit(6)", "failed", 6, None),
+    "daemon thread": (THREAD.format("time.sleep(99)", True) + "sys.exit(7)", "failed", 7, None),
+    "thread raises": (THREAD.format("1 / 0", False) + "sys.exit(2)", "failed", 2, None),
+    "stdout is gone": ("print('x'); os.close(1)", "failed", 120, None),
+}
+
+
+@pytest.mark.parametrize(("body", "how", "code", "raised"), ENDS.values(), ids=ENDS)
+def test_an_end_is_known_by_its_exit_code_and_is_what_it_is_without_the_agent(
+    records: Path, body: str, how: str, code: int | None, raised: str | None
+) -> None:
+    done = train(records, body)
+    folder = slots.only(records)
+    assert (*end(folder), exception(folder)) == (how, code, raised)
+    alone = train(records, body, WARMWATCH_DISABLE="1")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        alone.returncode,
+        alone.stdout,
+        alone.stderr,
+    )
+    if code is not None:
+        assert done.returncode == code
+
+
+def test_a_forked_childs_exit_is_never_taken_for_its_parents(records: Path) -> None:
+    """Neither that of one that says nothing, nor of one that has a record of its own."""
+    body = """
+for silent in (True, False):
+    if not os.fork():
+        if not silent: warmwatch.step()
+        sys.exit(5)
+    os.wait()
+"""
+    train(records, body)
+    parent, child = slots.folders(records)
+    assert (end(parent), end(child)) == (("finished", 0), ("failed", 5))
+    assert len((parent / record.EXIT).read_bytes()) == 4
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    ("leave", "how", "code", "raised"),
+    [
+        ("pass", "finished", 0, None),
+        ("sys.exit(4)", "failed", 4, None),
+        ("sys.exit('no')", "failed", 1, None),
+        ("raise ValueError", "failed", 1, "ValueError"),
+    ],
+)
+def test_the_end_of_a_child_of_multiprocessing(
+    records: Path, method: str, leave: str, how: str, code: int, raised: str | None
+) -> None:
+    body = f"""
+import multiprocessing as mp
+def child():
+    warmwatch.step()
+    {leave}
+if __name__ == "__main__":
+    p = mp.get_context({method!r}).Process(target=child); p.start(); p.join()
+    sys.exit(p.exitcode + 10)
+"""
+    script = STEP.replace("warmwatch.step()", "") + body
+    (records.parent / "spawn.py").write_text(script)
+    command = [sys.executable, str(records.parent / "spawn.py")]
+    done = subprocess.run(
+        command, env=environment(records), cwd=records.parent, capture_output=True, check=False
+    )
+    folder = slots.only(records)
+    assert (*end(folder), exception(folder)) == (how, code, raised)
+    assert done.returncode == code + 10
+
+
+def test_a_rank_that_torch_spawned_ends_with_the_exception_that_it_raised() -> None:
+    """torch.multiprocessing writes it down for the parent and then leaves by ``sys.exit(1)``."""
+    leaving = SystemExit(1)
+    leaving.__context__ = MemoryError()
+    assert end_of(leaving, None) == End(how="failed", exception="MemoryError", code=1)
+
+
+def test_after_a_detach_the_exit_code_is_nobodys_and_after_another_attach_the_new_records(
+    records: Path,
+) -> None:
+    body = "warmwatch.detach()\n{}\nsys.exit(3)"
+    train(records, body.format(""))
+    assert end(slots.only(records)) == ("detached", None)
+    train(records, body.format("warmwatch.attach(); warmwatch.step()"))
+    _, first, second = slots.folders(records)
+    assert (end(first), end(second)) == (("detached", None), ("failed", 3))
+
+
+def test_a_program_that_closes_all_descriptors_gets_nothing_written_to_its_own_files(
+    records: Path,
+) -> None:
+    body = """
+held = [open(f"mine{n}", "w") for n in range(20)]
+os.closerange(100, 4096)
+held += [open(f"mine{n}", "w") for n in range(20, 40)]
+sys.exit(3)
+"""
+    assert train(records, body).returncode == 3
+    assert [path.read_bytes() for path in records.parent.glob("mine*")] == [b""] * 40
+    assert end(slots.only(records)) == ("finished", None)
+
+
+def test_where_the_c_library_knows_no_on_exit_the_rest_is_as_ever(records: Path) -> None:
+    """As musl's does: the exit code stays unknown, and nothing is said about it."""
+    hide = """
+import ctypes
+class Poor(ctypes.CDLL):
+    def __getattr__(self, name):
+        if name == "on_exit": raise AttributeError(name)
+        return super().__getattr__(name)
+ctypes.CDLL = Poor
+"""
+    script = records.parent / "train.py"
+    script.write_text(hide + STEP + "sys.exit(3)")
+    done = subprocess.run(
+        [sys.executable, str(script)], env=environment(records), capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (3, b"")
+    assert end(slots.only(records)) == ("finished", None)

@@ -1,0 +1,165 @@
+"""Facts beside steps and compile time: batches, why it compiles anew, what broke a graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.trainings import result_of, run, training
+
+LOADER = """
+import time
+from torch.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, i):
+        time.sleep(0.01)
+        return torch.ones(8)  # in a compiled loop Dynamo compiles this, too
+
+def epoch(workers=0):
+    return sum(1 for _ in DataLoader(Slow(), batch_size=2, num_workers=workers))
+
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+"""
+
+
+def test_batches_and_the_wait_for_them_are_counted(records: Path) -> None:
+    """The end of an epoch passes as ever; what the loop does between batches is no waiting."""
+    body = (
+        LOADER
+        + """
+train(model, o, 1)
+counts = [epoch()]
+time.sleep(0.5)
+counts.append(epoch())
+result([counts, time.monotonic_ns()])
+"""
+    )
+    counts, now = result_of(records, body)
+    steps = slots.read(slots.only(records)).steps
+    assert (counts, steps.batches) == ([4, 4], 8)
+    assert steps.batch_wait_ns >= 8 * 20_000_000
+    assert now - 10**9 * 60 < steps.last_batch_ns <= now
+
+
+def test_a_batch_that_nobody_has_to_wait_for_costs_no_waiting_time(records: Path) -> None:
+    body = (
+        LOADER
+        + """
+class Ready(Dataset):
+    def __len__(self): return 20
+    def __getitem__(self, i): return 1
+for _ in DataLoader(Ready()): time.sleep(0.05)
+"""
+    )
+    run(records, body)
+    steps = slots.read(slots.only(records)).steps
+    assert steps.batches == 20
+    assert steps.batch_wait_ns < 20 * 50_000_000
+
+
+def test_worker_processes_count_nothing_and_a_record_made_later_has_all(records: Path) -> None:
+    body = (
+        LOADER
+        + """
+assert epoch(workers=2) == 4
+train(model, o, 1)
+if not __import__("os").fork():
+    epoch(); train(model, o, 1)
+    __import__("os")._exit(0)
+__import__("os").wait()
+"""
+    )
+    run(records, body)
+    assert [slots.read(f).steps.batches for f in slots.folders(records)] == [4, 4]
+
+
+def test_detaching_puts_the_iterators_method_back(records: Path) -> None:
+    body = """
+import warmwatch
+from torch.utils.data.dataloader import _BaseDataLoaderIter as Iterator
+before = Iterator.__next__
+warmwatch.attach(); torch.optim.SGD([torch.zeros(1)])
+attached = Iterator.__next__
+warmwatch.detach()
+result([attached is before, Iterator.__next__ is before])
+"""
+    assert result_of(records, body, attach=False) == [False, True]
+
+
+def test_the_reason_of_a_recompile_is_told_before_it_compiles(records: Path) -> None:
+    body = """
+def slowly(graph, inputs):
+    gate("compiling")
+    return graph.forward
+@torch.compile(backend=slowly, dynamic=False)
+def doubled(x): return x * 2
+doubled(torch.ones(4)); doubled(torch.ones(7))
+"""
+    with training(records, body) as started:
+        started.reach("compiling")
+        folder = slots.only(records)
+        assert [e for e in slots.events(folder) if e["event"] == "recompile"] == []
+        started.go()
+        started.reach("compiling")
+        (line,) = [e for e in slots.events(folder) if e["event"] == "recompile"]
+        assert "expected 4, actual 7" in line["reason"]
+        where = (line["category"], line["name"], line["file"], line["line"])
+        source = (records.parent / "train.py").read_text().splitlines()
+        decorated = source.index("@torch.compile(backend=slowly, dynamic=False)") + 1
+        assert where == ("shape", "doubled", "train.py", decorated)
+        started.go()
+        assert started.wait() == 0
+    lines = [e for e in slots.events(folder) if e["event"] == "compilation"]
+    assert [(e["name"], e["file"], e["line"]) for e in lines] == [where[1:]] * 2
+    assert (lines[1]["reason"], lines[1]["category"]) == (line["reason"], "shape")
+
+
+def test_each_reason_of_a_graph_break_is_told_once_without_the_users_words(
+    records: Path,
+) -> None:
+    body = """
+class Tokens:
+    def __str__(self): return "secret"
+@torch.compile(backend="eager", dynamic=False)
+def shown(x):
+    torch._dynamo.graph_break(msg="the 'secret' words")
+    return x + 1
+@torch.compile(backend="eager", dynamic=False)
+def opened(x):
+    x = x * 2
+    print("secret")
+    return x + 1
+shown(torch.ones(4)); opened(torch.ones(4)); shown(torch.ones(7))
+"""
+    run(records, body)
+    folder = slots.only(records)
+    lines = [e for e in slots.events(folder) if e["event"] == "graph_break"]
+    assert slots.read(folder).compile.graph_breaks == 2
+    assert [line["count"] for line in lines] == [1, 1]
+    assert len({line["reason"] for line in lines}) == 2
+    assert not any("secret" in line["reason"] or "\n" in line["reason"] for line in lines)
+    assert all(len(line["reason"]) <= 300 for line in lines)
+
+
+@pytest.mark.parametrize("loops", ["for batch in DataLoader(Slow()): twice(batch)", "inside()"])
+def test_a_loop_over_batches_compiles_the_same_as_without_the_agent(
+    records: Path, loops: str
+) -> None:
+    body = (
+        LOADER
+        + f"""
+from torch._dynamo.utils import counters
+@torch.compile(backend="eager")
+def twice(x): return x * 2
+@torch.compile(backend="eager")
+def inside():
+    for batch in DataLoader(Slow(), batch_size=2): twice(batch)
+{loops}
+result([dict(counters["stats"]), sorted(counters["graph_break"])])
+"""
+    )
+    assert result_of(records, body) == result_of(records, body, attach=False)
