@@ -142,7 +142,7 @@ def figures(
             ),
             stall_limit_seconds=verdict.stall_after_ns(facts) / 1e9,
         ),
-        life=Life(alive=reading.alive, pid=reading.pid, end=ENDS[counts.end_code] or None),
+        life=_life(reading),
         agent=Agent(
             version=slot.identity.agent or None,
             missing=slot.identity.missing,
@@ -183,6 +183,11 @@ def _steps(slot: Slot, clean: Binned, touched: Binned) -> Steps:
         touched_lately=len(verdict.recently_touched(steps, counts)),
         tokens=slot.tokens,
         samples=slot.samples,
+        batches=None if "batches" in slot.identity.missing else steps.batches,
+        batch_wait_seconds=(
+            None if "batches" in slot.identity.missing else steps.batch_wait_ns / 1e9
+        ),
+        last_batch_at=_epoch(header, steps.last_batch_ns),
     )
 
 
@@ -301,6 +306,16 @@ def _workers(process: ProcessReading | None) -> Workers | None:
 
 def _by_name(names: Sequence[str], counts: Sequence[int]) -> dict[str, int]:
     return dict(zip(names, counts, strict=True))
+
+
+def _life(reading: RecordReading) -> Life:
+    counts = reading.slot.compile
+    return Life(
+        alive=reading.alive,
+        pid=reading.pid,
+        end=ENDS[counts.end_code] or None,
+        exit_code=counts.exit_code - 1 if counts.exit_code else None,
+    )
 
 
 def _epoch(header: Header, monotonic_ns: int | None) -> float | None:

@@ -70,6 +70,8 @@ class Steps:
         clean: those without compile activity. touched: those with it.
         touched_lately: how many of the last 10 were touched.
         tokens, samples: of all steps; ``None`` where the user did not say what a step is worth.
+        batches: that DataLoaders handed out. batch_wait_seconds: the time spent waiting for them.
+        last_batch_at: when the last one was handed out.
     """
 
     count: int = 0
@@ -82,6 +84,9 @@ class Steps:
     touched_lately: int | None = None
     tokens: int | None = None
     samples: int | None = None
+    batches: int | None = None
+    batch_wait_seconds: float | None = None
+    last_batch_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,12 +211,14 @@ class Life:
     Attributes:
         alive: it holds the lock of its record, whatever it said of its end.
         pid: as this monitor's pid namespace has it; ``None`` where it is gone or cannot be seen.
-        end: ``finished``, ``failed`` or ``detached``; ``None`` where it has not said so.
+        end: ``finished``, ``failed``, ``interrupted`` or ``detached``; ``None`` where it has not
+        said so. exit_code: 0 to 255.
     """
 
     alive: bool
     pid: int | None = None
     end: str | None = None
+    exit_code: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
