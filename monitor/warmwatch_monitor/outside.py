@@ -26,8 +26,8 @@ def likely_compiling(looks: Sequence[Signs]) -> bool | None:
       process; without any workers the same may be data loading.
     - GPU busy, well above its idle power, no worker busy: no.
     """
-    said = [one for one in map(_opinion, looks[-LOOKS:]) if one is not None]
-    return said[0] if len(said) >= AGREEING and len(set(said)) == 1 else None
+    opinions = [opinion for opinion in map(_opinion, looks[-LOOKS:]) if opinion is not None]
+    return opinions[0] if len(opinions) >= AGREEING and len(set(opinions)) == 1 else None
 
 
 def _opinion(look: Signs) -> bool | None:

@@ -16,7 +16,7 @@ from warmwatch_monitor.model import (
     RecordReading,
     RunView,
 )
-from warmwatch_monitor.recorded import figures, kept
+from warmwatch_monitor.recorded import figures, forget_others, kept
 
 _TOGETHER_NS = 10 * 10**9
 
@@ -32,7 +32,8 @@ def group(
 
     ``working``: by record, when its rank was last seen to work.
     """
-    devices = _by_uuid(gpus)
+    readings, devices = tuple(readings), _by_uuid(gpus)
+    forget_others(readings)
     speakers: dict[str, dict[int, RecordReading]] = {}
     for reading in readings:
         ranks = speakers.setdefault(reading.slot.identity.run, {})
@@ -202,14 +203,14 @@ def judge_record(
 
 def facts(reading: RecordReading, peers_compiled_ns: int = 0, working_ns: int = 0) -> Facts:
     """What a record says, as the verdict takes it."""
-    slot, lengths = reading.slot, kept(reading).clean
+    slot, clean = reading.slot, kept(reading).steps.clean
     return Facts(
         attached_ns=slot.header.attached_ns,
         warm_steps=slot.header.warm_steps,
         steps=slot.steps,
         compile=slot.compile,
-        median_step_ns=lengths.median_ns,
-        longest_step_ns=lengths.longest_ns,
+        median_step_ns=None if clean.median is None else clean.median * 1e9,
+        longest_step_ns=round((clean.longest or 0.0) * 1e9),
         alive=reading.alive,
         gone_ns=reading.gone_ns,
         peers_compiled_ns=peers_compiled_ns,

@@ -114,7 +114,7 @@ def test_a_python_process_that_nvml_lists_is_found_where_pids_are_the_hosts(tmp_
         seen = of(ObservedSource(shares_pids=True).read([], (gpu,)), process.pid)
         assert seen is not None
         assert seen.gpus == (gpu.uuid,)
-        assert next(evidence(seen)) == "its GPU at 98 %, 686 W"
+        assert evidence(seen)[0] == "its GPU at 98 %, 686 W"
         elsewhere = ObservedSource(shares_pids=False).read([], (gpu,))
         assert of(elsewhere, process.pid) is None, "another namespace's pid is another process"
 
@@ -147,10 +147,11 @@ SEEN = ObservedTraining(
     pid=4711,
     command="python train.py",
     gpus=("GPU-1",),
-    signs=Signs(workers_busy=3, workers_idle=13, gpu_ratio=0.0, watts=118.0),
+    signs=Signs(cpu_ratio=0.2, workers_busy=3, workers_idle=13, gpu_ratio=0.0, watts=118.0),
     looks=3,
     likely_compiling=True,
 )
+WORDS = ["its GPU at 0 %, 118 W", "3 of 16 compile workers busy", "the process uses 20 % of a core"]
 
 
 def test_it_stands_apart_from_the_runs_and_is_never_sold_as_certain() -> None:
@@ -165,12 +166,12 @@ def test_it_stands_apart_from_the_runs_and_is_never_sold_as_certain() -> None:
             "workers": {"busy": 3, "idle": 13},
             "cpu_ratio": None,
             "likely_compiling": True,
-            "evidence": ["its GPU at 0 %, 118 W", "3 of 16 compile workers busy"],
+            "evidence": WORDS,
         }
     ]
     assert told["summary"] == (
         "no run is known here, but python train.py (pid 4711) looks like a training without the "
-        "agent and is likely to compile: its GPU at 0 %, 118 W; 3 of 16 compile workers busy; "
+        f"agent and is likely to compile: {'; '.join(WORDS)}; "
         'add "import warmwatch.auto" to its script to know'
     )
 

@@ -86,18 +86,18 @@ def test_a_pool_that_only_exists_never_speaks_for_compiling(looks: list[Signs]) 
         assert likely_compiling(looks) is not True
 
 
-def test_the_evidence_holds_what_is_known_and_no_more() -> None:
-    def said(looks: int, **signs: float) -> tuple[str, ...]:
-        seen = ObservedTraining(pid=1, command="", signs=Signs(**signs), looks=looks)  # type: ignore[arg-type]
-        return tuple(evidence(seen))
+def words(look: Signs, looks: int) -> list[str]:
+    return evidence(ObservedTraining(pid=1, command="", signs=look, looks=looks))
 
-    assert said(LOOKS, cpu_ratio=1.0, **IDLE_GPU, **IDLE_POOL) == (
+
+def test_the_evidence_holds_what_is_known_and_no_more() -> None:
+    assert words(Signs(cpu_ratio=1.0, **IDLE_GPU, **IDLE_POOL), LOOKS) == [
         "its GPU at 1 %, 118 W (idle 80 W)",
         "0 of 16 compile workers busy",
         "the process uses 100 % of a core",
-    )
-    assert said(1, workers_busy=0, workers_idle=0) == (
+    ]
+    assert words(Signs(workers_busy=0, workers_idle=0), 1) == [
         "no compile workers",
         "seen 1 of the 2 times that it takes to judge",
-    )
-    assert said(0) == ()
+    ]
+    assert words(Signs(), 0) == []

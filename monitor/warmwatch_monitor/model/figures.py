@@ -50,7 +50,7 @@ class Lengths:
     Attributes:
         count, sum_seconds: how many, and together. upto: how many took at most each of
         BUCKET_SECONDS. All three are ``None`` where no histogram is known.
-        median, p99: seconds, ``None`` where no step is known.
+        median, p99, longest: seconds, to the accuracy of a bin; ``None`` where no step is known.
     """
 
     count: int | None = None
@@ -58,6 +58,7 @@ class Lengths:
     upto: tuple[int, ...] | None = None
     median: float | None = None
     p99: float | None = None
+    longest: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

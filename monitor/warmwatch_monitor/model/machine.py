@@ -84,7 +84,7 @@ class ProcessReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signs:
-    """One look at a process from outside; ``None`` is "not known".
+    """What one look from outside at a training shows; ``None`` is "not known".
 
     Attributes:
         cpu_ratio: of one core. workers_busy, workers_idle: compile workers by CPU time.
@@ -106,7 +106,7 @@ class ObservedTraining:
 
     Attributes:
         pid: on this host. command: what it runs, shortened. gpus: uuids it is listed on.
-        signs: of the last look. looks: how many there were, of those that are kept.
+        signs: of the last look. looks: how many there were, of those that are kept to judge by.
         likely_compiling: ``None`` where it cannot be told.
     """
 

@@ -22,7 +22,7 @@ from warmwatch_monitor.export import series
 from warmwatch_monitor.export.answer import reached, status
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.views import reference
-from warmwatch_monitor.views.schema import STATUS_DESCRIPTION, STATUS_EXAMPLE
+from warmwatch_monitor.views.schema import STATUS_DESCRIPTION, Problem, Status
 from warmwatch_monitor.views.waiting import GOALS, is_reached
 
 LOOK_SECONDS = 0.05
@@ -41,18 +41,10 @@ Latest = Callable[[], Snapshot]
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The answer. With `wait` also where the wait was in vain: see `reached`.",
-        "content": {"application/json": {"example": STATUS_EXAMPLE}},
+        "model": Status,
     },
-    404: {
-        "description": "No run of that name; said at once, with `wait` too.",
-        "content": {
-            "application/json": {"example": {"detail": "no run named 'x'; runs here: gpt2"}}
-        },
-    },
-    422: {
-        "description": "A parameter that makes no sense.",
-        "content": {"application/json": {"example": {"detail": "timeout: give a number..."}}},
-    },
+    404: {"description": "No run of that name; said at once, with `wait` too.", "model": Problem},
+    422: {"description": "A parameter that makes no sense.", "model": Problem},
 }
 
 
@@ -75,7 +67,8 @@ def create_app(latest: Latest, version: str) -> FastAPI:
 
 
 def _add_status(app: FastAPI, latest: Latest) -> None:
-    @app.get("/status", description=STATUS_DESCRIPTION, responses=_RESPONSES)
+    # the model is for /docs: what is answered is a Response, which FastAPI leaves as it is
+    @app.get("/status", description=STATUS_DESCRIPTION, response_model=Status, responses=_RESPONSES)
     async def get_status(
         run: Annotated[str | None, Query(description="One run alone, by its name.")] = None,
         wait: Annotated[
@@ -129,6 +122,7 @@ def _add_metrics(app: FastAPI, latest: Latest, version: str) -> None:
         "/metrics",
         description="Prometheus text; OpenMetrics where the Accept header asks for it.",
         response_class=PlainTextResponse,
+        responses={422: _RESPONSES[422]},
     )
     async def get_metrics(accept: Annotated[str | None, Header()] = None) -> Response:
         body, content_type = series.render(latest(), accept, version=version)

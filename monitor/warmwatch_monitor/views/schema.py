@@ -1,12 +1,15 @@
-"""What ``/status`` looks like, for ``/docs`` and ``/openapi.json``: an example and its prose.
+"""The ``/status`` answer, for ``/docs`` and ``/openapi.json``: each key, its unit, and when null.
 
-Documentation only: answers are built by ``export.status`` and are not validated against this on
-each request; a test holds the example's keys to what is built.
+Answers are written by ``export.answer``, which is faster; the tests hold real ones to these models,
+key by key.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from pydantic import BaseModel, Field
+
+from warmwatch.verdict import State
+from warmwatch_monitor.views.rank_schema import Epoch, Joules, Rank, Seconds
 
 STATUS_DESCRIPTION = (
     "Whether torch.compile is still at work, with the evidence. `compiling` and `warm` are null "
@@ -15,115 +18,171 @@ STATUS_DESCRIPTION = (
     "Keys may be added; within one `schema_version` none changes its meaning."
 )
 
-_RANK: dict[str, Any] = {
-    "rank": 0,
-    "state": "warming",
-    "since": 1763679000.2,
-    "steps": 1,
-    "clean_steps": 0,
-    "compile": {
-        "phase": None,
-        "seconds": 113.2,
-        "gpu_seconds": None,
-        "phase_seconds": {"dynamo": 3.1, "inductor": 110.1},
-        "compilations": 2,
-        "graphs": 1,
-        "recompiles": 0,
-        "recompiles_after_warm": 0,
-        "graph_breaks": 0,
-        "cache_hits": 0,
-        "cache_misses": 2,
-        "caches": {"inductor_fx": {"hits": 0, "misses": 2}},
-        "failures": 0,
-        "fallbacks": 0,
-        "last": [
-            {
-                "id": "0/1",
-                "kind": "forward",
-                "seconds": 10.5,
-                "reason": "GLOBAL_STATE changed: grad_mode",
-                "category": "grad_mode",
-                "advice": "Run one evaluation step at the start of the run.",
-                "name": "forward",
-                "cache": "miss",
-                "failure": None,
-            }
-        ],
-    },
-    "warmup": {
-        "ended": False,
-        "ended_at": None,
-        "seconds": None,
-        "steps": None,
-        "count": 0,
-        "first": None,
-    },
-    "step_seconds": {"first": 113.5, "last": 113.5, "median": None, "p99": None},
-    "cost": {
-        "first_step_seconds": 113.5,
-        "steady_step_seconds": None,
-        "beyond_steady_seconds": None,
-        "steps_touched": 1,
-    },
-    "conditions": [],
-    "gpus": [],
-    "energy": None,
-    "evidence": ["step 1 held 113.2 s of compile activity"],
-    "pid": 4711,
-    "host": "node7",
-    "attempt": 0,
-    "alive": True,
-    "process": {
-        "cpu_seconds": 180.4,
-        "resident_bytes": 3_100_000_000,
-        "cpu_ratio": 1.0,
-        "threads": 42,
-        "workers_busy": 0,
-        "workers_idle": 4,
-    },
-    "agent_errors": 0,
-}
 
-STATUS_EXAMPLE: dict[str, Any] = {
-    "schema_version": 1,
-    "at": 1763679043.1,
-    "compiling": False,
-    "warm": False,
-    "summary": "gpt2: warming, 0 of 3 clean steps since the last compile activity",
-    "runs": [
-        {
-            "run": "gpt2",
-            "state": "warming",
-            "compiling": False,
-            "warm": False,
-            "summary": "gpt2: warming, 0 of 3 clean steps since the last compile activity",
-            "compile_gpu_seconds": None,
-            "compile_joules": None,
-            "world_size": 1,
-            "missing_ranks": [],
-            "skew": None,
-            "ranks": [_RANK],
-        }
-    ],
-    "gpus": [],
-    "host": {
-        "memory_total_bytes": 137_438_953_472,
-        "memory_available_bytes": 98_000_000_000,
-        "cpus": 16,
-        "load_1m": 5.2,
-    },
-    "observed": [],
-    "sources": [
-        {
-            "source": "records",
-            "up": True,
-            "last_success": 1763679040.1,
-            "read_seconds": 0.0004,
-            "error": None,
-        }
-    ],
-    "exports": [{"export": "otlp", "up": True, "last_success": 1763679000.4, "error": None}],
-    "directories": ["/run/user/1000/warmwatch"],
-    "refusals": [{"path": "/run/user/1000/warmwatch/x", "reason": "not a Warmwatch record"}],
-    "more_refusals": 0,
-}
+class Spread(BaseModel):
+    """How far apart the ranks are in one figure."""
+
+    min: float = Field(description="The least value.")
+    min_rank: int = Field(description="The rank that has it.")
+    max: float = Field(description="The greatest value.")
+    max_rank: int = Field(description="The rank that has it.")
+
+
+class Skew(BaseModel):
+    """How far apart the ranks of a run are; a figure is null where fewer than two know it."""
+
+    compile_seconds: Spread | None = Field(description="Compile time, in seconds.")
+    compilations: Spread | None = Field(description="Graphs compiled.")
+    graphs: Spread | None = Field(description="Graphs captured.")
+    recompiles: Spread | None = Field(description="Recompiles.")
+    first_step_at: Spread | None = Field(description="End of step 1, seconds since the epoch.")
+    differences: list[str] = Field(description="What they did otherwise, once all are warm.")
+
+
+class Run(BaseModel):
+    """One training job, with those of its ranks that are seen here."""
+
+    run: str = Field(description="Its name.")
+    state: State = Field(description="That of its least advanced living rank.")
+    compiling: bool | None = Field(description="Any living rank compiles; null where none lives.")
+    warm: bool | None = Field(description="All living ranks are warm; null where none lives.")
+    summary: str = Field(description="The answer for this run, in one sentence.")
+    compile_gpu_seconds: Seconds | None = Field(
+        description="Compile time times GPUs, of all ranks; null where none told of a GPU."
+    )
+    compile_joules: Joules | None = Field(
+        description="Energy of their GPUs while they compiled; null where none was measured."
+    )
+    world_size: int | None = Field(description="Ranks of the whole run, as its launcher says.")
+    missing_ranks: list[int] = Field(description="Those of them that are not seen here.")
+    skew: Skew | None = Field(description="How far apart the ranks are; null of one alone.")
+    ranks: list[Rank] = Field(description="Its ranks, in order.")
+
+
+class Workers(BaseModel):
+    """Compile workers."""
+
+    busy: int = Field(description="Those whose CPU time grows.")
+    idle: int = Field(description="The others.")
+
+
+class Observed(BaseModel):
+    """A process that looks like a training and has no agent, as it shows from outside."""
+
+    pid: int = Field(description="On this host.")
+    command: str = Field(description="What it runs, without its arguments.")
+    gpus: list[str] = Field(description="Uuids of the GPUs that it is listed on.")
+    workers: Workers | None = Field(description="Null where they were not looked at twice.")
+    cpu_ratio: float | None = Field(description="Its use of one core at the last look, from 0.")
+    likely_compiling: bool | None = Field(description="Null where nobody can tell.")
+    evidence: list[str] = Field(description="The signs, in words.")
+
+
+class Gpu(BaseModel):
+    """One GPU, or one MIG device. What it does not support is null."""
+
+    uuid: str = Field(description="NVML's name for it, the same everywhere.")
+    index: int = Field(description="NVML's, of the board; not CUDA's.")
+    name: str | None = Field(description="The product.")
+    driver: str | None = Field(description="Version of the driver.")
+    pci_bus_id: str | None = Field(description="Where it is plugged in.")
+    parent: str | None = Field(description="Of a MIG device the uuid of its board.")
+    profile: str | None = Field(description="Of a MIG device its size, such as `1g.10gb`.")
+    trouble: str | None = Field(description="Why nothing more is known of it.")
+    utilization_ratio: float | None = Field(
+        description="Share of the last sample period in which any kernel ran, 0 to 1."
+    )
+    memory_utilization_ratio: float | None = Field(
+        description="Share of it in which device memory was read or written, 0 to 1."
+    )
+    sm_active_ratio: float | None = Field(
+        description="How busy the multiprocessors were since the last reading, 0 to 1."
+    )
+    tensor_active_ratio: float | None = Field(
+        description="How busy the tensor cores were since the last reading, 0 to 1."
+    )
+    dram_active_ratio: float | None = Field(
+        description="Memory bandwidth used since the last reading, of what there is, 0 to 1."
+    )
+    memory_used_bytes: int | None = Field(description="Memory in use by all processes, bytes.")
+    memory_total_bytes: int | None = Field(description="Memory, bytes.")
+    power_watts: float | None = Field(description="Power draw of the board, watts.")
+    power_limit_watts: float | None = Field(description="Limit that is enforced, watts.")
+    idle_watts: float | None = Field(description="Least power seen while no kernel ran, watts.")
+    temperature_celsius: float | None = Field(description="Temperature, degrees Celsius.")
+    energy_joules: Joules | None = Field(description="Since the driver was loaded.")
+    xid_errors: int | None = Field(description="Critical XID errors since the monitor began.")
+    last_xid: int | None = Field(description="Number of the latest of them.")
+    clocks_hertz: dict[str, float] | None = Field(description="Clocks by domain, hertz.")
+    throttled: list[str] | None = Field(description="What holds the clocks down now.")
+    ecc_errors: dict[str, int] | None = Field(description="By kind, since the driver was loaded.")
+    age: Seconds = Field(description="How long ago all this was read.")
+
+
+class Host(BaseModel):
+    """The machine itself."""
+
+    memory_total_bytes: int = Field(description="Memory, bytes.")
+    memory_available_bytes: int = Field(description="Memory that programs can still get, bytes.")
+    cpus: int = Field(description="Logical CPUs.")
+    load_1m: float | None = Field(description="The kernel's load average over a minute.")
+
+
+class Source(BaseModel):
+    """How something that the monitor reads fares."""
+
+    source: str = Field(description="Its name: `records`, `host`, `nvml`, `observed`, ...")
+    up: bool = Field(description="Whether the last read succeeded.")
+    last_success: Epoch | None = Field(description="When one last did; null where none has.")
+    read_seconds: Seconds | None = Field(description="How long the last read took.")
+    error: str | None = Field(description="What is wrong, in one sentence.")
+
+
+class Export(BaseModel):
+    """How something that the monitor sends to fares."""
+
+    export: str = Field(description="Its name: `otlp`.")
+    up: bool | None = Field(description="Whether the last one was taken; null before the first.")
+    last_success: Epoch | None = Field(description="When one last was; null where none has been.")
+    error: str | None = Field(description="What is wrong, in one sentence.")
+
+
+class Refusal(BaseModel):
+    """Something in a record directory that cannot be read."""
+
+    path: str = Field(description="Where it lies.")
+    reason: str = Field(description="Why, in one sentence.")
+
+
+class Status(BaseModel):
+    """The whole answer."""
+
+    schema_version: int = Field(description="1. Within it, no key changes its meaning.")
+    at: Epoch | None = Field(
+        description="When the look at the records began that this rests on; null where none did."
+    )
+    compiling: bool | None = Field(
+        description="Any living rank of any run has compile activity now; null where none lives."
+    )
+    warm: bool | None = Field(
+        description="Nothing is left to wait for in any living rank; null where none lives."
+    )
+    summary: str = Field(description="The answer in one sentence.")
+    runs: list[Run] = Field(description="The runs, by name.")
+    observed: list[Observed] = Field(description="Trainings without the agent.")
+    gpus: list[Gpu] = Field(description="The GPUs of this host.")
+    host: Host | None = Field(description="Null where it could not be read.")
+    sources: list[Source] = Field(description="What the monitor reads, and how that fares.")
+    exports: list[Export] = Field(description="What it sends, and how that fares.")
+    directories: list[str] = Field(description="The record directories that it watches.")
+    refusals: list[Refusal] = Field(description="What in them cannot be read.")
+    more_refusals: int = Field(description="How many more there are than are listed.")
+    reached: bool | None = Field(
+        default=None, description="With `wait` alone: whether that came before the timeout."
+    )
+
+
+class Problem(BaseModel):
+    """Why there is no answer."""
+
+    detail: str = Field(description="What is wrong and what would be right, in one sentence.")

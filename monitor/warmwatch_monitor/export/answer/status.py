@@ -93,5 +93,5 @@ def _observed(training: ObservedTraining) -> dict[str, Any]:
         "workers": workers if known else None,
         "cpu_ratio": signs.cpu_ratio,
         "likely_compiling": training.likely_compiling,
-        "evidence": list(evidence(training)),
+        "evidence": evidence(training),
     }

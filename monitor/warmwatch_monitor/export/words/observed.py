@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from warmwatch_monitor.model import ObservedTraining
+from warmwatch_monitor.model import ObservedTraining, Signs
 from warmwatch_monitor.outside import AGREEING
 
 ATTACH = 'add "import warmwatch.auto" to its script to know'
@@ -13,6 +13,28 @@ LIKELY = {
     False: "is likely not to compile",
     None: "may compile or not",
 }
+
+
+def evidence(training: ObservedTraining) -> list[str]:
+    """The signs of the last look, those that are known; nothing before the first."""
+    looks = training.looks
+    if not looks:
+        return []
+    few = [f"seen {looks} of the {AGREEING} times that it takes to judge"]
+    return [*_signs(training.signs), *(few if looks < AGREEING else ())]
+
+
+def _signs(signs: Signs) -> Iterator[str]:
+    if signs.gpu_ratio is not None:
+        power = "" if signs.watts is None else f", {signs.watts:.0f} W"
+        idle = "" if signs.idle_watts is None else f" (idle {signs.idle_watts:.0f} W)"
+        yield f"its GPU at {100 * signs.gpu_ratio:.0f} %{power}{idle}"
+    if signs.workers_busy is not None and signs.workers_idle is not None:
+        alive = signs.workers_busy + signs.workers_idle
+        busy = f"{signs.workers_busy} of {alive} compile workers busy"
+        yield busy if alive else "no compile workers"
+    if signs.cpu_ratio is not None:
+        yield f"the process uses {100 * signs.cpu_ratio:.0f} % of a core"
 
 
 def no_run(trainings: Sequence[ObservedTraining]) -> str:
@@ -24,20 +46,3 @@ def no_run(trainings: Sequence[ObservedTraining]) -> str:
         f"no run is known here, but {first.command or 'a process'} (pid {first.pid}){more} looks "
         f"like a training without the agent and {LIKELY[first.likely_compiling]}: {words}; {ATTACH}"
     )
-
-
-def evidence(training: ObservedTraining) -> Iterator[str]:
-    """The signs of the last look."""
-    signs = training.signs
-    if signs.gpu_ratio is not None:
-        power = "" if signs.watts is None else f", {signs.watts:.0f} W"
-        idle = "" if signs.idle_watts is None else f" (idle {signs.idle_watts:.0f} W)"
-        yield f"its GPU at {100 * signs.gpu_ratio:.0f} %{power}{idle}"
-    if signs.workers_busy is not None and signs.workers_idle is not None:
-        alive = signs.workers_busy + signs.workers_idle
-        busy = f"{signs.workers_busy} of {alive} compile workers busy"
-        yield busy if alive else "no compile workers"
-    if signs.cpu_ratio is not None:
-        yield f"the process uses {100 * signs.cpu_ratio:.0f} % of a core"
-    if 0 < training.looks < AGREEING:
-        yield f"seen {training.looks} of the {AGREEING} times that it takes to judge"

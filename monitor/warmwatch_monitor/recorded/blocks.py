@@ -1,0 +1,140 @@
+"""The blocks of a slot as figures: what they say by themselves, whatever the clock says. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from warmwatch import verdict
+from warmwatch.record import (
+    CACHES,
+    CATEGORIES,
+    KINDS,
+    PHASES,
+    CompileCounts,
+    Header,
+    Identity,
+    Slot,
+    Warmup,
+)
+from warmwatch_monitor.model import Compile, Lengths, Steps, Warmups, WarmupSpan, Who
+
+_AT_RUN_TIME = frozenset({"autotune", "cudagraph", "other"})  # kinds of a seam of their own
+
+
+def who(header: Header, identity: Identity) -> Who:
+    """Header and identity."""
+    return Who(
+        run=identity.run,
+        rank=identity.rank,
+        world_size=identity.world_size,
+        attached_at=epoch(header, header.attached_ns),
+        attempt=identity.attempt,
+        host=identity.host or None,
+        launcher=identity.launcher or None,
+        python=identity.python or None,
+        torch=identity.torch or None,
+        gpus=identity.gpus,
+    )
+
+
+def steps_of(slot: Slot, clean: Lengths, touched: Lengths) -> Steps:
+    """The hot block, with what the histograms of step lengths amount to."""
+    header, counts, steps = slot.header, slot.compile, slot.steps
+    return Steps(
+        count=steps.steps,
+        first_at=epoch(header, counts.first_step_ns),
+        last_at=epoch(header, steps.last_step_ns),
+        first_seconds=_seconds(counts.first_duration_ns),
+        last_seconds=_seconds(steps.last_duration_ns),
+        clean=clean,
+        touched=touched,
+        touched_lately=len(verdict.recently_touched(steps, counts)),
+        tokens=slot.tokens,
+        samples=slot.samples,
+        batches=None if "batches" in slot.identity.missing else steps.batches,
+        batch_wait_seconds=(
+            None if "batches" in slot.identity.missing else steps.batch_wait_ns / 1e9
+        ),
+        last_batch_at=epoch(header, steps.last_batch_ns),
+    )
+
+
+def by_phase(counts: CompileCounts, open_ns: int = 0, phase: str = "") -> Mapping[str, float]:
+    """Seconds of each phase, with those of the activity in progress, which is in ``phase``."""
+    pairs = zip(PHASES, counts.phase_ns, strict=True)
+    return {name: (ns + open_ns * (name == phase)) / 1e9 for name, ns in pairs}
+
+
+def compile_of(slot: Slot) -> Compile:
+    """The rare block, as if nothing were in progress."""
+    counts, missing = slot.compile, slot.identity.missing
+    compile = Compile(
+        begun=counts.begun > 0,
+        last_end_at=epoch(slot.header, counts.last_end_ns),
+        seconds=sum(counts.phase_ns) / 1e9,
+        phase_seconds=by_phase(counts),
+        fallbacks=None if "recompile_limit" in missing else counts.fallbacks,
+    )
+    if "compilations" in missing:
+        return compile
+    kinds = [k for k in KINDS if "runtime_compilations" not in missing or k not in _AT_RUN_TIME]
+    by_kind = _by_name(KINDS, counts.compilations)
+    return replace(
+        compile,
+        compilations={kind: by_kind[kind] for kind in kinds},
+        recompiles=_by_name(CATEGORIES, counts.recompiles),
+        graphs=counts.graphs,
+        graphs_before=counts.graphs_before,
+        graph_breaks=counts.graph_breaks,
+        failures=counts.failures,
+        recompiles_after_warm=counts.recompiles_after_warm,
+        cache_hits=_by_name(CACHES, counts.cache_hits),
+        cache_misses=_by_name(CACHES, counts.cache_misses),
+    )
+
+
+def warmups_of(slot: Slot) -> Warmups:
+    """What the rare block says of warm-ups, as far as the steps since bear it out."""
+    header, counts = slot.header, slot.compile
+    return Warmups(
+        clean_steps_needed=header.warm_steps,
+        latest=_span(header, counts.last_warmup) if warmup_ended(slot) else None,
+        first=_span(header, counts.first_warmup) if counts.warmups else None,
+        count=counts.warmups,
+        warm_at_step=counts.clean_after + header.warm_steps,
+    )
+
+
+def warmup_ended(slot: Slot) -> bool:
+    """Whether the latest warm-up has ended and nothing has begun since.
+
+    Between the K-th clean mark and the entry of the warm-up that it ended, a reader finds the
+    entry of an earlier one: that is not the answer either.
+    """
+    counts, ended_ns = slot.compile, slot.compile.last_warmup.ended_ns
+    if not counts.warmups or verdict.clean_steps(slot.steps, counts) < slot.header.warm_steps:
+        return False
+    return 0 < ended_ns >= counts.last_end_ns
+
+
+def _span(header: Header, warmup: Warmup) -> WarmupSpan:
+    return WarmupSpan(
+        ended_at=header.epoch_seconds(warmup.ended_ns),
+        seconds=(warmup.ended_ns - warmup.began_ns) / 1e9,
+        steps=warmup.steps,
+    )
+
+
+def _by_name(names: Sequence[str], counts: Sequence[int]) -> dict[str, int]:
+    return dict(zip(names, counts, strict=True))
+
+
+def epoch(header: Header, monotonic_ns: int | None) -> float | None:
+    """Seconds since the epoch, for a monotonic time in which 0 is "not yet"."""
+    return header.epoch_seconds(monotonic_ns) if monotonic_ns else None
+
+
+def _seconds(ns: float | None) -> float | None:
+    """Nanoseconds of the record, where 0 is "not known", in seconds."""
+    return ns / 1e9 if ns else None

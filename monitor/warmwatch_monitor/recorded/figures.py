@@ -1,0 +1,84 @@
+"""The figures of a record at one moment: what is kept of it, and what depends on the clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from warmwatch import verdict
+from warmwatch.record import PHASES
+from warmwatch.verdict import ENDED, Facts, Judgement
+from warmwatch_monitor.model import (
+    Compile,
+    Figures,
+    OpenActivity,
+    ProcessReading,
+    Progress,
+    RecordReading,
+    Workers,
+)
+from warmwatch_monitor.recorded.blocks import by_phase, epoch
+from warmwatch_monitor.recorded.kept import kept
+
+
+def figures(
+    reading: RecordReading,
+    facts: Facts,
+    judgement: Judgement,
+    now_ns: int,
+    process: ProcessReading | None = None,
+) -> Figures:
+    """The figures of ``reading`` at ``now_ns``, given what the verdict made of its ``facts``."""
+    known = kept(reading)
+    return Figures(
+        who=known.who,
+        steps=known.steps,
+        compile=_compile(known.compile, reading, judgement, now_ns),
+        warmups=known.warmups,
+        progress=_progress(reading, facts, judgement, now_ns),
+        life=known.life,
+        agent=known.agent,
+        log=known.log,
+        workers=_workers(process),
+    )
+
+
+def _progress(reading: RecordReading, facts: Facts, judgement: Judgement, now_ns: int) -> Progress:
+    last_end_ns = reading.slot.compile.last_end_ns
+    return Progress(
+        quiet_seconds=max(0, now_ns - verdict.quiet_since_ns(facts)) / 1e9,
+        state_since=epoch(reading.slot.header, judgement.since_ns),
+        compiler_quiet_seconds=(now_ns - last_end_ns) / 1e9 if last_end_ns else None,
+        stall_limit_seconds=verdict.stall_after_ns(facts) / 1e9,
+    )
+
+
+def _compile(
+    compile: Compile, reading: RecordReading, judgement: Judgement, now_ns: int
+) -> Compile:
+    """With the activity in progress.
+
+    A process that died while it compiled did so until its end was seen: no figure shrinks.
+    """
+    slot, counts = reading.slot, reading.slot.compile
+    if not counts.active_since_ns:
+        return compile
+    living = judgement.state not in ENDED
+    until = now_ns if living else counts.ended_ns or reading.gone_ns or 0
+    phase = PHASES[counts.active_phase - 1] if counts.active_phase else None
+    open_ns = max(0, until - counts.accounted_ns)
+    return replace(
+        compile,
+        seconds=(sum(counts.phase_ns) + open_ns) / 1e9,
+        phase_seconds=by_phase(counts, open_ns, phase or "other"),
+        open=OpenActivity(
+            began_at=slot.header.epoch_seconds(counts.active_since_ns),
+            seconds=max(0, until - counts.active_since_ns) / 1e9,
+            phase=phase,
+        ),
+    )
+
+
+def _workers(process: ProcessReading | None) -> Workers | None:
+    if process is None or process.workers_busy is None or process.workers_idle is None:
+        return None
+    return Workers(busy=process.workers_busy, idle=process.workers_idle)

@@ -1,0 +1,136 @@
+"""What is kept of a record from look to look, so that a rank costs what moves in it and no more.
+
+Five hundred ranks are looked at five times a second, and most of what they say is as it was. The
+source and the unpacking of a record give the same object for what is the same, so identity tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from warmwatch.record import ENDS, Slot
+from warmwatch_monitor.model import (
+    Agent,
+    Compile,
+    Lengths,
+    Life,
+    Log,
+    RecordReading,
+    Steps,
+    Warmups,
+    Who,
+)
+from warmwatch_monitor.recorded import blocks
+from warmwatch_monitor.recorded.lengths import lengths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """All figures of one reading that no clock changes."""
+
+    reading: RecordReading
+    who: Who
+    compile: Compile
+    steps: Steps
+    warmups: Warmups
+    life: Life
+    agent: Agent
+    log: Log
+
+
+_kept: dict[str, Kept] = {}
+
+
+def kept(reading: RecordReading) -> Kept:
+    """That of ``reading``, with what has changed since its record was last looked at made anew."""
+    before = _kept.get(reading.folder)
+    if before is None or before.reading is not reading:
+        before = _kept[reading.folder] = _make(reading, before)
+    return before
+
+
+def forget_others(readings: Iterable[RecordReading]) -> None:
+    """Keep nothing of records that are no more."""
+    there = {reading.folder for reading in readings}
+    for folder in _kept.keys() - there:
+        del _kept[folder]
+
+
+def _make(reading: RecordReading, before: Kept | None) -> Kept:
+    slot = reading.slot
+    if before is None or _of_another(slot, before.reading.slot):
+        before = None
+    same = before if before and slot.compile is before.reading.slot.compile else None
+    clean = lengths(slot.clean_bins, slot.clean_sum_ns)
+    return Kept(
+        reading=reading,
+        who=before.who if before else blocks.who(slot.header, slot.identity),
+        compile=same.compile if same else blocks.compile_of(slot),
+        steps=blocks.steps_of(slot, clean, _touched(slot, same)),
+        warmups=_warmups(slot, same),
+        life=same.life if same and _as_alive(reading, same.life) else _life(reading),
+        agent=same.agent if same and _as_broken(reading, same) else _agent(reading),
+        log=same.log if same and _same_log(reading, same.log) else _log(reading),
+    )
+
+
+def _of_another(slot: Slot, old: Slot) -> bool:
+    """Whether they are of two processes, or of one that says other things of itself now."""
+    return (slot.header, slot.identity) != (old.header, old.identity)
+
+
+def _touched(slot: Slot, same: Kept | None) -> Lengths:
+    """``same``: of a reading with the same rare block, so with the same sum of lengths."""
+    if same is not None and slot.compile_bins == same.reading.slot.compile_bins:
+        return same.steps.touched
+    return lengths(slot.compile_bins, slot.compile.compile_step_sum_ns)
+
+
+def _warmups(slot: Slot, same: Kept | None) -> Warmups:
+    if same is not None and blocks.warmup_ended(slot) == (same.warmups.latest is not None):
+        return same.warmups
+    return blocks.warmups_of(slot)
+
+
+def _as_alive(reading: RecordReading, life: Life) -> bool:
+    return (reading.alive, reading.pid) == (life.alive, life.pid)
+
+
+def _life(reading: RecordReading) -> Life:
+    counts = reading.slot.compile
+    return Life(
+        alive=reading.alive,
+        pid=reading.pid,
+        end=ENDS[counts.end_code] or None,
+        exit_code=counts.exit_code - 1 if counts.exit_code else None,
+    )
+
+
+def _as_broken(reading: RecordReading, before: Kept) -> bool:
+    return reading.broken_lines == before.reading.broken_lines
+
+
+def _agent(reading: RecordReading) -> Agent:
+    identity, counts = reading.slot.identity, reading.slot.compile
+    return Agent(
+        version=identity.agent or None,
+        missing=identity.missing,
+        errors=counts.agent_errors,
+        lines_dropped=counts.journal_dropped,
+        lines_broken=reading.broken_lines,
+    )
+
+
+def _same_log(reading: RecordReading, log: Log) -> bool:
+    return reading.compilations is log.compilations and reading.fallbacks is log.fallbacks
+
+
+def _log(reading: RecordReading) -> Log:
+    began_ns = reading.slot.compile.episode_began_ns
+    since = (c for c in reading.compilations if began_ns and c.at_ns >= began_ns)
+    return Log(
+        compilations=reading.compilations,
+        fallbacks=reading.fallbacks,
+        reopened_by=next((c for c in since if c.reason), None),
+    )

@@ -1,0 +1,158 @@
+"""One rank of the ``/status`` answer, for ``/docs`` and ``/openapi.json``.
+
+Answers are written by ``export.answer``, which is faster; the tests hold real ones to these models,
+key by key.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from warmwatch.verdict import State
+
+Seconds = Annotated[float, Field(json_schema_extra={"x-unit": "s"})]
+Epoch = Annotated[float, Field(json_schema_extra={"x-unit": "s since the epoch"})]
+Joules = Annotated[float, Field(json_schema_extra={"x-unit": "J"})]
+
+
+class CacheUse(BaseModel):
+    """How often a compile cache had what was asked for."""
+
+    hits: int = Field(description="Found in the cache.")
+    misses: int = Field(description="Not found, so compiled.")
+
+
+class PastCompilation(BaseModel):
+    """One compilation that the rank's journal tells of."""
+
+    id: str = Field(description="PyTorch's compile id, such as `0/1`: frame 0, compiled again.")
+    kind: str = Field(description="`forward`, `backward`, `autotune`, `cudagraph` or `other`.")
+    seconds: Seconds | None = Field(description="How long it took; null where PyTorch is silent.")
+    reason: str | None = Field(
+        description="Why it was compiled again, in PyTorch's words; null for a first compilation."
+    )
+    category: str | None = Field(
+        description="What that reason is about, of a closed list; null for a first compilation."
+    )
+    advice: str | None = Field(description="What to do about it; null where nothing is known.")
+    name: str | None = Field(description="The function that was compiled.")
+    cache: str | None = Field(description="`hit` or `miss`; null where no cache was asked.")
+    failure: str | None = Field(description="The exception's type; null where it did not fail.")
+
+
+class Compile(BaseModel):
+    """What the compiler did and does. Counts are null where this torch keeps none."""
+
+    phase: str | None = Field(description="Phase of the activity in progress; null where none is.")
+    seconds: Seconds = Field(description="Compile time, the activity in progress included.")
+    gpu_seconds: Seconds | None = Field(
+        description="The same times the rank's GPUs; null where it told of none."
+    )
+    phase_seconds: dict[str, float] = Field(
+        description="Compile time by phase, those that took any. Exclusive: they add up."
+    )
+    compilations: int | None = Field(description="Graphs compiled, forward and backward.")
+    graphs: int | None = Field(description="Graphs captured by Dynamo.")
+    recompiles: int | None = Field(description="Compilations of what had been compiled before.")
+    recompiles_after_warm: int | None = Field(description="Those of a rank that had been warm.")
+    graph_breaks: int | None = Field(description="Graph breaks counted by Dynamo.")
+    cache_hits: int | None = Field(description="Hits of Inductor's cache of whole graphs.")
+    cache_misses: int | None = Field(description="Misses of Inductor's cache of whole graphs.")
+    caches: dict[str, CacheUse] | None = Field(description="Hits and misses of each cache.")
+    failures: int | None = Field(description="Compilations that failed.")
+    fallbacks: int | None = Field(
+        description="Frames that hit the recompile limit and run eagerly from then on."
+    )
+    last: list[PastCompilation] = Field(description="The last five compilations, newest last.")
+
+
+class WarmupSpan(BaseModel):
+    """One warm-up that has ended; all null where none has."""
+
+    ended_at: Epoch | None = Field(description="When its last compile activity ended.")
+    seconds: Seconds | None = Field(description="From its first activity to the end of its last.")
+    steps: int | None = Field(description="Steps that it took.")
+
+
+class Warmup(WarmupSpan):
+    """The latest warm-up; its figures are null until it has ended, and while it is open again."""
+
+    ended: bool = Field(description="Whether it has ended and nothing has begun since.")
+    count: int | None = Field(
+        description="How many times the rank became warm; null where a Prometheus was asked."
+    )
+    first: WarmupSpan | None = Field(description="The first one; null until it has ended.")
+
+
+class StepSeconds(BaseModel):
+    """Lengths of steps. Median and p99 are of clean steps, within 2.5 % of the true ones."""
+
+    first: Seconds | None = Field(description="Of step 1, which holds most of the compiling.")
+    last: Seconds | None = Field(description="Of the last step.")
+    median: Seconds | None = Field(description="The real speed; null before the first clean step.")
+    p99: Seconds | None = Field(description="99th percentile; null before the first clean step.")
+
+
+class Cost(BaseModel):
+    """What the compiler cost in time."""
+
+    first_step_seconds: Seconds | None = Field(description="Length of step 1.")
+    steady_step_seconds: Seconds | None = Field(description="Median length of the clean steps.")
+    beyond_steady_seconds: Seconds | None = Field(
+        description="How much longer the steps with compile activity took than clean ones would."
+    )
+    steps_touched: int | None = Field(description="Steps that held compile activity.")
+
+
+class Condition(BaseModel):
+    """What the state alone does not say, for as long as it holds."""
+
+    condition: str = Field(description="`thrashing`, `fallback` or `unknown`.")
+    words: str = Field(description="The same in one clause.")
+
+
+class Energy(BaseModel):
+    """What the rank's GPUs spent since this monitor first saw it."""
+
+    compile_joules: Joules | None = Field(description="While it compiled; null if not measured.")
+    covered_seconds: Seconds = Field(
+        description="The compile time that this covers: less than all where the monitor came late."
+    )
+    joules_per_clean_step: Joules | None = Field(description="Mean of the clean steps.")
+
+
+class Process(BaseModel):
+    """What the host says of the training process and its compile workers."""
+
+    cpu_seconds: Seconds = Field(description="CPU time so far.")
+    resident_bytes: int = Field(description="Resident memory, in bytes.")
+    cpu_ratio: float | None = Field(description="Its use of one core at the last look, from 0.")
+    threads: int | None = Field(description="Threads.")
+    workers_busy: int | None = Field(description="Compile workers whose CPU time grows.")
+    workers_idle: int | None = Field(description="Compile workers whose CPU time does not.")
+
+
+class Rank(BaseModel):
+    """One training process of a run."""
+
+    rank: int = Field(description="Its number in the run, as its launcher says.")
+    state: State = Field(description="What it does.")
+    since: Epoch | None = Field(description="When that state began; null where nobody can know.")
+    steps: int = Field(description="Training steps so far.")
+    clean_steps: int = Field(description="Steps in a row without compile activity, up to now.")
+    compile: Compile
+    warmup: Warmup
+    step_seconds: StepSeconds
+    cost: Cost
+    conditions: list[Condition] = Field(description="Those that hold.")
+    gpus: list[str] = Field(description="Uuids of its GPUs.")
+    energy: Energy | None = Field(description="Null where no energy was measured.")
+    evidence: list[str] = Field(description="The facts behind the state, weightiest first.")
+    pid: int | None = Field(description="In the monitor's pid namespace; null where it is gone.")
+    host: str | None = Field(description="The host that it runs on.")
+    attempt: int | None = Field(description="Restarts of the run by its launcher, from 0.")
+    alive: bool = Field(description="Whether its process lives.")
+    process: Process | None = Field(description="Null where the host does not see the process.")
+    agent_errors: int | None = Field(description="Errors of the agent's own that it swallowed.")
