@@ -145,10 +145,7 @@ for _ in range(5): whole(torch.randn(4, 8))
 }
 
 
-@pytest.mark.parametrize("kind", COMPILED)
-def test_steps_are_seen_where_dynamo_traces(records: Path, kind: str) -> None:
-    """With the graphs, graph breaks and losses that the training has without the agent."""
-    end = """
+ACCOUNT = """
 from torch._dynamo.utils import counters, get_compilation_metrics
 import json
 result([
@@ -159,8 +156,44 @@ result([
     torch.rand(1).item(),
 ])
 """
-    body = "model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)\n" + COMPILED[kind] + end
+
+
+# A PyTorch that cannot mark the hook's code as skipped: it is wrapped instead.
+OLD = """
+import warmwatch, torch._dynamo.eval_frame
+del torch._dynamo.eval_frame.skip_code
+warmwatch.attach()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "attach"), [*((kind, "") for kind in COMPILED), ("a compiled optimizer", OLD)]
+)
+def test_steps_are_seen_where_dynamo_traces(records: Path, kind: str, attach: str) -> None:
+    """With the graphs, graph breaks and losses that the training has without the agent."""
+    body = "model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)\n"
+    body += COMPILED[kind] + ACCOUNT
     alone = result_of(records, body, attach=False)
-    attached = result_of(records, body)
+    attached = result_of(records, attach + body, attach=not attach)
     assert json.dumps(attached) == json.dumps(alone)
     assert slots.read(slots.only(records)).steps.steps == 5
+
+
+def test_nothing_stands_between_the_optimizer_and_the_hook(records: Path) -> None:
+    """Nor is there code of ours behind a regular step that Dynamo could come upon."""
+    body = """
+import sys, warmwatch
+from warmwatch import _lifecycle
+from torch.optim import optimizer as module
+o = torch.optim.SGD(make().parameters(), lr=.1)
+for _ in range(10): o.step()
+hook = next(iter(module._global_optimizer_post_hooks.values()))
+called = []
+sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name))
+hook(o, (), {})
+sys.setprofile(None)
+result([hook is _lifecycle.current.agent.steps.on_step, sorted(set(called))])
+"""
+    same, called = result_of(records, body)
+    assert same
+    assert called == ["<module>", "on_step"]  # the module's calls are those of C functions
