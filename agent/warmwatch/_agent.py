@@ -78,6 +78,10 @@ class Agent:
         """Told of each batch that a DataLoader hands out."""
         return self.batches.on_batch
 
+    def wrap_rare(self, wrap: Callable[[Any], Any]) -> None:
+        """Wrap what the post hook calls of ours."""
+        self.steps.wrap_rare(wrap)
+
     def begin(self, event: str) -> None:
         """A compile event began on this thread."""
         self._hooks.rearm()

@@ -65,9 +65,14 @@ class Ledger:
         self._before: Mapping[str, int] = {}
         self._breaks: Mapping[str, int] = {}
         self._told_breaks: set[str] = set()
+        self._on_begin: Callable[[], None] = lambda: None
         self._reasons: dict[int, dict[str, str]] = {}  # of the recompile that a thread began
         self._inbox: deque[_Fact] = deque()
         self._turn: dict[None, object] = {}  # whose turn it is to empty the inbox
+
+    def on_begin(self, callback: Callable[[], None]) -> None:
+        """Call ``callback()`` whenever activity has begun, on whichever thread."""
+        self._on_begin = callback
 
     # What hooks call, on any thread.
 
@@ -191,6 +196,7 @@ class Ledger:
         if not self._activity:
             words[AT["active_since_ns"]] = now  # before the count: see ``_steps.look_closely``
             words[AT["begun"]] += 1
+            self._on_begin()  # after the count: who is called by it finds it
             words[AT["first_begin_ns"]] = words[AT["first_begin_ns"]] or now
             if not words[AT["episode_began_ns"]]:
                 words[AT["episode_began_ns"]] = now

@@ -26,6 +26,9 @@ class Listener(Protocol):
     def on_batch(self) -> Callable[[int], None]:
         """Called with the time at which a batch was asked for, once it is there; likewise."""
 
+    def wrap_rare(self, wrap: Callable[[Any], Any]) -> None:
+        """Wrap all other code of ours that ``on_step`` calls, now and then."""
+
     def begin(self, event: str) -> None:
         """A compile event began on this thread."""
 

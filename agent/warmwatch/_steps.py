@@ -1,14 +1,16 @@
 """The hot path: what happens at every step, and what little it needs to know.
 
-A regular step, one that is not the first and that no compile activity touched, costs a clock read,
-three words stored into the slot and one histogram bin. All else leaves by one comparison: a call
-that is no regular one of the leading optimizer, the first step, a step that held activity.
+A regular step is one of the leading optimizer, after K clean ones, with no compile activity since.
+It costs a clock read and four words in the slot; one comparison sees that it is regular, since
+whatever makes it irregular (activity, another optimizer) takes the leader's name away. Between two
+real steps nothing of ours is in the processor's caches any more, so what costs is the number of
+objects touched: the state lives in the slot's words, the bin of the last step is kept, and no other
+function of ours is called.
 
 Several threads may mark steps. The interpreter changes threads where something is called or a loop
-turns, nowhere else, so from the clock's answer to the search for the bin, and from there to the
-comparison with ``warm_at``, one thread is alone, with no lock: no count and no bin is lost. What
-may be is that another thread has marked a later step since the clock was read: that step then has
-no length.
+turns, nowhere else, so after the clock's answer one thread is alone, with no lock: no count and no
+bin is lost. What may be is that another thread has marked a later step since the clock was read:
+that step then has no length.
 """
 
 from __future__ import annotations
@@ -29,9 +31,14 @@ _BEGUN = COMPILE_INDEX["begun"]
 _SINCE = COMPILE_INDEX["active_since_ns"]
 _FIRST_BEGIN = COMPILE_INDEX["first_begin_ns"]
 _TOUCHED = -1  # a number of activities that never is: the next step is looked at closely
-assert _BEGUN == 0, "the hot path reads words[0]: a constant costs less than a name"
-_HOT = ("last_duration_ns", "last_step_ns", "steps")
-assert [STEPS_INDEX[name] for name in _HOT] == [2, 1, 0], "likewise hot[0], hot[1], hot[2]"
+assert _BEGUN == 0, "known as words[0]: a constant costs less than a name"
+_HOT = {name: record.STEPS_OFFSET // 8 + at for name, at in STEPS_INDEX.items()}
+assert _HOT == {"steps": 8, "last_step_ns": 9, "last_duration_ns": 10}, "likewise slot[8] to [10]"
+
+# Where each bin begins, and the last one ends. To search it gives 1 for the first bin.
+_EDGES = (-1, *BOUNDS_NS, 2**64)
+_BEFORE_CLEAN_BINS = record.CLEAN_BINS_OFFSET // 8 - 1
+_BEFORE_COMPILE_BINS = record.COMPILE_BINS_OFFSET // 8 - 1
 
 Buffer = bytearray | mmap.mmap
 
@@ -45,11 +52,14 @@ class Steps:
         lead: says whose calls are steps: an optimizer's ``id``, that of ``None``, or 0 for
             none, so that each call is asked about.
         bind: stores into another buffer from now on; with another ledger, begins anew.
+        wrap_rare: wraps all that ``on_step`` calls of ours, which is rare: a regular step then
+            runs no other Python code than its own.
     """
 
     on_step: Callable[[Any, Any, Any], None]
     lead: Callable[[int], None]
     bind: Callable[[Buffer, Ledger], None]
+    wrap_rare: Callable[[Callable[[Any], Any]], None]
 
 
 def make_steps(  # noqa: C901 - closures that share cells have to stand in one function
@@ -68,60 +78,98 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         is_step: whether a call by an optimizer that does not lead is a step all the same.
         warm_steps: K. on_warm: called at the K-th clean step in a row, when all is stored.
     """
-    words = ledger.words
-    bin_of, bounds = bisect_left, BOUNDS_NS
-    hot = record.hot_words(buffer)
-    clean_bins, compile_bins = record.histograms(buffer)
-    steps = last = compiled = begun = leader = 0
+    words, slot = ledger.words, memoryview(buffer).cast("Q")
+    id_of, bin_of, edges = id, bisect_left, _EDGES
+    regular = leader = early = compiled = begun = 0
     seen, warm_at = _TOUCHED, warm_steps
+    low = high = place = 0  # the bin of the last regular step: its bounds, its word
 
     def on_step(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001 - torch's signature
-        nonlocal steps, last
+        nonlocal low, high, place
         try:
-            if id(optimizer) != leader and not is_step(optimizer):
+            if id_of(optimizer) != regular:
+                ask(optimizer)
                 return
             now = clock()
-            if words[0] != seen:
-                look_closely(now)
-                return
+            last = slot[9]
             duration = now - last
-            if duration < 0:
-                duration, now = 0, last
-            last = now
-            steps = count = steps + 1
-            hot[2] = duration
-            hot[1] = now
-            hot[0] = count
-            clean_bins[bin_of(bounds, duration)] += 1
-            if count == warm_at:
-                tell_warm(now, count)
+            if not low < duration <= high:
+                index = bin_of(edges, duration)
+                if now < last or slot[9] != last:  # another thread has marked a step meanwhile
+                    mark(now)
+                    return
+                low, high, place = edges[index - 1], edges[index], _BEFORE_CLEAN_BINS + index
+            slot[10] = duration
+            slot[9] = now
+            slot[8] += 1
+            slot[place] += 1
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-            report("step", error)
+            failed(error)
+
+    def ask(optimizer: Any) -> None:
+        """Any call but the regular ones."""
+        if id(optimizer) != leader and not is_step(optimizer):
+            return
+        now = clock()
+        if words[0] != seen:
+            look_closely(now)
+        else:
+            mark(now)
+
+    def mark(now: int) -> None:
+        """A clean step that is not known to be regular, or that another thread came between."""
+        nonlocal regular
+        while True:
+            last = slot[9]
+            duration = now - last if now > last else 0
+            index = bin_of(edges, duration)
+            if slot[9] == last:  # else another thread has marked a step meanwhile
+                break
+        count = slot[8] + early + 1
+        slot[10] = duration
+        slot[9] = last + duration
+        slot[8] += 1
+        slot[_BEFORE_CLEAN_BINS + index] += 1
+        if count >= warm_at:
+            regular = leader
+            if words[0] != seen:  # asked afterwards: what begins from now on takes it away itself
+                regular = 0
+        if count == warm_at:
+            tell_warm(now, count)
 
     def look_closely(now: int) -> None:
         """The first step, one that held activity, or one after a step in which some was on."""
-        nonlocal steps, last, compiled, begun, seen, warm_at
+        nonlocal regular, early, compiled, begun, seen, warm_at
         ledger.abandon()
         total = ledger.compile_ns()
         # The count before the state: what begins between the two is then seen by its count at the
         # next step. The ledger stores the other way round, so that a count is never ahead of it.
         known, active = words[0], words[_SINCE] != 0
-        steps = count = steps + 1
+        last = slot[9]
+        count = slot[8] + early + 1
+        early += 1  # taken, and stored when the ledger has told of it
         touched = active or known != begun or (seen == _TOUCHED and count > 1)
         now = now if now > last else last
         start = last or (words[_FIRST_BEGIN] if touched else 0)
         duration = now - start if start else 0
         rest = duration - (total - compiled) if last else 0
-        last, compiled, begun = now, total, known
+        compiled, begun, regular = total, known, 0
         seen = _TOUCHED if active else known
         if touched:
             warm_at = count + warm_steps
-            compile_bins[bin_of(bounds, duration)] += 1
-        elif count > 1:  # meanwhile another thread's step was looked at: this one is regular
-            clean_bins[bin_of(bounds, duration)] += 1
-        if touched or count == 1:
-            ledger.step(count, now, duration, rest=rest, seen=known, touched=touched)
-        hot[2], hot[1], hot[0] = duration, last, steps  # after what the ledger says of the step
+        try:
+            if touched or count == 1:
+                ledger.step(count, now, duration, rest=rest, seen=known, touched=touched)
+            index = bin_of(edges, duration)
+        finally:
+            early -= 1
+        slot[10] = duration
+        slot[9] = now if now > slot[9] else slot[9]
+        slot[8] += 1
+        if touched:
+            slot[_BEFORE_COMPILE_BINS + index] += 1
+        elif count > 1:  # meanwhile another thread's step was looked at: this one is clean
+            slot[_BEFORE_CLEAN_BINS + index] += 1
         if count == warm_at:
             tell_warm(now, count)
 
@@ -129,18 +177,30 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         ledger.warm(now, count - warm_steps)
         on_warm()
 
+    def failed(error: Exception) -> None:
+        report("step", error)
+
+    def look() -> None:
+        """Compile activity has begun: no step is regular until it was looked at."""
+        nonlocal regular
+        regular = 0
+
     def lead(optimizer_id: int) -> None:
-        nonlocal leader
-        leader = optimizer_id
+        nonlocal leader, regular
+        leader, regular = optimizer_id, 0
 
     def bind(new_buffer: Buffer, new_ledger: Ledger) -> None:
-        nonlocal hot, clean_bins, compile_bins, ledger, words, steps, last
-        nonlocal compiled, begun, leader, seen, warm_at
-        hot = record.hot_words(new_buffer)
-        clean_bins, compile_bins = record.histograms(new_buffer)
+        nonlocal slot, ledger, words, early, compiled, begun, leader, regular, seen, warm_at
+        slot = memoryview(new_buffer).cast("Q")
         if new_ledger is not ledger:
             ledger, words = new_ledger, new_ledger.words
-            steps = last = compiled = begun = leader = 0
+            early = compiled = begun = leader = regular = 0
             seen, warm_at = _TOUCHED, warm_steps
+            ledger.on_begin(look)
 
-    return Steps(on_step=on_step, lead=lead, bind=bind)
+    def wrap_rare(wrap: Callable[[Any], Any]) -> None:
+        nonlocal ask, mark, failed
+        ask, mark, failed = wrap(ask), wrap(mark), wrap(failed)
+
+    ledger.on_begin(look)
+    return Steps(on_step=on_step, lead=lead, bind=bind, wrap_rare=wrap_rare)

@@ -1,0 +1,118 @@
+"""What a hook costs between real optimizer steps, where nothing of it is in the caches any more.
+
+The loop is a training's as far as the processor sees it: 30 us of other work, then a real
+``optimizer.step()`` with one hook on it. The hooks take turns, in short runs of steps, and each
+figure is the median of its steps less that of the steps without any hook.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from statistics import median
+from time import perf_counter_ns
+from typing import Any
+
+from benchmarks.figure import Figure
+
+WORK_NS, RUNS, STEPS, SETTLING = 30_000, 400, 20, 2
+Hook = Callable[[Any, Any, Any], object]
+
+
+def measure(place: str) -> Iterator[Figure]:
+    """Figures of the agent that is attached, beside an empty hook and what others would do."""
+    import torch
+    from torch.optim import optimizer as module
+
+    hooks = module._global_optimizer_post_hooks
+    ours = next(iter(hooks.values()))
+    parameters = [torch.nn.Parameter(torch.ones(64)) for _ in range(4)]
+    for parameter in parameters:
+        parameter.grad = torch.ones(64)
+    optimizer = torch.optim.SGD(parameters, lr=1e-6)
+    candidates: dict[str, Hook | None] = {
+        "none": None,
+        "empty": lambda optimizer, args, kwargs: None,  # noqa: ARG005 - a hook's signature
+        "ours": ours,
+        "prometheus": _prometheus(),
+        "tensorboard": _tensorboard(place),
+    }
+    for _ in range(2 * STEPS):
+        optimizer.step()
+    spent = _spent(optimizer, hooks, candidates)
+    hooks.clear()
+    hooks[0] = ours
+    yield from _figures(spent)
+
+
+def _spent(
+    optimizer: Any, hooks: dict[int, Any], candidates: Mapping[str, Hook | None]
+) -> dict[str, float]:
+    """Nanoseconds that each hook adds to a step: medians."""
+    times: dict[str, list[int]] = {name: [] for name in candidates}
+    order = random.Random(0)
+    for _ in range(RUNS):
+        for name in order.sample(list(candidates), len(candidates)):
+            hooks.clear()
+            if (hook := candidates[name]) is not None:
+                hooks[0] = hook
+            for step in range(STEPS):
+                _work()
+                began = perf_counter_ns()
+                optimizer.step()
+                took = perf_counter_ns() - began
+                if step >= SETTLING:
+                    times[name].append(took)
+    bare = median(times.pop("none"))
+    return {name: median(values) - bare for name, values in times.items()}
+
+
+def _figures(spent: Mapping[str, float]) -> Iterator[Figure]:
+    ours = spent["ours"]
+    said = ", ".join(f"{name} {ns / 1000:.2f} us" for name, ns in spent.items())
+    yield Figure(
+        name="step in place: ours / an empty hook",
+        value=ours / max(1.0, spent["empty"]),
+        detail=said,
+    )
+    yield Figure(
+        name="step in place: ours / one prometheus_client histogram",
+        value=ours / spent["prometheus"],
+        limit=1,
+    )
+    yield Figure(
+        name="step in place: ours / TensorBoard add_scalar",
+        value=ours / spent["tensorboard"],
+        limit=0.2,
+    )
+
+
+def _work() -> int:
+    """Other work of a training's Python: 30 us of it."""
+    until, rounds, touched = perf_counter_ns() + WORK_NS, 0, {}
+    while perf_counter_ns() < until:
+        rounds += 1
+        touched[rounds % 97] = rounds
+    return rounds
+
+
+def _prometheus() -> Hook:
+    from prometheus_client import CollectorRegistry, Histogram
+
+    histogram = Histogram("step_seconds", "Length of a step.", registry=CollectorRegistry())
+
+    def observe(optimizer: object, args: object, kwargs: object) -> None:  # noqa: ARG001 - a hook's
+        histogram.observe(0.02)
+
+    return observe
+
+
+def _tensorboard(place: str) -> Hook:
+    from torch.utils.tensorboard import SummaryWriter
+
+    writer, steps = SummaryWriter(place), iter(range(10**9))
+
+    def add(optimizer: object, args: object, kwargs: object) -> None:  # noqa: ARG001 - a hook's
+        writer.add_scalar("loss", 0.5, next(steps))
+
+    return add
