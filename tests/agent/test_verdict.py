@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from support.ranks import SECOND, K, Rank
 from warmwatch import record, verdict
+from warmwatch._ending import End
 from warmwatch.record import CompileCounts, StepCounts
 from warmwatch.verdict import Facts, State
 
@@ -339,12 +340,17 @@ def test_a_rank_that_compiles_or_never_stepped_does_not_stall() -> None:
 
 @pytest.mark.parametrize(
     ("how", "state"),
-    [("finished", State.FINISHED), ("failed", State.FAILED), ("detached", State.FINISHED)],
+    [
+        ("finished", State.FINISHED),
+        ("failed", State.FAILED),
+        ("detached", State.FINISHED),
+        ("interrupted", State.FINISHED),
+    ],
 )
 def test_what_a_process_said_at_its_end_stands(how: str, state: State) -> None:
     rank = Rank()
     rank.ledger.begin("dynamo")
-    rank.ledger.exit(how)
+    rank.ledger.exit(End(how=how))
     ended = rank.now
     rank.wait(9)
     assert rank.judge(alive=False).state is state

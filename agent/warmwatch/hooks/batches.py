@@ -4,7 +4,7 @@ One method of one class serves the iterators of all kinds. What ``next()`` raise
 at an epoch's end) passes untouched and counts as nothing. A worker process does not iterate over a
 DataLoader, and its record, if any, is its own. ``iter()`` is not timed: it starts the workers.
 
-Our frame alone is hidden from Dynamo. What the iterator calls, such as a dataset's own code, is
+Our frames alone are hidden from Dynamo. What the iterator calls, such as a dataset's own code, is
 compiled or not as it is without us; and a frame that is only skipped has no wrapper to pay for.
 """
 
@@ -25,7 +25,7 @@ def install(listener: Listener) -> Installed:
 
         iterator = dataloader._BaseDataLoaderIter
         original = iterator.__dict__["__next__"]
-    on_batch, clock = listener.on_batch, monotonic_ns
+    on_batch, clock = skip(listener.on_batch), monotonic_ns
     listening = True
 
     @functools.wraps(original)
