@@ -55,6 +55,12 @@ def test_a_collective_that_spins_is_not_said_to_work() -> None:
     assert summary(b.snapshot(at_work(b.view(QUIET, gpus=(spins,))))).endswith("for 75 s")
 
 
+def test_a_batch_of_long_ago_is_not_said_to_go_on() -> None:
+    taken = replace(BATCHES.steps, last_batch_ns=b.ago(74))
+    view = at_work(b.view(replace(QUIET, steps=taken), process=BUSY))
+    assert summary(b.snapshot(view)).endswith("; the process works (100 % of a core)")
+
+
 def test_a_rank_that_waits_for_one_at_work_says_so() -> None:
     waits = at_work(b.view(b.as_rank(QUIET, 0, 2)))
     later = replace(BATCHES, steps=replace(BATCHES.steps, last_step_ns=b.ago(70)))
