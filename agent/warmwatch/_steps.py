@@ -32,8 +32,11 @@ _SINCE = COMPILE_INDEX["active_since_ns"]
 _FIRST_BEGIN = COMPILE_INDEX["first_begin_ns"]
 _TOUCHED = -1  # a number of activities that never is: the next step is looked at closely
 assert _BEGUN == 0, "known as words[0]: a constant costs less than a name"
-_HOT = {name: record.STEPS_OFFSET // 8 + at for name, at in STEPS_INDEX.items()}
-assert _HOT == {"steps": 8, "last_step_ns": 9, "last_duration_ns": 10}, "likewise slot[8] to [10]"
+_HOT = [
+    record.STEPS_OFFSET // 8 + STEPS_INDEX[name]
+    for name in ("steps", "last_step_ns", "last_duration_ns")
+]
+assert _HOT == [8, 9, 10], "likewise slot[8] to slot[10]"
 
 # Where each bin begins, and the last one ends. To search it gives 1 for the first bin.
 _EDGES = (-1, *BOUNDS_NS, 2**64)

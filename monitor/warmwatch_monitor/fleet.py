@@ -7,7 +7,7 @@ tells becomes a figure; what none tells is ``None``. Times are those of the wall
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from warmwatch.verdict import CONDITIONS, ENDED, Judgement, State, least_advanced
@@ -38,6 +38,7 @@ from warmwatch_monitor.model import (
 
 _SECOND = 10**9
 _WARM_STEPS = 3  # of a daemon that does not say
+_TOGETHER_SECONDS = 10.0  # what hosts' clocks may differ by included
 # a seam of the agent -> the series that is absent where its torch does not have it
 _SEAMS = {"compilations": "graphs_total", "recompile_limit": "compile_fallbacks_total"}
 _OWN_LABELS = ("state", "phase", "condition", "kind", "category", "cache")
@@ -51,6 +52,7 @@ class _Telling:
     single: dict[str, float] = field(default_factory=dict)
     labelled: dict[tuple[str, str], float] = field(default_factory=dict)
     info: Mapping[str, str] = field(default_factory=dict)
+    end: Mapping[str, str] = field(default_factory=dict)
     gpus: set[str] = field(default_factory=set)
 
     def value(self, name: str) -> float | None:
@@ -106,6 +108,8 @@ def _sort(ranks: dict[tuple[str, int], dict[str, _Telling]], sample: Sample) -> 
     telling = tellings.setdefault(instance, _Telling(instance))
     if sample.name == "run_info":
         telling.info = labels
+    elif sample.name == "end_info":
+        telling.end = labels
     elif sample.name == "rank_gpu_info":
         telling.gpus.add(labels["uuid"])
     elif own := [labels[name] for name in _OWN_LABELS if name in labels]:
@@ -130,9 +134,22 @@ def _runs(views: Iterable[RankView]) -> tuple[RunView, ...]:
             run=name,
             state=least_advanced(view.judgement.state for view in views),
             ranks=tuple(sorted(views, key=lambda view: view.rank)),
+            ended_together=_ended_together(views),
         )
         for name, views in sorted(by_name.items())
     )
+
+
+def _ended_together(views: Sequence[RankView]) -> bool | None:
+    """As ``runs`` says of one host, by the moments at which the states began."""
+    gone = [view for view in views if not view.living]
+    if len(views) < 2 or not gone:
+        return None
+    if len(gone) < len(views):
+        return False
+    ends = [view.figures.progress.state_since for view in gone]
+    known = [end for end in ends if end is not None]
+    return max(known) - min(known) <= _TOGETHER_SECONDS if len(known) == len(ends) else None
 
 
 def _view(
@@ -146,6 +163,7 @@ def _view(
         figures=_figures(who, telling, judgement, epoch),
         judgement=judgement,
         gpus=tuple(gpus[uuid] for uuid in sorted(telling.gpus) if uuid in gpus),
+        oom_killed=_known(telling.value("oom_killed")),
     )
 
 
@@ -179,6 +197,9 @@ def _figures(
             clean=Lengths(median=telling.value("steady_step_seconds")),
             tokens=telling.count("tokens_total"),
             samples=telling.count("samples_total"),
+            batches=telling.count("batches_total"),
+            batch_wait_seconds=telling.value("data_wait_seconds_total"),
+            last_batch_at=telling.value("last_batch_timestamp_seconds"),
         ),
         compile=compile,
         warmups=_warmups(telling, judgement),
@@ -190,7 +211,7 @@ def _figures(
             batch_quiet_seconds=_ago(telling.value("last_batch_timestamp_seconds"), epoch),
             open_seconds=_open_seconds(telling, judgement, stepped, epoch),
         ),
-        life=Life(alive=judgement.state not in ENDED),
+        life=_life(telling, judgement),
         agent=Agent(
             version=telling.info.get("agent") or None,
             missing=tuple(seam for seam, name in _SEAMS.items() if name not in telling.single),
@@ -260,6 +281,19 @@ def _open_seconds(
     if not judgement.compiling or began is None or active is None:
         return None
     return max(0.0, epoch - min(active, max(began, stepped or 0.0)))
+
+
+def _life(telling: _Telling, judgement: Judgement) -> Life:
+    how, code = telling.end.get("end"), telling.end.get("exit_code") or ""
+    return Life(
+        alive=judgement.state not in ENDED,
+        end=None if how == State.LOST.value else how,
+        exit_code=int(code) if code.isdecimal() else None,
+    )
+
+
+def _known(value: float | None) -> bool | None:
+    return None if value is None else bool(value)
 
 
 def _ago(moment: float | None, epoch: float) -> float | None:

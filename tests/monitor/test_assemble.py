@@ -58,7 +58,9 @@ def test_figures_are_those_of_the_record_or_not_known(state: str) -> None:
     assert told.steps.first_seconds is told.steps.last_seconds is told.steps.first_at is None
     assert told.steps.touched_lately is told.steps.touched.count is None
     assert told.warmups.count is told.warmups.first is told.agent.errors is None
-    assert told.who.attempt is told.life.pid is told.life.end is None
+    assert told.life.alive == (state not in {"finished", "failed", "lost"})
+    assert (told.life.end, told.steps.batches) == (known.life.end, known.steps.batches)
+    assert told.who.attempt is told.life.pid is None
 
 
 def test_what_no_series_tells_is_null_in_the_answer() -> None:

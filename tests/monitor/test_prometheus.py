@@ -123,7 +123,8 @@ def test_openmetrics_is_given_where_asked_for_and_says_the_same(accept: str) -> 
 def test_every_series_of_the_contract_that_a_rank_has_without_a_gpu_is_there() -> None:
     user = replace(b.WARM.identity, samples_per_step=16, world_size=1)
     told = replace(b.WARM.compile, samples_per_step=16)
-    full = b.view(replace(b.WARM, identity=user, compile=told), process=PROCESS)
+    steps = replace(b.WARM.steps, batches=3610, last_batch_ns=b.ago(3))
+    full = b.view(replace(b.WARM, steps=steps, identity=user, compile=told), process=PROCESS)
     assert {name for name, _ in series(b.snapshot(full))} == {
         "warmwatch_" + name
         for name in (
@@ -142,6 +143,7 @@ def test_every_series_of_the_contract_that_a_rank_has_without_a_gpu_is_there() -
             *("records_refused", "build_info", "world_size", "clean_steps"),
             *("state_start_timestamp_seconds", "attach_timestamp_seconds"),
             *("compile_end_timestamp_seconds", "steady_step_seconds", "stall_limit_seconds"),
+            *("batches_total", "data_wait_seconds_total", "last_batch_timestamp_seconds"),
         )
     }
 

@@ -53,7 +53,10 @@ CHANGES = st.sampled_from(
 )
 
 
-@given(st.lists(st.tuples(st.sampled_from(SLOTS), CHANGES, st.integers(0, 3)), max_size=8))
+MOVES = st.sampled_from((0, 1, 2, -3600))  # the last: before the K-th clean step
+
+
+@given(st.lists(st.tuples(st.sampled_from(SLOTS), CHANGES, MOVES), max_size=8))
 @settings(deadline=None)
 def test_what_is_kept_from_look_to_look_never_differs_from_what_is_made_anew(
     looks: list[tuple[Slot, dict[str, Any], int]],
@@ -62,7 +65,7 @@ def test_what_is_kept_from_look_to_look_never_differs_from_what_is_made_anew(
     recorded.forget_others(())
     found, made = [], []
     for slot, change, steps in looks:
-        moved = replace(slot.steps, steps=slot.steps.steps + steps)
+        moved = replace(slot.steps, steps=max(0, slot.steps.steps + steps))
         longer = b.bins(*[SECOND] * steps) if steps else slot.clean_bins
         made.append(reading(replace(slot, steps=moved, clean_bins=longer), **change))
         found.append(view(made[-1], NOW).figures)

@@ -18,7 +18,7 @@ SENTENCES = {
     "starting": "gpt2: starting; no step and no compile activity in the 4.0 s since it attached",
     "compiling": "gpt2: compiling for 43 s (inductor)",
     "warming": "gpt2: warming, 1 of 3 clean steps since the last compile activity",
-    "warm": "gpt2: warm since step 4: 0.036 s a step is the real speed",
+    "warm": "gpt2: warm since step 4: 36 ms a step is the real speed",
     "eager": "gpt2: no compile activity in 120 steps: the model runs eagerly",
     "recompiling": "gpt2: recompiling `forward` (model.py:31) for 2.1 s (dynamo): "
     "batch size (dim 0 of `i`) went from 16 to 14",
@@ -186,7 +186,10 @@ def test_where_no_run_is_known_the_sentence_says_how_to_attach() -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0.04, "0.0 s"),
+        (0.0, "0 ms"),
+        (0.00042, "0.42 ms"),
+        (0.1163, "116 ms"),
+        (0.9996, "1.0 s"),
         (2.1, "2.1 s"),
         (9.96, "10 s"),
         (43, "43 s"),
@@ -203,7 +206,15 @@ def test_durations_are_for_people(seconds: float, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.0357, "0.036 s"), (1.523, "1.5 s"), (24.3, "24 s"), (120.3, "120 s"), (1e-5, "0.000010 s")],
+    [
+        (1e-5, "0.01 ms"),
+        (0.0357, "36 ms"),
+        (0.1163, "120 ms"),
+        (0.996, "1.0 s"),
+        (1.523, "1.5 s"),
+        (24.3, "24 s"),
+        (120.3, "120 s"),
+    ],
 )
 def test_step_lengths_have_two_figures(seconds: float, text: str) -> None:
     assert step_length(seconds) == text

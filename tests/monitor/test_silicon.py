@@ -24,7 +24,7 @@ def said(view: RankView) -> str:
 
 def test_a_warm_rank_ends_the_guessing() -> None:
     assert said(b.view(b.WARM, gpus=(b.gpu(),))) == (
-        "gpt2: warm since step 4: 0.036 s a step is the real speed; GPU 0 at 99 %, 686 W"
+        "gpt2: warm since step 4: 36 ms a step is the real speed; GPU 0 at 99 %, 686 W"
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from support import builders as b
-from support.records import environment
+from support.records import environment, held, warm, write_record
 from support.trainings import ROOT
 from warmwatch_monitor.export.series import families
 from warmwatch_monitor.model import ExportHealth
@@ -48,11 +48,39 @@ def test_tensorboard_gets_a_note_at_the_end_of_the_warm_up_and_a_curve(
     assert note.tensor_proto.string_val[0].startswith(b"warm: ")
 
 
+def test_a_program_with_a_registry_of_its_own_serves_the_series_of_a_record(records: Path) -> None:
+    slot = warm()
+    with held(write_record(records, slot)):
+        code = "\n".join(
+            [
+                snippet("A registry of your own (prometheus_client)"),
+                "import time",
+                "from prometheus_client import generate_latest",
+                "while not poller.latest().runs:",
+                "    time.sleep(0.02)",
+                "print(generate_latest(REGISTRY).decode())",
+            ]
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment(WARMWATCH_DIR=str(records)),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert f'warmwatch_steps_total{{rank="0",run="gpt2"}} {float(slot.steps.steps)}' in done.stdout
+    assert "python_info{" in done.stdout, "beside those of the program itself"
+
+
 def test_every_metric_that_is_named_exists() -> None:
     exports = (ExportHealth(export="otlp", up=True, last_success=b.EPOCH),)
     snapshot = b.snapshot(b.view(b.WARM), exports=exports)
     known = {family.name for family in families(snapshot, "0.1.0")}
-    named = set(re.findall(r"\b(warmwatch_[a-z_]+[a-z])\b", PAGE)) - {"warmwatch_"}
+    named = set(re.findall(r"\b(warmwatch_[a-z_]+[a-z])\b", PAGE)) - {
+        "warmwatch_",
+        "warmwatch_monitor",
+    }
     assert named >= {"warmwatch_export_up", "warmwatch_step_seconds", "warmwatch_warm"}
     assert named <= known
     group = re.search(r"warmwatch\\.warmwatch_\(([a-z_|]+)\)", snippet("Weights & Biases"))

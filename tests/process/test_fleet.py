@@ -67,7 +67,7 @@ def summary(url: str, run: str) -> str:
 
 def timeless(sentence: str) -> str:
     """Without the durations that grow while somebody asks."""
-    return re.sub(r"(for|in the) [\d.]+ (s|min)\b", r"\1 some time", sentence)
+    return re.sub(r"(for|in the) [\d.]+ (ms|s|min)\b", r"\1 some time", sentence)
 
 
 def recompiled(slot: Slot) -> Slot:

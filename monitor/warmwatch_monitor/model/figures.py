@@ -72,6 +72,7 @@ class Steps:
         touched_lately: how many of the last 10 were touched.
         tokens, samples: of all steps; ``None`` where the user did not say what a step is worth.
         batches: that DataLoaders handed out. batch_wait_seconds: the time spent waiting for them.
+        last_batch_at: when the last one was handed out.
     """
 
     count: int = 0
@@ -86,6 +87,7 @@ class Steps:
     samples: int | None = None
     batches: int | None = None
     batch_wait_seconds: float | None = None
+    last_batch_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

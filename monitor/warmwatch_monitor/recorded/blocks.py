@@ -55,6 +55,7 @@ def steps_of(slot: Slot, clean: Lengths, touched: Lengths) -> Steps:
         samples=slot.samples,
         batches=steps.batches if tells_batches else None,
         batch_wait_seconds=steps.batch_wait_ns / 1e9 if tells_batches else None,
+        last_batch_at=epoch(header, steps.last_batch_ns),
     )
 
 

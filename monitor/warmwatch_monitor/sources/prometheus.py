@@ -25,7 +25,9 @@ _RANK_NAMES = (
     *("recompiles_after_warm_total", "compile_cache_hits_total", "compile_cache_misses_total"),
     *("compile_workers", "warmup_seconds", "warmup_steps", "warmup_end_timestamp_seconds"),
     *("steps_total", "last_step_timestamp_seconds", "steady_step_seconds", "stall_limit_seconds"),
-    *("run_info", "rank_gpu_info"),
+    *("run_info", "rank_gpu_info", "end_info", "oom_killed"),
+    *("tokens_total", "samples_total"),
+    *("batches_total", "data_wait_seconds_total", "last_batch_timestamp_seconds"),
 )
 _ONE_HOT = ("state", "compile_phase", "condition")
 _GPU_NAMES = (

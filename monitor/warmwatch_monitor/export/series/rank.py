@@ -36,6 +36,12 @@ def _warmup_steps(view: RankView) -> float | None:
     return None if ended is None else ended.steps
 
 
+def _data_wait(view: RankView) -> float | None:
+    """Of a training that asks no DataLoader, nobody knows how long it waits for its data."""
+    steps = view.figures.steps
+    return steps.batch_wait_seconds if steps.batches else None
+
+
 _STATE_SERIES: tuple[Series[RankView], ...] = (
     gauge(
         "warmwatch_warm",
@@ -66,7 +72,7 @@ _STATE_SERIES: tuple[Series[RankView], ...] = (
     ),
     gauges(
         "warmwatch_condition",
-        "1 for what holds beside the state: thrashing, fallback, unknown; else 0.",
+        f"1 for what holds beside the state: {', '.join(CONDITIONS)}; else 0.",
         "condition",
         CONDITIONS,
         lambda view: one_hot(view.judgement.conditions, CONDITIONS),
@@ -150,7 +156,29 @@ _TRAINING_SERIES: tuple[Series[RankView], ...] = (
         lambda view: view.figures.agent.lines_dropped,
     ),
 )
-RANK_SERIES: tuple[Series[RankView], ...] = (*_STATE_SERIES, *COMPILE_SERIES, *_TRAINING_SERIES)
+_BATCH_SERIES: tuple[Series[RankView], ...] = (
+    counter(
+        "warmwatch_batches_total",
+        "Batches that DataLoaders handed out to the training.",
+        lambda view: view.figures.steps.batches,
+    ),
+    counter(
+        "warmwatch_data_wait_seconds_total",
+        "Time in which the training waited for the next batch; absent until there was one.",
+        _data_wait,
+    ),
+    gauge(
+        "warmwatch_last_batch_timestamp_seconds",
+        "When the last batch was handed out.",
+        lambda view: view.figures.steps.last_batch_at,
+    ),
+)
+RANK_SERIES: tuple[Series[RankView], ...] = (
+    *_STATE_SERIES,
+    *COMPILE_SERIES,
+    *_TRAINING_SERIES,
+    *_BATCH_SERIES,
+)
 
 
 def families(snapshot: Snapshot) -> Iterator[Family]:

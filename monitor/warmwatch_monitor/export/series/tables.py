@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from warmwatch_monitor.export.series import gpu, health, host, rank
+from warmwatch_monitor.export.series import ends, gpu, health, host, rank
 from warmwatch_monitor.export.series.family import Family
 from warmwatch_monitor.export.series.text import encode
 from warmwatch_monitor.model import Snapshot
@@ -20,6 +20,7 @@ def families(snapshot: Snapshot, version: str | None = None) -> Iterator[Family]
     ``version`` is Warmwatch's own, for ``warmwatch_build_info``; without it there is none.
     """
     yield from rank.families(snapshot)
+    yield from ends.families(snapshot)
     yield from gpu.families(snapshot.gpus)
     yield from host.families(snapshot.host)
     yield from health.families(snapshot, version)

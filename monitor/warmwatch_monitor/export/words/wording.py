@@ -11,7 +11,9 @@ _REASON_LIMIT = 80
 
 
 def duration(seconds: float) -> str:
-    """A duration: ``2.1 s``, ``43 s``, ``12 min``, ``3 h 5 min``, ``2 d 4 h``."""
+    """A duration: ``116 ms``, ``2.1 s``, ``43 s``, ``12 min``, ``3 h 5 min``, ``2 d 4 h``."""
+    if seconds < 0.9995:
+        return f"{seconds * 1e3:.3g} ms"
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     if seconds < 119.5:
@@ -27,11 +29,10 @@ def duration(seconds: float) -> str:
 
 
 def step_length(seconds: float) -> str:
-    """A step's length to two figures, as many as its bin is good for: ``0.036 s``, ``1.5 s``."""
-    if seconds >= 10:
-        return f"{seconds:.0f} s"
-    digits = f"{seconds:.2g}"
-    return f"{seconds:.6f} s" if "e" in digits else f"{digits} s"
+    """A step's length to two figures, as many as its bin is good for: ``36 ms``, ``1.5 s``."""
+    if seconds < 0.995:
+        return f"{float(f'{seconds * 1e3:.2g}'):g} ms"
+    return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
 
 
 def counted(number: int, noun: str) -> str:

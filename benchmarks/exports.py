@@ -1,0 +1,49 @@
+"""What is made of one Snapshot: the text of /metrics, OTLP, a registry's collection, /status.
+
+Each is set against the text, which a scrape waits for: the share of a core is what differs between
+machines, the ratios do not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from tests.support import builders as b
+
+from benchmarks.figure import Figure
+from warmwatch_monitor.export.answer import status
+from warmwatch_monitor.export.series import SnapshotCollector, render
+from warmwatch_monitor.push.otlp.metrics import Converter
+
+ROUNDS = 7
+
+
+def measure() -> Iterator[Figure]:
+    for ranks in (8, 512):
+        snapshot = b.snapshot(*(b.view(b.as_rank(b.WARM, rank, ranks)) for rank in range(ranks)))
+        converter, collector = Converter("0", "here"), SnapshotCollector(lambda: snapshot)  # noqa: B023
+        text = _cpu_ms(lambda: render(snapshot, None))  # noqa: B023 - called before the next round
+        yield Figure(name=f"exports: /metrics of {ranks} ranks, CPU ms", value=text)
+        for name, limit, work in (
+            ("OTLP", 4.0, lambda: converter.convert(snapshot)),  # noqa: B023
+            ("a collection", 4.0, lambda: list(collector.collect())),  # noqa: B023
+            ("/status", 1.0, lambda: status(snapshot)),  # noqa: B023
+        ):
+            spent = _cpu_ms(work)
+            yield Figure(
+                name=f"exports: {name} of {ranks} ranks, times the text",
+                value=spent / text,
+                limit=limit,
+                detail=f"{spent:.1f} ms",
+            )
+
+
+def _cpu_ms(work: Callable[[], object]) -> float:
+    """The least of some rounds, so that what else runs here counts for little."""
+    spent = []
+    for _ in range(ROUNDS):
+        began = time.process_time()
+        work()
+        spent.append(time.process_time() - began)
+    return min(spent) * 1e3
