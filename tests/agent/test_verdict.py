@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from support.ranks import SECOND, K, Rank
 from warmwatch import record, verdict
+from warmwatch._ending import End
 from warmwatch.record import CompileCounts, StepCounts
 from warmwatch.verdict import Facts, State
 
@@ -344,12 +345,12 @@ def test_a_rank_that_compiles_or_never_stepped_does_not_stall() -> None:
 def test_what_a_process_said_at_its_end_stands(how: str, state: State) -> None:
     rank = Rank()
     rank.ledger.begin("dynamo")
-    rank.ledger.exit(how)
+    rank.ledger.exit(End(how=how))
     ended = rank.now
     rank.wait(9)
     assert rank.judge(alive=False).state is state
     assert rank.judge(alive=False).since_ns == ended
-    assert not rank.judge().compiling
+    assert not rank.judge(alive=False).compiling
 
 
 def test_a_process_that_is_gone_and_said_nothing_is_lost() -> None:

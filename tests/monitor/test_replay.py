@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.ranks import SECOND, K, Rank
+from warmwatch._ending import End
 from warmwatch.verdict import State
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.replay import judged, replay
@@ -44,7 +45,7 @@ def test_a_journal_replays_to_the_states_that_were(actions: list[str]) -> None:
     states = [rank.judge().state]
     for action in actions:
         if action == "exit":
-            rank.ledger.exit("finished")
+            rank.ledger.exit(End(how="finished"))
             break
         drive(rank, action, open_events)
         now = rank.judge()
