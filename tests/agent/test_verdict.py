@@ -355,7 +355,7 @@ def test_what_a_process_said_at_its_end_stands(how: str, state: State) -> None:
     rank.wait(9)
     assert rank.judge(alive=False).state is state
     assert rank.judge(alive=False).since_ns == ended
-    assert not rank.judge().compiling
+    assert not rank.judge(alive=False).compiling
 
 
 def test_a_process_that_is_gone_and_said_nothing_is_lost() -> None:

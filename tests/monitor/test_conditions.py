@@ -78,7 +78,7 @@ def test_a_condition_is_a_series_of_its_own(condition: str) -> None:
 def test_where_nothing_was_captured_warm_is_not_called_the_real_speed() -> None:
     made = view(NOTHING, journal={"breaks": (BROKEN,)})
     snapshot = b.snapshot(made)
-    assert summary(snapshot) == f"gpt2: warm, but {CAPTURED_NOTHING}; 0.036 s a step"
+    assert summary(snapshot) == f"gpt2: warm, but {CAPTURED_NOTHING}; 36 ms a step"
     (rank,) = status(snapshot)["runs"][0]["ranks"]
     assert rank["state"] == "warm"
     assert rank["conditions"] == [{"condition": "nothing_captured", "words": CAPTURED_NOTHING}]

@@ -44,7 +44,7 @@ MOVES = {
 @pytest.mark.parametrize(("view", "words"), MOVES.values(), ids=MOVES)
 def test_what_moves_without_steps_is_said_and_is_no_stall(view: RankView, words: str) -> None:
     snapshot = b.snapshot(view)
-    sentence = "gpt2: warm since step 4: 0.036 s a step is the real speed; no step for 75 s"
+    sentence = "gpt2: warm since step 4: 36 ms a step is the real speed; no step for 75 s"
     assert summary(snapshot) == sentence + words
     assert view.judgement.state is State.WARM
     assert exit_code(status(snapshot)) == 0
@@ -53,6 +53,12 @@ def test_what_moves_without_steps_is_said_and_is_no_stall(view: RankView, words:
 def test_a_collective_that_spins_is_not_said_to_work() -> None:
     spins = b.gpu(utilization_ratio=1.0, power_watts=140.0)
     assert summary(b.snapshot(at_work(b.view(QUIET, gpus=(spins,))))).endswith("for 75 s")
+
+
+def test_a_batch_of_long_ago_is_not_said_to_go_on() -> None:
+    taken = replace(BATCHES.steps, last_batch_ns=b.ago(74))
+    view = at_work(b.view(replace(QUIET, steps=taken), process=BUSY))
+    assert summary(b.snapshot(view)).endswith("; the process works (100 % of a core)")
 
 
 def test_a_rank_that_waits_for_one_at_work_says_so() -> None:
@@ -73,6 +79,8 @@ def test_where_nothing_moves_it_is_stalled_and_where_steps_go_on_nothing_is_said
 def test_batches_and_the_wait_for_them_are_in_the_account() -> None:
     (rank,) = status(b.snapshot(b.view(BATCHES)))["runs"][0]["ranks"]
     assert rank["batches"] == {"count": 80, "wait_seconds": 2.0}
+    (rank,) = status(b.snapshot(b.view(QUIET)))["runs"][0]["ranks"]
+    assert rank["batches"] == {"count": 0, "wait_seconds": None}
     blind = replace(BATCHES, identity=replace(BATCHES.identity, missing=("batches",)))
     (rank,) = status(b.snapshot(b.view(blind)))["runs"][0]["ranks"]
     assert rank["batches"] is None

@@ -134,7 +134,7 @@ def test_it_says_where_ranks_compiled_different_things() -> None:
 )
 def test_the_sentence_has_room_for_one_difference(counts: dict[str, Any], said: str) -> None:
     run = of_run(b.WARM, compiled(**counts), b.WARM)
-    assert run["summary"] == f"gpt2: warm since step 4: 0.036 s a step is the real speed; {said}"
+    assert run["summary"] == f"gpt2: warm since step 4: 36 ms a step is the real speed; {said}"
     assert run["skew"]["differences"]
 
 

@@ -111,7 +111,7 @@ def test_a_run_that_has_ended_has_no_count_of_clean_steps() -> None:
 
 def test_a_step_is_as_long_in_the_table_as_in_the_sentence() -> None:
     said = shown(b.in_every_state()["warm"])
-    (length,) = re.findall(r"([\d.]+ s) a step is the real speed", said[0])
+    (length,) = re.findall(r"([\d.]+ m?s) a step is the real speed", said[0])
     assert length in table(said)[0]
 
 

@@ -99,7 +99,9 @@ class Batches(BaseModel):
     """What the DataLoaders handed out in the training process."""
 
     count: int = Field(description="Batches so far.")
-    wait_seconds: Seconds = Field(description="Time that the loop waited for them.")
+    wait_seconds: Seconds | None = Field(
+        description="Time that the loop waited for them; null until there was one."
+    )
 
 
 class End(BaseModel):

@@ -137,10 +137,11 @@ def _end(view: RankView, ended_together: bool | None) -> dict[str, Any] | None:
 
 
 def _batches(steps: Steps) -> dict[str, Any] | None:
-    """What the DataLoaders gave, and how long the loop waited for it."""
+    """What the DataLoaders gave, and how long the loop waited for it: without any, nobody knows."""
     if steps.batches is None:
         return None
-    return {"count": steps.batches, "wait_seconds": steps.batch_wait_seconds}
+    waited = steps.batch_wait_seconds if steps.batches else None
+    return {"count": steps.batches, "wait_seconds": waited}
 
 
 def _warmup(warmups: Warmups) -> dict[str, Any]:
