@@ -6,7 +6,7 @@ from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.builders import stat, table, timeseries
 from grafana_foundation_sdk.models import units
 
-from warmwatch_dashboards import states
+from warmwatch_dashboards import ends, states
 from warmwatch_dashboards.columns import TO_GPU, TO_RUN, Column, arrange
 from warmwatch_dashboards.layout import dashboard, lay_out
 from warmwatch_dashboards.panels import About, Query, counts, level, lines, number, rows
@@ -22,7 +22,7 @@ def fleet() -> build.Dashboard:
     return lay_out(
         board,
         {
-            "Now": [*_now(), _runs(), _alerts(), _compiling()],
+            "Now": [*_now(), _runs(), _alerts(), _compiling(), ends.of_runs()],
             "Skew between ranks": [_skew(), _slowest()],
             "What compilation cost": [_gpu_seconds(), _energy()],
         },

@@ -6,7 +6,7 @@ from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.builders import stat, statetimeline
 from grafana_foundation_sdk.models import units
 
-from warmwatch_dashboards import compiler, states, training
+from warmwatch_dashboards import compiler, ends, states, training
 from warmwatch_dashboards.annotations import Mark
 from warmwatch_dashboards.layout import dashboard, lay_out, variable
 from warmwatch_dashboards.panels import About, Query, level, number, state, timeline
@@ -29,7 +29,7 @@ def run() -> build.Dashboard:
     return lay_out(
         board,
         {
-            "Is this the real speed?": [*_now(), _states()],
+            "Is this the real speed?": [*_now(), _states(), ends.of_ranks(CHOSEN)],
             "Compiler": compiler.activity(),
             "Steps and GPUs": training.at_work(),
             "What compilation cost": compiler.cost(),

@@ -7,12 +7,18 @@ from grafana_foundation_sdk.builders import timeseries
 from grafana_foundation_sdk.models import common, units
 
 from warmwatch_dashboards.panels import About, Query, lines
-from warmwatch_dashboards.queries import CHOSEN, of_gpus_of_ranks, step_mean, step_quantile
+from warmwatch_dashboards.queries import (
+    CHOSEN,
+    of_gpus_of_ranks,
+    per_second,
+    step_mean,
+    step_quantile,
+)
 
 
 def at_work() -> list[timeseries.Panel]:
     """How long steps take, and how hard the GPUs work for them."""
-    return [_steps(), _power(), _activity(), _memory()]
+    return [_steps(), _power(), _activity(), _memory(), _waiting(), _batches()]
 
 
 def _steps() -> timeseries.Panel:
@@ -83,5 +89,40 @@ def _memory() -> timeseries.Panel:
         Query(
             of_gpus_of_ranks("warmwatch_gpu_memory_used_bytes", CHOSEN),
             "rank {{rank}}, GPU {{gpu}}",
+        ),
+    )
+
+
+def _waiting() -> timeseries.Panel:
+    waited = per_second(f"warmwatch_data_wait_seconds_total{{{CHOSEN}}}")
+    return lines(
+        About(
+            title="Waiting for data",
+            description="The share of its time in which a rank waited for the next batch of a "
+            "DataLoader. Much of it after the warm-up: more workers, or less work for each batch.",
+            unit=units.PercentUnit,
+            width=12,
+            none="no DataLoader",
+        ),
+        Query(f"max by (rank) ({waited})", "rank {{rank}}"),
+    )
+
+
+def _batches() -> timeseries.Panel:
+    return lines(
+        About(
+            title="Batches",
+            description="Batches a second that DataLoaders hand out. They go on in an evaluation, "
+            "in which there are no steps.",
+            unit="ops",
+            width=12,
+        ),
+        Query(
+            f"max by (rank) ({per_second(f'warmwatch_batches_total{{{CHOSEN}}}')})",
+            "batches, rank {{rank}}",
+        ),
+        Query(
+            f"max by (rank) ({per_second(f'warmwatch_steps_total{{{CHOSEN}}}')})",
+            "steps, rank {{rank}}",
         ),
     )

@@ -38,19 +38,26 @@ groups:
 
 
 class Training:
-    """A run of four ranks without the last: 0 compiles again on GPU 0, the others share GPU 1."""
+    """A run of five ranks without the last: 0 compiles again on GPU 0, 1 and 2 share GPU 1.
+
+    3 failed with an exit code.
+    """
 
     def __init__(self, directory: Path, holders: ExitStack) -> None:
         self._slots: dict[Path, Slot] = {}
         self._steps = 0
         for rank, state, gpu in ((0, b.RECOMPILING, 0), (1, b.WARM, 1), (2, b.WARM, 1)):
-            slot = b.moved(b.as_rank(state, rank, 4), time.monotonic_ns(), time.time_ns())
+            slot = b.moved(b.as_rank(state, rank, 5), time.monotonic_ns(), time.time_ns())
             uuids = (board(gpu)["uuid"],)
             slot = replace(slot, identity=replace(slot.identity, gpus=uuids))
             folder = write_record(directory, slot, name=f"rank{rank}")
             holders.enter_context(held(folder))
             if rank:
                 self._slots[folder] = slot
+        failed = b.as_rank(b.ended("failed"), 3, 5)
+        compile = replace(failed.compile, exit_code=1 + 7)
+        over = b.moved(replace(failed, compile=compile), time.monotonic_ns(), time.time_ns())
+        write_record(directory, over, name="rank3")
 
     def step(self) -> None:
         """One more clean step and one more with compile activity, of each rank that trains."""
@@ -69,7 +76,14 @@ def _after(slot: Slot, steps: int) -> Slot:
     )
     return replace(
         slot,
-        steps=replace(slot.steps, steps=slot.steps.steps + 2 * steps, last_step_ns=now_ns),
+        steps=replace(
+            slot.steps,
+            steps=slot.steps.steps + 2 * steps,
+            last_step_ns=now_ns,
+            batches=slot.steps.batches + 2 * steps,
+            last_batch_ns=now_ns,
+            batch_wait_ns=slot.steps.batch_wait_ns + steps * clean,
+        ),
         compile=compile,
         clean_bins=_added(slot.clean_bins, b.bins(clean), steps),
         compile_bins=_added(slot.compile_bins, b.bins(dirty), steps),
@@ -152,7 +166,7 @@ def test_every_query_gives_data(prometheus: str, training: Training) -> None:
 
 def test_every_variable_offers_what_there_is(prometheus: str) -> None:
     gpus = [board(0)["uuid"], board(1)["uuid"]]
-    offered = {"$run": ["gpt2"], "$rank": ["0", "1", "2"], "$gpu": gpus}
+    offered = {"$run": ["gpt2"], "$rank": ["0", "1", "2", "3"], "$gpu": gpus}
     for asked, label in dashboards.label_queries():
         name = asked.where.split(": ")[1]
         series = {"match[]": asked.filled(**VARIABLES)}
@@ -165,7 +179,7 @@ def test_every_variable_offers_what_there_is(prometheus: str) -> None:
 
 def test_the_timeline_shows_each_rank_in_its_state(prometheus: str, training: Training) -> None:
     asked = _expr("warmwatch-run: State of each rank A").filled(**VARIABLES)
-    wanted = {"0": "4", "1": "6", "2": "6"}  # recompiling, warm, warm
+    wanted = {"0": "4", "1": "6", "2": "6", "3": "8"}  # recompiling, warm, warm, failed
 
     def shown() -> dict[str, str]:
         training.step()
@@ -202,9 +216,9 @@ def _of_bert(state: Slot) -> Slot:
 def test_the_end_of_a_warm_up_is_marked_when_it_was(prometheus: str) -> None:
     """130 s before the record was written, in milliseconds; the rank that is not warm has none."""
     asked = _expr("warmwatch-run: Warm-up ended").filled(**VARIABLES)
-    wait_until(lambda: len(query(prometheus, asked)) == 2)
+    wait_until(lambda: len(query(prometheus, asked)) == 3)
     found = {one["metric"]["rank"]: one["value"][1] for one in query(prometheus, asked)}
-    assert found.keys() == {"1", "2"}
+    assert found.keys() == {"1", "2", "3"}
     for milliseconds in found.values():
         assert 129 < time.time() - float(milliseconds) / 1000 < 129 + 600
 
@@ -214,3 +228,14 @@ def test_ranks_that_share_a_gpu_each_show_it(prometheus: str) -> None:
     wait_until(lambda: len(query(prometheus, asked)) == 3)
     found = {one["metric"]["rank"]: one["metric"]["gpu"] for one in query(prometheus, asked)}
     assert found == {"0": "0", "1": "1", "2": "1"}
+
+
+def test_the_tables_of_ends_name_the_rank_that_failed_and_its_exit_code(prometheus: str) -> None:
+    for name, whose in (("run", {"rank": "3"}), ("fleet", {"run": "gpt2"})):
+        asked = _expr(f"warmwatch-{name}: Ends A").filled(**VARIABLES)
+        wanted = [{**whose, "end": "failed", "exit_code": "7"}]
+
+        def found(asked: str = asked) -> list[dict[str, str]]:
+            return [one["metric"] for one in query(prometheus, asked)]
+
+        wait_until(lambda found=found, wanted=wanted: found() == wanted)

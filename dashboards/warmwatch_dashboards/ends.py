@@ -1,0 +1,55 @@
+"""Tables of what has ended, and how."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import table
+from grafana_foundation_sdk.models import units
+
+from warmwatch_dashboards.columns import TO_RUN, Column, arrange
+from warmwatch_dashboards.panels import About, Query, rows
+
+_OVER = 'rank:warmwatch_state:latest{{{selector}state=~"finished|failed|lost"}}'
+_HOW = (
+    Column(field="end", heading="End"),
+    Column(field="exit_code", heading="Exit code"),
+)
+
+
+def of_ranks(selector: str) -> table.Panel:
+    """How each of the chosen ranks ended."""
+    panel = rows(
+        About(
+            title="Ends",
+            description="Ranks that are over: how each ended, and its exit code where it is known. "
+            "Lost: gone without a word, as one is that somebody kills.",
+            unit=units.NoUnit,
+            width=24,
+            height=6,
+            none="no rank has ended",
+        ),
+        Query(f"max by (rank, end, exit_code) ({_ended(selector)})"),
+    )
+    return arrange(panel, Column(field="rank", heading="Rank"), *_HOW)
+
+
+def of_runs() -> table.Panel:
+    """How many ranks of each run ended how."""
+    panel = rows(
+        About(
+            title="Ends",
+            description="Ranks that are over, by how they ended. Some of a run that lives are a "
+            "loss; all of a run, lost within seconds, are a job that somebody cancelled.",
+            unit=units.NoUnit,
+            width=12,
+            none="no rank has ended",
+        ),
+        Query(f"count by (run, end, exit_code) ({_ended()})"),
+    )
+    ranks = Column(field="Value", heading="Ranks")
+    return arrange(panel, Column(field="run", heading="Run", link=TO_RUN), *_HOW, ranks)
+
+
+def _ended(selector: str = "") -> str:
+    """Of the record that speaks for each rank now: one that was started again has not ended."""
+    over = _OVER.format(selector=f"{selector}," if selector else "")
+    return f"warmwatch_end_info{{{selector}}} and on (run, rank, instance) {over}"
