@@ -23,7 +23,7 @@ import os, sys, warmwatch
 warmwatch.attach()
 warmwatch.step()
 from warmwatch import _lifecycle
-print(_lifecycle.current.agent._writer.folder, flush=True)
+print(_lifecycle.current.agent.record.writer.folder, flush=True)
 input()
 """
 KEPT = 200
@@ -82,14 +82,16 @@ def a_folder(path: Path) -> None:
 def test_what_lies_in_the_way_neither_hangs_the_training_nor_costs_it_its_record(
     records: Path, plant: Callable[[Path], None], tmp_path: Path
 ) -> None:
-    """Under the name that a run from the command line has: ``python``."""
-    folder = records / "python-r0-1-abc"
+    """Under the name that a run from the command line has: that of the working directory."""
+    folder = records / f"{Path.cwd().name}-r0-1-abc"
     folder.mkdir()
     plant(folder / record.SLOT)
-    made, lock = attached(records)
+    try:
+        made, lock = attached(records)
+    finally:
+        _remove(folder)
     assert made is not None
     assert (made.parent, lock) == (records, "held")
-    _remove(folder)
 
 
 def _remove(folder: Path) -> None:

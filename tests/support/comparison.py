@@ -121,7 +121,7 @@ def phases(case: Case) -> Findings:
 
 
 def reasons(case: Case) -> Findings:
-    entries = [e for e in case.watched.events if e.get("category")]
+    entries = [e for e in case.watched.events if e["event"] == "compilation" and e.get("category")]
     yield from differ("categories", tuple(e["category"] for e in entries), case.scenario.categories)
     for entry, words in zip(entries, case.recompiles, strict=False):
         if words not in entry.get("reason", ""):

@@ -26,7 +26,8 @@ def without_errors(directory: Path) -> Iterator[Path]:
 
 def folders(directory: Path) -> list[Path]:
     """The records in a directory, oldest first."""
-    found = [path for path in directory.iterdir() if not path.name.startswith(".")]
+    there = [path for path in directory.iterdir() if not path.name.startswith(".")]
+    found = [path for path in there if (path / record.SLOT).is_file()]
     return sorted(found, key=lambda folder: read(folder).header.attached_ns)
 
 

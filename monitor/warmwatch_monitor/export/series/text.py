@@ -19,7 +19,12 @@ from warmwatch_monitor.export.series.labels import pair
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
-number = lru_cache(maxsize=8192)(floatToGoString)
+_spelled = lru_cache(maxsize=8192)(floatToGoString)
+
+
+def number(value: float) -> str:
+    """A value as the library spells it; 0 and -0 are one key of a cache and two texts."""
+    return _spelled(value) if value else floatToGoString(value)
 
 
 def encode(families: Iterable[Family], accept: str | None) -> tuple[bytes, str]:
