@@ -7,8 +7,9 @@ against them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from typing import Any
 
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
@@ -19,12 +20,13 @@ from warmwatch_monitor.export.series.labels import pair
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
-_spelled = lru_cache(maxsize=8192)(floatToGoString)
+_spelled: Callable[[Any], str] = floatToGoString
+_known = lru_cache(maxsize=8192)(_spelled)
 
 
-def number(value: float) -> str:
+def number(value: Any) -> str:
     """A value as the library spells it; 0 and -0 are one key of a cache and two texts."""
-    return _spelled(value) if value else floatToGoString(value)
+    return _known(value) if value else _spelled(value)
 
 
 def encode(families: Iterable[Family], accept: str | None) -> tuple[bytes, str]:
