@@ -139,6 +139,7 @@ class Agent:
             compile=slot.compile,
             median_step_ns=record.quantile_ns(slot.clean_bins, 0.5),
             longest_step_ns=record.longest_ns(slot.clean_bins),
+            last_batch_ns=slot.steps.last_batch_ns,
         )
         return verdict.judge(facts, monotonic_ns())
 

@@ -281,6 +281,8 @@ class Ledger:
         words = self.words
         if words[AT["asynchronous"]]:
             return  # it may still be compiling aside
+        if words[AT["active_since_ns"]] or words[AT["activities_seen"]] != words[AT["begun"]]:
+            return  # something began, on another thread, after the mark that would have ended it
         began, before = words[AT["episode_began_ns"]], words[AT["episode_began_steps"]]
         words[AT["episode_began_ns"]] = words[AT["episode_began_steps"]] = 0
         if not words[AT["begun"]]:  # eager: there was no warm-up that could have ended

@@ -44,6 +44,9 @@ class Kernel:
         return OomWatch(proc=self.proc, cgroups=self.cgroups)
 
 
+OTHERS = (4712, 4713)
+
+
 @pytest.fixture
 def kernel(tmp_path: Path) -> Kernel:
     return Kernel(tmp_path)
@@ -120,3 +123,22 @@ def test_a_lost_rank_is_joined_to_what_its_group_says() -> None:
     assert said(ranks[0], dead, killed={PID + 1: True}) == [None, True]
     assert said(ranks[0], dead, killed={PID + 1: False}) == [None, False]
     assert said(ranks[0], dead, killed={PID: True}) == [None, None], "that one lives"
+
+
+def test_of_several_that_went_together_none_is_said_to_be_the_one_that_was_killed(
+    kernel: Kernel,
+) -> None:
+    for pid in OTHERS:
+        kernel.place(pid, "0::/job.slice/job7")
+    watch = kernel.watch()
+    watch.follow([PID, *OTHERS])
+    kernel.count(1)
+    assert watch.follow([]) == {}, "the launcher ended two of them, and nobody knows which"
+
+
+def test_all_of_several_were_killed_where_as_many_were(kernel: Kernel) -> None:
+    kernel.place(OTHERS[0], "0::/job.slice/job7")
+    watch = kernel.watch()
+    watch.follow([PID, OTHERS[0]])
+    kernel.count(2)
+    assert watch.follow([]) == {PID: True, OTHERS[0]: True}

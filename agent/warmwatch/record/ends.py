@@ -29,6 +29,8 @@ def with_exit_code(counts: CompileCounts, code: int | None) -> CompileCounts:
     """
     if code is None:
         return counts
+    if ENDS[counts.end_code] == "interrupted":  # whatever code the launcher of a child makes of it
+        return replace(counts, exit_code=1 + code)
     return replace(
         counts, end_code=ENDS.index("failed" if code else "finished"), exit_code=1 + code
     )

@@ -12,7 +12,7 @@ class Compilation:
     """One compilation, from a record's journal.
 
     Attributes:
-        id: PyTorch's compile id, such as ``0/1``. kind: one of ``record.KINDS``.
+        id: PyTorch's compile id, such as ``0/1``, where it gave one. kind: one of ``record.KINDS``.
         at_ns: when it ended. seconds: how long it took, ``None`` where PyTorch does not say.
         reason: why it was compiled again, in PyTorch's words. category: one of
         ``record.CATEGORIES``, ``None`` for a first compile.
@@ -21,7 +21,7 @@ class Compilation:
         failure: the exception's type where it failed.
     """
 
-    id: str
+    id: str | None
     kind: str
     at_ns: int
     seconds: float | None = None

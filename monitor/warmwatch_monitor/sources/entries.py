@@ -44,7 +44,7 @@ def compilation(entry: Entry) -> Compilation:
     if kind is None:
         raise ValueError("no kind")
     return Compilation(
-        id=_needed(text(entry, "id", LONGEST_NAME)),
+        id=text(entry, "id", LONGEST_NAME),
         kind=kind if kind in record.KINDS else "other",
         at_ns=_needed(_count(entry, "t")),
         seconds=_seconds(entry, "seconds"),

@@ -2,11 +2,14 @@
 
 ``memory.events`` of cgroup v2 counts what the OOM killer killed in a group. It is read while a
 process lives; where the count has grown when the process is gone, that is what ended it, as well as
-anybody can know from outside. A group that went with its process, or cannot be read, tells nothing.
+anybody can know from outside. A group that went with its process, or cannot be read, tells nothing;
+nor does one of whose processes more went than were killed (the launcher ends the others): which of
+them it was, nobody can tell.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -31,10 +34,11 @@ class OomWatch:
             followed = known.pop(pid) if pid in known else _Followed(self._events(pid))
             followed.look()
             self._followed[pid] = followed
+        went = Counter(followed.events for followed in known.values())
         for pid, followed in known.items():
-            killed = followed.killed()
-            if killed is not None:
-                self._gone[pid] = killed
+            killed = followed.killed_since()
+            if killed is not None and (not killed or killed >= went[followed.events]):
+                self._gone[pid] = killed > 0
         while len(self._gone) > _REMEMBERED:
             del self._gone[next(iter(self._gone))]
         return dict(self._gone)
@@ -56,22 +60,22 @@ class _Followed:
     """
 
     def __init__(self, events: Path | None) -> None:
-        self._events = events
+        self.events = events
         self._counts: tuple[int | None, ...] = ()
 
     def look(self) -> None:
         self._counts = (*self._counts[-1:], self._read())
 
-    def killed(self) -> bool | None:
-        """Now that it is gone."""
+    def killed_since(self) -> int | None:
+        """How many were killed in its group about the time it went; to be asked when it is gone."""
         now, before = self._read(), [count for count in self._counts if count is not None]
-        return now > min(before) if now is not None and before else None
+        return max(0, now - min(before)) if now is not None and before else None
 
     def _read(self) -> int | None:
-        if self._events is None:
+        if self.events is None:
             return None
         try:
-            pairs = (line.split() for line in self._events.read_text().splitlines())
+            pairs = (line.split() for line in self.events.read_text().splitlines())
             return next((int(count) for name, count in pairs if name == "oom_kill"), None)
         except (OSError, ValueError):
             return None

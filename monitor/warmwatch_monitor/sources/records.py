@@ -158,7 +158,7 @@ class _Record:
     def _ended_ago_ns(self, reading: RecordReading, now_ns: int, epoch: float) -> int:
         """How long ago its process ended, as well as this reader can know; 0 while it lives."""
         slot, counts = reading.slot, reading.slot.compile
-        if reading.alive and not counts.end_code:
+        if reading.alive and record.ENDS[counts.end_code] in ("", "finished"):  # still at its end
             return 0
         ended_ns = counts.ended_ns or reading.gone_ns
         if ended_ns and self._this_boot(slot):

@@ -27,7 +27,9 @@ class CacheUse(BaseModel):
 class PastCompilation(BaseModel):
     """One compilation that the rank's journal tells of."""
 
-    id: str = Field(description="PyTorch's compile id, such as `0/1`: frame 0, compiled again.")
+    id: str | None = Field(
+        description="PyTorch's compile id, such as `0/1`: null where it gave none."
+    )
     kind: str = Field(description="`forward`, `backward`, `autotune`, `cudagraph` or `other`.")
     seconds: Seconds | None = Field(description="How long it took; null where PyTorch is silent.")
     reason: str | None = Field(
