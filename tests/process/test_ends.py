@@ -168,6 +168,26 @@ sys.exit(3)
     assert end(slots.only(records)) == ("finished", None)
 
 
+def test_a_program_that_closes_all_descriptors_keeps_the_files_it_then_opens_to_itself(
+    records: Path,
+) -> None:
+    """Neither written to as the journal, nor closed by a detach; the lines lost are counted."""
+    body = """
+os.closerange(3, 256)
+held = [open(f"mine{n}", "w") for n in range(8)]
+warmwatch.attach(tokens_per_step=8)
+for _ in range(3): warmwatch.step()
+warmwatch.detach()
+for file in held: file.write("theirs"); file.close()
+"""
+    done = train(records, body)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [path.read_text() for path in records.parent.glob("mine*")] == ["theirs"] * 8
+    folder = slots.only(records)
+    assert slots.read(folder).compile.journal_dropped > 0
+    assert {event["event"] for event in slots.events(folder)} == {"attach", "step"}
+
+
 def test_where_the_c_library_knows_no_on_exit_the_rest_is_as_ever(records: Path) -> None:
     """As musl's does: the exit code stays unknown, and nothing is said about it."""
     hide = """
