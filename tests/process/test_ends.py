@@ -103,6 +103,32 @@ for silent in (True, False):
     assert len((parent / record.EXIT).read_bytes()) == 4
 
 
+@pytest.mark.parametrize("limit", [64, 1100])
+def test_a_child_forked_with_no_descriptor_free_writes_nothing_of_its_parents(
+    records: Path, limit: int
+) -> None:
+    """Neither steps nor an end, whether the exit status's number is within the limit or not."""
+    body = f"""
+import resource
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, hard))
+held = []
+try:
+    while True: held.append(os.open(os.devnull, os.O_RDONLY))
+except OSError: pass
+if not os.fork():
+    for _ in range(9): warmwatch.step()
+    sys.exit(7)
+os.wait()
+for number in held: os.close(number)
+"""
+    done = train(records, body)
+    folder = slots.only(records)
+    assert (done.returncode, end(folder)) == (0, ("finished", 0))
+    assert slots.read(folder).steps.steps == 1
+    assert len((folder / record.EXIT).read_bytes()) == 4
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 @pytest.mark.parametrize(
     ("leave", "how", "code", "raised"),
