@@ -15,6 +15,7 @@ reason. One stream serves the process for good, since a handler cannot be taken 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -47,11 +48,37 @@ def disarm() -> None:
     """Have it written nowhere from now on: after a detach, and in a forked child."""
     if _descriptor < 0 or not _is_ours():
         return
-    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        _lead_nowhere()
+    except OSError:  # no descriptor is free, or ours is beyond what the process is now allowed
+        _give_up()
+
+
+def _lead_nowhere() -> None:
+    nowhere = _nowhere()
     try:
         _lead_to(nowhere)
     finally:
         os.close(nowhere)
+
+
+def _nowhere() -> int:
+    return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+
+
+def _give_up() -> None:
+    """Close the descriptor, and have its number lead nowhere, so that no other file gets it.
+
+    Where that cannot be, the number is beyond what the process is allowed: no file gets it.
+    """
+    global _file
+    os.close(_descriptor)
+    with contextlib.suppress(OSError):
+        nowhere = _nowhere()
+        if nowhere == _descriptor:  # the one that was just freed, as none other was
+            _file = _identity(nowhere)
+        else:
+            os.close(nowhere)
 
 
 def _register(made: int) -> None:

@@ -12,6 +12,8 @@ import os
 import sys
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
+from weakref import ReferenceType, ref
 
 _forks = 0  # children that this process forked
 _fork_name = ""  # this one's name, where it was forked
@@ -19,6 +21,8 @@ _forked_by = 0  # the pid of the process that did
 _first = 0  # and of the one that was not forked itself
 _pid = 0  # of the process that is about to fork
 _process: BaseProcess | None = None  # what multiprocessing knew of it then
+_environ: dict[str, str] | None = None  # the environment that it had then
+_group: ReferenceType[Any] | None = None  # and its process group, which lives as long as it would
 
 
 def count_fork() -> None:
@@ -29,10 +33,12 @@ def count_fork() -> None:
 
 def forked() -> None:
     """In a forked child, before any other code."""
-    global _forks, _fork_name, _forked_by, _first, _process
+    global _forks, _fork_name, _forked_by, _first, _process, _environ, _group
     _fork_name = f"{_fork_name}-{_forks}" if _fork_name else f"fork-{_forks}"
     _first = _first or _pid
     _forks, _forked_by, _process = 0, _pid, multiprocessing.current_process()
+    _environ, group = dict(os.environ), _initialized_group()
+    _group = None if group is None else ref(group)
 
 
 def child_name() -> str | None:
@@ -85,12 +91,27 @@ def is_data_worker() -> bool:
     return data is not None and data.get_worker_info() is not None
 
 
+def own_group() -> bool:
+    """Whether the process group is initialized, and not by the process that forked this one."""
+    group = _initialized_group()
+    return group is not None and (_group is None or group is not _group())
+
+
+def _initialized_group() -> object:
+    module = sys.modules.get("torch.distributed")
+    if module is None or not module.is_available() or not module.is_initialized():
+        return None
+    return module.group.WORLD
+
+
 def inherited(name: str) -> str | None:
-    """An environment variable as it was when this process's program was started.
+    """An environment variable as it was when this process's program was started, or it was forked.
 
     A launcher's rank that only a child has set is the child's own; one that was there at the start
     is its parent's.
     """
+    if _environ is not None:
+        return _environ.get(name)
     try:
         entries = Path("/proc/self/environ").read_bytes().split(b"\0")
     except OSError:

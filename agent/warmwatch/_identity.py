@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from warmwatch._config import bounded
-from warmwatch._family import inherited, launch_pid, parent_of
+from warmwatch._family import inherited, launch_pid, own_group, parent_of
 from warmwatch._guard import warn_once
 from warmwatch.record import Identity
 
@@ -82,10 +82,10 @@ def own_rank(environ: Mapping[str, str]) -> bool:
 
 
 def distributed() -> tuple[int, int] | None:
-    """Rank and world size of an initialized process group; it knows best."""
-    module = sys.modules.get("torch.distributed")
-    if module is None or not module.is_available() or not module.is_initialized():
+    """Rank and world size of a process group that this process initialized; it knows best."""
+    if not own_group():
         return None
+    module = sys.modules["torch.distributed"]
     return module.get_rank(), module.get_world_size()
 
 

@@ -63,13 +63,17 @@ def _register() -> None:
 
 
 def _forked() -> None:
-    try:
-        _exit_status.disarm()
-        _family.forked()
-        if current is not None:
-            current.forked()
-    except Exception as error:  # noqa: BLE001 - likewise
-        _guard.report("fork", error)
+    """In a forked child: leave the parent's record first, and each whatever befalls the others."""
+    for renew in (_renew, _family.forked, _exit_status.disarm):
+        try:
+            renew()
+        except Exception as error:  # noqa: BLE001 - likewise
+            _guard.report("fork", error)
+
+
+def _renew() -> None:
+    if current is not None:
+        current.forked()
 
 
 def _exit() -> None:

@@ -7,7 +7,9 @@ Invariants: the slot's blocks are allocated before it is mapped (a store to a ho
 kills the process with SIGBUS); the folder appears under its name only when it is whole; the
 descriptor that holds the lock is never closed while the process speaks, nor is the slot ever opened
 a second time by us (closing any descriptor of it would free the lock). The training's own code may
-do that, so the lock is taken again whenever something rare is written.
+do that, so the lock is taken again whenever something rare is written. It may even close all it has
+and open files of its own: so a descriptor is looked at before it is written to or closed, and one
+that has become another file's is left alone for good.
 
 Order: a store into a sealed block is seen before every hot word that is stored after it. x86 keeps
 that order by itself; elsewhere a lock that is let go and taken makes it so.
@@ -43,6 +45,7 @@ class Writer:
         self.dropped = 0
         self._slot = self._journal = -1
         self._own: File | None = None
+        self._journaled: File | None = None  # the journal, from opening it to closing it
         self._names: deque[Identity] = deque()
         self._naming = threading.Lock()  # only ever tried, never waited for
         self._fence = threading.Lock()
@@ -104,7 +107,7 @@ class Writer:
             raise
         self.buffer, self._slot, self._journal = buffer, slot, journal
         self.folder = directory / name
-        self._own = file_of(os.fstat(slot))
+        self._own, self._journaled = file_of(os.fstat(slot)), file_of(os.fstat(journal))
         with contextlib.suppress(OSError):  # housekeeping: another process may be at it too
             prune(directory, own=self._own)
 
@@ -112,13 +115,13 @@ class Writer:
         self, event: str, t: int, values: Mapping[str, Any], *, essential: bool = False
     ) -> None:
         """Append a line to the journal; one that cannot be written is counted in ``dropped``."""
-        if self._journal < 0:
+        if self._journaled is None:
             return
         self.hold()
         known = {k: v for k, v in values.items() if v is not None}
         line = json.dumps({"t": t, "event": event, **known}, separators=(",", ":")) + "\n"
         data = ("\n" * self._torn + line).encode("utf-8", "backslashreplace")
-        if len(data) > self._room and not essential:
+        if (len(data) > self._room and not essential) or not self._keeps_journal():
             self.dropped += 1
             return
         try:
@@ -178,11 +181,25 @@ class Writer:
     def close(self) -> None:
         """Let go of the files, and with the slot's descriptor of the lock."""
         self.buffer = bytearray(self.buffer)
-        self.hold()  # forgets a descriptor that has become another file's
-        for descriptor in (self._journal, self._slot):
-            if descriptor >= 0:
+        for descriptor, file in ((self._journal, self._journaled), (self._slot, self._own)):
+            if _leads_to(descriptor, file):
                 os.close(descriptor)
         self._slot = self._journal = -1
+        self._journaled = None
+
+    def _keeps_journal(self) -> bool:
+        """Whether the journal can still be written to; once it cannot, it never is again."""
+        if not _leads_to(self._journal, self._journaled):
+            self._journal = -1
+        return self._journal >= 0
+
+
+def _leads_to(descriptor: int, file: File | None) -> bool:
+    """Whether a descriptor is still that of ``file``: the program may have closed all it has."""
+    try:
+        return descriptor >= 0 and file_of(os.fstat(descriptor)) == file
+    except OSError:
+        return False
 
 
 def _usable(directory: Path, *, chosen: bool) -> Path:

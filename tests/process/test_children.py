@@ -175,6 +175,41 @@ if __name__ == "__main__":
     assert told(records) == {"train": (0, 4)}
 
 
+GROUP = """
+import os, socket, warmwatch, torch.distributed as dist
+def join(rank):
+    with socket.socket() as s: s.bind(("127.0.0.1", 0)); port = s.getsockname()[1]
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=1)
+join(0)
+os.environ.update(RANK="0", WORLD_SIZE="1")
+warmwatch.step()
+if not os.fork():
+    CHILD
+    warmwatch.step(); warmwatch.step()
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.parametrize(
+    ("child", "name", "world_size"),
+    [
+        ("pass", "train.fork-1", None),
+        ("os.environ['RANK'] = '3'", "train", 1),
+        ("dist.distributed_c10d.GroupMember.WORLD = None; join(0)", "train", 1),
+    ],
+    ids=["helper", "made a rank", "joins a group"],
+)
+def test_a_forked_helper_of_an_initialized_rank_is_no_rank_for_what_its_parent_was(
+    records: Path, child: str, name: str, world_size: int | None
+) -> None:
+    """The last one forgets the group that it inherited: to destroy it needs threads it has not."""
+    run(records, GROUP.replace("CHILD", child))
+    _, forked = (slots.read(folder).identity for folder in slots.folders(records))
+    assert (forked.run, forked.world_size) == (name, world_size)
+    assert told(records)["train"] in ((0, 1), (0, 2), (3, 2))
+
+
 LOADER = """
 from torch.utils.data import DataLoader, Dataset
 

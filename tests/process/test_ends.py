@@ -103,6 +103,32 @@ for silent in (True, False):
     assert len((parent / record.EXIT).read_bytes()) == 4
 
 
+@pytest.mark.parametrize("limit", [64, 1100])
+def test_a_child_forked_with_no_descriptor_free_writes_nothing_of_its_parents(
+    records: Path, limit: int
+) -> None:
+    """Neither steps nor an end, whether the exit status's number is within the limit or not."""
+    body = f"""
+import resource
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, hard))
+held = []
+try:
+    while True: held.append(os.open(os.devnull, os.O_RDONLY))
+except OSError: pass
+if not os.fork():
+    for _ in range(9): warmwatch.step()
+    sys.exit(7)
+os.wait()
+for number in held: os.close(number)
+"""
+    done = train(records, body)
+    folder = slots.only(records)
+    assert (done.returncode, end(folder)) == (0, ("finished", 0))
+    assert slots.read(folder).steps.steps == 1
+    assert len((folder / record.EXIT).read_bytes()) == 4
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 @pytest.mark.parametrize(
     ("leave", "how", "code", "raised"),
@@ -166,6 +192,26 @@ sys.exit(3)
     assert train(records, body).returncode == 3
     assert [path.read_bytes() for path in records.parent.glob("mine*")] == [b""] * 40
     assert end(slots.only(records)) == ("finished", None)
+
+
+def test_a_program_that_closes_all_descriptors_keeps_the_files_it_then_opens_to_itself(
+    records: Path,
+) -> None:
+    """Neither written to as the journal, nor closed by a detach; the lines lost are counted."""
+    body = """
+os.closerange(3, 256)
+held = [open(f"mine{n}", "w") for n in range(8)]
+warmwatch.attach(tokens_per_step=8)
+for _ in range(3): warmwatch.step()
+warmwatch.detach()
+for file in held: file.write("theirs"); file.close()
+"""
+    done = train(records, body)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [path.read_text() for path in records.parent.glob("mine*")] == ["theirs"] * 8
+    folder = slots.only(records)
+    assert slots.read(folder).compile.journal_dropped > 0
+    assert {event["event"] for event in slots.events(folder)} == {"attach", "step"}
 
 
 def test_where_the_c_library_knows_no_on_exit_the_rest_is_as_ever(records: Path) -> None:
