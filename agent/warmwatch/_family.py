@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from weakref import ReferenceType, ref
 
+_PARENT, _START = 1, 19  # fields of /proc/PID/stat, counted from the one after the name
+
 _forks = 0  # children that this process forked
 _fork_name = ""  # this one's name, where it was forked
 _forked_by = 0  # the pid of the process that did
@@ -74,8 +76,30 @@ def _is_forked() -> bool:
 
 def parent_of(pid: int) -> int:
     """The pid of a process's parent; 0 where that is not to be known."""
+    if pid == os.getpid():
+        return os.getppid()
+    return _stat(pid, _PARENT)
+
+
+def which(pid: int) -> str:
+    """Which process has this pid: with its pid namespace and its start, as far as they are known.
+
+    A pid alone is that of another process in each container, and of a later one in time.
+    """
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        namespace = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        namespace = 0
+    return f"{pid}:{namespace or ''}:{_stat(pid, _START) or ''}"
+
+
+def _stat(pid: int, field: int) -> int:
+    """A number that the kernel tells of a process; 0 where it does not, or of other processes."""
+    try:
+        if Path("/proc/self").readlink().name != str(os.getpid()):  # others than ours
+            return 0
+        text = Path(f"/proc/{pid}/stat").read_text()
+        return int(text.rpartition(")")[2].split()[field])
     except (OSError, ValueError, IndexError):
         return 0
 

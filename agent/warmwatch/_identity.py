@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from warmwatch._config import bounded
-from warmwatch._family import inherited, launch_pid, own_group, parent_of
+from warmwatch._family import inherited, launch_pid, own_group, parent_of, which
 from warmwatch._guard import warn_once
 from warmwatch.record import Identity
 
@@ -97,11 +97,11 @@ def _launch(environ: Mapping[str, str], launcher: str) -> str:
     if launcher == "ray":
         return f"ray:{environ['RAY_JOB_ID']}"
     pid = launch_pid()
+    launched = bool(launcher)
     if pid != os.getpid():  # a child belongs to its training's launch, whatever it is itself
         launched = any(inherited(name) for name in _RANKS)
-        return f"parent:{parent_of(pid)}" if launched else f"process:{pid}"
     # torchrun and mpirun start all ranks of a host
-    return f"parent:{os.getppid()}" if launcher else f"process:{pid}"
+    return f"parent:{which(parent_of(pid))}" if launched else f"process:{which(pid)}"
 
 
 def boot_id() -> str:

@@ -85,8 +85,8 @@ def _claim(reading: RecordReading) -> tuple[bool, bool, bool, int, str]:
 
 def _helps(identity: Identity) -> bool:
     """Whether it is a child of a run's process that nothing made a rank: it never outranks it."""
-    kind, _, launcher = identity.launch.partition(":")
-    return kind == "process" and launcher != str(identity.pid) and identity.world_size is None
+    kind, pid, *_ = *identity.launch.split(":"), ""  # and which process of that pid it was
+    return kind == "process" and pid != str(identity.pid) and identity.world_size is None
 
 
 def _run(

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import pytest
 
+from support import slots
+from support.trainings import environment
 from warmwatch._identity import identify
 from warmwatch._run_name import launcher_run, program_name
 
@@ -114,6 +120,65 @@ def test_each_restart_is_a_new_attempt_of_the_same_run(
 
 def test_the_ranks_of_a_ray_job_are_one_launch() -> None:
     assert identify(RAY, run="w").launch == "ray:02000000"
+
+
+LAUNCHED = """
+import os
+from warmwatch._identity import identify
+print(identify(os.environ, run="w").launch)
+"""
+
+
+def launched(**env: str) -> str:
+    """The launch of a process that this one starts."""
+    command = [sys.executable, "-c", LAUNCHED]
+    return subprocess.check_output(command, env={**os.environ, **env}, text=True).strip()
+
+
+def test_what_one_launcher_starts_is_one_launch_also_when_it_starts_a_rank_anew() -> None:
+    first = launched(RANK="0", WORLD_SIZE="2")
+    assert first.startswith(f"parent:{os.getpid()}:")
+    assert launched(RANK="1", WORLD_SIZE="2") == first
+    assert launched(RANK="1", WORLD_SIZE="2", TORCHELASTIC_RESTART_COUNT="1") == first
+
+
+def test_a_launch_is_told_from_a_later_one_and_from_that_of_another_container() -> None:
+    """A pid alone would not do it: it is given again, and each container has its own."""
+    known = identify({}, run="w").launch
+    started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    namespace = Path("/proc/self/ns/pid").stat().st_ino
+    assert known == f"process:{os.getpid()}:{namespace}:{started}"
+
+
+CONTAINER = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc")
+
+
+def can_contain() -> bool:
+    try:
+        subprocess.run([*CONTAINER, "true"], capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+@pytest.mark.skipif(not can_contain(), reason="no pid namespaces may be made here")
+def test_two_containers_that_share_a_record_directory_are_two_runs(records: Path) -> None:
+    script = records.parent / "train.py"
+    script.write_text("import warmwatch\nwarmwatch.attach(); warmwatch.step()\nprint(); input()")
+    command = [*CONTAINER, sys.executable, "-u", str(script)]
+    living = []
+    for _ in range(2):
+        one = subprocess.Popen(
+            command, env=environment(records), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert one.stdout
+        one.stdout.readline()  # its record is there
+        living.append(one)
+    found = [slots.read(folder).identity for folder in slots.folders(records)]
+    for one in living:
+        one.communicate(b"\n")
+    assert [(one.run, one.pid) for one in found] == [("train", 1), ("train-2", 1)]
+    assert len({one.launch for one in found}) == 2
 
 
 @pytest.mark.parametrize(

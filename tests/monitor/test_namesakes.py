@@ -19,7 +19,7 @@ STEPS = StepCounts(steps=5, last_step_ns=b.NOW)
 
 
 def record(folder: str, *, alive: bool = True, pid: int = 1, **slot: object) -> RecordReading:
-    known = {"launch": f"process:{pid}", "pid": pid, **slot}
+    known = {"launch": f"process:{pid}:4026531836:99", "pid": pid, **slot}
     return RecordReading(folder=f"/d/{folder}", slot=b.slot(**known), alive=alive, pid=pid)  # type: ignore[arg-type]
 
 
@@ -69,11 +69,11 @@ def test_a_run_that_is_started_anew_continues_under_its_name() -> None:
 def test_a_child_that_is_no_rank_never_speaks_for_its_parent() -> None:
     """It steps and ends before the parent has said anything: the run goes on, and is not warm."""
     parent = record("parent", pid=7, attached=20)
-    living = record("child", pid=8, launch="process:7", steps=STEPS)
+    living = record("child", pid=8, launch="process:7:4026531836:99", steps=STEPS)
     ended = record(
         "child",
         pid=8,
-        launch="process:7",
+        launch="process:7:4026531836:99",
         steps=STEPS,
         compile=CompileCounts(end_code=1, ended_ns=b.NOW),
         alive=False,
@@ -87,6 +87,6 @@ def test_a_child_that_is_no_rank_never_speaks_for_its_parent() -> None:
 
 def test_a_child_that_is_a_rank_speaks_where_its_parent_only_started_it() -> None:
     parent = record("parent", pid=7, attached=20)
-    rank = record("rank", pid=8, launch="process:7", steps=STEPS, world_size=1)
+    rank = record("rank", pid=8, launch="process:7:4026531836:99", steps=STEPS, world_size=1)
     (run,) = group((parent, rank), {}, b.NOW)
     assert [view.reading.folder for view in run.ranks] == ["/d/rank"]

@@ -164,7 +164,9 @@ class Identity:
     """Who a record speaks for. Strings are empty, numbers ``None``, where not known.
 
     Attributes:
-        run: the run's name. launch: an id that all ranks of one launch on a host share.
+        run: the run's name. launch: an id that all ranks of one launch on a host share:
+            ``slurm:JOB.STEP``, ``ray:JOB``, or ``parent:`` or ``process:`` with what tells that
+            process from any other: ``PID:PID_NAMESPACE:START``, empty where not known.
         rank, local_rank, world_size: as the launcher or ``torch.distributed`` says.
         attempt: restarts of the same run by its launcher or its scheduler, from 0.
         launcher: ``torchelastic``, ``ray``, ``slurm``, ``mpi``, ``env`` or ``""``.
