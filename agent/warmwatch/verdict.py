@@ -215,8 +215,13 @@ def _ended(facts: Facts) -> Judgement | None:
     name = ENDS[facts.compile.end_code]
     if name and not (name == "finished" and facts.alive):
         state = State.FAILED if name == "failed" else State.FINISHED
-        return Judgement(state=state, since_ns=facts.compile.ended_ns or facts.gone_ns)
-    return None if facts.alive else Judgement(state=State.LOST, since_ns=facts.gone_ns)
+        return _over(facts, state, facts.compile.ended_ns or facts.gone_ns)
+    return None if facts.alive else _over(facts, State.LOST, facts.gone_ns)
+
+
+def _over(facts: Facts, state: State, since_ns: int | None) -> Judgement:
+    clean = clean_steps(facts.steps, facts.compile)
+    return Judgement(state=state, since_ns=since_ns, clean_steps=clean)
 
 
 def _settled(facts: Facts, clean: int) -> Judgement:

@@ -24,7 +24,7 @@ from warmwatch.record import CompileCounts, StepCounts
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.sources import life
-from warmwatch_monitor.sources.holder import Holder, Presence, holder, presence
+from warmwatch_monitor.sources.holder import Holder, Presence, holder, presence, writer
 from warmwatch_monitor.sources.records import RecordsSource
 
 TRAINING = """
@@ -187,12 +187,15 @@ def test_the_agent_leaves_a_descriptor_alone_that_has_become_another_file_s(
 @contextmanager
 def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
-        patch.setattr(life.Life.__init__, "__kwdefaults__", {"find": _nobody, "ask": presence})
+        patch.setattr(life.Life.__init__, "__kwdefaults__", _ASKING_NOBODY)
         yield
 
 
-def _nobody(_pid: int) -> Holder | None:
+def _nobody(_pid: int, _inode: int = 0) -> Holder | None:
     return None
+
+
+_ASKING_NOBODY = {"find": _nobody, "ask": presence, "named": _nobody}
 
 
 @pytest.fixture
@@ -298,7 +301,14 @@ def test_a_process_is_gone_when_its_pid_is_another_s_or_it_is_on_its_way_out(
     assert known == Holder(pid=7, started=77)
     assert presence(known, 5, tmp_path) is Presence.THERE, "what it has open may not be asked"
     (tmp_path / "7" / "fd").mkdir()
+    maps = tmp_path / "7" / "maps"
+    maps.write_text("7f00-7f01 rw-s 00000000 00:19 4 /run/warmwatch/a/slot\n")
     assert presence(known, 5, tmp_path) is Presence.UNKNOWN
+    maps.write_text("7f00-7f01 rw-s 00000000 00:19 5 /run/warmwatch/a/slot\n7f02-7f03 rw-p 0 0 0\n")
+    assert presence(known, 5, tmp_path) is Presence.THERE, "a mapping outlives its descriptor"
+    assert writer(7, 5, tmp_path) == known
+    assert writer(7, 6, tmp_path) is None
+    assert writer(0, 5, tmp_path) is None
     (tmp_path / "7" / "fd" / "3").symlink_to(tmp_path)
     assert presence(known, tmp_path.stat().st_ino, tmp_path) is Presence.THERE
     for other in ({"state": "Z"}, {"flags": 4}, {"started": 78}):

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from warmwatch import record
+
 _EXITING = 0x4  # PF_EXITING in the flags of /proc/PID/stat
 _STATE, _FLAGS, _STARTED = 0, 6, 19  # fields after the name, see proc_pid_stat(5)
 
@@ -46,7 +48,16 @@ def presence(known: Holder, inode: int, proc: Path = Path("/proc")) -> Presence:
         return Presence.GONE
     if fields[_STATE] in "ZX" or int(fields[_FLAGS]) & _EXITING:
         return Presence.GONE
-    return Presence.THERE if _has_open(known.pid, inode, proc) else Presence.UNKNOWN
+    return Presence.UNKNOWN if _has_open(known.pid, inode, proc) is False else Presence.THERE
+
+
+def writer(pid: int, inode: int, proc: Path = Path("/proc")) -> Holder | None:
+    """The process ``pid``, where it is sure that it writes the slot ``inode``; else ``None``.
+
+    For a reader that never saw the lock held: the pid is the one that the record names, which in
+    another pid namespace is somebody else's.
+    """
+    return holder(pid, proc) if pid and _has_open(pid, inode, proc) else None
 
 
 def _fields(pid: int, proc: Path) -> list[str]:
@@ -57,13 +68,21 @@ def _fields(pid: int, proc: Path) -> list[str]:
     return text.rpartition(")")[2].split()
 
 
-def _has_open(pid: int, inode: int, proc: Path) -> bool:
-    """Whether it has the file open; taken for granted where another user's may not be asked."""
-    descriptors = proc / str(pid) / "fd"
+def _has_open(pid: int, inode: int, proc: Path) -> bool | None:
+    """Whether it has the file open or mapped; ``None`` where another user's may not be asked."""
+    process = proc / str(pid)
     try:
-        return any(_inode(link) == inode for link in descriptors.iterdir())
+        if any(_inode(link) == inode for link in (process / "fd").iterdir()):
+            return True
+        return any(_maps(line, inode) for line in (process / "maps").read_text().splitlines())
     except OSError:
-        return True
+        return None
+
+
+def _maps(line: str, inode: int) -> bool:
+    """Whether a line of /proc/PID/maps is of the slot ``inode``: it outlives its descriptor."""
+    fields = line.split(maxsplit=5)
+    return len(fields) == 6 and fields[4] == str(inode) and record.SLOT in fields[5]
 
 
 def _inode(path: Path) -> int | None:

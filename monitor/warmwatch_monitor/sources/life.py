@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from warmwatch_monitor.sources.holder import Holder, Presence, holder, presence
+from warmwatch_monitor.sources.holder import Holder, Presence, holder, presence, writer
 from warmwatch_monitor.sources.slot import Look
 
 _SETTLE_NS = 2 * 10**9
@@ -32,8 +32,9 @@ class Life:
         *,
         find: Callable[[int], Holder | None] = holder,
         ask: Callable[[Holder, int], Presence] = presence,
+        named: Callable[[int, int], Holder | None] = writer,
     ) -> None:
-        self._find, self._ask = find, ask
+        self._find, self._ask, self._named = find, ask, named
         self._holder: Holder | None = None
         self._held_by: int | None = None
         self._sign_ns: int | None = None
@@ -78,6 +79,8 @@ class Life:
     def _lives_unheld(self, look: Look, now_ns: int) -> bool:
         if look.slot.compile.end_code:
             return False
+        if self._holder is None and self._since_ns is None:  # never seen before, nor its lock
+            self._holder = self._named(look.slot.identity.pid, look.inode)
         there = self._ask(self._holder, look.inode) if self._holder else Presence.UNKNOWN
         if there is Presence.GONE:  # from here on only what moves could bring it back
             self._holder = self._sign_ns = None

@@ -111,5 +111,7 @@ def _image(descriptor: int) -> bytes:
 def _check(slot: Slot) -> None:
     """Refuse what no agent writes, so that nothing downstream meets it."""
     compile = slot.compile
+    if not slot.header.warm_steps:
+        raise RecordError("torn record: it asks for no clean steps before it is warm")
     if compile.active_phase > len(record.PHASES) or compile.end_code >= len(record.ENDS):
         raise RecordError("torn record: it holds a phase or an end that no release knows")

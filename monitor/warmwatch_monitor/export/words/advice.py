@@ -8,8 +8,8 @@ from __future__ import annotations
 
 ADVICE = {
     "shape": (
-        "Drop or pad the ragged last batch, or mark the dimension that changes with "
-        "torch._dynamo.mark_dynamic before the first call."
+        "Pad the size that changes, or bucket it (a ragged last batch can be dropped), or mark it "
+        "with torch._dynamo.mark_dynamic before the first call."
     ),
     "grad_mode": (
         "Run one evaluation (or no_grad) step at the start of the run, so that its graph is "

@@ -14,7 +14,10 @@ from warmwatch_monitor.export.words.progress import without_steps
 from warmwatch_monitor.export.words.states import elapsed, says
 from warmwatch_monitor.model import RankView, RunView, Snapshot
 
-NO_RUN = 'no run is known here; add "import warmwatch.auto" to the training script and start it'
+NO_RUN = (
+    'no run is known here; a training with "import warmwatch.auto" shows up when it builds its '
+    "optimizer or calls torch.compile, else at its first warmwatch.step()"
+)
 
 
 def summary(snapshot: Snapshot) -> str:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:  # the command line formats numbers without loading the model
     from warmwatch_monitor.model import Compilation, Underway
 
 _REASON_LIMIT = 80
+_WRAPPER = "external_utils.py"
 
 
 def duration(seconds: float) -> str:
@@ -44,6 +45,8 @@ def place(name: str | None, file: str | None = None, line: int | None = None) ->
     """The user's function: ```forward` (model.py:31)``; empty where it is not known."""
     if not name:
         return ""
+    if file == _WRAPPER:  # what PyTorch puts around a module of its own: nobody wrote that name
+        return "the model"
     if not file:
         return f"`{name}`"
     return f"`{name}` ({file})" if line is None else f"`{name}` ({file}:{line})"
