@@ -164,7 +164,7 @@ def test_it_stands_apart_from_the_runs_and_is_never_sold_as_certain() -> None:
             "command": "python train.py",
             "gpus": ["GPU-1"],
             "workers": {"busy": 3, "idle": 13},
-            "cpu_ratio": None,
+            "cpu_ratio": 0.2,
             "likely_compiling": True,
             "evidence": WORDS,
         }

@@ -42,7 +42,7 @@ def test_what_was_recorded_by_then_is_in_the_answer(tmp_path: Path) -> None:
     folder = write_record(tmp_path, live_slot(StepCounts(steps=1)))
     with held(folder), daemon(tmp_path) as url:
         for steps in range(2, 30):
-            update(folder, live_slot(StepCounts(steps=steps)), mark=steps)
+            update(folder, live_slot(StepCounts(steps=steps)))
             answer = read_after(url, time.time())
             assert answer["runs"][0]["ranks"][0]["steps"] == steps
 
