@@ -59,7 +59,8 @@ ENDS = {
     "below 0": ("sys.exit(-1)", "failed", 255, None),
     "uncaught": ("1 / 0", "failed", 1, "ZeroDivisionError"),
     "interrupted": ("raise KeyboardInterrupt", "interrupted", None, "KeyboardInterrupt"),
-    "Ctrl-C": ("os.kill(os.getpid(), 2); time.sleep(9)", "interrupted", None, "KeyboardInterrupt"),
+    # raised by the call itself: else the traceback points to where the signal happens to be seen
+    "Ctrl-C": ("import signal; signal.raise_signal(2)", "interrupted", None, "KeyboardInterrupt"),
     "caught": ("try: 1 / 0\nexcept Exception: sys.exit(4)", "failed", 4, None),
     "terminated": ("os.kill(os.getpid(), 15); time.sleep(9)", "", None, None),
     "os._exit": ("os._exit(3)", "", None, None),
