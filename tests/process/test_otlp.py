@@ -277,5 +277,5 @@ def test_an_interval_that_cannot_be_used_is_refused(text: str) -> None:
 
 def test_a_switch_that_is_neither_is_refused() -> None:
     assert refused(WARMWATCH_OTLP="perhaps") == (
-        "warmwatch: WARMWATCH_OTLP: 'perhaps' is neither on nor off"
+        "warmwatch: WARMWATCH_OTLP: 'perhaps' is neither on nor off (or yes and no, 1 and 0)"
     )
