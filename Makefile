@@ -25,11 +25,11 @@ demo: $(DEMO)/.ready ## the main job: a small compiled training, watched live (u
 	.venv-demo/bin/pip install "$(TORCH)" -e ".[monitor]"
 	touch $@
 
-test: $(READY) lint ## lint, type-check and run the test suite (about 10 minutes on 2 cores)
+test: $(READY) lint ## lint, type-check and run the test suite
 	tests/support/install-programs.sh
 	$(BIN)/python -m pytest $(SPREAD) $(PYTEST_ARGS)
 
-test-fast: $(READY) ## for daily work: all but real trainings and tests/process (under 2 minutes on 2 cores)
+test-fast: $(READY) ## for daily work: all but real trainings and tests/process
 	tests/support/install-programs.sh
 	$(BIN)/python -m pytest $(SPREAD) -m "not training" $(PYTEST_ARGS)
 
