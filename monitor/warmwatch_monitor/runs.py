@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from warmwatch import verdict
 from warmwatch.record import Identity
-from warmwatch.verdict import Facts, Judgement
+from warmwatch.verdict import Facts
 from warmwatch_monitor.model import (
     GpuReading,
     ProcessReading,
@@ -192,13 +192,6 @@ def _of_peers(compiled: Sequence[int], own: int) -> int:
     """The latest of the moments of the others, given all of them, the latest first."""
     others = compiled[1:] if compiled[0] == own else compiled
     return others[0] if others else 0
-
-
-def judge_record(
-    reading: RecordReading, now_ns: int, peers_compiled_ns: int = 0, working_ns: int = 0
-) -> Judgement:
-    """The verdict on one record at ``now_ns``, given when the others of its run last compiled."""
-    return verdict.judge(facts(reading, peers_compiled_ns, working_ns), now_ns)
 
 
 def facts(reading: RecordReading, peers_compiled_ns: int = 0, working_ns: int = 0) -> Facts:

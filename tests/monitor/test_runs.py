@@ -12,7 +12,7 @@ from support.builders import NOW
 from warmwatch.record import CompileCounts, StepCounts
 from warmwatch.verdict import State
 from warmwatch_monitor.model import ProcessReading, RecordReading
-from warmwatch_monitor.runs import group, judge_record
+from warmwatch_monitor.runs import group, view
 
 TELLING = StepCounts(steps=1, last_step_ns=NOW)
 
@@ -97,10 +97,10 @@ def test_the_median_step_bears_on_when_a_rank_counts_as_stalled() -> None:
     """Steps of 20 s: stalled after 200 s, not after 60."""
     steps = StepCounts(steps=9, last_step_ns=builders.ago(150))
     slow = reading("slow", steps=steps, clean=(20 * 10**9,) * 9)
-    assert judge_record(slow, NOW).state is State.EAGER
-    assert judge_record(slow, NOW + 60 * 10**9).state is State.STALLED
+    assert view(slow, NOW).judgement.state is State.EAGER
+    assert view(slow, NOW + 60 * 10**9).judgement.state is State.STALLED
     fast = reading("fast", steps=steps, clean=(10**9,) * 9)
-    assert judge_record(fast, NOW).state is State.STALLED
+    assert view(fast, NOW).judgement.state is State.STALLED
 
 
 FINISHED = CompileCounts(end_code=1, ended_ns=builders.ago(2))
