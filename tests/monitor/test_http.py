@@ -42,7 +42,7 @@ def get(path: str, *snapshots: Snapshot, **headers: str) -> httpx.Response:
     async def ask() -> httpx.Response:
         feed = Feed(*snapshots or (b.snapshot(STATES["warm"]),))
         async with client(feed) as http:
-            return await http.get(path, headers=headers)
+            return await asyncio.wait_for(http.get(path, headers=headers), 120)
 
     return asyncio.run(ask())
 
@@ -98,7 +98,7 @@ def test_waiting_answers_at_the_timeout_with_the_state_as_it_is() -> None:
     assert answer.json()["reached"] is False
 
 
-COLD = b.view(b.ended("finished", b.COMPILING))
+COLD = b.view(b.ended("finished", b.COMPILING), alive=False)
 
 
 @pytest.mark.parametrize("query", ["", "run=gpt2&"])

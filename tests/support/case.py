@@ -233,5 +233,14 @@ def expected_conditions(case: Case) -> set[str]:
         ),
         "fallback": "hit config." in case.reference.output,
         "unknown": mode.startswith(("async", "progressive")),
+        "nothing_captured": _captured_nothing(case),
     }
     return {name for name, holding in holds.items() if holding}
+
+
+def _captured_nothing(case: Case) -> bool:
+    """It went on for K clean steps after compilations, and PyTorch counts no graph."""
+    account = case.watched.account
+    clean = _clean(case, max(case.marks, default=0))
+    compiled = bool(account["compilations"]) and not account["graphs"]
+    return compiled and clean >= case.watched.slot.header.warm_steps
