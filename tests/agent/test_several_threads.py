@@ -100,6 +100,8 @@ def between(
         return inside
 
     before = sys.gettrace()
+    # Python 3.12 tells of opcodes only where some frame asked for them before it traces
+    sys._getframe().f_trace_opcodes = True
     sys.settrace(enter)
     try:
         yield seen
