@@ -14,7 +14,7 @@ import click
 from warmwatch_monitor.cli import options
 from warmwatch_monitor.cli.answers import Answer, asker, note_missing_directory
 from warmwatch_monitor.cli.choice import only
-from warmwatch_monitor.cli.output import fits, note, plain, say
+from warmwatch_monitor.cli.output import note, plain, rewrite, say
 from warmwatch_monitor.errors import DaemonError, FleetError, UnknownRunError, UsageError
 from warmwatch_monitor.views.waiting import GOALS, is_over, is_reached, lives, was_warm
 
@@ -138,11 +138,11 @@ class Wait:
             answer = self._ask()
         except UnknownRunError as error:
             self._answered = time.monotonic()
-            return Look(state="unknown", words=f"{error}; waiting for it")
+            return Look(state="unknown", words=plain(f"{error}; waiting for it"))
         except (DaemonError, FleetError) as error:
             if self._answered is None or time.monotonic() > self._answered + _ABSENCE_SECONDS:
                 raise
-            return Look(state="absent", words=f"{error}; asking again")
+            return Look(state="absent", words=plain(f"{error}; asking again"))
         self._answered = time.monotonic()
         return self._judge(answer)
 
@@ -178,9 +178,9 @@ def _progress() -> Iterator[Callable[[str, str], None]]:
     """A line that changes on a terminal; elsewhere a line whenever the state changes."""
     if sys.stderr.isatty():
         try:
-            yield lambda _state, words: note(f"\r{fits(words)}\x1b[K", end="")
+            yield lambda _state, words: rewrite(words)
         finally:
-            note("\r\x1b[K", end="")
+            rewrite("")
         return
     told: list[str] = []
 
