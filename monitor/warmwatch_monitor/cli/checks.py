@@ -97,6 +97,15 @@ def surroundings(settings: Settings) -> Iterator[Finding]:
         mark=Mark.FINE,
         what=f"{len(found.records)} records can be read, {len(living)} of living processes",
     )
+    if not living:
+        yield Finding(
+            mark=Mark.NOTE,
+            what="no living training has a record here",
+            advice="an attached one makes its record when it builds its optimizer or calls "
+            "torch.compile, else at its first warmwatch.step(): until then nothing can show it. If "
+            'it steps already, is "import warmwatch.auto" in it, without WARMWATCH_DISABLE, with '
+            "the same WARMWATCH_DIR and, in a container, with that directory mounted?",
+        )
     now_ns = Clock().monotonic_ns()
     for reading in living:
         yield from _agent(reading)

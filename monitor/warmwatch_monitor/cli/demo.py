@@ -21,7 +21,7 @@ from warmwatch_monitor.cli.daemon import Answer, ask_daemon
 from warmwatch_monitor.cli.output import note, plain, say
 from warmwatch_monitor.config import Address
 from warmwatch_monitor.errors import DaemonError, WarmwatchError
-from warmwatch_monitor.export.words.wording import duration, step_length
+from warmwatch_monitor.export.words.wording import duration, own_words, step_length
 from warmwatch_monitor.views.terminal import picture
 
 _PAUSE_SECONDS = 0.1
@@ -167,6 +167,7 @@ def account(answer: Answer) -> str:
         )
     for entry in compile["last"]:
         if entry["category"]:
-            lines.append(f"  compiled again {duration(entry['seconds'])}: {entry['reason']}")
+            why = entry["plain"] or own_words(entry["reason"] or entry["category"])
+            lines.append(f"  compiled again {duration(entry['seconds'] or 0.0)}: {why}")
             lines.append(f"                ({entry['category']}) {entry['advice'] or ''}".rstrip())
     return "\n".join(lines)
