@@ -20,6 +20,7 @@ from warmwatch._guard import report, warn_once
 from warmwatch._ledger import Ledger
 from warmwatch._own_record import OwnRecord
 from warmwatch._phases import is_tracing
+from warmwatch._reduction import words
 from warmwatch._rounds import Rounds
 from warmwatch._seams import Hooks
 from warmwatch._steps import make_steps
@@ -44,9 +45,10 @@ class Agent:
     ) -> None:
         self._callbacks: list[Callable[[], object]] = []
         self._explicit = False
+        self._words = words(full=settings.full_reasons)
         self._hooks = Hooks()
         self.record = OwnRecord(settings, version=version, options=options, attached=attached)
-        self.ledger = Ledger(self.record, self._hooks)
+        self.ledger = Ledger(self.record, self._hooks, self._words.graph_break)
         self._rounds = Rounds(lambda optimizer: self.steps.lead(optimizer), self._count)
         self.steps = make_steps(
             self.record.writer.buffer,
@@ -95,19 +97,21 @@ class Agent:
 
     def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
         """This thread begins a recompile."""
-        self.ledger.recompile(reason, category, where)
+        self.ledger.recompile(self._words.recompile(reason), category, where)
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
         """A compilation ended on this thread."""
+        if reason := values.get("reason"):
+            values = {**values, "reason": self._words.recompile(reason)}
         self.ledger.compilation(kind, values)
 
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
         self.ledger.fallback(values)
 
-    def error(self, where: str, message: str) -> None:
+    def error(self, where: str, error: Exception) -> None:
         """Something of ours failed: the guard's sink."""
-        self.ledger.error(where, message)
+        self.ledger.error(where, self._words.error(error))
 
     # What the API asks.
 
@@ -177,7 +181,7 @@ class Agent:
         """In a forked child: the record is the parent's, and so is what it says."""
         self._explicit = False
         self.record = self.record.renewed(now)
-        self.ledger = Ledger(self.record, self._hooks)
+        self.ledger = Ledger(self.record, self._hooks, self._words.graph_break)
         self._rounds.renew()
         self.steps.bind(self.record.writer.buffer, self.ledger)
         self.batches.bind(self.record.writer.buffer, anew=True)

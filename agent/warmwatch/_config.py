@@ -18,6 +18,10 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
         "directory of the records",
     ),
     "WARMWATCH_WARM_STEPS": (str(WARM_STEPS), "clean steps in a row that make a rank warm"),
+    "WARMWATCH_FULL_REASONS": (
+        "unset",
+        "1: record reasons and errors as PyTorch words them, values of the program included",
+    ),
     "WARMWATCH_DISABLE": ("unset", "1: `import warmwatch.auto` and `attach()` do nothing"),
 }
 MONITOR_VARIABLES = (
@@ -36,12 +40,14 @@ class Settings:
 
     Attributes:
         run: the run's name, or ``None``. warm_steps: K, at least 1. disabled: do not attach.
+        full_reasons: reasons are recorded as PyTorch words them (see ``_reduction``).
         complaints: what is wrong with the environment, one sentence each.
     """
 
     run: str | None = None
     warm_steps: int = WARM_STEPS
     disabled: bool = False
+    full_reasons: bool = False
     complaints: tuple[str, ...] = ()
 
 
@@ -65,9 +71,14 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
     return Settings(
         run=plain_name(run) or None,
         warm_steps=warm_steps,
-        disabled=environ.get("WARMWATCH_DISABLE", "").lower() in ("1", "true", "yes", "on"),
+        disabled=_is_on(environ, "WARMWATCH_DISABLE"),
+        full_reasons=_is_on(environ, "WARMWATCH_FULL_REASONS"),
         complaints=tuple(complaints),
     )
+
+
+def _is_on(environ: Mapping[str, str], name: str) -> bool:
+    return environ.get(name, "").lower() in ("1", "true", "yes", "on")
 
 
 def bounded(text: str, most: int) -> int | None:

@@ -21,12 +21,12 @@ from functools import partial
 from types import CodeType, FrameType
 
 _logger = logging.getLogger("warmwatch")
-_sink: Callable[[str, str], None] | None = None
+_sink: Callable[[str, Exception], None] | None = None
 _warned: set[str] = set()
 
 
-def connect(sink: Callable[[str, str], None] | None) -> None:
-    """Send what is reported from now on to ``sink(where, message)``; ``None`` for nowhere."""
+def connect(sink: Callable[[str, Exception], None] | None) -> None:
+    """Send what is reported from now on to ``sink(where, error)``; ``None`` for nowhere."""
     global _sink
     _sink = sink
 
@@ -43,7 +43,7 @@ def report(where: str, error: Exception) -> None:
     _logger.debug("swallowed in %s", where, exc_info=error)
     try:
         if _sink is not None:
-            _sink(where, f"{type(error).__name__}: {error}")
+            _sink(where, error)
     except Exception:
         _logger.debug("the sink failed", exc_info=True)
 

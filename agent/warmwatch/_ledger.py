@@ -54,14 +54,24 @@ class Pytorch(Protocol):
 
 
 class Ledger:
-    """Compile facts of one process. ``clock``: monotonic nanoseconds."""
+    """Compile facts of one process.
+
+    Args:
+        word_break: how a reason of a graph break is told. clock: monotonic nanoseconds.
+    """
 
     def __init__(
-        self, store: Store, pytorch: Pytorch, *, clock: Callable[[], int] = monotonic_ns
+        self,
+        store: Store,
+        pytorch: Pytorch,
+        word_break: Callable[[str], str],
+        *,
+        clock: Callable[[], int] = monotonic_ns,
     ) -> None:
         self.words = [0] * record.COMPILE_WORDS
         self._activity = Activity(self.words)
         self._store, self._pytorch, self._clock = store, pytorch, clock
+        self._word_break = word_break
         self._before: Mapping[str, int] = {}
         self._breaks: Mapping[str, int] = {}
         self._told_breaks: set[str] = set()
@@ -225,13 +235,13 @@ class Ledger:
 
     def _tell_breaks(self, now: int) -> None:
         """A line for each reason of a graph break that no line has told yet."""
-        for reason, count in self._pytorch.graph_breaks().items():
-            rise = count - self._breaks.get(reason, 0)
-            if (
-                rise > 0
-                and reason not in self._told_breaks
-                and len(self._told_breaks) < _MOST_BREAKS
-            ):
+        rises: dict[str, int] = {}
+        for text, count in self._pytorch.graph_breaks().items():
+            if (rise := count - self._breaks.get(text, 0)) > 0:
+                reason = self._word_break(text)
+                rises[reason] = rises.get(reason, 0) + rise
+        for reason, rise in rises.items():
+            if reason not in self._told_breaks and len(self._told_breaks) < _MOST_BREAKS:
                 self._told_breaks.add(reason)
                 self._store.note("graph_break", now, {"reason": reason, "count": rise})
 

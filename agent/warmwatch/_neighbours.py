@@ -45,8 +45,8 @@ def free_run(directory: Path, identity: Identity, child: str = "") -> str:
 
 
 def folder_stem(run: str) -> str:
-    """How the names of the folders of a run begin."""
-    return re.sub(r"[^\w.+@-]+", "_", run)[:80]
+    """How the names of the folders of a run begin: with no dot, which is a record being made."""
+    return re.sub(r"^\.|[^\w.+@-]+", "_", run)[:80]
 
 
 def prune(directory: Path, *, own: File | None) -> None:

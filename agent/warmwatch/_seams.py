@@ -36,7 +36,10 @@ class Listener(Protocol):
         """A compile event ended on this thread."""
 
     def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
-        """This thread begins a recompile, for this reason; ``where``: name, file and line."""
+        """This thread begins a recompile, for this reason, in PyTorch's words.
+
+        ``where``: name, file and line.
+        """
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
         """A compilation ended on this thread; ``kind`` is one of ``record.KINDS``."""

@@ -37,9 +37,11 @@ def replay(events: Iterable[Event]) -> list[Change]:
     for event in events:
         try:
             facts = _attached(event) if facts is None else _apply(facts, event)
-        except (KeyError, TypeError) as error:
+            state = judge(facts, event["t"]).state
+        except KeyError as error:
             raise ValueError(f"a line of event {event.get('event')!r} lacks {error}") from None
-        state = judge(facts, event["t"]).state
+        except (TypeError, AttributeError) as error:
+            raise ValueError(f"a line of event {event.get('event')!r} is wrong: {error}") from None
         if not changes or changes[-1].state is not state:
             changes.append(Change(t=event["t"], state=state, event=event))
     return changes

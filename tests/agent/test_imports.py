@@ -17,7 +17,7 @@ from warmwatch import _guard
 from warmwatch._imports import ImportWatch
 warnings.simplefilter("ignore")
 arrived, errors, asked = [], [], []
-_guard.connect(lambda where, message: errors.append(f"{where}: {message}"))
+_guard.connect(lambda where, error: errors.append(f"{where}: {error}"))
 watch = ImportWatch("late", lambda: arrived.append(hasattr(sys.modules["late"], "value")))
 FINDERS
 import late

@@ -17,7 +17,7 @@ from warmwatch._seams import Hooks, Installed, Listener, look_up
 def _reported() -> Iterator[list[str]]:
     """Where errors of the agent's own come to light."""
     reported: list[str] = []
-    _guard.connect(lambda where, message: reported.append(f"{where}: {message}"))
+    _guard.connect(lambda where, error: reported.append(f"{where}: {error!r}"))
     yield reported
     _guard.connect(None)
 
@@ -54,7 +54,7 @@ def test_a_hook_that_cannot_be_taken_away_keeps_no_other_in_place(reported: list
     hooks.install(seams, object())  # type: ignore[arg-type]
     hooks.uninstall_all()
     assert undone == ["first", "third"]
-    assert reported == ["hooks.second: RuntimeError: the seam is gone"]
+    assert reported == ["hooks.second: RuntimeError('the seam is gone')"]
 
 
 HALF = """

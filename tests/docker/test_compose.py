@@ -102,6 +102,16 @@ def test_prometheus_asks_the_services_by_their_names_and_ports() -> None:
     assert config["rule_files"] == ["rules/*.yml"]
 
 
+def test_alerts_that_silence_others_and_those_silenced_exist() -> None:
+    rules = yaml.safe_load((ROOT / "dashboards/rules/warmwatch.alerts.yml").read_text())
+    known = {rule.get("alert") for group in rules["groups"] for rule in group["rules"]}
+    inhibits = yaml.safe_load((DOCKER / "alertmanager.yml").read_text())["inhibit_rules"]
+    named = set(re.findall(r"Warmwatch\w+", str(inhibits)))
+    assert named <= known
+    newer = {"WarmwatchNothingCaptured", "WarmwatchLongCompile", "WarmwatchSourceStale"}
+    assert named >= newer | {"WarmwatchDaemonDown", "WarmwatchNoDaemon", "WarmwatchRunFailed"}
+
+
 def test_amtool_takes_the_configuration_of_alertmanager() -> None:
     check("amtool", "check-config", DOCKER / "alertmanager.yml")
 

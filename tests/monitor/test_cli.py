@@ -119,7 +119,7 @@ def test_a_directory_that_does_not_exist_is_said(tmp_path: Path, command: list[s
 def test_a_run_s_name_steers_no_terminal(tmp_path: Path) -> None:
     with held(write_record(tmp_path, compiling("a\x1b[31m\nb\udce9"))):
         result = CliRunner().invoke(cli, ["status", "--dir", str(tmp_path)])
-    assert result.stdout.startswith("a\\x1b[31m b?: compiling")
+    assert result.stdout.startswith("a\\x1b[31m\\nb?: compiling")
 
 
 @pytest.mark.parametrize("spelling", [*SWITCHES, "ON", " Yes "])

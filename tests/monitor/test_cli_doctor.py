@@ -112,6 +112,12 @@ def test_errors_of_the_agent_are_a_trouble_with_the_last_one(tmp_path: Path) -> 
     assert "events: KeyError: 'x'" in line
 
 
+def test_where_no_training_has_a_record_it_says_when_there_will_be_one(tmp_path: Path) -> None:
+    assert "until then nothing can show it" in doctor().stdout
+    with held(write_record(tmp_path, warm())):
+        assert "until then nothing can show it" not in doctor().stdout
+
+
 def compiled(seconds_ago: float, *, steps: int = 0, active: bool = False) -> Slot:
     now = time.monotonic_ns()
     ended_ns = now - round(seconds_ago * 1e9)

@@ -14,8 +14,17 @@ import pytest
 from click.testing import CliRunner, Result
 
 from support.daemon import daemon
-from support.records import compiling, ended, environment, held, update, warm, write_record
-from warmwatch.record import Slot
+from support.records import (
+    compiling,
+    ended,
+    environment,
+    held,
+    live_slot,
+    update,
+    warm,
+    write_record,
+)
+from warmwatch.record import Slot, StepCounts
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.cli.daemon import Answer
 from warmwatch_monitor.errors import NoDaemonError
@@ -132,6 +141,23 @@ def test_it_says_whether_a_run_that_failed_had_been_warm(
 ) -> None:
     write_record(tmp_path, slot)
     assert words in wait("gpt2", "--dir", str(tmp_path)).stderr
+
+
+def test_a_run_that_compiled_nothing_is_not_said_to_have_been_warm(tmp_path: Path) -> None:
+    slot = live_slot(StepCounts(steps=9, last_step_ns=time.monotonic_ns()))
+    write_record(tmp_path, ended(slot, "failed"))
+    assert "(after it had run eagerly)" in wait("gpt2", "--dir", str(tmp_path)).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [([], "no run lives"), (["gpt2"], "no run named 'gpt2'; no run is known here")],
+)
+def test_at_the_timeout_nothing_is_waited_for(
+    tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    result = wait(*arguments, "--dir", str(tmp_path), "--timeout", "0")
+    assert result.stderr == f"not warm after 0 s: {words}\n"
 
 
 @pytest.mark.parametrize(

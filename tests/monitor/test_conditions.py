@@ -86,8 +86,14 @@ def test_where_nothing_was_captured_warm_is_not_called_the_real_speed() -> None:
 
 
 def test_what_nothing_was_captured_for_is_said_as_far_as_it_is_known() -> None:
-    failed = view(replace(NOTHING, graph_breaks=0, failures=2))
+    tried = replace(NOTHING, graph_breaks=0, compilations=b.kinds(forward=3))
+    failed = view(replace(tried, failures=2))
     assert "captured nothing (2 compilations failed): this" in summary(b.snapshot(failed))
+    why = Compilation(id="0/0", kind="forward", at_ns=b.ago(9), failure="torch._dynamo.exc.Broken")
+    failed = view(replace(tried, failures=3), compilations=(why,))
+    assert summary(b.snapshot(failed)).startswith(
+        "gpt2: warm, but every compilation failed (3: Broken): this is eager speed"
+    )
     assert "captured nothing: this" in summary(b.snapshot(view(replace(NOTHING, graph_breaks=0))))
 
 

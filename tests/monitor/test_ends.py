@@ -121,6 +121,11 @@ def test_a_part_of_a_run_that_dies_stays_grave() -> None:
     assert (dead["state"], dead["end"]["ended_together"]) == (State.LOST.value, False)
 
 
+def test_ranks_that_died_alike_are_told_of_together() -> None:
+    assert ranks(None, 3.0, 3.0)[0].endswith("; ranks 1 and 2 are lost")
+    assert ranks(None, 3.0, 3.0, 3.0)[0].endswith("; ranks 1-3 are lost")
+
+
 @pytest.mark.parametrize(
     ("view", "words"),
     [

@@ -134,6 +134,7 @@ def test_every_series_of_the_contract_that_a_rank_has_without_a_gpu_is_there() -
             *("compile_failures_total", "compile_fallbacks_total", "recompiles_total"),
             *("recompiles_after_warm_total", "compile_cache_hits_total"),
             *("compile_cache_misses_total", "compile_workers", "warmup_seconds"),
+            "first_warmup_seconds",
             *("warmup_steps", "warmup_end_timestamp_seconds", "steps_total"),
             *("last_step_timestamp_seconds", "step_seconds_bucket", "step_seconds_count"),
             *("step_seconds_sum", "tokens_total", "samples_total"),
@@ -171,6 +172,8 @@ def test_the_metrics_say_what_status_says(state: str) -> None:
     assert total("recompiles_total") == rank["compile"]["recompiles"]
     assert total("steps_total") == rank["steps"]
     assert of_rank(view, "warmwatch_warmup_seconds") == rank["warmup"]["seconds"]
+    first = (rank["warmup"]["first"] or {}).get("seconds")
+    assert of_rank(view, "warmwatch_first_warmup_seconds") == first
     assert of_rank(view, "warmwatch_warmup_steps") == rank["warmup"]["steps"]
     ended_at = of_rank(view, "warmwatch_warmup_end_timestamp_seconds")
     assert ended_at == rank["warmup"]["ended_at"]

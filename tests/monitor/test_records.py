@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,15 @@ from hypothesis import strategies as st
 
 from support import builders
 from support.builders import NOW, SECOND
-from support.records import environment, held, slot_bytes, update, wait_until, write_record
+from support.records import (
+    environment,
+    held,
+    slot_bytes,
+    update,
+    wait_until,
+    warm,
+    write_record,
+)
 from warmwatch import record
 from warmwatch.record import StepCounts
 from warmwatch.record.seal import Block, store
@@ -532,3 +541,30 @@ def test_an_ended_record_is_not_read_again(
     (folder / record.SLOT).write_bytes(b"")
     assert replace(only(source), alive=False) == only(source)
     assert not source.read().refusals
+
+
+@pytest.mark.parametrize(
+    ("block", "word", "number"),
+    [
+        ("steps", "steps", 2**63),
+        ("steps", "last_step_ns", 2**62),
+        ("compile", "graph_breaks", 2**63),
+        ("compile", "phase_ns", (2**62,) + (0,) * 7),
+        ("compile", "last_warmup", record.Warmup(ended_ns=2**62)),
+        ("header", "attached_ns", 2**62),
+        ("header", "attached_epoch_ns", 2**63),
+    ],
+)
+def test_a_number_that_nothing_counts_to_refuses_the_record(
+    tmp_path: Path, block: str, word: str, number: Any
+) -> None:
+    """It would stand in a sentence; what an agent lets stand at the largest word does not."""
+    slot = warm()
+    told = replace(slot.compile, tokens_per_step=2, tokens_before=2**64 - 1)
+    write_record(tmp_path, replace(slot, compile=told), name="good")
+    damaged = replace(getattr(slot, block), **{word: number})
+    write_record(tmp_path, replace(slot, **{block: damaged}), name="bad")
+    found = RecordsSource([str(tmp_path)], retention=900).read()
+    assert [Path(one.folder).name for one in found.records] == ["good"]
+    (refusal,) = found.refusals
+    assert "that nothing counts to" in refusal.reason

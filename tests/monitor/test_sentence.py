@@ -64,6 +64,18 @@ def test_a_process_that_compiles_but_never_marks_a_step_is_told_what_to_call() -
     )
 
 
+def test_without_an_optimizer_of_torch_it_is_told_so_after_seconds_and_at_its_end() -> None:
+    assert "first step under way" in summary(b.snapshot(between(9)))
+    assert "no steps seen; nothing has compiled for 12 s" in summary(b.snapshot(between(12)))
+    reading = between(12).record
+    ended = replace(reading.slot.compile, end_code=1, exit_code=1, ended_ns=b.ago(1))
+    over = b.view(replace(reading.slot, compile=ended), alive=False)
+    assert summary(b.snapshot(over)) == (
+        "gpt2: finished after 0 steps; call warmwatch.step() once an iteration if no torch.optim "
+        "optimizer is used"
+    )
+
+
 def test_a_pause_within_the_first_step_is_no_fault() -> None:
     assert summary(b.snapshot(between(0.1))) == (
         "gpt2: first step under way, 28 s of it compiling; nothing compiles at this moment"

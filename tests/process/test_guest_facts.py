@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from support import slots
+from support.sources import poller
 from support.trainings import result_of, run, training
+from warmwatch_monitor.cli.status import picture
+from warmwatch_monitor.export import series
+from warmwatch_monitor.export.answer import status
 
 LOADER = """
 import time
@@ -116,6 +121,45 @@ doubled(torch.ones(4)); doubled(torch.ones(7))
     lines = [e for e in slots.events(folder) if e["event"] == "compilation"]
     assert [(e["name"], e["file"], e["line"]) for e in lines] == [where[1:]] * 2
     assert (lines[1]["reason"], lines[1]["category"]) == (line["reason"], "shape")
+
+
+PROMPTS = """
+cfg = {"prompt": "patient 7: secret"}
+@torch.compile(backend="eager", dynamic=False)
+def prompted(x):
+    if cfg["prompt"] == "patient 8: secret": x = x * 2  # the patient's secret
+    print("patient 7: secret")
+    return x + len(cfg["prompt"])
+prompted(torch.ones(4)); cfg["prompt"] = "patient 8: secret"; prompted(torch.ones(4))
+train(model := make(), torch.optim.SGD(model.parameters()), 1)
+"""
+
+
+def _told(records: Path) -> str:
+    """All that is told of a run: its record, ``/status``, ``/metrics``, the picture."""
+    snapshot = poller(directories=(str(records),)).poll_once()
+    answer = status(snapshot)
+    metrics, _ = series.render(snapshot, None, version="0")
+    files = [path.read_bytes().decode("utf-8", "replace") for path in records.rglob("*/*")]
+    return "\n".join([*files, json.dumps(answer), metrics.decode(), picture(answer)])
+
+
+def test_no_value_of_the_users_program_leaves_it(records: Path) -> None:
+    run(records, PROMPTS)
+    told = _told(records)
+    assert "python_value" in told
+    assert "['...'] == '...'" in told
+    assert "`cfg['...']` changed" in told
+    assert "train.py" in told
+    assert "patient" not in told
+    assert str(records.parent / "train.py") not in told
+
+
+def test_the_full_reason_is_recorded_where_the_owner_asks_for_it(records: Path) -> None:
+    run(records, PROMPTS, env={"WARMWATCH_FULL_REASONS": "1"})
+    told = _told(records)
+    assert "['prompt'] == 'patient 7: secret'" in told
+    assert "the patient's secret" in told
 
 
 def test_each_reason_of_a_graph_break_is_told_once_without_the_users_words(

@@ -60,7 +60,7 @@ class Rank:
         self.store, self.pytorch = Store(), Pytorch()
         self.warm_calls = 0
         self.tick = lambda: self.now
-        self.ledger = Ledger(self.store, self.pytorch, clock=lambda: self.now)
+        self.ledger = Ledger(self.store, self.pytorch, str, clock=lambda: self.now)
         self._steps = make_steps(
             self.store.buffer,
             self.ledger,

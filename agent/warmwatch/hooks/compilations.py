@@ -11,7 +11,7 @@ from typing import Any
 
 from warmwatch._guard import report
 from warmwatch._seams import Installed, Listener, look_up
-from warmwatch.hooks.reasons import break_reason, category_of
+from warmwatch.hooks.reasons import category_of
 
 # How Dynamo says that it leaves a frame to Python: a graph break, not a failure.
 _LEFT_TO_PYTHON = (
@@ -20,7 +20,6 @@ _LEFT_TO_PYTHON = (
     "SkipCodeRecursiveException",
     "RecompileLimitExceeded",
 )
-REASON_LIMIT = 1000
 
 
 def install(listener: Listener) -> Installed:
@@ -94,7 +93,7 @@ def entry(metrics: Any) -> dict[str, Any]:
     values["cache"] = _cache(metrics)
     if _is_recompile(metrics, values["id"]):
         reason = getattr(metrics, "recompile_reason", None)
-        values["reason"] = reason.strip()[:REASON_LIMIT] if reason else None
+        values["reason"] = reason or None
         values["category"] = category_of(reason or "")
     failure = getattr(metrics, "fail_type", None)
     if failure and failure.rpartition(".")[2] not in _LEFT_TO_PYTHON:
@@ -130,12 +129,8 @@ def _cache(metrics: Any) -> str | None:
 
 
 def read_breaks(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """How often each reason broke a graph, in the words that leave the process."""
-    breaks: dict[str, int] = {}
-    for text, count in counters.get("graph_break", {}).items():
-        reason = break_reason(text)
-        breaks[reason] = breaks.get(reason, 0) + count
-    return breaks
+    """How often each reason broke a graph. Creates no key."""
+    return dict(counters["graph_break"]) if "graph_break" in counters else {}
 
 
 def read_counters(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:

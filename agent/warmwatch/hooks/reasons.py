@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+
+from warmwatch._reduction import guard
 
 # First match wins. The words are those of Dynamo's guards (torch 2.6 to 2.15).
 _PATTERNS: tuple[tuple[str, str], ...] = (
@@ -47,21 +48,10 @@ def telling_first(reasons: list[str]) -> str:
 def category_of(reason: str) -> str:
     """The category of a recompile reason: that of the guard in its first line.
 
-    Behind the guard stands the line of the user's code that it comes from, with any words at all.
+    Read without the user's strings and the line of code that it comes from: any words are there.
     """
-    first = _FRAME.sub("", reason.strip().partition("\n")[0]).partition("  # ")[0]
+    first = _FRAME.sub("", guard(reason.strip().partition("\n")[0])).partition("  # ")[0]
     for pattern, category in _COMPILED:
         if pattern.search(first):
             return category
     return "other"
-
-
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-_BREAK_LIMIT = 300
-
-
-@lru_cache(maxsize=1024)
-def break_reason(text: str) -> str:
-    """A graph break's reason: its first line, without quoted text, which may be the user's."""
-    first = text.strip().partition("\n")[0]
-    return _QUOTED.sub("'...'", first)[:_BREAK_LIMIT]

@@ -11,7 +11,7 @@ from typing import Any
 
 from warmwatch._guard import report
 from warmwatch._seams import Installed, Listener, look_up
-from warmwatch.hooks.compilations import REASON_LIMIT, place
+from warmwatch.hooks.compilations import place
 from warmwatch.hooks.reasons import category_of, telling_first
 
 # Its name in torch 2.7 and later, and the one in 2.6: the same call, the same list of reasons.
@@ -34,7 +34,7 @@ def install(listener: Listener) -> Installed:
         reasons = original(*args, **kwargs)
         if listening:
             try:
-                if reason := telling_first(reasons)[:REASON_LIMIT]:
+                if reason := telling_first(reasons):
                     listener.recompile(reason, category_of(reason), _where(args, kwargs))
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.recompile_reasons", error)

@@ -90,6 +90,7 @@ from warmwatch.record.layout import (
 from warmwatch.record.lock import LOCK_QUESTION, lock_holder
 from warmwatch.record.places import SHARED, directories, obstacle
 from warmwatch.record.seal import RecordError, TornError
+from warmwatch.record.texts import printable
 
 SLOT = "slot"
 JOURNAL = "events.jsonl"
@@ -142,6 +143,7 @@ __all__ = [
     "longest_of",
     "obstacle",
     "pack_header",
+    "printable",
     "quantile_ns",
     "quantile_of",
     "store_compile",

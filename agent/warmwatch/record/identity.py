@@ -16,6 +16,7 @@ from typing import Any
 
 from warmwatch.record.facts import Identity
 from warmwatch.record.seal import RecordError, unseal
+from warmwatch.record.texts import printable
 
 TEXT_LIMIT = 200  # characters
 _NUMBER_LIMIT = 10**7
@@ -79,8 +80,14 @@ def _checked(known: Mapping[str, Any]) -> dict[str, Any]:
         value = tuple(known[name]) if isinstance(known[name], list) else known[name]
         if (problem := kind(value)) is not None:
             raise RecordError(f"its identity's {name} {problem}: {repr(known[name])[:80]}")
-        values[name] = value
+        values[name] = _shown(value)
     return values
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    return tuple(map(printable, value)) if isinstance(value, tuple) else value
 
 
 def _text(value: object) -> str | None:

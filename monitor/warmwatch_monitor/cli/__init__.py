@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from warmwatch_monitor.cli.output import note, plain, say
+from warmwatch_monitor.cli.output import draw, note, plain, say
 from warmwatch_monitor.errors import WarmwatchError
 
 # command -> the module that holds it under its own name, and what --help says of it, in its order
@@ -125,7 +125,7 @@ def _overview(ctx: click.Context) -> None:
     from warmwatch_monitor.cli.status import picture
 
     try:
-        say(picture(asker(None, address=None, dir=None, prometheus=None)()))
+        draw(picture(asker(None, address=None, dir=None, prometheus=None)()))
     except WarmwatchError as error:
         note(f"warmwatch: {plain(str(error))}")
     formatter = ctx.make_formatter()

@@ -61,20 +61,20 @@ def installation() -> Iterator[Finding]:
             advice="fine for a monitor; the training's environment needs torch and warmwatch",
         )
         return
-    yield from _torch(version, "torch {} is installed here")
+    yield from _torch(version, f"torch {version} is installed here")
 
 
-def _torch(version: str, sentence: str) -> Iterator[Finding]:
+def _torch(version: str, what: str) -> Iterator[Finding]:
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     if numbers < OLDEST_TORCH:
         oldest = ".".join(map(str, OLDEST_TORCH))
         yield Finding(
             mark=Mark.TROUBLE,
-            what=f"{sentence.format(version)}, which is too old",
+            what=f"{what}, which is too old",
             advice=f"compile activity is seen from torch {oldest} on: pip install -U torch",
         )
     else:
-        yield Finding(mark=Mark.FINE, what=sentence.format(version))
+        yield Finding(mark=Mark.FINE, what=what)
 
 
 def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -97,6 +97,15 @@ def surroundings(settings: Settings) -> Iterator[Finding]:
         mark=Mark.FINE,
         what=f"{len(found.records)} records can be read, {len(living)} of living processes",
     )
+    if not living:
+        yield Finding(
+            mark=Mark.NOTE,
+            what="no living training has a record here",
+            advice="an attached one makes its record when it builds its optimizer or calls "
+            "torch.compile, else at its first warmwatch.step(): until then nothing can show it. If "
+            'it steps already, is "import warmwatch.auto" in it, without WARMWATCH_DISABLE, with '
+            "the same WARMWATCH_DIR and, in a container, with that directory mounted?",
+        )
     now_ns = Clock().monotonic_ns()
     for reading in living:
         yield from _agent(reading)
@@ -210,7 +219,7 @@ def _agent(reading: RecordReading) -> Iterator[Finding]:
     identity, errors = reading.slot.identity, reading.slot.compile.agent_errors
     who = f"run {identity.run}, rank {identity.rank}"
     if identity.torch:
-        yield from _torch(identity.torch, who + " uses torch {}")
+        yield from _torch(identity.torch, f"{who} uses torch {identity.torch}")
     if identity.missing:
         yield Finding(
             mark=Mark.NOTE,

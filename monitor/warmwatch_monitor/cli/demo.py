@@ -18,9 +18,10 @@ from rich.console import Console
 from rich.live import Live
 
 from warmwatch_monitor.cli.daemon import Answer, ask_daemon
+from warmwatch_monitor.cli.output import note, plain, say
 from warmwatch_monitor.config import Address
 from warmwatch_monitor.errors import DaemonError, WarmwatchError
-from warmwatch_monitor.export.words.wording import duration, step_length
+from warmwatch_monitor.export.words.wording import duration, own_words, step_length
 from warmwatch_monitor.views.terminal import picture
 
 _PAUSE_SECONDS = 0.1
@@ -41,13 +42,13 @@ def demo(keep_cache: bool) -> None:
             environ["TORCHINDUCTOR_CACHE_DIR"] = f"{place}/inductor"
         Path(environ["WARMWATCH_DIR"]).mkdir()
         with _daemon(environ) as address, _training(environ, Path(place)) as training:
-            click.echo(f"The daemon serves {address.url}/status and {address.url}/metrics.")
-            click.echo("The training has one line of ours: import warmwatch.auto\n")
+            say(f"The daemon serves {address.url}/status and {address.url}/metrics.")
+            say("The training has one line of ours: import warmwatch.auto\n")
             answer = _watch(address, training)
         if training.returncode:
-            click.echo(Path(place, "output").read_text(), err=True)
+            note(Path(place, "output").read_text())
             raise WarmwatchError(f"the training failed with exit code {training.returncode}")
-    click.echo(account(answer))
+    say(account(answer))
 
 
 def _check() -> None:
@@ -104,9 +105,10 @@ def _watch(address: Address, training: subprocess.Popen[bytes]) -> Answer:
 def _ask(address: Address) -> Answer | None:
     """What the daemon says now; ``None`` where it is too busy beside the compiler to say it."""
     try:
-        return ask_daemon(address)
+        answer: Answer = plain(ask_daemon(address))
     except DaemonError:
         return None
+    return answer
 
 
 def _ended(address: Address) -> Answer:
@@ -141,7 +143,7 @@ def _screen() -> Iterator[Callable[[Answer], None]]:
         now = f"{rank['state']} {rank['compile']['phase']} {min(rank['clean_steps'], 3)}"
         if now != told[-1]:
             told.append(now)
-            click.echo(f"{time.monotonic() - began:6.1f} s  {answer['summary']}")
+            say(f"{time.monotonic() - began:6.1f} s  {answer['summary']}")
 
     yield line
 
@@ -165,6 +167,7 @@ def account(answer: Answer) -> str:
         )
     for entry in compile["last"]:
         if entry["category"]:
-            lines.append(f"  compiled again {duration(entry['seconds'])}: {entry['reason']}")
+            why = entry["plain"] or own_words(entry["reason"] or entry["category"])
+            lines.append(f"  compiled again {duration(entry['seconds'] or 0.0)}: {why}")
             lines.append(f"                ({entry['category']}) {entry['advice'] or ''}".rstrip())
     return "\n".join(lines)

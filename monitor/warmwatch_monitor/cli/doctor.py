@@ -16,6 +16,7 @@ from warmwatch_monitor.cli.checks import (
     surroundings,
     variables,
 )
+from warmwatch_monitor.cli.output import plain, say
 
 _SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
 
@@ -34,12 +35,12 @@ def doctor(ctx: click.Context, address: str | None, dir: str | None) -> None:
         *gpus(settings),
     ]
     for finding in findings:
-        click.echo(_line(finding))
+        say(_line(finding))
     troubles = sum(finding.mark is Mark.TROUBLE for finding in findings)
-    click.echo(f"{troubles} to do" if troubles else "nothing to do")
+    say(f"{troubles} to do" if troubles else "nothing to do")
     ctx.exit(1 if troubles else 0)
 
 
 def _line(finding: Finding) -> str:
-    advice = f"\n       {finding.advice}" if finding.advice else ""
-    return f"{_SIGNS[finding.mark]}  {finding.what}{advice}"
+    advice = f"\n       {plain(finding.advice)}" if finding.advice else ""
+    return f"{_SIGNS[finding.mark]}  {plain(finding.what)}{advice}"

@@ -1,4 +1,9 @@
-"""What a command prints. A reader who went away (``| head -1``) ends nothing with a traceback."""
+"""What a command prints, and the one place that escapes for a terminal.
+
+Whatever is said or noted holds no control character beside its line ends, wherever its words come
+from; what a view drew, from an answer made :func:`plain`, is put out as it is. A reader who went
+away (``| head -1``) ends nothing with a traceback.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +11,39 @@ import os
 import sys
 from typing import Any, TextIO
 
+from warmwatch.record import printable
+
 PIPE_WIDTH = 120
 _USUAL = os.terminal_size((80, 24))
 
 
 def say(text: str, *, end: str = "\n") -> None:
     """Print on stdout, in one piece."""
+    _write(sys.stdout, printable(text, keep="\n") + end)
+
+
+def draw(text: str, *, end: str = "\n") -> None:
+    """Put out what a view made of a plain answer, with its colours and movements."""
     _write(sys.stdout, text + end)
 
 
 def note(text: str, *, end: str = "\n") -> None:
     """Print on stderr."""
-    _write(sys.stderr, text + end)
+    _write(sys.stderr, printable(text, keep="\n") + end)
+
+
+def rewrite(text: str) -> None:
+    """Show ``text`` on stderr in place of the line that is there; "" clears it."""
+    _write(sys.stderr, f"\r{fits(plain(text))}\x1b[K")
 
 
 def plain(value: Any) -> Any:
-    """``value``, with what would steer a terminal or cannot be printed spelled out in its strings.
+    """``value``, each of its strings on one line and printable.
 
-    A run is named by whoever starts it, and its name may hold anything.
+    A record is read so, but an answer may be of a Prometheus or of a daemon of another release.
     """
     if isinstance(value, str):
-        return value if value.isprintable() else "".join(map(_visible, value))
+        return printable(value.replace("\n", " "))
     if isinstance(value, dict):
         return {key: plain(inner) for key, inner in value.items()}
     return [plain(inner) for inner in value] if isinstance(value, list) else value
@@ -67,10 +84,6 @@ def _size(stream: TextIO) -> os.terminal_size:
     except (OSError, ValueError):
         return _USUAL
     return found if found.columns and found.lines else _USUAL
-
-
-def _visible(sign: str) -> str:
-    return " " if sign == "\n" else sign if sign.isprintable() else ascii(sign)[1:-1]
 
 
 def _write(stream: TextIO, text: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from warmwatch.record import JOURNAL
+from warmwatch_monitor.cli.output import plain, say
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.replay import Change
 from warmwatch_monitor.replay import replay as states_of
@@ -31,9 +32,10 @@ def replay(journal: Path, as_json: bool) -> None:
         since = (change.t - events[0]["t"]) / 1e9
         if as_json:
             line = {"seconds": since, "state": change.state.value, "event": change.event}
-            click.echo(json.dumps(line))
+            say(json.dumps(line))
         else:
-            click.echo(f"{since:10.3f} s  {change.state.value:<12} {_why(change)}".rstrip())
+            why = plain(_why(change))
+            say(f"{since:10.3f} s  {change.state.value:<12} {why}".rstrip())
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -65,7 +67,7 @@ def _why(change: Change) -> str:
     words = {
         "attach": lambda: f"run {event.get('run')}, rank {event.get('rank')}",
         "begin": lambda: f"activity {event['activity']} begins with {event.get('what')}",
-        "end": lambda: f"activity {event['activity']} ends",
+        "end": lambda: f"activity {event.get('activity')} ends",
         "step": lambda: f"step {event['n']}",
         "warm": lambda: f"step {event['at']}; warm-up took {event['steps']} steps",
         "eager": lambda: f"step {event['at']}",

@@ -14,6 +14,7 @@ import click
 from warmwatch import __version__
 from warmwatch_monitor.cli import options
 from warmwatch_monitor.cli.answers import make_poller, settings_from
+from warmwatch_monitor.cli.output import note, say
 from warmwatch_monitor.cli.sending import make_sender
 from warmwatch_monitor.config import Address, Settings, refuse_unknown
 from warmwatch_monitor.errors import DaemonError
@@ -97,12 +98,8 @@ def listen(address: Address) -> socket.socket:
 def _announce(settings: Settings, bound: Address) -> None:
     for directory in settings.directories if settings.chosen else ():
         if not Path(directory).exists():
-            click.echo(
-                f"warmwatch: {directory} does not exist yet; it is watched from when it does",
-                err=True,
-            )
-    click.echo(f"warmwatch {__version__} serves {bound.url}/status and {bound.url}/metrics")
-    sys.stdout.flush()
+            note(f"warmwatch: {directory} does not exist yet; it is watched from when it does")
+    say(f"warmwatch {__version__} serves {bound.url}/status and {bound.url}/metrics")
 
 
 def _serve(poller: Poller, sender: Sender | None, listener: socket.socket) -> None:

@@ -11,7 +11,16 @@ import click
 from warmwatch.verdict import ENDED, NEEDS_A_PERSON, State, least_advanced
 from warmwatch_monitor.cli import options
 from warmwatch_monitor.cli.answers import Answer, asker, note_missing_directory
-from warmwatch_monitor.cli.output import has_colour, height, is_terminal, note, plain, say, width
+from warmwatch_monitor.cli.output import (
+    draw,
+    has_colour,
+    height,
+    is_terminal,
+    note,
+    plain,
+    say,
+    width,
+)
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.views.table import lines
 
@@ -67,7 +76,10 @@ def status(
         answer = _watch(ask, every_rank=every_rank)
     else:
         answer = ask()
-        say(json.dumps(answer, indent=2) if as_json else picture(answer, every_rank=every_rank))
+        if as_json:
+            say(json.dumps(answer, indent=2))
+        else:
+            draw(picture(answer, every_rank=every_rank))
         note_missing_directory(dir)
         _note_refusals(answer)
     ctx.exit(exit_code(answer))
@@ -125,14 +137,14 @@ def _watch(ask: Callable[[], Answer], *, every_rank: bool) -> Answer:
     """Show it until Ctrl-C; the last answer. Without a terminal, whenever a state has changed."""
     answer, told = ask(), None
     if is_terminal():
-        say(_CLEAR, end="")
+        draw(_CLEAR, end="")
     try:
         while True:
             states = [(run["run"], run["state"]) for run in answer["runs"]]
             if is_terminal():
-                say(_redrawn(picture(answer, every_rank=every_rank)), end="")
+                draw(_redrawn(picture(answer, every_rank=every_rank)), end="")
             elif states != told:
-                say(picture(answer, every_rank=every_rank), end="\n\n")
+                draw(picture(answer, every_rank=every_rank), end="\n\n")
             told = states
             time.sleep(_PAUSE_SECONDS)
             answer = ask()

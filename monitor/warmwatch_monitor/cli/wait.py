@@ -14,7 +14,7 @@ import click
 from warmwatch_monitor.cli import options
 from warmwatch_monitor.cli.answers import Answer, asker, note_missing_directory
 from warmwatch_monitor.cli.choice import only
-from warmwatch_monitor.cli.output import fits, note, plain, say
+from warmwatch_monitor.cli.output import note, plain, rewrite, say
 from warmwatch_monitor.errors import DaemonError, FleetError, UnknownRunError, UsageError
 from warmwatch_monitor.views.waiting import GOALS, is_over, is_reached, lives, was_warm
 
@@ -36,12 +36,14 @@ class Look:
 
     Attributes:
         outcome: how the wait ends; ``None`` where it goes on. state: of the runs, for telling
-        whether anything changed. words: the sentence to show.
+        whether anything changed. words: the sentence to show; late: the same at the timeout,
+        where nothing is waited for any more.
     """
 
     outcome: Outcome | None = None
     state: str
     words: str
+    late: str = ""
 
 
 @click.command()
@@ -127,9 +129,10 @@ class Wait:
             look = self._look()
             if look.outcome is not None:
                 return look
-            self._tell(look.state, look.words)
             if time.monotonic() >= deadline:
-                return Look(outcome=Outcome.TIMEOUT, state=look.state, words=look.words)
+                words = look.late or look.words
+                return Look(outcome=Outcome.TIMEOUT, state=look.state, words=words)
+            self._tell(look.state, look.words)
             time.sleep(min(_PAUSE_SECONDS, max(0.0, deadline - time.monotonic())))
 
     def _look(self) -> Look:
@@ -138,11 +141,12 @@ class Wait:
             answer = self._ask()
         except UnknownRunError as error:
             self._answered = time.monotonic()
-            return Look(state="unknown", words=f"{error}; waiting for it")
+            said = plain(str(error))
+            return Look(state="unknown", words=f"{said}; waiting for it", late=said)
         except (DaemonError, FleetError) as error:
             if self._answered is None or time.monotonic() > self._answered + _ABSENCE_SECONDS:
                 raise
-            return Look(state="absent", words=f"{error}; asking again")
+            return Look(state="absent", words=plain(f"{error}; asking again"))
         self._answered = time.monotonic()
         return self._judge(answer)
 
@@ -152,7 +156,7 @@ class Wait:
         if self._run is None:  # what had ended before is not waited for
             runs = [run for run in runs if run["run"] in self._lived]
         if not runs:
-            return Look(state="none", words="no run lives; waiting for one")
+            return Look(state="none", words="no run lives; waiting for one", late="no run lives")
         answer = only(answer, runs)
         summary = plain(str(answer["summary"]))
         if is_reached(answer, self._goal):
@@ -170,7 +174,11 @@ def _too_early(run: Answer, goal: str) -> str:
     """Why the end of a run ended the wait for ``goal`` in vain."""
     if goal != "warm":
         return f"it ended and was not seen {goal}"
-    return "after it had been warm" if was_warm(run) else "before it was warm"
+    if not was_warm(run):
+        return "before it was warm"
+    warmups = [rank["warmup"] for rank in run["ranks"]]
+    eager = not any(warmup["ended"] or warmup["count"] for warmup in warmups)
+    return "after it had run eagerly" if eager else "after it had been warm"
 
 
 @contextlib.contextmanager
@@ -178,9 +186,9 @@ def _progress() -> Iterator[Callable[[str, str], None]]:
     """A line that changes on a terminal; elsewhere a line whenever the state changes."""
     if sys.stderr.isatty():
         try:
-            yield lambda _state, words: note(f"\r{fits(words)}\x1b[K", end="")
+            yield lambda _state, words: rewrite(words)
         finally:
-            note("\r\x1b[K", end="")
+            rewrite("")
         return
     told: list[str] = []
 

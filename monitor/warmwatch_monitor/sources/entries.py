@@ -106,7 +106,7 @@ def text(entry: Entry, key: str, longest: int) -> str | None:
     if not isinstance(value, str):
         raise ValueError(f"{key} is no text")
     value = value if len(value) <= longest else f"{value[:longest]}..."
-    return value.encode("utf-8", "replace").decode()  # JSON can hold half a surrogate pair
+    return record.printable(value, keep="\n")  # a reason has a line for each compiled entry
 
 
 def _count(entry: Entry, key: str) -> int | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from warmwatch.record import printable
 from warmwatch_monitor import outside
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import GpuReading, ObservedTraining, ProcessReading, Signs
@@ -113,7 +114,7 @@ def shown(command: Sequence[str]) -> str:
             break
         if part == "-c":
             break
-    return " ".join(filter(None, parts))[:_COMMAND_LIMIT]
+    return printable(" ".join(filter(None, parts)))[:_COMMAND_LIMIT]
 
 
 def _processes() -> Iterable[psutil.Process]:

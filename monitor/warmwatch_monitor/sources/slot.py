@@ -13,15 +13,18 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from warmwatch import record
-from warmwatch.record import RecordError, Slot, TornError
+from warmwatch.record import CompileCounts, Header, RecordError, Slot, StepCounts, TornError
+from warmwatch.record.words import flatten
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a fifo must not hang us
 # A read finds both places of a block half written where the writer stored twice meanwhile: that
 # takes a reader that was made to wait in the middle, so the next try is nearly always whole.
 _TRIES = 20
+_LARGEST_EPOCH = 2**62  # nanoseconds since 1970, in the year 2116
+_LARGEST = 2**59  # nanoseconds of uptime, or steps: either takes decades
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +97,7 @@ class SlotFile:
             except TornError as error:
                 torn = error
                 continue
-            _check(slot)
+            _check(slot, self._slot)
             moved = self._slot is not None or self._forgotten not in (None, hash(image))
             self._image, self._slot, self._forgotten = image, slot, None
             return slot, moved
@@ -108,10 +111,31 @@ def _image(descriptor: int) -> bytes:
     return hot + os.pread(descriptor, record.SIZE - record.HOT_END, record.HOT_END)
 
 
-def _check(slot: Slot) -> None:
-    """Refuse what no agent writes, so that nothing downstream meets it."""
+def _check(slot: Slot, before: Slot | None) -> None:
+    """Refuse what no agent writes, so that nothing downstream meets it.
+
+    Args:
+        before: the last good one; what it has in common with ``slot`` was checked then.
+    """
     compile = slot.compile
+    if before is None or compile is not before.compile or slot.header != before.header:
+        header = replace(slot.header, attached_epoch_ns=0)
+        sane = slot.header.attached_epoch_ns < _LARGEST_EPOCH
+        # these two an agent lets stand at the largest word rather than let them run over
+        counts = replace(compile, tokens_before=0, samples_before=0)
+        _check_numbers(sane and _largest(header) < _LARGEST, "header's")
+        _check_numbers(_largest(counts) < _LARGEST, "compile block's")
+    _check_numbers(_largest(slot.steps) < _LARGEST, "steps'")
     if not slot.header.warm_steps:
         raise RecordError("torn record: it asks for no clean steps before it is warm")
     if compile.active_phase > len(record.PHASES) or compile.end_code >= len(record.ENDS):
         raise RecordError("torn record: it holds a phase or an end that no release knows")
+
+
+def _largest(block: Header | CompileCounts | StepCounts) -> int:
+    return max(flatten(block))
+
+
+def _check_numbers(sane: bool, whose: str) -> None:
+    if not sane:
+        raise RecordError(f"torn record: one of its {whose} numbers is one that nothing counts to")

@@ -4,6 +4,7 @@ import torch
 from _common import batch, finish, limit_recompiles, loss_of, mark, small
 
 EXPECT = {
+    "env": {"WARMWATCH_FULL_REASONS": "1"},
     "states": "compiling warming warm",
     "categories": "python_value python_value python_value python_value",
     "uncompiled_graphs": 1,

@@ -4,6 +4,7 @@ import torch
 from _common import finish, small, train
 
 EXPECT = {
+    "env": {"WARMWATCH_FULL_REASONS": "1"},
     "states": "compiling warming warm recompiling warm",
     "categories": "module_state",
     "on": {"2.6": {"categories": "python_value"}},  # it compares the number of layers

@@ -31,6 +31,11 @@ def _warmup_seconds(view: RankView) -> float | None:
     return None if ended is None else ended.seconds
 
 
+def _first_warmup_seconds(view: RankView) -> float | None:
+    first = view.figures.warmups.first
+    return None if first is None else first.seconds
+
+
 def _warmup_steps(view: RankView) -> float | None:
     ended = view.figures.warmups.latest
     return None if ended is None else ended.steps
@@ -81,8 +86,15 @@ _STATE_SERIES: tuple[Series[RankView], ...] = (
 _TRAINING_SERIES: tuple[Series[RankView], ...] = (
     gauge(
         "warmwatch_warmup_seconds",
-        "Length of the latest warm-up; absent until it ended and while it is open again.",
+        "Length of the latest warm-up, which a recompile opens again (the first one: "
+        "warmwatch_first_warmup_seconds); absent until it ended and while it is open again.",
         _warmup_seconds,
+    ),
+    gauge(
+        "warmwatch_first_warmup_seconds",
+        "Length of the first warm-up, from the first compile activity to the end of its last; it "
+        "stays. Absent until it ended.",
+        _first_warmup_seconds,
     ),
     gauge(
         "warmwatch_warmup_steps",

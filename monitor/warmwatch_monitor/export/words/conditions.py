@@ -42,9 +42,19 @@ def _unknown(_figures: Figures) -> str:
 
 
 def nothing_captured(figures: Figures) -> str:
-    """``Dynamo captured nothing (3 graph breaks: ...): this is eager speed``."""
-    because = [_breaks(figures), _failures(figures)]
-    known = "; ".join(part for part in because if part)
+    """``Dynamo captured nothing (3 graph breaks: ...): this is eager speed``.
+
+    Where each compilation failed there was something to capture, so that is said instead.
+    """
+    breaks = _breaks(figures)
+    failures = figures.compile.failures or 0
+    if failures and failures >= (figures.compile.compilations or {}).get("forward", 0):
+        also = f"; {breaks}" if breaks else ""
+        return (
+            f"every compilation failed ({failures}{_failure(figures)}{also}): this is eager speed"
+        )
+    because = [breaks, f"{counted(failures, 'compilation')} failed" if failures else ""]
+    known = "; ".join(filter(None, because))
     return f"Dynamo captured nothing{f' ({known})' if known else ''}: this is eager speed"
 
 
@@ -56,9 +66,10 @@ def _breaks(figures: Figures) -> str:
     return f"{counted(breaks, 'graph break')}{first}"
 
 
-def _failures(figures: Figures) -> str:
-    failures = figures.compile.failures
-    return f"{counted(failures, 'compilation')} failed" if failures else ""
+def _failure(figures: Figures) -> str:
+    """``: BackendCompilerFailed``, the last that is known."""
+    names = [one.failure for one in figures.log.compilations if one.failure]
+    return f": {names[-1].rpartition('.')[2]}" if names else ""
 
 
 _WORDS: dict[str, Callable[[Figures], str]] = {

@@ -10,6 +10,9 @@ from warmwatch.verdict import State
 from warmwatch_monitor.export.words.wording import counted, duration
 from warmwatch_monitor.model import RankView, RunView
 
+# steps of an optimizer of torch.optim are seen without it
+MARK_STEPS = "call warmwatch.step() once an iteration if no torch.optim optimizer is used"
+
 
 def how(view: RankView) -> str | None:
     """``finished``, ``failed``, ``interrupted``, ``detached`` or ``lost``; ``None``: it lives."""
@@ -24,8 +27,15 @@ def finished(view: RankView) -> str:
     steps = counted(view.figures.steps.count, "step")
     ended = how(view)
     if ended == "detached":
-        return f"detached after {steps}"
-    return f"finished after {steps}{' (interrupted)' if ended == 'interrupted' else ''}"
+        return f"detached after {steps}{_unmarked(view)}"
+    interrupted = " (interrupted)" if ended == "interrupted" else ""
+    return f"finished after {steps}{interrupted}{_unmarked(view)}"
+
+
+def _unmarked(view: RankView) -> str:
+    """What to do where it compiled and no step was ever seen."""
+    seen = view.figures.steps.count or not view.figures.compile.begun
+    return "" if seen else f"; {MARK_STEPS}"
 
 
 def failed(view: RankView) -> str:
@@ -65,3 +75,8 @@ def short(view: RankView) -> str:
     if life.exception:
         return f"failed: {life.exception}"
     return "failed" if life.exit_code is None else f"failed with exit code {life.exit_code}"
+
+
+def of_several(words: str) -> str:
+    """What :func:`short` says of one rank, said of several."""
+    return f"are{words.removeprefix('is')}" if words.startswith("is ") else words

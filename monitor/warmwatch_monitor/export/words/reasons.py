@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 _ENTRY = re.compile(r"^\s*!?[\d/_]+:\s*")  # `0/1: `, before what that entry's guard says
-_LOCAL = re.compile(r"L\[['\"](\w+)['\"]\]")
+_LOCAL = re.compile(r"\b[LG]\[['\"](\w+)['\"]\]")
 _TENSOR = re.compile(r"tensor '(?P<name>.+?)' (?P<what>[\w ]+?) mismatch\b\W*(?P<rest>.*)", re.I)
 _FROM_TO = re.compile(r"expected (?P<old>.+?),? (?:actual|but got|got) (?P<new>.+?)\s*$", re.I)
 _DIMENSION = re.compile(r"at index (\d+)")
@@ -110,7 +110,8 @@ def _value(guard: str, category: str | None) -> str | None:
             if value in ("False", "0")
             else ("the module went from train() to eval()")
         )
-    return f"`{name}` is no longer {value}"
+    # the agent hides texts: that it is no longer '...' would tell nobody anything
+    return f"`{name}` changed" if value == "'...'" else f"`{name}` is no longer {value}"
 
 
 def _object(guard: str, category: str | None) -> str | None:

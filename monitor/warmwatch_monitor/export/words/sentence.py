@@ -115,12 +115,18 @@ def _which(run: RunView, speaker: RankView) -> str:
 
 def _losses(run: RunView) -> list[str]:
     """Ranks that broke off while others live."""
-    broken = (State.FAILED, State.LOST)
-    return [
-        f"rank {view.rank} {ends.short(view)}"
-        for view in run.ranks
-        if view.judgement.state in broken
-    ]
+    broken: dict[str, list[int]] = {}
+    for view in run.ranks:
+        if view.judgement.state in (State.FAILED, State.LOST):
+            broken.setdefault(ends.short(view), []).append(view.rank)
+    return [_lost(how, ranks) for how, ranks in broken.items()]
+
+
+def _lost(how: str, ranks: list[int]) -> str:
+    """``rank 6 is lost``, ``ranks 6 and 7 are lost``, ``ranks 4-7 failed: RuntimeError``."""
+    if len(ranks) == 2:
+        return f"ranks {ranks[0]} and {ranks[1]} {ends.of_several(how)}"
+    return f"{differences.numbers(ranks)} {how if len(ranks) == 1 else ends.of_several(how)}"
 
 
 def _brief(run: RunView) -> str:

@@ -22,8 +22,8 @@ from warmwatch_monitor.model import Compilation, RankView, Underway
 Says = tuple[str, str]
 
 # A first step has pauses in which nothing compiles, between a forward and its backward say. After
-# so long without a step it is more likely that none is seen.
-_PAUSE_SECONDS = 30.0
+# so long without a step it may as well be that none is seen.
+_PAUSE_SECONDS = 10.0
 
 
 def says(view: RankView) -> Says:
@@ -79,10 +79,7 @@ def _no_step_yet(view: RankView) -> str:
     if quiet < _PAUSE_SECONDS:
         held = f"{duration(spent)} of it compiling"
         return f"first step under way, {held}; nothing compiles at this moment"
-    return (
-        f"no steps seen; nothing has compiled for {duration(quiet)}: call warmwatch.step() once "
-        "an iteration if no torch.optim optimizer is used"
-    )
+    return f"no steps seen; nothing has compiled for {duration(quiet)}: {ends.MARK_STEPS}"
 
 
 def _clean_so_far(view: RankView) -> str:

@@ -1,0 +1,209 @@
+"""Texts of a record that would steer a terminal, forge a line or break a page reach nobody raw."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from support import slots
+from support.daemon import daemon_process
+from support.records import ended, environment, held, wait_until, warm, write_record
+from support.trainings import run as train
+from warmwatch import record
+from warmwatch.record.seal import store
+from warmwatch_monitor.cli import cli
+
+# the title, the clipboard, a colour, C1, a line of its own, the other direction, rich's markup,
+# a page's, a label's and a format's ends
+HOSTILE = (
+    "\x1b]0;owned\x07\x1b]52;c;cm0gLXJm\x07\x1b[31m\x9b2J\rforged\nforged: warm\u202e\u2028"
+    '[/][bold]</script><img src=x>"}\\ 1\n# EOF'
+)
+STEERING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2028\u2029\ud800-\udfff]")
+EVENTS = [
+    {"t": 1, "event": "attach", "run": HOSTILE, "rank": 0, "k": 3, "epoch_ns": 1},
+    {"t": 2, "event": "begin", "activity": 1, "what": HOSTILE, "steps": 0},
+    {"t": 3, "event": "recompile", "reason": HOSTILE, "category": "shape", "name": HOSTILE},
+    {
+        "t": 4,
+        "event": "compilation",
+        "kind": "forward",
+        "seconds": 1,
+        "category": "shape",
+        "reason": HOSTILE,
+        "name": HOSTILE,
+        "file": HOSTILE,
+        "failure": HOSTILE,
+        "id": HOSTILE,
+    },
+    {"t": 5, "event": "graph_break", "reason": HOSTILE, "count": 1},
+    {"t": 6, "event": "fallback", "name": HOSTILE, "steps": 1, "limit": 8},
+    {"t": 7, "event": "end", "activity": 1},
+    {"t": 8, "event": "error", "where": HOSTILE, "message": HOSTILE},
+    {"t": 9, "event": "exit", "how": "failed", "exception": HOSTILE},
+]
+
+
+@pytest.fixture(name="directory")
+def _directory(tmp_path: Path) -> Iterator[Path]:
+    """Two living runs and one that failed, all with such texts, and a file of such a name."""
+    directory = tmp_path / "records"
+    directory.mkdir()
+    who = {"host": HOSTILE, "torch": HOSTILE, "launcher": HOSTILE, "missing": (HOSTILE,)}
+    with ExitStack() as stack:
+        for name, run in (("a", HOSTILE), ("b", f"{HOSTILE}2")):
+            slot = _troubled(warm(run, **who))
+            stack.enter_context(held(write_record(directory, slot, name=name, events=EVENTS)))
+        failed = ended(warm("failed", **who), "failed")
+        write_record(directory, failed, name="c", events=EVENTS)
+        (directory / "\x1b]0;owned\x07[b]").touch()
+        torn = write_record(directory, warm("torn"), name="\x1b[31mtorn")
+        (torn / record.SLOT).write_bytes(b"nothing")
+        yield directory
+
+
+def _troubled(slot: record.Slot) -> record.Slot:
+    return replace(slot, compile=replace(slot.compile, agent_errors=1, fallbacks=1))
+
+
+def harmless(text: str) -> str:
+    assert not STEERING.search(text), repr(text[:2000])
+    # what is forged stands at the beginning of no line
+    assert not re.search(r"^(forged|# EOF\n.)", text, re.MULTILINE)
+    return text
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["status"],
+        ["status", "--json"],
+        ["status", "-v"],
+        ["status", "failed"],
+        ["status", HOSTILE],
+        ["wait", "--timeout", "0"],
+        ["wait", "--until", "compiling", "--timeout", "0"],
+        ["wait", "failed", "--until", "compiling"],
+        ["wait", HOSTILE, "--timeout", "0"],
+        ["doctor"],
+    ],
+)
+def test_no_command_passes_them_to_the_terminal(directory: Path, command: list[str]) -> None:
+    result = CliRunner().invoke(cli, [*command, "--dir", str(directory)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+    harmless(result.stdout)
+    assert "owned" in harmless(result.stderr) + result.stdout or "failed" in command
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_a_replay_does_not_either(directory: Path, as_json: list[str]) -> None:
+    result = CliRunner().invoke(cli, ["replay", str(directory / "c"), *as_json])
+    assert result.exit_code == 0, result.output
+    assert "owned" in harmless(result.output)
+
+
+def test_a_replay_of_a_journal_that_is_wrong_says_so(tmp_path: Path) -> None:
+    journal = tmp_path / "events.jsonl"
+    lines = [EVENTS[0], {"t": 2, "event": "begin", "activity": "x", "steps": HOSTILE}]
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = CliRunner().invoke(cli, ["replay", str(journal)])
+    assert result.exit_code == 2
+    harmless(result.output)
+
+
+def test_a_picture_that_is_drawn_anew_holds_no_sequences_but_its_own(directory: Path) -> None:
+    """On a terminal of its own: colours and the cursor are all that moves."""
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "warmwatch_monitor", "status", "--watch"]
+    with subprocess.Popen(
+        [*command, "--dir", str(directory)],
+        stdout=follower,
+        stderr=follower,
+        env=environment(TERM="xterm"),
+    ) as watching:
+        os.close(follower)
+        seen = bytearray()
+        reader = threading.Thread(target=_drain, args=(leader, seen))
+        reader.start()
+        wait_until(lambda: seen.count(b"\x1b[H") >= 2)
+        watching.send_signal(signal.SIGINT)
+        watching.wait(60)
+        reader.join(60)
+    os.close(leader)
+    text = re.sub(r"\x1b\[(\d+(;\d+)*)?[mHJK]", "", seen.decode()).replace("\r\n", "\n")
+    assert "owned" in harmless(text.replace("^C", ""))
+
+
+def _drain(leader: int, seen: bytearray) -> None:
+    while True:
+        try:
+            part = os.read(leader, 65536)
+        except OSError:  # the other end is closed
+            return
+        if not part:
+            return
+        seen += part
+
+
+def test_no_answer_of_the_daemon_and_no_line_of_its_log_holds_them(directory: Path) -> None:
+    asked = urllib.parse.quote(HOSTILE)
+    paths = (
+        *("/status", "/metrics", "/docs", "/", "/-/ready", "/openapi.json"),
+        *(f"/status?run={asked}", f"/status?wait={asked}", f"/{asked}", f"/status?timeout={asked}"),
+    )
+    with daemon_process("--dir", str(directory), "--interval", "0.05") as (process, url):
+        wait_until(lambda: "owned" in _get(f"{url}/status"))
+        for path in paths:
+            harmless(_get(url + path))
+        answer = json.loads(_get(f"{url}/status"))
+        metrics = _get(f"{url}/metrics")
+        harmless(answer["summary"])  # as `jq -r` prints it
+        harmless(json.dumps(answer["runs"], ensure_ascii=False))
+        process.terminate()
+        _, log = process.communicate(timeout=60)
+    harmless(log)
+    assert len([line for line in metrics.splitlines() if line.startswith("warmwatch_warm{")]) == 3
+
+
+def _get(url: str) -> str:
+    try:
+        with urllib.request.urlopen(url, timeout=60) as reply:
+            return str(reply.read().decode())
+    except urllib.error.HTTPError as error:
+        return str(error.read().decode())
+
+
+def test_half_a_character_is_one_refusal_and_costs_the_others_nothing(tmp_path: Path) -> None:
+    folder = write_record(tmp_path, warm("broken"), name="b")
+    image = bytearray((folder / record.SLOT).read_bytes())
+    for _ in range(2):  # it has two places
+        store(image, record.IDENTITY_BLOCK, b'{"run":"\\ud800"}')
+    (folder / record.SLOT).write_bytes(image)
+    with held(write_record(tmp_path, warm("good"))):
+        result = CliRunner().invoke(cli, ["status", "--dir", str(tmp_path)])
+    assert (result.exit_code, result.stdout[:5]) == (0, "good:")
+    assert "not Unicode text" in harmless(result.stderr)
+
+
+def test_a_run_whose_name_begins_with_a_dot_is_shown(records: Path) -> None:
+    body = "train(model := make(), torch.optim.SGD(model.parameters()), 1)\n"
+    train(records, body, env={"WARMWATCH_RUN": ".hidden/run"})
+    assert slots.read(slots.only(records)).identity.run == ".hidden/run"
+    result = CliRunner().invoke(cli, ["status", "--dir", str(records)])
+    assert result.stdout.startswith(".hidden/run: finished"), result.output
