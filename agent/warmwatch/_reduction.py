@@ -6,9 +6,10 @@ written, so that the journal, ``/status``, the metrics and the logs have the red
 nothing else has to think of it. ``WARMWATCH_FULL_REASONS=1`` leaves the text as it was worded.
 
 What stays: names of variables, attributes, modules, types and functions; numbers, sizes, dtypes,
-devices, booleans; a file's base name and line. What goes: every string and every key of a dict (a
-key may be data), lines of source, folders, and what is long. Pure, and of bounded time: text is cut
-before it is looked at, and no pattern goes back over what it has passed.
+devices, booleans; a file's base name and line; a tensor's key that reads as a field's name
+(``batch['input_ids']``), since it says which argument changed. What goes: every other string and
+key of a dict (a key may be data), lines of source, folders, and what is long. Pure, and of bounded
+time: text is cut before it is looked at, and no pattern goes back over what it has passed.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_FIELD = re.compile(r"""\[(['"])([a-z_]{1,32})\1\]""")
 _ENTRY = re.compile(r"\s*!?\d[\d/_]*:\s")
 _PLACE = re.compile(r"(?P<path>.*):(?P<line>\d+) in (?P<name>[\w.<>]+)(?: \(HINT: .*)?")
 _FILE = re.compile(r"[\w .+@-]+\.py|<[\w -]+>")
@@ -126,7 +128,7 @@ def _scanned(text: str) -> tuple[str, str]:
 
 def _reduced(token: re.Match[str]) -> str:
     if token["name"]:
-        return f"{token['lead']}'{_scanned(token['name'])[0]}'"
+        return f"{token['lead']}'{_tensor(token['name'])}'"
     if token["string"] or token["torn"]:
         return _HIDDEN
     if token["number"]:
@@ -134,9 +136,24 @@ def _reduced(token: re.Match[str]) -> str:
     return token["kept"] or token["base"] or token["script"]
 
 
+def _tensor(name: str) -> str:
+    """A tensor's name, with the keys in it that read as names of fields."""
+    parts, at = [], 0
+    for field in _FIELD.finditer(name):
+        parts += [_scanned(name[at : field.start()])[0], field[0]]
+        at = field.end()
+    return "".join([*parts, _scanned(name[at:])[0]])
+
+
 def _is_half(string: str | None) -> bool:
-    """Whether it ends where a key begins: then the quotes are of a name, and the key comes next."""
-    return string is not None and string[:-1].rstrip().endswith(("[", "(", ","))
+    """Whether its quotes may be those of a name with a key in it, so that the key comes next.
+
+    It ends where a key begins, or holds a quote of the other kind, which may be the key's.
+    """
+    if string is None:
+        return False
+    inner = string[1:-1]
+    return inner.rstrip().endswith(("[", "(", ",")) or ("'" in inner or '"' in inner)
 
 
 def _place(comment: str) -> str:
