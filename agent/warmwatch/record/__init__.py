@@ -88,7 +88,7 @@ from warmwatch.record.layout import (
     unpack_identity,
 )
 from warmwatch.record.lock import LOCK_QUESTION, lock_holder
-from warmwatch.record.places import SHARED, directories, obstacle
+from warmwatch.record.places import SHARED, directories, distrust, obstacle
 from warmwatch.record.seal import RecordError, TornError
 
 SLOT = "slot"
@@ -134,6 +134,7 @@ __all__ = [
     "blank",
     "check_header",
     "directories",
+    "distrust",
     "exit_code",
     "histograms",
     "hot_words",
