@@ -157,7 +157,7 @@ train() { # until it has ended and the monitor has seen that
     mapfile -t command < <(words "$work/demo/.CMD")
     contained demo "${command[@]}" &
     local training=$!
-    contained monitor warmwatch wait demo --timeout 300
+    contained monitor warmwatch wait 'demo@*' --timeout 300
     stat -c 'a record of uid %u, mode %a: %n' "$work"/records/*
     contained monitor python -c 'if 1:
         import json, urllib.request

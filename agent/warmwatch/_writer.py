@@ -208,6 +208,8 @@ def _usable(directory: Path, *, chosen: bool) -> Path:
         raise OSError(f"{directory}: {problem}")
     if chosen or str(directory) != record.SHARED:
         directory.mkdir(mode=0o755, parents=chosen, exist_ok=True)
+        if (problem := record.obstacle(str(directory), os, chosen=chosen)) is not None:
+            raise OSError(f"{directory}: {problem}")  # somebody else was faster
     return directory
 
 

@@ -16,12 +16,18 @@ class UsageError(WarmwatchError):
 
 
 class UnknownRunError(WarmwatchError):
-    """No such run; says which there are."""
+    """No such run; says which there are, and which ``others`` have under that name."""
 
     exit_code = 5
 
-    def __init__(self, run: str, known: tuple[str, ...]) -> None:
+    def __init__(self, run: str, known: tuple[str, ...], others: tuple[str, ...] = ()) -> None:
         self.run = run
+        if others:
+            super().__init__(
+                f"no run of yours is named {run!r}; another user's are to be named with the owner: "
+                f"{', '.join(others)}"
+            )
+            return
         have = f"runs here: {', '.join(known)}" if known else "no run is known here"
         super().__init__(f"no run named {run!r}; {have}")
 

@@ -224,6 +224,7 @@ def _who(who: tuple[str, int], telling: _Telling, attached: float | None) -> Who
     return Who(
         run=who[0],
         rank=who[1],
+        name=who[0],
         world_size=telling.count("world_size"),
         attached_at=attached,
         host=telling.info.get("host") or telling.instance or None,

@@ -2,7 +2,8 @@
 
 The agent numbers a run whose name is taken (``train-2``); a name that somebody chose twice, or two
 that began in the same moment, are told apart here. Starts are told apart only where they speak for
-the same rank at once: ranks of one run may have been started by several launchers.
+the same rank at once: ranks of one run may have been started by several launchers. Runs of
+different owners are never of one name here: the source has put the owner into it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def told_apart(
         if start in names:
             continue
         if living & speaking.get(run, set()):
-            names[start] = _free(run, taken)
+            names[start] = _free(starts[start][0], taken)
             taken.add(names[start])
         else:
             speaking.setdefault(run, set()).update(living)
@@ -55,8 +56,12 @@ def _living(records: Sequence[RecordReading]) -> set[int]:
     return {one.slot.identity.rank for one in records if one.alive}
 
 
-def _free(run: str, taken: set[str]) -> str:
-    return next(name for n in count(2) if (name := f"{run}-{n}") not in taken)
+def _free(one: RecordReading, taken: set[str]) -> str:
+    """A name that no other run has; the number belongs to the run's name, not to its owner's."""
+    run, owner = one.slot.identity.run, one.owner
+    numbered = (f"{owner.plain(run) if owner else run}-{n}" for n in count(2))
+    shown = (owner.shown(name) if owner else name for name in numbered)
+    return next(name for name in shown if name not in taken)
 
 
 def _renamed(reading: RecordReading, name: str) -> RecordReading:

@@ -39,7 +39,7 @@ from warmwatch_monitor.sources.records import RecordsSource
 uid = int(sys.argv[1])
 os.setgroups([]); os.setgid(uid); os.setuid(uid)
 reading = RecordsSource([sys.argv[2]], retention=900).read()
-seen = [record.slot.identity.run for record in reading.records]
+seen = [record.owner.plain(record.slot.identity.run) for record in reading.records]
 print(json.dumps([sorted(seen), [refusal.reason for refusal in reading.refusals]]))
 """
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -111,6 +112,29 @@ def test_a_run_that_is_killed_while_one_waits_ends_the_wait_with_4(tmp_path: Pat
     assert "(before it was warm)" in err
 
 
+def just_begun(slot: Slot) -> Slot:
+    """The same, attached now on the wall clock."""
+    return replace(slot, header=replace(slot.header, attached_epoch_ns=time.time_ns()))
+
+
+@pytest.mark.parametrize("how", ["finished", "failed"])
+def test_the_end_of_an_earlier_start_does_not_answer_for_the_launch(
+    tmp_path: Path, how: str
+) -> None:
+    """Warm or not: it says what lies there and goes on to wait for the run that begins."""
+    write_record(tmp_path, ended(warm(), how), name="before")
+    with waiting("gpt2", "--dir", str(tmp_path), "--timeout", "600") as waiter:
+        told = waiter.told()
+        assert told.startswith(f"gpt2: {how}")
+        assert told.endswith("that was before this wait, waiting for it to begin anew")
+        folder = write_record(tmp_path, compiling(), name="anew")
+        with held(folder):
+            while "compiling" not in (line := waiter.told()):
+                assert line, "it ended before it saw the run compile"
+            update(folder, warm())
+            assert waiter.end()[0] == 0
+
+
 @pytest.mark.parametrize(
     ("slot", "code"),
     [
@@ -121,11 +145,11 @@ def test_a_run_that_is_killed_while_one_waits_ends_the_wait_with_4(tmp_path: Pat
     ],
     ids=["failed", "finished cold", "failed after warm", "finished after warm"],
 )
-def test_a_named_run_that_has_ended_is_not_waited_for(
+def test_a_launch_that_broke_off_before_the_first_look_is_not_waited_for(
     tmp_path: Path, slot: Slot, code: int
 ) -> None:
     """It is a success only where it had been warm and finished by itself."""
-    write_record(tmp_path, slot)
+    write_record(tmp_path, just_begun(slot))
     assert wait("gpt2", "--dir", str(tmp_path), "--timeout", "600").exit_code == code
 
 
@@ -139,7 +163,7 @@ def test_a_named_run_that_has_ended_is_not_waited_for(
 def test_it_says_whether_a_run_that_failed_had_been_warm(
     tmp_path: Path, slot: Slot, words: str
 ) -> None:
-    write_record(tmp_path, slot)
+    write_record(tmp_path, just_begun(slot))
     assert words in wait("gpt2", "--dir", str(tmp_path)).stderr
 
 
@@ -166,7 +190,7 @@ def test_at_the_timeout_nothing_is_waited_for(
         (lambda: ended(warm(), "failed"), "failed", 0, "gpt2: failed"),
         (lambda: ended(warm(), "failed"), "ended", 0, "gpt2: failed"),
         (lambda: ended(warm(), "failed"), "finished", 4, "(it ended and was not seen finished)"),
-        (lambda: ended(warm(), "finished"), "recompiling", 4, "was not seen recompiling"),
+        (lambda: just_begun(ended(warm(), "finished")), "recompiling", 4, "not seen recompiling"),
     ],
 )
 def test_any_state_and_the_end_can_be_waited_for(

@@ -114,12 +114,60 @@ COLD = b.view(b.ended("finished", b.COMPILING), alive=False)
         ("failed", "ended", True),
     ],
 )
-def test_a_wait_ends_at_once_where_nothing_can_change_and_says_whether_it_was_reached(
+def test_a_wait_ends_where_nothing_can_change_and_says_whether_it_was_reached(
     state: str, goal: str, reached: bool, query: str
 ) -> None:
+    """The run ends while one waits."""
     over = b.snapshot({**STATES, "cold": COLD}[state])
-    answer = get(f"/status?{query}wait={goal}&timeout=3600", over)
-    assert (answer.status_code, answer.json()["reached"]) == (200, reached)
+
+    async def scenario() -> None:
+        feed = Feed(b.snapshot(STATES["stalled"]))
+        async with client(feed) as http:
+            waiting = asyncio.create_task(http.get(f"/status?{query}wait={goal}&timeout=3600"))
+            await feed.asked.wait()
+            await asyncio.sleep(0)
+            feed.snapshot = over
+            answer = await asyncio.wait_for(waiting, 60)
+        assert (answer.status_code, answer.json()["reached"]) == (200, reached)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("query", ["", "run=gpt2&"])
+@pytest.mark.parametrize(
+    ("goal", "reached"), [("failed", True), ("ended", True), ("finished", False)]
+)
+def test_an_end_that_is_waited_for_may_have_been_before(
+    goal: str, reached: bool, query: str
+) -> None:
+    answer = get(f"/status?{query}wait={goal}&timeout=3600", b.snapshot(STATES["failed"]))
+    assert answer.json()["reached"] is reached
+
+
+@pytest.mark.parametrize("query", ["", "run=gpt2&"])
+def test_an_end_of_before_does_not_answer_for_the_launch(query: str) -> None:
+    """Here a run that finished warm; the next start of it is waited for until it is."""
+
+    async def scenario() -> None:
+        feed = Feed(b.snapshot(STATES["finished"]))
+        async with client(feed) as http:
+            in_vain = await http.get(f"/status?{query}wait=warm&timeout=0.05")
+            assert in_vain.json()["reached"] is False
+            assert in_vain.json()["runs"][0]["state"] == "finished"
+            feed.asked.clear()
+            waiting = asyncio.create_task(http.get(f"/status?{query}wait=warm&timeout=3600"))
+            await feed.asked.wait()
+            feed.snapshot = b.snapshot(STATES["warm"])
+            assert (await asyncio.wait_for(waiting, 60)).json()["reached"] is True
+
+    asyncio.run(scenario())
+
+
+def test_a_launch_that_broke_off_just_before_the_wait_answers_it() -> None:
+    launched = replace(b.COMPILING, header=b.slot(attached=5).header)
+    cold = b.view(b.ended("failed", launched, 2), alive=False)
+    answer = get("/status?wait=warm&timeout=3600", b.snapshot(cold))
+    assert answer.json()["reached"] is False
 
 
 def test_a_wait_for_the_end_goes_on_while_a_rank_lives() -> None:

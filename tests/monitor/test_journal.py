@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from warmwatch_monitor.model import Beginning, Compilation, Fallback, Recompile
 from warmwatch_monitor.sources import entries
+from warmwatch_monitor.sources.folder import Folder
 from warmwatch_monitor.sources.journal import BREAKS_KEPT, CHUNK, CHUNKS_AT_ONCE, KEPT, Journal
 
 GOOD = '{"t": 5, "event": "compilation", "id": "0/1", "kind": "forward", "seconds": 1.5}'
@@ -40,10 +41,15 @@ BAD = {
 }
 
 
+def follow(followed: Journal, path: Path) -> bool:
+    with Folder(str(path.parent)) as folder:
+        return followed.follow(folder)
+
+
 def journal(path: Path, *lines: str) -> Journal:
     path.write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
-    followed = Journal(str(path))
-    followed.follow()
+    followed = Journal()
+    follow(followed, path)
     return followed
 
 
@@ -98,7 +104,7 @@ def test_whatever_json_holds_is_an_entry_of_the_right_types_or_refused(
 @settings(deadline=None)  # a busy machine is no finding
 @given(st.binary())
 def test_no_bytes_are_more_than_a_broken_line(data: bytes) -> None:
-    followed = Journal("/nowhere")
+    followed = Journal()
     followed._take(data)
     assert followed.broken_lines in (0, 1)
 
@@ -115,11 +121,11 @@ def test_a_journal_that_grew_out_of_all_bounds_is_followed_from_its_end(
         file.seek(grown)
         file.write(("\n" + GOOD.replace("0/1", "7/7") + "\n").encode())
     read = bytes_read(monkeypatch)
-    assert followed.follow()
+    assert follow(followed, path)
     assert sum(read) <= CHUNKS_AT_ONCE * CHUNK
     assert [one.id for one in followed.compilations] == ["0/1", "7/7"]
     assert followed.broken_lines == 1, "what was passed over"
-    assert not followed.follow()
+    assert not follow(followed, path)
 
 
 def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -146,7 +152,7 @@ def test_a_journal_that_grew_by_less_than_that_is_read_whole(tmp_path: Path) -> 
     assert CHUNK < len(text) < CHUNKS_AT_ONCE * CHUNK
     with path.open("a") as file:
         file.write(text)
-    followed.follow()
+    follow(followed, path)
     assert [one.id for one in followed.compilations] == [
         f"{n}/0" for n in range(8_000 - KEPT, 8_000)
     ]

@@ -191,7 +191,7 @@ def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def _nobody(_pid: int, _inode: int = 0) -> Holder | None:
+def _nobody(_pid: int, _inode: int = 0, _owner: int = 0) -> Holder | None:
     return None
 
 
@@ -306,9 +306,9 @@ def test_a_process_is_gone_when_its_pid_is_another_s_or_it_is_on_its_way_out(
     assert presence(known, 5, tmp_path) is Presence.UNKNOWN
     maps.write_text("7f00-7f01 rw-s 00000000 00:19 5 /run/warmwatch/a/slot\n7f02-7f03 rw-p 0 0 0\n")
     assert presence(known, 5, tmp_path) is Presence.THERE, "a mapping outlives its descriptor"
-    assert writer(7, 5, tmp_path) == known
-    assert writer(7, 6, tmp_path) is None
-    assert writer(0, 5, tmp_path) is None
+    assert writer(7, 5, 0, tmp_path) == known
+    assert writer(7, 6, 0, tmp_path) is None
+    assert writer(0, 5, 0, tmp_path) is None
     (tmp_path / "7" / "fd" / "3").symlink_to(tmp_path)
     assert presence(known, tmp_path.stat().st_ino, tmp_path) is Presence.THERE
     for other in ({"state": "Z"}, {"flags": 4}, {"started": 78}):
@@ -317,3 +317,33 @@ def test_a_process_is_gone_when_its_pid_is_another_s_or_it_is_on_its_way_out(
     (tmp_path / "7" / "stat").unlink()
     assert presence(known, 5, tmp_path) is Presence.GONE
     assert holder(7, tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("peak", "code", "found"),
+    [
+        (5000, 20, Presence.THERE),
+        (9000, 20, Presence.THERE),
+        (4999, 20, Presence.GONE),  # the same program anew: python that runs python
+        (9000, 21, Presence.GONE),
+        (None, None, Presence.THERE),  # nothing is told of a kernel's thread, or by a sandbox
+    ],
+)
+def test_a_process_whose_memory_is_a_new_one_runs_another_program(
+    tmp_path: Path, peak: int | None, code: int | None, found: Presence
+) -> None:
+    """The most that a process ever had mapped never falls, and its code keeps its size."""
+
+    def tell(peak: int | None, code: int | None) -> None:
+        memory = f"VmPeak:\t {peak} kB\nVmExe:\t {code} kB\n" if peak else ""
+        (tmp_path / "7" / "status").write_text(
+            f"Name:\ta\nUid:\t5\t6\t6\t6\n{memory}NSpid:\t7\t1\n"
+        )
+
+    stat_of(tmp_path, 7)
+    tell(5000, 20)
+    known = holder(7, tmp_path)
+    assert known is not None
+    assert (known.uids, known.pids) == ({5, 6}, (7, 1))
+    tell(peak, code)
+    assert presence(known, 5, tmp_path) is found

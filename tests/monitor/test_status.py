@@ -11,7 +11,7 @@ import pytest
 from support import builders as b
 from warmwatch.record import CATEGORIES, CompileCounts, Slot
 from warmwatch_monitor.errors import UnknownRunError
-from warmwatch_monitor.export.answer import reached, status
+from warmwatch_monitor.export.answer import chosen, reached, status
 from warmwatch_monitor.export.words.advice import ADVICE
 from warmwatch_monitor.model import (
     Compilation,
@@ -211,16 +211,16 @@ def test_directories_and_refusals_are_listed() -> None:
 
 
 def test_warm_is_reached_by_an_eager_run_and_not_by_none() -> None:
-    assert reached(b.snapshot(STATES["eager"]), "warm")
-    assert not reached(b.snapshot(), "warm")
-    assert not reached(b.snapshot(STATES["finished"]), "warm")
+    assert reached(b.snapshot(STATES["eager"]).runs, "warm")
+    assert not reached((), "warm")
+    assert not reached(b.snapshot(STATES["finished"]).runs, "warm")
 
 
 def test_another_state_is_reached_where_the_least_advanced_run_is_in_it() -> None:
     both = b.snapshot(STATES["warm"], b.in_every_state("bert")["warming"])
-    assert reached(both, "warming")
-    assert not reached(both, "eager")
-    assert not reached(both, "warming", "gpt2")
+    assert reached(both.runs, "warming")
+    assert not reached(both.runs, "eager")
+    assert not reached(chosen(both, "gpt2"), "warming")
 
 
 def test_activity_of_an_unknown_phase_is_counted_as_other() -> None:

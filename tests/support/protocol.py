@@ -22,6 +22,7 @@ from support import builders
 from support.records import write_record
 from warmwatch import record
 from warmwatch.record.words import flatten
+from warmwatch_monitor.sources.folder import Folder
 from warmwatch_monitor.sources.slot import SlotFile
 
 WRITE = """
@@ -95,10 +96,11 @@ def written(kind: str) -> Iterator[Path]:
 
 def read_steps(slot: Path, different: int) -> Reads:
     """Look at hot words and bins by the way that the monitor does."""
-    found, before, file = Reads(), 0, SlotFile(str(slot))
+    found, before, file = Reads(), 0, SlotFile()
     while found.different < different:
         found.looks += 1
-        seen = file.look().slot
+        with Folder(str(slot.parent)) as folder:
+            seen = file.look(folder).slot
         words = (*flatten(seen.steps), seen.clean_bins[7], seen.compile_bins[8])
         found.torn += any(word % BYTES or not word for word in words)
         found.different += words[0] != before

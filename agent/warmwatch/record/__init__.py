@@ -88,7 +88,7 @@ from warmwatch.record.layout import (
     unpack_identity,
 )
 from warmwatch.record.lock import LOCK_QUESTION, lock_holder
-from warmwatch.record.places import SHARED, directories, obstacle
+from warmwatch.record.places import SHARED, directories, distrust, obstacle
 from warmwatch.record.seal import RecordError, TornError
 from warmwatch.record.texts import printable
 
@@ -135,6 +135,7 @@ __all__ = [
     "blank",
     "check_header",
     "directories",
+    "distrust",
     "exit_code",
     "histograms",
     "hot_words",

@@ -56,9 +56,21 @@ def obstacle(directory: str, world: World, *, chosen: bool) -> str | None:
         return f"it cannot be asked about: {error.strerror}"
     if not stat.S_ISDIR(found.st_mode):
         return "it is not a directory"
-    if not chosen and found.st_uid not in (0, world.geteuid()):
-        return f"it belongs to user {found.st_uid}"
+    if not chosen and (problem := distrust(found, world.geteuid())) is not None:
+        return problem
     return None if world.access(directory, _WRITE_AND_ENTER) else "it cannot be written"
+
+
+def distrust(found: _Status, uid: int) -> str | None:
+    """Why ``uid`` does not take a default directory for his or the administrator's; else ``None``.
+
+    Where anybody may rename, somebody hides his records. Of root's own one that is root's choice.
+    """
+    if found.st_uid not in (0, uid):
+        return f"it belongs to user {found.st_uid}"
+    if found.st_uid and found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        return "everybody may remove what is in it: chmod o-w, or name it in WARMWATCH_DIR"
+    return None
 
 
 def _cannot_be_made(directory: str, world: World, *, chosen: bool) -> str | None:

@@ -36,9 +36,16 @@ def make_poller(settings: Settings) -> Poller:
 
 
 def asker(
-    run: str | None, *, address: str | None, dir: str | None, prometheus: str | None
+    run: str | None,
+    *,
+    address: str | None,
+    dir: str | None,
+    prometheus: str | None,
+    own: bool = False,
 ) -> Callable[[], Answer]:
     """A function that gives the answer as it is now, for as long as a command needs it.
+
+    ``own``: a name without an owner means no run but this user's.
 
     A directory that was named is read here; an address that was asked for answers or is an error.
     Only where neither was, the daemon is one that may run or not.
@@ -56,7 +63,7 @@ def asker(
 
     def answer() -> Answer:
         found = None if dir is not None else _from_daemon(settings)
-        return choose(read() if found is None else found, run)
+        return choose(read() if found is None else found, run, os.geteuid(), own=own)
 
     return answer
 

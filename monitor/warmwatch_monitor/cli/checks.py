@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
@@ -19,6 +20,7 @@ from warmwatch_monitor.errors import DaemonError, NoDaemonError
 from warmwatch_monitor.export.words.observed import ATTACH
 from warmwatch_monitor.feed import NOT_YET, Feed
 from warmwatch_monitor.model import RecordReading
+from warmwatch_monitor.sources.folder import Folder
 from warmwatch_monitor.sources.journal import Journal
 from warmwatch_monitor.sources.nvml import NvmlSource
 from warmwatch_monitor.sources.records import RecordsSource
@@ -227,8 +229,9 @@ def _agent(reading: RecordReading) -> Iterator[Finding]:
             advice="what only those would tell is not known; a newer torch has them",
         )
     if errors:
-        journal = Journal(f"{reading.folder}/{record.JOURNAL}")
-        journal.follow()
+        journal = Journal()
+        with contextlib.suppress(OSError, record.RecordError), Folder(reading.folder) as folder:
+            journal.follow(folder)
         yield Finding(
             mark=Mark.TROUBLE,
             what=f"{who}: the agent swallowed {errors} errors of its own; the last: "

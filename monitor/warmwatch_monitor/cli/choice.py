@@ -1,4 +1,7 @@
-"""The runs that a name or a pattern chooses of an answer. Pure."""
+"""The runs that a name or a pattern chooses of an answer. Pure.
+
+A name means the asker's own run before anybody else's. ``gpt2@alice`` is alice's, whoever asks.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,15 @@ def is_pattern(run: str) -> bool:
     return any(sign in run for sign in "*?[")
 
 
-def choose(answer: Answer, run: str | None) -> Answer:
+def is_own(run: Answer, uid: int | None) -> bool:
+    """Whether a run is the user ``uid``'s; where nobody knows whose it is, it may be."""
+    return uid is None or run.get("owner_uid") in (None, uid)
+
+
+def choose(answer: Answer, run: str | None, uid: int | None = None, *, own: bool = False) -> Answer:
     """``answer`` with the runs alone that are named or matched by ``run``, as if they were all.
+
+    ``uid``: who asks. ``own``: what names no owner means no run but his.
 
     Raises:
         UnknownRunError: there is none.
@@ -28,11 +38,43 @@ def choose(answer: Answer, run: str | None) -> Answer:
     if run is None:
         return answer
     runs = answer["runs"]
-    chosen = [one for one in runs if one["run"] == run]
-    chosen = chosen or [one for one in runs if fnmatchcase(one["run"], run)]
+    his = [one for one in runs if is_own(one, uid)]
+    if "@" in run:  # nobody's own name for a run can pass for another user's
+        chosen = _full(runs, run) or _named(his, run)
+    else:
+        chosen = _named(his, run) or ([] if own else _named(runs, run))
     if not chosen:
-        raise UnknownRunError(run, tuple(one["run"] for one in runs))
+        others = _named(runs, run) if "@" not in run else []
+        raise UnknownRunError(
+            run,
+            tuple(one["run"] for one in runs),
+            tuple(dict.fromkeys(_with_owner(one) for one in others)),
+        )
     return only(answer, chosen)
+
+
+def _named(runs: Sequence[Answer], run: str) -> list[Answer]:
+    """Those whose user called them so; else those whose names match."""
+    chosen = [one for one in runs if _plain(one) == run]
+    return chosen or [one for one in runs if fnmatchcase(_plain(one), run)]
+
+
+def _full(runs: Sequence[Answer], run: str) -> list[Answer]:
+    """Those that are shown so, or are called so with their owner; else those that match."""
+    chosen = [one for one in runs if run in (one["run"], _with_owner(one))]
+    return chosen or [
+        one for one in runs if fnmatchcase(one["run"], run) or fnmatchcase(_with_owner(one), run)
+    ]
+
+
+def _plain(run: Answer) -> str:
+    """Its own name, without an owner."""
+    return str(run.get("name") or run["run"])
+
+
+def _with_owner(run: Answer) -> str:
+    owner = run.get("owner")
+    return f"{_plain(run)}@{owner}" if owner else str(run["run"])
 
 
 def only(answer: Answer, runs: Sequence[Answer]) -> Answer:

@@ -58,7 +58,8 @@ def status(
 ) -> None:
     """Say in one sentence and a table whether RUN (or every run) still compiles.
 
-    RUN is a name or a pattern such as 'gpt*'.
+    RUN is a name or a pattern such as 'gpt*': of your own runs, else of others'. gpt2@alice is
+    alice's.
 
     \b
     Exit code: 0 warm, eager or finished

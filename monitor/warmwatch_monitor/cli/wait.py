@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -13,12 +14,23 @@ import click
 
 from warmwatch_monitor.cli import options
 from warmwatch_monitor.cli.answers import Answer, asker, note_missing_directory
-from warmwatch_monitor.cli.choice import only
+from warmwatch_monitor.cli.choice import is_own, only
 from warmwatch_monitor.cli.output import note, plain, rewrite, say
 from warmwatch_monitor.errors import DaemonError, FleetError, UnknownRunError, UsageError
-from warmwatch_monitor.views.waiting import GOALS, is_over, is_reached, lives, was_warm
+from warmwatch_monitor.views.waiting import (
+    END_GOALS,
+    GOALS,
+    Attention,
+    attached_at,
+    is_over,
+    is_reached,
+    lives,
+    was_warm,
+)
 
 _PAUSE_SECONDS = 0.25
+_NAMED = 3
+_WAITING = "; waiting for"  # what is said while it waits, and not once it has given up
 _ABSENCE_SECONDS = 15.0  # a daemon that is started anew is back by then
 
 
@@ -65,10 +77,12 @@ def wait(
     dir: str | None,
     prometheus: str | None,
 ) -> None:
-    """Block until RUN (or every living run) is warm; also for a run that has not begun yet.
+    """Block until RUN (or every living run of yours) is warm; also for one that has not begun yet.
 
-    RUN is a name or a pattern such as 'gpt*'. Runs that had ended before the wait began are passed
-    over, unless RUN names them.
+    RUN is a name or a pattern such as 'gpt*' and means your own runs; gpt2@alice is alice's, '*@*'
+    everybody's. A run that had ended before the wait began is passed over, so that the end of an
+    earlier start does not answer for the launch you wait for: unless it had begun within the 10 s
+    before, or RUN is named and --until asks for an end (ended, finished, failed, lost).
 
     \b
     Exit code: 0 reached
@@ -80,10 +94,11 @@ def wait(
     if until not in GOALS:
         raise UsageError(f"--until: {until!r} is no state; known are {', '.join(GOALS)}")
     patience = _patience(timeout)
-    ask = asker(run, address=address, dir=dir, prometheus=prometheus)
+    ask = asker(run, address=address, dir=dir, prometheus=prometheus, own=True)
+    uid = os.geteuid() if prometheus is None else None
     note_missing_directory(dir, " yet; it is waited for")
     with _progress() as tell:
-        last = Wait(ask, run, until, tell).block(patience)
+        last = Wait(ask, run, until, tell, uid).block(patience)
     if last.outcome is Outcome.REACHED:
         say(last.words)
     else:
@@ -107,8 +122,9 @@ class Wait:
     """Waits for ``goal`` by asking again and again.
 
     Args:
-        run: which runs, by name or pattern; without it those that are seen alive meanwhile.
+        run: which runs, by name or pattern; without it those of ``uid`` that are seen alive.
         tell: takes the state and the sentence of each look that does not end the wait.
+        uid: who waits; ``None`` where everybody's runs are his.
     """
 
     def __init__(
@@ -117,9 +133,10 @@ class Wait:
         run: str | None,
         goal: str,
         tell: Callable[[str, str], None],
+        uid: int | None = None,
     ) -> None:
-        self._ask, self._run, self._goal, self._tell = ask, run, goal, tell
-        self._lived: set[str] = set()
+        self._ask, self._run, self._goal, self._tell, self._uid = ask, run, goal, tell, uid
+        self._attention = Attention(ends=run is not None and goal in END_GOALS)
         self._answered: float | None = None
 
     def block(self, patience: float) -> Look:
@@ -151,12 +168,12 @@ class Wait:
         return self._judge(answer)
 
     def _judge(self, answer: Answer) -> Look:
-        self._lived.update(run["run"] for run in answer["runs"] if lives(run))
-        runs = answer["runs"]
-        if self._run is None:  # what had ended before is not waited for
-            runs = [run for run in runs if run["run"] in self._lived]
+        asked = [r for r in answer["runs"] if self._run is not None or is_own(r, self._uid)]
+        at = answer.get("at") or time.time()
+        runs = [run for run in asked if self._is_about(run, at)]
         if not runs:
-            return Look(state="none", words="no run lives; waiting for one", late="no run lives")
+            words = self._nothing(asked, answer["runs"])
+            return Look(state="none", words=words, late=words.rpartition(_WAITING)[0])
         answer = only(answer, runs)
         summary = plain(str(answer["summary"]))
         if is_reached(answer, self._goal):
@@ -168,6 +185,22 @@ class Wait:
             return Look(outcome=Outcome.ENDED, state="ended", words=words)
         state = " ".join(f"{run['run']}={run['state']}" for run in runs)
         return Look(state=state, words=summary)
+
+    def _is_about(self, run: Answer, at: float) -> bool:
+        return self._attention.is_about(
+            run["run"], living=lives(run), attached_at=attached_at(run), at=at
+        )
+
+    def _nothing(self, asked: Sequence[Answer], known: Sequence[Answer]) -> str:
+        """What is waited for where none of the runs that were ``asked`` about counts."""
+        if self._run is not None:
+            before = "; ".join(plain(str(run["summary"])) for run in asked)
+            return f"{before}; that was before this wait{_WAITING} it to begin anew"
+        others = [plain(run["run"]) for run in known if lives(run) and not is_own(run, self._uid)]
+        if not others:
+            return f"no run lives{_WAITING} one"
+        named = ", ".join(others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
+        return f"no run of yours lives (another user's do: {named}){_WAITING} one"
 
 
 def _too_early(run: Answer, goal: str) -> str:

@@ -25,7 +25,9 @@ class Who:
     """Whom the figures are about.
 
     Attributes:
-        run, rank: its names. world_size: ranks of the whole run, as its launcher says.
+        run, rank: its names. name: the run's as its user gave it, without the owner that ``run``
+        may have behind it. owner, owner_uid: the user whose it is.
+        world_size: ranks of the whole run, as its launcher says.
         attached_at: when the agent attached. attempt: restarts by the launcher, from 0.
         host, launcher, python, torch: as the agent found them.
         gpus: uuids of its devices as CUDA spells them; empty until CUDA is up.
@@ -33,6 +35,9 @@ class Who:
 
     run: str
     rank: int
+    name: str | None = None
+    owner: str | None = None
+    owner_uid: int | None = None
     world_size: int | None = None
     attached_at: float | None = None
     attempt: int | None = None

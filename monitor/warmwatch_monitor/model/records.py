@@ -79,12 +79,36 @@ class Fallback:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Whose a record is: the user's ``uid`` and ``name`` (else the number).
+
+    ``own``: it is the user that this reader runs as. A run of anybody else is shown with its owner,
+    always and not only where two are called the same: so a name never changes because of what
+    others do, and nobody can take one that is not his. An own run whose name has an ``@`` has its
+    owner behind it too, or somebody's could look like it.
+    """
+
+    uid: int
+    name: str
+    own: bool
+
+    def shown(self, run: str) -> str:
+        """What a run of this owner is called: ``gpt2``, ``gpt2@alice``."""
+        return run if self.own and "@" not in run else f"{run}@{self.name}"
+
+    def plain(self, shown: str) -> str:
+        """The run's own name again."""
+        return shown.removesuffix(f"@{self.name}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordReading:
     """One record as it was read.
 
     Attributes:
         folder: the record's folder, an id for the life of the process it speaks for.
-        slot: its numbers. alive: whether a process holds its lock.
+        slot: its numbers; the run is called as its owner's is shown.
+        owner: whose it is; ``None`` where nobody looked. alive: whether a process holds its lock.
         pid: of the holder in this reader's own pid namespace; ``None`` where not alive.
         gone_ns: when this reader saw the lock free after it had seen it held; else ``None``.
         compilations, fallbacks: the last ones, oldest first.
@@ -97,6 +121,7 @@ class RecordReading:
     folder: str
     slot: Slot
     alive: bool
+    owner: Owner | None = None
     pid: int | None = None
     gone_ns: int | None = None
     compilations: tuple[Compilation, ...] = ()

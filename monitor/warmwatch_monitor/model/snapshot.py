@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from warmwatch.verdict import ENDED, Judgement, State
-from warmwatch_monitor.model.figures import Figures
+from warmwatch_monitor.model.figures import Figures, Who
 from warmwatch_monitor.model.machine import (
     ExportHealth,
     GpuReading,
@@ -118,6 +118,18 @@ class RunView:
     state: State
     ranks: tuple[RankView, ...]
     ended_together: bool | None = None
+
+    @property
+    def who(self) -> Who:
+        """Whose it is and how it is called, which all its ranks say alike."""
+        return self.ranks[0].figures.who
+
+    @property
+    def attached_at(self) -> float | None:
+        """When the latest of its ranks began; ``None`` where that is not known of one."""
+        known = [view.figures.who.attached_at for view in self.ranks]
+        times = [at for at in known if at is not None]
+        return max(times) if len(times) == len(known) else None
 
     @property
     def living(self) -> tuple[RankView, ...]:

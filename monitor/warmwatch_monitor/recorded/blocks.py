@@ -17,16 +17,19 @@ from warmwatch.record import (
     Slot,
     Warmup,
 )
-from warmwatch_monitor.model import Compile, Lengths, Steps, Warmups, WarmupSpan, Who
+from warmwatch_monitor.model import Compile, Lengths, Owner, Steps, Warmups, WarmupSpan, Who
 
 _AT_RUN_TIME = frozenset({"autotune", "cudagraph", "other"})  # kinds of a seam of their own
 
 
-def who(header: Header, identity: Identity) -> Who:
-    """Header and identity."""
+def who(header: Header, identity: Identity, owner: Owner | None = None) -> Who:
+    """Header and identity, and whose they are."""
     return Who(
         run=identity.run,
         rank=identity.rank,
+        name=owner.plain(identity.run) if owner else identity.run,
+        owner=owner.name if owner else None,
+        owner_uid=owner.uid if owner else None,
         world_size=identity.world_size,
         attached_at=epoch(header, header.attached_ns),
         attempt=identity.attempt,

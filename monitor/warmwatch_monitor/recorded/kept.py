@@ -66,7 +66,7 @@ def _make(reading: RecordReading, before: Kept | None) -> Kept:
     clean = lengths(slot.clean_bins, slot.clean_sum_ns)
     return Kept(
         reading=reading,
-        who=before.who if before else blocks.who(slot.header, slot.identity),
+        who=before.who if before else blocks.who(slot.header, slot.identity, reading.owner),
         compile=same.compile if same else blocks.compile_of(slot),
         steps=blocks.steps_of(slot, clean, _touched(slot, same)),
         warmups=_warmups(slot, same),

@@ -8,9 +8,11 @@ listed is not believed, and once a second the directory is listed in any case.
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from warmwatch import record
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import Refusal
 
@@ -27,10 +29,14 @@ class Listing:
 
 
 class RecordDirectory:
-    """The directory at ``path``; it may not exist yet, or no longer."""
+    """The directory at ``path``; it may not exist yet, or no longer.
 
-    def __init__(self, path: str, clock: Clock) -> None:
-        self._path, self._clock = Path(path), clock
+    One that somebody ``chose`` is taken as it is; a default one has to be this user's own or
+    root's, by the agent's rule.
+    """
+
+    def __init__(self, path: str, clock: Clock, *, chosen: bool = True) -> None:
+        self._path, self._clock, self._chosen = Path(path), clock, chosen
         self._listing = Listing()
         self._stamp: tuple[int, int] | None = None
         self._listed_ns = 0
@@ -39,7 +45,9 @@ class RecordDirectory:
         """The records in it now. A directory that cannot be listed is a refusal itself."""
         now_ns = self._clock.monotonic_ns()
         try:
-            status = self._path.stat()
+            status = self._path.stat() if self._chosen else self._path.lstat()
+            if not self._chosen and (problem := _distrust(status)) is not None:
+                return self._refused(problem)
             stamp = (status.st_ino, status.st_mtime_ns)
             if stamp != self._stamp or now_ns - self._listed_ns > _LISTED_FOR_NS:
                 self._listing = self._list()
@@ -72,3 +80,11 @@ class RecordDirectory:
                     Refusal(path=entry.path, reason=f"{what}, not a record; it can be removed")
                 )
         return Listing(folders=tuple(sorted(folders)), refusals=tuple(refusals))
+
+
+def _distrust(status: os.stat_result) -> str | None:
+    """Why records are not looked for in a default directory, in words."""
+    if stat.S_ISLNK(status.st_mode):
+        return "it is a link; remove it, or name the directory in WARMWATCH_DIR"
+    problem = record.distrust(status, os.geteuid())
+    return problem and f"no records are looked for in it: {problem}"

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-import stat
 
 from warmwatch import record
+from warmwatch.record import RecordError
+from warmwatch_monitor.sources.folder import Folder
 
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a fifo must not hang us
 _MOST = 64  # one status is 4 bytes; a longer file is nobody's of ours
 
 
-def left_exit_code(folder: str) -> int | None:
+def left_exit_code(folder: Folder) -> int | None:
     """0 to 255; ``None`` where the file is not there, empty, or no file of ours."""
     try:
-        descriptor = os.open(f"{folder}/{record.EXIT}", _FLAGS)
-    except OSError:
+        descriptor, status = folder.open(record.EXIT)
+    except (OSError, RecordError):
         return None
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST:
+        if status.st_size > _MOST:
             return None
         return record.exit_code(os.pread(descriptor, _MOST, 0))
     except OSError:

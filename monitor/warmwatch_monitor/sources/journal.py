@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from pathlib import Path
 
+from warmwatch import record
 from warmwatch_monitor.model import Beginning, Compilation, Fallback, GraphBreak, Recompile
 from warmwatch_monitor.sources import entries
+from warmwatch_monitor.sources.folder import Folder
 
 KEPT = 20
 BREAKS_KEPT = 100  # as many as an agent tells
 _ERROR_TEXT = 1_000
 CHUNK = 256 * 1024
 CHUNKS_AT_ONCE = 4  # an agent writes a few kilobytes between two looks, and 4 MB in all
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Journal:
-    """The journal at ``path``. Its state is what :meth:`follow` has read of it so far."""
+    """One journal. Its state is what :meth:`follow` has read of it so far."""
 
-    def __init__(self, path: str) -> None:
-        self._path = Path(path)
+    def __init__(self) -> None:
         self._offset, self._begun = 0, False
         self._last: deque[Compilation] = deque(maxlen=KEPT)
         self._fallbacks: deque[Fallback] = deque(maxlen=KEPT)
@@ -58,17 +57,17 @@ class Journal:
         """Whether it ends, as far as it was read, in the middle of a line."""
         return bool(self._rest)
 
-    def follow(self) -> bool:
+    def follow(self, folder: Folder) -> bool:
         """Read what was appended; whether there was anything. A missing journal is an empty one.
 
         Raises:
-            OSError: it is there and cannot be read.
+            OSError: it is there and cannot be read. RecordError: it is not the folder's owner's.
         """
         try:
-            size = self._path.stat().st_size
+            size = folder.size(record.JOURNAL)
             if size == self._offset + len(self._rest):
                 return False
-            descriptor = os.open(self._path, _FLAGS)
+            descriptor, _ = folder.open(record.JOURNAL)
         except FileNotFoundError:
             return False
         try:

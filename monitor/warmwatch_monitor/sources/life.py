@@ -1,10 +1,11 @@
 """Whether a record's process lives, from one look at its slot to the next.
 
-The lock is the kernel's word: where it is held, the process lives. Where it is free, it may have
-been freed by the process's own code, so the process that held it is asked. Where that cannot be
-asked (it is in another pid namespace, or this reader never saw the lock held) numbers that move are
-life, and only what has not moved for a while is gone. Nothing is final: a record whose lock is
-taken again, or that moves again, lives again. Only a word of its end is.
+The lock is the kernel's word: where it is held, the process lives. Only a lock of the record's own
+process counts, or of its user's: one that another user was let take keeps nothing alive. Where it
+is free, it may have been freed by the process's own code, so the process that held it is asked.
+Where that cannot be asked (it is in another pid namespace, or this reader never saw the lock held)
+numbers that move are life, and only what has not moved for a while is gone. Nothing is final: a
+record whose lock is taken again, or that moves again, lives again. Only a word of its end is.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Life:
         *,
         find: Callable[[int], Holder | None] = holder,
         ask: Callable[[Holder, int], Presence] = presence,
-        named: Callable[[int, int], Holder | None] = writer,
+        named: Callable[[int, int, int], Holder | None] = writer,
     ) -> None:
         self._find, self._ask, self._named = find, ask, named
         self._holder: Holder | None = None
@@ -55,12 +56,11 @@ class Life:
 
         What is not of this boot (``ours``) is dead, whoever holds its lock.
         """
-        self._held_by = look.pid if look.held else None
-        if look.held:
-            self._remember(look.pid)
-        if look.held or look.moved:
+        held = look.held and self._is_own(look)
+        self._held_by = look.pid if held else None
+        if held or look.moved:
             self._sign_ns = now_ns
-        alive = ours and (look.held or self._lives_unheld(look, now_ns))
+        alive = ours and (held or self._lives_unheld(look, now_ns))
         if alive:
             self.gone_ns = None
         elif self.alive:
@@ -70,17 +70,27 @@ class Life:
         self.alive = alive
         self.settled = not alive and now_ns - self._since_ns >= _SETTLE_NS
 
-    def _remember(self, pid: int | None) -> None:
-        if pid is None:
+    def _is_own(self, look: Look) -> bool:
+        """Whether the lock that is held is the record's own process's; who that is, is remembered.
+
+        Of a holder in another pid namespace nothing is known, and it is believed.
+        """
+        if look.pid is None:
             self._holder = None
-        elif self._holder is None or self._holder.pid != pid:
-            self._holder = self._find(pid)
+            return True
+        found = self._holder
+        if found is None or found.pid != look.pid:
+            found = self._find(look.pid)
+        if found is not None and not found.speaks_for(look.owner, look.slot.identity.pid):
+            return False
+        self._holder = found
+        return True
 
     def _lives_unheld(self, look: Look, now_ns: int) -> bool:
         if look.slot.compile.end_code:
             return False
         if self._holder is None and self._since_ns is None:  # never seen before, nor its lock
-            self._holder = self._named(look.slot.identity.pid, look.inode)
+            self._holder = self._named(look.slot.identity.pid, look.inode, look.owner)
         there = self._ask(self._holder, look.inode) if self._holder else Presence.UNKNOWN
         if there is Presence.GONE:  # from here on only what moves could bring it back
             self._holder = self._sign_ns = None

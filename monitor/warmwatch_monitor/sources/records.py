@@ -15,13 +15,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from warmwatch import record
-from warmwatch.record import RecordError, Slot
+from warmwatch.record import Identity, RecordError, Slot
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.model import RecordReading, Refusal
+from warmwatch_monitor.model import Owner, RecordReading, Refusal
 from warmwatch_monitor.sources.directory import RecordDirectory
 from warmwatch_monitor.sources.exits import left_exit_code
+from warmwatch_monitor.sources.folder import Folder
 from warmwatch_monitor.sources.journal import Journal
 from warmwatch_monitor.sources.life import Life
+from warmwatch_monitor.sources.owners import Owners
 from warmwatch_monitor.sources.slot import Look, SlotFile
 
 _REVISIT_NS = 10 * 10**9  # how often one is looked at that is over, though it said no end
@@ -49,7 +51,11 @@ class RecordsSource:
         self._clock = clock or Clock()
         self._boot = boot_id() if boot is None else boot
         self._retention_ns = int(retention * 1e9)
-        self._directories = [RecordDirectory(path, self._clock) for path in directories]
+        chosen = len(directories) == 1
+        self._directories = [
+            RecordDirectory(path, self._clock, chosen=chosen) for path in directories
+        ]
+        self._owners = Owners()
         self._records: dict[str, _Record] = {}
 
     def read(self) -> RecordsReading:
@@ -73,22 +79,22 @@ class RecordsSource:
     def _follow(self, folders: Iterable[str]) -> None:
         """Know the records in ``folders`` and no others."""
         known = self._records
-        self._records = {f: known.get(f) or _Record(f, self._boot) for f in folders}
+        self._records = {f: known.get(f) or _Record(f, self._boot, self._owners) for f in folders}
 
 
 class _Record:
     """One record followed over time."""
 
-    def __init__(self, folder: str, boot: str) -> None:
-        self._folder, self._boot = folder, boot
-        self._slot = SlotFile(f"{folder}/{record.SLOT}")
-        self._journal = Journal(f"{folder}/{record.JOURNAL}")
+    def __init__(self, folder: str, boot: str, owners: Owners) -> None:
+        self._folder, self._boot, self._owners = folder, boot, owners
+        self._slot, self._journal = SlotFile(), Journal()
         self._life = Life()
         self._modified = 0.0
         self._revisit_ns: int | None = None
         self._over = False
         self._reading: RecordReading | None = None
         self._read_from: Slot | None = None
+        self._shown: tuple[Identity, Identity] | None = None  # as written, and as its owner's
 
     def look(self, now_ns: int, epoch: float, retention_ns: int) -> RecordReading | Refusal | None:
         """Its reading; why there is none; or ``None`` where it is over, or was removed."""
@@ -115,35 +121,37 @@ class _Record:
         self._over, self._reading = final, None
         self._revisit_ns = now_ns + _REVISIT_NS
         self._slot.forget()
-        self._journal = Journal(f"{self._folder}/{record.JOURNAL}")
+        self._journal = Journal()
 
     def _read(self, now_ns: int) -> RecordReading:
         known = self._reading
         if known is not None and self._life.settled and known.slot.compile.end_code:
             return known
-        look = self._slot.look()
-        news = self._journal.follow()
-        self._life.note(look, now_ns, ours=self._this_boot(look.slot))
-        self._modified = look.modified
-        if known is None or news or not self._same(known, look):
-            self._reading = known = self._make(look)
+        with Folder(self._folder) as folder:
+            look = self._slot.look(folder)
+            news = self._journal.follow(folder)
+            self._life.note(look, now_ns, ours=self._this_boot(look.slot))
+            self._modified = look.modified
+            if known is None or news or not self._same(known, look):
+                self._reading = known = self._make(look, folder)
         return known
 
     def _same(self, known: RecordReading, look: Look) -> bool:
         now = (self._life.alive, self._life.pid, self._life.gone_ns)
         return self._read_from is look.slot and (known.alive, known.pid, known.gone_ns) == now
 
-    def _make(self, look: Look) -> RecordReading:
-        alive = self._life.alive
+    def _make(self, look: Look, folder: Folder) -> RecordReading:
+        alive, owner = self._life.alive, self._owners.of(look.owner)
         torn = self._journal.torn_end and not alive  # nobody will complete that line
         self._read_from = slot = look.slot
         if not alive:
-            counts = record.with_exit_code(slot.compile, left_exit_code(self._folder))
+            counts = record.with_exit_code(slot.compile, left_exit_code(folder))
             slot = replace(slot, compile=counts)
         return RecordReading(
             folder=self._folder,
-            slot=slot,
+            slot=self._as_shown(slot, owner),
             alive=alive,
+            owner=owner,
             pid=self._life.pid,
             gone_ns=self._life.gone_ns,
             compilations=self._journal.compilations,
@@ -154,6 +162,15 @@ class _Record:
             exception=self._journal.exception,
             broken_lines=self._journal.broken_lines + torn,
         )
+
+    def _as_shown(self, slot: Slot, owner: Owner) -> Slot:
+        """``slot`` with the run called as its owner's is; the same object for what is the same."""
+        identity = slot.identity
+        if (run := owner.shown(identity.run)) == identity.run:
+            return slot
+        if self._shown is None or self._shown[0] is not identity or self._shown[1].run != run:
+            self._shown = identity, replace(identity, run=run)
+        return replace(slot, identity=self._shown[1])
 
     def _ended_ago_ns(self, reading: RecordReading, now_ns: int, epoch: float) -> int:
         """How long ago its process ended, as well as this reader can know; 0 while it lives."""

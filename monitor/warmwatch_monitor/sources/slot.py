@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import stat
 from dataclasses import dataclass, replace
 
 from warmwatch import record
 from warmwatch.record import CompileCounts, Header, RecordError, Slot, StepCounts, TornError
 from warmwatch.record.words import flatten
+from warmwatch_monitor.sources.folder import Folder
 
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a fifo must not hang us
 # A read finds both places of a block half written where the writer stored twice meanwhile: that
 # takes a reader that was made to wait in the middle, so the next try is nearly always whole.
 _TRIES = 20
@@ -35,7 +34,8 @@ class Look:
         slot: its numbers; the last good ones where a block stays half written.
         moved: they are others than at the look before.
         held: a process holds the lock. pid: its pid here, ``None`` where this pid namespace
-        cannot see it. inode: the file's. modified: its mtime, seconds since the epoch.
+        cannot see it. inode: the file's. owner: the number of the user whose it is.
+        modified: its mtime, seconds since the epoch.
     """
 
     slot: Slot
@@ -43,29 +43,27 @@ class Look:
     held: bool
     pid: int | None
     inode: int
+    owner: int
     modified: float
 
 
 class SlotFile:
-    """A slot's path, with the last image so that an unchanged one is not unpacked again."""
+    """One slot, with its last image so that an unchanged one is not unpacked again."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self) -> None:
         self._image = b""
         self._slot: Slot | None = None
         self._forgotten: int | None = None
 
-    def look(self) -> Look:
+    def look(self, folder: Folder) -> Look:
         """Read it.
 
         Raises:
-            RecordError: foreign, torn or of another version. OSError: it cannot be opened or read.
+            RecordError: foreign, torn, of another version, or not the folder's owner's.
+            OSError: it cannot be opened or read.
         """
-        descriptor = os.open(self._path, _FLAGS)
+        descriptor, status = folder.open(record.SLOT)
         try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise RecordError("its slot is not a regular file")
             answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, record.LOCK_QUESTION)
             pid = record.lock_holder(answer)
             slot, moved = self._read(descriptor)
@@ -75,6 +73,7 @@ class SlotFile:
                 held=pid is not None,
                 pid=pid or None,
                 inode=status.st_ino,
+                owner=status.st_uid,
                 modified=status.st_mtime,
             )
         finally:

@@ -19,21 +19,29 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 from warmwatch.verdict import ENDED
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.export import series
-from warmwatch_monitor.export.answer import reached, status
-from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.export.answer import chosen, reached, status
+from warmwatch_monitor.model import RunView, Snapshot
 from warmwatch_monitor.views import reference
 from warmwatch_monitor.views.schema import STATUS_DESCRIPTION, Problem, Status
-from warmwatch_monitor.views.waiting import GOALS, is_reached
+from warmwatch_monitor.views.waiting import END_GOALS, GOALS, Attention, is_reached
 
 LOOK_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 3600.0
 _STATES = ", ".join(GOALS)
 
 _WAIT_DESCRIPTION = (
-    "Answer when this state is reached, or at once when nothing can change any more (runs are "
-    "known, and no rank that is asked about lives), or at the timeout. The answer is then a 200 "
-    "in every case and has the key `reached`: whether the state was reached. `warm`: every living "
-    "rank is, or the runs finished after they had been. `ended`: no rank lives."
+    "Answer when this state is reached, or at once when nothing can change any more (the runs that "
+    "are asked about have ended), or at the timeout. The answer is then a 200 in every case and "
+    "has the key `reached`: whether the state was reached. `warm`: every living rank is, or the "
+    "runs finished after they had been. `ended`: no rank lives. A run that had ended before the "
+    "request came says nothing of one that is being launched: it counts only where an end is "
+    "waited for (`ended`, `finished`, `failed`, `lost`), or where it began within the 10 s before; "
+    "else a run is waited for that begins."
+)
+
+_RUN_DESCRIPTION = (
+    "One run alone, by its name. `NAME@USER` is that user's; a name without a user is the run that "
+    "is shown so, else every user's of that name."
 )
 
 Latest = Callable[[], Snapshot]
@@ -70,7 +78,7 @@ def _add_status(app: FastAPI, latest: Latest) -> None:
     # the model is for /docs: what is answered is a Response, which FastAPI leaves as it is
     @app.get("/status", description=STATUS_DESCRIPTION, response_model=Status, responses=_RESPONSES)
     async def get_status(
-        run: Annotated[str | None, Query(description="One run alone, by its name.")] = None,
+        run: Annotated[str | None, Query(description=_RUN_DESCRIPTION)] = None,
         wait: Annotated[
             str | None,
             Query(
@@ -90,31 +98,50 @@ def _add_status(app: FastAPI, latest: Latest) -> None:
     ) -> Response:
         if wait is None:
             return _json(status(latest(), run))
-        snapshot = await _wait(latest, wait, run, timeout)
+        snapshot, names = await _wait(latest, wait, run, timeout)
         answer = status(snapshot, run)
-        return _json({**answer, "reached": is_reached(answer, wait)})
+        about = [one for one in answer["runs"] if one["run"] in names]
+        return _json({**answer, "reached": is_reached({**answer, "runs": about}, wait)})
 
 
-async def _wait(latest: Latest, goal: str, run: str | None, timeout: float) -> Snapshot:
-    """The first Snapshot in which ``goal`` is reached or nothing can change, or at the timeout."""
+async def _wait(
+    latest: Latest, goal: str, run: str | None, timeout: float
+) -> tuple[Snapshot, frozenset[str]]:
+    """The first Snapshot in which ``goal`` is reached or nothing can change, or at the timeout.
+
+    With the names of the runs that the wait is about.
+
+    Raises:
+        UnknownRunError: no run of that name as the wait began.
+    """
     clock = asyncio.get_running_loop().time
     deadline = clock() + timeout
+    attention = Attention(ends=goal in END_GOALS)
+    chosen(latest(), run)
     while True:
         snapshot = latest()
+        about = _about(snapshot, run, attention)
         left = deadline - clock()
-        if (
-            left <= 0
-            or _is_over(snapshot, run)
-            or (goal != "ended" and reached(snapshot, goal, run))
-        ):
-            return snapshot
+        over = bool(about) and all(view.state in ENDED for view in about)
+        if left <= 0 or over or (goal != "ended" and reached(about, goal)):
+            return snapshot, frozenset(view.run for view in about)
         await asyncio.sleep(min(LOOK_SECONDS, left))
 
 
-def _is_over(snapshot: Snapshot, run: str | None) -> bool:
-    """Whether runs are known that are asked about, and none of them lives."""
-    states = [view.state for view in snapshot.runs if run in (None, view.run)]
-    return bool(states) and all(state in ENDED for state in states)
+def _about(snapshot: Snapshot, run: str | None, attention: Attention) -> list[RunView]:
+    """The runs that a wait is about, of those that are asked for; one may be gone meanwhile."""
+    try:
+        asked = chosen(snapshot, run)
+    except UnknownRunError:
+        return []
+    at = snapshot.epoch or None  # there is none before the first look
+    return [
+        view
+        for view in asked
+        if attention.is_about(
+            view.run, living=view.state not in ENDED, attached_at=view.attached_at, at=at
+        )
+    ]
 
 
 def _add_metrics(app: FastAPI, latest: Latest, version: str) -> None:

@@ -191,6 +191,7 @@ class Rank(BaseModel):
 
     rank: int = Field(description="Its number in the run, as its launcher says.")
     state: State = Field(description="What it does.")
+    attached_at: Epoch | None = Field(description="When its agent attached.")
     since: Epoch | None = Field(description="When that state began; null where nobody can know.")
     steps: int = Field(description="Training steps so far.")
     clean_steps: int = Field(description="Steps in a row without compile activity, up to now.")

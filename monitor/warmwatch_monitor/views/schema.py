@@ -42,7 +42,15 @@ class Skew(BaseModel):
 class Run(BaseModel):
     """One training job, with those of its ranks that are seen here."""
 
-    run: str = Field(description="Its name.")
+    run: str = Field(
+        description="Its name here: a run of another user than the monitor's has its owner behind "
+        "it, `gpt2@alice`."
+    )
+    name: str | None = Field(description="Its name as its user gave it.")
+    owner: str | None = Field(
+        description="The user whose it is, a number where he has no name; null where nobody knows."
+    )
+    owner_uid: int | None = Field(description="His number, of the monitor's user namespace.")
     state: State = Field(description="That of its least advanced living rank.")
     compiling: bool | None = Field(description="Any living rank compiles; null where none lives.")
     warm: bool | None = Field(description="All living ranks are warm; null where none lives.")

@@ -3,6 +3,10 @@
 Shared by ``/status?wait=`` and ``warmwatch wait``. ``warm`` is reached where every living rank is
 warm in the sense of the contract, or where the runs finished after they had been; ``ended`` where
 no run lives any more; every other state where the least advanced run is in it.
+
+A run that had ended before the wait began says nothing of the one that was just launched, so it is
+passed over and the wait goes on: unless an end is what is waited for, or the run began so shortly
+before the wait that it is likely the launched one, which broke off at once.
 """
 
 from __future__ import annotations
@@ -15,9 +19,43 @@ Answer = dict[str, Any]
 
 # what can be waited for: each state, and the end, however it comes
 GOALS = (*(state.value for state in State), "ended")
+END_GOALS = frozenset({*(state.value for state in ENDED), "ended"})
+JUST_BEGUN_SECONDS = 10.0
 
 _ENDED = frozenset(state.value for state in ENDED)
 _WARM_STEPS = 3  # K, where the answer does not say
+
+
+class Attention:
+    """Which runs a wait is about, from one look to the next.
+
+    ``ends``: also those that had ended before it began.
+    """
+
+    def __init__(self, *, ends: bool) -> None:
+        self._ends = ends
+        self._lived: set[str] = set()
+        self._began: float | None = None
+
+    def is_about(
+        self, run: str, *, living: bool, attached_at: float | None, at: float | None
+    ) -> bool:
+        """Whether ``run`` counts, as it was read ``at``; its last rank attached at that moment."""
+        if self._began is None:
+            self._began = at
+        if living:
+            self._lived.add(run)
+        if self._ends or run in self._lived:
+            return True
+        if attached_at is None or self._began is None:
+            return False
+        return attached_at >= self._began - JUST_BEGUN_SECONDS
+
+
+def attached_at(run: Answer) -> float | None:
+    """When the latest of a run's ranks began; ``None`` where that is not known of one."""
+    times = [rank.get("attached_at") for rank in run["ranks"]]
+    return max(times) if times and None not in times else None
 
 
 def lives(run: Answer) -> bool:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from warmwatch_monitor.export.answer.status import reached, status
+from warmwatch_monitor.export.answer.status import chosen, reached, status
 
-__all__ = ["reached", "status"]
+__all__ = ["chosen", "reached", "status"]

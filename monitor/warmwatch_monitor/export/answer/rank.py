@@ -32,6 +32,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> dict[str, Any
     return {
         "rank": view.rank,
         "state": judgement.state.value,
+        "attached_at": figures.who.attached_at,
         "since": figures.progress.state_since,
         "steps": figures.steps.count,
         "clean_steps": judgement.clean_steps,

@@ -15,6 +15,9 @@ def run(view: RunView) -> dict[str, Any]:
     """A run as JSON."""
     return {
         "run": view.run,
+        "name": view.who.name,
+        "owner": view.who.owner,
+        "owner_uid": view.who.owner_uid,
         "state": view.state.value,
         "compiling": any_compiling([view]),
         "warm": all_warm([view]),

@@ -8,7 +8,7 @@ durations seconds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from warmwatch.verdict import State, least_advanced
@@ -16,26 +16,26 @@ from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.export.answer import run as of_run
 from warmwatch_monitor.export.answer.gpus import gpu
 from warmwatch_monitor.export.words.observed import evidence
-from warmwatch_monitor.export.words.sentence import run_sentence, summary
+from warmwatch_monitor.export.words.sentence import summary
 from warmwatch_monitor.model import ObservedTraining, RunView, Snapshot, all_warm, any_compiling
 
 SCHEMA_VERSION = 1
 
 
 def status(snapshot: Snapshot, run: str | None = None) -> dict[str, Any]:
-    """The whole answer, or with ``run`` that of one run alone.
+    """The whole answer, or with ``run`` that of the runs of that name alone.
 
     Raises:
         UnknownRunError: no run of that name; the message lists those there are.
     """
-    runs = _chosen(snapshot, run)
+    runs = chosen(snapshot, run)
     return {
         "schema_version": SCHEMA_VERSION,
         "at": read_at(snapshot),
         "compiling": any_compiling(runs),
         "warm": all_warm(runs),
-        "summary": summary(snapshot) if run is None else run_sentence(runs[0]),
-        "runs": [of_run.run(chosen) for chosen in runs],
+        "summary": summary(snapshot) if run is None else summary(replace(snapshot, runs=runs)),
+        "runs": [of_run.run(one) for one in runs],
         "observed": [_observed(training) for training in snapshot.observed],
         "gpus": [gpu(reading, snapshot.now_ns) for reading in snapshot.gpus],
         "host": asdict(snapshot.host) if snapshot.host else None,
@@ -58,28 +58,41 @@ def read_at(snapshot: Snapshot) -> float | None:
     return None
 
 
-def reached(snapshot: Snapshot, wanted: str, run: str | None = None) -> bool:
-    """Whether the whole answer, or that of ``run``, is where ``wanted`` says.
+def reached(runs: Sequence[RunView], wanted: str) -> bool:
+    """Whether ``runs`` are where ``wanted`` says.
 
     ``warm`` means that nothing is left to wait for, in any living rank; every other state means
     that the least advanced of the runs is in it.
+    """
+    if wanted == State.WARM.value:
+        return all_warm(runs) is True
+    return bool(runs) and least_advanced(one.state for one in runs).value == wanted
+
+
+def chosen(snapshot: Snapshot, run: str | None) -> tuple[RunView, ...]:
+    """The runs that ``run`` names: the one that is shown so, else those that their users call so.
+
+    Nobody knows who asks, so of several users' runs of one name none is preferred.
 
     Raises:
         UnknownRunError: no run of that name.
     """
-    runs = _chosen(snapshot, run)
-    if wanted == State.WARM.value:
-        return all_warm(runs) is True
-    return bool(runs) and least_advanced(chosen.state for chosen in runs).value == wanted
-
-
-def _chosen(snapshot: Snapshot, run: str | None) -> Sequence[RunView]:
     if run is None:
         return snapshot.runs
-    chosen = [view for view in snapshot.runs if view.run == run]
-    if not chosen:
+    found = tuple(view for view in snapshot.runs if view.run == run)
+    called = _full if "@" in run else _plain  # nobody's own name can pass for another user's
+    found = found or tuple(view for view in snapshot.runs if called(view) == run)
+    if not found:
         raise UnknownRunError(run, tuple(view.run for view in snapshot.runs))
-    return chosen
+    return found
+
+
+def _plain(view: RunView) -> str | None:
+    return view.who.name
+
+
+def _full(view: RunView) -> str | None:
+    return f"{view.who.name}@{view.who.owner}"
 
 
 def _observed(training: ObservedTraining) -> dict[str, Any]:
