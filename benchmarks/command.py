@@ -44,17 +44,18 @@ def measure() -> Iterator[Figure]:
         patch.dict(os.environ, PYTHONPYCACHEPREFIX=bytecode),
     ):
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        bare = best("-c", "pass")
-        yield from _figures("from the records", bare, "--dir", place)
+        floor = best("-c", "pass"), best("-c", "import click")
+        yield from _figures("from the records", floor, "--dir", place)
         with _daemon(place) as address:
-            yield from _figures("from a daemon", bare, "--address", address)
+            yield from _figures("from a daemon", floor, "--address", address)
 
 
-def _figures(source: str, bare: float, *options: str) -> Iterator[Figure]:
+def _figures(source: str, floor: tuple[float, float], *options: str) -> Iterator[Figure]:
     warm = best(*COMMAND, *options)
     files = _files("status", *options)
     cold = best(*COMMAND, *options, before=lambda: _drop(files))
-    detail = f"{warm / bare:.1f} x a bare Python ({bare:.0f} ms)"
+    bare, click = floor
+    detail = f"{warm / bare:.1f} x a bare Python ({bare:.0f} ms); with click {click:.0f} ms"
     yield Figure(name=f"command: status {source}, ms", value=warm, limit=LIMIT_MS, detail=detail)
     yield Figure(name="command: the same, cold file cache, ms", value=cold)
 

@@ -88,7 +88,6 @@ from warmwatch.record.layout import (
     unpack_identity,
 )
 from warmwatch.record.lock import LOCK_QUESTION, lock_holder
-from warmwatch.record.places import SHARED, directories, obstacle
 from warmwatch.record.seal import RecordError, TornError
 
 SLOT = "slot"
@@ -116,7 +115,6 @@ __all__ = [
     "LOCK_QUESTION",
     "MAGIC",
     "PHASES",
-    "SHARED",
     "SIZE",
     "SLOT",
     "STEPS_INDEX",
@@ -133,14 +131,12 @@ __all__ = [
     "Warmup",
     "blank",
     "check_header",
-    "directories",
     "exit_code",
     "histograms",
     "hot_words",
     "lock_holder",
     "longest_ns",
     "longest_of",
-    "obstacle",
     "pack_header",
     "quantile_ns",
     "quantile_of",
