@@ -125,8 +125,8 @@ def stall_after_ns(facts: Facts) -> int:
 
 def judge(facts: Facts, now_ns: int) -> Judgement:
     """Judge one rank at ``now_ns``."""
-    ended = _ended(facts)
-    return replace(ended or _living(facts, now_ns), conditions=conditions(facts))
+    judged, holds = _ended(facts) or _living(facts, now_ns), conditions(facts)
+    return replace(judged, conditions=holds) if holds else judged
 
 
 def conditions(facts: Facts) -> tuple[str, ...]:
