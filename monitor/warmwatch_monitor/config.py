@@ -2,14 +2,14 @@
 
 A command-line option overrides its variable and is checked by the same code. A bad value, and at
 the daemon's start a ``WARMWATCH_*`` variable that nobody knows, is a UsageError that says what to
-do.
+do. The values are named tuples, so that a command that asks a daemon loads no dataclasses.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from warmwatch import places
 from warmwatch_monitor.errors import UsageError
@@ -56,8 +56,7 @@ SWITCHES: Mapping[str, bool] = {
 AGENT_VARIABLES = ("WARMWATCH_RUN", "WARMWATCH_WARM_STEPS", "WARMWATCH_DISABLE")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class Address(NamedTuple):
     """Where the daemon listens. Port 0 asks the system for a free one."""
 
     host: str
@@ -71,8 +70,7 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(NamedTuple):
     """What the monitor was told.
 
     Attributes:

@@ -35,8 +35,8 @@ RECORDS = {
     *("warmwatch.record", "warmwatch.verdict", "warmwatch_monitor.model"),
     *("warmwatch_monitor.poller", "warmwatch_monitor.export.answer"),
 }
-ANSWER = {"socket", "json", "dataclasses", "warmwatch_monitor.config", "warmwatch_monitor.views"}
-SPARED = {"pathlib", "difflib", "textwrap", "shutil", "tempfile"}
+ANSWER = {"socket", "json", "warmwatch_monitor.config", "warmwatch_monitor.views"}
+SPARED = {"dataclasses", "pathlib", "difflib", "textwrap", "shutil", "tempfile"}
 
 
 def loaded(*words: str) -> set[str]:
