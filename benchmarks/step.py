@@ -30,7 +30,7 @@ def measure() -> Iterator[Figure]:
         import torch
 
         import warmwatch
-        from warmwatch import _agent, _lifecycle, _steps
+        from warmwatch import _agent, _current, _steps
 
         jitter = _jittered_clock()
         clock = _nanoseconds("c()", c=jitter) - _nanoseconds("c()", c=monotonic_ns)
@@ -40,8 +40,8 @@ def measure() -> Iterator[Figure]:
         optimizer = torch.optim.SGD([parameter], lr=0.1)
         for _ in range(10):
             optimizer.step()
-        assert _lifecycle.current is not None
-        agent = _lifecycle.current.agent
+        assert _current.attached is not None
+        agent = _current.attached.agent
         call, given = "h(o, a, k)", {"o": optimizer, "a": (), "k": {}}
         bare = _nanoseconds(call, h=_bare(), **given)
         own = _nanoseconds(call, h=agent.steps.on_step, **given) - clock

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from warmwatch import _lifecycle
-from warmwatch._guard import report
+from warmwatch import _current
 from warmwatch._version import __version__
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ def attach(
 
     An argument that cannot be taken is left out with a warning; the others are taken.
     """
+    from warmwatch import _lifecycle  # here: see _current
+
     _lifecycle.attach(
         __version__,
         {
@@ -44,7 +45,10 @@ def attach(
 
 def detach() -> None:
     """Detach: every hook is taken away, and the rank shows as finished."""
-    _lifecycle.detach()
+    if _current.attached is not None:
+        from warmwatch import _lifecycle  # here: likewise, and so it is loaded
+
+        _lifecycle.detach()
 
 
 def step() -> None:
@@ -54,10 +58,10 @@ def step() -> None:
     compiled functions.
     """
     try:
-        if _lifecycle.current is not None:
-            _lifecycle.current.agent.step()
+        if _current.attached is not None:
+            _current.attached.agent.step()
     except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-        report("step", error)
+        _report("step", error)
 
 
 def state() -> str | None:
@@ -84,16 +88,22 @@ def on_warm(callback: Callable[[], object]) -> None:
     It runs inside that step; an exception in it is reported, not raised.
     """
     try:
-        if _lifecycle.current is not None:
-            _lifecycle.current.agent.on_warm(callback)
+        if _current.attached is not None:
+            _current.attached.agent.on_warm(callback)
     except Exception as error:  # noqa: BLE001 - likewise
-        report("on_warm", error)
+        _report("on_warm", error)
 
 
 def _judgement() -> Judgement | None:
     try:
-        if _lifecycle.current is not None:
-            return _lifecycle.current.agent.judgement()
+        if _current.attached is not None:
+            return _current.attached.agent.judgement()
     except Exception as error:  # noqa: BLE001 - likewise
-        report("state", error)
+        _report("state", error)
     return None
+
+
+def _report(where: str, error: Exception) -> None:
+    from warmwatch._guard import report  # here: likewise
+
+    report(where, error)

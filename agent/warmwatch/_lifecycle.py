@@ -7,34 +7,32 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from warmwatch import _exit_status, _family, _guard
+from warmwatch import _current, _exit_status, _family, _guard
 from warmwatch._arguments import checked
 from warmwatch._attached import Attached
 from warmwatch._config import settings_from
 from warmwatch._ending import ending
 
-current: Attached | None = None
 _registered = False
 
 
 def attach(version: str, said: Mapping[str, Any]) -> None:
     """Attach to this process, or tell the agent that is attached what was ``said``."""
-    global current
     try:
         given, refused = checked(said)
         for complaint in refused:
             _guard.warn_once(complaint)
-        if current is not None:
-            current.update(given)
+        if _current.attached is not None:
+            _current.attached.update(given)
             return
         settings = settings_from(os.environ)
         if settings.disabled:
             return
         for complaint in settings.complaints:
             _guard.warn_once(complaint)
-        current = Attached(settings, version, given)
+        _current.attached = attached = Attached(settings, version, given)
         _register()
-        current.start()
+        attached.start()
     except Exception as error:  # noqa: BLE001 - a training never fails for its monitor
         _guard.report("attach", error)
         _guard.warn_once(f"could not attach: {error!r}")
@@ -42,12 +40,11 @@ def attach(version: str, said: Mapping[str, Any]) -> None:
 
 def detach() -> None:
     """Undo :func:`attach`."""
-    global current
-    agent, current = current, None
-    if agent is None:
+    attached, _current.attached = _current.attached, None
+    if attached is None:
         return
     try:
-        agent.detach()
+        attached.detach()
     except Exception as error:  # noqa: BLE001 - likewise
         _guard.report("detach", error)
     _guard.connect(None)
@@ -72,14 +69,14 @@ def _forked() -> None:
 
 
 def _renew() -> None:
-    if current is not None:
-        current.forked()
+    if _current.attached is not None:
+        _current.attached.forked()
 
 
 def _exit() -> None:
-    if current is None:
+    if _current.attached is None:
         return
     try:
-        current.finish(ending())
+        _current.attached.finish(ending())
     except Exception as error:  # noqa: BLE001 - likewise
         _guard.report("exit", error)

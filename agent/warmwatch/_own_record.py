@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from warmwatch import _exit_status, record
+from warmwatch import _exit_status, places, record
 from warmwatch._arguments import plain_name
 from warmwatch._config import Settings
 from warmwatch._family import child_name
@@ -92,7 +92,7 @@ class OwnRecord:
             missing=missing,
             **{**self._options, "run": plain_name(chosen or _program())},
         )
-        directories = record.directories(os.environ, os.geteuid())
+        directories = places.directories(os.environ, os.geteuid())
         try:
             self._identity = self.writer.open(
                 directories, self.header, identity, named=bool(chosen), child=self._child

@@ -31,7 +31,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from warmwatch import record
+from warmwatch import places, record
 from warmwatch._neighbours import File, file_of, folder_stem, free_run, prune
 from warmwatch.record import Header, Identity
 
@@ -204,11 +204,11 @@ def _leads_to(descriptor: int, file: File | None) -> bool:
 
 def _usable(directory: Path, *, chosen: bool) -> Path:
     """The directory, made where that is ours to do."""
-    if (problem := record.obstacle(str(directory), os, chosen=chosen)) is not None:
+    if (problem := places.obstacle(str(directory), os, chosen=chosen)) is not None:
         raise OSError(f"{directory}: {problem}")
-    if chosen or str(directory) != record.SHARED:
+    if chosen or str(directory) != places.SHARED:
         directory.mkdir(mode=0o755, parents=chosen, exist_ok=True)
-        if (problem := record.obstacle(str(directory), os, chosen=chosen)) is not None:
+        if (problem := places.obstacle(str(directory), os, chosen=chosen)) is not None:
             raise OSError(f"{directory}: {problem}")  # somebody else was faster
     return directory
 

@@ -10,59 +10,23 @@ No I/O, no clock, no logging: the same facts and the same ``now_ns`` give the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from enum import Enum
 
 from warmwatch.record import ENDS, KINDS, PHASES, CompileCounts, StepCounts
+
+# given on: who asks for judgements needs their names
+from warmwatch.states import CONDITIONS as CONDITIONS
+from warmwatch.states import ENDED as ENDED
+from warmwatch.states import WARM as WARM
+from warmwatch.states import State as State
+from warmwatch.states import least_advanced as least_advanced
 
 STALL_FLOOR_NS = 60 * 10**9
 STALL_MEDIANS = 10
 STALL_GAPS = 2
 
-
 THRASHING_WINDOW = 10
 THRASHING_STEPS = 3
-
-
-class State(str, Enum):
-    """What a rank is doing; the value is the public name."""
-
-    STARTING = "starting"
-    COMPILING = "compiling"
-    WARMING = "warming"
-    WARM = "warm"
-    EAGER = "eager"
-    RECOMPILING = "recompiling"
-    STALLED = "stalled"
-    FINISHED = "finished"
-    FAILED = "failed"
-    LOST = "lost"
-
-
-# What a state alone does not say, for as long as it holds; the names are public.
-#   thrashing  3 or more of the last 10 steps held compile activity
-#   fallback   a frame hit the recompile limit and runs eagerly from then on
-#   unknown    code is compiled aside and swapped in with no event: when that ends cannot be seen
-#   nothing_captured  Dynamo looked at frames and captured no graph: what is warm runs eagerly
-CONDITIONS = ("thrashing", "fallback", "unknown", "nothing_captured")
-NEEDS_A_PERSON = frozenset({"nothing_captured"})
-
-ENDED = frozenset({State.FINISHED, State.FAILED, State.LOST})
-WARM = frozenset({State.WARM, State.EAGER})
-
-# From least to most advanced. A run is where its least advanced living rank is: one that
-# recompiles or stalls holds the warm ones back, so both come before them.
-_ADVANCEMENT = (
-    State.STARTING,
-    State.COMPILING,
-    State.WARMING,
-    State.RECOMPILING,
-    State.STALLED,
-    State.WARM,
-    State.EAGER,
-)
-_ENDED_GRAVITY = (State.FAILED, State.LOST, State.FINISHED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,8 +125,8 @@ def stall_after_ns(facts: Facts) -> int:
 
 def judge(facts: Facts, now_ns: int) -> Judgement:
     """Judge one rank at ``now_ns``."""
-    ended = _ended(facts)
-    return replace(ended or _living(facts, now_ns), conditions=conditions(facts))
+    judged, holds = _ended(facts) or _living(facts, now_ns), conditions(facts)
+    return replace(judged, conditions=holds) if holds else judged
 
 
 def conditions(facts: Facts) -> tuple[str, ...]:
@@ -245,16 +209,3 @@ def _settled(facts: Facts, clean: int) -> Judgement:
             state=State.RECOMPILING, since_ns=compile.episode_began_ns, clean_steps=clean
         )
     return Judgement(state=State.WARMING, since_ns=compile.last_end_ns, clean_steps=clean)
-
-
-def least_advanced(states: Iterable[State]) -> State:
-    """A run's state from its ranks': the least advanced living one, else the gravest end.
-
-    Raises:
-        ValueError: a run has at least one rank.
-    """
-    present = set(states)
-    for state in (*_ADVANCEMENT, *_ENDED_GRAVITY):
-        if state in present:
-            return state
-    raise ValueError("a run has at least one rank; none was given")

@@ -2,17 +2,16 @@
 
 A command-line option overrides its variable and is checked by the same code. A bad value, and at
 the daemon's start a ``WARMWATCH_*`` variable that nobody knows, is a UsageError that says what to
-do.
+do. The values are named tuples, so that a command that asks a daemon loads no dataclasses.
 """
 
 from __future__ import annotations
 
-import difflib
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
-from warmwatch import record
+from warmwatch import places
 from warmwatch_monitor.errors import UsageError
 
 PREFIX = "WARMWATCH_"
@@ -57,8 +56,7 @@ SWITCHES: Mapping[str, bool] = {
 AGENT_VARIABLES = ("WARMWATCH_RUN", "WARMWATCH_WARM_STEPS", "WARMWATCH_DISABLE")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class Address(NamedTuple):
     """Where the daemon listens. Port 0 asks the system for a free one."""
 
     host: str
@@ -72,8 +70,7 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(NamedTuple):
     """What the monitor was told.
 
     Attributes:
@@ -105,12 +102,12 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
         UsageError: a value that cannot be used; the message names the option or variable.
     """
     directory = options.get("dir") or environ.get("WARMWATCH_DIR")
-    found = record.directories({**environ, "WARMWATCH_DIR": directory or ""}, uid)
-    if directory and Path(directory).exists() and not Path(directory).is_dir():
+    found = places.directories({**environ, "WARMWATCH_DIR": directory or ""}, uid)
+    if directory and os.path.exists(directory) and not os.path.isdir(directory):
         name, _ = _raw("dir", environ, options, "")
         raise UsageError(f"{name}: {directory} is a file; name a directory, or remove the file")
     return Settings(
-        directories=tuple(dict.fromkeys(str(Path(path).absolute()) for path in found)),
+        directories=tuple(dict.fromkeys(map(_absolute, found))),
         chosen=bool(directory),
         address=parse_address(*_raw("address", environ, options, DEFAULT_ADDRESS)),
         asked=bool(options.get("address") or environ.get("WARMWATCH_ADDRESS")),
@@ -126,6 +123,12 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
             *_raw("retention", environ, options, str(DEFAULT_RETENTION)), RETENTION_LIMITS
         ),
     )
+
+
+def _absolute(path: str) -> str:
+    """``path`` from the root; ``..`` stays, since what is before it may be a link."""
+    parts = os.path.join(os.getcwd(), path).split("/")
+    return "/" + "/".join(part for part in parts if part not in ("", "."))
 
 
 def _raw(
@@ -181,6 +184,8 @@ def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
     for name in sorted(environ):
         if not name.startswith(PREFIX) or name in known:
             continue
+        import difflib  # a slip of the pen alone has the time
+
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
         complaints.append(f"{name} is not a setting of warmwatch; {hint}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 
 from warmwatch import verdict
@@ -100,17 +99,18 @@ def _run(
     compiled = sorted((compiled_ns(reading, now_ns) for reading in readings), reverse=True)
     # while one rank evaluates, the others wait for it in a collective
     at_work_ns = max((working.get(one.folder, 0) for one in readings if one.alive), default=0)
-    ranks = []
-    for reading in readings:
-        seen = view(
+    ranks = [
+        view(
             reading,
             now_ns,
             peers_compiled_ns=_of_peers(compiled, compiled_ns(reading, now_ns)),
             at_work_ns=at_work_ns,
+            working_ns=working.get(reading.folder, 0),
             process=None if reading.pid is None else processes.get(reading.pid),
             gpus=_used(reading, devices),
         )
-        ranks.append(replace(seen, working_ns=working.get(reading.folder, 0)))
+        for reading in readings
+    ]
     state = verdict.least_advanced(rank.judgement.state for rank in ranks)
     return RunView(
         run=name, state=state, ranks=tuple(ranks), ended_together=ended_together(readings)
@@ -123,10 +123,14 @@ def view(
     *,
     peers_compiled_ns: int = 0,
     at_work_ns: int = 0,
+    working_ns: int = 0,
     process: ProcessReading | None = None,
     gpus: tuple[GpuReading, ...] = (),
 ) -> RankView:
-    """One record as a rank: judged, with its figures, as of ``now_ns``."""
+    """One record as a rank: judged, with its figures, as of ``now_ns``.
+
+    ``working_ns``: when it was last seen to work; ``at_work_ns``: when a rank it may wait for was.
+    """
     known = facts(reading, peers_compiled_ns, at_work_ns)
     judgement = verdict.judge(known, now_ns)
     return RankView(
@@ -135,6 +139,7 @@ def view(
         process=process,
         gpus=gpus,
         reading=reading,
+        working_ns=working_ns,
     )
 
 

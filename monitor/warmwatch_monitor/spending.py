@@ -116,6 +116,8 @@ def fold(account: Account, view: RankView, now_ns: int) -> Account:
         if before is not None:
             spending, after = _window(spending, before, after, share=1 / len(view.gpus))
         meters[gpu.uuid] = after
+    if meters == account.meters:
+        return account
     return replace(account, spending=spending, meters=meters)
 
 

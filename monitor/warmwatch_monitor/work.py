@@ -13,7 +13,7 @@ A :class:`Work` and the next readings of a rank's process and GPUs give the next
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from warmwatch_monitor.model import GpuReading, ProcessReading
 
@@ -51,11 +51,11 @@ def follow(
         moment = max(computing)
     elif not busy and known and process is not None and process.cpu_seconds != work.cpu_seconds:
         moment = now_ns if (process.cpu_ratio or 0.0) >= BUSY_RATIO else 0
-    return replace(
-        work,
-        working_ns=max(work.working_ns, min(moment, now_ns)),
-        cpu_seconds=work.cpu_seconds if process is None else process.cpu_seconds,
-    )
+    working_ns = max(work.working_ns, min(moment, now_ns))
+    cpu_seconds = work.cpu_seconds if process is None else process.cpu_seconds
+    if (working_ns, cpu_seconds) == (work.working_ns, work.cpu_seconds):
+        return work
+    return Work(working_ns=working_ns, cpu_seconds=cpu_seconds)
 
 
 def _spins(gpu: GpuReading) -> bool:

@@ -22,8 +22,8 @@ ATTACH = """
 import os, sys, warmwatch
 warmwatch.attach()
 warmwatch.step()
-from warmwatch import _lifecycle
-print(_lifecycle.current.agent.record.writer.folder, flush=True)
+from warmwatch import _current
+print(_current.attached.agent.record.writer.folder, flush=True)
 input()
 """
 KEPT = 200

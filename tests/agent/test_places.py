@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 from support.records import environment
-from warmwatch import record
+from warmwatch import places
 
 NOBODY = 65534
 AGENT = """
 import os, sys
-import warmwatch._agent, warmwatch.record, warmwatch._writer
+import warmwatch._agent, warmwatch.places, warmwatch.record, warmwatch._writer
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 sys.path[:] = []
 from warmwatch._writer import Writer
 writer = Writer()
 header = warmwatch.record.Header(warm_steps=3, attached_ns=1, attached_epoch_ns=1)
-places = warmwatch.record.directories(os.environ, 65534)
+places = warmwatch.places.directories(os.environ, 65534)
 try:
     writer.open(places, header, warmwatch.record.Identity(run="t"), named=True)
     print(writer.folder.parent)
@@ -144,6 +144,6 @@ def test_the_shared_directory_is_the_administrator_s_to_make() -> None:
         def geteuid(self) -> int:
             return 0
 
-    assert record.obstacle(record.SHARED, Empty(), chosen=False) == "it does not exist"
-    nowhere = record.obstacle(record.SHARED, Empty(), chosen=True)
+    assert places.obstacle(places.SHARED, Empty(), chosen=False) == "it does not exist"
+    nowhere = places.obstacle(places.SHARED, Empty(), chosen=True)
     assert nowhere == "it does not exist, nor does /"

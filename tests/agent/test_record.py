@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warmwatch import record
+from warmwatch import places, record
 from warmwatch.record import Header, Identity, StepCounts, Warmup
 from warmwatch.record import identity as record_identity
 from warmwatch.record.seal import Block, store
@@ -301,13 +301,13 @@ def test_prometheus_buckets_fall_on_bin_edges() -> None:
 
 
 def test_a_chosen_directory_is_the_only_one() -> None:
-    assert record.directories({"WARMWATCH_DIR": "/data"}, 7) == ("/data",)
-    assert record.directories({}, 7) == (
+    assert places.directories({"WARMWATCH_DIR": "/data"}, 7) == ("/data",)
+    assert places.directories({}, 7) == (
         "/run/warmwatch",
         "/run/user/7/warmwatch",
         "/tmp/warmwatch-7",
     )
-    assert record.directories({"XDG_RUNTIME_DIR": "/x", "TMPDIR": "/y"}, 7)[1:] == (
+    assert places.directories({"XDG_RUNTIME_DIR": "/x", "TMPDIR": "/y"}, 7)[1:] == (
         "/x/warmwatch",
         "/y/warmwatch-7",
     )

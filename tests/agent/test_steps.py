@@ -12,10 +12,10 @@ from support.trainings import result_of
 
 KINDS = """
 import warmwatch
-from warmwatch import _lifecycle
+from warmwatch import _current
 
 def steps():
-    return _lifecycle.current.agent.record.image().steps.steps
+    return _current.attached.agent.record.image().steps.steps
 
 def parameters(count=2):
     return [torch.nn.Parameter(torch.randn(3)) for _ in range(count)]
@@ -183,7 +183,7 @@ def test_nothing_stands_between_the_optimizer_and_the_hook(records: Path) -> Non
     """Nor is there code of ours behind a regular step that Dynamo could come upon."""
     body = """
 import sys, warmwatch
-from warmwatch import _lifecycle
+from warmwatch import _current
 from torch.optim import optimizer as module
 o = torch.optim.SGD(make().parameters(), lr=.1)
 for _ in range(10): o.step()
@@ -192,7 +192,7 @@ called = []
 sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name))
 hook(o, (), {})
 sys.setprofile(None)
-result([hook is _lifecycle.current.agent.steps.on_step, sorted(set(called))])
+result([hook is _current.attached.agent.steps.on_step, sorted(set(called))])
 """
     same, called = result_of(records, body)
     assert same

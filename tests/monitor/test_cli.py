@@ -150,16 +150,3 @@ def test_python_m_warmwatch_without_the_monitor_says_how_to_get_it() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.endswith("get it with: pip install 'warmwatch[monitor]'\n")
-
-
-def test_an_answer_from_a_daemon_loads_no_library_that_only_a_daemon_needs() -> None:
-    """They would be most of the time that the command takes."""
-    code = (
-        "import sys\n"
-        "import warmwatch_monitor.cli.status, warmwatch_monitor.cli.answers\n"
-        "heavy = {'rich', 'psutil', 'pynvml', 'fastapi', 'uvicorn', 'prometheus_client',\n"
-        "         'http.client', 'warmwatch_monitor.poller', 'warmwatch_monitor.model'}\n"
-        "print(sorted(heavy & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

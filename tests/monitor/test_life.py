@@ -31,8 +31,8 @@ TRAINING = """
 import os, shutil, sys, warmwatch
 warmwatch.attach(run="t")
 warmwatch.step()
-from warmwatch import _lifecycle
-folder = str(_lifecycle.current.agent.record.writer.folder)
+from warmwatch import _current
+folder = str(_current.attached.agent.record.writer.folder)
 print(folder, flush=True)
 for line in sys.stdin:
     exec(line)
@@ -174,7 +174,7 @@ def test_the_agent_leaves_a_descriptor_alone_that_has_become_another_file_s(
     tmp_path: Path, training: Training
 ) -> None:
     """Code that closes all descriptors is known from daemons; the numbers are given out again."""
-    training.do("slot = _lifecycle.current.agent.record.writer._slot; os.close(slot)")
+    training.do("slot = _current.attached.agent.record.writer._slot; os.close(slot)")
     training.do("other = os.open(sys.argv[1] + 'other', os.O_RDWR | os.O_CREAT)")
     training.do("assert other == slot")
     training.do("from warmwatch import _guard; _guard.report('test', ValueError())")

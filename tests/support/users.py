@@ -32,8 +32,8 @@ for line in sys.stdin:
     print("done", flush=True)
 """
 _TRAINING = "warmwatch.attach(run={run!r}); warmwatch.step()\n"
-_TRAINING += "from warmwatch import _lifecycle\n"
-_TRAINING += "print(_lifecycle.current.agent.record.writer.folder, flush=True)\n"
+_TRAINING += "from warmwatch import _current\n"
+_TRAINING += "print(_current.attached.agent.record.writer.folder, flush=True)\n"
 
 
 class Process:

@@ -88,7 +88,6 @@ from warmwatch.record.layout import (
     unpack_identity,
 )
 from warmwatch.record.lock import LOCK_QUESTION, lock_holder
-from warmwatch.record.places import SHARED, directories, distrust, obstacle
 from warmwatch.record.seal import RecordError, TornError
 from warmwatch.record.texts import printable
 
@@ -117,7 +116,6 @@ __all__ = [
     "LOCK_QUESTION",
     "MAGIC",
     "PHASES",
-    "SHARED",
     "SIZE",
     "SLOT",
     "STEPS_INDEX",
@@ -134,15 +132,12 @@ __all__ = [
     "Warmup",
     "blank",
     "check_header",
-    "directories",
-    "distrust",
     "exit_code",
     "histograms",
     "hot_words",
     "lock_holder",
     "longest_ns",
     "longest_of",
-    "obstacle",
     "pack_header",
     "printable",
     "quantile_ns",

@@ -115,19 +115,22 @@ def unpack_identity(image: bytes) -> Identity:
     return newest(image, IDENTITY_BLOCK, _identity.unseal_identity)
 
 
-def unpack(image: bytes) -> Slot:
+def unpack(image: bytes, same: Slot | None = None) -> Slot:
     """Unpack a slot's bytes, of which those up to HOT_END were read before the others.
+
+    ``same``: one whose bytes from there on were the same, so that its blocks are these.
 
     Raises:
         TornError: a block was being written twice meanwhile; read again.
         RecordError: not a slot, another version, or damaged.
     """
     header = check_header(image)
-    rare = newest(image, COMPILE_BLOCK, _compile)
-    steps = unflatten(StepCounts(), _WORDS.unpack_from(image, STEPS_OFFSET))
+    rare = same.compile if same else newest(image, COMPILE_BLOCK, _compile)
+    words = _WORDS.unpack_from(image, STEPS_OFFSET)
+    steps = StepCounts(**dict(zip(STEPS_INDEX, words, strict=True)))
     return Slot(
         header=header,
-        identity=unpack_identity(image),
+        identity=same.identity if same else unpack_identity(image),
         steps=_caught_up(steps, rare, header.warm_steps),
         compile=rare,
         clean_bins=_BINS.unpack_from(image, CLEAN_BINS_OFFSET),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warmwatch_monitor.cli.choice import choose, is_pattern
@@ -70,7 +69,7 @@ def asker(
 
 def note_missing_directory(dir: str | None, what_now: str = "") -> None:
     """Say that ``--dir`` names nothing; a slip of the pen would look like a quiet machine."""
-    if dir is not None and not Path(dir).exists():
+    if dir is not None and not os.path.exists(dir):
         note(f"warmwatch: --dir: {dir} does not exist{what_now}")
 
 

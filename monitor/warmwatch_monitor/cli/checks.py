@@ -12,7 +12,7 @@ from enum import Enum
 from importlib import metadata
 from pathlib import Path
 
-from warmwatch import __version__, record
+from warmwatch import __version__, places, record
 from warmwatch_monitor.cli.daemon import Answer, ask_daemon
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.config import Settings, unknown_variables
@@ -133,7 +133,7 @@ def _directories(settings: Settings, writable: str | None) -> Iterator[Finding]:
 def _obstacles(settings: Settings) -> dict[str, str | None]:
     """Why an agent of this user would make no record in each directory, by the agent's own rule."""
     chosen = len(settings.directories) == 1
-    return {path: record.obstacle(path, os, chosen=chosen) for path in settings.directories}
+    return {path: places.obstacle(path, os, chosen=chosen) for path in settings.directories}
 
 
 def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from warmwatch.verdict import ENDED
+from warmwatch.states import ENDED
 from warmwatch_monitor.errors import UnknownRunError
 
 Answer = dict[str, Any]

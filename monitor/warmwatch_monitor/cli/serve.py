@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -23,6 +24,7 @@ from warmwatch_monitor.push.sender import Sender
 
 _BACKLOG = 128
 _GOODBYE_SECONDS = 2
+_VALUES_OF_A_LOOK = 20_000  # at a few hundred ranks
 
 
 @click.command()
@@ -102,11 +104,18 @@ def _announce(settings: Settings, bound: Address) -> None:
     say(f"warmwatch {__version__} serves {bound.url}/status and {bound.url}/metrics")
 
 
+def _spare_the_collector() -> None:
+    """What was imported stays, and a look makes thousands of values that no cycle holds."""
+    gc.freeze()
+    gc.set_threshold(_VALUES_OF_A_LOOK)
+
+
 def _serve(poller: Poller, sender: Sender | None, listener: socket.socket) -> None:
     import uvicorn
 
     from warmwatch_monitor.views.http import create_app
 
+    _spare_the_collector()
     poller.start()
     if sender is not None:
         sender.start()

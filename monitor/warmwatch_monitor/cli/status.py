@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import click
 
-from warmwatch.verdict import ENDED, NEEDS_A_PERSON, State, least_advanced
+from warmwatch.states import ENDED, NEEDS_A_PERSON, State, least_advanced
 from warmwatch_monitor.cli import options
 from warmwatch_monitor.cli.answers import Answer, asker, note_missing_directory
 from warmwatch_monitor.cli.output import (

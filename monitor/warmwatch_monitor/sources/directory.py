@@ -12,7 +12,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from warmwatch import record
+from warmwatch import places
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import Refusal
 
@@ -86,5 +86,5 @@ def _distrust(status: os.stat_result) -> str | None:
     """Why records are not looked for in a default directory, in words."""
     if stat.S_ISLNK(status.st_mode):
         return "it is a link; remove it, or name the directory in WARMWATCH_DIR"
-    problem = record.distrust(status, os.geteuid())
+    problem = places.distrust(status, os.geteuid())
     return problem and f"no records are looked for in it: {problem}"

@@ -2,7 +2,8 @@
 
 The poller follows the list and knows none of them by itself. Each is read in a thread of its own,
 in the order of the list where a command reads them once: a source may ask for what those above it
-have read. A module is imported when its source is made: where NVML is left alone, it is not loaded.
+have read. A module is imported when its source is made, the bindings of NVML once its
+library is found: who has no GPU does not pay for them.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.config import Settings
 from warmwatch_monitor.model import GpuReading, ObservedTraining
+from warmwatch_monitor.sources.library import require_nvml
 from warmwatch_monitor.sources.readings import Read, Readings, Source
 
 if TYPE_CHECKING:
     from warmwatch_monitor.sources.host import HostAndProcesses
+    from warmwatch_monitor.sources.nvml import NvmlSource
     from warmwatch_monitor.sources.records import RecordsReading
 
 _HOST_INTERVAL = 1.0
@@ -45,10 +48,18 @@ def _host(_settings: Settings, clock: Clock) -> Read[HostAndProcesses]:
 
 
 def _nvml(_settings: Settings, clock: Clock) -> Read[tuple[GpuReading, ...]]:
-    from warmwatch_monitor.sources.nvml import NvmlSource
+    source: NvmlSource | None = None
 
-    source = NvmlSource(clock=clock)
-    return lambda _: source.read()
+    def read(_: Readings) -> tuple[GpuReading, ...]:
+        nonlocal source
+        if source is None:
+            require_nvml()
+            from warmwatch_monitor.sources.nvml import NvmlSource
+
+            source = NvmlSource(clock=clock)
+        return source.read()
+
+    return read
 
 
 def _observed(_settings: Settings, clock: Clock) -> Read[tuple[ObservedTraining, ...]]:

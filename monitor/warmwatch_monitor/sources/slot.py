@@ -48,10 +48,10 @@ class Look:
 
 
 class SlotFile:
-    """One slot, with its last image so that an unchanged one is not unpacked again."""
+    """One slot, with its last image so that what has not changed is not unpacked again."""
 
     def __init__(self) -> None:
-        self._image = b""
+        self._hot = self._blocks = b""
         self._slot: Slot | None = None
         self._forgotten: int | None = None
 
@@ -82,32 +82,35 @@ class SlotFile:
     def forget(self) -> None:
         """Keep of the last image no more than what tells another one from it."""
         if self._slot is not None:
-            self._forgotten, self._image, self._slot = hash(self._image), b"", None
+            self._forgotten = hash((self._hot, self._blocks))
+            self._hot, self._blocks, self._slot = b"", b"", None
 
     def _read(self, descriptor: int) -> tuple[Slot, bool]:
         """Its numbers, and whether they are others than before."""
         torn: TornError | None = None
         for _ in range(_TRIES):
-            image = _image(descriptor)
-            if self._slot is not None and image == self._image:
-                return self._slot, False
+            hot, blocks = _image(descriptor)
+            same = self._slot if blocks == self._blocks else None
+            if same is not None and hot == self._hot:
+                return same, False
             try:
-                slot = record.unpack(image)
+                slot = record.unpack(hot + blocks, same)
             except TornError as error:
                 torn = error
                 continue
             _check(slot, self._slot)
-            moved = self._slot is not None or self._forgotten not in (None, hash(image))
-            self._image, self._slot, self._forgotten = image, slot, None
+            moved = self._slot is not None or self._forgotten not in (None, hash((hot, blocks)))
+            self._hot, self._blocks, self._slot, self._forgotten = hot, blocks, slot, None
             return slot, moved
         if self._slot is None:
             raise torn or RecordError("torn record")
         return self._slot, False
 
 
-def _image(descriptor: int) -> bytes:
+def _image(descriptor: int) -> tuple[bytes, bytes]:
+    """The words, and then what is sealed."""
     hot = os.pread(descriptor, record.HOT_END, 0)
-    return hot + os.pread(descriptor, record.SIZE - record.HOT_END, record.HOT_END)
+    return hot, os.pread(descriptor, record.SIZE - record.HOT_END, record.HOT_END)
 
 
 def _check(slot: Slot, before: Slot | None) -> None:

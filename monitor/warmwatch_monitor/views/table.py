@@ -6,7 +6,6 @@ not fit the width is left out, column by column, the least important first; no c
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -106,6 +105,8 @@ def _line(row: Row, widths: Mapping[str, int], *, colour: bool = False) -> str:
 def _wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
     if width is None:
         return [indent + text]
+    import textwrap  # what is piped has no width
+
     return textwrap.wrap(
         *(text, max(width, 20)),
         initial_indent=indent,

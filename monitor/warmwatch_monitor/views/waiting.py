@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from warmwatch.verdict import ENDED, State, least_advanced
+from warmwatch.states import ENDED, State, least_advanced
 
 Answer = dict[str, Any]
 

@@ -15,6 +15,7 @@ from typing import Any
 import pynvml
 
 from warmwatch_monitor.errors import SourceError
+from warmwatch_monitor.sources.library import MISSING
 
 # 32 and 64 bits of ones: NVML's way to say "not available" in a number
 _SENTINELS = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
@@ -22,7 +23,7 @@ _SENTINELS = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 _WHOLE = {
     pynvml.NVML_ERROR_UNINITIALIZED: "NVML was shut down",
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded",
-    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "no NVIDIA driver here (libnvidia-ml.so.1 is not found)",
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: MISSING,
     pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
         "the NVIDIA driver was upgraded while this library was loaded; restart warmwatch serve"
     ),

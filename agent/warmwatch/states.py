@@ -1,0 +1,62 @@
+"""The states of a rank: their names, which of them have ended, which is the least advanced. Pure.
+
+Apart from the verdict that decides between them, so that who only reads an answer loads no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+
+class State(str, Enum):
+    """What a rank is doing; the value is the public name."""
+
+    STARTING = "starting"
+    COMPILING = "compiling"
+    WARMING = "warming"
+    WARM = "warm"
+    EAGER = "eager"
+    RECOMPILING = "recompiling"
+    STALLED = "stalled"
+    FINISHED = "finished"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+# What a state alone does not say, for as long as it holds; the names are public.
+#   thrashing  3 or more of the last 10 steps held compile activity
+#   fallback   a frame hit the recompile limit and runs eagerly from then on
+#   unknown    code is compiled aside and swapped in with no event: when that ends cannot be seen
+#   nothing_captured  Dynamo looked at frames and captured no graph: what is warm runs eagerly
+CONDITIONS = ("thrashing", "fallback", "unknown", "nothing_captured")
+NEEDS_A_PERSON = frozenset({"nothing_captured"})
+
+ENDED = frozenset({State.FINISHED, State.FAILED, State.LOST})
+WARM = frozenset({State.WARM, State.EAGER})
+
+# From least to most advanced. A run is where its least advanced living rank is: one that
+# recompiles or stalls holds the warm ones back, so both come before them.
+_ADVANCEMENT = (
+    State.STARTING,
+    State.COMPILING,
+    State.WARMING,
+    State.RECOMPILING,
+    State.STALLED,
+    State.WARM,
+    State.EAGER,
+)
+_ENDED_GRAVITY = (State.FAILED, State.LOST, State.FINISHED)
+
+
+def least_advanced(states: Iterable[State]) -> State:
+    """A run's state from its ranks': the least advanced living one, else the gravest end.
+
+    Raises:
+        ValueError: a run has at least one rank.
+    """
+    present = set(states)
+    for state in (*_ADVANCEMENT, *_ENDED_GRAVITY):
+        if state in present:
+            return state
+    raise ValueError("a run has at least one rank; none was given")
