@@ -138,9 +138,7 @@ def _add_probes(app: FastAPI, latest: Latest) -> None:
     async def healthy() -> Response:
         """The daemon answers, and what it says is not old."""
         late = latest().late_seconds
-        if late is None:
-            return PlainTextResponse("healthy\n")
-        return PlainTextResponse(f"nothing has been published for {late:.0f} s\n", status_code=503)
+        return PlainTextResponse("healthy\n") if late is None else _late(late)
 
     @app.get(
         "/-/ready",
@@ -149,13 +147,21 @@ def _add_probes(app: FastAPI, latest: Latest) -> None:
     )
     async def ready() -> Response:
         """The records have been read at least once, and all that is read is published."""
-        sources = {health.source: health for health in latest().sources}
+        snapshot = latest()
+        sources = {health.source: health for health in snapshot.sources}
         records, publisher = sources.get("records"), sources.get("publisher")
         if records is None or not records.last_success:
             return PlainTextResponse("the records have not been read yet\n", status_code=503)
-        if publisher is not None and not publisher.up:
-            return PlainTextResponse(f"{publisher.error}\n", status_code=503)
+        if snapshot.late_seconds is not None:
+            return _late(snapshot.late_seconds)
+        if publisher is not None and not publisher.up:  # of what, is for those who may ask
+            words = "not all that is read is published; /status says why\n"
+            return PlainTextResponse(words, status_code=503)
         return PlainTextResponse("ready\n")
+
+
+def _late(seconds: float) -> Response:
+    return PlainTextResponse(f"nothing has been published for {seconds:.0f} s\n", status_code=503)
 
 
 _ENDPOINTS: Mapping[str, str] = {
