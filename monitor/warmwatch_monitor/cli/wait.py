@@ -53,15 +53,18 @@ class Look:
 @options.address
 @options.directory
 @options.prometheus
+@options.access
 @click.pass_context
 def wait(
     ctx: click.Context,
+    /,
     run: str | None,
     until: str,
     timeout: str | None,
     address: str | None,
     dir: str | None,
     prometheus: str | None,
+    **access: str | None,
 ) -> None:
     """Block until RUN (or every living run) is warm; also for a run that has not begun yet.
 
@@ -78,7 +81,7 @@ def wait(
     if until not in GOALS:
         raise UsageError(f"--until: {until!r} is no state; known are {', '.join(GOALS)}")
     patience = _patience(timeout)
-    ask = asker(run, address=address, dir=dir, prometheus=prometheus)
+    ask = asker(run, address=address, dir=dir, prometheus=prometheus, **access)
     note_missing_directory(dir, " yet; it is waited for")
     with _progress() as tell:
         last = Wait(ask, run, until, tell).block(patience)
