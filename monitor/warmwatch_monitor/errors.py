@@ -21,7 +21,7 @@ class UnknownRunError(WarmwatchError):
     exit_code = 5
 
     def __init__(self, run: str, known: tuple[str, ...]) -> None:
-        self.run = run
+        self.run, self.known = run, known
         have = f"runs here: {', '.join(known)}" if known else "no run is known here"
         super().__init__(f"no run named {run!r}; {have}")
 

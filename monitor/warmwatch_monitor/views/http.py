@@ -6,9 +6,8 @@ reads the latest Snapshot, so no answer waits for a source, a GPU or another req
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from html import escape
 from typing import Annotated, Any
 
@@ -16,16 +15,14 @@ from fastapi import FastAPI, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
-from warmwatch.verdict import ENDED
 from warmwatch_monitor.errors import UnknownRunError
-from warmwatch_monitor.export import series
-from warmwatch_monitor.export.answer import reached, status
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.views import reference
+from warmwatch_monitor.views.answers import Answers
+from warmwatch_monitor.views.kept import Body, json_body
 from warmwatch_monitor.views.schema import STATUS_DESCRIPTION, Problem, Status
-from warmwatch_monitor.views.waiting import GOALS, is_reached
+from warmwatch_monitor.views.waiting import GOALS
 
-LOOK_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 3600.0
 _STATES = ", ".join(GOALS)
 
@@ -58,18 +55,20 @@ def create_app(latest: Latest, version: str) -> FastAPI:
         redoc_url=None,
     )
     _add_refusals(app)
-    _add_status(app, latest)
-    _add_metrics(app, latest, version)
+    answers = Answers(latest, version)
+    _add_status(app, answers)
+    _add_metrics(app, answers)
     _add_probes(app, latest)
     _add_landing(app, version)
     _add_reference(app)
     return app
 
 
-def _add_status(app: FastAPI, latest: Latest) -> None:
+def _add_status(app: FastAPI, answers: Answers) -> None:
     # the model is for /docs: what is answered is a Response, which FastAPI leaves as it is
     @app.get("/status", description=STATUS_DESCRIPTION, response_model=Status, responses=_RESPONSES)
     async def get_status(
+        request: Request,
         run: Annotated[str | None, Query(description="One run alone, by its name.")] = None,
         wait: Annotated[
             str | None,
@@ -89,50 +88,42 @@ def _add_status(app: FastAPI, latest: Latest) -> None:
         ] = 300.0,
     ) -> Response:
         if wait is None:
-            return _json(status(latest(), run))
-        snapshot = await _wait(latest, wait, run, timeout)
-        answer = status(snapshot, run)
-        return _json({**answer, "reached": is_reached(answer, wait)})
+            return _sent(answers.status(run), request)
+        return _sent(await answers.wait((wait, run), timeout, partial(_gone, request)), request)
 
 
-async def _wait(latest: Latest, goal: str, run: str | None, timeout: float) -> Snapshot:
-    """The first Snapshot in which ``goal`` is reached or nothing can change, or at the timeout."""
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + timeout
-    while True:
-        snapshot = latest()
-        left = deadline - clock()
-        if (
-            left <= 0
-            or _is_over(snapshot, run)
-            or (goal != "ended" and reached(snapshot, goal, run))
-        ):
-            return snapshot
-        await asyncio.sleep(min(LOOK_SECONDS, left))
+async def _gone(request: Request) -> None:
+    """Return when the client went away."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
-def _is_over(snapshot: Snapshot, run: str | None) -> bool:
-    """Whether runs are known that are asked about, and none of them lives."""
-    states = [view.state for view in snapshot.runs if run in (None, view.run)]
-    return bool(states) and all(state in ENDED for state in states)
-
-
-def _add_metrics(app: FastAPI, latest: Latest, version: str) -> None:
+def _add_metrics(app: FastAPI, answers: Answers) -> None:
     @app.get(
         "/metrics",
-        description="Prometheus text; OpenMetrics where the Accept header asks for it.",
+        description="All that is known, as series; the formats are Prometheus' own.",
         response_class=PlainTextResponse,
+        response_description="Prometheus text, or OpenMetrics where the Accept header asks for it.",
         responses={422: _RESPONSES[422]},
     )
-    async def get_metrics(accept: Annotated[str | None, Header()] = None) -> Response:
-        body, content_type = series.render(latest(), accept, version=version)
-        return Response(body, headers={"content-type": content_type})
+    async def get_metrics(
+        request: Request,
+        accept: Annotated[
+            str | None,
+            Header(
+                description="`application/openmetrics-text` for OpenMetrics; without it, or with "
+                "anything else, Prometheus text."
+            ),
+        ] = None,
+    ) -> Response:
+        return _sent(answers.metrics(accept), request)
 
 
 def _add_probes(app: FastAPI, latest: Latest) -> None:
     @app.get(
         "/-/healthy",
         response_class=PlainTextResponse,
+        response_description="It is.",
         responses={503: {"description": "It answers, and has nothing new to say: restart it."}},
     )
     async def healthy() -> Response:
@@ -143,6 +134,7 @@ def _add_probes(app: FastAPI, latest: Latest) -> None:
     @app.get(
         "/-/ready",
         response_class=PlainTextResponse,
+        response_description="They have, and it is.",
         responses={503: {"description": "Not read yet, or no longer published."}},
     )
     async def ready() -> Response:
@@ -214,6 +206,10 @@ def _sentence(parameter: object, given: object) -> str:
 
 
 def _json(body: object, status_code: int = 200) -> Response:
-    # ASCII: a run's name may hold bytes that are not UTF-8, which JSON can escape but not encode
-    text = json.dumps(body, allow_nan=False, separators=(",", ":"))
-    return Response(text, status_code=status_code, media_type="application/json")
+    made = json_body(body)
+    return Response(made.plain, status_code=status_code, media_type=made.kind)
+
+
+def _sent(body: Body, request: Request) -> Response:
+    content, headers = body.encoded(request.headers.get("accept-encoding", ""))
+    return Response(content, headers=headers)
