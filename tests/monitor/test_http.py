@@ -273,6 +273,37 @@ def test_an_answer_is_compressed_for_whom_takes_that(accept: str, packed: bool) 
     assert "content-encoding" not in small.headers
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/status?",
+        "/metrics?",
+        "/status?run=gpt2",
+        "/status?run=gpt%32",
+        "/status?run=",
+        "/status?run=bert",
+        "/status?wait=warm&timeout=9",
+        "/status?wait=warm&run=gpt2",
+        "/status?wait=compiling&timeout=0.01",
+        "/status?wait=warm&timeout=1e3",
+        "/status?wait=warm&timeout=_1",
+        "/status?wait=warm&timeout=",
+        "/status?wait=",
+        "/status?timeout=5",
+        "/status?timeout=-1",
+        "/status?run=a&run=gpt2",
+        "/status?wait=hot",
+    ],
+)
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
+def test_the_short_way_gives_what_the_documented_one_gives(path: str, accept: str) -> None:
+    """A parameter that nobody knows leads past the short way, and changes nothing else."""
+    short, documented = get(path, accept=accept), get(f"{path}&x=1", accept=accept)
+    assert (short.status_code, short.content) == (documented.status_code, documented.content)
+    for name in ("content-type", "content-length", "vary"):
+        assert short.headers.get(name) == documented.headers.get(name)
+
+
 def test_one_who_waits_and_goes_away_is_forgotten() -> None:
     async def scenario() -> None:
         feed = Feed(b.snapshot(STATES["compiling"]))

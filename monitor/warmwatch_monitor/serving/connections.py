@@ -8,6 +8,7 @@ longest makes room for a new one; only where all of them wait for an answer is t
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 
 REQUEST_SECONDS = 10.0
@@ -39,7 +40,8 @@ class Connections:
     ) -> None:
         self.most, self._say, self._clock = most, say, clock
         self._close: dict[int, Close] = {}
-        self._quiet: dict[int, float] = {}  # in the order in which they fell quiet
+        # in the order in which they fell quiet; a dict would be slow to find its first
+        self._quiet: OrderedDict[int, float] = OrderedDict()
         self._next = 0
         self._said: float | None = None
 

@@ -8,7 +8,9 @@ spins. What the protocol tells of a connection is when a request is whole and wh
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
+import gc
 import resource
 import socket
 import ssl
@@ -22,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from warmwatch_monitor.serving.connections import IDLE_SECONDS, REQUEST_SECONDS, Connections
 from warmwatch_monitor.serving.guard import Application
 
+_CROWD = 1000
 _AT_ONCE = 64  # accepted in one turn of the loop: others have theirs
 _AGAIN_SECONDS = 0.25
 _SWEEP_SECONDS = 1.0
@@ -115,6 +118,7 @@ class Server(uvicorn.Server):
         )
         self._listener, self._all, self._tls = listener, connections, tls
         self._beginning: set[asyncio.Task[None]] = set()
+        self._most = 0  # connections, since memory was last given back
 
     def serve_until_signal(self) -> None:
         """Serve until SIGTERM or SIGINT."""
@@ -139,6 +143,10 @@ class Server(uvicorn.Server):
 
     def _sweep(self) -> None:
         self._all.sweep()
+        self._most = max(self._most, len(self._all))
+        if self._most >= _CROWD and len(self._all) < self._most / 10:
+            self._most = 0
+            _give_memory_back()
         asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
 
     def _accept(self) -> None:
@@ -200,6 +208,14 @@ class Server(uvicorn.Server):
             peer.close()
         if failure is not None and not isinstance(failure, OSError):
             raise failure
+
+
+def _give_memory_back() -> None:
+    """To the system, what a crowd that left has taken; by itself the C library would keep it."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

@@ -20,10 +20,10 @@ from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.views import reference
 from warmwatch_monitor.views.answers import Answers
 from warmwatch_monitor.views.kept import Body, json_body
+from warmwatch_monitor.views.lane import Lane
 from warmwatch_monitor.views.schema import STATUS_DESCRIPTION, Problem, Status
-from warmwatch_monitor.views.waiting import GOALS
+from warmwatch_monitor.views.waiting import GOALS, LONGEST_WAIT_SECONDS, USUAL_WAIT_SECONDS
 
-LONGEST_WAIT_SECONDS = 3600.0
 _STATES = ", ".join(GOALS)
 
 _WAIT_DESCRIPTION = (
@@ -45,7 +45,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(latest: Latest, version: str) -> FastAPI:
+def create_app(latest: Latest, version: str) -> Lane:
     """The application over ``latest``, which returns the newest Snapshot at once."""
     app = FastAPI(
         title="Warmwatch",
@@ -61,7 +61,7 @@ def create_app(latest: Latest, version: str) -> FastAPI:
     _add_probes(app, latest)
     _add_landing(app, version)
     _add_reference(app)
-    return app
+    return Lane(app, answers)
 
 
 def _add_status(app: FastAPI, answers: Answers) -> None:
@@ -85,7 +85,7 @@ def _add_status(app: FastAPI, answers: Answers) -> None:
                 le=LONGEST_WAIT_SECONDS,
                 description="With `wait`: answer after this many seconds at the latest.",
             ),
-        ] = 300.0,
+        ] = USUAL_WAIT_SECONDS,
     ) -> Response:
         if wait is None:
             return _sent(answers.status(run), request)

@@ -16,6 +16,9 @@ Answer = dict[str, Any]
 # what can be waited for: each state, and the end, however it comes
 GOALS = (*(state.value for state in State), "ended")
 
+LONGEST_WAIT_SECONDS = 3600.0
+USUAL_WAIT_SECONDS = 300.0
+
 _ENDED = frozenset(state.value for state in ENDED)
 _WARM_STEPS = 3  # K, where the answer does not say
 
