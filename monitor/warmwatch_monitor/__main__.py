@@ -9,7 +9,10 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
-EXTRA = ("click", "fastapi", "prometheus_client", "psutil", "rich", "uvicorn")
+EXTRA = (
+    *("bcrypt", "click", "fastapi", "httptools", "prometheus_client", "psutil", "rich"),
+    *("uvicorn", "yaml"),
+)
 MISSING = 2
 
 

@@ -8,10 +8,11 @@ do. The values are named tuples, so that a command that asks a daemon loads no d
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from warmwatch import places
+from warmwatch_monitor.access import ACCESS_KEYS, ANYBODY, Access
 from warmwatch_monitor.errors import UsageError
 
 PREFIX = "WARMWATCH_"
@@ -43,6 +44,20 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
         "off",
         "`on`: send the metrics by OTLP too, to where OpenTelemetry's own variables say",
     ),
+    "WARMWATCH_WEB_CONFIG": (
+        "none",
+        "file with TLS and who may ask, for the daemon (docs/security.md)",
+    ),
+    "WARMWATCH_INSECURE": ("off", "`on`: let anybody ask who reaches the daemon's address"),
+    "WARMWATCH_ALLOWED_HOSTS": (
+        "this machine's names",
+        "further names by which the daemon may be asked, with commas between",
+    ),
+    "WARMWATCH_TOKEN_FILE": ("none", "file with the bearer token that a command shows"),
+    "WARMWATCH_USER_FILE": ("none", "file with `NAME:PASSWORD` that a command shows"),
+    "WARMWATCH_CA": ("the system's", "file with who signs the daemon's certificate, for a command"),
+    "WARMWATCH_CERT": ("none", "file with the certificate that a command shows"),
+    "WARMWATCH_KEY": ("in the file of the certificate", "file with that certificate's key"),
     "WARMWATCH_RETENTION": (
         f"{DEFAULT_RETENTION:g}",
         "seconds for which a run that ended stays visible",
@@ -57,14 +72,15 @@ AGENT_VARIABLES = ("WARMWATCH_RUN", "WARMWATCH_WARM_STEPS", "WARMWATCH_DISABLE")
 
 
 class Address(NamedTuple):
-    """Where the daemon listens. Port 0 asks the system for a free one."""
+    """Where the daemon listens, and whether over TLS. Port 0 asks the system for a free one."""
 
     host: str
     port: int
+    tls: bool = False
 
     @property
     def url(self) -> str:
-        return f"http://{self}"
+        return f"{'https' if self.tls else 'http'}://{self}"
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -82,6 +98,9 @@ class Settings(NamedTuple):
         observe: whether to look for trainings without the agent.
         otlp: whether to send the metrics by OTLP.
         retention: seconds for which a record stays visible after its process ended.
+        web_config: path of the file with TLS and who may ask. insecure: whether anybody may, from
+        wherever. allowed_hosts: further names by which the daemon may be asked.
+        access: what a command shows to whom it asks.
     """
 
     directories: tuple[str, ...]
@@ -93,6 +112,10 @@ class Settings(NamedTuple):
     observe: bool = True
     otlp: bool = False
     retention: float = DEFAULT_RETENTION
+    web_config: str | None = None
+    insecure: bool = False
+    allowed_hosts: tuple[str, ...] = ()
+    access: Access = ANYBODY
 
 
 def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]) -> Settings:
@@ -122,6 +145,10 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
         retention=_seconds(
             *_raw("retention", environ, options, str(DEFAULT_RETENTION)), RETENTION_LIMITS
         ),
+        web_config=_raw("web_config", environ, options, "")[1] or None,
+        insecure=_switch(*_raw("insecure", environ, options, "off")),
+        allowed_hosts=tuple(_names(_raw("allowed_hosts", environ, options, "")[1])),
+        access=load_access(environ, options),
     )
 
 
@@ -129,6 +156,22 @@ def _absolute(path: str) -> str:
     """``path`` from the root; ``..`` stays, since what is before it may be a link."""
     parts = os.path.join(os.getcwd(), path).split("/")
     return "/" + "/".join(part for part in parts if part not in ("", "."))
+
+
+def _names(text: str) -> Iterator[str]:
+    yield from (name.strip() for name in text.split(",") if name.strip())
+
+
+def load_access(environ: Mapping[str, str], options: Mapping[str, str | None]) -> Access:
+    """What a command shows to whom it asks. Raises UsageError: it says two things at once."""
+    found = {key: _raw(key, environ, options, "") for key in ACCESS_KEYS}
+    given = {key: text for key, (_, text) in found.items() if text}
+    if "token_file" in given and "user_file" in given:
+        names = f"{found['token_file'][0]} and {found['user_file'][0]}"
+        raise UsageError(f"{names} exclude each other: give one")
+    if "key" in given and "cert" not in given:
+        raise UsageError(f"{found['key'][0]} is the key of a certificate; give --cert too")
+    return Access(**given, names={key: name for key, (name, _) in found.items()})
 
 
 def _raw(
@@ -142,16 +185,18 @@ def _raw(
 
 
 def parse_address(name: str, text: str) -> Address:
-    """``HOST:PORT``, ``[IPV6]:PORT``.
+    """``HOST:PORT``, ``[IPV6]:PORT``; ``https://`` before it says that TLS is spoken there.
 
     Raises:
         UsageError: it is neither; ``name`` is what the message calls it.
     """
-    host, colon, port = text.strip().rpartition(":")
+    scheme, has_scheme, rest = text.strip().rpartition("://")
+    host, colon, port = rest.removesuffix("/" if has_scheme else "").rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+    right = colon and host and port.isdecimal() and int(port) <= 65535
+    if not right or (has_scheme and scheme not in ("http", "https")):
         raise UsageError(f"{name}: {text!r} is not HOST:PORT, such as {DEFAULT_ADDRESS}")
-    return Address(host=host, port=int(port))
+    return Address(host=host, port=int(port), tls=scheme == "https")
 
 
 def _seconds(name: str, text: str, limits: tuple[float, float]) -> float:

@@ -21,7 +21,7 @@ class UnknownRunError(WarmwatchError):
     exit_code = 5
 
     def __init__(self, run: str, known: tuple[str, ...], others: tuple[str, ...] = ()) -> None:
-        self.run = run
+        self.run, self.known = run, known
         if others:
             super().__init__(
                 f"no run of yours is named {run!r}; another user's are to be named with the owner: "

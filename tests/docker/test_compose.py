@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from support.deployment import DOCKER, ROOT, compose, instructions
+from warmwatch_monitor.serving.hosts import allowed_names, is_allowed
 
 SERVICES: dict[str, dict[str, Any]] = compose()["services"]
 MOUNTS = [
@@ -79,6 +80,17 @@ def test_training_and_monitor_share_the_directory_that_their_images_name() -> No
     for service in ("monitor", "demo"):
         assert "WARMWATCH_DIR=/run/warmwatch" in instructions(service, "ENV")[0]
     assert "mode=1777" in compose()["volumes"]["records"]["driver_opts"]["o"].split(",")
+
+
+def test_prometheus_may_ask_the_monitor_by_the_name_that_it_has_on_their_network() -> None:
+    """And whoever reaches that network, which nothing but this machine's loopback leads into."""
+    command = SERVICES["monitor"]["command"]
+    assert command[:4] == ["serve", "--address", "0.0.0.0:10464", "--insecure"]
+    config = yaml.safe_load((DOCKER / "prometheus.yml").read_text())
+    (target,) = config["scrape_configs"][0]["static_configs"][0]["targets"]
+    names = allowed_names(*command[command.index("--allowed-host") + 1 :])
+    assert is_allowed(target, names)
+    assert not is_allowed("prometheus:10464", names)
 
 
 def test_promtool_takes_the_configuration_of_prometheus(tmp_path: Path) -> None:

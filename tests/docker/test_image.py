@@ -53,10 +53,10 @@ def test_the_monitor_is_the_last_stage_which_is_built_by_default() -> None:
     assert [stage for stage, verb, _ in dockerfile() if verb == "FROM"][-1] == "monitor"
 
 
-def test_it_serves_the_default_port_to_everybody() -> None:
+def test_it_serves_the_default_port_to_nobody_else_until_that_is_said() -> None:
     (command,) = instructions("monitor", "CMD")
     assert instructions("monitor", "ENTRYPOINT") == ['["warmwatch"]']
-    assert json.loads(command) == ["serve", "--address", f"0.0.0.0:{PORT}"]
+    assert json.loads(command) == ["serve"]
     assert instructions("monitor", "EXPOSE") == [PORT]
 
 

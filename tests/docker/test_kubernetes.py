@@ -17,15 +17,18 @@ import pytest
 import yaml
 
 from support.deployment import KUBERNETES, documents, instructions
+from warmwatch_monitor.serving.protection import ProtectionFiles
 
 NATIVE = [
     KUBERNETES / "base" / "namespace.yaml",
     KUBERNETES / "base" / "daemonset.yaml",
+    KUBERNETES / "base" / "networkpolicy.yaml",
     KUBERNETES / "examples" / "training.yaml",
     KUBERNETES / "examples" / "sidecar.yaml",
 ]
 (DAEMONSET,) = documents(KUBERNETES / "base" / "daemonset.yaml")
-(SIDECAR,) = documents(KUBERNETES / "examples" / "sidecar.yaml")
+SIDECAR, SIDECAR_POLICY = documents(KUBERNETES / "examples" / "sidecar.yaml")
+(POLICY,) = documents(KUBERNETES / "base" / "networkpolicy.yaml")
 (TRAINING,) = documents(KUBERNETES / "examples" / "training.yaml")
 (BASE,) = documents(KUBERNETES / "base" / "kustomization.yaml")
 (LABELS,) = [one["pairs"] for one in BASE["labels"] if one["includeSelectors"]]
@@ -73,7 +76,7 @@ def test_a_manifest_with_a_misspelt_field_would_be_refused() -> None:
 
 def test_kustomize_puts_labels_image_and_runtime_class_into_the_daemonset() -> None:
     kinds = {one["kind"]: one for one in rendered(KUBERNETES)}
-    assert kinds.keys() == {"Namespace", "DaemonSet"}
+    assert kinds.keys() == {"Namespace", "DaemonSet", "NetworkPolicy"}
     found = kinds["DaemonSet"]
     validate(found)
     assert found["metadata"]["namespace"] == kinds["Namespace"]["metadata"]["name"]
@@ -88,8 +91,10 @@ def test_every_folder_that_a_kustomization_names_is_there_and_every_file_is_name
     for kustomization in KUBERNETES.rglob("kustomization.yaml"):
         (config,) = documents(kustomization)
         parts = {*config.get("resources", ()), *config.get("components", ())}
+        for generator in config.get("configMapGenerator", ()):
+            parts |= {*generator["files"]}
         assert all((kustomization.parent / part).exists() for part in parts)
-        here = {path.name for path in kustomization.parent.glob("*.yaml")}
+        here = {path.name for path in kustomization.parent.glob("*.y*ml")}
         assert here - {"kustomization.yaml"} <= parts
 
 
@@ -136,3 +141,38 @@ def test_a_training_shares_the_directory_that_the_daemonset_makes() -> None:
     for manifest in (TRAINING, SIDECAR):
         environment = containers(manifest)["training"]["env"]
         assert {"name": "WARMWATCH_DIR", "value": "/run/warmwatch"} in environment
+
+
+@pytest.mark.parametrize("manifest", [DAEMONSET, SIDECAR], ids=["daemonset", "sidecar"])
+def test_where_anybody_may_ask_a_policy_says_who_reaches_the_monitor(
+    manifest: dict[str, Any],
+) -> None:
+    policy = POLICY if manifest is DAEMONSET else SIDECAR_POLICY
+    monitor = containers(manifest)["monitor"]
+    assert monitor["args"] == ["serve", "--address", "0.0.0.0:10464", "--insecure"]
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    (rule,) = policy["spec"]["ingress"]
+    assert [port["port"] for port in rule["ports"]] == [monitor["ports"][0]["name"]]
+    assert all("namespaceSelector" in one for one in rule["from"])
+    chosen = policy["spec"]["podSelector"].get("matchLabels", LABELS)
+    assert chosen == LABELS  # kustomize adds them to the DaemonSet's
+
+
+def test_the_component_token_asks_for_a_token_that_the_monitor_can_read(tmp_path: Path) -> None:
+    (component,) = documents(KUBERNETES / "token" / "kustomization.yaml")
+    (patch,) = (yaml.safe_load(one["patch"]) for one in component["patches"])
+    monitor = containers(patch)["monitor"]
+    assert "--insecure" not in monitor["args"]
+    mounts = {one["name"]: one["mountPath"] for one in monitor["volumeMounts"]}
+    volumes = {one["name"]: one for one in pod(patch)["volumes"]}
+    assert mounts.keys() == volumes.keys() == {"web", "token"}
+    assert monitor["args"][-1] == f"{mounts['web']}/web.yml"
+    assert volumes["token"]["secret"]["defaultMode"] == 0o444
+    (generated,) = component["configMapGenerator"]
+    assert volumes["web"]["configMap"]["name"] == generated["name"]
+    text = (KUBERNETES / "token" / "web.yml").read_text()
+    (tmp_path / "token").write_text("0123456789abcdef")
+    config = tmp_path / "web.yml"
+    config.write_text(text.replace(mounts["token"], str(tmp_path)))
+    assert ProtectionFiles(str(config), print).current.authenticates
+    assert mounts["token"] in text

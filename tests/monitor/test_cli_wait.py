@@ -126,7 +126,7 @@ def test_the_end_of_an_earlier_start_does_not_answer_for_the_launch(
     with waiting("gpt2", "--dir", str(tmp_path), "--timeout", "600") as waiter:
         told = waiter.told()
         assert told.startswith(f"gpt2: {how}")
-        assert told.endswith("that was before this wait, waiting for it to begin anew")
+        assert told.endswith("that was before this wait; waiting for it to begin anew")
         folder = write_record(tmp_path, compiling(), name="anew")
         with held(folder):
             while "compiling" not in (line := waiter.told()):
@@ -169,7 +169,7 @@ def test_it_says_whether_a_run_that_failed_had_been_warm(
 
 def test_a_run_that_compiled_nothing_is_not_said_to_have_been_warm(tmp_path: Path) -> None:
     slot = live_slot(StepCounts(steps=9, last_step_ns=time.monotonic_ns()))
-    write_record(tmp_path, ended(slot, "failed"))
+    write_record(tmp_path, just_begun(ended(slot, "failed")))
     assert "(after it had run eagerly)" in wait("gpt2", "--dir", str(tmp_path)).stderr
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import httpx
 import pytest
 
 from support import builders as b
 from warmwatch.verdict import State
+from warmwatch_monitor.export import series
 from warmwatch_monitor.model import Snapshot, SourceHealth
+from warmwatch_monitor.views import answers
 from warmwatch_monitor.views.http import create_app
 from warmwatch_monitor.views.reference import page
 
@@ -262,6 +266,124 @@ def test_the_page_of_the_interface_explains_each_field_that_has_a_description() 
     shown = page(document)
     assert "<td><code>ranks[].rank</code></td><td>Of the <code>run</code>.</td>" in shown
     assert "<td><code>odd&lt;</code></td><td>Or that.</td>" in shown
+
+
+def test_the_page_names_each_field_once_and_has_words_for_everything() -> None:
+    shown = get("/docs").text
+    table = shown.partition("<h3>Fields</h3>")[2].partition("</table>")[0]
+    names = re.findall(r"<td><code>([^<]+)</code></td>", table)
+    assert len(names) > 100
+    assert [name for name, count in Counter(names).items() if count > 1] == []
+    assert "runs[].skew" in names
+    assert "<td></td>" not in shown
+    assert "Successful Response" not in shown
+    assert "OpenMetrics where the Accept header asks" in shown
+
+
+def test_answers_of_one_snapshot_are_the_same_bytes_and_made_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+    for name, make in (("status", answers.status), ("render", series.render)):
+
+        def counting(*given: Any, name: str = name, make: Any = make, **more: Any) -> Any:
+            made.append(name)
+            return make(*given, **more)
+
+        monkeypatch.setattr(series if name == "render" else answers, name, counting)
+
+    async def scenario() -> None:
+        feed = Feed(b.snapshot(STATES["warm"]))
+        async with client(feed) as http:
+            for _ in range(3):
+                for path in ("/status", "/status?run=gpt2", "/metrics"):
+                    await http.get(path)
+            assert sorted(made) == ["render", "status", "status"]
+            asked = {"accept": "application/openmetrics-text; version=1.0.0"}
+            assert (await http.get("/metrics", headers=asked)).text.endswith("# EOF\n")
+            feed.snapshot = b.snapshot(STATES["compiling"])
+            assert (await http.get("/status")).json()["compiling"] is True
+            assert len(made) == 5
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("accept", "packed"),
+    [("gzip", True), ("br, GZIP;q=0.5", True), ("identity", False), ("gzip;q=0, br", False)],
+)
+def test_an_answer_is_compressed_for_whom_takes_that(accept: str, packed: bool) -> None:
+    answer = get("/metrics", **{"accept-encoding": accept})
+    assert answer.headers.get("content-encoding") == ("gzip" if packed else None)
+    assert int(answer.headers["content-length"]) < len(answer.content) or not packed
+    assert answer.text == get("/metrics", **{"accept-encoding": "identity"}).text
+    small = get("/-/healthy", **{"accept-encoding": accept})
+    assert "content-encoding" not in small.headers
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/status?",
+        "/metrics?",
+        "/status?run=gpt2",
+        "/status?run=gpt%32",
+        "/status?run=",
+        "/status?run=bert",
+        "/status?wait=warm&timeout=9",
+        "/status?wait=warm&run=gpt2",
+        "/status?wait=compiling&timeout=0.01",
+        "/status?wait=warm&timeout=1e3",
+        "/status?wait=warm&timeout=_1",
+        "/status?wait=warm&timeout=",
+        "/status?wait=",
+        "/status?timeout=5",
+        "/status?timeout=-1",
+        "/status?run=a&run=gpt2",
+        "/status?wait=hot",
+    ],
+)
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
+def test_the_short_way_gives_what_the_documented_one_gives(path: str, accept: str) -> None:
+    """A parameter that nobody knows leads past the short way, and changes nothing else."""
+    short, documented = get(path, accept=accept), get(f"{path}&x=1", accept=accept)
+    assert (short.status_code, short.content) == (documented.status_code, documented.content)
+    for name in ("content-type", "content-length", "vary"):
+        assert short.headers.get(name) == documented.headers.get(name)
+
+
+def test_one_who_waits_and_goes_away_is_forgotten() -> None:
+    async def scenario() -> None:
+        feed = Feed(b.snapshot(STATES["compiling"]))
+        kept = answers.Answers(feed.latest, "0.1.0")
+        gone = asyncio.Event()
+
+        async def leaving() -> None:
+            await gone.wait()
+
+        waiting = asyncio.create_task(kept.wait(("warm", None), 3600, leaving))
+        await feed.asked.wait()
+        assert len(kept._waiters._waiting) == 1
+        gone.set()
+        await asyncio.wait_for(waiting, 60)
+        assert kept._waiters._waiting == {}
+
+    asyncio.run(scenario())
+
+
+def test_a_run_that_leaves_ends_the_wait_for_it_in_words() -> None:
+    async def scenario() -> None:
+        feed = Feed(b.snapshot(STATES["compiling"]))
+        async with client(feed) as http:
+            waits = [http.get("/status?run=gpt2&wait=warm&timeout=3600") for _ in range(60)]
+            many = asyncio.gather(*waits)
+            await feed.asked.wait()
+            feed.snapshot = b.snapshot()
+            replies = await asyncio.wait_for(many, 60)
+        assert {one.status_code for one in replies} == {404}
+        assert replies[-1].json() == {"detail": "no run named 'gpt2'; no run is known here"}
+
+    asyncio.run(scenario())
 
 
 def test_the_interface_explains_every_field_of_an_answer() -> None:

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,9 +15,12 @@ from support.records import environment, wait_until
 
 @contextmanager
 def daemon_process(
-    *arguments: str, **variables: str
+    *arguments: str, before: Callable[[], None] | None = None, **variables: str
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """``warmwatch serve`` on a free port, and its URL; terminated at the end."""
+    """``warmwatch serve`` on a free port, and its URL; terminated at the end.
+
+    ``before`` is called in its process before it is the daemon.
+    """
     command = [sys.executable, "-m", "warmwatch_monitor", "serve", "--address", "127.0.0.1:0"]
     with subprocess.Popen(
         [*command, *arguments],
@@ -25,11 +28,12 @@ def daemon_process(
         stderr=subprocess.PIPE,
         text=True,
         env=environment(**variables),
+        preexec_fn=before,
     ) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
-            found = re.search(r"http://[\d.:]+", line)
+            found = re.search(r"https?://[\d.:]+", line)
             assert found, f"the daemon said {line!r}"
             yield process, found.group()
         finally:

@@ -125,7 +125,7 @@ def _overview(ctx: click.Context) -> None:
     from warmwatch_monitor.cli.status import picture
 
     try:
-        draw(picture(asker(None, address=None, dir=None, prometheus=None)()))
+        draw(picture(asker(None)()))
     except WarmwatchError as error:
         note(f"warmwatch: {plain(str(error))}")
     formatter = ctx.make_formatter()

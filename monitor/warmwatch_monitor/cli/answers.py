@@ -7,17 +7,20 @@ pays for none of them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from warmwatch_monitor.access import ANYBODY, Access
 from warmwatch_monitor.cli.choice import choose, is_pattern
 from warmwatch_monitor.cli.daemon import ask_daemon
 from warmwatch_monitor.cli.output import note
-from warmwatch_monitor.config import Settings, load
+from warmwatch_monitor.config import Settings, load, load_access
 from warmwatch_monitor.errors import NoDaemonError, UsageError
 
 if TYPE_CHECKING:
     from warmwatch_monitor.poller import Poller
+    from warmwatch_monitor.sources.readings import Source
 
 Answer = dict[str, Any]
 
@@ -27,24 +30,27 @@ def settings_from(**options: str | None) -> Settings:
     return load(os.environ, os.getuid(), options)
 
 
-def make_poller(settings: Settings) -> Poller:
-    """The poller over every source that is listed."""
+def make_poller(settings: Settings, *more: Source[Any]) -> Poller:
+    """The poller over every source that is listed, and ``more``."""
     from warmwatch_monitor.poller import Poller
+    from warmwatch_monitor.sources.listed import SOURCES
 
-    return Poller(settings)
+    return Poller(settings, sources=(*SOURCES, *more))
 
 
 def asker(
     run: str | None,
     *,
-    address: str | None,
-    dir: str | None,
-    prometheus: str | None,
+    address: str | None = None,
+    dir: str | None = None,
+    prometheus: str | None = None,
+    access: Mapping[str, str | None] = MappingProxyType({}),
     own: bool = False,
 ) -> Callable[[], Answer]:
     """A function that gives the answer as it is now, for as long as a command needs it.
 
-    ``own``: a name without an owner means no run but this user's.
+    ``access``: what is shown to whom it asks. ``own``: a name without an owner means no run but
+    this user's.
 
     A directory that was named is read here; an address that was asked for answers or is an error.
     Only where neither was, the daemon is one that may run or not.
@@ -55,9 +61,9 @@ def asker(
     if prometheus is not None:
         if address is not None or dir is not None:
             raise UsageError("--prometheus asks another program than --address and --dir: give one")
-        url = prometheus
-        return lambda: ask_fleet(url, run)
-    settings = settings_from(address=address, dir=dir)
+        url, shown = prometheus, load_access(os.environ, access)
+        return lambda: ask_fleet(url, run, shown)
+    settings = settings_from(address=address, dir=dir, **access)
     read = _reader(settings)
 
     def answer() -> Answer:
@@ -76,7 +82,7 @@ def note_missing_directory(dir: str | None, what_now: str = "") -> None:
 def _from_daemon(settings: Settings) -> Answer | None:
     """The daemon's answer; ``None`` where it is not asked for and cannot know these records."""
     try:
-        answer = ask_daemon(settings.address)
+        answer = ask_daemon(settings.address, settings.access)
     except NoDaemonError:
         if settings.asked:
             raise
@@ -99,12 +105,12 @@ def _reader(settings: Settings) -> Callable[[], Answer]:
     return read
 
 
-def ask_fleet(url: str, run: str | None = None) -> Answer:
+def ask_fleet(url: str, run: str | None = None, access: Access = ANYBODY) -> Answer:
     """The answer for every run, or for those that ``run`` chooses, over all that a Prometheus saw.
 
     Raises:
-        UsageError: ``url`` is none of HTTP. FleetError: it cannot be asked.
-        UnknownRunError: it knows no such run.
+        UsageError: ``url`` is none of HTTP, or ``access`` cannot be used. FleetError: it cannot be
+        asked. UnknownRunError: it knows no such run.
     """
     from warmwatch_monitor.clock import Clock
     from warmwatch_monitor.export.answer import status
@@ -113,7 +119,7 @@ def ask_fleet(url: str, run: str | None = None) -> Answer:
 
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--prometheus takes a URL such as http://prometheus:9090, not {url!r}")
-    source = PrometheusSource(url)
+    source = PrometheusSource(url, access)
     name = None if run is None or is_pattern(run) else run
     snapshot = assemble(source.read(name), Clock().epoch())
     if name is not None and not snapshot.runs:  # say which there are

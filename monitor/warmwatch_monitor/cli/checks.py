@@ -138,7 +138,7 @@ def _obstacles(settings: Settings) -> dict[str, str | None]:
 
 def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:
     try:
-        answer = ask_daemon(settings.address)
+        answer = ask_daemon(settings.address, settings.access)
     except NoDaemonError:
         yield Finding(
             mark=Mark.NOTE,

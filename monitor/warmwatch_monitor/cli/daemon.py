@@ -2,8 +2,8 @@
 
 What listens at an address may be anything: each way in which it is no daemon, or one that hangs,
 is a DaemonError. Nothing is read without an end, in bytes or in seconds. One question of HTTP/1.0
-over a plain socket: loading the library's client would be a good part of the time that ``status``
-takes, most of it for encryption and mail headers.
+over a socket: loading the library's client would be a good part of the time that ``status`` takes,
+most of it for mail headers, and for the encryption that is loaded here where TLS is spoken.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import socket
 import time
 from typing import Any
 
+from warmwatch_monitor.access import ANYBODY, Access
 from warmwatch_monitor.config import Address
 from warmwatch_monitor.errors import DaemonError, NoDaemonError
 
@@ -23,15 +24,17 @@ CONNECT_SECONDS = 2.0
 ANSWER_SECONDS = 5.0
 LONGEST_ANSWER = 64 << 20  # bytes; one of 512 ranks has about 1 MB
 _OTHER = "give the daemon's address with --address HOST:PORT, or --dir to read the records"
+_CREDENTIALS = "give --token-file or --user-file with what it knows, or --dir to read the records"
 
 
-def ask_daemon(address: Address) -> Answer:
+def ask_daemon(address: Address, access: Access = ANYBODY) -> Answer:
     """The daemon's whole ``/status``.
 
     Raises:
-        NoDaemonError: nobody answers at ``address``. DaemonError: something else does.
+        NoDaemonError: nobody answers at ``address``. DaemonError: something else does, or it does
+        not take what ``access`` shows. UsageError: ``access`` names what cannot be used.
     """
-    body = _fetch(address)
+    body = _fetch(address, access)
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
@@ -46,8 +49,10 @@ def ask_daemon(address: Address) -> Answer:
     return answer
 
 
-def _fetch(address: Address) -> bytes:
+def _fetch(address: Address, access: Access) -> bytes:
     """The body of the reply. Raises as :func:`ask_daemon`."""
+    request = _request(address, access)
+    tls = access.tls() if address.tls else None
     try:
         peer = socket.create_connection((address.host, address.port), CONNECT_SECONDS)
     except (OSError, ValueError) as error:  # a host that is no name is a ValueError
@@ -58,34 +63,50 @@ def _fetch(address: Address) -> bytes:
         ) from None
     with peer:
         try:
-            reply = _exchange(peer, address)
+            if tls is not None:
+                with tls.wrap_socket(peer, server_hostname=address.host) as private:
+                    reply = _exchange(private, request)
+            else:
+                reply = _exchange(peer, request)
         except TimeoutError:
             raise DaemonError(
                 f"what listens at {address} has not answered within {ANSWER_SECONDS:g} s; {_OTHER}"
             ) from None
-        except OSError:
-            raise _stranger(address) from None
+        except OSError as error:
+            raise _cut_off(address, access, error) from None
+    if not reply:
+        raise _cut_off(address, access)
     head, _, body = reply.partition(b"\r\n\r\n")
     status = head.split(b" ", 2)
     if len(reply) > LONGEST_ANSWER or not head.startswith(b"HTTP/1.") or len(status) < 2:
         raise _stranger(address)
+    if status[1] == b"401":
+        raise DaemonError(f"{address.url} asks who is there (HTTP 401); {_CREDENTIALS}")
+    if status[1] == b"421":
+        raise DaemonError(f"{address.url}: {body.decode('ascii', 'replace').strip()}")
     if status[1] != b"200":
         code = status[1][:3].decode("ascii", "replace")
         raise DaemonError(f"{address.url} answers with HTTP {code}; {_OTHER}")
     return body
 
 
-def _exchange(peer: socket.socket, address: Address) -> bytes:
+def _request(address: Address, access: Access) -> bytes:
+    who = access.authorization()
+    shown = f"Authorization: {who}\r\n" if who else ""
+    return (
+        f"GET /status HTTP/1.0\r\nHost: {address}\r\nAccept: application/json\r\n"
+        f"{shown}Connection: close\r\n\r\n".encode()
+    )
+
+
+def _exchange(peer: socket.socket, request: bytes) -> bytes:
     """The whole reply, up to a little more than the longest.
 
     Raises:
         TimeoutError: it did not end in time, however steadily it came. OSError: it was cut off.
     """
     deadline = time.monotonic() + ANSWER_SECONDS
-    peer.sendall(
-        f"GET /status HTTP/1.0\r\nHost: {address}\r\nAccept: application/json\r\n"
-        "Connection: close\r\n\r\n".encode()
-    )
+    peer.sendall(request)
     reply = bytearray()
     while len(reply) <= LONGEST_ANSWER:
         peer.settimeout(max(0.001, deadline - time.monotonic()))
@@ -100,3 +121,18 @@ def _exchange(peer: socket.socket, address: Address) -> bytes:
 
 def _stranger(address: Address) -> DaemonError:
     return DaemonError(f"{address.url} does not answer as warmwatch does; {_OTHER}")
+
+
+def _cut_off(address: Address, access: Access, error: OSError | None = None) -> DaemonError:
+    """It ended the connection, or TLS did."""
+    why = getattr(error, "verify_message", None) or getattr(error, "reason", None)
+    if why and "alert" not in str(why).lower():  # an alert is the other side's refusal
+        return DaemonError(
+            f"{address.url}: TLS fails ({str(why).lower().replace('_', ' ')}); give --ca with the "
+            "file of who signs its certificate, or the address without https://"
+        )
+    if address.tls and access.cert is None:
+        return DaemonError(
+            f"{address.url} ends the connection; it may ask for a certificate: give --cert"
+        )
+    return _stranger(address)

@@ -24,10 +24,13 @@ _SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
 @click.command()
 @options.address
 @options.directory
+@options.access
 @click.pass_context
-def doctor(ctx: click.Context, address: str | None, dir: str | None) -> None:
+def doctor(
+    ctx: click.Context, /, address: str | None, dir: str | None, **access: str | None
+) -> None:
     """Check the installation and say what to do. Exit code: 0 fine, 1 something needs doing."""
-    settings = settings_from(address=address, dir=dir)
+    settings = settings_from(address=address, dir=dir, **access)
     findings = [
         *installation(),
         *variables(os.environ),

@@ -15,6 +15,7 @@ import click
 from warmwatch import __version__
 from warmwatch_monitor.cli import options
 from warmwatch_monitor.cli.answers import make_poller, settings_from
+from warmwatch_monitor.cli.door import Door
 from warmwatch_monitor.cli.output import note, say
 from warmwatch_monitor.cli.sending import make_sender
 from warmwatch_monitor.config import Address, Settings, refuse_unknown
@@ -22,8 +23,7 @@ from warmwatch_monitor.errors import DaemonError
 from warmwatch_monitor.poller import Poller
 from warmwatch_monitor.push.sender import Sender
 
-_BACKLOG = 128
-_GOODBYE_SECONDS = 2
+_BACKLOG = 1024
 _VALUES_OF_A_LOOK = 20_000  # at a few hundred ranks
 
 
@@ -38,32 +38,41 @@ _VALUES_OF_A_LOOK = 20_000  # at a few hundred ranks
 @click.option(
     "--otlp", is_flag=True, help="Send the metrics by OTLP too, as OpenTelemetry's variables say."
 )
+@click.option(
+    "--web-config", metavar="FILE", help="TLS, and who may ask, as for Prometheus' exporters."
+)
+@click.option("--insecure", is_flag=True, help="Let anybody ask who reaches the address.")
+@click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    metavar="NAME",
+    multiple=True,
+    help="A further name by which it may be asked; may be given again.",
+)
 def serve(
-    address: str | None,
-    dir: str | None,
-    interval: str | None,
-    gpu_interval: str | None,
-    retention: str | None,
-    otlp: bool,
+    otlp: bool, insecure: bool, allowed_hosts: tuple[str, ...], **options: str | None
 ) -> None:
-    """Watch the records and publish /status and /metrics."""
+    """Watch the records and publish /status and /metrics.
+
+    On other addresses than this machine's own, who asks must be known (--web-config), or
+    --insecure be said.
+    """
     refuse_unknown(os.environ)
     settings = settings_from(
-        address=address,
-        dir=dir,
-        interval=interval,
-        gpu_interval=gpu_interval,
-        retention=retention,
         otlp="on" if otlp else None,
+        insecure="on" if insecure else None,
+        allowed_hosts=",".join(allowed_hosts) or None,
+        **options,
     )
+    door = Door(settings)
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, _leave)
     with listen(settings.address) as listener:
-        bound = Address(host=settings.address.host, port=listener.getsockname()[1])
-        poller = make_poller(settings)
+        bound = door.checked(listener.getsockname())
+        poller = make_poller(settings, *door.sources)
         sender = make_sender(poller, bound) if settings.otlp else None
         _announce(settings, bound)
-        _serve(poller, sender, listener)
+        _serve(poller, sender, door, listener)
 
 
 def _leave(_signum: int, _frame: FrameType | None) -> None:
@@ -110,9 +119,7 @@ def _spare_the_collector() -> None:
     gc.set_threshold(_VALUES_OF_A_LOOK)
 
 
-def _serve(poller: Poller, sender: Sender | None, listener: socket.socket) -> None:
-    import uvicorn
-
+def _serve(poller: Poller, sender: Sender | None, door: Door, listener: socket.socket) -> None:
     from warmwatch_monitor.views.http import create_app
 
     _spare_the_collector()
@@ -120,14 +127,8 @@ def _serve(poller: Poller, sender: Sender | None, listener: socket.socket) -> No
     if sender is not None:
         sender.start()
     try:
-        config = uvicorn.Config(
-            create_app(sender.latest if sender else poller.latest, __version__),
-            access_log=False,
-            log_level="warning",
-            ws="none",
-            timeout_graceful_shutdown=_GOODBYE_SECONDS,
-        )
-        uvicorn.Server(config).run(sockets=[listener])
+        app = create_app(sender.latest if sender else poller.latest, __version__)
+        door.serve(app, listener)
     finally:
         if sender is not None:
             sender.stop()

@@ -45,9 +45,11 @@ _CLEAR = "\x1b[2J"
 @options.address
 @options.directory
 @options.prometheus
+@options.access
 @click.pass_context
 def status(
     ctx: click.Context,
+    /,
     run: str | None,
     as_json: bool,
     watch: bool,
@@ -55,6 +57,7 @@ def status(
     address: str | None,
     dir: str | None,
     prometheus: str | None,
+    **access: str | None,
 ) -> None:
     """Say in one sentence and a table whether RUN (or every run) still compiles.
 
@@ -72,7 +75,7 @@ def status(
     """
     if watch and as_json:
         raise UsageError("--watch shows a table anew and --json prints once: give one")
-    ask = asker(run, address=address, dir=dir, prometheus=prometheus)
+    ask = asker(run, address=address, dir=dir, prometheus=prometheus, access=access)
     if watch:
         answer = _watch(ask, every_rank=every_rank)
     else:

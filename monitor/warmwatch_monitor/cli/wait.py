@@ -20,8 +20,8 @@ from warmwatch_monitor.errors import DaemonError, FleetError, UnknownRunError, U
 from warmwatch_monitor.views.waiting import (
     END_GOALS,
     GOALS,
-    Attention,
     attached_at,
+    is_about,
     is_over,
     is_reached,
     lives,
@@ -67,15 +67,18 @@ class Look:
 @options.address
 @options.directory
 @options.prometheus
+@options.access
 @click.pass_context
 def wait(
     ctx: click.Context,
+    /,
     run: str | None,
     until: str,
     timeout: str | None,
     address: str | None,
     dir: str | None,
     prometheus: str | None,
+    **access: str | None,
 ) -> None:
     """Block until RUN (or every living run of yours) is warm; also for one that has not begun yet.
 
@@ -94,7 +97,7 @@ def wait(
     if until not in GOALS:
         raise UsageError(f"--until: {until!r} is no state; known are {', '.join(GOALS)}")
     patience = _patience(timeout)
-    ask = asker(run, address=address, dir=dir, prometheus=prometheus, own=True)
+    ask = asker(run, address=address, dir=dir, prometheus=prometheus, access=access, own=True)
     uid = os.geteuid() if prometheus is None else None
     note_missing_directory(dir, " yet; it is waited for")
     with _progress() as tell:
@@ -136,7 +139,8 @@ class Wait:
         uid: int | None = None,
     ) -> None:
         self._ask, self._run, self._goal, self._tell, self._uid = ask, run, goal, tell, uid
-        self._attention = Attention(ends=run is not None and goal in END_GOALS)
+        self._lived: dict[str, float] = {}
+        self._began: float | None = None
         self._answered: float | None = None
 
     def block(self, patience: float) -> Look:
@@ -170,6 +174,8 @@ class Wait:
     def _judge(self, answer: Answer) -> Look:
         asked = [r for r in answer["runs"] if self._run is not None or is_own(r, self._uid)]
         at = answer.get("at") or time.time()
+        if self._began is None:
+            self._began = at
         runs = [run for run in asked if self._is_about(run, at)]
         if not runs:
             words = self._nothing(asked, answer["runs"])
@@ -187,8 +193,13 @@ class Wait:
         return Look(state=state, words=summary)
 
     def _is_about(self, run: Answer, at: float) -> bool:
-        return self._attention.is_about(
-            run["run"], living=lives(run), attached_at=attached_at(run), at=at
+        if lives(run):
+            self._lived[run["run"]] = at
+        return is_about(
+            ends=self._run is not None and self._goal in END_GOALS,
+            lived_at=self._lived.get(run["run"]),
+            attached_at=attached_at(run),
+            began=self._began,
         )
 
     def _nothing(self, asked: Sequence[Answer], known: Sequence[Answer]) -> str:

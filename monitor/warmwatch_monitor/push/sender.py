@@ -41,14 +41,18 @@ class Sender:
     ) -> None:
         self._exporter, self._read, self._clock = exporter, read, clock or Clock()
         self._health = ExportHealth(export=exporter.name)
+        self._told: tuple[Snapshot, ExportHealth, Snapshot] | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(
             target=self._work, name=f"warmwatch-{exporter.name}", daemon=True
         )
 
     def latest(self) -> Snapshot:
-        """The latest Snapshot, with how this export fares."""
-        return replace(self._read(), exports=(self._health,))
+        """The latest Snapshot, with how this export fares; the same one until either changes."""
+        read, health, known = self._read(), self._health, self._told
+        if known is None or known[0] is not read or known[1] is not health:
+            self._told = known = (read, health, replace(read, exports=(health,)))
+        return known[2]
 
     def start(self) -> None:
         """Begin to send, in a thread that dies with the process."""

@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
+from warmwatch_monitor.access import ANYBODY, Access
 from warmwatch_monitor.errors import FleetError
 from warmwatch_monitor.model import Sample
 
@@ -40,25 +41,32 @@ _TIMEOUT_SECONDS = 30.0
 class PrometheusSource:
     """Asks the Prometheus at ``url``, such as ``http://host:9090`` or one behind a path."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url.rstrip("/")
+    def __init__(self, url: str, access: Access = ANYBODY) -> None:
+        self._url, self._access = url.rstrip("/"), access
 
     def read(self, run: str | None = None) -> tuple[Sample, ...]:
         """The last samples of every rank and its GPUs, or those of ``run`` alone.
 
         Raises:
-            FleetError: it cannot be reached, or does not answer as Prometheus does.
+            FleetError: it cannot be reached, or does not answer as Prometheus does. UsageError:
+            what is to be shown to it cannot be read.
         """
         return tuple(sample for query in _queries(run) for sample in self._ask(query))
 
     def _ask(self, query: str) -> Iterator[Sample]:
         body = urllib.parse.urlencode({"query": query}).encode()
         request = urllib.request.Request(f"{self._url}/api/v1/query", data=body)  # noqa: S310 - checked
+        if who := self._access.authorization():
+            request.add_unredirected_header("Authorization", who)  # for nobody else
+        tls = self._access.tls() if self._url.startswith("https:") else None
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as reply:  # noqa: S310
+            with urllib.request.urlopen(  # noqa: S310
+                request, timeout=_TIMEOUT_SECONDS, context=tls
+            ) as reply:
                 answer = json.load(reply)
         except urllib.error.HTTPError as error:
-            raise FleetError(f"{self._url} answers with HTTP {error.code}; {_OTHER}") from None
+            advice = _CREDENTIALS if error.code == UNAUTHORIZED else _OTHER
+            raise FleetError(f"{self._url} answers with HTTP {error.code}; {advice}") from None
         except (OSError, ValueError) as error:
             raise FleetError(
                 f"{self._url} does not answer as Prometheus: {error}; {_OTHER}"
@@ -66,6 +74,8 @@ class PrometheusSource:
         yield from _samples(answer, self._url)
 
 
+UNAUTHORIZED = 401
+_CREDENTIALS = "give --token-file or --user-file with what it knows"
 _OTHER = "give the address of a Prometheus server, such as http://prometheus:9090"
 
 

@@ -6,9 +6,8 @@ reads the latest Snapshot, so no answer waits for a source, a GPU or another req
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from html import escape
 from typing import Annotated, Any
 
@@ -16,17 +15,15 @@ from fastapi import FastAPI, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
-from warmwatch.verdict import ENDED
 from warmwatch_monitor.errors import UnknownRunError
-from warmwatch_monitor.export import series
-from warmwatch_monitor.export.answer import chosen, reached, status
-from warmwatch_monitor.model import RunView, Snapshot
+from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.views import reference
+from warmwatch_monitor.views.answers import Answers
+from warmwatch_monitor.views.kept import Body, json_body
+from warmwatch_monitor.views.lane import Lane
 from warmwatch_monitor.views.schema import STATUS_DESCRIPTION, Problem, Status
-from warmwatch_monitor.views.waiting import END_GOALS, GOALS, Attention, is_reached
+from warmwatch_monitor.views.waiting import GOALS, LONGEST_WAIT_SECONDS, USUAL_WAIT_SECONDS
 
-LOOK_SECONDS = 0.05
-LONGEST_WAIT_SECONDS = 3600.0
 _STATES = ", ".join(GOALS)
 
 _WAIT_DESCRIPTION = (
@@ -56,7 +53,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(latest: Latest, version: str) -> FastAPI:
+def create_app(latest: Latest, version: str) -> Lane:
     """The application over ``latest``, which returns the newest Snapshot at once."""
     app = FastAPI(
         title="Warmwatch",
@@ -66,18 +63,20 @@ def create_app(latest: Latest, version: str) -> FastAPI:
         redoc_url=None,
     )
     _add_refusals(app)
-    _add_status(app, latest)
-    _add_metrics(app, latest, version)
+    answers = Answers(latest, version)
+    _add_status(app, answers)
+    _add_metrics(app, answers)
     _add_probes(app, latest)
     _add_landing(app, version)
     _add_reference(app)
-    return app
+    return Lane(app, answers)
 
 
-def _add_status(app: FastAPI, latest: Latest) -> None:
+def _add_status(app: FastAPI, answers: Answers) -> None:
     # the model is for /docs: what is answered is a Response, which FastAPI leaves as it is
     @app.get("/status", description=STATUS_DESCRIPTION, response_model=Status, responses=_RESPONSES)
     async def get_status(
+        request: Request,
         run: Annotated[str | None, Query(description=_RUN_DESCRIPTION)] = None,
         wait: Annotated[
             str | None,
@@ -94,95 +93,75 @@ def _add_status(app: FastAPI, latest: Latest) -> None:
                 le=LONGEST_WAIT_SECONDS,
                 description="With `wait`: answer after this many seconds at the latest.",
             ),
-        ] = 300.0,
+        ] = USUAL_WAIT_SECONDS,
     ) -> Response:
         if wait is None:
-            return _json(status(latest(), run))
-        snapshot, names = await _wait(latest, wait, run, timeout)
-        answer = status(snapshot, run)
-        about = [one for one in answer["runs"] if one["run"] in names]
-        return _json({**answer, "reached": is_reached({**answer, "runs": about}, wait)})
+            return _sent(answers.status(run), request)
+        return _sent(await answers.wait(wait, run, timeout, partial(_gone, request)), request)
 
 
-async def _wait(
-    latest: Latest, goal: str, run: str | None, timeout: float
-) -> tuple[Snapshot, frozenset[str]]:
-    """The first Snapshot in which ``goal`` is reached or nothing can change, or at the timeout.
-
-    With the names of the runs that the wait is about.
-
-    Raises:
-        UnknownRunError: no run of that name as the wait began.
-    """
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + timeout
-    attention = Attention(ends=goal in END_GOALS)
-    chosen(latest(), run)
-    while True:
-        snapshot = latest()
-        about = _about(snapshot, run, attention)
-        left = deadline - clock()
-        over = bool(about) and all(view.state in ENDED for view in about)
-        if left <= 0 or over or (goal != "ended" and reached(about, goal)):
-            return snapshot, frozenset(view.run for view in about)
-        await asyncio.sleep(min(LOOK_SECONDS, left))
+async def _gone(request: Request) -> None:
+    """Return when the client went away."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
-def _about(snapshot: Snapshot, run: str | None, attention: Attention) -> list[RunView]:
-    """The runs that a wait is about, of those that are asked for; one may be gone meanwhile."""
-    try:
-        asked = chosen(snapshot, run)
-    except UnknownRunError:
-        return []
-    at = snapshot.epoch or None  # there is none before the first look
-    return [
-        view
-        for view in asked
-        if attention.is_about(
-            view.run, living=view.state not in ENDED, attached_at=view.attached_at, at=at
-        )
-    ]
-
-
-def _add_metrics(app: FastAPI, latest: Latest, version: str) -> None:
+def _add_metrics(app: FastAPI, answers: Answers) -> None:
     @app.get(
         "/metrics",
-        description="Prometheus text; OpenMetrics where the Accept header asks for it.",
+        description="All that is known, as series; the formats are Prometheus' own.",
         response_class=PlainTextResponse,
+        response_description="Prometheus text, or OpenMetrics where the Accept header asks for it.",
         responses={422: _RESPONSES[422]},
     )
-    async def get_metrics(accept: Annotated[str | None, Header()] = None) -> Response:
-        body, content_type = series.render(latest(), accept, version=version)
-        return Response(body, headers={"content-type": content_type})
+    async def get_metrics(
+        request: Request,
+        accept: Annotated[
+            str | None,
+            Header(
+                description="`application/openmetrics-text` for OpenMetrics; without it, or with "
+                "anything else, Prometheus text."
+            ),
+        ] = None,
+    ) -> Response:
+        return _sent(answers.metrics(accept), request)
 
 
 def _add_probes(app: FastAPI, latest: Latest) -> None:
     @app.get(
         "/-/healthy",
         response_class=PlainTextResponse,
+        response_description="It is.",
         responses={503: {"description": "It answers, and has nothing new to say: restart it."}},
     )
     async def healthy() -> Response:
         """The daemon answers, and what it says is not old."""
         late = latest().late_seconds
-        if late is None:
-            return PlainTextResponse("healthy\n")
-        return PlainTextResponse(f"nothing has been published for {late:.0f} s\n", status_code=503)
+        return PlainTextResponse("healthy\n") if late is None else _late(late)
 
     @app.get(
         "/-/ready",
         response_class=PlainTextResponse,
+        response_description="They have, and it is.",
         responses={503: {"description": "Not read yet, or no longer published."}},
     )
     async def ready() -> Response:
         """The records have been read at least once, and all that is read is published."""
-        sources = {health.source: health for health in latest().sources}
+        snapshot = latest()
+        sources = {health.source: health for health in snapshot.sources}
         records, publisher = sources.get("records"), sources.get("publisher")
         if records is None or not records.last_success:
             return PlainTextResponse("the records have not been read yet\n", status_code=503)
-        if publisher is not None and not publisher.up:
-            return PlainTextResponse(f"{publisher.error}\n", status_code=503)
+        if snapshot.late_seconds is not None:
+            return _late(snapshot.late_seconds)
+        if publisher is not None and not publisher.up:  # of what, is for those who may ask
+            words = "not all that is read is published; /status says why\n"
+            return PlainTextResponse(words, status_code=503)
         return PlainTextResponse("ready\n")
+
+
+def _late(seconds: float) -> Response:
+    return PlainTextResponse(f"nothing has been published for {seconds:.0f} s\n", status_code=503)
 
 
 _ENDPOINTS: Mapping[str, str] = {
@@ -235,6 +214,10 @@ def _sentence(parameter: object, given: object) -> str:
 
 
 def _json(body: object, status_code: int = 200) -> Response:
-    # ASCII: a run's name may hold bytes that are not UTF-8, which JSON can escape but not encode
-    text = json.dumps(body, allow_nan=False, separators=(",", ":"))
-    return Response(text, status_code=status_code, media_type="application/json")
+    made = json_body(body)
+    return Response(made.plain, status_code=status_code, media_type=made.kind)
+
+
+def _sent(body: Body, request: Request) -> Response:
+    content, headers = body.encoded(request.headers.get("accept-encoding", ""))
+    return Response(content, headers=headers)

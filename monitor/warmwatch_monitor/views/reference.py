@@ -90,13 +90,14 @@ def _fields(
     schema = _resolved(schema, document)
     found = []
     for name, field in schema.get("properties", {}).items():
-        for one in (field, *field.get("anyOf", ())):
-            whole = _resolved(one, document)
-            inner = whole.get("items", {})
-            if words := one.get("description") or whole.get("description"):
-                found.append((f"<code>{escape(prefix + name)}</code>", _words(words)))
+        ways = [field, *field.get("anyOf", ())]
+        whole = [_resolved(one, document) for one in ways]
+        said = [one["description"] for one in (*ways, *whole) if one.get("description")]
+        if said:  # its own words, or else those of what it refers to
+            found.append((f"<code>{escape(prefix + name)}</code>", _words(said[0])))
+        for one, resolved in zip(ways, whole, strict=True):
             found += _fields(one, document, f"{prefix}{name}.", above)
-            found += _fields(inner, document, f"{prefix}{name}[].", above)
+            found += _fields(resolved.get("items", {}), document, f"{prefix}{name}[].", above)
     return found
 
 

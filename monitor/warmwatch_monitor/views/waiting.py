@@ -22,34 +22,28 @@ GOALS = (*(state.value for state in State), "ended")
 END_GOALS = frozenset({*(state.value for state in ENDED), "ended"})
 JUST_BEGUN_SECONDS = 10.0
 
+LONGEST_WAIT_SECONDS = 3600.0
+USUAL_WAIT_SECONDS = 300.0
+
 _ENDED = frozenset(state.value for state in ENDED)
 _WARM_STEPS = 3  # K, where the answer does not say
 
 
-class Attention:
-    """Which runs a wait is about, from one look to the next.
+def is_about(
+    *, ends: bool, lived_at: float | None, attached_at: float | None, began: float | None
+) -> bool:
+    """Whether a wait that ``began`` then is about a run. Times: seconds since the epoch.
 
-    ``ends``: also those that had ended before it began.
+    Args:
+        ends: what had ended before counts too.
+        lived_at: when the run was seen alive last; ``None`` where it never was.
+        attached_at: when its latest rank began; ``None`` where that is not known.
     """
-
-    def __init__(self, *, ends: bool) -> None:
-        self._ends = ends
-        self._lived: set[str] = set()
-        self._began: float | None = None
-
-    def is_about(
-        self, run: str, *, living: bool, attached_at: float | None, at: float | None
-    ) -> bool:
-        """Whether ``run`` counts, as it was read ``at``; its last rank attached at that moment."""
-        if self._began is None:
-            self._began = at
-        if living:
-            self._lived.add(run)
-        if self._ends or run in self._lived:
-            return True
-        if attached_at is None or self._began is None:
-            return False
-        return attached_at >= self._began - JUST_BEGUN_SECONDS
+    if ends or (lived_at is not None and (began is None or lived_at >= began)):
+        return True
+    if attached_at is None or began is None:
+        return False
+    return attached_at >= began - JUST_BEGUN_SECONDS
 
 
 def attached_at(run: Answer) -> float | None:

@@ -7,6 +7,7 @@ from warmwatch_monitor.export.series.family import Distribution, Family
 from warmwatch_monitor.export.series.labels import Labels
 from warmwatch_monitor.export.series.rank import RANK_SERIES
 from warmwatch_monitor.export.series.tables import families, render
+from warmwatch_monitor.export.series.text import content_type
 
 __all__ = [
     "RANK_SERIES",
@@ -14,6 +15,7 @@ __all__ = [
     "Family",
     "Labels",
     "SnapshotCollector",
+    "content_type",
     "families",
     "render",
 ]

@@ -29,10 +29,16 @@ def number(value: Any) -> str:
     return _known(value) if value else _spelled(value)
 
 
+@lru_cache(maxsize=64)
+def content_type(accept: str | None) -> str:
+    """The content type of the format that ``Accept`` asks for."""
+    return str(choose_encoder(accept or "")[1])
+
+
 def encode(families: Iterable[Family], accept: str | None) -> tuple[bytes, str]:
     """Those with a sample, in the format that ``Accept`` asks for, and its content type."""
-    _, content_type = choose_encoder(accept or "")
-    openmetrics = content_type.startswith("application/openmetrics-text")
+    kind = content_type(accept)
+    openmetrics = kind.startswith("application/openmetrics-text")
     header = _openmetrics_header if openmetrics else _plain_header
     parts: list[str] = []
     for family in families:
@@ -42,7 +48,7 @@ def encode(families: Iterable[Family], accept: str | None) -> tuple[bytes, str]:
             parts.insert(at, header(family))
     if openmetrics:
         parts.append("# EOF")
-    return "".join(f"{part}\n" for part in parts).encode(), content_type
+    return "".join(f"{part}\n" for part in parts).encode(), kind
 
 
 def _lines(family: Family) -> list[str]:

@@ -1,0 +1,83 @@
+"""What a command shows to a daemon or a Prometheus that asks who it is, and whom it trusts.
+
+Settings name files and never secrets: those are read when they are needed, so a token that is
+replaced is the one that is shown next.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from warmwatch_monitor.errors import UsageError
+
+if TYPE_CHECKING:
+    import ssl
+
+ACCESS_KEYS = ("token_file", "user_file", "ca", "cert", "key")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Files, where there are any.
+
+    Attributes:
+        token_file: a bearer token. user_file: ``NAME:PASSWORD``. ca: who signs the certificate of
+        whom is asked. cert, key: the certificate that is shown. names: what to call each in a
+        message.
+    """
+
+    token_file: str | None = None
+    user_file: str | None = None
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    names: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def authorization(self) -> str | None:
+        """The value of the header. Raises UsageError: the file holds none."""
+        if self.token_file is not None:
+            return f"Bearer {self._word('token_file', self.token_file)}"
+        if self.user_file is not None:
+            text = self._word("user_file", self.user_file)
+            if ":" not in text:
+                name = self.names.get("user_file", "user_file")
+                raise UsageError(f"{name}: {self.user_file} does not hold NAME:PASSWORD")
+            return f"Basic {base64.b64encode(text.encode()).decode()}"
+        return None
+
+    def tls(self) -> ssl.SSLContext:
+        """For a connection to whom is asked. Raises UsageError: a file cannot be used."""
+        import ssl  # a good part of the time that `status` takes, for those who need it
+
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{self.names.get('ca', 'ca')}: {self.ca}: {_why(error)}") from None
+        if self.cert is not None:
+            try:
+                context.load_cert_chain(self.cert, self.key, password=lambda: b"")
+            except (OSError, ValueError) as error:
+                name = self.names.get("cert", "cert")
+                raise UsageError(f"{name}: {self.cert}: {_why(error)}") from None
+        return context
+
+    def _word(self, key: str, path: str) -> str:
+        name = self.names.get(key, key)
+        try:
+            text = Path(path).read_text().strip()
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{name}: cannot read {path}: {_why(error)}") from None
+        if not text or not text.isprintable() or (key == "token_file" and not text.isascii()):
+            raise UsageError(f"{name}: {path} does not hold one line of text")
+        return text
+
+
+ANYBODY = Access()
+
+
+def _why(error: Exception) -> str:
+    return str(getattr(error, "reason", None) or getattr(error, "strerror", None) or error).lower()

@@ -1,0 +1,125 @@
+"""The door: every request passes here before any application sees it.
+
+Only GET and HEAD are answered, so nothing that arrives changes anything. Then the name that was
+asked for is looked at, where no credentials are asked for: a page that rebinds its name has none.
+Then who asks. What probes need stays open, for a kubelet or a load balancer cannot log in; it
+tells nothing of what is watched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from warmwatch_monitor.serving.credentials import BusyError
+from warmwatch_monitor.serving.hosts import host_of, is_allowed
+from warmwatch_monitor.serving.protection import Protection
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+PROBES = ("/-/healthy", "/-/ready")
+_METHODS = ("GET", "HEAD")
+_LONGEST_NAME = 100
+# a browser takes an answer for nothing but what it says it is, and gives it to no other site's page
+_ALWAYS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+class Guard:
+    """Lets requests through to ``inner``.
+
+    Args:
+        protection: what protects now. names: hosts by which the daemon may be asked; ``None``
+            where every name is right.
+    """
+
+    def __init__(
+        self,
+        inner: Application,
+        protection: Callable[[], Protection],
+        names: Callable[[Protection], frozenset[str] | None],
+    ) -> None:
+        self._inner, self._protection, self._names = inner, protection, names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+        head = scope["method"] == "HEAD"
+        send = _answering(send, without_body=head)
+        refusal = await self._refusal(scope)
+        if refusal is not None:
+            await refusal(send)
+            return
+        await self._inner({**scope, "method": "GET"} if head else scope, receive, send)
+
+    async def _refusal(self, scope: Scope) -> Callable[[Send], Awaitable[None]] | None:
+        if scope["method"] not in _METHODS:
+            words = "nothing can be changed here: there is GET, and HEAD\n"
+            return _refusal(405, words, (b"allow", b"GET, HEAD"))
+        protection = self._protection()
+        names = self._names(protection)
+        for host in _values(scope, b"host") if names is not None else ():
+            if not is_allowed(host, names or ()):
+                return _refusal(421, _misdirected(host))
+        credentials = protection.credentials
+        if credentials is None or scope["path"] in PROBES:
+            return None
+        try:
+            given = [value.encode("latin-1") for value in _values(scope, b"authorization")]
+            if len(given) == 1 and await credentials.allow(given[0]):
+                return None
+        except BusyError:
+            return _refusal(503, "too many passwords are being tried\n", (b"retry-after", b"2"))
+        challenges = [(b"www-authenticate", one.encode()) for one in credentials.challenges]
+        words = "who asks here says who he is: by a bearer token, or by name and password\n"
+        return _refusal(
+            401, words if not given else "these credentials are not known\n", *challenges
+        )
+
+
+def _values(scope: Scope, header: bytes) -> list[str]:
+    return [value.decode("latin-1") for name, value in scope["headers"] if name == header]
+
+
+def _misdirected(header: str) -> str:
+    asked = host_of(header)[:_LONGEST_NAME]
+    name = asked if asked.isascii() and asked.isprintable() else "that name"
+    return (
+        f"this daemon does not know itself as {name!r}: ask it by its address or as localhost, "
+        "or start it with --allowed-host and the name\n"
+    )
+
+
+def _refusal(
+    status: int, words: str, *headers: tuple[bytes, bytes]
+) -> Callable[[Send], Awaitable[None]]:
+    body = words.encode()
+    kind = (b"content-type", b"text/plain; charset=utf-8")
+    length = (b"content-length", b"%d" % len(body))
+
+    async def answer(send: Send) -> None:
+        start = {"type": "http.response.start", "status": status}
+        await send({**start, "headers": [kind, length, *headers]})
+        await send({"type": "http.response.body", "body": body})
+
+    return answer
+
+
+def _answering(send: Send, *, without_body: bool) -> Send:
+    """``send``, with the headers that every answer has; for HEAD the headers are all of it."""
+
+    async def answer(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *_ALWAYS]}
+        elif without_body and message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await send(message)
+
+    return answer
