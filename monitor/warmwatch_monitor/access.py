@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from warmwatch_monitor.errors import UsageError
 
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 ACCESS_KEYS = ("token_file", "user_file", "ca", "cert", "key")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Access(NamedTuple):
     """Files, where there are any.
 
     Attributes:
@@ -35,7 +33,7 @@ class Access:
     ca: str | None = None
     cert: str | None = None
     key: str | None = None
-    names: Mapping[str, str] = field(default_factory=dict, compare=False)
+    names: Mapping[str, str] = MappingProxyType({})
 
     def authorization(self) -> str | None:
         """The value of the header. Raises UsageError: the file holds none."""
@@ -68,7 +66,8 @@ class Access:
     def _word(self, key: str, path: str) -> str:
         name = self.names.get(key, key)
         try:
-            text = Path(path).read_text().strip()
+            with open(path, encoding="utf-8") as file:
+                text = file.read().strip()
         except (OSError, ValueError) as error:
             raise UsageError(f"{name}: cannot read {path}: {_why(error)}") from None
         if not text or not text.isprintable() or (key == "token_file" and not text.isascii()):

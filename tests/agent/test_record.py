@@ -18,6 +18,7 @@ from warmwatch.record import Header, Identity, StepCounts, Warmup
 from warmwatch.record import identity as record_identity
 from warmwatch.record.seal import Block, store
 from warmwatch.record.words import flatten
+from warmwatch.texts import printable
 
 U64 = st.integers(0, 2**64 - 1)
 
@@ -105,7 +106,7 @@ def test_words_are_found_by_their_names() -> None:
 def test_an_identity_of_any_text_fits_and_keeps_its_numbers(identity: Identity) -> None:
     back = read(image(identity=identity)).identity
     whole = identity.run.encode("utf-8", "replace").decode()
-    assert record.printable(whole).startswith(back.run)
+    assert printable(whole).startswith(back.run)
     assert back.run.isprintable()
     assert (back.rank, back.world_size, back.hooks, back.tokens_per_step) == (
         identity.rank,

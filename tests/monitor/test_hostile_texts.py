@@ -99,7 +99,7 @@ def harmless(text: str) -> str:
         ["status", HOSTILE],
         ["wait", "--timeout", "0"],
         ["wait", "--until", "compiling", "--timeout", "0"],
-        ["wait", "failed", "--until", "compiling"],
+        ["wait", "failed", "--until", "compiling", "--timeout", "0"],
         ["wait", HOSTILE, "--timeout", "0"],
         ["doctor"],
     ],

@@ -361,7 +361,7 @@ def test_one_who_waits_and_goes_away_is_forgotten() -> None:
         async def leaving() -> None:
             await gone.wait()
 
-        waiting = asyncio.create_task(kept.wait(("warm", None), 3600, leaving))
+        waiting = asyncio.create_task(kept.wait("warm", None, 3600, leaving))
         await feed.asked.wait()
         assert len(kept._waiters._waiting) == 1
         gone.set()

@@ -97,7 +97,7 @@ def test_before_mine_has_begun_nobody_else_s_answers_my_wait(directory: Path) ->
         named = warmwatch("wait", "gpt2", *place, "--timeout", "0")
         assert named.exit_code == 124
         assert "no run of yours is named 'gpt2'" in named.stderr
-        assert f"gpt2@{MALLORY}; waiting for it" in named.stderr
+        assert f"named with the owner: gpt2@{MALLORY}" in named.stderr
         unnamed = warmwatch("wait", *place, "--timeout", "0")
         assert unnamed.exit_code == 124
         assert f"no run of yours lives (another user's do: gpt2@{MALLORY})" in unnamed.stderr

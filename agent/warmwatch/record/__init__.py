@@ -89,7 +89,6 @@ from warmwatch.record.layout import (
 )
 from warmwatch.record.lock import LOCK_QUESTION, lock_holder
 from warmwatch.record.seal import RecordError, TornError
-from warmwatch.record.texts import printable
 
 SLOT = "slot"
 JOURNAL = "events.jsonl"
@@ -139,7 +138,6 @@ __all__ = [
     "longest_ns",
     "longest_of",
     "pack_header",
-    "printable",
     "quantile_ns",
     "quantile_of",
     "store_compile",

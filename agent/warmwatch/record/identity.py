@@ -16,7 +16,7 @@ from typing import Any
 
 from warmwatch.record.facts import Identity
 from warmwatch.record.seal import RecordError, unseal
-from warmwatch.record.texts import printable
+from warmwatch.texts import printable
 
 TEXT_LIMIT = 200  # characters
 _NUMBER_LIMIT = 10**7

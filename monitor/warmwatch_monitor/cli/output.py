@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any, TextIO
 
-from warmwatch.record import printable
+from warmwatch.texts import printable
 
 PIPE_WIDTH = 120
 _USUAL = os.terminal_size((80, 24))

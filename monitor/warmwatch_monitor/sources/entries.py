@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from warmwatch import record
+from warmwatch.texts import printable
 from warmwatch_monitor.model import Beginning, Compilation, Fallback, GraphBreak, Recompile
 
 LONGEST_LINE = 64 * 1024
@@ -106,7 +107,7 @@ def text(entry: Entry, key: str, longest: int) -> str | None:
     if not isinstance(value, str):
         raise ValueError(f"{key} is no text")
     value = value if len(value) <= longest else f"{value[:longest]}..."
-    return record.printable(value, keep="\n")  # a reason has a line for each compiled entry
+    return printable(value, keep="\n")  # a reason has a line for each compiled entry
 
 
 def _count(entry: Entry, key: str) -> int | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from warmwatch.record import printable
+from warmwatch.texts import printable
 from warmwatch_monitor import outside
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import GpuReading, ObservedTraining, ProcessReading, Signs
