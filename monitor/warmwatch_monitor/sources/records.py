@@ -19,7 +19,7 @@ from warmwatch.record import RecordError, Slot
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import RecordReading, Refusal
 from warmwatch_monitor.sources.directory import RecordDirectory
-from warmwatch_monitor.sources.exits import left_exit_code
+from warmwatch_monitor.sources.exits import at_the_end
 from warmwatch_monitor.sources.journal import Journal
 from warmwatch_monitor.sources.life import Life
 from warmwatch_monitor.sources.slot import Look, SlotFile
@@ -138,8 +138,7 @@ class _Record:
         torn = self._journal.torn_end and not alive  # nobody will complete that line
         self._read_from = slot = look.slot
         if not alive:
-            counts = record.with_exit_code(slot.compile, left_exit_code(self._folder))
-            slot = replace(slot, compile=counts)
+            slot = replace(slot, compile=at_the_end(slot.compile, self._folder))
         return RecordReading(
             folder=self._folder,
             slot=slot,
