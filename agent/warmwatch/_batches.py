@@ -33,8 +33,13 @@ class Batches:
     bind: Callable[..., None]
 
 
-def make_batches(buffer: Buffer, *, clock: Callable[[], int] = monotonic_ns) -> Batches:
-    """The functions, as closures like those of the steps."""
+def make_batches(
+    buffer: Buffer,
+    *,
+    awake: Callable[[], None] = lambda: None,
+    clock: Callable[[], int] = monotonic_ns,
+) -> Batches:
+    """The functions, as closures like those of the steps. ``awake`` is called at each batch."""
     hot = record.hot_words(buffer)
     batches = waited = 0
     free = threading.Lock()  # only ever tried, never waited for
@@ -52,6 +57,7 @@ def make_batches(buffer: Buffer, *, clock: Callable[[], int] = monotonic_ns) -> 
             hot[_COUNT] = batches
         finally:
             free.release()
+        awake()
 
     def bind(new_buffer: Buffer, *, anew: bool = False) -> None:
         nonlocal hot, batches, waited, free
