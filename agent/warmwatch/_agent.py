@@ -80,8 +80,9 @@ class Agent:
         return self.batches.on_batch
 
     def wrap_rare(self, wrap: Callable[[Any], Any]) -> None:
-        """Wrap what the post hook calls of ours."""
+        """Wrap what the post hook, or the one of batches, calls of ours."""
         self.steps.wrap_rare(wrap)
+        self.batches.wrap_rare(wrap)
 
     def begin(self, event: str) -> None:
         """A compile event began on this thread."""
@@ -179,6 +180,7 @@ class Agent:
     def go_on(self) -> None:
         """It has forked, and this is the parent: with the next step, or batch, it goes on."""
         self.steps.look()
+        self.batches.look()
 
     def detach(self) -> None:
         """Take every hook away and let go of the record."""

@@ -184,6 +184,33 @@ def test_a_process_that_forks_has_no_thread_of_the_agents_meanwhile(disk: Path) 
     assert slots.read(slots.only(disk)).steps.steps == 50
 
 
+BATCHES = """
+import torch, torch._dynamo, warmwatch
+from torch.utils.data import DataLoader
+warmwatch.attach(run="t")
+warmwatch.step()
+for batch in DataLoader(torch.zeros(8), num_workers=2):
+    pass
+print("evaluated", flush=True)
+input()
+"""
+
+
+def test_a_loader_that_forks_its_workers_has_its_batches_on_the_disk(disk: Path) -> None:
+    """An evaluation marks no steps: its batches bring back the thread that was gone meanwhile."""
+    with subprocess.Popen(
+        [sys.executable, "-c", BATCHES],
+        env=environment(WARMWATCH_DIR=str(disk)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "evaluated\n"
+        wait_until(lambda: slots.read(slots.only(disk)).steps.batches == 8, 30)
+        process.kill()
+
+
 SIGNALS = """
 import os, signal, threading, time, warmwatch
 warmwatch.attach(run="t")
