@@ -15,6 +15,7 @@ from support import slots
 
 PROCESS = Path(__file__).parent / "process"
 
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 # Commands that a test calls in this process do not look for what other tests train meanwhile.
 os.environ["WARMWATCH_OBSERVE"] = "off"
 # How long an example takes is the machine's affair; pytest-timeout ends what never ends.
@@ -38,7 +39,20 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.fixture
-def records(tmp_path: Path) -> Iterator[Path]:
-    """A record directory. An error that an agent swallowed while writing to it fails the test."""
-    with slots.without_errors(tmp_path / "records") as directory:
+def memory() -> Iterator[Path]:
+    """A directory in memory, as the default ones for records are."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as place:
+        yield Path(place)
+
+
+@pytest.fixture
+def records(tmp_path: Path, memory: Path) -> Iterator[Path]:
+    """A record directory. An error that an agent swallowed while writing to it fails the test.
+
+    In memory: a store is then seen at once, and also that of a process
+    that is killed right after. What is different on a disk is in ``test_records_on_disk.py``.
+    """
+    place = tmp_path / "records"
+    place.symlink_to(memory)
+    with slots.without_errors(place) as directory:
         yield directory

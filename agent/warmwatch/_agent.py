@@ -54,10 +54,11 @@ class Agent:
             self.record.writer.buffer,
             self.ledger,
             is_step=self._is_step,
+            awake=self._go_on,
             warm_steps=settings.warm_steps,
             on_warm=self._call_back,
         )
-        self.batches = make_batches(self.record.writer.buffer)
+        self.batches = make_batches(self.record.writer.buffer, awake=self._go_on)
         self._tell_worth()
 
     def arm(self) -> None:
@@ -81,8 +82,9 @@ class Agent:
         return self.batches.on_batch
 
     def wrap_rare(self, wrap: Callable[[Any], Any]) -> None:
-        """Wrap what the post hook calls of ours."""
+        """Wrap what the post hook, or the one of batches, calls of ours."""
         self.steps.wrap_rare(wrap)
+        self.batches.wrap_rare(wrap)
 
     def begin(self, event: str) -> None:
         """A compile event began on this thread."""
@@ -166,10 +168,23 @@ class Agent:
         self.batches.bind(self.record.writer.buffer)
         at_childs_end(self.finish)
 
-    def finish(self, end: End) -> None:
-        """The process ends. Nothing is said by one that had nothing to say."""
+    def finish(self, end: End, *, leaving: bool = False) -> None:
+        """The process ends. Nothing is said by one that had nothing to say.
+
+        ``leaving``: Python itself ends, with no other word.
+        """
         if self.record.visible:
             self.ledger.exit(end)
+            self.record.settle(leaving=leaving)
+
+    def pause(self) -> None:
+        """The process is about to fork."""
+        self.record.writer.pause()
+
+    def go_on(self) -> None:
+        """It has forked, and this is the parent: with the next step, or batch, it goes on."""
+        self.steps.look()
+        self.batches.look()
 
     def detach(self) -> None:
         """Take every hook away and let go of the record."""
@@ -192,6 +207,9 @@ class Agent:
     def _tell_worth(self) -> None:
         if worth := self.record.worth:
             self.ledger.worth(worth)
+
+    def _go_on(self) -> None:
+        self.record.writer.go_on()
 
     def _count(self) -> int:
         """Steps marked so far."""

@@ -53,9 +53,19 @@ class Attached:
             self._agent.update(options)
 
     def finish(self, end: End) -> None:
-        """The process ends."""
+        """Python ends."""
         if self._agent is not None:
-            self._agent.finish(end)
+            self._agent.finish(end, leaving=True)
+
+    def pause(self) -> None:
+        """The process is about to fork."""
+        if self._agent is not None:
+            self._agent.pause()
+
+    def go_on(self) -> None:
+        """It has forked, and this is the parent."""
+        if self._agent is not None:
+            self._agent.go_on()
 
     def forked(self) -> None:
         """In a forked child, which is another process and has said nothing yet."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from warmwatch._arguments import CHANGED, plain_name
+from warmwatch._readers import READERS
 
 WARM_STEPS = 3
 _MOST_WARM_STEPS = 1_000_000  # more is a mistake, and would not fit into the record
@@ -14,8 +15,12 @@ _MOST_WARM_STEPS = 1_000_000  # more is a mistake, and would not fit into the re
 VARIABLES: Mapping[str, tuple[str, str]] = {
     "WARMWATCH_RUN": ("the launcher's id, else the script's name", "name of the run"),
     "WARMWATCH_DIR": (
-        "/run/warmwatch, the user's runtime directory, or one under the temporary directory",
+        "/run/warmwatch, the user's runtime directory, or one in /dev/shm or /tmp",
         "directory of the records",
+    ),
+    "WARMWATCH_READERS": (
+        "the owner, or the group that the directory names",
+        "who may read the record: owner, group or all",
     ),
     "WARMWATCH_WARM_STEPS": (str(WARM_STEPS), "clean steps in a row that make a rank warm"),
     "WARMWATCH_FULL_REASONS": (
@@ -47,12 +52,14 @@ class Settings:
     """What the environment says.
 
     Attributes:
-        run: the run's name, or ``None``. warm_steps: K, at least 1. disabled: do not attach.
+        run: the run's name, or ``None``. readers: who may read the record, or ``None``.
+        warm_steps: K, at least 1. disabled: do not attach.
         full_reasons: reasons are recorded as PyTorch words them (see ``_reduction``).
         complaints: what is wrong with the environment, one sentence each.
     """
 
     run: str | None = None
+    readers: str | None = None
     warm_steps: int = WARM_STEPS
     disabled: bool = False
     full_reasons: bool = False
@@ -76,7 +83,12 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
     run = environ.get("WARMWATCH_RUN", "")
     if run != plain_name(run):
         complaints.append(f"WARMWATCH_RUN holds {CHANGED}; the run is called {plain_name(run)!r}")
+    readers = environ.get("WARMWATCH_READERS") or None
+    if readers is not None and readers not in READERS:
+        complaints.append(f"WARMWATCH_READERS={readers[:40]!r} is none of {', '.join(READERS)}")
+        readers = None
     return Settings(
+        readers=readers,
         run=plain_name(run) or None,
         warm_steps=warm_steps,
         disabled=_is_on(environ, "WARMWATCH_DISABLE"),

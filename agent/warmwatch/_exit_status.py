@@ -16,32 +16,44 @@ reason. One stream serves the process for good, since a handler cannot be taken 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from pathlib import Path
 
-_HIGH = (1000, 200, 3)  # least numbers to try, since a process may be allowed fewer descriptors
+from warmwatch import record
+from warmwatch._descriptors import File, file_of, high_copy, leads_to
+
 _UNBUFFERED = 2  # _IONBF
 
 _descriptor = -1
-_file: tuple[int, int] | None = None  # device and inode that the descriptor leads to
+_file: File | None = None  # device and inode that the descriptor leads to
 
 
-def arm(path: Path) -> None:
+def arm(path: Path, mode: int) -> None:
     """Have the exit status written to ``path``, which is made here.
 
     Raises:
         OSError, AttributeError, ImportError: it cannot be known here.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    made = os.open(path, flags, 0o644)
+    made = os.open(path, flags, mode)
     try:
+        os.fchmod(made, mode)  # whatever the umask
         if _descriptor < 0:
             _register(made)
         else:
             _lead_to(made)
     finally:
         os.close(made)
+
+
+def promise() -> None:
+    """Python ends now: what is left to come is the status. If it does not, the process was killed.
+
+    Nothing is promised where the descriptor is gone.
+    """
+    if _is_ours():
+        with contextlib.suppress(OSError):
+            os.write(_descriptor, record.EXIT_PROMISED)
 
 
 def disarm() -> None:
@@ -91,7 +103,7 @@ def _register(made: int) -> None:
     fdopen.restype, fdopen.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_char_p]
     setvbuf.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
     on_exit.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-    copy = _high_copy(made)
+    copy = high_copy(made)
     stream = fdopen(copy, b"a")
     if not stream:
         os.close(copy)
@@ -100,15 +112,6 @@ def _register(made: int) -> None:
     _descriptor, _file = copy, _identity(copy)
     if on_exit(ctypes.cast(putw, ctypes.c_void_p), stream) != 0:
         raise OSError("no room for another exit handler")
-
-
-def _high_copy(made: int) -> int:
-    for least in _HIGH:
-        try:
-            return fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, least)
-        except OSError as error:
-            problem = error
-    raise problem
 
 
 def _lead_to(other: int) -> None:
@@ -120,12 +123,8 @@ def _lead_to(other: int) -> None:
 
 def _is_ours() -> bool:
     """Whether the descriptor still leads where we led it: a program may close all it has."""
-    try:
-        return _identity(_descriptor) == _file
-    except OSError:
-        return False
+    return leads_to(_descriptor, _file)
 
 
-def _identity(descriptor: int) -> tuple[int, int]:
-    found = os.fstat(descriptor)
-    return found.st_dev, found.st_ino
+def _identity(descriptor: int) -> File:
+    return file_of(os.fstat(descriptor))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping
 from time import monotonic_ns
 from typing import Any, Protocol
@@ -17,10 +16,10 @@ from typing import Any, Protocol
 from warmwatch import record
 from warmwatch._activity import Activity
 from warmwatch._ending import End
+from warmwatch._inbox import Inbox
 from warmwatch._phases import is_preparation
 from warmwatch.record import COMPILE_INDEX as AT
 
-_Fact = Callable[[], None]
 _MOST_BREAKS = 100  # reasons that are told: some name a place each
 _LARGEST_WORD = 2**64 - 1
 
@@ -77,8 +76,7 @@ class Ledger:
         self._told_breaks: set[str] = set()
         self._on_begin: Callable[[], None] = lambda: None
         self._reasons: dict[int, dict[str, str]] = {}  # of the recompile that a thread began
-        self._inbox: deque[_Fact] = deque()
-        self._turn: dict[None, object] = {}  # whose turn it is to empty the inbox
+        self._inbox = Inbox()
 
     def on_begin(self, callback: Callable[[], None]) -> None:
         """Call ``callback()`` whenever activity has begun, on whichever thread."""
@@ -89,12 +87,12 @@ class Ledger:
     def begin(self, event: str) -> None:
         """The calling thread began ``event``."""
         thread, now = threading.get_ident(), self._clock()
-        self._post(lambda: self._begin(thread, event, now))
+        self._inbox.post(lambda: self._begin(thread, event, now))
 
     def end(self, event: str) -> None:
         """The calling thread ended ``event``."""
         thread, now = threading.get_ident(), self._clock()
-        self._post(lambda: self._changed(self._activity.end(thread, event, now), now))
+        self._inbox.post(lambda: self._changed(self._activity.end(thread, event, now), now))
 
     def abandon(self) -> None:
         """The calling thread marks a step, so nothing that it began can still be going on.
@@ -107,7 +105,7 @@ class Ledger:
             return
         now = self._clock()
         over = [threading.get_ident(), *self._activity.gone(sys._current_frames())]
-        self._post(lambda: self._changed(self._activity.abandon(over, now), now))
+        self._inbox.post(lambda: self._changed(self._activity.abandon(over, now), now))
 
     def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
         """The calling thread begins a recompile, for this reason.
@@ -117,7 +115,7 @@ class Ledger:
         now = self._clock()
         why = {"reason": reason, "category": category}
         self._reasons[threading.get_ident()] = why
-        self._post(lambda: self._store.note("recompile", now, {**why, **where}))
+        self._inbox.post(lambda: self._store.note("recompile", now, {**why, **where}))
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
         """A compilation of the calling thread ended; ``values`` as its journal line has them.
@@ -127,18 +125,18 @@ class Ledger:
         now = self._clock()
         if "category" in values:
             values = {**values, **self._reasons.pop(threading.get_ident(), {})}
-        self._post(lambda: self._compilation(kind, values, now))
+        self._inbox.post(lambda: self._compilation(kind, values, now))
 
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
         now = self._clock()
-        self._post(lambda: self._fallback(now, values))
+        self._inbox.post(lambda: self._fallback(now, values))
 
     def error(self, where: str, message: str) -> None:
         """Something of the agent's own failed."""
         now = self._clock()
         values = {"where": where, "message": message[:500]}
-        self._post(lambda: self._count("agent_errors", "error", now, values))
+        self._inbox.post(lambda: self._count("agent_errors", "error", now, values))
 
     def step(
         self, steps: int, now: int, duration: int, *, rest: int, seen: int, touched: bool
@@ -149,55 +147,36 @@ class Ledger:
         without them took ``rest`` nanoseconds.
         """
         before = now - duration if steps > 1 else 0
-        self._post(lambda: self._irregular(now, before, seen))
+        self._inbox.post(lambda: self._irregular(now, before, seen))
         if touched:
-            self._post(lambda: self._touched(steps, duration, rest))
+            self._inbox.post(lambda: self._touched(steps, duration, rest))
         if steps == 1:
-            self._post(lambda: self._first(now, duration))
+            self._inbox.post(lambda: self._first(now, duration))
         values = {"n": steps, "seconds": duration / 1e9 if duration else None, "clean": not touched}
-        self._post(lambda: self._noted("step", now, values))
+        self._inbox.post(lambda: self._noted("step", now, values))
 
     def warm(self, now: int, steps: int) -> None:
         """The K-th clean step in a row was marked; ``steps`` came before the first of them."""
-        self._post(lambda: self._warm(now, steps))
+        self._inbox.post(lambda: self._warm(now, steps))
 
     def worth(self, values: Mapping[str, int]) -> None:
         """The user said what a step is worth, in ``tokens`` or ``samples`` or both."""
-        self._post(lambda: self._worth(values))
+        self._inbox.post(lambda: self._worth(values))
 
     def compiled_before(self, graphs: int) -> None:
         """So many graphs had been captured before this record began."""
-        self._post(lambda: self._compiled_before(graphs))
+        self._inbox.post(lambda: self._compiled_before(graphs))
 
     def exit(self, end: End) -> None:
         """The process ends, or the agent is detached. The first end that is said holds."""
         now = self._clock()
-        self._post(lambda: self._exit(end, now))
+        self._inbox.post(lambda: self._exit(end, now))
 
     def compile_ns(self) -> int:
         """Compile time accounted so far, in nanoseconds."""
         return self._activity.total_ns()
 
     # In turn: one fact at a time.
-
-    def _post(self, fact: _Fact) -> None:
-        """Hand in a fact, and apply what is there unless somebody is at it.
-
-        Nobody waits: the turn is taken by one call that either stores our mark or finds another's.
-        A signal handler may raise wherever Python calls something, also right after that call, so
-        what is given back is decided by the mark that is stored, without a call in between.
-        """
-        self._inbox.append(fact)
-        # Asked again after letting go: a fact may have come between the last look and that.
-        while self._inbox and not self._turn:
-            mine = object()
-            try:
-                if self._turn.setdefault(None, mine) is mine:
-                    while self._inbox:
-                        self._inbox.popleft()()
-            finally:
-                if self._turn and self._turn[None] is mine:
-                    del self._turn[None]
 
     def _begin(self, thread: int, event: str, now: int) -> None:
         words = self.words

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from warmwatch import record
+from warmwatch._descriptors import File, file_of
 from warmwatch.record import Identity
 
-File = tuple[int, int]  # device and inode
 _KEPT = 200  # records kept in a directory: enough to look back, bounded for good
 
 
@@ -86,11 +86,6 @@ def _own_slots(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 def _is_ours(status: os.stat_result) -> bool:
     return status.st_uid == os.geteuid()
-
-
-def file_of(status: os.stat_result) -> File:
-    """Which file a status is of."""
-    return status.st_dev, status.st_ino
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from warmwatch import _exit_status, places, record
@@ -23,6 +24,7 @@ from warmwatch._run_name import (
 )
 from warmwatch._writer import Writer
 
+_PATIENCE = 1.0  # seconds that the end waits for a disk
 # Journal lines at which to look for the GPUs in use: all rare. The first compilation is what costs
 # most, so its beginning is one of them.
 _RARE_MOMENTS = ("begin", "end", "step", "warm", "eager")
@@ -49,7 +51,7 @@ class OwnRecord:
         self._opened = False
         self._child = ""  # ends the name of the run in a child that is no rank of it
         self._identity: record.Identity | None = None
-        self.writer = Writer()
+        self.writer = Writer(who=settings.readers, made=self._arm_exit_status)
         self.header = record.Header(
             warm_steps=settings.warm_steps, attached_ns=attached[0], attached_epoch_ns=attached[1]
         )
@@ -104,7 +106,6 @@ class OwnRecord:
                 "set WARMWATCH_DIR to a directory that can be written"
             )
             return
-        self._arm_exit_status()
         header = {"epoch_ns": self.header.attached_epoch_ns, "k": self.header.warm_steps}
         who = {"run": self._identity.run, "rank": self._identity.rank}
         before = {"graphs_before": graphs_before or None}
@@ -122,6 +123,17 @@ class OwnRecord:
             run = options.get("run")
             changed = {**options, "run": run + self._child} if run else options
             self._rename(replace(self._identity, **changed))
+
+    def settle(self, *, leaving: bool) -> None:
+        """All is said: have it where a monitor finds it, also if its disk is slow, or frozen.
+
+        Where the disk does not answer, nothing of the process's end may wait for it either. Where
+        Python is ``leaving``, all that is to come is the exit status.
+        """
+        if not self.writer.settle(_PATIENCE):
+            _exit_status.disarm()
+        elif leaving:
+            _exit_status.promise()
 
     # What the ledger needs of it.
 
@@ -150,11 +162,9 @@ class OwnRecord:
             record.store_identity(image, record.Identity(run="none"))
         return record.unpack(bytes(image))
 
-    def _arm_exit_status(self) -> None:
-        if self.writer.folder is None:
-            return
+    def _arm_exit_status(self, folder: Path, mode: int) -> None:
         try:
-            _exit_status.arm(self.writer.folder / record.EXIT)
+            _exit_status.arm(folder / record.EXIT, mode)
         except (OSError, AttributeError, ImportError):
             return  # another C library, another system: the exit status is not known
 
@@ -174,8 +184,8 @@ class OwnRecord:
             report("identity", error)
 
     def _rename(self, identity: record.Identity) -> None:
+        self._identity = identity  # before: from here on another change adds to it
         self.writer.rename(identity)
-        self._identity = identity
 
 
 def _program() -> str:

@@ -1,15 +1,14 @@
-"""The record's two files, written. The only module of the agent that makes or changes files.
+"""The record, written. What of the agent makes or changes files is this and what it is made of.
 
-Until :meth:`Writer.open` succeeds, and after it failed, ``buffer`` is plain memory: the agent works
-all the same, so ``warmwatch.state()`` answers where no record can be written.
+Where the record's directory is in memory the slot is mapped, and lines are appended at once: that
+never waits. Elsewhere ``buffer`` is plain memory and a thread copies it (``_copies``). Until
+:meth:`Writer.open` succeeds, and after it failed, it is plain memory too: the agent works all the
+same, so ``warmwatch.state()`` answers where no record can be written.
 
-Invariants: the slot's blocks are allocated before it is mapped (a store to a hole on a full disk
-kills the process with SIGBUS); the folder appears under its name only when it is whole; the
-descriptor that holds the lock is never closed while the process speaks, nor is the slot ever opened
-a second time by us (closing any descriptor of it would free the lock). The training's own code may
-do that, so the lock is taken again whenever something rare is written. It may even close all it has
-and open files of its own: so a descriptor is looked at before it is written to or closed, and one
-that has become another file's is left alone for good.
+Invariants: the folder appears under its name only when it is whole; the descriptor that holds the
+lock is never closed while the process speaks, nor is the slot opened a second time by us while it
+is open (closing any descriptor of it would free the lock). The training's own code may do that, so
+the lock is taken again whenever something rare is written.
 
 Order: a store into a sealed block is seen before every hot word that is stored after it. x86 keeps
 that order by itself; elsewhere a lock that is let go and taken makes it so.
@@ -20,38 +19,63 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import mmap
 import os
-import secrets
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from warmwatch import places, record
-from warmwatch._neighbours import File, file_of, folder_stem, free_run, prune
+from warmwatch._copies import Copies
+from warmwatch._descriptors import leads_to
+from warmwatch._guard import report, warn_once
+from warmwatch._inbox import Inbox
+from warmwatch._journal import Journal, line_of
+from warmwatch._mapping import in_memory, mapped
+from warmwatch._neighbours import free_run, prune
+from warmwatch._readers import FOLDER, mode, readers
+from warmwatch._record_files import Files, make
 from warmwatch.record import Header, Identity
+
+_PATIENCE = 2.0  # seconds that a training waits for a disk once, when its record is made
 
 
 class Writer:
-    """One record: opened once, written to until :meth:`close`."""
+    """One record: opened once, written to until :meth:`close`.
 
-    def __init__(self) -> None:
+    Args:
+        who: may read it (``owner``, ``group``, ``all``); ``None`` for what its directory says.
+        made: told of the record's folder when it is there, and the mode of files in it.
+    """
+
+    def __init__(
+        self, *, who: str | None = None, made: Callable[[Path, int], None] | None = None
+    ) -> None:
         self.buffer: bytearray | mmap.mmap = record.blank()
-        self.folder: Path | None = None
-        self.dropped = 0
-        self._slot = self._journal = -1
-        self._own: File | None = None
-        self._journaled: File | None = None  # the journal, from opening it to closing it
+        self._who, self._tell = who, made
+        self._header = b""
+        self._files: Files | None = None
+        self._journal: Journal | None = None
+        self._copies: Copies | None = None
+        self._dropped = 0
         self._names: deque[Identity] = deque()
-        self._naming = threading.Lock()  # only ever tried, never waited for
+        self._naming = Inbox()
         self._fence = threading.Lock()
         self._fence.acquire()
-        self._room = record.JOURNAL_LIMIT
-        self._torn = False
+
+    @property
+    def folder(self) -> Path | None:
+        """The record's folder; ``None`` where there is none, or none yet."""
+        files = self._copies.files if self._copies else self._files
+        return files.folder if files else None
+
+    @property
+    def dropped(self) -> int:
+        """Lines of the journal that could not be written."""
+        return self._dropped + (self._copies.dropped if self._copies else 0)
 
     def open(
         self,
@@ -71,69 +95,93 @@ class Writer:
         Raises:
             OSError: none of them can be; the error of the last one.
         """
+        self._header = record.pack_header(header)
         problem: OSError = OSError("no record directory is configured")
         for directory in directories:
+            chosen = len(directories) == 1
+            task = _Making(directory, identity, named=named, child=child, chosen=chosen)
             try:
-                place = _usable(Path(directory), chosen=len(directories) == 1)
-                run = identity.run if named else free_run(place, identity, child)
-                known = replace(identity, run=run + child)
-                self._make(place, header, known)
+                if in_memory(directory):
+                    return self._open_in_memory(task)
+                return self._open_on_disk(task)
             except OSError as error:
                 problem = error
-            else:
-                return known
         raise problem
 
-    def _make(self, directory: Path, header: Header, identity: Identity) -> None:
-        stem = folder_stem(identity.run)
-        name = f"{stem}-r{identity.rank}-{identity.pid}-{secrets.token_hex(3)}"
-        aside = directory / f".{name}"
-        aside.mkdir(mode=0o755)
-        slot = journal = -1
+    def _open_in_memory(self, task: _Making) -> Identity:
+        files = task.run(self._named, self._who)
         try:
-            slot = os.open(aside / record.SLOT, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-            os.posix_fallocate(slot, 0, record.SIZE)
-            fcntl.lockf(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            buffer = mmap.mmap(slot, record.SIZE)
-            buffer[:] = bytes(self.buffer)
-            packed = record.pack_header(header)
-            buffer[: len(packed)] = packed
-            record.store_identity(buffer, identity)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-            journal = os.open(aside / record.JOURNAL, flags, 0o644)
-            aside.rename(directory / name)
-        except (OSError, ValueError):
-            _discard(aside, slot, journal)
-            raise
-        self.buffer, self._slot, self._journal = buffer, slot, journal
-        self.folder = directory / name
-        self._own, self._journaled = file_of(os.fstat(slot)), file_of(os.fstat(journal))
-        with contextlib.suppress(OSError):  # housekeeping: another process may be at it too
-            prune(directory, own=self._own)
+            buffer = mapped(files.slot, record.SIZE)
+        except (OSError, ImportError, AttributeError):
+            self._copies = self._copied(lambda: files)
+            self._copies.start()
+        else:
+            self.buffer = buffer
+            self._journal = Journal(files.journal, files.journaled, files.room)
+        self._files = files
+        self._made(files)
+        return task.identity
+
+    def _open_on_disk(self, task: _Making) -> Identity:
+        """Have the thread make it, and wait for that, but not for a disk that does not answer."""
+
+        def make() -> Files:
+            try:
+                files = task.run(self._named, self._who)
+            except OSError as error:
+                if task.late:
+                    warn_once(f"no record can be written ({error})")
+                raise
+            self._made(files)
+            return files
+
+        copies = self._copied(make)
+        if not copies.start():
+            raise OSError(errno.EAGAIN, "no thread can be started that writes it")
+        answered = copies.settle(_PATIENCE)
+        if copies.problem:
+            raise copies.problem
+        self._copies = copies
+        if not answered:
+            task.decide(task.plain)
+            task.late = True
+            warn_once(
+                f"{task.directory} does not answer, so no monitor sees this run until it does; "
+                "set WARMWATCH_DIR to a directory in memory, such as one in /dev/shm"
+            )
+        return task.identity
+
+    def _made(self, files: Files) -> None:
+        if self._tell:
+            self._tell(files.folder, files.mode)
+
+    def _named(self, identity: Identity) -> bytes:
+        """The slot with its header and this identity."""
+        self.buffer[: len(self._header)] = self._header
+        self.rename(identity)
+        return bytes(self.buffer)
+
+    def _copied(self, make: Callable[[], Files]) -> Copies:
+        assert isinstance(self.buffer, bytearray)
+        return Copies(self.buffer, make, self._failed)
+
+    def _failed(self, error: OSError) -> None:
+        report("record", error)
+        warn_once(
+            f"the record of this run cannot be written now ({error}), so a monitor sees what was "
+            "before; the training goes on, and it is tried again"
+        )
 
     def note(
         self, event: str, t: int, values: Mapping[str, Any], *, essential: bool = False
     ) -> None:
         """Append a line to the journal; one that cannot be written is counted in ``dropped``."""
-        if self._journaled is None:
-            return
-        self.hold()
-        known = {k: v for k, v in values.items() if v is not None}
-        line = json.dumps({"t": t, "event": event, **known}, separators=(",", ":")) + "\n"
-        data = ("\n" * self._torn + line).encode("utf-8", "backslashreplace")
-        if (len(data) > self._room and not essential) or not self._keeps_journal():
-            self.dropped += 1
-            return
-        try:
-            written = os.write(self._journal, data)
-        except OSError:
-            written = 0
-        self._room -= written
-        if written != len(data):  # a full disk: the next line that fits starts afresh
-            self.dropped += 1
-            self._torn = self._torn or written > 0
-        else:
-            self._torn = False
+        if self._copies:
+            self._copies.add(line_of(event, t, values), essential=essential)
+        elif self._journal:
+            self.hold()
+            line = line_of(event, t, values)
+            self._dropped += not self._journal.append(line, essential=essential)
 
     def publish(self, words: list[int]) -> None:
         """Seal the words of the compile block into the slot. One caller at a time."""
@@ -142,6 +190,8 @@ class Writer:
         self._fence.acquire(blocking=False)  # it is, unless a signal handler raised in the middle
         self._fence.release()
         self._fence.acquire(blocking=False)
+        if self._names:  # a signal handler raised while they were stored
+            self._naming.post(self._store_names)
         self.hold()
 
     def steps(self) -> int:
@@ -154,69 +204,100 @@ class Writer:
         On any thread: one that finds another at it leaves its identity to that one.
         """
         self._names.append(identity)
-        while self._names and self._naming.acquire(blocking=False):
-            try:
-                while self._names:
-                    record.store_identity(self.buffer, self._names.popleft())
-            finally:
-                self._naming.release()
+        self._naming.post(self._store_names)
         self.hold()
+
+    def _store_names(self) -> None:
+        while self._names:  # each is there until it is stored, whatever is raised in the middle
+            try:
+                record.store_identity(self.buffer, self._names[0])
+            except record.RecordError:
+                self._names.popleft()  # it never fits
+                raise
+            self._names.popleft()
 
     def hold(self) -> None:
         """Take the lock again, in case the process has closed a descriptor of the slot.
 
         Cheap, and never waits. A descriptor that has become another file's is left alone for good.
         """
-        if self._slot < 0:
-            return
-        try:
-            if file_of(os.fstat(self._slot)) != self._own:
-                self._slot = -1
-                return
-            fcntl.lockf(self._slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno == errno.EBADF:
-                self._slot = -1
+        if self._copies:
+            self._copies.wake()
+        elif self._files and leads_to(self._files.slot, self._files.own):
+            with contextlib.suppress(OSError):
+                fcntl.lockf(self._files.slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def settle(self, seconds: float) -> bool:
+        """Have all that was said on its disk; whether the disk answered within so many seconds."""
+        return self._copies.settle(seconds) if self._copies else True
+
+    def pause(self) -> None:
+        """Leave the process without a thread of ours, until :meth:`go_on`."""
+        if self._copies:
+            self._copies.pause()
+
+    def go_on(self) -> None:
+        """After a pause."""
+        if self._copies:
+            self._copies.start()
 
     def close(self) -> None:
         """Let go of the files, and with the slot's descriptor of the lock."""
         self.buffer = bytearray(self.buffer)
-        for descriptor, file in ((self._journal, self._journaled), (self._slot, self._own)):
-            if _leads_to(descriptor, file):
-                os.close(descriptor)
-        self._slot = self._journal = -1
-        self._journaled = None
-
-    def _keeps_journal(self) -> bool:
-        """Whether the journal can still be written to; once it cannot, it never is again."""
-        if not _leads_to(self._journal, self._journaled):
-            self._journal = -1
-        return self._journal >= 0
+        if self._copies:
+            self._copies.close()
+            return
+        if self._journal:
+            self._journal.close()
+        if self._files and leads_to(self._files.slot, self._files.own):
+            os.close(self._files.slot)
+        self._files = self._journal = None
 
 
-def _leads_to(descriptor: int, file: File | None) -> bool:
-    """Whether a descriptor is still that of ``file``: the program may have closed all it has."""
-    try:
-        return descriptor >= 0 and file_of(os.fstat(descriptor)) == file
-    except OSError:
-        return False
+class _Making:
+    """A record to be made in ``directory``, by whichever thread."""
+
+    def __init__(
+        self, directory: str, identity: Identity, *, named: bool, child: str, chosen: bool
+    ) -> None:
+        self.directory, self.plain = directory, replace(identity, run=identity.run + child)
+        self._identity, self._named, self._child, self._chosen = identity, named, child, chosen
+        self._decided: dict[None, Identity] = {}
+        self.late = False
+
+    @property
+    def identity(self) -> Identity:
+        """What it carries: decided once."""
+        return self._decided[None]
+
+    def decide(self, identity: Identity) -> Identity:
+        """Give it an identity, unless it has one."""
+        return self._decided.setdefault(None, identity)
+
+    def run(self, image: Callable[[Identity], bytes], who: str | None) -> Files:
+        """Make it, with the slot that ``image`` is asked for. Raises OSError."""
+        place = _usable(
+            Path(self.directory), chosen=self._chosen, mode=mode(FOLDER, who or "owner")
+        )
+        asked = self._identity
+        run = asked.run if self._named else free_run(place, asked, self._child)
+        known = self.decide(replace(asked, run=run + self._child))
+        try:
+            bytes_of_slot = image(known)
+        except ValueError as error:
+            raise OSError(errno.EINVAL, str(error)) from error
+        files = make(place, bytes_of_slot, known, readers(str(place), who))
+        with contextlib.suppress(OSError):  # housekeeping: another process may be at it too
+            prune(place, own=files.own)
+        return files
 
 
-def _usable(directory: Path, *, chosen: bool) -> Path:
+def _usable(directory: Path, *, chosen: bool, mode: int) -> Path:
     """The directory, made where that is ours to do."""
     if (problem := places.obstacle(str(directory), os, chosen=chosen)) is not None:
         raise OSError(f"{directory}: {problem}")
     if chosen or str(directory) != places.SHARED:
-        directory.mkdir(mode=0o755, parents=chosen, exist_ok=True)
+        directory.mkdir(mode, parents=chosen, exist_ok=True)
         if (problem := places.obstacle(str(directory), os, chosen=chosen)) is not None:
             raise OSError(f"{directory}: {problem}")  # somebody else was faster
     return directory
-
-
-def _discard(aside: Path, slot: int, journal: int) -> None:
-    for descriptor in (slot, journal):
-        if descriptor >= 0:
-            os.close(descriptor)
-    for name in (record.SLOT, record.JOURNAL):
-        (aside / name).unlink(missing_ok=True)
-    aside.rmdir()

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 SHARED = "/run/warmwatch"
+_MEMORY = "/dev/shm"  # noqa: S108 - the agent checks its owner
+_MEMORY_LEFT = 128 * 1024 * 1024  # less is what data-loading workers need for themselves
 _WRITE_AND_ENTER = 2 | 1  # os.W_OK | os.X_OK
 
 
@@ -17,6 +19,13 @@ class _Status(Protocol):
     def st_uid(self) -> int: ...
 
 
+class _Room(Protocol):
+    @property
+    def f_bavail(self) -> int: ...
+    @property
+    def f_frsize(self) -> int: ...
+
+
 class World(Protocol):
     """What is asked of the file system: the module ``os``, or what a test puts in its place."""
 
@@ -24,19 +33,22 @@ class World(Protocol):
     def lstat(self, path: str, /) -> _Status: ...
     def access(self, path: str, mode: int, /) -> bool: ...
     def geteuid(self) -> int: ...
+    def statvfs(self, path: str, /) -> _Room: ...
 
 
 def directories(environ: Mapping[str, str], uid: int) -> tuple[str, ...]:
     """Where records may be, best first. An agent takes the first it can write, a reader all.
 
     ``WARMWATCH_DIR`` alone where it is set; else ``/run/warmwatch``, the user's runtime
-    directory, and a folder of the user's own under the temporary directory.
+    directory, and a folder of the user's own in ``/dev/shm`` or under the temporary directory. What
+    is usually in memory comes first: there a record costs least and no disk can hold it up.
     """
     if chosen := environ.get("WARMWATCH_DIR"):
         return (chosen,)
     runtime = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}"
     temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - the agent checks its owner
-    return (SHARED, f"{runtime}/warmwatch", f"{temporary}/warmwatch-{uid}")
+    own = f"warmwatch-{uid}"
+    return (SHARED, f"{runtime}/warmwatch", f"{_MEMORY}/{own}", f"{temporary}/{own}")
 
 
 def obstacle(directory: str, world: World, *, chosen: bool) -> str | None:
@@ -46,6 +58,8 @@ def obstacle(directory: str, world: World, *, chosen: bool) -> str | None:
     parent must be there, and a folder that somebody else put in our place is refused; the shared
     one is the administrator's to make. The agent and ``doctor`` both go by this.
     """
+    if not chosen and directory.startswith(f"{_MEMORY}/") and _is_scarce(world):
+        return f"less than {_MEMORY_LEFT >> 20} MiB are left in {_MEMORY}"
     try:
         found = (world.stat if chosen else world.lstat)(directory)
     except FileNotFoundError:
@@ -71,6 +85,14 @@ def distrust(found: _Status, uid: int) -> str | None:
     if found.st_uid and found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
         return "everybody may remove what is in it: chmod o-w, or name it in WARMWATCH_DIR"
     return None
+
+
+def _is_scarce(world: World) -> bool:
+    try:
+        there = world.statvfs(_MEMORY)
+    except OSError:
+        return False  # it is not there, which is said in other words
+    return there.f_bavail * there.f_frsize < _MEMORY_LEFT
 
 
 def _cannot_be_made(directory: str, world: World, *, chosen: bool) -> str | None:

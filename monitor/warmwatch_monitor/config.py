@@ -27,7 +27,7 @@ RETENTION_LIMITS = (0.0, 30 * 86400.0)
 # name -> (default in words, meaning); the README's table is made of these and the agent's
 VARIABLES: Mapping[str, tuple[str, str]] = {
     "WARMWATCH_DIR": (
-        "/run/warmwatch, the user's runtime directory, and one under the temporary directory",
+        "/run/warmwatch, the user's runtime directory, and those in /dev/shm and /tmp",
         "directory of the records; the same in the training and in the monitor",
     ),
     "WARMWATCH_ADDRESS": (DEFAULT_ADDRESS, "HOST:PORT where the daemon listens and is asked"),
@@ -68,7 +68,12 @@ SWITCHES: Mapping[str, bool] = {
     **dict.fromkeys(("on", "1", "true", "yes"), True),
     **dict.fromkeys(("off", "0", "false", "no"), False),
 }
-AGENT_VARIABLES = ("WARMWATCH_RUN", "WARMWATCH_WARM_STEPS", "WARMWATCH_DISABLE")
+AGENT_VARIABLES = (
+    "WARMWATCH_RUN",
+    "WARMWATCH_WARM_STEPS",
+    "WARMWATCH_DISABLE",
+    "WARMWATCH_READERS",
+)
 
 
 class Address(NamedTuple):

@@ -21,6 +21,7 @@ import warmwatch._agent, warmwatch.places, warmwatch.record, warmwatch._writer
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 sys.path[:] = []
 from warmwatch._writer import Writer
+warmwatch.places._MEMORY = "/nonexistent"  # a machine without, as some containers are
 writer = Writer()
 header = warmwatch.record.Header(warm_steps=3, attached_ns=1, attached_epoch_ns=1)
 places = warmwatch.places.directories(os.environ, 65534)
@@ -39,6 +40,8 @@ from warmwatch_monitor.errors import NoDaemonError
 def nobody(address, access):
     raise NoDaemonError("nobody answers")
 checks.ask_daemon = nobody
+import warmwatch.places
+warmwatch.places._MEMORY = "/nonexistent"
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 settings = load(os.environ, 65534, {})
 for finding in surroundings(settings):
@@ -143,6 +146,9 @@ def test_the_shared_directory_is_the_administrator_s_to_make() -> None:
 
         def geteuid(self) -> int:
             return 0
+
+        def statvfs(self, _path: str, /) -> os.statvfs_result:
+            raise AssertionError
 
     assert places.obstacle(places.SHARED, Empty(), chosen=False) == "it does not exist"
     nowhere = places.obstacle(places.SHARED, Empty(), chosen=True)

@@ -306,9 +306,11 @@ def test_a_chosen_directory_is_the_only_one() -> None:
     assert places.directories({}, 7) == (
         "/run/warmwatch",
         "/run/user/7/warmwatch",
+        "/dev/shm/warmwatch-7",
         "/tmp/warmwatch-7",
     )
     assert places.directories({"XDG_RUNTIME_DIR": "/x", "TMPDIR": "/y"}, 7)[1:] == (
         "/x/warmwatch",
+        "/dev/shm/warmwatch-7",
         "/y/warmwatch-7",
     )

@@ -137,7 +137,12 @@ def test_a_training_shares_the_directory_that_the_daemonset_makes() -> None:
     (used,) = pod(TRAINING)["volumes"]
     assert made["hostPath"] == {"path": "/run/warmwatch", "type": "DirectoryOrCreate"}
     assert used["hostPath"] == {"path": "/run/warmwatch", "type": "Directory"}
-    assert containers(DAEMONSET)["records"]["command"] == ["chmod", "1777", "/run/warmwatch"]
+    made_by = containers(DAEMONSET)["records"]
+    group = containers(DAEMONSET)["monitor"]["securityContext"]["runAsGroup"]
+    command = f"chgrp {group} /run/warmwatch && chmod 3777 /run/warmwatch"
+    assert made_by["command"] == ["sh", "-c", command]
+    assert made_by["securityContext"]["runAsGroup"] == group  # or it would need a capability
+    assert pod(SIDECAR)["securityContext"]["fsGroup"] == group
     for manifest in (TRAINING, SIDECAR):
         environment = containers(manifest)["training"]["env"]
         assert {"name": "WARMWATCH_DIR", "value": "/run/warmwatch"} in environment

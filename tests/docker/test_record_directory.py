@@ -29,6 +29,7 @@ for module in pkgutil.walk_packages(warmwatch.__path__, "warmwatch."):
     if module.name != "warmwatch.auto":
         importlib.import_module(module.name)
 uid, umask = int(sys.argv[1]), int(sys.argv[2], 8)
+warmwatch.places._MEMORY = "/nonexistent"  # a machine without, as some containers are
 os.umask(umask); os.setgroups([]); os.setgid(uid); os.setuid(uid)
 warmwatch.attach()
 warmwatch.step()
@@ -46,12 +47,13 @@ print(json.dumps([sorted(seen), [refusal.reason for refusal in reading.refusals]
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """Of root and open to all, as every deployment makes it; in a folder that all may enter."""
+    """As every deployment makes it: of root, open to all, its group the monitor's and passed on."""
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)
         made = Path(place, "warmwatch")
         made.mkdir()
-        made.chmod(0o1777)
+        os.chown(made, 0, MONITOR)
+        made.chmod(0o3777)
         yield made
 
 
@@ -66,14 +68,16 @@ def run(program: str, *arguments: object, **variables: str) -> str:
     return done.stdout + done.stderr
 
 
-def train(directory: Path, uid: int, umask: str = "022", *, named: bool = True) -> str:
+def train(
+    directory: Path, uid: int, umask: str = "022", *, named: bool = True, **variables: str
+) -> str:
     """What a training of that user has to say; its run is called like its uid.
 
     Where the directory is not ``named``, it is one of those that are looked for by default.
     """
     place = {"WARMWATCH_DIR": str(directory)} if named else {}
     default = {"XDG_RUNTIME_DIR": str(directory.parent), "TMPDIR": "/nonexistent"}
-    return run(TRAINING, uid, umask, WARMWATCH_RUN=str(uid), **default, **place)
+    return run(TRAINING, uid, umask, WARMWATCH_RUN=str(uid), **default, **place, **variables)
 
 
 def read(directory: Path, uid: int = MONITOR) -> tuple[list[str], list[str]]:
@@ -83,10 +87,41 @@ def read(directory: Path, uid: int = MONITOR) -> tuple[list[str], list[str]]:
 
 
 def test_a_monitor_reads_the_records_of_every_user(directory: Path) -> None:
-    for uid in (0, 1000, 1001, MONITOR):
-        assert train(directory, uid) == ""
+    """Whatever their umasks, and no other user does."""
+    for uid, umask in ((0, "022"), (1000, "077"), (1001, "027"), (MONITOR, "022")):
+        assert train(directory, uid, umask) == ""
     assert read(directory) == (sorted(["0", "1000", "1001", str(MONITOR)]), [])
     assert {path.stat().st_uid for path in directory.iterdir()} == {0, 1000, 1001, MONITOR}
+
+
+def test_what_a_record_tells_is_its_owner_s(directory: Path) -> None:
+    train(directory, 1000)
+    train(directory, 1001)
+    seen, (refused,) = read(directory, 1000)
+    assert seen == ["1000"]
+    assert "permission denied" in refused
+
+
+@pytest.mark.parametrize(
+    ("who", "folder", "slot", "journal"),
+    [
+        (None, 0o700, 0o400, 0o600),
+        ("owner", 0o700, 0o400, 0o600),
+        ("group", 0o750, 0o440, 0o640),
+        ("all", 0o755, 0o444, 0o644),
+    ],
+)
+def test_who_may_read_is_a_setting_where_the_directory_says_nothing(
+    directory: Path, who: str | None, folder: int, slot: int, journal: int
+) -> None:
+    """Whatever the umask. Nobody may write the slot, so an accident does not truncate it."""
+    directory.chmod(0o1777)
+    train(directory, 1000, "077", **({"WARMWATCH_READERS": who} if who else {}))
+    (made,) = directory.iterdir()
+    modes = [made, *(made / name for name in ("slot", "events.jsonl", "exit"))]
+    expected = [folder, slot, journal, journal]
+    assert [path.stat().st_mode & 0o7777 for path in modes] == expected
+    assert read(directory)[0] == (["1000"] if who == "all" else [])
 
 
 def test_a_directory_that_is_not_open_says_so_in_the_training(directory: Path) -> None:
@@ -106,9 +141,12 @@ def test_one_that_belongs_to_another_user_is_trusted_only_where_it_is_named(
     assert read(directory) == (["1000", "1002"], [])
 
 
-def test_a_strict_umask_hides_a_training_which_the_monitor_says(directory: Path) -> None:
-    train(directory, 1000, "077")
-    train(directory, 1001, "022")
+def test_a_directory_that_names_no_group_hides_a_training_which_the_monitor_says(
+    directory: Path,
+) -> None:
+    directory.chmod(0o1777)
+    train(directory, 1000)
+    train(directory, 1001, WARMWATCH_READERS="all")
     seen, (refused,) = read(directory)
     assert seen == ["1001"]
     assert "permission denied" in refused

@@ -16,6 +16,7 @@ def test_without_anything_set_the_documented_defaults_hold() -> None:
     assert settings.directories == (
         "/run/warmwatch",
         "/run/user/7/warmwatch",
+        "/dev/shm/warmwatch-7",
         "/tmp/warmwatch-7",
     )
     assert not settings.chosen
@@ -43,9 +44,9 @@ def test_a_directory_that_is_named_is_the_only_one_and_absolute(
 
 
 def test_a_directory_is_looked_into_once() -> None:
-    assert load({"XDG_RUNTIME_DIR": "/run", "TMPDIR": "/run"}, 7, {}).directories == (
+    assert load({"XDG_RUNTIME_DIR": "/run", "TMPDIR": "/dev/shm"}, 7, {}).directories == (
         "/run/warmwatch",
-        "/run/warmwatch-7",
+        "/dev/shm/warmwatch-7",
     )
 
 

@@ -60,14 +60,13 @@ class Training:
 
 
 @pytest.fixture
-def training(tmp_path: Path) -> Iterator[Training]:
-    (tmp_path / "records").mkdir()
+def training(tmp_path: Path, memory: Path) -> Iterator[Training]:
     with subprocess.Popen(
         [sys.executable, "-c", TRAINING, str(tmp_path / "copy-")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=environment(WARMWATCH_DIR=str(tmp_path / "records")),
+        env=environment(WARMWATCH_DIR=str(memory)),
     ) as process:
         yield Training(process, tmp_path)
         process.kill()
@@ -112,7 +111,7 @@ def test_a_copy_of_its_record_by_the_training_never_makes_it_lost(
     tmp_path: Path, training: Training, hands: Hands
 ) -> None:
     """However long it makes no step after that."""
-    source = hands.source(tmp_path / "records")
+    source = hands.source(training.folder.parent)
     assert only(source).alive
     training.do(COPY)
     assert lock_is_free(training.folder), "or this test proves nothing"
@@ -127,7 +126,7 @@ def test_a_killed_training_is_gone_at_the_next_look(
     tmp_path: Path, training: Training, hands: Hands, *, copied: bool
 ) -> None:
     """Also where it made a step since the look before, and where it had lost its lock."""
-    source = hands.source(tmp_path / "records")
+    source = hands.source(training.folder.parent)
     assert only(source).alive
     if copied:
         training.do(COPY)
@@ -146,7 +145,7 @@ def test_a_process_that_runs_another_program_since_is_gone(
     tmp_path: Path, training: Training, hands: Hands
 ) -> None:
     """Its pid and its start are the same, but it has the slot no longer open."""
-    source = hands.source(tmp_path / "records")
+    source = hands.source(training.folder.parent)
     assert only(source).alive
     assert training.process.stdin is not None
     training.process.stdin.write(f"os.execv({sys.executable!r}, ['python', '-c', 'input()'])\n")
@@ -174,9 +173,8 @@ def test_the_agent_leaves_a_descriptor_alone_that_has_become_another_file_s(
     tmp_path: Path, training: Training
 ) -> None:
     """Code that closes all descriptors is known from daemons; the numbers are given out again."""
-    training.do("slot = _current.attached.agent.record.writer._slot; os.close(slot)")
-    training.do("other = os.open(sys.argv[1] + 'other', os.O_RDWR | os.O_CREAT)")
-    training.do("assert other == slot")
+    training.do("slot = _current.attached.agent.record.writer._files.slot; os.close(slot)")
+    training.do("other = os.dup2(os.open(sys.argv[1] + 'other', os.O_RDWR | os.O_CREAT), slot)")
     training.do("from warmwatch import _guard; _guard.report('test', ValueError())")
     training.do("warmwatch.detach(); os.fstat(other)")
 

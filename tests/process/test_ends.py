@@ -5,6 +5,7 @@ The processes import no PyTorch: a step marked by hand makes a record, and the e
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ from support import slots
 from support.trainings import environment
 from warmwatch import record
 from warmwatch._ending import End, end_of
+from warmwatch_monitor.sources.exits import at_the_end
+from warmwatch_monitor.sources.folder import Folder
 
 STEP = """
 import os, signal, sys, threading, time
@@ -39,8 +42,8 @@ def train(records: Path, body: str, **env: str) -> subprocess.CompletedProcess[s
 
 def end(folder: Path) -> tuple[str, int | None]:
     """How it ended and with which exit code, as a monitor takes it once the lock is free."""
-    code = record.exit_code((folder / record.EXIT).read_bytes())
-    counts = record.with_exit_code(slots.read(folder).compile, code)
+    with Folder(str(folder)) as opened:
+        counts = at_the_end(slots.read(folder).compile, opened)
     return record.ENDS[counts.end_code], counts.exit_code - 1 if counts.exit_code else None
 
 
@@ -89,6 +92,37 @@ def test_an_end_is_known_by_its_exit_code_and_is_what_it_is_without_the_agent(
         assert done.returncode == code
 
 
+@pytest.mark.parametrize(
+    "dies",
+    [
+        "os.kill(os.getpid(), signal.SIGKILL)",
+        "signal.raise_signal(signal.SIGSEGV)",
+        "os.abort()",
+        "os._exit(3)",
+    ],
+)
+def test_a_process_that_dies_at_its_end_is_lost_and_not_finished(records: Path, dies: str) -> None:
+    """After our own handler: in a library's, or while the interpreter is taken down."""
+    script = records.parent / "train.py"
+    script.write_text(f"import atexit, os, signal\natexit.register(lambda: {dies})\n{STEP}")
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler=0", str(script)],
+        env=environment(records),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode not in (0, None)
+    assert end(slots.only(records)) == ("", None)
+    command = [sys.executable, "-m", "warmwatch", "status", "--json"]
+    said = subprocess.run(
+        command, env=environment(records), capture_output=True, text=True, check=False
+    )
+    (run,) = json.loads(said.stdout)["runs"]
+    assert (said.returncode, run["state"]) == (4, "lost")
+    assert "its program was done, and it was killed at its end" in run["summary"]
+    assert any("came to its end" in line for line in run["ranks"][0]["evidence"])
+
+
 def test_a_forked_childs_exit_is_never_taken_for_its_parents(records: Path) -> None:
     """Neither that of one that says nothing, nor of one that has a record of its own."""
     body = """
@@ -101,7 +135,7 @@ for silent in (True, False):
     train(records, body)
     parent, child = slots.folders(records)
     assert (end(parent), end(child)) == (("finished", 0), ("failed", 5))
-    assert len((parent / record.EXIT).read_bytes()) == 4
+    assert len((parent / record.EXIT).read_bytes()) == 5
 
 
 @pytest.mark.parametrize("limit", [64, 1100])
@@ -127,7 +161,7 @@ for number in held: os.close(number)
     folder = slots.only(records)
     assert (done.returncode, end(folder)) == (0, ("finished", 0))
     assert slots.read(folder).steps.steps == 1
-    assert len((folder / record.EXIT).read_bytes()) == 4
+    assert len((folder / record.EXIT).read_bytes()) == 5
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -198,18 +232,24 @@ sys.exit(3)
 def test_a_program_that_closes_all_descriptors_keeps_the_files_it_then_opens_to_itself(
     records: Path,
 ) -> None:
-    """Neither written to as the journal, nor closed by a detach; the lines lost are counted."""
+    """Neither written to as the journal, nor closed by a detach; the lines lost are counted.
+
+    Whether they have the low numbers that the system gives, or those that were ours.
+    """
     body = """
-os.closerange(3, 256)
+import fcntl, gc
+os.closerange(3, 4096)
 held = [open(f"mine{n}", "w") for n in range(8)]
+held += [os.fdopen(fcntl.fcntl(file.fileno(), fcntl.F_DUPFD, 1000), "w") for file in held]
 warmwatch.attach(tokens_per_step=8)
 for _ in range(3): warmwatch.step()
 warmwatch.detach()
-for file in held: file.write("theirs"); file.close()
+gc.collect()
+for file in held: file.write("their"); file.close()
 """
     done = train(records, body)
     assert (done.returncode, done.stderr) == (0, "")
-    assert [path.read_text() for path in records.parent.glob("mine*")] == ["theirs"] * 8
+    assert [path.read_text() for path in records.parent.glob("mine*")] == ["theirtheir"] * 8
     folder = slots.only(records)
     assert slots.read(folder).compile.journal_dropped > 0
     assert {event["event"] for event in slots.events(folder)} == {"attach", "step"}

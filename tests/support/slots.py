@@ -16,7 +16,7 @@ from warmwatch import record
 @contextmanager
 def without_errors(directory: Path) -> Iterator[Path]:
     """A new record directory; at the end, no agent may have swallowed an error or lack a seam."""
-    directory.mkdir()
+    directory.mkdir(exist_ok=True)
     yield directory
     for folder in folders(directory):
         slot = read(folder)

@@ -3,7 +3,8 @@
 A record is one folder for each attached process, holding three files:
 
 ``slot``
-    Fixed size, little endian, 8-byte words. The agent maps it; readers use ``pread``. ::
+    Fixed size, little endian, 8-byte words. The agent maps it where it lies in memory, and copies
+    it there elsewhere; readers use ``pread``. ::
 
         0      header    magic 8s, version u32, size u32, warm_steps u64,
                          attached_ns u64 (monotonic), attached_epoch_ns u64 (wall clock)
@@ -21,7 +22,8 @@ A record is one folder for each attached process, holding three files:
     and ``event`` names it. Bounded: past JOURNAL_LIMIT bytes only ``warm`` and ``end`` are added.
 
 ``exit``
-    Empty; when the process exits through the C library, its exit status (see ``ends``).
+    Empty; as Python ends, one byte; when the process exits through the C library, its exit status
+    (see ``ends``).
 
 What changes at every step are *hot words*: aligned, stored by one 8-byte store, read alone. No
 two of them are promised to be of the same moment. What changes rarely is *sealed* (``seal``): a
@@ -49,7 +51,13 @@ from warmwatch.record.bins import (
     quantile_ns,
     quantile_of,
 )
-from warmwatch.record.ends import exit_code, with_exit_code
+from warmwatch.record.ends import (
+    EXIT_PROMISED,
+    broken_promise,
+    exit_code,
+    with_exit_code,
+    without_end,
+)
 from warmwatch.record.facts import (
     CACHES,
     CATEGORIES,
@@ -107,6 +115,7 @@ __all__ = [
     "COMPILE_WORDS",
     "ENDS",
     "EXIT",
+    "EXIT_PROMISED",
     "HOT_END",
     "IDENTITY_BLOCK",
     "JOURNAL",
@@ -130,6 +139,7 @@ __all__ = [
     "TornError",
     "Warmup",
     "blank",
+    "broken_promise",
     "check_header",
     "exit_code",
     "histograms",
@@ -145,4 +155,5 @@ __all__ = [
     "unpack",
     "unpack_identity",
     "with_exit_code",
+    "without_end",
 ]

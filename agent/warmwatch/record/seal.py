@@ -66,14 +66,23 @@ def store(buffer: Buffer, block: Block, payload: bytes) -> None:
     Raises:
         RecordError: it is longer than the block's limit.
     """
+    at, sealed = following(buffer, block, payload)
+    begin = at + _HEAD.size
+    buffer[begin : at + len(sealed)] = sealed[_HEAD.size :]
+    buffer[at:begin] = sealed[: _HEAD.size]  # one C call: no signal handler comes in between
+
+
+def following(buffer: Buffer, block: Block, payload: bytes) -> tuple[int, bytes]:
+    """Where ``payload`` goes if it is to be the block's next content, and the bytes of its place.
+
+    Raises:
+        RecordError: it is longer than the block's limit.
+    """
     if len(payload) > block.limit:
         raise RecordError(f"a block of {len(payload)} bytes, {block.limit} are there")
     sequence = 1 + max(_sequence(buffer, block.place(0)), _sequence(buffer, block.place(1)))
-    at = block.place(sequence)
-    begin = at + _HEAD.size
-    buffer[begin : begin + len(payload)] = payload
     head = _HEAD.pack(sequence, len(payload), _checksum(sequence, payload))
-    buffer[at:begin] = head  # one C call: no signal handler of Python's comes in between
+    return block.place(sequence), head + payload
 
 
 def newest(image: bytes, block: Block, read: Callable[[bytes], _T]) -> _T:

@@ -245,6 +245,7 @@ class Life:
         pid: as this monitor's pid namespace has it; ``None`` where it is gone or cannot be seen.
         end: ``finished``, ``failed``, ``interrupted`` or ``detached``; ``None`` where it has not
         said so. exit_code: 0 to 255. exception: the type's name of the one that ended it.
+        killed_at_end: its program had come to its end, and it was killed before it could exit.
     """
 
     alive: bool
@@ -252,6 +253,7 @@ class Life:
     end: str | None = None
     exit_code: int | None = None
     exception: str | None = None
+    killed_at_end: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

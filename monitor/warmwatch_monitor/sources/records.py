@@ -19,7 +19,7 @@ from warmwatch.record import Identity, RecordError, Slot
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import Owner, RecordReading, Refusal
 from warmwatch_monitor.sources.directory import RecordDirectory
-from warmwatch_monitor.sources.exits import left_exit_code
+from warmwatch_monitor.sources.exits import at_the_end
 from warmwatch_monitor.sources.folder import Folder
 from warmwatch_monitor.sources.journal import Journal
 from warmwatch_monitor.sources.life import Life
@@ -145,8 +145,7 @@ class _Record:
         torn = self._journal.torn_end and not alive  # nobody will complete that line
         self._read_from = slot = look.slot
         if not alive:
-            counts = record.with_exit_code(slot.compile, left_exit_code(folder))
-            slot = replace(slot, compile=counts)
+            slot = replace(slot, compile=at_the_end(slot.compile, folder))
         return RecordReading(
             folder=self._folder,
             slot=self._as_shown(slot, owner),

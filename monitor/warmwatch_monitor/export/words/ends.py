@@ -57,6 +57,8 @@ def of_the_whole(run: RunView) -> str:
     """What a run that is lost adds: that all of it ended at once, from outside perhaps."""
     if run.state is not State.LOST or any(view.oom_killed for view in run.ranks):
         return ""
+    if all(view.figures.life.killed_at_end for view in run.ranks):
+        return "; its program was done, and it was killed at its end"
     if len(run.ranks) == 1:
         return "; the process said nothing: ended from outside?"
     if not run.ended_together:

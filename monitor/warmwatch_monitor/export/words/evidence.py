@@ -96,9 +96,18 @@ def _stall(view: RankView) -> Iterator[str]:
         yield f"the process uses {view.process.cpu_ratio * 100:.0f} % of a core meanwhile"
 
 
+def _gone(view: RankView) -> str:
+    if view.figures.life.killed_at_end:
+        return (
+            "the program came to its end, and the process died before it had exited: by a crash of "
+            "a library at its end, by a signal or by os._exit; see its stderr"
+        )
+    return "the process is gone and said nothing"
+
+
 def _end(view: RankView) -> Iterator[str]:
     if view.judgement.state is State.LOST:
-        yield "the process is gone and said nothing"
+        yield _gone(view)
         if view.oom_killed:
             yield "the kernel killed it: out of memory"
     elif view.judgement.state is State.FAILED:

@@ -1,0 +1,105 @@
+"""A record's folder and files, made: built aside, then renamed into place when they are whole."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from warmwatch import record
+from warmwatch._descriptors import File, file_of, opened_high
+from warmwatch._neighbours import folder_stem
+from warmwatch._readers import FOLDER, OTHER, SLOT, mode
+from warmwatch.record import Identity
+
+_NEW = os.O_CREAT | os.O_EXCL
+_SHARE = 64  # of the room that is left, a journal takes no more than one of so many parts
+_GET_FLAGS, _SET_FLAGS, _NO_COPY_ON_WRITE = 0x80086601, 0x40086602, 0x00800000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """A record's open files.
+
+    Attributes:
+        folder: where they are. slot, journal: descriptors; the slot's lock is held.
+        own, journaled: which files these are. room: how long the journal may become.
+        mode: of files other than the slot.
+    """
+
+    folder: Path
+    slot: int
+    journal: int
+    own: File
+    journaled: File
+    room: int
+    mode: int
+
+
+def make(directory: Path, image: bytes, identity: Identity, who: str) -> Files:
+    """Make a record in ``directory`` that ``who`` can read, holding the slot ``image``.
+
+    The slot's blocks are allocated for real, so that a full disk has room for it to the end.
+
+    Raises:
+        OSError: it cannot be made; nothing is left behind then.
+    """
+    stem = folder_stem(identity.run)
+    name = f"{stem}-r{identity.rank}-{identity.pid}-{secrets.token_hex(3)}"
+    aside = directory / f".{name}"
+    aside.mkdir(mode=0o700)
+    slot = journal = -1
+    try:
+        slot = opened_high(aside / record.SLOT, os.O_RDWR | _NEW, mode(SLOT, who))
+        _overwrite_in_place(slot)
+        os.posix_fallocate(slot, 0, record.SIZE)
+        os.pwrite(slot, image, 0)
+        os.fchmod(slot, mode(SLOT, who))  # whatever the umask
+        fcntl.lockf(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flags = os.O_WRONLY | os.O_APPEND | _NEW
+        journal = opened_high(aside / record.JOURNAL, flags, mode(OTHER, who))
+        os.fchmod(journal, mode(OTHER, who))
+        aside.chmod(mode(FOLDER, who))
+        files = Files(
+            folder=directory / name,
+            slot=slot,
+            journal=journal,
+            own=file_of(os.fstat(slot)),
+            journaled=file_of(os.fstat(journal)),
+            room=_room(journal),
+            mode=mode(OTHER, who),
+        )
+        aside.rename(files.folder)
+    except (OSError, ValueError):
+        discard(aside, slot, journal)
+        raise
+    return files
+
+
+def discard(folder: Path, *descriptors: int) -> None:
+    """Remove a record's folder that is of no use."""
+    for descriptor in descriptors:
+        if descriptor >= 0:
+            os.close(descriptor)
+    for name in (record.SLOT, record.JOURNAL):
+        (folder / name).unlink(missing_ok=True)
+    folder.rmdir()
+
+
+def _room(journal: int) -> int:
+    """Where records are kept in memory, it is the training's memory too."""
+    there = os.fstatvfs(journal)
+    return min(record.JOURNAL_LIMIT, there.f_bavail * there.f_frsize // _SHARE)
+
+
+def _overwrite_in_place(slot: int) -> None:
+    """On btrfs: where each store goes to a new block, allocated ones are of no use."""
+    flags = bytearray(8)
+    try:
+        fcntl.ioctl(slot, _GET_FLAGS, flags)
+        wanted = int.from_bytes(flags, "little") | _NO_COPY_ON_WRITE
+        fcntl.ioctl(slot, _SET_FLAGS, wanted.to_bytes(8, "little"))
+    except OSError:
+        return  # other filesystems know no such flag, and need none

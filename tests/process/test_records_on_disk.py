@@ -1,0 +1,232 @@
+"""A record on a disk: what happens to the disk never happens to the training.
+
+Each case on each filesystem that can be had. What a training does under a fault is done before the
+fault ends, so that nothing here depends on how long anything takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.filesystems import FAULTS, FOR_GOOD, KINDS, NotHereError, mounted
+from support.records import environment, wait_until
+from support.stepping import PROGRAM, stepping
+from warmwatch import record
+from warmwatch._mapping import in_memory
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    """A directory that is not in memory."""
+    if in_memory(tmp_path):
+        pytest.skip("temporary files are in memory here")
+    (tmp_path / "records").mkdir()
+    return tmp_path / "records"
+
+
+def steps_of(folder: Path) -> int:
+    with contextlib.suppress(OSError, record.RecordError):
+        return slots.read(folder).steps.steps
+    return -1
+
+
+def holder(folder: Path) -> int | None:
+    with (folder / record.SLOT).open("rb") as slot:
+        return record.lock_holder(fcntl.fcntl(slot, fcntl.F_GETLK, record.LOCK_QUESTION))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_befalls_the_disk_neither_stops_nor_ends_the_training(
+    tmp_path: Path, kind: str, fault: str
+) -> None:
+    errors = tmp_path / "errors"
+    try:
+        with (
+            mounted(kind) as disk,
+            stepping(disk.place / "records", errors) as training,
+        ):
+            folder = training.folder
+            with FAULTS[fault](disk, folder / record.SLOT):
+                training.step()
+            training.step()
+            if fault not in FOR_GOOD:
+                wait_until(lambda: steps_of(folder) == training.steps)
+                assert holder(folder) == training.process.pid
+            training.leave()
+            assert training.process.wait() == 0
+            if fault not in FOR_GOOD:
+                assert record.ENDS[slots.read(folder).compile.end_code] == "finished"
+                assert record.exit_code((folder / record.EXIT).read_bytes()) == 0
+    except NotHereError as error:
+        pytest.skip(str(error))
+    assert errors.read_text().count("UserWarning") <= 1
+
+
+def test_a_disk_that_is_frozen_holds_up_no_end_of_python(tmp_path: Path) -> None:
+    """The kernel keeps the process for as long as a write hangs, but its own work is all done."""
+    errors = tmp_path / "errors"
+    try:
+        with mounted("ext4") as disk, stepping(disk.place / "records", errors) as training:
+            with FAULTS["frozen"](disk, training.folder / record.SLOT):
+                training.step()
+                training.leave()
+                assert training.line() == "over"
+            assert training.process.wait() == 0
+    except NotHereError as error:
+        pytest.skip(str(error))
+
+
+def test_a_disk_that_is_frozen_when_the_record_is_made_gets_it_later(tmp_path: Path) -> None:
+    """The training says so and goes on; the name of its folder is known when it is there."""
+    errors = tmp_path / "errors"
+    try:
+        with mounted("ext4") as disk:
+            records = disk.place / "records"
+            with contextlib.ExitStack() as stack:
+                freeze = stack.enter_context(contextlib.ExitStack())
+                freeze.enter_context(FAULTS["frozen"](disk, records))
+                training = stack.enter_context(stepping(records, errors))
+                training.step()
+                assert "does not answer" in errors.read_text()
+                assert list(records.iterdir()) == []
+                freeze.close()
+                wait_until(lambda: slots.folders(records))
+                folder = slots.only(records)
+                wait_until(lambda: steps_of(folder) == training.steps)
+                training.leave()
+                assert training.process.wait() == 0
+                assert record.exit_code((folder / record.EXIT).read_bytes()) == 0
+    except NotHereError as error:
+        pytest.skip(str(error))
+
+
+def test_rare_facts_and_the_end_are_on_the_disk_when_the_process_is_gone(disk: Path) -> None:
+    with stepping(disk, disk.parent / "errors") as training:
+        training.step(25)
+        training.leave()
+        assert training.process.wait() == 0
+        slot = slots.read(training.folder)
+        assert (slot.steps.steps, record.ENDS[slot.compile.end_code]) == (26, "finished")
+        assert slots.events(training.folder)[-1]["event"] == "exit"
+        assert record.exit_code((training.folder / record.EXIT).read_bytes()) == 0
+
+
+def test_a_training_that_closes_all_descriptors_keeps_its_record(disk: Path) -> None:
+    """The slot is opened anew and locked again; for nobody else to write to, as before."""
+    closes = PROGRAM.replace("for line in", "os.closerange(3, 4096)\nfor line in")
+    with stepping(disk, disk.parent / "errors", closes) as training:
+        training.step()
+        wait_until(lambda: steps_of(training.folder) == training.steps)
+        assert holder(training.folder) == training.process.pid
+        assert (training.folder / record.SLOT).stat().st_mode & 0o7777 == 0o400
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+def test_an_accident_of_the_same_user_does_not_truncate_the_slot(
+    tmp_path: Path, memory: Path, kind: str
+) -> None:
+    place = memory if kind == "memory" else tmp_path
+    with stepping(place, tmp_path / "errors") as training:
+        for path in (training.folder, *training.folder.iterdir()):
+            os.chown(path, 65534, 65534)
+        for path in (place, *place.parents):
+            if path.stat().st_uid == 0 and not path.stat().st_mode & 1:
+                path.chmod(path.stat().st_mode | 0o111)
+        slot = str(training.folder / record.SLOT)
+        accident = f"import os; os.setuid(65534); open({slot!r}, 'wb')"
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", accident], capture_output=True, text=True, check=False
+        )
+        assert "PermissionError" in done.stderr
+        training.step()
+        wait_until(lambda: steps_of(training.folder) == training.steps)
+
+
+FORKS = """
+import os, sys, threading, warnings
+warnings.simplefilter("error")  # 3.12 warns where a process with several threads forks
+import warmwatch
+warmwatch.attach(run="t")
+for number in range(20):
+    warmwatch.step()
+    child = os.fork()
+    if not child:
+        threads = len(os.listdir("/proc/self/task"))
+        os._exit(threads)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    assert len(os.listdir("/proc/self/task")) == 1, "it comes back with the next step"
+for _ in range(30):
+    warmwatch.step()
+assert len(os.listdir("/proc/self/task")) == 2
+assert threading.active_count() == 1, "whoever joins all threads does not wait for it"
+"""
+
+
+def test_a_process_that_forks_has_no_thread_of_the_agents_meanwhile(disk: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS],
+        env=environment(WARMWATCH_DIR=str(disk)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert slots.read(slots.only(disk)).steps.steps == 50
+
+
+BATCHES = """
+import torch, torch._dynamo, warmwatch
+from torch.utils.data import DataLoader
+warmwatch.attach(run="t")
+warmwatch.step()
+for batch in DataLoader(torch.zeros(8), num_workers=2):
+    pass
+print("evaluated", flush=True)
+input()
+"""
+
+
+def test_a_loader_that_forks_its_workers_has_its_batches_on_the_disk(disk: Path) -> None:
+    """An evaluation marks no steps: its batches bring back the thread that was gone meanwhile."""
+    with subprocess.Popen(
+        [sys.executable, "-c", BATCHES],
+        env=environment(WARMWATCH_DIR=str(disk)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "evaluated\n"
+        wait_until(lambda: slots.read(slots.only(disk)).steps.batches == 8, 30)
+        process.kill()
+
+
+SIGNALS = """
+import os, signal, threading, time, warmwatch
+warmwatch.attach(run="t")
+warmwatch.step()
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+os.kill(os.getpid(), signal.SIGUSR1)  # its default action would end the process
+assert signal.sigwait([signal.SIGUSR1]) == signal.SIGUSR1
+"""
+
+
+def test_a_signal_that_the_training_waits_for_comes_to_the_training(disk: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALS],
+        env=environment(WARMWATCH_DIR=str(disk)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
