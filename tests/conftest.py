@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from support import slots
+from support.filesystems import MEMORY
 
 PROCESS = Path(__file__).parent / "process"
 
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 # Commands that a test calls in this process do not look for what other tests train meanwhile.
 os.environ["WARMWATCH_OBSERVE"] = "off"
 # How long an example takes is the machine's affair; pytest-timeout ends what never ends.

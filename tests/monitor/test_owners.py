@@ -301,6 +301,7 @@ def test_a_default_directory_that_is_not_his_is_refused_by_agent_and_reader(
     forged(place, warm(), uid)
     default = {"XDG_RUNTIME_DIR": "/nonexistent", "TMPDIR": str(directory)}
     with someone(ALICE, **default) as alice:
+        alice.do("warmwatch.places._MEMORY = '/nonexistent'")  # as in some containers
         alice.do(f"places = warmwatch.places.directories(os.environ, {ALICE})")
         alice.do("found = RecordsSource(places, retention=900).read()")
         alice.begin("print(len(found.records), *(r.reason for r in found.refusals), flush=True)")

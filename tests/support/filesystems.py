@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+# where files are in memory; None: wherever temporary ones are
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 _MIB = {"ext4": 64, "xfs": 320, "btrfs": 160}
 _MAKE = {"ext4": ["-q"], "xfs": ["-q"], "btrfs": ["-q"]}
 KINDS = (*_MIB, "overlay", "tmpfs")

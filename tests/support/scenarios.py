@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from support import looks, slots, truth
+from support.filesystems import MEMORY
 from support.poller import Poller, Sample
 from support.torch_versions import VERSION
 from support.trainings import ROOT, Training, environment
@@ -167,8 +168,14 @@ def _objects() -> Path:
 
 
 def _watched(scenario: Scenario, folder: Path) -> Watched:
-    records = folder / "records"
-    records.mkdir()
+    """The run with the agent. Its record is in memory, where a look sees a store at once."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as place:
+        records = folder / "records"
+        records.symlink_to(place)
+        return _looked_at(scenario, folder, records)
+
+
+def _looked_at(scenario: Scenario, folder: Path, records: Path) -> Watched:
     trace = folder / "trace"
     env = {"TORCH_TRACE": str(trace)} if scenario.traced else {}
     with Poller(records, folder) as poller:
