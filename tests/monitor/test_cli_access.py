@@ -58,6 +58,12 @@ def guarded(
         yield url, place
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon on a busy machine may take longer than a person wants to wait."""
+    monkeypatch.setattr("warmwatch_monitor.cli.daemon.ANSWER_SECONDS", 120.0)
+
+
 def run(*words: str, **variables: str) -> Result:
     return CliRunner().invoke(cli, list(words), env=variables)
 

@@ -40,7 +40,7 @@ SPARED = {"dataclasses", "pathlib", "difflib", "textwrap", "shutil", "tempfile"}
 
 
 def loaded(*words: str) -> set[str]:
-    """The modules that ``warmwatch WORDS`` loads."""
+    """The modules that ``warmwatch WORDS`` loads beyond those of a bare Python."""
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, *words],
         capture_output=True,
@@ -49,7 +49,10 @@ def loaded(*words: str) -> set[str]:
         env=environment(),
     )
     assert "Traceback" not in done.stderr, done.stderr
-    return set(done.stderr.splitlines()[-1].split())
+    bare = subprocess.check_output(
+        [sys.executable, "-c", "import sys; print(*sys.modules)"], text=True, env=environment()
+    )
+    return set(done.stderr.splitlines()[-1].split()) - set(bare.split())
 
 
 @pytest.mark.parametrize("option", ["--version", "--help"])

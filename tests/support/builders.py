@@ -325,7 +325,10 @@ def as_rank(base: Slot, rank: int, world_size: int) -> Slot:
 
 
 def moved(slot: Slot, now_ns: int, epoch_ns: int) -> Slot:
-    """``slot`` with its times relative to another now, for records that a real monitor reads."""
+    """``slot`` with its times relative to another now, for records that a real monitor reads.
+
+    A machine that has just booted has no time so long ago: then it is its first nanosecond.
+    """
 
     def move(block: Block) -> Block:
         """Every time of a block; lengths stay, and so does 0, which is "not yet"."""
@@ -335,11 +338,13 @@ def moved(slot: Slot, now_ns: int, epoch_ns: int) -> Slot:
             if isinstance(value, Warmup):
                 new[field.name] = move(value)
             elif field.name.endswith("_ns") and value and field.name not in _LENGTHS:
-                new[field.name] = value + now_ns - NOW
+                new[field.name] = max(1, value + now_ns - NOW)
         return replace(block, **new)
 
     age = NOW - slot.header.attached_ns
-    header = replace(slot.header, attached_ns=now_ns - age, attached_epoch_ns=epoch_ns - age)
+    header = replace(
+        slot.header, attached_ns=max(1, now_ns - age), attached_epoch_ns=epoch_ns - age
+    )
     return replace(slot, header=header, steps=move(slot.steps), compile=move(slot.compile))
 
 

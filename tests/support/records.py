@@ -95,7 +95,7 @@ def live_slot(
     """A slot on this machine's real clocks, attached ``age`` seconds ago."""
     header = Header(
         warm_steps=3,
-        attached_ns=time.monotonic_ns() - round(age * 1e9),
+        attached_ns=max(1, time.monotonic_ns() - round(age * 1e9)),
         attached_epoch_ns=time.time_ns() - round(age * 1e9),
     )
     return replace(builders.slot(steps, compile, run=run, **identity), header=header)

@@ -64,6 +64,7 @@ def _fetch(address: Address, access: Access) -> bytes:
     with peer:
         try:
             if tls is not None:
+                peer.settimeout(ANSWER_SECONDS)  # a daemon that has just begun may take a while
                 with tls.wrap_socket(peer, server_hostname=address.host) as private:
                     reply = _exchange(private, request)
             else:
