@@ -118,7 +118,7 @@ class _Record:
 
     def _forget(self, now_ns: int, *, final: bool) -> None:
         """It is over: its folder may stay for weeks, what was read of it need not."""
-        self._over, self._reading = final, None
+        self._over, self._reading, self._read_from, self._shown = final, None, None, None
         self._revisit_ns = now_ns + _REVISIT_NS
         self._slot.forget()
         self._journal = Journal()
