@@ -136,6 +136,8 @@ class Copies:
             self._journal.close()
         if self.files and leads_to(self._slot, self.files.own):
             os.close(self._slot)
+        if self.files:
+            self.files.keeping.release()
         self._slot = -1
 
     # The thread.

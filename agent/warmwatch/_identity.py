@@ -56,6 +56,7 @@ def identify(
         host=socket.gethostname(),
         pid=os.getpid(),
         boot_id=boot_id(),
+        clock_offset_ns=clock_offset_ns(),
         python=".".join(map(str, sys.version_info[:3])),
         torch=str(getattr(sys.modules.get("torch"), "__version__", "")),
         **known,
@@ -110,6 +111,16 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
+
+
+def clock_offset_ns() -> int | None:
+    """What this process's time namespace adds to the monotonic clock; ``None``: not to be known."""
+    try:
+        lines = Path("/proc/self/timens_offsets").read_text().splitlines()
+        words = next(line.split() for line in lines if line.startswith("monotonic"))
+        return int(words[1]) * 10**9 + int(words[2])
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
 
 
 def _number(environ: Mapping[str, str], name: str) -> int | None:

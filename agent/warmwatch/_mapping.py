@@ -20,17 +20,22 @@ _STATFS_BYTES = 256  # more than any struct statfs
 
 def in_memory(path: str | os.PathLike[str]) -> bool:
     """Whether ``path``, or the nearest directory above it that exists, is on tmpfs."""
+    return kind_of(path) == _TMPFS
+
+
+def kind_of(path: str | os.PathLike[str]) -> int | None:
+    """The filesystem's number in ``statfs``, of ``path`` or what exists above it; else ``None``."""
     if sys.platform != "linux":
-        return False
+        return None
     try:
         import ctypes  # here: PyTorch has it, a process that never attaches need not
 
         found = (ctypes.c_long * (_STATFS_BYTES // ctypes.sizeof(ctypes.c_long)))()
         if ctypes.CDLL(None).statfs(os.fsencode(_existing(path)), found) != 0:
-            return False
+            return None
     except (ImportError, AttributeError, OSError):
-        return False
-    return bool(found[0] == _TMPFS)
+        return None
+    return int(found[0])
 
 
 def mapped(descriptor: int, size: int) -> mmap.mmap:

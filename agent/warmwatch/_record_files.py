@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from warmwatch import record
+from warmwatch._ageing import Keeping
 from warmwatch._descriptors import File, file_of, opened_high
 from warmwatch._neighbours import folder_stem
 from warmwatch._readers import FOLDER, OTHER, SLOT, mode
@@ -26,7 +27,7 @@ class Files:
     Attributes:
         folder: where they are. slot, journal: descriptors; the slot's lock is held.
         own, journaled: which files these are. room: how long the journal may become.
-        mode: of files other than the slot.
+        mode: of files other than the slot. keeping: what keeps the folder from being cleaned away.
     """
 
     folder: Path
@@ -36,6 +37,7 @@ class Files:
     journaled: File
     room: int
     mode: int
+    keeping: Keeping
 
 
 def make(directory: Path, image: bytes, identity: Identity, who: str) -> Files:
@@ -51,6 +53,7 @@ def make(directory: Path, image: bytes, identity: Identity, who: str) -> Files:
     aside = directory / f".{name}"
     aside.mkdir(mode=0o700)
     slot = journal = -1
+    keeping = Keeping(aside)
     try:
         slot = opened_high(aside / record.SLOT, os.O_RDWR | _NEW, mode(SLOT, who))
         _overwrite_in_place(slot)
@@ -70,9 +73,11 @@ def make(directory: Path, image: bytes, identity: Identity, who: str) -> Files:
             journaled=file_of(os.fstat(journal)),
             room=_room(journal),
             mode=mode(OTHER, who),
+            keeping=keeping,
         )
         aside.rename(files.folder)
     except (OSError, ValueError):
+        keeping.release()
         discard(aside, slot, journal)
         raise
     return files

@@ -251,6 +251,8 @@ class Writer:
             self._journal.close()
         if self._files and leads_to(self._files.slot, self._files.own):
             os.close(self._files.slot)
+        if self._files:
+            self._files.keeping.release()
         self._files = self._journal = None
 
 

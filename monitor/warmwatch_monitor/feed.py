@@ -90,10 +90,13 @@ class Feed(Generic[T]):
         )
         return _Outcome(value=value, health=health, at_ns=ended_ns)
 
-    def current(self, now_ns: int) -> tuple[T | None, SourceHealth]:
-        """What it read last, ``None`` where it failed or has been silent for too long."""
+    def current(self, now_ns: int, awake_ns: int = 0) -> tuple[T | None, SourceHealth]:
+        """What it read last, ``None`` where it failed or has been silent for too long.
+
+        ``awake_ns``: since when this process has run; while it stood still nothing could answer.
+        """
         outcome = self._outcome
-        silence = (now_ns - outcome.at_ns) / 1e9
+        silence = (now_ns - max(outcome.at_ns, awake_ns)) / 1e9
         if silence <= self._patience:
             return outcome.value, outcome.health
         health = SourceHealth(

@@ -48,8 +48,8 @@ def told_apart(
     return tuple(renamed), names
 
 
-def _began(records: Sequence[RecordReading]) -> int:
-    return min(one.slot.header.attached_epoch_ns for one in records)
+def _began(records: Sequence[RecordReading]) -> tuple[bool, int]:
+    return min(one.began for one in records)
 
 
 def _living(records: Sequence[RecordReading]) -> set[int]:

@@ -52,6 +52,7 @@ class Poller:
         self._threads: list[threading.Thread] = []
         self._assembly = Assembly(settings)
         self._pause = max(_LONGEST_SILENCE, 2 * settings.interval)
+        self._awake_ns = 0
         empty = replace(self._assemble().snapshot, epoch=0.0)
         self._publisher = Publisher(
             self._assemble, empty, self._clock, _LATE_AFTER_PAUSES * self._pause
@@ -97,17 +98,29 @@ class Poller:
         now_ns = self._clock.monotonic_ns()
         values, health = {}, []
         for name, feed in self._feeds.items():
-            value, one = feed.current(now_ns)
+            value, one = feed.current(now_ns, self._awake_ns)
             health.append(one)
             if value is not None:
                 values[name] = value
         return Readings(values=values), tuple(health)
 
     def _publish_until_stopped(self) -> None:
+        before_ns = self._clock.monotonic_ns()
         while not self._stopping.is_set():
             self._fresh.wait(self._pause)
+            if self._clock.monotonic_ns() - before_ns > _LATE_AFTER_PAUSES * self._pause * 1e9:
+                self._awake()
             self._fresh.clear()
             self._publisher.publish()
+            before_ns = self._clock.monotonic_ns()
+
+    def _awake(self) -> None:
+        """All of the process stood still (a signal, a frozen cgroup): it is no source's silence,
+        and what was read before says nothing of now, so the records are waited for.
+        """
+        self._fresh.clear()
+        self._awake_ns = self._clock.monotonic_ns()
+        self._fresh.wait(self._pause)
 
     def _assemble(self) -> Assembled:
         readings, health = self._current()

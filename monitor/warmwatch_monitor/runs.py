@@ -61,8 +61,8 @@ def present(readings: Sequence[RecordReading]) -> Sequence[RecordReading]:
     if not living:
         return readings
     starts = {_start(reading) for reading in living}
-    began = max(_attached(reading) for reading in living)
-    return [one for one in readings if _start(one) in starts or _attached(one) > began]
+    began = max(reading.began for reading in living)
+    return [one for one in readings if _start(one) in starts or one.began > began]
 
 
 def _start(reading: RecordReading) -> tuple[str, int]:
@@ -70,16 +70,12 @@ def _start(reading: RecordReading) -> tuple[str, int]:
     return reading.slot.identity.launch, reading.slot.identity.attempt
 
 
-def _attached(reading: RecordReading) -> int:
-    return reading.slot.header.attached_epoch_ns
-
-
-def _claim(reading: RecordReading) -> tuple[bool, bool, bool, int, str]:
+def _claim(reading: RecordReading) -> tuple[bool, bool, bool, tuple[bool, int], str]:
     """Who speaks for a rank: a living record, and no helper's, with facts, the newest of those."""
     slot = reading.slot
     tells = bool(slot.steps.steps or slot.compile.begun)
-    newest = slot.header.attached_epoch_ns
-    return reading.alive, not _helps(slot.identity), reading.alive and tells, newest, reading.folder
+    helps, tells = _helps(slot.identity), reading.alive and tells
+    return reading.alive, not helps, tells, reading.began, reading.folder
 
 
 def _helps(identity: Identity) -> bool:

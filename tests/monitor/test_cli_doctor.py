@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from support.daemon import daemon
-from support.records import held, live_slot, warm, write_record
+from support.records import held, live_slot, since_boot, warm, write_record
 from warmwatch import record
 from warmwatch.record import CompileCounts, Slot, StepCounts
 from warmwatch_monitor.cli import cli
@@ -119,12 +119,13 @@ def test_where_no_training_has_a_record_it_says_when_there_will_be_one(tmp_path:
 
 
 def compiled(seconds_ago: float, *, steps: int = 0, active: bool = False) -> Slot:
-    now = time.monotonic_ns()
-    ended_ns = now - round(seconds_ago * 1e9)
+    now, ended_ns = time.monotonic_ns(), since_boot(seconds_ago)
     counts = CompileCounts(
         begun=1, ended=1, last_end_ns=ended_ns, active_since_ns=now - 10**9 if active else 0
     )
-    return live_slot(StepCounts(steps=steps, last_step_ns=now if steps else 0), counts, age=600)
+    return live_slot(
+        StepCounts(steps=steps, last_step_ns=now if steps else 0), counts, age=seconds_ago + 1
+    )
 
 
 def test_a_rank_that_compiled_and_marks_no_step_is_told_what_to_call(tmp_path: Path) -> None:

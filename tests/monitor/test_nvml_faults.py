@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import threading
+import tracemalloc
+
 import pynvml
 import pytest
 
@@ -135,3 +140,46 @@ def test_a_machine_without_the_library_says_so_and_is_asked_again(
         with pytest.raises(DriverError, match=r"no NVIDIA driver here \(libnvidia-ml.so.1 is not"):
             source.read()
     assert len(source.read()) == 1
+
+
+@pytest.mark.parametrize(
+    "fault", ["unloaded", "shut down", "upgraded", "lost", "reset", "uncounted"]
+)
+def test_a_hundred_failures_leave_nothing_behind(
+    nvml: Standin, source: NvmlSource, time: Time, fault: str
+) -> None:
+    """No memory, no thread, and the GPUs are back each time."""
+    say = {
+        "unloaded": lambda: nvml.say(board(0, lost="9"), board(1, lost="9"), init="9"),
+        "shut down": lambda: nvml.say(board(0, lost="1"), board(1, lost="1")),
+        "upgraded": lambda: nvml.say(board(0, lost="18"), board(1, lost="18")),
+        "lost": lambda: nvml.say(board(0, lost="15"), board(1)),
+        "reset": lambda: nvml.say(board(0, lost="16"), board(1)),
+        "uncounted": lambda: nvml.say(board(0, lost="1"), count="!999"),
+    }[fault]
+
+    def fail_and_come_back() -> None:
+        nvml.say(board(0), board(1))
+        time.passes(31)
+        assert [gpu.trouble for gpu in source.read()] == [None, None]
+        say()
+        time.passes(31)
+        with contextlib.suppress(DriverError):
+            assert source.read()[0].trouble
+
+    for _ in range(5):
+        fail_and_come_back()
+    threads = threading.active_count()
+    tracemalloc.start()
+    try:
+        fail_and_come_back()
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(100):
+            fail_and_come_back()
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 20_000
+    assert threading.active_count() == threads

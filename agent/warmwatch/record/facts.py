@@ -172,6 +172,8 @@ class Identity:
         launcher: ``torchelastic``, ``ray``, ``slurm``, ``mpi``, ``env`` or ``""``.
         pid: in the training's own pid namespace; a reader gets its own view from the lock.
         boot_id: of the kernel, so that monotonic times are not compared across reboots.
+        clock_offset_ns: what the process's time namespace adds to the machine's monotonic clock;
+            ``None`` where the kernel does not tell.
         hooks: seams that were installed; ``missing`` those this torch does not have.
         gpus: uuids of the CUDA devices that the process uses, ``GPU-...`` or ``MIG-...``, in the
             order of its own indices; empty until CUDA is up.
@@ -188,6 +190,7 @@ class Identity:
     host: str = ""
     pid: int = 0
     boot_id: str = ""
+    clock_offset_ns: int | None = None
     python: str = ""
     torch: str = ""
     agent: str = ""

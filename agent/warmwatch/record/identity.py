@@ -22,6 +22,7 @@ TEXT_LIMIT = 200  # characters
 _NUMBER_LIMIT = 10**7
 _EXACT = 2**53  # above it a JSON number is no longer exact everywhere
 _COUNT_LIMIT = 256
+_OFFSET_LIMIT = 2**62  # nanoseconds: of a clock, in either direction
 
 
 def pack_identity(identity: Identity, limit: int) -> bytes:
@@ -112,6 +113,12 @@ def _worth(value: object) -> str | None:
     return None if 0 < value <= _EXACT else f"is not between 1 and {_EXACT}"
 
 
+def _offset(value: object) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return "is not a whole number"
+    return None if abs(value) < _OFFSET_LIMIT else "is more than any clock is apart"
+
+
 def _amount(value: object) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "is not a number"
@@ -133,7 +140,11 @@ _BY_TYPE: Mapping[str, Callable[[object], str | None]] = {
     "float": _amount,
     "tuple[str, ...]": _texts,
 }
-_BY_NAME = {"tokens_per_step": _worth, "samples_per_step": _worth}
+_BY_NAME = {
+    "tokens_per_step": _worth,
+    "samples_per_step": _worth,
+    "clock_offset_ns": _offset,
+}
 
 
 def _kind(name: str, annotation: str) -> tuple[Callable[[object], str | None], bool]:

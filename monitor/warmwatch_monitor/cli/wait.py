@@ -139,7 +139,7 @@ class Wait:
         uid: int | None = None,
     ) -> None:
         self._ask, self._run, self._goal, self._tell, self._uid = ask, run, goal, tell, uid
-        self._lived: dict[str, float] = {}
+        self._lived: set[str] = set()  # seen alive since the wait began
         self._began: float | None = None
         self._answered: float | None = None
 
@@ -173,10 +173,9 @@ class Wait:
 
     def _judge(self, answer: Answer) -> Look:
         asked = [r for r in answer["runs"] if self._run is not None or is_own(r, self._uid)]
-        at = answer.get("at") or time.time()
         if self._began is None:
-            self._began = at
-        runs = [run for run in asked if self._is_about(run, at)]
+            self._began = answer.get("at") or time.time()
+        runs = [run for run in asked if self._is_about(run)]
         if not runs:
             words = self._nothing(asked, answer["runs"])
             return Look(state="none", words=words, late=words.rpartition(_WAITING)[0])
@@ -192,12 +191,12 @@ class Wait:
         state = " ".join(f"{run['run']}={run['state']}" for run in runs)
         return Look(state=state, words=summary)
 
-    def _is_about(self, run: Answer, at: float) -> bool:
+    def _is_about(self, run: Answer) -> bool:
         if lives(run):
-            self._lived[run["run"]] = at
+            self._lived.add(run["run"])
         return is_about(
             ends=self._run is not None and self._goal in END_GOALS,
-            lived_at=self._lived.get(run["run"]),
+            lived=run["run"] in self._lived,
             attached_at=attached_at(run),
             began=self._began,
         )

@@ -70,7 +70,8 @@ class ProcessReading:
     """What the host says of one training process and its compile workers.
 
     A worker is busy where its CPU time grew since the last look, not where it exists; ``None``
-    where there was no earlier look. ``cpu_ratio`` is the process's own use of one core.
+    where there was no earlier look. ``cpu_ratio`` is the process's own use of one core. It is
+    ``stopped`` by a signal (SIGSTOP, Ctrl-Z) or by a debugger.
     """
 
     pid: int
@@ -80,6 +81,7 @@ class ProcessReading:
     threads: int | None = None
     workers_busy: int | None = None
     workers_idle: int | None = None
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,6 +116,7 @@ class RecordReading:
         breaks: reasons of graph breaks, in the order in which they were told.
         exception: type of the exception that ended the process.
         broken_lines: journal lines that were torn.
+        this_boot: whether its times are of this machine's boot.
     """
 
     folder: str
@@ -131,6 +132,14 @@ class RecordReading:
     breaks: tuple[GraphBreak, ...] = ()
     exception: str | None = None
     broken_lines: int = 0
+    this_boot: bool = True
+
+    @property
+    def began(self) -> tuple[bool, int]:
+        """For telling which of two began later: by the wall clock, which can be set back, only
+        where they are of other boots."""
+        header = self.slot.header
+        return self.this_boot, header.attached_ns if self.this_boot else header.attached_epoch_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from warmwatch_monitor.sources.processes import (
 )
 
 BUSY_RATIO = 0.05  # of a core since the last look; a worker that only waits stays far below it
+_STOPPED = frozenset({psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP})
 _WALK_NS = 2 * 10**9
 _SCAN_NS = 10 * 10**9
 
@@ -103,7 +104,7 @@ class _Followed:
         """Raises psutil.Error where the process is gone or may not be asked."""
         with self._process.oneshot():
             times, memory = self._process.cpu_times(), self._process.memory_info()
-            threads = self._process.num_threads()
+            threads, status = self._process.num_threads(), self._process.status()
         now_ns, cpu = clock_ns(), times.user + times.system
         ratio = None
         if self._cpu is not None and now_ns > self._cpu[0]:
@@ -120,6 +121,7 @@ class _Followed:
             threads=threads,
             workers_busy=busy,
             workers_idle=idle,
+            stopped=status in _STOPPED,
         )
 
     def _look_at_pool(self, now_ns: int, children: Children) -> None:

@@ -1,10 +1,10 @@
 """Whether the kernel killed a process for want of memory, as its cgroup tells.
 
-``memory.events`` of cgroup v2 counts what the OOM killer killed in a group. It is read while a
-process lives; where the count has grown when the process is gone, that is what ended it, as well as
-anybody can know from outside. A group that went with its process, or cannot be read, tells nothing;
-nor does one of whose processes more went than were killed (the launcher ends the others): which of
-them it was, nobody can tell.
+``memory.events`` of cgroup v2, and ``memory.oom_control`` of v1 where that has the memory, count
+what the OOM killer killed in a group. It is read while a process lives; where the count has grown
+when the process is gone, that is what ended it, as well as anybody can know from outside. A group
+that went with its process, or cannot be read, tells nothing; nor does one of whose processes more
+went than were killed (the launcher ends the others): which of them it was, nobody can tell.
 """
 
 from __future__ import annotations
@@ -44,11 +44,15 @@ class OomWatch:
         return dict(self._gone)
 
     def _events(self, pid: int) -> Path | None:
-        """The file that counts for a process; ``None`` where there is no cgroup v2 for it."""
+        """The file that counts for a process; ``None`` where there is no cgroup for it."""
         try:
             lines = (self._proc / str(pid) / "cgroup").read_text().splitlines()
         except (OSError, ValueError):
             return None
+        for line in lines:  # hierarchy:controllers:path, see cgroups(7)
+            controllers, _, path = line.partition(":")[2].partition(":")
+            if "memory" in controllers.split(","):
+                return self._cgroups / "memory" / path.lstrip("/") / "memory.oom_control"
         paths = [line.removeprefix("0::/") for line in lines if line.startswith("0::/")]
         return self._cgroups / paths[0] / "memory.events" if paths else None
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from warmwatch import record
 from warmwatch.record import Identity, RecordError, Slot
@@ -23,6 +22,7 @@ from warmwatch_monitor.sources.exits import at_the_end
 from warmwatch_monitor.sources.folder import Folder
 from warmwatch_monitor.sources.journal import Journal
 from warmwatch_monitor.sources.life import Life
+from warmwatch_monitor.sources.origin import Origin, here
 from warmwatch_monitor.sources.owners import Owners
 from warmwatch_monitor.sources.slot import Look, SlotFile
 
@@ -49,7 +49,7 @@ class RecordsSource:
         boot: str | None = None,
     ) -> None:
         self._clock = clock or Clock()
-        self._boot = boot_id() if boot is None else boot
+        self._origin = here() if boot is None else Origin(boot=boot, offset_ns=None)
         self._retention_ns = int(retention * 1e9)
         chosen = len(directories) == 1
         self._directories = [
@@ -79,14 +79,14 @@ class RecordsSource:
     def _follow(self, folders: Iterable[str]) -> None:
         """Know the records in ``folders`` and no others."""
         known = self._records
-        self._records = {f: known.get(f) or _Record(f, self._boot, self._owners) for f in folders}
+        self._records = {f: known.get(f) or _Record(f, self._origin, self._owners) for f in folders}
 
 
 class _Record:
     """One record followed over time."""
 
-    def __init__(self, folder: str, boot: str, owners: Owners) -> None:
-        self._folder, self._boot, self._owners = folder, boot, owners
+    def __init__(self, folder: str, origin: Origin, owners: Owners) -> None:
+        self._folder, self._origin, self._owners = folder, origin, owners
         self._slot, self._journal = SlotFile(), Journal()
         self._life = Life()
         self._modified = 0.0
@@ -118,7 +118,7 @@ class _Record:
 
     def _forget(self, now_ns: int, *, final: bool) -> None:
         """It is over: its folder may stay for weeks, what was read of it need not."""
-        self._over, self._reading = final, None
+        self._over, self._reading, self._read_from, self._shown = final, None, None, None
         self._revisit_ns = now_ns + _REVISIT_NS
         self._slot.forget()
         self._journal = Journal()
@@ -129,8 +129,10 @@ class _Record:
             return known
         with Folder(self._folder) as folder:
             look = self._slot.look(folder)
+            if (problem := self._origin.problem(look.slot.identity)) is not None:
+                raise RecordError(problem)
             news = self._journal.follow(folder)
-            self._life.note(look, now_ns, ours=self._this_boot(look.slot))
+            self._life.note(look, now_ns, ours=self._origin.shares_boot(look.slot.identity))
             self._modified = look.modified
             if known is None or news or not self._same(known, look):
                 self._reading = known = self._make(look, folder)
@@ -160,6 +162,7 @@ class _Record:
             breaks=self._journal.breaks,
             exception=self._journal.exception,
             broken_lines=self._journal.broken_lines + torn,
+            this_boot=self._origin.shares_boot(slot.identity),
         )
 
     def _as_shown(self, slot: Slot, owner: Owner) -> Slot:
@@ -177,16 +180,13 @@ class _Record:
         if reading.alive and record.ENDS[counts.end_code] in ("", "finished"):  # still at its end
             return 0
         ended_ns = counts.ended_ns or reading.gone_ns
-        if ended_ns and self._this_boot(slot):
+        if ended_ns and self._origin.shares_boot(slot.identity):
             return max(0, now_ns - ended_ns)
         if ended_ns:
             return int((epoch - slot.header.epoch_seconds(ended_ns)) * 1e9)
         # On tmpfs a store to mapped memory does not move the mtime: the slot's own times count too.
         last = max(self._modified, slot.header.epoch_seconds(_last_sign_ns(slot)))
         return max(0, int((epoch - last) * 1e9))
-
-    def _this_boot(self, slot: Slot) -> bool:
-        return not slot.identity.boot_id or not self._boot or slot.identity.boot_id == self._boot
 
 
 def _last_sign_ns(slot: Slot) -> int:
@@ -206,11 +206,3 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"it cannot be read: {error.strerror or error}"
     return str(error)
-
-
-def boot_id() -> str:
-    """The kernel's id of this boot; empty where it does not tell."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

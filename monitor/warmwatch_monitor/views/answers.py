@@ -20,7 +20,7 @@ class Answers:
     def __init__(self, latest: Callable[[], Snapshot], version: str) -> None:
         self._latest, self._version = latest, version
         self._kept = Kept()
-        self._lived: dict[str, float] = {}  # when each run was seen alive last
+        self._lived: dict[str, int] = {}  # when each run was seen alive last
         self._waiters = Waiters(latest, self._in_time)
 
     def status(self, run: str | None = None) -> Body:
@@ -45,7 +45,9 @@ class Answers:
             UnknownRunError: there is no such run, now or any more.
         """
         # there is no epoch before the first look
-        wanted = Wanted(goal=goal, run=run, began=self._latest().epoch or None)
+        now = self._latest()
+        began_ns = now.now_ns if now.epoch else 0
+        wanted = Wanted(goal=goal, run=run, began=now.epoch or None, began_ns=began_ns)
         body = await self._waiters.wait(wanted, timeout, gone)
         return self._waited(self._latest(), wanted) if body is None else body
 
@@ -68,7 +70,7 @@ class Answers:
             for view in chosen(snapshot, wanted.run)
             if is_about(
                 ends=wanted.goal in END_GOALS,
-                lived_at=self._lived.get(view.run),
+                lived=self._lived.get(view.run, -1) >= wanted.began_ns,
                 attached_at=view.attached_at,
                 began=wanted.began,
             )
@@ -79,7 +81,7 @@ class Answers:
         known = {view.run for view in snapshot.runs}
         self._lived = {run: at for run, at in self._lived.items() if run in known}
         living = (view.run for view in snapshot.runs if view.state not in ENDED)
-        self._lived.update(dict.fromkeys(living, snapshot.epoch))
+        self._lived.update(dict.fromkeys(living, snapshot.now_ns))
 
     def _waited(self, snapshot: Snapshot, wanted: Wanted) -> Body:
         def make() -> Body:

@@ -184,6 +184,7 @@ class Process(BaseModel):
     threads: int | None = Field(description="Threads.")
     workers_busy: int | None = Field(description="Compile workers whose CPU time grows.")
     workers_idle: int | None = Field(description="Compile workers whose CPU time does not.")
+    stopped: bool = Field(description="Stopped by a signal (SIGSTOP, Ctrl-Z) or a debugger.")
 
 
 class Rank(BaseModel):

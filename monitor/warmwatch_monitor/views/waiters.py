@@ -23,12 +23,14 @@ class Wanted(NamedTuple):
 
     Attributes:
         goal, run: as asked. began: seconds since the epoch of the Snapshot that the wait began
-        with, ``None`` where there was none: what had ended before does not answer.
+        with, ``None`` where there was none: what had ended before does not answer. began_ns: the
+        same on the monotonic clock, which nobody sets.
     """
 
     goal: str
     run: str | None
     began: float | None
+    began_ns: int
 
 
 # the answer for those who want it, or None where it is not time yet. Raises UnknownRunError.

@@ -29,17 +29,16 @@ _ENDED = frozenset(state.value for state in ENDED)
 _WARM_STEPS = 3  # K, where the answer does not say
 
 
-def is_about(
-    *, ends: bool, lived_at: float | None, attached_at: float | None, began: float | None
-) -> bool:
+def is_about(*, ends: bool, lived: bool, attached_at: float | None, began: float | None) -> bool:
     """Whether a wait that ``began`` then is about a run. Times: seconds since the epoch.
 
     Args:
         ends: what had ended before counts too.
-        lived_at: when the run was seen alive last; ``None`` where it never was.
+        lived: the run was seen alive since the wait began; a wall clock that is set back meanwhile
+        must not make it one of before.
         attached_at: when its latest rank began; ``None`` where that is not known.
     """
-    if ends or (lived_at is not None and (began is None or lived_at >= began)):
+    if ends or lived:
         return True
     if attached_at is None or began is None:
         return False

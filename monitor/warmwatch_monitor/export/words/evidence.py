@@ -19,12 +19,18 @@ def evidence(view: RankView) -> list[str]:
     """The facts that carry the judgement of ``view``, the weightiest first."""
     return [
         *_end(view),
+        *_stopped(view),
         *_activity(view),
         *_steps(view),
         *_gpus(view),
         *_first_step(view),
         *_doubts(view),
     ]
+
+
+def _stopped(view: RankView) -> Iterator[str]:
+    if view.living and view.process is not None and view.process.stopped:
+        yield "its process is stopped (SIGSTOP, Ctrl-Z, a debugger): kill -CONT has it go on"
 
 
 def _activity(view: RankView) -> Iterator[str]:

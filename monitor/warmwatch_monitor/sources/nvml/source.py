@@ -118,7 +118,9 @@ class _Session:
             return self._division() != {
                 one.described.uuid for one in self._devices if not _whole(one)
             }
-        except (DriverError, GpuLostError):
+        except GpuLostError:
+            return False  # reading it will tell, and keep its name: a new session has no handle
+        except DriverError:
             return True
 
     def read(self) -> tuple[GpuReading, ...]:

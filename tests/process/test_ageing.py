@@ -1,0 +1,87 @@
+"""Cleaners that remove what looks old leave a living record alone: the real systemd-tmpfiles."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.deployment import DOCKER
+from support.stepping import stepping
+from warmwatch import record
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("systemd-tmpfiles") is None or os.geteuid() != 0,
+    reason="needs systemd-tmpfiles, as root",
+)
+
+
+def clean(config: Path) -> None:
+    """What the system's timer runs once a day."""
+    subprocess.run(["systemd-tmpfiles", "--clean", config], check=True)
+
+
+def age(*paths: Path) -> None:
+    """As if nothing had touched them for a month."""
+    then = time.time() - 30 * 86_400
+    for path in paths:
+        os.utime(path, (then, then))
+
+
+# Without "m:" and the like the time of the last change of the inode counts too, which nobody sets.
+def by_mtime_and_atime(directory: Path, config: Path) -> Path:
+    config.write_text(f"d {directory} - - - amAM:10d\n")
+    return config
+
+
+def test_an_age_for_the_record_directory_removes_no_living_record(
+    memory: Path, tmp_path: Path
+) -> None:
+    """And it does remove what is no living one's: the cleaner works."""
+    dead = memory / "dead"
+    dead.mkdir()
+    (dead / record.SLOT).write_bytes(b"x")
+    with stepping(memory, tmp_path / "errors") as training:
+        files = sorted(training.folder.iterdir())
+        assert {file.name for file in files} == {record.SLOT, record.JOURNAL, record.EXIT}
+        age(dead / record.SLOT, dead, *files, training.folder)
+        clean(by_mtime_and_atime(memory, tmp_path / "age.conf"))
+        assert not dead.exists()
+        assert sorted(training.folder.iterdir()) == files
+        training.step(10)
+        assert slots.read(training.folder).steps.steps == training.steps
+
+
+def test_nor_on_a_disk(tmp_path: Path) -> None:
+    with stepping(tmp_path / "records", tmp_path / "errors") as training:
+        files = sorted(training.folder.iterdir())
+        age(*files, training.folder)
+        clean(by_mtime_and_atime(tmp_path / "records", tmp_path / "age.conf"))
+        assert sorted(training.folder.iterdir()) == files
+
+
+def test_what_has_ended_may_be_cleaned(memory: Path, tmp_path: Path) -> None:
+    with stepping(memory, tmp_path / "errors") as training:
+        training.leave()
+        assert training.process.wait() == 0
+    age(*training.folder.iterdir(), training.folder)
+    clean(by_mtime_and_atime(memory, tmp_path / "age.conf"))
+    assert not training.folder.exists()
+
+
+def test_the_shipped_configuration_ages_nothing(memory: Path, tmp_path: Path) -> None:
+    lines = (DOCKER / "systemd" / "warmwatch.tmpfiles.conf").read_text()
+    config = tmp_path / "warmwatch.conf"
+    config.write_text(
+        lines.replace("/run/warmwatch", str(memory)).replace("user:warmwatch:", "user:10464:")
+    )
+    with stepping(memory, tmp_path / "errors") as training:
+        files = sorted(training.folder.iterdir())
+        age(*files, training.folder)
+        clean(config)
+        assert sorted(training.folder.iterdir()) == files

@@ -1,0 +1,98 @@
+"""Sixteen threads that compile at once: the agent, PyTorch's records and its trace side by side.
+
+Not compared: how PyTorch's own records divide the time between threads that took turns at one lock
+(each counts its waiting), and which phase the agent gives a moment to in which several threads are
+at several: it is that of the one that has been at it longest.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import slots, truth
+from support.trainings import training
+from warmwatch.record import KINDS
+
+THREADS = 16
+BODY = """
+import threading
+from support import truth
+truth.begin()
+meet = threading.Barrier({threads})
+failed = []
+
+def make_function(number):
+    def function(x):
+        return (x * number + number).sin().sum()
+    # code of its own: what compiles one function again for another number is a recompile
+    function.__code__ = function.__code__.replace(co_name=f"function_{{number}}")
+    return torch.compile(function, backend={backend!r})
+
+def work(number):
+    try:
+        compiled = make_function(number)
+        meet.wait()
+        compiled(torch.ones(number + 2, requires_grad=True)).backward()
+    except BaseException as error:
+        failed.append(repr(error))
+
+threads = [threading.Thread(target=work, args=(number,)) for number in range({threads})]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+result({{"failed": failed, **truth.told()}})
+gate("compiled")
+"""
+
+
+def test_what_sixteen_threads_compile_at_once_is_counted_as_pytorch_counts_it(
+    records: Path, tmp_path: Path
+) -> None:
+    body = BODY.format(threads=THREADS, backend="aot_eager")
+    trace = tmp_path / "trace"
+    with training(records, body, env={"TORCH_TRACE": str(trace)}) as started:
+        told: dict[str, Any] = started.result()
+        started.reach("compiled")
+        slot = slots.read(slots.only(records))
+        events = slots.events(slots.only(records))
+        started.go()
+        assert started.wait() == 0, started.stderr
+    assert told["failed"] == []
+    traced = truth.traced(trace, told["pid"])
+    kinds = dict(zip(KINDS, slot.compile.compilations, strict=True))
+    forward = sum(one["is_forward"] is not False for one in told["compilations"])
+    assert kinds["forward"] == forward
+    assert kinds["backward"] == len(told["compilations"]) - forward
+    assert slot.compile.graphs == told["graphs"] == traced["graphs"] >= THREADS
+    assert traced["records"] == len(told["compilations"])
+    assert (slot.compile.failures, slot.compile.agent_errors) == (0, 0)
+    assert not slot.compile.active_since_ns
+    assert slot.compile.begun == slot.compile.ended
+    _same_time(told, slot, events, truth.monotonic(told, traced))
+
+
+def _same_time(
+    told: dict[str, Any], slot: Any, events: list[dict[str, Any]], open_: list[truth.Interval]
+) -> None:
+    """All that PyTorch's records cover is activity to the agent, and no more than its trace has.
+
+    The clocks of both are read at other moments, each by a thread that may have lost its core.
+    """
+    begun = {one["activity"]: one["t"] for one in events if one["event"] == "begin"}
+    ours = truth.merged(
+        (begun[one["activity"]], one["t"]) for one in events if one["event"] == "end"
+    )
+    agent = sum(slot.compile.phase_ns) / 1e9
+    assert agent == pytest.approx(truth.seconds(ours), abs=0.001)
+    whole = truth.merged([*truth.intervals(told), *open_])
+    print(f"agent {agent:.3f} s, records {truth.seconds(truth.intervals(told)):.3f} s, ", end="")
+    print(f"trace {truth.seconds(open_):.3f} s, both {truth.seconds(whole):.3f} s")
+    apart = _without(truth.intervals(told), ours) + _without(ours, whole)
+    assert apart < 0.25 * truth.seconds(whole)
+
+
+def _without(parts: list[truth.Interval], others: list[truth.Interval]) -> float:
+    """Seconds of ``parts`` that are in none of ``others``."""
+    return truth.seconds([*parts, *others]) - truth.seconds(others)

@@ -1,0 +1,239 @@
+"""Trainings and daemons in namespaces of their own, as containers have them: real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import slots
+from support.daemon import daemon
+from support.namespaces import clocks, possible, uptime
+from support.records import environment, wait_until
+from warmwatch_monitor.sources.records import RecordsReading, RecordsSource
+
+# It steps when it is told, and a child of it never reads what it is told.
+TRAINING = """
+import sys, warmwatch
+warmwatch.attach(run="t")
+warmwatch.step()
+print("stands", flush=True)
+for line in sys.stdin:
+    warmwatch.step()
+    print("stands", flush=True)
+"""
+AHEAD = 100_000
+
+
+def needs(*flags: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(not possible(*flags), reason=f"no `unshare {' '.join(flags)}` here")
+
+
+class Training:
+    """It runs, and marks a step whenever it is told to."""
+
+    def __init__(self, process: subprocess.Popen[str], directory: Path) -> None:
+        self.process = process
+        self._stands()
+        self.folder = slots.only(directory)
+
+    def step(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        self._stands()
+
+    def _stands(self) -> None:
+        assert self.process.stdout
+        assert self.process.stdout.readline() == "stands\n"
+
+
+@contextmanager
+def training(directory: Path, *flags: str) -> Iterator[Training]:
+    """A training, in the namespaces that ``unshare`` makes by ``flags``."""
+    before = ("unshare", *flags) if flags else ()
+    with subprocess.Popen(
+        [*before, sys.executable, "-c", TRAINING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(WARMWATCH_DIR=str(directory)),
+    ) as process:
+        try:
+            yield Training(process, directory)
+        finally:
+            process.kill()
+
+
+def read(directory: Path) -> RecordsReading:
+    return RecordsSource([str(directory)], retention=900).read()
+
+
+def command(*words: str, within: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """What ``warmwatch`` says, itself in the namespaces of ``within``."""
+    return subprocess.run(
+        [*within, sys.executable, "-m", "warmwatch_monitor", *words],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@needs(*clocks(AHEAD))
+def test_a_training_with_another_clock_is_refused_with_words_and_judged_where_it_runs(
+    memory: Path,
+) -> None:
+    """Durations would be negative: it was "-99998.1 s" once."""
+    with training(memory, *clocks(AHEAD)) as started:
+        reading = read(memory)
+        assert reading.records == ()
+        (refusal,) = reading.refusals
+        assert "another time namespace, whose clock is 100,000 s ahead of this one's" in (
+            refusal.reason
+        )
+        here = command("status", "--json", "--dir", str(memory))
+        assert not re.search(r"-\d", json.loads(here.stdout)["summary"])
+        pid = slots.read(started.folder).identity.pid
+        there = ("nsenter", "-T", "-t", str(pid))
+        beside = command("status", "--json", "--dir", str(memory), within=there)
+        (run,) = json.loads(beside.stdout)["runs"]
+        assert (run["state"], run["ranks"][0]["steps"]) == ("warming", 1)
+
+
+@needs(*uptime(5))
+def test_a_daemon_with_a_clock_behind_the_training_s_says_so_too(memory: Path) -> None:
+    with training(memory):
+        said = command("doctor", "--dir", str(memory), within=("unshare", *uptime(5)))
+    assert re.search(r"another time namespace, whose clock is [\d,]+ s ahead", said.stdout)
+
+
+def _numbers(answer: Any) -> Iterator[tuple[str, float]]:
+    if isinstance(answer, dict):
+        for key, value in answer.items():
+            if isinstance(value, int | float):
+                yield key, value
+            else:
+                yield from _numbers(value)
+    elif isinstance(answer, list):
+        for value in answer:
+            yield from _numbers(value)
+
+
+_BOOTED = f"""
+import json, subprocess, sys, urllib.request
+from pathlib import Path
+from support.daemon import daemon
+from support.records import environment, wait_until
+place = Path(sys.argv[1])
+with daemon(place) as url:
+    training = subprocess.Popen([sys.executable, "-c", {TRAINING!r}],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env=environment(WARMWATCH_DIR=str(place)))
+    training.stdout.readline()
+    def get():
+        with urllib.request.urlopen(url + "/status") as reply:
+            return json.load(reply)
+    for _ in range(4):
+        training.stdin.write("\\n"); training.stdin.flush(); training.stdout.readline()
+    wait_until(lambda: get()["runs"] and get()["runs"][0]["state"] == "eager")
+    answer = get()
+    with urllib.request.urlopen(url + "/metrics") as reply:
+        metrics = reply.read().decode()
+    base = [sys.executable, "-m", "warmwatch_monitor"]
+    alone = subprocess.run([*base, "status", "--json", "--dir", str(place)], env=environment(),
+        capture_output=True, text=True)
+    doctor = subprocess.run([*base, "doctor", "--dir", str(place)], env=environment(),
+        capture_output=True, text=True)
+    training.kill(); training.wait()
+    wait_until(lambda: get()["runs"][0]["state"] == "lost")
+    print(json.dumps([float(open("/proc/uptime").read().split()[0]), answer, metrics,
+        json.loads(alone.stdout), doctor.stdout]))
+"""
+
+
+@needs(*uptime(5))
+def test_on_a_machine_that_has_just_booted_all_is_as_ever(memory: Path) -> None:
+    """Its monotonic clock is near 0, which stands for "not yet" in a record."""
+    done = subprocess.run(
+        ["unshare", *uptime(2), sys.executable, "-c", _BOOTED, str(memory)],
+        env=environment(PYTHONPATH=os.pathsep.join(sys.path)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    up, answer, metrics, alone, doctor = json.loads(done.stdout)
+    for said in (answer, alone):
+        (run,) = said["runs"]
+        assert (run["state"], run["ranks"][0]["steps"]) == ("eager", 5)
+        assert said["refusals"] == []
+        assert [pair for pair in _numbers(said) if pair[1] < 0] == []
+        seconds = [value for key, value in _numbers(run) if key.endswith("seconds")]
+        assert all(value <= up for value in seconds)
+    assert not re.search(r"^warmwatch_\S+ -", metrics, re.MULTILINE)
+    assert "1 of living processes" in doctor
+    assert "another" not in doctor
+
+
+@needs("-p", "--fork", "--mount-proc")
+def test_a_training_in_another_pid_namespace_lives_and_is_lost_when_it_is_killed(
+    memory: Path,
+) -> None:
+    """Its own pid there is 1; the daemon sees the one that it has here."""
+    with (
+        training(memory, "-p", "--fork", "--kill-child", "--mount-proc") as started,
+        daemon(memory) as url,
+    ):
+        assert slots.read(started.folder).identity.pid == 1
+        (reading,) = read(memory).records
+        assert reading.alive
+        assert reading.pid not in (None, 1)
+        assert state(url) == "warming"
+        os.kill(reading.pid, signal.SIGKILL)
+        wait_until(lambda: state(url) == "lost")
+
+
+def state(url: str) -> str:
+    said = command("status", "--json", "--address", url.removeprefix("http://"))
+    return str(json.loads(said.stdout)["runs"][0]["state"])
+
+
+@needs("-p", "--fork", "--mount-proc")
+def test_a_reader_that_cannot_see_the_training_s_pid_knows_that_it_lives_and_that_it_is_gone(
+    memory: Path,
+) -> None:
+    apart = ("unshare", "-p", "--fork", "--mount-proc")
+    with training(memory) as started:
+        said = command("status", "--json", "--dir", str(memory), within=apart)
+        assert json.loads(said.stdout)["runs"][0]["state"] == "warming"
+        started.process.kill()
+        started.process.wait()
+        said = command("status", "--json", "--dir", str(memory), within=apart)
+        assert json.loads(said.stdout)["runs"][0]["state"] == "lost"
+
+
+@needs("-U", "-r")
+def test_a_training_that_is_root_in_its_own_user_namespace_is_its_user_s(memory: Path) -> None:
+    with training(memory, "-U", "-r"):
+        (reading,) = read(memory).records
+        assert reading.alive
+        assert reading.owner
+        assert (reading.owner.uid, reading.owner.own) == (os.geteuid(), True)
+
+
+@needs("-n")
+def test_a_network_namespace_parts_nobody_from_his_records(memory: Path) -> None:
+    with training(memory, "-n") as started:
+        started.step()
+        (reading,) = read(memory).records
+        assert (reading.alive, reading.slot.steps.steps) == (True, 2)

@@ -1,0 +1,55 @@
+"""Two daemons over one record directory: the same answers, and neither is in the other's way."""
+
+from __future__ import annotations
+
+import json
+import signal
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from support.daemon import daemon, daemon_process
+from support.records import wait_until
+from support.stepping import stepping
+
+
+def rank(url: str) -> Any:
+    with urllib.request.urlopen(f"{url}/status", timeout=60) as reply:
+        runs = json.load(reply)["runs"]
+    return runs[0]["ranks"][0] if runs else {"steps": None, "state": None}
+
+
+def counted(url: str) -> dict[str, str]:
+    """Each series of the run that counts, but for what depends on the moment of the look."""
+    with urllib.request.urlopen(f"{url}/metrics", timeout=60) as reply:
+        lines = reply.read().decode().splitlines()
+    pairs = (line.rsplit(" ", 1) for line in lines if 'run="t"' in line)
+    return {name: value for name, value in pairs if "process" not in name}
+
+
+def test_both_say_the_same_and_one_that_stops_or_is_killed_costs_the_other_nothing(
+    memory: Path, tmp_path: Path
+) -> None:
+    arguments = ("--dir", str(memory), "--interval", "0.05")
+    with (
+        stepping(memory, tmp_path / "errors") as training,
+        daemon(memory) as one,
+        daemon_process(*arguments) as (process, two),
+    ):
+        for _ in range(3):
+            training.step(100)
+            for url in (one, two):
+                wait_until(lambda url=url: rank(url)["steps"] == training.steps)
+            wait_until(lambda: counted(one) == counted(two))
+        process.send_signal(signal.SIGSTOP)
+        training.step(100)
+        wait_until(lambda: rank(one)["steps"] == training.steps)
+        process.kill()
+        training.step(100)
+        wait_until(lambda: rank(one)["steps"] == training.steps)
+        assert rank(one)["state"] == "eager"
+        with daemon(memory) as third:
+            wait_until(lambda: counted(third) == counted(one))
+            training.process.kill()
+            for url in (one, third):
+                wait_until(lambda url=url: rank(url)["state"] == "lost")

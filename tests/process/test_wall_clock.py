@@ -1,0 +1,211 @@
+"""The wall clock of a daemon, or of a training, set back and forth while both run."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.daemon import daemon_process
+from support.records import (
+    compiling,
+    ended,
+    environment,
+    held,
+    live_slot,
+    update,
+    wait_until,
+    warm,
+    write_record,
+)
+from support.wall_clock import WallClock
+from warmwatch.record import StepCounts
+from warmwatch_monitor.sources.records import RecordsSource
+
+HOUR, DAY = 3600, 86_400
+_GROWS = re.compile(r"^\w+_(total|count|sum|bucket)\b")
+SETTINGS = (HOUR, -HOUR, 30 * DAY, -30 * DAY, 0)
+
+
+@pytest.fixture(name="wall", scope="module")
+def _wall(tmp_path_factory: pytest.TempPathFactory) -> WallClock:
+    return WallClock(tmp_path_factory.mktemp("wall"))
+
+
+class Daemon:
+    """A daemon whose wall clock the test sets."""
+
+    def __init__(self, url: str, wall: WallClock) -> None:
+        self.url, self._wall = url, wall
+
+    def get(self, path: str = "/status") -> Any:
+        with urllib.request.urlopen(self.url + path, timeout=300) as reply:
+            return json.load(reply)
+
+    def counters(self) -> dict[str, float]:
+        """Every series that only grows, by name and labels."""
+        with urllib.request.urlopen(self.url + "/metrics", timeout=300) as reply:
+            lines = reply.read().decode().splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, value in pairs if _GROWS.search(name)}
+
+    def set(self, seconds: int) -> None:
+        """Set its clock, and wait until it has looked by it."""
+        before = self.get()["at"]
+        self._wall.set(seconds)
+        if seconds:
+            wait_until(lambda: abs(self.get()["at"] - before) > HOUR / 2)
+        else:
+            wait_until(lambda: self.get()["at"] != before)
+
+
+@contextmanager
+def watching(directory: Path, wall: WallClock) -> Iterator[Daemon]:
+    wall.set(0)
+    arguments = ("--dir", str(directory), "--interval", "0.05")
+    with daemon_process(*arguments, **wall.environment) as (_, url):
+        watched = Daemon(url, wall)
+        wait_until(lambda: watched.get()["at"])
+        yield watched
+
+
+def test_no_counter_falls_and_no_state_jumps_when_the_daemons_clock_is_set(
+    memory: Path, wall: WallClock
+) -> None:
+    with (
+        held(write_record(memory, warm("steady"), name="steady")),
+        held(write_record(memory, compiling("busy"), name="busy")),
+        watching(memory, wall) as daemon,
+    ):
+        wait_until(lambda: len(daemon.get()["runs"]) == 2)
+        before, states = daemon.counters(), _states(daemon.get())
+        for seconds in SETTINGS:
+            daemon.set(seconds)
+            after = daemon.counters()
+            assert after.keys() == before.keys()
+            assert {name for name in after if after[name] < before[name]} == set()
+            answer = daemon.get()
+            assert _states(answer) == states == {"busy": "compiling", "steady": "warm"}
+            assert all(source["up"] for source in answer["sources"] if source["source"] != "nvml")
+            before = after
+
+
+def _states(answer: Any) -> dict[str, str]:
+    return {run["run"]: run["state"] for run in answer["runs"]}
+
+
+@pytest.mark.parametrize("seconds", [-DAY, DAY])
+def test_a_wait_is_answered_though_the_clock_is_set_meanwhile(
+    memory: Path, wall: WallClock, seconds: int
+) -> None:
+    """By the daemon, and by the command that asks it again and again."""
+    folder = write_record(memory, compiling())
+    with held(folder), watching(memory, wall) as daemon:
+        wait_until(lambda: daemon.get()["runs"])
+        answers: list[Any] = []
+        asking = threading.Thread(
+            target=lambda: answers.append(daemon.get("/status?wait=warm&timeout=3000"))
+        )
+        asking.start()
+        command = ("wait", "--timeout", "3000", "--address", daemon.url.removeprefix("http://"))
+        with subprocess.Popen(
+            [sys.executable, "-m", "warmwatch_monitor", *command],
+            env=environment(),
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as waiter:
+            assert waiter.stderr
+            assert "compiling" in waiter.stderr.readline()
+            daemon.set(seconds)
+            update(folder, warm())
+            asking.join()
+            assert answers[0]["reached"]
+            assert waiter.wait() == 0
+    wall.set(0)
+
+
+def test_a_run_that_ends_after_the_clock_was_set_back_ends_the_waits_for_it(
+    memory: Path, wall: WallClock
+) -> None:
+    slot = compiling()
+    folder = write_record(memory, slot)
+    with held(folder) as training, watching(memory, wall) as daemon:
+        wait_until(lambda: daemon.get()["runs"])
+        answers: list[Any] = []
+        asking = threading.Thread(
+            target=lambda: answers.append(daemon.get("/status?wait=warm&timeout=3000"))
+        )
+        asking.start()
+        daemon.set(-DAY)
+        update(folder, ended(slot, "failed"))
+        training.kill()
+        asking.join()
+        assert (answers[0]["reached"], answers[0]["runs"][0]["state"]) == (False, "failed")
+    wall.set(0)
+
+
+def test_of_two_starts_the_later_is_the_present_one_though_the_clock_was_set_back_between_them(
+    memory: Path,
+) -> None:
+    """The earlier one, of two ranks, ended; the later one of one rank lives."""
+    for rank in range(2):
+        slot = ended(live_slot(StepCounts(steps=5), launch="first", rank=rank, age=50), "failed")
+        write_record(memory, slot, name=f"first-{rank}")
+    later = live_slot(StepCounts(steps=1), launch="second", rank=0, age=20)
+    set_back = later.header.attached_epoch_ns - DAY * 10**9
+    later = replace(later, header=replace(later.header, attached_epoch_ns=set_back))
+    with held(write_record(memory, later, name="second")):
+        said = subprocess.run(
+            [sys.executable, "-m", "warmwatch_monitor", "status", "--json", "--dir", str(memory)],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        (run,) = json.loads(said.stdout)["runs"]
+        assert [(rank["rank"], rank["steps"]) for rank in run["ranks"]] == [(0, 1)]
+
+
+def test_a_training_whose_own_clock_is_set_keeps_its_durations(
+    memory: Path, wall: WallClock
+) -> None:
+    program = """
+import sys, warmwatch
+warmwatch.attach(run="t")
+warmwatch.step()
+print("stepped", flush=True)
+for line in sys.stdin:
+    warmwatch.step()
+    print("stepped", flush=True)
+"""
+    wall.set(0)
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(WARMWATCH_DIR=str(memory), **wall.environment),
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stdout.readline() == "stepped\n"
+        for seconds in SETTINGS:
+            wall.set(seconds)
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "stepped\n"
+        (reading,) = RecordsSource([str(memory)], retention=900).read().records
+        assert reading.slot.steps.steps == 1 + len(SETTINGS)
+        assert 0 < reading.slot.steps.last_duration_ns < HOUR * 10**9
+        assert reading.slot.clean_sum_ns < HOUR * 10**9
+        process.kill()
