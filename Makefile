@@ -58,8 +58,11 @@ coverage: $(READY) ## every branch of the record and the verdict is tested, or t
 
 mutants: $(READY) ## break the verdict, the record and the runs in every small way, and see a test fail
 	$(BIN)/pip install -q --group mutants
-	$(BIN)/mutmut run $(MUTANTS)
-	$(BIN)/mutmut results
+	rm -rf .cache/mutants && mkdir -p .cache/mutants/src
+	cp -r agent/warmwatch monitor/warmwatch_monitor .cache/mutants/src
+	cp -r tests dashboards pyproject.toml .cache/mutants
+	cd .cache/mutants && $(abspath $(BIN))/mutmut run --max-children $(WORKERS)
+	cd .cache/mutants && $(abspath $(BIN))/mutmut results
 
 audit: $(READY) ## hold the dependencies against the known vulnerabilities
 	$(BIN)/pip install -q --group audit
@@ -67,7 +70,12 @@ audit: $(READY) ## hold the dependencies against the known vulnerabilities
 
 lock: $(READY) ## write the development dependencies anew, pinned with their hashes
 	$(BIN)/pip install -q --group lock
-	$(BIN)/pip-compile -q --upgrade --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --extra monitor --extra otlp --group dev -o requirements-dev.txt pyproject.toml
+	mkdir -p .cache
+	$(BIN)/dependency-groups dev | $(BIN)/pip-compile -q --upgrade --generate-hashes --allow-unsafe \
+		--strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+		--no-emit-trusted-host --extra monitor --extra otlp -o .cache/requirements.txt pyproject.toml -
+	(sed '/^[^#]/,$$d' requirements-dev.txt; cat .cache/requirements.txt) > .cache/requirements-dev.txt
+	mv .cache/requirements-dev.txt requirements-dev.txt
 
 benchmark: $(READY) ## the speed claims, each a ratio measured in one run
 	$(BIN)/pip install -q --group benchmark
