@@ -5,11 +5,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
+SECONDS ?= 60
 
 # A worker that has nothing left takes tests over from the other.
 SPREAD := -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test test-fast test-torch test-agent lint benchmark dashboards wheel clean
+.PHONY: help demo test test-fast test-torch test-agent lint fuzz coverage mutants audit lock benchmark dashboards wheel clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +46,36 @@ lint: $(READY) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+fuzz: $(READY) ## look for inputs that break something, for SECONDS (60) for each of TARGETS (all)
+	$(BIN)/pip install -q --group fuzz
+	PYTHONPATH=tests $(BIN)/python -m fuzz $(TARGETS) --seconds $(SECONDS)
+
+coverage: $(READY) ## every branch of the record and the verdict is tested, or this fails
+	$(BIN)/pip install -q --group coverage
+	$(BIN)/coverage run -m pytest -q tests/agent/test_record.py tests/agent/test_record_parts.py tests/agent/test_verdict.py tests/agent/test_verdict_edges.py
+	$(BIN)/coverage report
+
+mutants: $(READY) ## break the verdict, the record and the runs in every small way, and see a test fail
+	$(BIN)/pip install -q --group mutants
+	rm -rf .cache/mutants && mkdir -p .cache/mutants/src
+	cp -r agent/warmwatch monitor/warmwatch_monitor .cache/mutants/src
+	cp -r tests dashboards pyproject.toml .cache/mutants
+	cd .cache/mutants && $(abspath $(BIN))/mutmut run --max-children $(WORKERS)
+	cd .cache/mutants && $(abspath $(BIN))/mutmut results
+
+audit: $(READY) ## hold the dependencies against the known vulnerabilities
+	$(BIN)/pip install -q --group audit
+	$(BIN)/pip-audit --requirement requirements-dev.txt --disable-pip --strict
+
+lock: $(READY) ## write the development dependencies anew, pinned with their hashes
+	$(BIN)/pip install -q --group lock
+	mkdir -p .cache
+	$(BIN)/dependency-groups dev | $(BIN)/pip-compile -q --upgrade --generate-hashes --allow-unsafe \
+		--strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+		--no-emit-trusted-host --extra monitor --extra otlp -o .cache/requirements.txt pyproject.toml -
+	(sed '/^[^#]/,$$d' requirements-dev.txt; cat .cache/requirements.txt) > .cache/requirements-dev.txt
+	mv .cache/requirements-dev.txt requirements-dev.txt
 
 benchmark: $(READY) ## the speed claims, each a ratio measured in one run
 	$(BIN)/pip install -q --group benchmark

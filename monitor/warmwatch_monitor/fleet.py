@@ -38,6 +38,7 @@ from warmwatch_monitor.model import (
 
 _SECOND = 10**9
 _WARM_STEPS = 3  # of a daemon that does not say
+_MOST_DIGITS = 9  # of a rank, an index, an exit code
 _TOGETHER_SECONDS = 10.0  # what hosts' clocks may differ by included
 # a seam of the agent -> the series that is absent where its torch does not have it
 _SEAMS = {"compilations": "graphs_total", "recompile_limit": "compile_fallbacks_total"}
@@ -70,6 +71,11 @@ class _Telling:
         """``None`` where there is no such series at all."""
         return {label: round(v) for label, v in self.values(name, labels).items()} or None
 
+    def complete(self, name: str, labels: Sequence[str]) -> dict[str, int] | None:
+        """``None`` where one of them is missing."""
+        found = self.counts(name, labels)
+        return found if found and len(found) == len(labels) else None
+
     def chosen(self, name: str) -> tuple[str, ...]:
         """Of series of which each is 0 or 1 those that are 1."""
         return tuple(label for (known, label), on in self.labelled.items() if known == name and on)
@@ -81,8 +87,7 @@ def assemble(samples: Iterable[Sample], epoch: float) -> Snapshot:
     devices: dict[str, dict[str, float | str]] = {}
     for sample in samples:
         if sample.name.startswith("gpu_"):
-            device = devices.setdefault(sample.labels["uuid"], {"index": sample.labels["gpu"]})
-            device[sample.name.removeprefix("gpu_")] = sample.value
+            _tell(devices, sample)
         else:
             _sort(ranks, sample)
     now_ns = round(epoch * _SECOND)
@@ -98,20 +103,32 @@ def assemble(samples: Iterable[Sample], epoch: float) -> Snapshot:
     )
 
 
+def _tell(devices: dict[str, dict[str, float | str]], sample: Sample) -> None:
+    uuid, index = sample.labels.get("uuid"), sample.labels.get("gpu", "")
+    if uuid is not None and _whole(index) is not None:
+        device = devices.setdefault(uuid, {"index": index})
+        device[sample.name.removeprefix("gpu_")] = sample.value
+
+
+def _whole(text: str) -> int | None:
+    """A number that stands in a label; ``None`` where that is none, or nothing counts so far."""
+    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
+
+
 def _sort(ranks: dict[tuple[str, int], dict[str, _Telling]], sample: Sample) -> None:
     labels = sample.labels
-    rank = labels.get("rank", "")
-    if "run" not in labels or not rank.isdecimal():
+    rank = _whole(labels.get("rank", ""))
+    if "run" not in labels or rank is None:
         return
     instance = labels.get("instance", "")
-    tellings = ranks.setdefault((labels["run"], int(rank)), {})
+    tellings = ranks.setdefault((labels["run"], rank), {})
     telling = tellings.setdefault(instance, _Telling(instance))
     if sample.name == "run_info":
         telling.info = labels
     elif sample.name == "end_info":
         telling.end = labels
     elif sample.name == "rank_gpu_info":
-        telling.gpus.add(labels["uuid"])
+        telling.gpus.update({labels["uuid"]} if "uuid" in labels else ())
     elif own := [labels[name] for name in _OWN_LABELS if name in labels]:
         telling.labelled[sample.name, own[0]] = sample.value
     else:
@@ -254,13 +271,13 @@ def _compile(telling: _Telling, judgement: Judgement, epoch: float) -> Compile:
         failures=telling.count("compile_failures_total"),
         recompiles_after_warm=telling.count("recompiles_after_warm_total"),
         fallbacks=telling.count("compile_fallbacks_total"),
-        cache_hits=telling.counts("compile_cache_hits_total", CACHES),
-        cache_misses=telling.counts("compile_cache_misses_total", CACHES),
+        cache_hits=telling.complete("compile_cache_hits_total", CACHES),
+        cache_misses=telling.complete("compile_cache_misses_total", CACHES),
     )
 
 
 def _warmups(telling: _Telling, judgement: Judgement) -> Warmups:
-    needed = int(telling.info.get("warm_steps") or _WARM_STEPS)
+    needed = _whole(telling.info.get("warm_steps", "")) or _WARM_STEPS
     steps, ended = telling.count("steps_total"), telling.value("warmup_end_timestamp_seconds")
     seconds, taken = telling.value("warmup_seconds"), telling.count("warmup_steps")
     latest = None
@@ -289,7 +306,7 @@ def _life(telling: _Telling, judgement: Judgement) -> Life:
     return Life(
         alive=judgement.state not in ENDED,
         end=None if how == State.LOST.value else how,
-        exit_code=int(code) if code.isdecimal() else None,
+        exit_code=_whole(code),
     )
 
 
@@ -302,8 +319,8 @@ def _ago(moment: float | None, epoch: float) -> float | None:
 
 
 def _workers(telling: _Telling) -> Workers | None:
-    counts = telling.counts("compile_workers", ("busy", "idle"))
-    return Workers(**counts) if counts and len(counts) == 2 else None
+    counts = telling.complete("compile_workers", ("busy", "idle"))
+    return Workers(**counts) if counts else None
 
 
 def _gpu(uuid: str, device: Mapping[str, float | str], now_ns: int) -> GpuReading:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -29,9 +30,12 @@ def call(*command: object, cwd: Path, **env: str) -> subprocess.CompletedProcess
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("wheel")
+    return build(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+def build(source: Path, place: Path) -> Path:
     built = call(
-        *(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", place, ROOT), cwd=place
+        *(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", place, source), cwd=place
     )
     assert built.returncode == 0, built.stderr
     (found,) = place.glob("*.whl")
@@ -59,6 +63,21 @@ def test_the_wheel_holds_both_packages_typed_and_nothing_else(wheel: Path) -> No
         "warmwatch",
         "warmwatch_monitor",
     }
+
+
+def test_built_again_elsewhere_and_later_it_is_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
+    copy, place = tmp_path / "elsewhere", tmp_path / "wheel"
+    place.mkdir()
+    for name in ("agent", "monitor"):
+        shutil.copytree(
+            ROOT / name,
+            copy / name,
+            copy_function=shutil.copyfile,  # neither times nor modes
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copyfile(ROOT / name, copy / name)
+    assert build(copy, place).read_bytes() == wheel.read_bytes()
 
 
 def test_it_requires_nothing(wheel: Path) -> None:

@@ -120,7 +120,10 @@ def warmup_ended(slot: Slot) -> bool:
     return 0 < ended_ns >= counts.last_end_ns
 
 
-def _span(header: Header, warmup: Warmup) -> WarmupSpan:
+def _span(header: Header, warmup: Warmup) -> WarmupSpan | None:
+    """``None`` of one that ended before it began, which no agent writes."""
+    if warmup.ended_ns < warmup.began_ns:
+        return None
     return WarmupSpan(
         ended_at=header.epoch_seconds(warmup.ended_ns),
         seconds=(warmup.ended_ns - warmup.began_ns) / 1e9,

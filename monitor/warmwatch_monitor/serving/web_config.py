@@ -23,6 +23,15 @@ TLS_VERSIONS: Mapping[str, ssl.TLSVersion] = {
     "TLS13": ssl.TLSVersion.TLSv1_3,
 }
 MOST_EXPENSIVE_HASH = 15  # of bcrypt: several seconds; each more is twice as long
+# what PyYAML lets through of a value that begins like a date, a number or an escape and is none
+_ALSO_NOT_YAML = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 _KEYS = ("tls_server_config", "basic_auth_users", "bearer_token_files", "bearer_token_sha256")
 _TLS_KEYS = ("cert_file", "key_file", "client_ca_file", "client_auth_type", "min_version")
 _BCRYPT = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}")
@@ -69,7 +78,7 @@ def parse(text: str) -> WebConfig:
 
     try:
         found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, *_ALSO_NOT_YAML) as error:
         raise WebConfigError(f"it is not YAML: {' '.join(str(error).split())}") from None
     if not found:  # also one that is being written anew: never a reason to open the door
         raise WebConfigError(f"it says nothing; its keys are {', '.join(_KEYS)}")
@@ -105,7 +114,7 @@ def _tls(tls: Mapping[str, Any]) -> TlsFiles:
 
 def _users(users: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in users.items():
-        hash = str(value)
+        hash = value if isinstance(value, str) else ""
         match = _BCRYPT.fullmatch(hash)
         if not match or ":" in name:
             raise WebConfigError(

@@ -36,6 +36,7 @@ _GPU_NAMES = (
     *("sm_active_ratio", "tensor_active_ratio"),
 )
 _TIMEOUT_SECONDS = 30.0
+_LARGEST = 2.0**63  # decades in nanoseconds; no series of ours comes near it
 
 
 class PrometheusSource:
@@ -71,7 +72,7 @@ class PrometheusSource:
             raise FleetError(
                 f"{self._url} does not answer as Prometheus: {error}; {_OTHER}"
             ) from None
-        yield from _samples(answer, self._url)
+        yield from samples(answer, self._url)
 
 
 UNAUTHORIZED = 401
@@ -91,10 +92,28 @@ def _names(prefix: str, names: tuple[str, ...]) -> str:
     return f'"warmwatch_{prefix}({"|".join(names)})"'
 
 
-def _samples(answer: Any, url: str) -> Iterator[Sample]:
-    if not isinstance(answer, dict) or answer.get("status") != "success":
-        raise FleetError(f"{url} does not answer as Prometheus; {_OTHER}")
-    for one in answer["data"]["result"]:
-        labels = dict(one["metric"])
-        name = labels.pop("__name__").removeprefix("warmwatch_")
-        yield Sample(name=name, labels=labels, value=float(one["value"][1]))
+def samples(answer: Any, url: str) -> Iterator[Sample]:
+    """The samples of an answer. One that is not finite, or beyond all counting, tells nothing.
+
+    Raises:
+        FleetError: it is no answer of Prometheus'.
+    """
+    try:
+        told = [_sample(one) for one in _result(answer)]
+    except (AttributeError, LookupError, TypeError, ValueError):
+        raise FleetError(f"{url} does not answer as Prometheus; {_OTHER}") from None
+    return (sample for sample in told if abs(sample.value) < _LARGEST)  # which NaN is not
+
+
+def _result(answer: Any) -> Any:
+    if answer["status"] != "success":
+        raise ValueError("not a success")
+    return answer["data"]["result"]
+
+
+def _sample(one: Any) -> Sample:
+    labels = dict(one["metric"])
+    if not all(isinstance(text, str) for text in labels.values()):
+        raise ValueError("a label that is no text")
+    name = labels.pop("__name__").removeprefix("warmwatch_")
+    return Sample(name=name, labels=labels, value=float(one["value"][1]))

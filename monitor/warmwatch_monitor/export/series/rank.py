@@ -167,6 +167,11 @@ _TRAINING_SERIES: tuple[Series[RankView], ...] = (
         "Journal lines that the agent could not write.",
         lambda view: view.figures.agent.lines_dropped,
     ),
+    gauge(
+        "warmwatch_journal_lines_refused",
+        "Lines of the rank's journal that cannot be read.",
+        lambda view: view.figures.agent.lines_broken,
+    ),
 )
 _BATCH_SERIES: tuple[Series[RankView], ...] = (
     counter(
