@@ -336,7 +336,9 @@ def test_a_run_that_was_seen_alive_counts_though_the_clock_was_set_back(
     assert waited(monkeypatch, lambda after: told[min(2, int(after))]) is Outcome.ENDED
 
 
-def test_what_a_prometheus_tells_is_held_against_this_machines_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_prometheus_tells_is_held_against_this_machines_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It does not say what time it is; runs of before are passed over all the same."""
     view = b.in_every_state()["failed"]
     monkeypatch.setattr(wait_module, "time", clock := Clock())
