@@ -110,6 +110,8 @@ def test_the_demo_follows_nobodys_settings_for_his_own_daemon() -> None:
     given = {**dict.fromkeys(config.VARIABLES, "x"), **mine, "CXX": "g++"}
     assert environment(given, "/records") == {
         "CXX": "g++",
+        "WARMWATCH_GPU_INTERVAL": "x",
+        "WARMWATCH_OBSERVE": "x",
         "WARMWATCH_DIR": "/records",
         "WARMWATCH_RUN": "demo",
     }

@@ -26,6 +26,7 @@ from warmwatch_monitor.views.terminal import picture
 
 _PAUSE_SECONDS = 0.1
 _RUN = "demo"
+_KEPT = ("WARMWATCH_GPU_INTERVAL", "WARMWATCH_OBSERVE")  # what is to be left alone on this machine
 
 
 @click.command()
@@ -56,7 +57,7 @@ def environment(environ: Mapping[str, str], directory: str) -> dict[str, str]:
 
     One that asks who is there would refuse the demo, and one that sends metrics send the demo's.
     """
-    others = {name: value for name, value in environ.items() if not name.startswith(PREFIX)}
+    others = {n: value for n, value in environ.items() if n in _KEPT or not n.startswith(PREFIX)}
     return {**others, f"{PREFIX}DIR": directory, f"{PREFIX}RUN": _RUN}
 
 
