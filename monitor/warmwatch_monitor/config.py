@@ -16,6 +16,7 @@ from warmwatch_monitor.access import ACCESS_KEYS, ANYBODY, Access
 from warmwatch_monitor.errors import UsageError
 
 PREFIX = "WARMWATCH_"
+_NO_NAME = frozenset(":/@?#*[]%\\ \t")  # what no host's name has, so it would never match
 DEFAULT_ADDRESS = "127.0.0.1:10464"
 DEFAULT_INTERVAL = 0.2
 DEFAULT_GPU_INTERVAL = 1.0
@@ -152,7 +153,7 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
         ),
         web_config=_raw("web_config", environ, options, "")[1] or None,
         insecure=_switch(*_raw("insecure", environ, options, "off")),
-        allowed_hosts=tuple(_names(_raw("allowed_hosts", environ, options, "")[1])),
+        allowed_hosts=tuple(_names(*_raw("allowed_hosts", environ, options, ""))),
         access=load_access(environ, options),
     )
 
@@ -163,8 +164,16 @@ def _absolute(path: str) -> str:
     return "/" + "/".join(part for part in parts if part not in ("", "."))
 
 
-def _names(text: str) -> Iterator[str]:
-    yield from (name.strip() for name in text.split(",") if name.strip())
+def _names(option: str, text: str) -> Iterator[str]:
+    for name in (one.strip() for one in text.split(",")):
+        if set(name) & _NO_NAME:  # the header's is held against it without the port
+            said = "--allowed-host" if option.startswith("-") else option  # each is given alone
+            raise UsageError(
+                f"{said}: {name!r} is no name; give it alone, without scheme, port and path,"
+                " such as monitor.example"
+            )
+        if name:
+            yield name
 
 
 def load_access(environ: Mapping[str, str], options: Mapping[str, str | None]) -> Access:

@@ -238,10 +238,12 @@ def _figures(
 
 
 def _who(who: tuple[str, int], telling: _Telling, attached: float | None) -> Who:
+    name, owner = _called(who[0])
     return Who(
         run=who[0],
         rank=who[1],
-        name=who[0],
+        name=name,
+        owner=owner,
         world_size=telling.count("world_size"),
         attached_at=attached,
         host=telling.info.get("host") or telling.instance or None,
@@ -250,6 +252,15 @@ def _who(who: tuple[str, int], telling: _Telling, attached: float | None) -> Who
         torch=telling.info.get("torch") or None,
         gpus=tuple(sorted(telling.gpus)),
     )
+
+
+def _called(run: str) -> tuple[str, str | None]:
+    """A run's own name and its owner, of what a daemon shows (``Owner.shown``).
+
+    No owner's name has an ``@``, and no run whose own name has one is shown without its owner.
+    """
+    name, _, owner = run.rpartition("@")
+    return (name, owner) if name and owner else (run, None)
 
 
 def _compile(telling: _Telling, judgement: Judgement, epoch: float) -> Compile:

@@ -86,3 +86,26 @@ def test_a_state_is_taken_over_and_never_judged_anew() -> None:
     """Its last step is long past what this clock would call a stall."""
     (run,) = assemble(samples(b.snapshot(STATES["warm"])), b.EPOCH + 1000).runs
     assert run.state is State.WARM
+
+
+def called(label: str) -> tuple[str, str | None, str | None]:
+    slot = replace(b.WARM, identity=replace(b.WARM.identity, run=label))
+    (run,) = status(assemble(samples(b.snapshot(b.view(slot))), b.EPOCH))["runs"]
+    return run["run"], run["name"], run["owner"]
+
+
+@pytest.mark.parametrize(
+    ("label", "name", "owner"),
+    [
+        ("gpt2", "gpt2", None),
+        ("gpt2@alice", "gpt2", "alice"),
+        ("gpt2@10001", "gpt2", "10001"),
+        ("gpt2@alice@bob", "gpt2@alice", "bob"),
+        ("@alice", "@alice", None),
+    ],
+)
+def test_the_label_of_a_run_has_its_own_name_and_its_owner(
+    label: str, name: str, owner: str | None
+) -> None:
+    """Whatever a user calls his run, what is behind the last @ is whose it is."""
+    assert called(label) == (label, name, owner)

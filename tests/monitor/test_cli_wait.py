@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from support import builders as b
 from support.daemon import daemon
 from support.records import (
     compiling,
@@ -28,7 +29,10 @@ from support.records import (
 from warmwatch.record import Slot, StepCounts
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.cli.daemon import Answer
-from warmwatch_monitor.errors import NoDaemonError
+from warmwatch_monitor.cli.wait import Outcome
+from warmwatch_monitor.errors import NoDaemonError, UnknownRunError
+from warmwatch_monitor.export.answer import status
+from warmwatch_monitor.model import RankView
 
 wait_module = import_module("warmwatch_monitor.cli.wait")  # the package has a name ``wait`` too
 
@@ -238,6 +242,112 @@ def test_a_daemon_that_goes_away_in_the_middle_is_asked_again(
         "no run lives; waiting for one",
         "no daemon answers at x; asking again",
     ]
+
+
+class Clock:
+    """Stands in for ``time`` where somebody waits; it goes on while he sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return 10**9 + self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+Told = Answer | Exception
+
+
+def waited(
+    monkeypatch: pytest.MonkeyPatch,
+    told: Callable[[float], Told],
+    run: str | None = None,
+    patience: float = 60.0,
+) -> Outcome | None:
+    """How a wait ends where the seconds since its first look decide what it is told."""
+    clock = Clock()
+    monkeypatch.setattr(wait_module, "time", clock)
+
+    def ask() -> Answer:
+        found = told(clock.now - 1000.0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    waiter = wait_module.Wait(ask, run, "warm", lambda *_: None)
+    outcome: Outcome | None = waiter.block(patience).outcome
+    return outcome
+
+
+def at(moment: float | None, *views: RankView) -> Answer:
+    """What a daemon tells whose clock says ``moment``."""
+    return {**status(b.snapshot(*views)), "at": moment}
+
+
+def attached(view: RankView, moment: float) -> RankView:
+    who = replace(view.figures.who, attached_at=moment)
+    return replace(view, figures=replace(view.figures, who=who))
+
+
+FAR = 5_000.0  # the daemon's clock at the first look: no machine's
+
+
+def test_a_run_that_began_and_broke_off_while_the_daemon_was_away_is_not_of_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The wait began at its first look, not when somebody first answered it."""
+    broke_off = attached(b.in_every_state()["failed"], FAR + 6)
+
+    def told(after: float) -> Told:
+        if after < 5:
+            return UnknownRunError("gpt2", ())
+        return NoDaemonError("away") if after < 18 else at(FAR + after, broke_off)
+
+    assert waited(monkeypatch, told, "gpt2") is Outcome.ENDED
+
+
+def test_what_had_broken_off_before_the_first_look_is_still_of_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broke_off = attached(b.in_every_state()["failed"], FAR - 11)
+    assert waited(monkeypatch, lambda after: at(FAR + after, broke_off), "gpt2") is Outcome.TIMEOUT
+
+
+def test_a_living_run_counts_though_the_daemons_clock_is_far_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A daemon that has just started does not say yet when it read the records."""
+    living = attached(b.in_every_state()["warm"], FAR - 500)
+    told = (at(None), at(FAR, living))
+    assert waited(monkeypatch, lambda after: told[after > 0]) is Outcome.REACHED
+
+
+def test_a_run_that_was_seen_alive_counts_though_the_clock_was_set_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    states = b.in_every_state()
+    living, failed = (attached(states[name], FAR - 500) for name in ("compiling", "failed"))
+    told = (at(FAR), at(FAR - 60, living), at(FAR - 60, failed))
+    assert waited(monkeypatch, lambda after: told[min(2, int(after))]) is Outcome.ENDED
+
+
+def test_what_a_prometheus_tells_is_held_against_this_machines_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It does not say what time it is; runs of before are passed over all the same."""
+    view = b.in_every_state()["failed"]
+    monkeypatch.setattr(wait_module, "time", clock := Clock())
+    for began, outcome in ((-11.0, Outcome.TIMEOUT), (-9.0, Outcome.ENDED)):
+        answer = at(None, attached(view, clock.time() + began))
+        waiter = wait_module.Wait(
+            lambda answer=answer: answer, "gpt2", "warm", lambda *_: None, None, clock.time
+        )
+        assert waiter.block(5).outcome is outcome
 
 
 def test_without_a_name_a_run_of_before_is_passed_over(tmp_path: Path) -> None:

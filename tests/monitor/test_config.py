@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from warmwatch_monitor import config
+from warmwatch_monitor.cli.demo import environment
 from warmwatch_monitor.config import Address, load, parse_address, unknown_variables
 from warmwatch_monitor.errors import UsageError
 
@@ -84,3 +85,33 @@ def test_only_variables_of_our_prefix_can_be_unknown() -> None:
     assert unknown_variables({**known, "PATH": "/bin", "WARM": "1"}) == ()
     (complaint,) = unknown_variables({**known, "WARMWATCH_ZZZZ": "1"})
     assert complaint.startswith("WARMWATCH_ZZZZ is not a setting of warmwatch; ")
+
+
+@pytest.mark.parametrize(
+    "name", ["monitor:10464", "http://monitor", "monitor/", "[::1]", "*.example", "a b", "me@host"]
+)
+def test_a_name_that_no_request_could_have_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="give it alone, without scheme, port and path") as raised:
+        load({"WARMWATCH_ALLOWED_HOSTS": f"monitor.example, {name}"}, 7, {})
+    assert str(raised.value).startswith(f"WARMWATCH_ALLOWED_HOSTS: {name!r} is no name")
+    with pytest.raises(UsageError, match=r"^--allowed-host: "):
+        load({}, 7, {"allowed_hosts": name})
+
+
+def test_names_alone_are_taken() -> None:
+    found = load({"WARMWATCH_ALLOWED_HOSTS": "monitor, my_host-1.example. ,"}, 7, {})
+    assert found.allowed_hosts == ("monitor", "my_host-1.example.")
+
+
+def test_the_demo_follows_nobodys_settings_for_his_own_daemon() -> None:
+    mine = {
+        f"{config.PREFIX}{name}": "x" for name in ("WEB_CONFIG", "OTLP", "READERS", "TOKEN_FILE")
+    }
+    given = {**dict.fromkeys(config.VARIABLES, "x"), **mine, "CXX": "g++"}
+    assert environment(given, "/records") == {
+        "CXX": "g++",
+        "WARMWATCH_GPU_INTERVAL": "x",
+        "WARMWATCH_OBSERVE": "x",
+        "WARMWATCH_DIR": "/records",
+        "WARMWATCH_RUN": "demo",
+    }

@@ -345,3 +345,75 @@ def test_a_process_whose_memory_is_a_new_one_runs_another_program(
     assert (known.uids, known.pids) == ({5, 6}, (7, 1))
     tell(peak, code)
     assert presence(known, 5, tmp_path) is found
+
+
+# runs after the agent's own handler, and frees the lock as any code may that opens the slot
+LATER = """
+import atexit, time
+def later():
+    open(f"{folder}/slot", "rb").close()
+    open(sys.argv[1], "w").close()
+    while not os.path.exists(sys.argv[2]):
+        time.sleep(0.01)
+    if os.path.getsize(sys.argv[2]):
+        os.kill(os.getpid(), 9)
+atexit.register(later)
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "word", "end", "code"),
+    [("", "", "finished", 0), ("sys.exit(3)", "", "failed", 3), ("", "die", "", None)],
+    ids=["returns", "exits with 3", "is killed"],
+)
+def test_one_that_freed_its_lock_at_its_end_is_believed_once_it_is_gone(
+    tmp_path: Path, memory: Path, hands: Hands, last: str, word: str, end: str, code: int | None
+) -> None:
+    """Its exit status comes last; what it promised is not broken before."""
+    at_end, go = tmp_path / "at-end", tmp_path / "go"
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{LATER}{TRAINING}\n{last}", str(at_end), str(go)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(WARMWATCH_DIR=str(memory)),
+    ) as process:
+        training = Training(process, tmp_path)
+        source = hands.source(memory)
+        assert only(source).alive
+        assert process.stdin is not None
+        process.stdin.close()
+        wait_until(at_end.exists)
+        assert lock_is_free(training.folder), "or this test proves nothing"
+        seen = []
+        for seconds in (0, 3, 60):
+            hands.turn(seconds)
+            reading = only(source)
+            seen.append((reading.alive, reading.pid))
+        (tmp_path / "word").write_text(word)
+        (tmp_path / "word").rename(go)
+    assert seen == [(True, process.pid)] * 3
+    hands.turn(0.2)
+    assert ended(only(source)) == (False, end, code)
+
+
+def ended(reading: RecordReading) -> tuple[bool, str, int | None]:
+    counts = reading.slot.compile
+    code = counts.exit_code - 1 if counts.exit_code else None
+    return reading.alive, record.ENDS[counts.end_code], code
+
+
+def test_an_exit_status_that_comes_late_is_taken(tmp_path: Path, hands: Hands) -> None:
+    """Of a process that nobody here can ask: it freed its lock before."""
+    counts = CompileCounts(end_code=record.ENDS.index("finished"), ended_ns=NOW)
+    folder = write_record(tmp_path, builders.slot(StepCounts(steps=1), counts))
+    (folder / record.EXIT).write_bytes(record.EXIT_PROMISED)
+    source = hands.source(tmp_path)
+    for seconds in (0, 3):
+        hands.turn(seconds)
+        reading = only(source)
+        assert ended(reading) == (False, "", None)
+        assert only(source) is reading, "and is not made anew meanwhile"
+    with (folder / record.EXIT).open("ab") as left:
+        left.write((3).to_bytes(4, "little"))
+    assert ended(only(source)) == (False, "failed", 3)

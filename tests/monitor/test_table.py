@@ -184,3 +184,23 @@ def test_a_terminal_gets_a_colour_for_each_state_and_no_line_that_it_would_break
     assert "\x1b[1;33mcompiling\x1b[0m" in said
     assert max(map(len, plain.splitlines())) <= 80
     assert "\x1b" not in plain
+
+
+def header(said: list[str]) -> str:
+    return next(line for line in said if " state " in line)
+
+
+def test_what_is_drawn_again_does_not_jump() -> None:
+    """Neither where a column has less to say than before, nor where it says nothing any more."""
+    states, widest = b.in_every_state(), {}
+    first = header(shown(states["recompiling"], widest=widest))
+    assert header(shown(states["warm"])) != first, "or this test proves nothing"
+    for state in ("warm", "stalled", "recompiling"):
+        assert header(shown(states[state], widest=widest)) == first
+
+
+def test_what_was_wide_before_takes_no_column_from_what_is_there_now() -> None:
+    states, widest = b.in_every_state(), {}
+    shown(b.in_every_state(LONG)["warm"], states["warm"], width=250, widest=widest)
+    two = (b.in_every_state("one")["warm"], states["warm"])
+    assert header(shown(*two, width=100, widest=widest)) == header(shown(*two, width=100))

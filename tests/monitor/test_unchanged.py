@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,10 @@ from support import builders as b
 from support.records import update, warm, write_record
 from warmwatch import record
 from warmwatch.record import seal
+from warmwatch_monitor.model import Log
+from warmwatch_monitor.recorded.kept import kept
 from warmwatch_monitor.sources.folder import Folder
+from warmwatch_monitor.sources.records import RecordsSource
 from warmwatch_monitor.sources.slot import Look, SlotFile
 from warmwatch_monitor.spending import Account, fold
 from warmwatch_monitor.work import Work, follow
@@ -48,6 +52,34 @@ def test_an_account_without_new_energy_and_work_that_nobody_saw_stay_the_same() 
     account, work = Account(), Work()
     assert fold(account, b.view(b.WARM), b.NOW) is account
     assert follow(work, None, (), b.NOW, uses_gpus=False) is work
+
+
+def test_what_a_journal_told_is_kept_until_it_tells_more(
+    tmp_path: Path,
+) -> None:
+    """A rank that compiled steps hundreds of times between two lines of its journal."""
+    told = {"event": "compilation", "t": 5, "id": "0/1", "kind": "forward", "seconds": 1.5}
+    folder = write_record(
+        tmp_path, warm(), events=[told, {"event": "fallback", "t": 6, "steps": 1}]
+    )
+    source = RecordsSource([str(tmp_path)], retention=900)
+
+    def log() -> Log:
+        (reading,) = source.read().records
+        return kept(reading).log
+
+    def step(steps: int) -> None:
+        with (folder / record.SLOT).open("r+b") as opened:
+            opened.seek(record.STEPS_OFFSET)
+            opened.write(steps.to_bytes(8, "little"))
+
+    before = log()
+    assert (len(before.compilations), len(before.fallbacks)) == (1, 1)
+    step(10)
+    assert log() is before
+    with (folder / record.JOURNAL).open("a") as journal:
+        journal.write(json.dumps(told | {"id": "0/2"}) + "\n")
+    assert [one.id for one in log().compilations] == ["0/1", "0/2"]
 
 
 def look(file: SlotFile, folder: Path) -> Look:

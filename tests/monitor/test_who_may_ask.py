@@ -18,6 +18,7 @@ from support.daemon import daemon_process
 from support.records import environment, wait_until
 from support.web import HASH, PASSWORD, TOKEN, Authority, ask, basic
 from warmwatch_monitor.cli import cli
+from warmwatch_monitor.serving.hosts import allowed_names, is_address, is_allowed
 
 EVERYWHERE = ("--address", "0.0.0.0:0")
 USERS = f"basic_auth_users: {{alice: {HASH}}}\n"
@@ -370,3 +371,19 @@ def test_a_password_is_tried_once_and_a_wrong_one_too(monkeypatch: pytest.Monkey
         assert {type(one) for one in told} == {bool, BusyError}
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("host", "right"),
+    [
+        ("127.0.0.1", True),
+        ("fe80::1%eth0", True),
+        ("127.0.0.1%.evil.example", False),
+        ("127.0.0.1%eth0", False),
+        ("evil.example%", False),
+    ],
+)
+def test_a_zone_belongs_to_an_ipv6_address_alone(host: str, *, right: bool) -> None:
+    """Else a page's own name could pass for an address."""
+    assert is_address(host) is right
+    assert is_allowed(f"[{host}]" if ":" in host else host, allowed_names()) is right

@@ -16,7 +16,7 @@ from support import slots
 from support.trainings import environment
 from warmwatch import record
 from warmwatch._ending import End, end_of
-from warmwatch_monitor.sources.exits import at_the_end
+from warmwatch_monitor.sources.exits import at_the_end, left_by
 from warmwatch_monitor.sources.folder import Folder
 
 STEP = """
@@ -43,7 +43,7 @@ def train(records: Path, body: str, **env: str) -> subprocess.CompletedProcess[s
 def end(folder: Path) -> tuple[str, int | None]:
     """How it ended and with which exit code, as a monitor takes it once the lock is free."""
     with Folder(str(folder)) as opened:
-        counts = at_the_end(slots.read(folder).compile, opened)
+        counts = at_the_end(slots.read(folder).compile, left_by(opened))
     return record.ENDS[counts.end_code], counts.exit_code - 1 if counts.exit_code else None
 
 

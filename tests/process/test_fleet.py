@@ -6,10 +6,12 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from support.daemon import daemon
 from support.prometheus import prometheus_process, query
 from support.records import compiling, ended, environment, held, wait_until, warm, write_record
 from warmwatch.record import Slot
+from warmwatch_monitor.export.series import render
+from warmwatch_monitor.model import RankView
 
 CONFIG = """
 global: {{scrape_interval: 1s}}
@@ -50,9 +54,9 @@ def fleet(folder: Path, *hosts: list[Slot]) -> Iterator[tuple[str, str]]:
         yield prometheus, whole
 
 
-def ask(*words: str) -> subprocess.CompletedProcess[str]:
+def ask(*words: str, command: str = "status") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "warmwatch_monitor", "status", *words],
+        [sys.executable, "-m", "warmwatch_monitor", command, *words],
         env=environment(),
         text=True,
         capture_output=True,
@@ -159,3 +163,52 @@ def test_one_waits_for_a_run_over_two_hosts_by_name_or_pattern(tmp_path: Path) -
         assert (code, "not warm after 0.1 s: other: " in said) == (124, True), said
     code, said = wait("gpt2", "--prometheus", prometheus, "--timeout", "60")
     assert (code, "does not answer as Prometheus" in said) == (6, True), said
+
+
+class Metrics(BaseHTTPRequestHandler):
+    """Serves what a daemon of a service would."""
+
+    body = b""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *_: object) -> None:
+        """In silence."""
+
+
+@contextmanager
+def scraped(folder: Path, *views: RankView) -> Iterator[str]:
+    """A Prometheus over a daemon that shows these ranks."""
+    handler = type("Handler", (Metrics,), {"body": render(b.snapshot(*views), None)[0]})
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            config = CONFIG.format(targets=json.dumps([f"127.0.0.1:{server.server_port}"]))
+            with prometheus_process(folder, config) as url:
+                wait_until(lambda: len(query(url, "warmwatch_steps_total")) == len(views))
+                yield url
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_name_is_every_users_run_of_that_name(tmp_path: Path) -> None:
+    """A daemon of a service has each run's owner behind its name."""
+    labels = ("gpt2", "gpt2@alice", "gpt2@bob", "gpt2@alice@bob", "gpt2-large@alice")
+    with scraped(tmp_path, *(b.in_every_state(run)["warm"] for run in labels)) as prometheus:
+        for asked, runs in (
+            ("gpt2", {"gpt2", "gpt2@alice", "gpt2@bob"}),
+            ("gpt2-large", {"gpt2-large@alice"}),
+            ("gpt2@alice", {"gpt2@alice"}),
+            ("gpt2@alice@bob", {"gpt2@alice@bob"}),
+            ("*@alice", {"gpt2@alice", "gpt2-large@alice"}),
+        ):
+            said = ask(asked, "--prometheus", prometheus, "--json")
+            assert {run["run"] for run in json.loads(said.stdout)["runs"]} == runs, asked
+        waited = ask("gpt2-large", "--prometheus", prometheus, command="wait")
+        assert (waited.returncode, waited.stderr) == (0, "")

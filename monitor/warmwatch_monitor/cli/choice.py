@@ -1,6 +1,7 @@
 """The runs that a name or a pattern chooses of an answer. Pure.
 
-A name means the asker's own run before anybody else's. ``gpt2@alice`` is alice's, whoever asks.
+A name means the asker's own run before anybody else's; where nobody knows who asks, as through a
+Prometheus, every user's of that name. ``gpt2@alice`` is alice's, whoever asks.
 """
 
 from __future__ import annotations

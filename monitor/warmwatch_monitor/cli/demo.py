@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,13 +19,14 @@ from rich.live import Live
 
 from warmwatch_monitor.cli.daemon import Answer, ask_daemon
 from warmwatch_monitor.cli.output import note, plain, say
-from warmwatch_monitor.config import Address
+from warmwatch_monitor.config import PREFIX, Address
 from warmwatch_monitor.errors import DaemonError, WarmwatchError
 from warmwatch_monitor.export.words.wording import duration, own_words, step_length
 from warmwatch_monitor.views.terminal import picture
 
 _PAUSE_SECONDS = 0.1
 _RUN = "demo"
+_KEPT = ("WARMWATCH_GPU_INTERVAL", "WARMWATCH_OBSERVE")  # what is to be left alone on this machine
 
 
 @click.command()
@@ -37,7 +38,7 @@ def demo(keep_cache: bool) -> None:
     """
     _check()
     with tempfile.TemporaryDirectory(prefix="warmwatch-demo-") as place:
-        environ = {**os.environ, "WARMWATCH_DIR": f"{place}/records", "WARMWATCH_RUN": _RUN}
+        environ = environment(os.environ, f"{place}/records")
         if not keep_cache:
             environ["TORCHINDUCTOR_CACHE_DIR"] = f"{place}/inductor"
         Path(environ["WARMWATCH_DIR"]).mkdir()
@@ -49,6 +50,15 @@ def demo(keep_cache: bool) -> None:
             note(Path(place, "output").read_text())
             raise WarmwatchError(f"the training failed with exit code {training.returncode}")
     say(account(answer))
+
+
+def environment(environ: Mapping[str, str], directory: str) -> dict[str, str]:
+    """``environ`` for the demo's training and daemon, which follow nobody's settings for his own.
+
+    One that asks who is there would refuse the demo, and one that sends metrics send the demo's.
+    """
+    others = {n: value for n, value in environ.items() if n in _KEPT or not n.startswith(PREFIX)}
+    return {**others, f"{PREFIX}DIR": directory, f"{PREFIX}RUN": _RUN}
 
 
 def _check() -> None:

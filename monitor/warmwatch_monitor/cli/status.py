@@ -107,7 +107,9 @@ def _needs_a_person(rank: Answer) -> bool:
     return State(rank["state"]) not in ENDED and bool(holds & NEEDS_A_PERSON)
 
 
-def picture(answer: Answer, *, every_rank: bool = False) -> str:
+def picture(
+    answer: Answer, *, every_rank: bool = False, widest: dict[str, str] | None = None
+) -> str:
     """The sentence, the table and the reasons, as this output takes them."""
     shown = plain(answer)
     said = lines(
@@ -117,6 +119,7 @@ def picture(answer: Answer, *, every_rank: bool = False) -> str:
         wrap=is_terminal(),
         colour=has_colour(),
         every_rank=every_rank,
+        widest=widest,
     )
     said += [f"without the agent: {outside(training)}" for training in shown.get("observed", ())]
     return "\n".join(said)
@@ -140,13 +143,15 @@ def _note_refusals(answer: Answer) -> None:
 def _watch(ask: Callable[[], Answer], *, every_rank: bool) -> Answer:
     """Show it until Ctrl-C; the last answer. Without a terminal, whenever a state has changed."""
     answer, told = ask(), None
+    widest: dict[str, str] = {}
     if is_terminal():
         draw(_CLEAR, end="")
     try:
         while True:
             states = [(run["run"], run["state"]) for run in answer["runs"]]
             if is_terminal():
-                draw(_redrawn(picture(answer, every_rank=every_rank)), end="")
+                drawn = picture(answer, every_rank=every_rank, widest=widest)
+                draw(_redrawn(drawn), end="")
             elif states != told:
                 draw(picture(answer, every_rank=every_rank), end="\n\n")
             told = states

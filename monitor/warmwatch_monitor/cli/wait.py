@@ -98,10 +98,10 @@ def wait(
         raise UsageError(f"--until: {until!r} is no state; known are {', '.join(GOALS)}")
     patience = _patience(timeout)
     ask = asker(run, address=address, dir=dir, prometheus=prometheus, access=access, own=True)
-    uid = os.geteuid() if prometheus is None else None
+    uid, clock = (os.geteuid(), None) if prometheus is None else (None, time.time)
     note_missing_directory(dir, " yet; it is waited for")
     with _progress() as tell:
-        last = Wait(ask, run, until, tell, uid).block(patience)
+        last = Wait(ask, run, until, tell, uid, clock).block(patience)
     if last.outcome is Outcome.REACHED:
         say(last.words)
     else:
@@ -128,6 +128,7 @@ class Wait:
         run: which runs, by name or pattern; without it those of ``uid`` that are seen alive.
         tell: takes the state and the sentence of each look that does not end the wait.
         uid: who waits; ``None`` where everybody's runs are his.
+        clock: of who is asked, where the answers do not say what it is there.
     """
 
     def __init__(
@@ -137,10 +138,13 @@ class Wait:
         goal: str,
         tell: Callable[[str, str], None],
         uid: int | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._ask, self._run, self._goal, self._tell, self._uid = ask, run, goal, tell, uid
-        self._lived: set[str] = set()  # seen alive since the wait began
-        self._began: float | None = None
+        self._clock = clock
+        self._seen_alive: set[str] = set()
+        self._first_look: float | None = None
+        self._began: float | None = None  # the same by the clock of who is asked, once it is known
         self._answered: float | None = None
 
     def block(self, patience: float) -> Look:
@@ -158,6 +162,9 @@ class Wait:
 
     def _look(self) -> Look:
         """Raises DaemonError, FleetError: who is asked never answered, or has not for long."""
+        asked = time.monotonic()
+        if self._first_look is None:
+            self._first_look = asked
         try:
             answer = self._ask()
         except UnknownRunError as error:
@@ -169,12 +176,11 @@ class Wait:
                 raise
             return Look(state="absent", words=plain(f"{error}; asking again"))
         self._answered = time.monotonic()
+        self._note_when(answer.get("at"), asked - self._first_look)
         return self._judge(answer)
 
     def _judge(self, answer: Answer) -> Look:
         asked = [r for r in answer["runs"] if self._run is not None or is_own(r, self._uid)]
-        if self._began is None:
-            self._began = answer.get("at") or time.time()
         runs = [run for run in asked if self._is_about(run)]
         if not runs:
             words = self._nothing(asked, answer["runs"])
@@ -191,14 +197,24 @@ class Wait:
         state = " ".join(f"{run['run']}={run['state']}" for run in runs)
         return Look(state=state, words=summary)
 
+    def _note_when(self, at: float | None, after: float) -> None:
+        """When it began, by an answer of ``at`` that was asked for ``after`` the first look.
+
+        That one may have had no answer, or one that does not say when it was made.
+        """
+        if at is None and self._clock is not None:
+            at = self._clock()
+        if at is not None and self._began is None:
+            self._began = at - after
+
     def _is_about(self, run: Answer) -> bool:
         if lives(run):
-            self._lived.add(run["run"])
+            self._seen_alive.add(run["run"])
         return is_about(
             ends=self._run is not None and self._goal in END_GOALS,
-            lived=run["run"] in self._lived,
             attached_at=attached_at(run),
             began=self._began,
+            lived=run["run"] in self._seen_alive,
         )
 
     def _nothing(self, asked: Sequence[Answer], known: Sequence[Answer]) -> str:

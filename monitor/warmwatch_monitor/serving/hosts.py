@@ -42,7 +42,7 @@ def host_of(header: str) -> str:
 def is_address(host: str) -> bool:
     """Whether it is an IP address, and no name."""
     try:
-        ipaddress.ip_address(host.partition("%")[0])
+        _address(host)
     except ValueError:
         return False
     return True
@@ -50,7 +50,13 @@ def is_address(host: str) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Whether this bound address can be reached from this machine alone."""
-    return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    return _address(host).is_loopback
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Of IPv6 it may have a zone, which names an interface. Raises ValueError: it is none."""
+    address, percent, _ = host.partition("%")
+    return ipaddress.IPv6Address(address) if percent else ipaddress.ip_address(host)
 
 
 def _plain(name: str) -> str:

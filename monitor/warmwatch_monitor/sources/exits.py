@@ -11,18 +11,17 @@ from warmwatch_monitor.sources.folder import Folder
 _MOST = 64  # one status is 4 bytes; a longer file is nobody's of ours
 
 
-def at_the_end(counts: CompileCounts, folder: Folder) -> CompileCounts:
+def at_the_end(counts: CompileCounts, left: bytes) -> CompileCounts:
     """The facts of a process that is gone: the exit code that it left decides.
 
     One that had come to its end and promised its exit status, and left none, was killed there.
     """
-    left = _left(folder)
     if record.broken_promise(left):
         return record.without_end(counts)
     return record.with_exit_code(counts, record.exit_code(left))
 
 
-def _left(folder: Folder) -> bytes:
+def left_by(folder: Folder) -> bytes:
     """The file's bytes; none where it is not there, or no file of ours."""
     try:
         descriptor, status = folder.open(record.EXIT)

@@ -8,7 +8,6 @@ cost is followed from its end on, and what was passed over counts as a line that
 from __future__ import annotations
 
 import os
-from collections import deque
 
 from warmwatch import record
 from warmwatch_monitor.model import Beginning, Compilation, Fallback, GraphBreak, Recompile
@@ -23,12 +22,18 @@ CHUNKS_AT_ONCE = 4  # an agent writes a few kilobytes between two looks, and 4 M
 
 
 class Journal:
-    """One journal. Its state is what :meth:`follow` has read of it so far."""
+    """One journal. Its state is what :meth:`follow` has read of it so far.
+
+    Attributes:
+        compilations: the last ones, oldest first. fallbacks: frames that hit the recompile limit,
+        likewise. Each is the same object until something is appended to it, so that what was made
+        of it can be kept (``recorded.kept``).
+    """
 
     def __init__(self) -> None:
         self._offset, self._begun = 0, False
-        self._last: deque[Compilation] = deque(maxlen=KEPT)
-        self._fallbacks: deque[Fallback] = deque(maxlen=KEPT)
+        self.compilations: tuple[Compilation, ...] = ()
+        self.fallbacks: tuple[Fallback, ...] = ()
         self._breaks: dict[str, GraphBreak] = {}
         self._rest = b""
         self.broken_lines = 0
@@ -36,16 +41,6 @@ class Journal:
         self.recompile: Recompile | None = None
         self.exception: str | None = None
         self.agent_error: str | None = None
-
-    @property
-    def compilations(self) -> tuple[Compilation, ...]:
-        """The last ones, oldest first."""
-        return tuple(self._last)
-
-    @property
-    def fallbacks(self) -> tuple[Fallback, ...]:
-        """Frames that hit the recompile limit, oldest first."""
-        return tuple(self._fallbacks)
 
     @property
     def breaks(self) -> tuple[GraphBreak, ...]:
@@ -86,8 +81,7 @@ class Journal:
         if self._begun and size > self._offset:
             self.broken_lines += 1
         else:
-            self._last.clear()
-            self._fallbacks.clear()
+            self.compilations, self.fallbacks = (), ()
             self._breaks.clear()
             self.beginning = self.recompile = self.exception = None
         self._begun = True
@@ -120,7 +114,7 @@ class Journal:
 
     def _sort(self, event: str, entry: entries.Entry) -> None:
         if event == "compilation":
-            self._last.append(entries.compilation(entry))
+            self.compilations = (*self.compilations, entries.compilation(entry))[-KEPT:]
         elif event == "begin":
             self.beginning = entries.beginning(entry)
         elif event == "recompile":
@@ -128,7 +122,7 @@ class Journal:
         elif event == "graph_break":
             self._break(entries.graph_break(entry))
         elif event == "fallback":
-            self._fallbacks.append(entries.fallback(entry))
+            self.fallbacks = (*self.fallbacks, entries.fallback(entry))[-KEPT:]
         elif event == "exit":
             self.exception = entries.text(entry, "exception", entries.LONGEST_NAME)
         elif event == "error":

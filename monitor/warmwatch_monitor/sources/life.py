@@ -5,13 +5,15 @@ process counts, or of its user's: one that another user was let take keeps nothi
 is free, it may have been freed by the process's own code, so the process that held it is asked.
 Where that cannot be asked (it is in another pid namespace, or this reader never saw the lock held)
 numbers that move are life, and only what has not moved for a while is gone. Nothing is final: a
-record whose lock is taken again, or that moves again, lives again. Only a word of its end is.
+record whose lock is taken again, or that moves again, lives again. Only a word of its end is, and
+"finished" not before the process is gone: how it ended is its exit code, which it has yet to leave.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from warmwatch import record
 from warmwatch_monitor.sources.holder import Holder, Presence, holder, presence, writer
 from warmwatch_monitor.sources.slot import Look
 
@@ -87,13 +89,16 @@ class Life:
         return True
 
     def _lives_unheld(self, look: Look, now_ns: int) -> bool:
-        if look.slot.compile.end_code:
+        said = record.ENDS[look.slot.compile.end_code]
+        if said not in ("", "finished"):
             return False
         if self._holder is None and self._since_ns is None:  # never seen before, nor its lock
             self._holder = self._named(look.slot.identity.pid, look.inode, look.owner)
         there = self._ask(self._holder, look.inode) if self._holder else Presence.UNKNOWN
         if there is Presence.GONE:  # from here on only what moves could bring it back
             self._holder = self._sign_ns = None
+        if said:  # what moves is no sign any more, and it may have closed all that it had open
+            return self._holder is not None
         if there is Presence.UNKNOWN:
             return self._sign_ns is not None and now_ns - self._sign_ns < _SETTLE_NS
         return there is Presence.THERE

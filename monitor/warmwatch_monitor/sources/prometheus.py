@@ -7,6 +7,7 @@ last sample of five minutes unless a target went away, so what a dead daemon sai
 from __future__ import annotations
 
 import json
+import re
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -35,6 +36,7 @@ _GPU_NAMES = (
     *("utilization_ratio", "power_watts", "power_limit_watts"),
     *("sm_active_ratio", "tensor_active_ratio"),
 )
+_OF_ANYBODY = "(@[^@]+)?"  # what may be behind a run's own name, see ``Owner.shown``
 _TIMEOUT_SECONDS = 30.0
 _LARGEST = 2.0**63  # decades in nanoseconds; no series of ours comes near it
 
@@ -46,7 +48,9 @@ class PrometheusSource:
         self._url, self._access = url.rstrip("/"), access
 
     def read(self, run: str | None = None) -> tuple[Sample, ...]:
-        """The last samples of every rank and its GPUs, or those of ``run`` alone.
+        """The last samples of every rank and its GPUs, or those of the runs called ``run`` alone.
+
+        These are the run that is shown so, and whichever users' of that name.
 
         Raises:
             FleetError: it cannot be reached, or does not answer as Prometheus does. UsageError:
@@ -81,7 +85,7 @@ _OTHER = "give the address of a Prometheus server, such as http://prometheus:909
 
 
 def _queries(run: str | None) -> Iterator[str]:
-    which = "" if run is None else f",run={json.dumps(run)}"
+    which = "" if run is None else f",run=~{json.dumps(re.escape(run) + _OF_ANYBODY)}"
     yield f"{{__name__=~{_names('', _ONE_HOT)}{which}}} == 1"
     yield f"{{__name__=~{_names('', _RANK_NAMES)}{which}}}"
     rank_gpus = f"warmwatch_rank_gpu_info{{{which.removeprefix(',')}}}"

@@ -18,7 +18,7 @@ from warmwatch.record import Identity, RecordError, Slot
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import Owner, RecordReading, Refusal
 from warmwatch_monitor.sources.directory import RecordDirectory
-from warmwatch_monitor.sources.exits import at_the_end
+from warmwatch_monitor.sources.exits import at_the_end, left_by
 from warmwatch_monitor.sources.folder import Folder
 from warmwatch_monitor.sources.journal import Journal
 from warmwatch_monitor.sources.life import Life
@@ -92,6 +92,7 @@ class _Record:
         self._modified = 0.0
         self._revisit_ns: int | None = None
         self._over = False
+        self._broken = False  # whether the reading is that of a promise that was not kept
         self._reading: RecordReading | None = None
         self._read_from: Slot | None = None
         self._shown: tuple[Identity, Identity] | None = None  # as written, and as its owner's
@@ -134,7 +135,7 @@ class _Record:
             news = self._journal.follow(folder)
             self._life.note(look, now_ns, ours=self._origin.shares_boot(look.slot.identity))
             self._modified = look.modified
-            if known is None or news or not self._same(known, look):
+            if known is None or news or self._kept_after_all(folder) or not self._same(known, look):
                 self._reading = known = self._make(look, folder)
         return known
 
@@ -142,12 +143,21 @@ class _Record:
         now = (self._life.alive, self._life.pid, self._life.gone_ns)
         return self._read_from is look.slot and (known.alive, known.pid, known.gone_ns) == now
 
+    def _kept_after_all(self, folder: Folder) -> bool:
+        """Whether the exit status has come that was taken for a broken promise.
+
+        A process that cannot be asked (in another pid namespace) may free its lock before it.
+        """
+        return self._broken and not record.broken_promise(left_by(folder))
+
     def _make(self, look: Look, folder: Folder) -> RecordReading:
         alive, owner = self._life.alive, self._owners.of(look.owner)
         torn = self._journal.torn_end and not alive  # nobody will complete that line
         self._read_from = slot = look.slot
+        left = b"" if alive else left_by(folder)
+        self._broken = record.broken_promise(left)
         if not alive:
-            slot = replace(slot, compile=at_the_end(slot.compile, folder))
+            slot = replace(slot, compile=at_the_end(slot.compile, left))
         return RecordReading(
             folder=self._folder,
             slot=self._as_shown(slot, owner),

@@ -26,12 +26,25 @@ _GAP = "  "
 
 
 def lines(
-    answer: Answer, *, now: float, width: int, wrap: bool, colour: bool, every_rank: bool = False
+    answer: Answer,
+    *,
+    now: float,
+    width: int,
+    wrap: bool,
+    colour: bool,
+    every_rank: bool = False,
+    widest: dict[str, str] | None = None,
 ) -> list[str]:
-    """The whole picture. ``wrap``: break the sentences at ``width`` too; the table always does."""
+    """The whole picture. ``wrap``: break the sentences at ``width`` too; the table always does.
+
+    ``widest``: of a picture that is drawn again and again, the widest cell of each column so far;
+    it is brought up to date, and no column gets narrower, so that nothing jumps to the left.
+    """
     said = _wrapped(answer["summary"], width if wrap else None)
     if answer["runs"]:
-        said += table(answer["runs"], now, width, colour=colour, every_rank=every_rank)
+        said += table(
+            answer["runs"], now, width, colour=colour, every_rank=every_rank, widest=widest
+        )
     for words, advice in reasons(answer["runs"]):
         said += _wrapped(words, width if wrap else None)
         said += _wrapped(advice, width if wrap else None, indent="    ") if advice else []
@@ -39,20 +52,24 @@ def lines(
 
 
 def table(
-    runs: Sequence[Answer], now: float, width: int, *, colour: bool, every_rank: bool = False
+    runs: Sequence[Answer],
+    now: float,
+    width: int,
+    *,
+    colour: bool,
+    every_rank: bool = False,
+    widest: dict[str, str] | None = None,
 ) -> list[str]:
     """The table's lines; a run is a column where there are several, or a line where too long."""
     cells = rows(runs, now, every_rank=every_rank)
     several = len(runs) > 1
-    columns = [name for name in _COLUMNS if any(row[name] for row in cells)]
-    if not several:
-        columns.remove("run")
-    columns = _fitting(columns, cells, width)
-    headed = several and _width(columns, cells) > width
+    measured = _measured(cells, several, width, widest)
+    columns = _columns(measured, several)
+    columns = _fitting(columns, measured, width)
+    headed = several and _width(columns, measured) > width
     if headed:
-        full = [name for name in _COLUMNS if name != "run" and any(row[name] for row in cells)]
-        columns = _fitting(full, cells, width)
-    widths = {name: _column_width(name, cells) for name in columns}
+        columns = _fitting(_columns(measured, several=False), measured, width)
+    widths = {name: _column_width(name, measured) for name in columns}
     header = _line({name: name for name in columns}, widths)
     said, run = [painted(header, "dim") if colour else header], None
     for row in cells:
@@ -61,6 +78,29 @@ def table(
             said.append(run)
         said.append(_line(row, widths, colour=colour))
     return said
+
+
+def _columns(cells: Sequence[Row], several: bool) -> list[str]:
+    return [n for n in _COLUMNS if (several or n != "run") and any(row[n] for row in cells)]
+
+
+def _measured(
+    cells: list[Row],
+    several: bool,
+    width: int,
+    widest: dict[str, str] | None,
+) -> Sequence[Row]:
+    """The rows, and ``widest`` as one more, unless that would leave a column of theirs out."""
+    if widest is None:
+        return cells
+    before = [widest] if widest.keys() >= set(_COLUMNS) else []
+    both = [*cells, *before]
+    fit = [_fitting(_columns(these, several), these, width) for these in (cells, both)]
+    too_wide = several and _width(fit[1], both) > width
+    if too_wide or not set(fit[0]) <= set(fit[1]):
+        both = cells
+    widest.update({n: max((row[n] for row in both), key=_cell_width) for n in _COLUMNS})
+    return both
 
 
 def _fitting(columns: Sequence[str], cells: Sequence[Row], width: int) -> list[str]:

@@ -6,7 +6,8 @@ no run lives any more; every other state where the least advanced run is in it.
 
 A run that had ended before the wait began says nothing of the one that was just launched, so it is
 passed over and the wait goes on: unless an end is what is waited for, or the run began so shortly
-before the wait that it is likely the launched one, which broke off at once.
+before the wait that it is likely the launched one, which broke off at once. What lives is waited
+for whatever the clocks say, which are set back, and differ between machines.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _WARM_STEPS = 3  # K, where the answer does not say
 
 
 def is_about(*, ends: bool, lived: bool, attached_at: float | None, began: float | None) -> bool:
-    """Whether a wait that ``began`` then is about a run. Times: seconds since the epoch.
+    """Whether a wait that ``began`` then is about a run.
+
+    Times are seconds since the epoch, all of one machine's clock.
 
     Args:
         ends: what had ended before counts too.
