@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
 import ssl
@@ -48,9 +49,9 @@ def tls(authority: Authority, more: str = "") -> str:
 
 
 def write(place: Path, text: str) -> str:
-    file = place / "web.yml"
-    file.write_text(text)
-    return str(file)
+    """Put there whole: a daemon that reads meanwhile reads what was or what is."""
+    (place / "web.new").write_text(text)
+    return str((place / "web.new").rename(place / "web.yml"))
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
@@ -370,3 +371,48 @@ def test_a_password_is_tried_once_and_a_wrong_one_too(monkeypatch: pytest.Monkey
         assert {type(one) for one in told} == {bool, BusyError}
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("change", ["required", "another authority"])
+def test_a_connection_of_before_is_no_way_around_a_certificate_that_is_asked_for_now(
+    tmp_path: Path, authority: Authority, change: str
+) -> None:
+    """It is refused, or was closed; in no case answered."""
+    (tmp_path / "ca.pem").write_bytes(authority.file.read_bytes())
+    asked = "  client_ca_file: ca.pem\n  client_auth_type: RequireAndVerifyClientCert\n"
+    digest = f"bearer_token_sha256: [{sha256(TOKEN.encode()).hexdigest()}]\n"
+    at_first = change == "another authority"
+    config = write(tmp_path, tls(authority, asked) if at_first else tls(authority) + digest)
+    shown = authority.trusted()
+    if at_first:
+        shown.load_cert_chain(*authority.sign("client"))
+    with daemon_process("--web-config", config, "--dir", str(tmp_path)) as (_, url):
+        old = http.client.HTTPSConnection(url.removeprefix("https://"), timeout=60, context=shown)
+        assert _status_on(old) == (200 if at_first else 401)
+        if at_first:
+            (tmp_path / "other").mkdir()
+            Authority(tmp_path / "other").file.rename(tmp_path / "ca.pem")
+        else:
+            write(tmp_path, tls(authority, asked))
+        wait_until(lambda: not _gets_in(url, shown))
+        try:
+            assert _status_on(old) == 421
+        except (http.client.HTTPException, ConnectionError, ssl.SSLError):
+            pass  # it was closed meanwhile
+        finally:
+            old.close()
+
+
+def _status_on(connection: http.client.HTTPSConnection) -> int:
+    connection.auto_open = not connection.sock  # never another one
+    connection.request("GET", "/status")
+    reply = connection.getresponse()
+    reply.read()
+    return reply.status
+
+
+def _gets_in(url: str, context: ssl.SSLContext) -> bool:
+    try:
+        return bool(ask(url, tls=context).status)
+    except (ssl.SSLError, ConnectionError):
+        return False

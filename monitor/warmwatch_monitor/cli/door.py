@@ -71,7 +71,7 @@ class Door:
 
         room = Connections(most_connections(raise_descriptor_limit()), _say)
         guard = Guard(app, self.protection, self._names())
-        Server(guard, listener, room, lambda: self.protection().tls).serve_until_signal()
+        Server(guard, listener, room, self.protection).serve_until_signal()
 
     def _names(self) -> Callable[[Protection], frozenset[str] | None]:
         """By which names it may be asked, by what protects it."""

@@ -26,10 +26,23 @@ Seen = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a connection must have shown when it began. ``client_ca``: the digest of that file."""
+
+    verify: ssl.VerifyMode
+    oldest: ssl.TLSVersion
+    client_ca: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Protection:
-    """How connections are protected, and who may ask; ``None`` where anybody may."""
+    """How connections are protected, and who may ask; ``None`` where anybody may.
+
+    ``rules`` are those of ``tls``: a certificate that is renewed leaves them as they are.
+    """
 
     tls: ssl.SSLContext | None = None
+    rules: Rules | None = None
     credentials: Credentials | None = None
 
     @property
@@ -84,6 +97,7 @@ class ProtectionFiles:
         credentials = Credentials(config.users, (*config.token_digests, *digests), self._passwords)
         return seen, Protection(
             tls=_context(config.tls, base) if config.tls else None,
+            rules=_rules(config.tls, base) if config.tls else None,
             credentials=credentials if credentials else None,
         )
 
@@ -135,6 +149,12 @@ def _token(path: str) -> str:
             "make one with: openssl rand -hex 32"
         )
     return token
+
+
+def _rules(files: TlsFiles, base: Path) -> Rules:
+    ca = _read(str(base / files.client_ca)) if files.client_ca else None
+    digest = hashlib.sha256(ca.encode()).hexdigest() if ca else None
+    return Rules(verify=files.verify, oldest=files.oldest, client_ca=digest)
 
 
 def _context(files: TlsFiles, base: Path) -> ssl.SSLContext:

@@ -13,7 +13,6 @@ import errno
 import gc
 import resource
 import socket
-import ssl
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -22,7 +21,8 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from warmwatch_monitor.serving.connections import IDLE_SECONDS, REQUEST_SECONDS, Connections
-from warmwatch_monitor.serving.guard import Application
+from warmwatch_monitor.serving.guard import BEGAN, Application
+from warmwatch_monitor.serving.protection import Protection
 
 _CROWD = 1000
 _AT_ONCE = 64  # accepted in one turn of the loop: others have theirs
@@ -55,9 +55,12 @@ def raise_descriptor_limit() -> int:
 class _Protocol(HttpToolsProtocol):
     """uvicorn's own, which says on the way what its connection is doing."""
 
-    def __init__(self, connections: Connections, number: int, **own: Any) -> None:
-        super().__init__(**own)
+    def __init__(
+        self, connections: Connections, number: int, began: Protection, **own: Any
+    ) -> None:
+        super().__init__(app_state={BEGAN: began}, **own)
         self._all, self._number, self._head = connections, number, 0
+        self.began = began
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -92,7 +95,7 @@ class Server(uvicorn.Server):
     """Serves ``app`` on ``listener`` until a signal.
 
     Args:
-        tls: the context for a new connection; ``None`` for one in the clear.
+        protection: what protects now, and so a connection that begins now for all its life.
     """
 
     def __init__(
@@ -100,7 +103,7 @@ class Server(uvicorn.Server):
         app: Application,
         listener: socket.socket,
         connections: Connections,
-        tls: Callable[[], ssl.SSLContext | None],
+        protection: Callable[[], Protection],
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -116,7 +119,8 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=_GOODBYE_SECONDS,
             )
         )
-        self._listener, self._all, self._tls = listener, connections, tls
+        self._listener, self._all, self._protection = listener, connections, protection
+        self._rules = protection().rules
         self._beginning: set[asyncio.Task[None]] = set()
         self._most = 0  # connections, since memory was last given back
 
@@ -143,11 +147,21 @@ class Server(uvicorn.Server):
 
     def _sweep(self) -> None:
         self._all.sweep()
+        self._end_those_of_before()
         self._most = max(self._most, len(self._all))
         if self._most >= _CROWD and len(self._all) < self._most / 10:
             self._most = 0
             _give_memory_back()
         asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
+
+    def _end_those_of_before(self) -> None:
+        """Where the rules of TLS have changed: end connections, after the answer under way."""
+        rules = self._protection().rules
+        if rules != self._rules:
+            self._rules = rules
+            for one in list(self.server_state.connections):
+                if isinstance(one, _Protocol) and one.began.rules != rules:
+                    one.shutdown()
 
     def _accept(self) -> None:
         """Take who waits at the door."""
@@ -174,7 +188,7 @@ class Server(uvicorn.Server):
     def _let_in(self, peer: socket.socket) -> None:
         number = self._all.opened(peer.close)
         if number is None:
-            _turn_away(peer, in_the_clear=self._tls() is None)
+            _turn_away(peer, in_the_clear=self._protection().tls is None)
             return
         peer.setblocking(False)
         task = asyncio.get_running_loop().create_task(self._begin(peer, number))
@@ -184,19 +198,19 @@ class Server(uvicorn.Server):
 
     async def _begin(self, peer: socket.socket, number: int) -> None:
         """Hand it to the protocol, behind TLS where that is on."""
-        tls = self._tls()
+        began = self._protection()
         await asyncio.get_running_loop().connect_accepted_socket(
             partial(
                 _Protocol,
                 self._all,
                 number,
+                began,
                 config=self.config,
                 server_state=self.server_state,
-                app_state=self.lifespan.state,
             ),
             peer,
-            ssl=tls,
-            ssl_handshake_timeout=REQUEST_SECONDS if tls else None,
+            ssl=began.tls,
+            ssl_handshake_timeout=REQUEST_SECONDS if began.tls else None,
         )
 
     def _begun(self, peer: socket.socket, number: int, task: asyncio.Task[None]) -> None:
