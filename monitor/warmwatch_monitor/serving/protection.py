@@ -86,6 +86,10 @@ class ProtectionFiles:
         self._seen, self.current, self._complained = seen, found, None
         return found
 
+    def leave(self) -> None:
+        """Let nobody wait any longer until his password was tried."""
+        self._passwords.leave()
+
     def _load(self) -> tuple[Seen, Protection]:
         before = _seen([self._path])  # before it is read: a change meanwhile is seen the next time
         config = parse(_read(self._path))
@@ -121,7 +125,7 @@ def _seen(paths: Iterable[str]) -> Seen:
     for path in paths:
         try:
             now = os.stat(path)  # noqa: PTH116 - of the one that a link leads to
-        except OSError:
+        except (OSError, ValueError):
             found.append((path, ()))
         else:
             found.append((path, (now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)))
@@ -139,6 +143,8 @@ def _read(path: str) -> str:
         raise WebConfigError(f"{path}: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:
         raise WebConfigError(f"{path} is no text in UTF-8") from None
+    except ValueError as error:
+        raise WebConfigError(f"{path!r} is no path: {error}") from None
 
 
 def _token(path: str) -> str:

@@ -28,7 +28,9 @@ _CROWD = 1000
 _AT_ONCE = 64  # accepted in one turn of the loop: others have theirs
 _AGAIN_SECONDS = 0.25
 _SWEEP_SECONDS = 1.0
-_GOODBYE_SECONDS = 2
+_GOODBYE_SECONDS = 2  # since the last one went
+_LONGEST_GOODBYE_SECONDS = 10
+_GLANCE_SECONDS = 0.02
 _DESCRIPTORS = 65_536
 _LONGEST_HEAD = 65_536
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -53,14 +55,25 @@ def raise_descriptor_limit() -> int:
 
 
 class _Protocol(HttpToolsProtocol):
-    """uvicorn's own, which says on the way what its connection is doing."""
+    """uvicorn's own, which says on the way what its connection is doing.
+
+    One request at a time: what a client sends on before it has its answer is thrown away, and the
+    connection ends after that answer, so that such clients ask again. Else it would have to be
+    stored, or not be read, and then nobody would see who went away.
+    """
 
     def __init__(
         self, connections: Connections, number: int, began: Protection, **own: Any
     ) -> None:
         super().__init__(app_state={BEGAN: began}, **own)
-        self._all, self._number, self._head = connections, number, 0
+        self._all, self._number = connections, number
+        self._taken = 0  # bytes, since the last answer
+        self._too_early = False
         self.began = began
+
+    @property
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -70,25 +83,57 @@ class _Protocol(HttpToolsProtocol):
         self._all.closed(self._number)
         super().connection_lost(exc)
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._all.stuck(self._number)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._all.moves(self._number, answering=self._answering)
+
     def data_received(self, data: bytes) -> None:
-        self._head += len(data)
-        if self._head > _LONGEST_HEAD and (self.cycle is None or self.cycle.response_complete):
+        self._taken += len(data)
+        if self._taken <= _LONGEST_HEAD:
+            if not self._too_early:
+                super().data_received(data)
+        elif self._answering:
+            self.transport.abort()
+        else:
             self.transport.write(_TOO_LONG)
             self.transport.close()
-            return
-        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        if self._answering:
+            self._too_early = True
+            self.cycle.keep_alive = False
+        else:
+            super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        if not self._too_early:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._too_early:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._head = 0
-        self._all.asks(self._number)
-        super().on_headers_complete()
+        if not self._too_early:
+            self._all.asks(self._number)
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self._too_early:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self._too_early:
+            super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        more = bool(self.pipeline)
         super().on_response_complete()
-        if not more:
-            self._head = 0
-            self._all.answered(self._number)
+        self._taken = 0
+        self._all.answered(self._number)
 
 
 class Server(uvicorn.Server):
@@ -96,6 +141,7 @@ class Server(uvicorn.Server):
 
     Args:
         protection: what protects now, and so a connection that begins now for all its life.
+        leave: called at the signal; lets no answer wait for anything any longer.
     """
 
     def __init__(
@@ -104,6 +150,7 @@ class Server(uvicorn.Server):
         listener: socket.socket,
         connections: Connections,
         protection: Callable[[], Protection],
+        leave: Callable[[], None],
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -120,7 +167,7 @@ class Server(uvicorn.Server):
             )
         )
         self._listener, self._all, self._protection = listener, connections, protection
-        self._rules = protection().rules
+        self._rules, self._leave = protection().rules, leave
         self._beginning: set[asyncio.Task[None]] = set()
         self._most = 0  # connections, since memory was last given back
 
@@ -139,7 +186,24 @@ class Server(uvicorn.Server):
         self._listener.close()
         for task in self._beginning:
             task.cancel()
+        self._leave()
+        await self._goodbye()
         await super().shutdown(sockets)
+
+    async def _goodbye(self) -> None:
+        """Let those who asked have their answers; end who does not take them, for uvicorn would
+        cancel what answers them, each with a traceback."""
+        connections, loop = self.server_state.connections, asyncio.get_running_loop()
+        for one in list(connections):
+            one.shutdown()
+        until = last = loop.time() + _LONGEST_GOODBYE_SECONDS
+        left = len(connections) + 1
+        while connections and loop.time() < min(until, last) and not self.force_exit:
+            if len(connections) < left:
+                left, last = len(connections), loop.time() + _GOODBYE_SECONDS
+            await asyncio.sleep(_GLANCE_SECONDS)
+        for one in list(connections):
+            one.transport.abort()
 
     def _listen(self) -> None:
         if not self.should_exit:
