@@ -2,7 +2,7 @@
 
 Connections are accepted here and handed to uvicorn's protocol one by one: so each begins under the
 certificates of this moment, none is without a time to live, and where descriptors run out nothing
-spins. What the protocol tells of a connection is when a request is whole and when it was answered.
+spins. What the protocol tells of a connection is what it is doing (``protocol``).
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ import resource
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from warmwatch_monitor.serving.connections import IDLE_SECONDS, REQUEST_SECONDS, Connections
-from warmwatch_monitor.serving.guard import BEGAN, Application
+from warmwatch_monitor.serving.guard import Application
 from warmwatch_monitor.serving.protection import Protection
+from warmwatch_monitor.serving.protocol import Protocol
 
 _CROWD = 1000
 _AT_ONCE = 64  # accepted in one turn of the loop: others have theirs
@@ -32,15 +31,10 @@ _GOODBYE_SECONDS = 2  # since the last one went
 _LONGEST_GOODBYE_SECONDS = 10
 _GLANCE_SECONDS = 0.02
 _DESCRIPTORS = 65_536
-_LONGEST_HEAD = 65_536
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 2\r\n"
     b"connection: close\r\ncontent-length: 33\r\n\r\ntoo many connections; come again\n"
-)
-_TOO_LONG = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
-    b"connection: close\r\ncontent-length: 0\r\n\r\n"
 )
 
 
@@ -52,88 +46,6 @@ def raise_descriptor_limit() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         return wanted
     return _DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
-
-
-class _Protocol(HttpToolsProtocol):
-    """uvicorn's own, which says on the way what its connection is doing.
-
-    One request at a time: what a client sends on before it has its answer is thrown away, and the
-    connection ends after that answer, so that such clients ask again. Else it would have to be
-    stored, or not be read, and then nobody would see who went away.
-    """
-
-    def __init__(
-        self, connections: Connections, number: int, began: Protection, **own: Any
-    ) -> None:
-        super().__init__(app_state={BEGAN: began}, **own)
-        self._all, self._number = connections, number
-        self._taken = 0  # bytes, since the last answer
-        self._too_early = False
-        self.began = began
-
-    @property
-    def _answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._all.becomes(self._number, transport.abort)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._all.closed(self._number)
-        super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._all.stuck(self._number)
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._all.moves(self._number, answering=self._answering)
-
-    def data_received(self, data: bytes) -> None:
-        self._taken += len(data)
-        if self._taken <= _LONGEST_HEAD:
-            if not self._too_early:
-                super().data_received(data)
-        elif self._answering:
-            self.transport.abort()
-        else:
-            self.transport.write(_TOO_LONG)
-            self.transport.close()
-
-    def on_message_begin(self) -> None:
-        if self._answering:
-            self._too_early = True
-            self.cycle.keep_alive = False
-        else:
-            super().on_message_begin()
-
-    def on_url(self, url: bytes) -> None:
-        if not self._too_early:
-            super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._too_early:
-            super().on_header(name, value)
-
-    def on_headers_complete(self) -> None:
-        if not self._too_early:
-            self._all.asks(self._number)
-            super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        if not self._too_early:
-            super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        if not self._too_early:
-            super().on_message_complete()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._taken = 0
-        self._all.answered(self._number)
 
 
 class Server(uvicorn.Server):
@@ -156,7 +68,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 loop="asyncio",
-                http=HttpToolsProtocol,
+                http=Protocol,
                 ws="none",
                 access_log=False,
                 log_level="error",  # what strangers send is theirs to explain
@@ -224,7 +136,7 @@ class Server(uvicorn.Server):
         if rules != self._rules:
             self._rules = rules
             for one in list(self.server_state.connections):
-                if isinstance(one, _Protocol) and one.began.rules != rules:
+                if isinstance(one, Protocol) and one.began.rules != rules:
                     one.shutdown()
 
     def _accept(self) -> None:
@@ -265,7 +177,7 @@ class Server(uvicorn.Server):
         began = self._protection()
         await asyncio.get_running_loop().connect_accepted_socket(
             partial(
-                _Protocol,
+                Protocol,
                 self._all,
                 number,
                 began,
