@@ -1,6 +1,7 @@
 """The daemon under load: 1,000 requests a second by wrk, and 5,000 that wait for one event.
 
-``LOAD_SECONDS`` is how long each path is asked; wrk must be installed. Eight records that all move
+``LOAD_SECONDS`` is how long each path is asked, and over how long those who wait come, so that they
+began at many moments; wrk must be installed. Eight records that all move
 are held by one process, and the daemon polls them five times a second as it does by default.
 """
 
@@ -119,7 +120,9 @@ def _waiters() -> Iterator[Figure]:
         process = psutil.Process(served.pid)
         before = process.memory_info().rss / 1e6
         crowd = stack.enter_context(selectors.DefaultSelector())
-        for _ in range(WAITERS):
+        began = time.monotonic()
+        for number in range(WAITERS):
+            time.sleep(max(0.0, began + SECONDS * number / WAITERS - time.monotonic()))
             crowd.register(stack.enter_context(_waiting(served)), selectors.EVENT_READ)
         time.sleep(_SETTLE_SECONDS)
         full = process.memory_info().rss / 1e6

@@ -30,6 +30,7 @@ class Publisher:
         self._last_success: float | None = None
         health = SourceHealth(source=PUBLISHER, up=False, error=NOT_YET)
         self._latest = replace(empty, sources=(*empty.sources, health))
+        self._late: tuple[Snapshot, int, Snapshot] | None = None
 
     def publish(self) -> Snapshot:
         """Make a Snapshot and publish it. Whatever is raised becomes the publisher's health."""
@@ -53,23 +54,33 @@ class Publisher:
         return snapshot
 
     def latest(self) -> Snapshot:
-        """The latest Snapshot; one that is older than it should be says so."""
+        """The latest Snapshot; one that is older than it should be says so, the same for a second.
+
+        What was made of it is kept for as long as it is the same.
+        """
         snapshot = self._latest
         age = (self._clock.monotonic_ns() - snapshot.now_ns) / 1e9
         if age <= self._patience:
             return snapshot
+        known = self._late
+        if known is None or known[0] is not snapshot or known[1] != int(age):
+            self._late = known = (snapshot, int(age), self._aged(snapshot, age))
+        return known[2]
+
+    def _aged(self, snapshot: Snapshot, age: float) -> Snapshot:
         health = SourceHealth(
             source=PUBLISHER,
             up=False,
             last_success=self._last_success,
-            error=f"nothing has been published for {age:.0f} s{self._why()}",
+            error=f"nothing has been published for {age:.0f} s{_why(snapshot)}",
         )
         return replace(snapshot, late_seconds=age, sources=(*_others(snapshot), health))
 
-    def _why(self) -> str:
-        """What the last attempt failed of, where there was one."""
-        (health,) = (one for one in self._latest.sources if one.source == PUBLISHER)
-        return f": {health.error}" if health.error and health.error != NOT_YET else ""
+
+def _why(snapshot: Snapshot) -> str:
+    """What the last attempt failed of, where there was one."""
+    (health,) = (one for one in snapshot.sources if one.source == PUBLISHER)
+    return f": {health.error}" if health.error and health.error != NOT_YET else ""
 
 
 def _others(snapshot: Snapshot) -> tuple[SourceHealth, ...]:

@@ -12,7 +12,7 @@ from prometheus_client.samples import Sample
 
 from support import builders as b
 from warmwatch_monitor.export.series import Distribution, Family, Labels, SnapshotCollector, render
-from warmwatch_monitor.export.series.text import encode
+from warmwatch_monitor.export.series.text import content_type, encode
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 # what the name of a sample adds to its family's
@@ -69,6 +69,16 @@ def test_the_text_is_the_library_s(both: tuple[list[Family], list[Metric]], acce
     made, metrics = both
     encoder, content_type = choose_encoder(accept)
     assert encode(made, accept) == (encoder(Registry(metrics)), content_type)
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
+@pytest.mark.parametrize("version", ["abc", "2.0.0", "1.0.0\xe9", "1.0.0\x01", "x.y", "9" * 999])
+def test_a_version_that_is_not_written_is_none_that_is_answered(kind: str, version: str) -> None:
+    """What was asked for is then not there, so what is always understood is sent."""
+    plain = "text/plain; version=0.0.4; charset=utf-8"
+    odd = f"{kind}; version={version}"
+    assert encode([], odd) == (b"", plain)
+    assert content_type(f"{odd}, {OPENMETRICS}").startswith(OPENMETRICS)
 
 
 @pytest.mark.parametrize("accept", ["text/plain", OPENMETRICS])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 from collections import Counter
@@ -18,7 +19,9 @@ from warmwatch_monitor.export import series
 from warmwatch_monitor.model import Snapshot, SourceHealth
 from warmwatch_monitor.views import answers
 from warmwatch_monitor.views.http import create_app
+from warmwatch_monitor.views.kept import Body, json_body
 from warmwatch_monitor.views.reference import page
+from warmwatch_monitor.views.waiters import GoneError, Waiters, Wanted
 
 STATES = b.in_every_state()
 
@@ -352,7 +355,103 @@ def test_the_short_way_gives_what_the_documented_one_gives(path: str, accept: st
         assert short.headers.get(name) == documented.headers.get(name)
 
 
-def test_one_who_waits_and_goes_away_is_forgotten() -> None:
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+def test_the_short_way_gives_the_metrics_that_the_documented_one_gives(
+    accept: str, encoding: str
+) -> None:
+    """Every ``/metrics`` goes the short way: FastAPI's own is asked directly."""
+    feed = Feed(b.snapshot(STATES["warm"]))
+    app = create_app(feed.latest, "0.1.0")
+
+    async def ask(over: Any) -> httpx.Response:
+        transport = httpx.ASGITransport(app=over)
+        headers = {"accept": accept, "accept-encoding": encoding}
+        async with httpx.AsyncClient(transport=transport, base_url="http://monitor") as http:
+            return await http.get("/metrics", headers=headers)
+
+    short, documented = asyncio.run(ask(app)), asyncio.run(ask(app._inner))
+    assert (short.status_code, short.content) == (documented.status_code, documented.content)
+    assert short.headers == documented.headers
+
+
+async def stays() -> None:
+    """A client that does not go away."""
+    await asyncio.Event().wait()
+
+
+def test_who_waits_since_another_moment_gets_the_same_bytes_made_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Thousands come over minutes, at hundreds of Snapshots, and wait for one event."""
+    made: list[Snapshot] = []
+
+    def counting(snapshot: Snapshot, run: str | None) -> dict[str, Any]:
+        made.append(snapshot)
+        return status(snapshot, run)
+
+    status = answers.status
+    monkeypatch.setattr(answers, "status", counting)
+
+    async def scenario() -> None:
+        feed = Feed(b.snapshot(STATES["compiling"]))
+        kept = answers.Answers(feed.latest, "0.1.0")
+        waits = []
+        for number in range(50):
+            feed.snapshot = replace(feed.snapshot, epoch=b.EPOCH + number)
+            waits.append(asyncio.create_task(kept.wait("warm", "gpt2", 3600, stays)))
+            await asyncio.sleep(0)
+        event = replace(b.snapshot(STATES["warm"]), epoch=b.EPOCH + 50)
+        feed.snapshot = event
+        bodies = await asyncio.wait_for(asyncio.gather(*waits), 60)
+        assert made == [event]
+        assert len({id(body) for body in bodies}) == 1
+        assert json.loads(bodies[0].plain)["reached"] is True
+
+    asyncio.run(scenario())
+
+
+def test_others_have_their_turn_while_answers_are_made_for_who_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Here for ten runs; never two in one turn of the loop."""
+    turn, made = [0], list[int]()
+    status = answers.status
+
+    def counting(snapshot: Snapshot, run: str | None) -> dict[str, Any]:
+        made.append(turn[0])
+        return status(snapshot, run)
+
+    async def others() -> None:
+        while True:
+            turn[0] += 1
+            await asyncio.sleep(0)
+
+    def named(slot: Any, count: int = 10) -> Snapshot:
+        identities = [replace(slot.identity, run=f"run{number}") for number in range(count)]
+        return b.snapshot(*(b.view(replace(slot, identity=one)) for one in identities))
+
+    async def scenario() -> None:
+        feed = Feed(named(b.COMPILING))
+        kept = answers.Answers(feed.latest, "0.1.0")
+        waits = [
+            asyncio.create_task(kept.wait("warm", f"run{number}", 3600, stays))
+            for number in range(10)
+        ]
+        await asyncio.sleep(0)
+        monkeypatch.setattr(answers, "status", counting)
+        other = asyncio.create_task(others())
+        feed.snapshot = named(b.WARM)
+        await asyncio.wait_for(asyncio.gather(*waits), 60)
+        other.cancel()
+        assert len(set(made)) == len(made) == 10
+
+    asyncio.run(scenario())
+
+
+def test_one_who_waits_and_goes_away_is_forgotten_and_nothing_is_made_for_him(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario() -> None:
         feed = Feed(b.snapshot(STATES["compiling"]))
         kept = answers.Answers(feed.latest, "0.1.0")
@@ -363,25 +462,137 @@ def test_one_who_waits_and_goes_away_is_forgotten() -> None:
 
         waiting = asyncio.create_task(kept.wait("warm", None, 3600, leaving))
         await feed.asked.wait()
+        await asyncio.sleep(0)
         assert len(kept._waiters._waiting) == 1
+        monkeypatch.setattr(answers, "status", None)
         gone.set()
-        await asyncio.wait_for(waiting, 60)
+        with pytest.raises(GoneError):
+            await asyncio.wait_for(waiting, 60)
         assert kept._waiters._waiting == {}
 
     asyncio.run(scenario())
 
 
-def test_a_run_that_leaves_ends_the_wait_for_it_in_words() -> None:
+def test_one_who_leaves_while_the_others_are_answered_leaves_nothing_behind() -> None:
+    """An error that nobody fetches would be a traceback in the log."""
+    complaints: list[str] = []
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _loop, what: complaints.append(what["message"])
+        )
+        gone, broken = asyncio.Event(), asyncio.Event()
+
+        async def leaving() -> None:
+            await gone.wait()
+
+        def judge(_snapshot: Snapshot, _wanted: Wanted) -> None:
+            if broken.is_set():
+                gone.set()  # in the turn in which the others are answered
+                raise KeyError("here")
+
+        snapshot = [b.snapshot()]
+        waiters = Waiters(lambda: snapshot[0], judge)
+        wanted = Wanted("warm", None, 1.0)
+        waits = [asyncio.create_task(waiters.wait(wanted, 60, leaving)) for _ in range(100)]
+        await asyncio.sleep(0)
+        broken.set()
+        snapshot[0] = b.snapshot()
+        said = await asyncio.gather(*waits, return_exceptions=True)
+        assert {type(one) for one in said} <= {GoneError, KeyError}
+        assert GoneError in {type(one) for one in said}
+
+    asyncio.run(scenario())
+    gc.collect()
+    assert complaints == []
+
+
+def test_what_cannot_be_judged_costs_those_alone_who_wait_for_it() -> None:
+    async def scenario() -> None:
+        snapshot = [b.snapshot()]
+        body = json_body({})
+
+        def judge(now: Snapshot, wanted: Wanted) -> Body | None:
+            if now.epoch == b.EPOCH:
+                return None
+            if wanted.run == "bad":
+                raise KeyError("bad")
+            return body
+
+        waiters = Waiters(lambda: snapshot[0], judge)
+        bad, good = (
+            asyncio.create_task(waiters.wait(Wanted("warm", run, 1.0), 3600, stays))
+            for run in ("bad", "good")
+        )
+        await asyncio.sleep(0)
+        snapshot[0] = replace(snapshot[0], epoch=b.EPOCH + 1)
+        assert await asyncio.wait_for(good, 60) is body
+        with pytest.raises(KeyError):
+            await asyncio.wait_for(bad, 60)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("way", ["", "&x=1"])
+def test_a_run_that_is_not_seen_for_a_while_is_waited_for_until_the_timeout(way: str) -> None:
+    """Its record, or its directory, could not be read for a moment; then it is back and warm."""
+
     async def scenario() -> None:
         feed = Feed(b.snapshot(STATES["compiling"]))
         async with client(feed) as http:
-            waits = [http.get("/status?run=gpt2&wait=warm&timeout=3600") for _ in range(60)]
-            many = asyncio.gather(*waits)
+            path = f"/status?run=gpt2&wait=warm{way}"
+            waits = [http.get(f"{path}&timeout=3600") for _ in range(60)]
+            many = asyncio.ensure_future(asyncio.gather(*waits))
             await feed.asked.wait()
             feed.snapshot = b.snapshot()
+            late = asyncio.create_task(http.get("/status?wait=warm&timeout=0.2"))
+            await asyncio.wait_for(late, 60)  # it was looked at meanwhile
+            feed.snapshot = b.snapshot(STATES["warm"])
             replies = await asyncio.wait_for(many, 60)
-        assert {one.status_code for one in replies} == {404}
-        assert replies[-1].json() == {"detail": "no run named 'gpt2'; no run is known here"}
+            assert {(one.status_code, one.json()["reached"]) for one in replies} == {(200, True)}
+            feed.snapshot = b.snapshot(STATES["compiling"])
+            feed.asked.clear()
+            waiting = asyncio.create_task(http.get(f"{path}&timeout=0.2"))
+            await feed.asked.wait()
+            feed.snapshot = b.snapshot()
+            reply = await asyncio.wait_for(waiting, 60)
+        assert reply.status_code == 404
+        assert reply.json() == {"detail": "no run named 'gpt2'; no run is known here"}
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("trouble", ["down", "late"])
+def test_a_wait_that_begins_while_the_records_cannot_be_read_goes_on(trouble: str) -> None:
+    blind = b.snapshot(sources=(replace(b.HEALTH, up=False, error="gone"),))
+    if trouble == "late":
+        blind = replace(b.snapshot(), late_seconds=9.0)
+
+    async def scenario() -> None:
+        feed = Feed(blind)
+        async with client(feed) as http:
+            waiting = asyncio.create_task(http.get("/status?run=gpt2&wait=warm&timeout=3600"))
+            await feed.asked.wait()
+            feed.snapshot = b.snapshot(STATES["warm"])
+            reply = await asyncio.wait_for(waiting, 60)
+        assert (reply.status_code, reply.json()["reached"]) == (200, True)
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_is_answered_when_the_daemon_ends_and_nobody_waits_any_more() -> None:
+    async def scenario() -> None:
+        feed = Feed(b.snapshot(STATES["compiling"]))
+        app = create_app(feed.latest, "0.1.0")
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://monitor") as http:
+            path = "/status?wait=warm&timeout=3600"
+            waiting = asyncio.create_task(http.get(path))
+            await feed.asked.wait()
+            await asyncio.sleep(0)
+            app.leave()
+            for reply in (await asyncio.wait_for(waiting, 60), await http.get(path)):
+                assert (reply.status_code, reply.json()["reached"]) == (200, False)
 
     asyncio.run(scenario())
 

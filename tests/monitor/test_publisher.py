@@ -156,6 +156,21 @@ def test_an_old_snapshot_is_neither_ready_nor_healthy_and_says_how_old_it_is(
     assert 'warmwatch_source_up{source="publisher"} 0.0' in text
 
 
+def test_an_old_snapshot_is_the_same_one_for_a_second_and_says_how_old_it_is_after_it() -> None:
+    """What was made of it is kept for as long as it is the same; just then nothing is cheap."""
+    hands = Hands()
+    watching = poller(GOOD, clock=hands.clock())
+    watching.poll_once()
+    hands.passed = 20.0
+    late = watching.latest()
+    hands.passed = 20.9
+    assert watching.latest() is late
+    hands.passed = 21.0
+    assert watching.latest().late_seconds == 21.0
+    watching.poll_once()
+    assert watching.latest().late_seconds is None
+
+
 def test_a_step_that_raises_makes_it_unready_and_not_unhealthy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

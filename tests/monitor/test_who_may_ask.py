@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
 import ssl
@@ -49,9 +50,9 @@ def tls(authority: Authority, more: str = "") -> str:
 
 
 def write(place: Path, text: str) -> str:
-    file = place / "web.yml"
-    file.write_text(text)
-    return str(file)
+    """Put there whole: a daemon that reads meanwhile reads what was or what is."""
+    (place / "web.new").write_text(text)
+    return str((place / "web.new").rename(place / "web.yml"))
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
@@ -85,6 +86,11 @@ def test_it_serves_others_where_that_was_decided(tmp_path: Path, how: str) -> No
         ("", "it says nothing; its keys are tls_server_config"),
         ("basic_auth_users: {}\n", "every key in it is empty"),
         ("a: [", "it is not YAML"),
+        ("basic_auth_users: {alice: 2001-99-99}\n", "it cannot be read as YAML: ValueError"),
+        ("[" * 100_000, "it cannot be read as YAML: RecursionError"),
+        ("a: !!bool b\n", "it cannot be read as YAML: KeyError"),
+        ('bearer_token_files: ["a\\0b"]\n', "is no path: embedded null"),
+        (f"bearer_token_sha256: [{sha256().hexdigest().upper()}]\n", "the digest of no token"),
         ("- a\n", "the file is no mapping of names"),
         ("http_server_config: {http2: true}\n", "has 'http_server_config', which cannot be used"),
         ("basic_auth_users: {alice: secret}\n", "'alice' has no bcrypt hash"),
@@ -212,6 +218,7 @@ def test_a_token_is_replaced_without_a_restart(tmp_path: Path) -> None:
     [
         ("", "it says nothing"),
         ("basic_auth_users: {alice: ''}\n", "'alice' has no bcrypt hash"),
+        ("basic_auth_users: {alice: 2001-99-99}\n", "it cannot be read as YAML"),
         ("tls_server_config: {cert_file: a, key_file: b}\n", "a: no such file"),
     ],
 )
@@ -387,3 +394,79 @@ def test_a_zone_belongs_to_an_ipv6_address_alone(host: str, *, right: bool) -> N
     """Else a page's own name could pass for an address."""
     assert is_address(host) is right
     assert is_allowed(f"[{host}]" if ":" in host else host, allowed_names()) is right
+
+
+@pytest.mark.parametrize("change", ["required", "another authority"])
+def test_a_connection_of_before_is_no_way_around_a_certificate_that_is_asked_for_now(
+    tmp_path: Path, authority: Authority, change: str
+) -> None:
+    """It is refused, or was closed; in no case answered."""
+    (tmp_path / "ca.pem").write_bytes(authority.file.read_bytes())
+    asked = "  client_ca_file: ca.pem\n  client_auth_type: RequireAndVerifyClientCert\n"
+    digest = f"bearer_token_sha256: [{sha256(TOKEN.encode()).hexdigest()}]\n"
+    at_first = change == "another authority"
+    config = write(tmp_path, tls(authority, asked) if at_first else tls(authority) + digest)
+    shown = authority.trusted()
+    if at_first:
+        shown.load_cert_chain(*authority.sign("client"))
+    with daemon_process("--web-config", config, "--dir", str(tmp_path)) as (_, url):
+        old = http.client.HTTPSConnection(url.removeprefix("https://"), timeout=60, context=shown)
+        assert _status_on(old) == (200 if at_first else 401)
+        if at_first:
+            (tmp_path / "other").mkdir()
+            Authority(tmp_path / "other").file.rename(tmp_path / "ca.pem")
+        else:
+            write(tmp_path, tls(authority, asked))
+        wait_until(lambda: not _gets_in(url, shown))
+        try:
+            assert _status_on(old) == 421
+        except (http.client.HTTPException, ConnectionError, ssl.SSLError):
+            pass  # it was closed meanwhile
+        finally:
+            old.close()
+
+
+def _status_on(connection: http.client.HTTPSConnection) -> int:
+    connection.auto_open = not connection.sock  # never another one
+    connection.request("GET", "/status")
+    reply = connection.getresponse()
+    reply.read()
+    return reply.status
+
+
+def _gets_in(url: str, context: ssl.SSLContext) -> bool:
+    try:
+        return bool(ask(url, tls=context).status)
+    except (ssl.SSLError, ConnectionError):
+        return False
+
+
+def test_a_token_of_nothing_is_nobody_s() -> None:
+    """Where a digest of it came in by another way."""
+    import asyncio
+
+    from warmwatch_monitor.serving.credentials import Credentials, Passwords
+
+    nothing = Credentials({}, (sha256().hexdigest(),), Passwords())
+    for header in (b"Bearer ", b"Bearer", b"Bearer   "):
+        assert not asyncio.run(nothing.allow(header))
+
+
+def test_guesses_that_wait_hold_up_no_end(tmp_path: Path) -> None:
+    """One is tried for minutes, beside which the others wait; at the end they are told so."""
+    dear = HASH.replace("$04$", "$15$")
+    config = write(tmp_path, f"basic_auth_users: {{alice: {dear}}}\n")
+    patched = "import time, bcrypt; bcrypt.checkpw = lambda *_: time.sleep(3600)"
+    (tmp_path / "sitecustomize.py").write_text(patched)
+    with daemon_process(
+        *("--web-config", config, "--dir", str(tmp_path)), PYTHONPATH=str(tmp_path)
+    ) as (process, url):
+        where = url.removeprefix("http://")
+        guesses = [http.client.HTTPConnection(where, timeout=240) for _ in range(17)]
+        for number, one in enumerate(guesses):
+            one.request("GET", "/status", headers={"Authorization": basic("alice", str(number))})
+        assert guesses[-1].getresponse().status == 503  # so the others wait
+        process.terminate()
+        assert {one.getresponse().status for one in guesses[:-1]} == {503}
+        assert process.communicate(timeout=240)[1] == ""
+    assert process.returncode == 0

@@ -28,7 +28,7 @@ class Door:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self.protection, look = _protection(settings)
+        self.protection, look, self._leave = _protection(settings)
         self.sources: tuple[Source[Any], ...] = ()
         if look is not None:
             found = look
@@ -63,15 +63,20 @@ class Door:
             )
         return address._replace(port=bound[1], tls=now.tls is not None)
 
-    def serve(self, app: Application, listener: socket.socket) -> None:
-        """Answer with ``app`` until a signal."""
+    def serve(self, app: Application, listener: socket.socket, leave: Callable[[], None]) -> None:
+        """Answer with ``app`` until a signal; ``leave`` then lets no answer wait any longer."""
         from warmwatch_monitor.serving.connections import Connections, most_connections
         from warmwatch_monitor.serving.guard import Guard
         from warmwatch_monitor.serving.server import Server, raise_descriptor_limit
 
         room = Connections(most_connections(raise_descriptor_limit()), _say)
         guard = Guard(app, self.protection, self._names())
-        Server(guard, listener, room, lambda: self.protection().tls).serve_until_signal()
+
+        def leave_all() -> None:
+            leave()
+            self._leave()
+
+        Server(guard, listener, room, self.protection, leave_all).serve_until_signal()
 
     def _names(self) -> Callable[[Protection], frozenset[str] | None]:
         """By which names it may be asked, by what protects it."""
@@ -84,14 +89,14 @@ class Door:
 
 def _protection(
     settings: Settings,
-) -> tuple[Callable[[], Protection], Callable[[], Protection] | None]:
-    """What protects now, and what looks whether that has changed."""
+) -> tuple[Callable[[], Protection], Callable[[], Protection] | None, Callable[[], None]]:
+    """What protects now, what looks whether that has changed, and what ends it."""
     from warmwatch_monitor.serving.protection import OPEN, ProtectionFiles
 
     if settings.web_config is None:
-        return lambda: OPEN, None
+        return lambda: OPEN, None, lambda: None
     files = ProtectionFiles(settings.web_config, _say)
-    return lambda: files.current, files.look
+    return lambda: files.current, files.look, files.leave
 
 
 def _say(words: str) -> None:

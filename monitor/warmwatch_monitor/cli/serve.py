@@ -128,7 +128,7 @@ def _serve(poller: Poller, sender: Sender | None, door: Door, listener: socket.s
         sender.start()
     try:
         app = create_app(sender.latest if sender else poller.latest, __version__)
-        door.serve(app, listener)
+        door.serve(app, listener, app.leave)
     finally:
         if sender is not None:
             sender.stop()

@@ -1,8 +1,9 @@
 """Who is connected: at most so many, and none for long without asking something.
 
 Half-sent requests and idle connections have a time to live, counted from the connect or from the
-last answer, whatever trickles in meanwhile. Where there are too many, the one that has been quiet
-longest makes room for a new one; only where all of them wait for an answer is the new one refused.
+last answer, whatever trickles in meanwhile; so have those that do not take what is sent to them.
+Where there are too many, the one that has been quiet longest makes room for a new one; only where
+all of them wait for an answer is the new one refused.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 
 REQUEST_SECONDS = 10.0
 IDLE_SECONDS = 60.0
+TAKE_SECONDS = 60.0
 MOST = 10_000
 _RESERVE = 128  # descriptors for records, NVML and the rest
 _PAUSE_BETWEEN_WORDS = 60.0
@@ -42,6 +44,7 @@ class Connections:
         self._close: dict[int, Close] = {}
         # in the order in which they fell quiet; a dict would be slow to find its first
         self._quiet: OrderedDict[int, float] = OrderedDict()
+        self._stuck: set[int] = set()  # a part of those that are quiet
         self._next = 0
         self._said: float | None = None
 
@@ -64,18 +67,33 @@ class Connections:
 
     def asks(self, number: int) -> None:
         """It has sent a whole request, and waits for the answer."""
-        self._quiet.pop(number, None)
+        if number not in self._stuck:
+            self._quiet.pop(number, None)
 
     def answered(self, number: int) -> None:
         """It has been answered, and may ask again."""
+        if number not in self._stuck:
+            self._falls_quiet(number, IDLE_SECONDS)
+
+    def stuck(self, number: int) -> None:
+        """It does not take what is sent to it, be that all of an answer or a part."""
+        self._falls_quiet(number, TAKE_SECONDS)
         if number in self._close:
-            self._quiet.pop(number, None)
-            self._quiet[number] = self._clock() + IDLE_SECONDS
+            self._stuck.add(number)
+
+    def moves(self, number: int, *, answering: bool) -> None:
+        """It took what was sent to it; ``answering``: and there is more to come."""
+        self._stuck.discard(number)
+        if answering:
+            self.asks(number)
+        else:
+            self.answered(number)
 
     def closed(self, number: int) -> None:
         """It is gone."""
         self._close.pop(number, None)
         self._quiet.pop(number, None)
+        self._stuck.discard(number)
 
     def make_room(self) -> bool:
         """End the one that has been quiet longest; whether there was one."""
@@ -101,7 +119,12 @@ class Connections:
                 "others get a 503"
             )
 
+    def _falls_quiet(self, number: int, seconds: float) -> None:
+        if number in self._close:
+            self._quiet.pop(number, None)
+            self._quiet[number] = self._clock() + seconds
+
     def _end(self, number: int) -> None:
-        close = self._close.pop(number)
-        self._quiet.pop(number, None)
+        close = self._close[number]
+        self.closed(number)
         close()

@@ -13,10 +13,12 @@ import base64
 import hashlib
 import hmac
 import os
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
+from queue import SimpleQueue
 
 _KEPT = 1024  # verdicts on passwords, right ones and wrong ones apart
 _MOST_WAITING = 16
@@ -35,7 +37,7 @@ class Passwords:
         self._right: OrderedDict[bytes, None] = OrderedDict()
         self._wrong: OrderedDict[bytes, None] = OrderedDict()
         self._trying: dict[bytes, asyncio.Future[bool]] = {}
-        self._thread = ThreadPoolExecutor(1, "warmwatch-passwords")
+        self._thread, self._leaving = _Thread(), False
 
     async def matches(self, hash: str, password: bytes) -> bool:
         """Whether ``hash`` is of ``password``. Raises BusyError."""
@@ -44,22 +46,58 @@ class Passwords:
             return key in self._right
         trying = self._trying.get(key)
         if trying is None:
-            if len(self._trying) >= _MOST_WAITING:
+            if len(self._trying) >= _MOST_WAITING or self._leaving:
                 raise BusyError
-            loop = asyncio.get_running_loop()
-            trying = loop.run_in_executor(self._thread, _checked, hash, password)
+            trying = asyncio.wrap_future(self._thread.tries(hash, password))
             self._trying[key] = trying
             trying.add_done_callback(partial(self._keep, key))
-        return await asyncio.shield(trying)  # others wait for the same
+        await asyncio.wait((trying,))  # others wait for the same
+        if trying.cancelled():
+            raise BusyError
+        return trying.result()
+
+    def leave(self) -> None:
+        """Try none of those that wait, and none any more."""
+        self._leaving = True
+        for trying in tuple(self._trying.values()):
+            trying.cancel()
 
     def _keep(self, key: bytes, tried: asyncio.Future[bool]) -> None:
         del self._trying[key]
-        if tried.cancelled():
+        if tried.cancelled() or tried.exception():
             return
         kept = self._right if tried.result() else self._wrong
         kept[key] = None
         if len(kept) > _KEPT:
             kept.popitem(last=False)
+
+
+class _Thread:
+    """Tries one password at a time. Of Python's pools the exit would wait for the last one."""
+
+    def __init__(self) -> None:
+        self._asked: SimpleQueue[tuple[str, bytes, Future[bool]]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def tries(self, hash: str, password: bytes) -> Future[bool]:
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._try_all, name="warmwatch-passwords", daemon=True
+            )
+            self._thread.start()
+        answer: Future[bool] = Future()
+        self._asked.put((hash, password, answer))
+        return answer
+
+    def _try_all(self) -> None:
+        while True:
+            hash, password, answer = self._asked.get()
+            if not answer.set_running_or_notify_cancel():
+                continue
+            try:
+                answer.set_result(_checked(hash, password))
+            except BaseException as error:  # noqa: BLE001 - it is raised where it was asked
+                answer.set_exception(error)
 
 
 def _checked(hash: str, password: bytes) -> bool:
@@ -105,6 +143,8 @@ class Credentials:
         return False
 
     def _knows(self, token: bytes) -> bool:
+        if not token:
+            return False
         digest = hashlib.sha256(token).digest()
         # every one is looked at: the time tells nothing
         return sum([hmac.compare_digest(digest, known) for known in self._digests]) > 0

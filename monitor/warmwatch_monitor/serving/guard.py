@@ -1,9 +1,10 @@
 """The door: every request passes here before any application sees it.
 
-Only GET and HEAD are answered, so nothing that arrives changes anything. Then the name that was
-asked for is looked at, where no credentials are asked for: a page that rebinds its name has none.
-Then who asks. What probes need stays open, for a kubelet or a load balancer cannot log in; it
-tells nothing of what is watched.
+Only GET and HEAD are answered, so nothing that arrives changes anything. A connection that began
+under other rules of TLS has not shown what is asked for now, and is of no use any more. Then the
+name that was asked for is looked at, where no credentials are asked for: a page that rebinds its
+name has none. Then who asks. What probes need stays open, for a kubelet or a load balancer cannot
+log in; it tells nothing of what is watched.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from warmwatch_monitor.serving.credentials import BusyError
 from warmwatch_monitor.serving.hosts import host_of, is_allowed
-from warmwatch_monitor.serving.protection import Protection
+from warmwatch_monitor.serving.protection import OPEN, Protection
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -22,7 +23,9 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PROBES = ("/-/healthy", "/-/ready")
+BEGAN = "began"  # in the state of a scope: the Protection under which its connection began
 _METHODS = ("GET", "HEAD")
+_CLOSE = (b"connection", b"close")
 _LONGEST_NAME = 100
 # a browser takes an answer for nothing but what it says it is, and gives it to no other site's page
 _ALWAYS = (
@@ -64,6 +67,9 @@ class Guard:
             words = "nothing can be changed here: there is GET, and HEAD\n"
             return _refusal(405, words, (b"allow", b"GET, HEAD"))
         protection = self._protection()
+        if scope.get("state", {}).get(BEGAN, OPEN).rules != protection.rules:
+            words = "what connections must show has changed since this one began: make a new one\n"
+            return _refusal(421, words, _CLOSE)
         names = self._names(protection)
         for host in _values(scope, b"host") if names is not None else ():
             if not is_allowed(host, names or ()):

@@ -26,10 +26,23 @@ Seen = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a connection must have shown when it began. ``client_ca``: the digest of that file."""
+
+    verify: ssl.VerifyMode
+    oldest: ssl.TLSVersion
+    client_ca: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Protection:
-    """How connections are protected, and who may ask; ``None`` where anybody may."""
+    """How connections are protected, and who may ask; ``None`` where anybody may.
+
+    ``rules`` are those of ``tls``: a certificate that is renewed leaves them as they are.
+    """
 
     tls: ssl.SSLContext | None = None
+    rules: Rules | None = None
     credentials: Credentials | None = None
 
     @property
@@ -73,6 +86,10 @@ class ProtectionFiles:
         self._seen, self.current, self._complained = seen, found, None
         return found
 
+    def leave(self) -> None:
+        """Let nobody wait any longer until his password was tried."""
+        self._passwords.leave()
+
     def _load(self) -> tuple[Seen, Protection]:
         before = _seen([self._path])  # before it is read: a change meanwhile is seen the next time
         config = parse(_read(self._path))
@@ -84,6 +101,7 @@ class ProtectionFiles:
         credentials = Credentials(config.users, (*config.token_digests, *digests), self._passwords)
         return seen, Protection(
             tls=_context(config.tls, base) if config.tls else None,
+            rules=_rules(config.tls, base) if config.tls else None,
             credentials=credentials if credentials else None,
         )
 
@@ -107,7 +125,7 @@ def _seen(paths: Iterable[str]) -> Seen:
     for path in paths:
         try:
             now = os.stat(path)  # noqa: PTH116 - of the one that a link leads to
-        except OSError:
+        except (OSError, ValueError):
             found.append((path, ()))
         else:
             found.append((path, (now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)))
@@ -125,6 +143,8 @@ def _read(path: str) -> str:
         raise WebConfigError(f"{path}: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:
         raise WebConfigError(f"{path} is no text in UTF-8") from None
+    except ValueError as error:
+        raise WebConfigError(f"{path!r} is no path: {error}") from None
 
 
 def _token(path: str) -> str:
@@ -135,6 +155,12 @@ def _token(path: str) -> str:
             "make one with: openssl rand -hex 32"
         )
     return token
+
+
+def _rules(files: TlsFiles, base: Path) -> Rules:
+    ca = _read(str(base / files.client_ca)) if files.client_ca else None
+    digest = hashlib.sha256(ca.encode()).hexdigest() if ca else None
+    return Rules(verify=files.verify, oldest=files.oldest, client_ca=digest)
 
 
 def _context(files: TlsFiles, base: Path) -> ssl.SSLContext:

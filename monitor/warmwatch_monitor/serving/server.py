@@ -2,7 +2,7 @@
 
 Connections are accepted here and handed to uvicorn's protocol one by one: so each begins under the
 certificates of this moment, none is without a time to live, and where descriptors run out nothing
-spins. What the protocol tells of a connection is when a request is whole and when it was answered.
+spins. What the protocol tells of a connection is what it is doing (``protocol``).
 """
 
 from __future__ import annotations
@@ -13,32 +13,28 @@ import errno
 import gc
 import resource
 import socket
-import ssl
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from warmwatch_monitor.serving.connections import IDLE_SECONDS, REQUEST_SECONDS, Connections
 from warmwatch_monitor.serving.guard import Application
+from warmwatch_monitor.serving.protection import Protection
+from warmwatch_monitor.serving.protocol import Protocol
 
 _CROWD = 1000
 _AT_ONCE = 64  # accepted in one turn of the loop: others have theirs
 _AGAIN_SECONDS = 0.25
 _SWEEP_SECONDS = 1.0
-_GOODBYE_SECONDS = 2
+_GOODBYE_SECONDS = 2  # since the last one went
+_LONGEST_GOODBYE_SECONDS = 10
+_GLANCE_SECONDS = 0.02
 _DESCRIPTORS = 65_536
-_LONGEST_HEAD = 65_536
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 2\r\n"
     b"connection: close\r\ncontent-length: 33\r\n\r\ntoo many connections; come again\n"
-)
-_TOO_LONG = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
-    b"connection: close\r\ncontent-length: 0\r\n\r\n"
 )
 
 
@@ -52,47 +48,12 @@ def raise_descriptor_limit() -> int:
     return _DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
-class _Protocol(HttpToolsProtocol):
-    """uvicorn's own, which says on the way what its connection is doing."""
-
-    def __init__(self, connections: Connections, number: int, **own: Any) -> None:
-        super().__init__(**own)
-        self._all, self._number, self._head = connections, number, 0
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._all.becomes(self._number, transport.abort)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._all.closed(self._number)
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        self._head += len(data)
-        if self._head > _LONGEST_HEAD and (self.cycle is None or self.cycle.response_complete):
-            self.transport.write(_TOO_LONG)
-            self.transport.close()
-            return
-        super().data_received(data)
-
-    def on_headers_complete(self) -> None:
-        self._head = 0
-        self._all.asks(self._number)
-        super().on_headers_complete()
-
-    def on_response_complete(self) -> None:
-        more = bool(self.pipeline)
-        super().on_response_complete()
-        if not more:
-            self._head = 0
-            self._all.answered(self._number)
-
-
 class Server(uvicorn.Server):
     """Serves ``app`` on ``listener`` until a signal.
 
     Args:
-        tls: the context for a new connection; ``None`` for one in the clear.
+        protection: what protects now, and so a connection that begins now for all its life.
+        leave: called at the signal; lets no answer wait for anything any longer.
     """
 
     def __init__(
@@ -100,13 +61,14 @@ class Server(uvicorn.Server):
         app: Application,
         listener: socket.socket,
         connections: Connections,
-        tls: Callable[[], ssl.SSLContext | None],
+        protection: Callable[[], Protection],
+        leave: Callable[[], None],
     ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
                 loop="asyncio",
-                http=HttpToolsProtocol,
+                http=Protocol,
                 ws="none",
                 access_log=False,
                 log_level="error",  # what strangers send is theirs to explain
@@ -116,7 +78,8 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=_GOODBYE_SECONDS,
             )
         )
-        self._listener, self._all, self._tls = listener, connections, tls
+        self._listener, self._all, self._protection = listener, connections, protection
+        self._rules, self._leave = protection().rules, leave
         self._beginning: set[asyncio.Task[None]] = set()
         self._most = 0  # connections, since memory was last given back
 
@@ -135,7 +98,24 @@ class Server(uvicorn.Server):
         self._listener.close()
         for task in self._beginning:
             task.cancel()
+        self._leave()
+        await self._goodbye()
         await super().shutdown(sockets)
+
+    async def _goodbye(self) -> None:
+        """Let those who asked have their answers; end who does not take them, for uvicorn would
+        cancel what answers them, each with a traceback."""
+        connections, loop = self.server_state.connections, asyncio.get_running_loop()
+        for one in list(connections):
+            one.shutdown()
+        until = last = loop.time() + _LONGEST_GOODBYE_SECONDS
+        left = len(connections) + 1
+        while connections and loop.time() < min(until, last) and not self.force_exit:
+            if len(connections) < left:
+                left, last = len(connections), loop.time() + _GOODBYE_SECONDS
+            await asyncio.sleep(_GLANCE_SECONDS)
+        for one in list(connections):
+            one.transport.abort()
 
     def _listen(self) -> None:
         if not self.should_exit:
@@ -143,11 +123,21 @@ class Server(uvicorn.Server):
 
     def _sweep(self) -> None:
         self._all.sweep()
+        self._end_those_of_before()
         self._most = max(self._most, len(self._all))
         if self._most >= _CROWD and len(self._all) < self._most / 10:
             self._most = 0
             _give_memory_back()
         asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
+
+    def _end_those_of_before(self) -> None:
+        """Where the rules of TLS have changed: end connections, after the answer under way."""
+        rules = self._protection().rules
+        if rules != self._rules:
+            self._rules = rules
+            for one in list(self.server_state.connections):
+                if isinstance(one, Protocol) and one.began.rules != rules:
+                    one.shutdown()
 
     def _accept(self) -> None:
         """Take who waits at the door."""
@@ -174,7 +164,7 @@ class Server(uvicorn.Server):
     def _let_in(self, peer: socket.socket) -> None:
         number = self._all.opened(peer.close)
         if number is None:
-            _turn_away(peer, in_the_clear=self._tls() is None)
+            _turn_away(peer, in_the_clear=self._protection().tls is None)
             return
         peer.setblocking(False)
         task = asyncio.get_running_loop().create_task(self._begin(peer, number))
@@ -184,19 +174,19 @@ class Server(uvicorn.Server):
 
     async def _begin(self, peer: socket.socket, number: int) -> None:
         """Hand it to the protocol, behind TLS where that is on."""
-        tls = self._tls()
+        began = self._protection()
         await asyncio.get_running_loop().connect_accepted_socket(
             partial(
-                _Protocol,
+                Protocol,
                 self._all,
                 number,
+                began,
                 config=self.config,
                 server_state=self.server_state,
-                app_state=self.lifespan.state,
             ),
             peer,
-            ssl=tls,
-            ssl_handshake_timeout=REQUEST_SECONDS if tls else None,
+            ssl=began.tls,
+            ssl_handshake_timeout=REQUEST_SECONDS if began.tls else None,
         )
 
     def _begun(self, peer: socket.socket, number: int, task: asyncio.Task[None]) -> None:

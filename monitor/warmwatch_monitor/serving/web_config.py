@@ -7,11 +7,14 @@ have and this daemon does not is refused, never passed over in silence. ``bearer
 
 from __future__ import annotations
 
+import hashlib
 import re
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from warmwatch_monitor.errors import described
 
 CLIENT_AUTH: Mapping[str, ssl.VerifyMode] = {
     "NoClientCert": ssl.CERT_NONE,
@@ -36,6 +39,7 @@ _KEYS = ("tls_server_config", "basic_auth_users", "bearer_token_files", "bearer_
 _TLS_KEYS = ("cert_file", "key_file", "client_ca_file", "client_auth_type", "min_version")
 _BCRYPT = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_OF_NOTHING = hashlib.sha256(b"").hexdigest()
 
 
 class WebConfigError(Exception):
@@ -80,6 +84,8 @@ def parse(text: str) -> WebConfig:
         found = yaml.safe_load(text)
     except (yaml.YAMLError, *_ALSO_NOT_YAML) as error:
         raise WebConfigError(f"it is not YAML: {' '.join(str(error).split())}") from None
+    except Exception as error:  # noqa: BLE001 - as a date that there is not; PyYAML lets them through
+        raise WebConfigError(f"it cannot be read as YAML: {described(error)}") from None
     if not found:  # also one that is being written anew: never a reason to open the door
         raise WebConfigError(f"it says nothing; its keys are {', '.join(_KEYS)}")
     file = _mapping("the file", found, _KEYS)
@@ -135,6 +141,8 @@ def _digests(value: Any) -> Iterator[str]:
                 "bearer_token_sha256: each is 64 hexadecimal digits, as of: "
                 "printf %s TOKEN | sha256sum"
             )
+        if text.lower() == _OF_NOTHING:  # where a variable was not set, anybody would get in
+            raise WebConfigError("bearer_token_sha256: one is the digest of no token at all")
         yield text.lower()
 
 

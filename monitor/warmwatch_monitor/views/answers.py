@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 from warmwatch.verdict import ENDED
+from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.export import series
 from warmwatch_monitor.export.answer import chosen, reached, status
-from warmwatch_monitor.model import RunView, Snapshot
+from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.views.kept import Body, Kept, json_body
 from warmwatch_monitor.views.waiters import Gone, Waiters, Wanted
-from warmwatch_monitor.views.waiting import END_GOALS, is_about, is_reached
+from warmwatch_monitor.views.waiting import (
+    END_GOALS,
+    LONGEST_WAIT_SECONDS,
+    is_about,
+    is_reached,
+)
 
 
 class Answers:
@@ -26,8 +32,11 @@ class Answers:
     def status(self, run: str | None = None) -> Body:
         """The answer as it is now. Raises UnknownRunError."""
         snapshot = self._latest()
-        key = ("status", run)
-        return cast(Body, self._kept.get(snapshot, key, lambda: json_body(status(snapshot, run))))
+        return self._body(snapshot, run)
+
+    def leave(self) -> None:
+        """Answer all who wait, for the daemon ends."""
+        self._waiters.leave()
 
     def metrics(self, accept: str | None) -> Body:
         """The series, in the format that ``Accept`` asks for."""
@@ -41,55 +50,102 @@ class Answers:
     async def wait(self, goal: str, run: str | None, timeout: float, gone: Gone) -> Body:
         """The answer when ``goal`` is reached or can come no more, or at the timeout.
 
+        A run that is not seen for a while may come back, as where its record or its directory
+        could not be read for a moment: the wait goes on.
+
         Raises:
-            UnknownRunError: there is no such run, now or any more.
+            UnknownRunError: there is no such run at the beginning, where the records can be read,
+            or at the timeout. GoneError: nobody waits for it any more.
         """
+        snapshot = self._latest()
+        if _tells_all(snapshot):
+            chosen(snapshot, run)
         # there is no epoch before the first look
-        now = self._latest()
-        began_ns = now.now_ns if now.epoch else 0
-        wanted = Wanted(goal=goal, run=run, began=now.epoch or None, began_ns=began_ns)
+        began_ns = snapshot.now_ns if snapshot.epoch else 0
+        wanted = Wanted(goal=goal, run=run, began=snapshot.epoch or None, began_ns=began_ns)
         body = await self._waiters.wait(wanted, timeout, gone)
         return self._waited(self._latest(), wanted) if body is None else body
 
     def _in_time(self, snapshot: Snapshot, wanted: Wanted) -> Body | None:
-        key = ("over", wanted)
-        over = self._kept.get(snapshot, key, lambda: self._is_over(snapshot, wanted))
+        try:
+            names = self._names(snapshot, wanted)
+        except UnknownRunError:
+            return None
+        key = ("over", wanted.goal, wanted.run, names)
+        over = self._kept.get(snapshot, key, lambda: _is_over(snapshot, wanted, names))
         return self._waited(snapshot, wanted) if over else None
 
-    def _is_over(self, snapshot: Snapshot, wanted: Wanted) -> bool:
-        """Whether it is reached, or none of the runs that it is about lives."""
-        about = self._about(snapshot, wanted)
-        is_there = wanted.goal != "ended" and reached(about, wanted.goal)
-        return is_there or (bool(about) and all(view.state in ENDED for view in about))
-
-    def _about(self, snapshot: Snapshot, wanted: Wanted) -> list[RunView]:
+    def _names(self, snapshot: Snapshot, wanted: Wanted) -> frozenset[str]:
         """The runs that a wait is about, of those that are asked for. Raises UnknownRunError."""
-        self._seen(snapshot)
-        return [
-            view
-            for view in chosen(snapshot, wanted.run)
+        known = self._kept.get(
+            snapshot, ("times", wanted.run), lambda: self._times(snapshot, wanted.run)
+        )
+        return frozenset(
+            name
+            for name, lived_ns, attached_at in known
             if is_about(
                 ends=wanted.goal in END_GOALS,
-                lived=self._lived.get(view.run, -1) >= wanted.began_ns,
-                attached_at=view.attached_at,
+                lived=lived_ns >= wanted.began_ns,
+                attached_at=attached_at,
                 began=wanted.began,
             )
-        ]
+        )
 
-    def _seen(self, snapshot: Snapshot) -> None:
+    def _times(
+        self, snapshot: Snapshot, run: str | None
+    ) -> tuple[tuple[str, int, float | None], ...]:
+        """Of each run that is asked for: when it was seen alive last (-1: never), and attached."""
+        self._kept.get(snapshot, ("seen",), lambda: self._see(snapshot))
+        return tuple(
+            (view.run, self._lived.get(view.run, -1), view.attached_at)
+            for view in chosen(snapshot, run)
+        )
+
+    def _see(self, snapshot: Snapshot) -> None:
         """Note which runs live; while anybody waits, each Snapshot comes by here."""
-        known = {view.run for view in snapshot.runs}
-        self._lived = {run: at for run, at in self._lived.items() if run in known}
+        # no wait that goes on began before
+        since = snapshot.now_ns - round(LONGEST_WAIT_SECONDS * 1e9)
+        self._lived = {run: at for run, at in self._lived.items() if at >= since}
         living = (view.run for view in snapshot.runs if view.state not in ENDED)
         self._lived.update(dict.fromkeys(living, snapshot.now_ns))
 
     def _waited(self, snapshot: Snapshot, wanted: Wanted) -> Body:
-        def make() -> Body:
-            answer = status(snapshot, wanted.run)
-            names = {view.run for view in self._about(snapshot, wanted)}
-            runs = [run for run in answer["runs"] if run["run"] in names]
-            return json_body(
-                {**answer, "reached": is_reached({**answer, "runs": runs}, wanted.goal)}
-            )
+        """What is sent to those who waited, and so the same for all for whom it says the same."""
+        names = self._names(snapshot, wanted)
 
-        return cast(Body, self._kept.get(snapshot, ("waited", wanted), make))
+        def judge() -> bool:
+            answer = self._answer(snapshot, wanted.run)
+            runs = [run for run in answer["runs"] if run["run"] in names]
+            return is_reached({**answer, "runs": runs}, wanted.goal)
+
+        key = ("reached", wanted.goal, wanted.run, names)
+        is_there = self._kept.get(snapshot, key, judge)
+
+        def make() -> Body:
+            body, word = self._body(snapshot, wanted.run), json_body(is_there).plain
+            return Body(b'%b,"reached":%b}' % (body.plain[:-1], word), body.kind)
+
+        return cast(Body, self._kept.get(snapshot, ("waited", wanted.run, is_there), make))
+
+    def _body(self, snapshot: Snapshot, run: str | None) -> Body:
+        made = self._kept.get(
+            snapshot, ("status", run), lambda: json_body(self._answer(snapshot, run))
+        )
+        return cast(Body, made)
+
+    def _answer(self, snapshot: Snapshot, run: str | None) -> dict[str, Any]:
+        made = self._kept.get(snapshot, ("answer", run), lambda: status(snapshot, run))
+        return cast(dict[str, Any], made)
+
+
+def _tells_all(snapshot: Snapshot) -> bool:
+    """Whether a run that is not in it is not there: it is new, and the records were read."""
+    up = any(health.source == "records" and health.up for health in snapshot.sources)
+    return up and snapshot.late_seconds is None
+
+
+def _is_over(snapshot: Snapshot, wanted: Wanted, names: frozenset[str]) -> bool:
+    """Whether it is reached, or none of the runs that it is about lives."""
+    about = [view for view in chosen(snapshot, wanted.run) if view.run in names]
+    is_there = wanted.goal != "ended" and reached(about, wanted.goal)
+    return is_there or (bool(about) and all(view.state in ENDED for view in about))

@@ -22,6 +22,7 @@ from warmwatch_monitor.views.answers import Answers
 from warmwatch_monitor.views.kept import Body, json_body
 from warmwatch_monitor.views.lane import Lane
 from warmwatch_monitor.views.schema import STATUS_DESCRIPTION, Problem, Status
+from warmwatch_monitor.views.waiters import GoneError
 from warmwatch_monitor.views.waiting import GOALS, LONGEST_WAIT_SECONDS, USUAL_WAIT_SECONDS
 
 _STATES = ", ".join(GOALS)
@@ -48,7 +49,12 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
         "description": "The answer. With `wait` also where the wait was in vain: see `reached`.",
         "model": Status,
     },
-    404: {"description": "No run of that name; said at once, with `wait` too.", "model": Problem},
+    404: {
+        "description": "No run of that name; said at once, with `wait` too, where the records can "
+        "be read. A run that is not seen for a while in the course of a wait may come back: of "
+        "that the timeout tells.",
+        "model": Problem,
+    },
     422: {"description": "A parameter that makes no sense.", "model": Problem},
 }
 
@@ -97,7 +103,11 @@ def _add_status(app: FastAPI, answers: Answers) -> None:
     ) -> Response:
         if wait is None:
             return _sent(answers.status(run), request)
-        return _sent(await answers.wait(wait, run, timeout, partial(_gone, request)), request)
+        try:
+            body = await answers.wait(wait, run, timeout, partial(_gone, request))
+        except GoneError:
+            return Response()  # to nobody
+        return _sent(body, request)
 
 
 async def _gone(request: Request) -> None:

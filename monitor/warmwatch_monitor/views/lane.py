@@ -6,14 +6,15 @@ is documented, and refuse whatever is odd in their words.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.views.answers import Answers
-from warmwatch_monitor.views.kept import Body
+from warmwatch_monitor.views.kept import Body, json_body
+from warmwatch_monitor.views.waiters import GoneError
 from warmwatch_monitor.views.waiting import GOALS, LONGEST_WAIT_SECONDS, USUAL_WAIT_SECONDS
 
 Scope = MutableMapping[str, Any]
@@ -36,16 +37,20 @@ class Lane:
         if scope["type"] == "http" and scope["method"] == "GET":
             try:
                 body = await self._body(scope, receive)
-            except UnknownRunError:
-                body = None  # to be said in FastAPI's way
+            except UnknownRunError as error:
+                await _say(json_body({"detail": str(error)}), send)
+                return
+            except GoneError:
+                return
         if body is None:
             await self._inner(scope, receive, send)
             return
         content, headers = body.encoded(_header(scope, b"accept-encoding") or "")
-        lines = [(name.encode(), value.encode()) for name, value in headers.items()]
-        lines.append((b"content-length", b"%d" % len(content)))
-        await send({"type": "http.response.start", "status": 200, "headers": lines})
-        await send({"type": "http.response.body", "body": content})
+        await _send(200, content, headers, send)
+
+    def leave(self) -> None:
+        """Answer all who wait, for the daemon ends."""
+        self._answers.leave()
 
     async def _body(self, scope: Scope, receive: Receive) -> Body | None:
         """The answer; ``None`` where it is not plain what is asked for. Raises UnknownRunError."""
@@ -76,6 +81,18 @@ def plain_query(query: bytes) -> tuple[str | None, str | None, float] | None:
     once = len(given) == len(pairs) and given.keys() <= _PARAMETERS
     right = 0 < timeout <= LONGEST_WAIT_SECONDS and (goal is None or goal in GOALS)
     return (given.get("run"), goal, timeout) if once and right else None
+
+
+async def _say(problem: Body, send: Send) -> None:
+    """That there is no such run, as FastAPI's routes say it."""
+    await _send(404, problem.plain, {"content-type": problem.kind}, send)
+
+
+async def _send(status: int, content: bytes, headers: Mapping[str, str], send: Send) -> None:
+    lines = [(name.encode(), value.encode()) for name, value in headers.items()]
+    lines.append((b"content-length", b"%d" % len(content)))
+    await send({"type": "http.response.start", "status": status, "headers": lines})
+    await send({"type": "http.response.body", "body": content})
 
 
 def _header(scope: Scope, wanted: bytes) -> str | None:

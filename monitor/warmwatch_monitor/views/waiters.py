@@ -1,7 +1,7 @@
 """Who waits for a state: thousands are looked after by one task, which looks for all of them.
 
-Those who wait for the same get the same bytes. They are answered a few at a time, so that others
-who ask meanwhile have their turn; one who went away is forgotten.
+They are answered a few at a time, and what had to be made anew is followed by a pause, so that
+others who ask meanwhile have their turn; one who went away is forgotten, and nothing made for him.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.views.kept import Body
 
@@ -33,7 +32,11 @@ class Wanted(NamedTuple):
     began_ns: int
 
 
-# the answer for those who want it, or None where it is not time yet. Raises UnknownRunError.
+class GoneError(Exception):
+    """Who waited went away: there is nobody to answer."""
+
+
+# the answer for those who want it, or None where it is not time yet
 Judge = Callable[[Snapshot, Wanted], Body | None]
 Gone = Callable[[], Awaitable[None]]  # returns when the client went away
 
@@ -43,36 +46,50 @@ class Waiters:
 
     def __init__(self, latest: Callable[[], Snapshot], judge: Judge) -> None:
         self._latest, self._judge = latest, judge
-        self._waiting: dict[Wanted, set[asyncio.Future[Body]]] = {}
+        self._waiting: dict[Wanted, set[asyncio.Future[Body | None]]] = {}
         self._looking: asyncio.Task[None] | None = None
+        self._leaving = False
+        self._turns = 0
 
     async def wait(self, wanted: Wanted, timeout: float, gone: Gone) -> Body | None:
-        """The answer once it is time for it; ``None`` at the timeout, or where nobody waits.
+        """The answer once it is time for it; ``None`` at the timeout.
 
         Raises:
-            UnknownRunError: there is no such run, now or any more.
+            GoneError: nobody waits any more.
         """
         body = self._judge(self._latest(), wanted)
-        if body is not None:
+        if body is not None or self._leaving:
             return body
-        answer: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Body | None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(wanted, set()).add(answer)
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
         left = asyncio.ensure_future(gone())
         try:
             await asyncio.wait((answer, left), timeout=timeout, return_when="FIRST_COMPLETED")
+            if left.done() and not answer.done():
+                raise GoneError
             return answer.result() if answer.done() else None
         finally:
             left.cancel()
             self._forget(wanted, answer)
 
-    def _forget(self, wanted: Wanted, answer: asyncio.Future[Body]) -> None:
+    def leave(self) -> None:
+        """Let nobody wait any longer: everybody is answered as at the timeout."""
+        self._leaving = True
+        for answers in self._waiting.values():
+            for answer in answers:
+                if not answer.done():
+                    answer.set_result(None)
+
+    def _forget(self, wanted: Wanted, answer: asyncio.Future[Body | None]) -> None:
         others = self._waiting.get(wanted)
         if others is not None:
             others.discard(answer)
             if not others:
                 del self._waiting[wanted]
+        if not answer.cancel() and not answer.cancelled():
+            answer.exception()  # of one who left as it was set: nobody else looks at it
 
     async def _look(self) -> None:
         """Look at each new Snapshot for as long as anybody waits."""
@@ -81,25 +98,40 @@ class Waiters:
             snapshot = self._latest()
             if snapshot is not seen:
                 seen = snapshot
+                made: Body | None = None
                 for wanted in list(self._waiting):
-                    await self._answer(snapshot, wanted)
+                    await self._turn()
+                    made = await self._answer(wanted, made)
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _answer(self, snapshot: Snapshot, wanted: Wanted) -> None:
-        """Answer those who want this, where it is time."""
+    async def _answer(self, wanted: Wanted, made: Body | None) -> Body | None:
+        """Answer those who want this, where it is time; the answer that was ``made`` last.
+
+        By the Snapshot of this moment, as all who ask now: what is kept is kept of one alone.
+        """
+        if wanted not in self._waiting:
+            return made
         body, problem = None, None
         try:
-            body = self._judge(snapshot, wanted)
-        except UnknownRunError as error:
+            body = self._judge(self._latest(), wanted)
+        except Exception as error:  # noqa: BLE001 - theirs alone, and the others go on to wait
             problem = error
         if body is None and problem is None:
-            return
-        for number, answer in enumerate(tuple(self._waiting.pop(wanted, ()))):
-            if number % _AT_ONCE == _AT_ONCE - 1:
-                await asyncio.sleep(0)
+            return made
+        if body is not made:
+            await asyncio.sleep(0)  # it was made just now, which takes its time
+        for answer in tuple(self._waiting.pop(wanted, ())):
+            await self._turn()
             if answer.done():
                 continue
-            if body is not None:
+            if problem is not None:
+                answer.set_exception(problem)
+            else:
                 answer.set_result(body)
-            elif problem is not None:
-                answer.set_exception(UnknownRunError(problem.run, problem.known))
+        return body
+
+    async def _turn(self) -> None:
+        """One is looked after; now and then the others have their turn."""
+        self._turns += 1
+        if self._turns % _AT_ONCE == 0:
+            await asyncio.sleep(0)

@@ -20,6 +20,12 @@ from warmwatch_monitor.export.series.labels import pair
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
+# by what Accept says of them; the library knows which content type each is
+_VERSIONS = {
+    "application/openmetrics-text": ("", "1.0.0"),
+    "text/plain": ("", "0.0.4", "1.0.0"),
+}
+
 _spelled: Callable[[Any], str] = floatToGoString
 _known = lru_cache(maxsize=8192)(_spelled)
 
@@ -31,8 +37,18 @@ def number(value: Any) -> str:
 
 @lru_cache(maxsize=64)
 def content_type(accept: str | None) -> str:
-    """The content type of the format that ``Accept`` asks for."""
-    return str(choose_encoder(accept or "")[1])
+    """The content type of the format that ``Accept`` asks for, of the versions that are written.
+
+    The library takes any version for one of them, and gives it back.
+    """
+    known = [one for one in (accept or "").split(",") if _is_written(one)]
+    return str(choose_encoder(",".join(known))[1])
+
+
+def _is_written(accepted: str) -> bool:
+    kind, *parameters = (part.strip() for part in accepted.split(";"))
+    versions = [one.partition("=")[2] for one in parameters if one.startswith("version=")]
+    return all(version in _VERSIONS.get(kind, ()) for version in versions)
 
 
 def encode(families: Iterable[Family], accept: str | None) -> tuple[bytes, str]:
