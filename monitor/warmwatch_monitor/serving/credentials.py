@@ -13,12 +13,10 @@ import base64
 import hashlib
 import hmac
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from queue import SimpleQueue
 
 _KEPT = 1024  # verdicts on passwords, right ones and wrong ones apart
 _MOST_WAITING = 16
@@ -37,7 +35,8 @@ class Passwords:
         self._right: OrderedDict[bytes, None] = OrderedDict()
         self._wrong: OrderedDict[bytes, None] = OrderedDict()
         self._trying: dict[bytes, asyncio.Future[bool]] = {}
-        self._thread, self._leaving = _Thread(), False
+        self._thread = ThreadPoolExecutor(1, "warmwatch-passwords")
+        self._leaving = False
 
     async def matches(self, hash: str, password: bytes) -> bool:
         """Whether ``hash`` is of ``password``. Raises BusyError."""
@@ -48,7 +47,8 @@ class Passwords:
         if trying is None:
             if len(self._trying) >= _MOST_WAITING or self._leaving:
                 raise BusyError
-            trying = asyncio.wrap_future(self._thread.tries(hash, password))
+            loop = asyncio.get_running_loop()
+            trying = loop.run_in_executor(self._thread, _checked, hash, password)
             self._trying[key] = trying
             trying.add_done_callback(partial(self._keep, key))
         await asyncio.wait((trying,))  # others wait for the same
@@ -57,8 +57,12 @@ class Passwords:
         return trying.result()
 
     def leave(self) -> None:
-        """Try none of those that wait, and none any more."""
+        """Try none of those that wait, and none any more.
+
+        The exit waits for the one under way: a thread that Python stops in bcrypt aborts it.
+        """
         self._leaving = True
+        self._thread.shutdown(wait=False, cancel_futures=True)
         for trying in tuple(self._trying.values()):
             trying.cancel()
 
@@ -70,34 +74,6 @@ class Passwords:
         kept[key] = None
         if len(kept) > _KEPT:
             kept.popitem(last=False)
-
-
-class _Thread:
-    """Tries one password at a time. Of Python's pools the exit would wait for the last one."""
-
-    def __init__(self) -> None:
-        self._asked: SimpleQueue[tuple[str, bytes, Future[bool]]] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-
-    def tries(self, hash: str, password: bytes) -> Future[bool]:
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._try_all, name="warmwatch-passwords", daemon=True
-            )
-            self._thread.start()
-        answer: Future[bool] = Future()
-        self._asked.put((hash, password, answer))
-        return answer
-
-    def _try_all(self) -> None:
-        while True:
-            hash, password, answer = self._asked.get()
-            if not answer.set_running_or_notify_cancel():
-                continue
-            try:
-                answer.set_result(_checked(hash, password))
-            except BaseException as error:  # noqa: BLE001 - it is raised where it was asked
-                answer.set_exception(error)
 
 
 def _checked(hash: str, password: bytes) -> bool:
