@@ -493,7 +493,7 @@ def test_one_who_leaves_while_the_others_are_answered_leaves_nothing_behind() ->
 
         snapshot = [b.snapshot()]
         waiters = Waiters(lambda: snapshot[0], judge)
-        wanted = Wanted("warm", None, 1.0)
+        wanted = Wanted("warm", None, 1.0, 1)
         waits = [asyncio.create_task(waiters.wait(wanted, 60, leaving)) for _ in range(100)]
         await asyncio.sleep(0)
         broken.set()
@@ -521,7 +521,7 @@ def test_what_cannot_be_judged_costs_those_alone_who_wait_for_it() -> None:
 
         waiters = Waiters(lambda: snapshot[0], judge)
         bad, good = (
-            asyncio.create_task(waiters.wait(Wanted("warm", run, 1.0), 3600, stays))
+            asyncio.create_task(waiters.wait(Wanted("warm", run, 1.0, 1), 3600, stays))
             for run in ("bad", "good")
         )
         await asyncio.sleep(0)
