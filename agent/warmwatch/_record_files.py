@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import secrets
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from warmwatch import record
 from warmwatch._descriptors import File, file_of, opened_high
+from warmwatch._guard import pass_on
 from warmwatch._neighbours import folder_stem
 from warmwatch._readers import FOLDER, OTHER, SLOT, mode
 from warmwatch.record import Identity
@@ -26,7 +29,7 @@ class Files:
     Attributes:
         folder: where they are. slot, journal: descriptors; the slot's lock is held.
         own, journaled: which files these are. room: how long the journal may become.
-        mode: of files other than the slot.
+        mode: of files other than the slot. image: what the slot was made to hold.
     """
 
     folder: Path
@@ -36,6 +39,7 @@ class Files:
     journaled: File
     room: int
     mode: int
+    image: bytes
 
 
 def make(directory: Path, image: bytes, identity: Identity, who: str) -> Files:
@@ -70,12 +74,33 @@ def make(directory: Path, image: bytes, identity: Identity, who: str) -> Files:
             journaled=file_of(os.fstat(journal)),
             room=_room(journal),
             mode=mode(OTHER, who),
+            image=image,
         )
         aside.rename(files.folder)
-    except (OSError, ValueError):
-        discard(aside, slot, journal)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            discard(aside, slot, journal)
         raise
     return files
+
+
+def reopened(files: Files) -> int:
+    """The slot's descriptor anew, where the process has closed the one there was.
+
+    There is no other one then, whose lock closing this one could free.
+
+    Raises:
+        OSError: it is not there any more, or not what it was.
+    """
+    slot = files.folder / record.SLOT
+    status = slot.lstat()
+    if not stat.S_ISREG(status.st_mode) or file_of(status) != files.own:
+        raise FileNotFoundError(f"{slot} is another file")
+    slot.chmod(stat.S_IMODE(status.st_mode) | stat.S_IWUSR)  # it is for nobody to write
+    try:
+        return opened_high(slot, os.O_RDWR | os.O_NONBLOCK)
+    finally:
+        slot.chmod(stat.S_IMODE(status.st_mode))
 
 
 def discard(folder: Path, *descriptors: int) -> None:
@@ -91,6 +116,8 @@ def discard(folder: Path, *descriptors: int) -> None:
 def _room(journal: int) -> int:
     """Where records are kept in memory, it is the training's memory too."""
     there = os.fstatvfs(journal)
+    if not there.f_blocks:  # it has no limit, or tells none
+        return record.JOURNAL_LIMIT
     return min(record.JOURNAL_LIMIT, there.f_bavail * there.f_frsize // _SHARE)
 
 
@@ -101,5 +128,5 @@ def _overwrite_in_place(slot: int) -> None:
         fcntl.ioctl(slot, _GET_FLAGS, flags)
         wanted = int.from_bytes(flags, "little") | _NO_COPY_ON_WRITE
         fcntl.ioctl(slot, _SET_FLAGS, wanted.to_bytes(8, "little"))
-    except OSError:
-        return  # other filesystems know no such flag, and need none
+    except OSError as error:  # other filesystems know no such flag, and need none
+        pass_on(error)
