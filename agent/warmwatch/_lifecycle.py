@@ -56,7 +56,7 @@ def _register() -> None:
         return
     _registered = True
     atexit.register(_exit)
-    os.register_at_fork(before=_family.count_fork, after_in_child=_forked)
+    _family.watch_forks(_forked)
 
 
 def _forked() -> None:

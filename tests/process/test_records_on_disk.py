@@ -234,3 +234,68 @@ def test_a_signal_that_the_training_waits_for_comes_to_the_training(disk: Path) 
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+SLOW = """
+import os, signal, sys, threading, time, warmwatch, warmwatch._current
+from warmwatch import _making, _writer
+making, go_on, usable = threading.Event(), threading.Event(), _making._usable
+def slow(*args, **kwargs):
+    making.set()
+    go_on.wait()
+    return usable(*args, **kwargs)
+_making._usable = slow
+def proceed():
+    go_on.set()
+    while not warmwatch._current.attached.agent.record.visible:
+        time.sleep(.01)
+"""
+LATE = f"""{SLOW}
+_writer._PATIENCE = .1
+warmwatch.attach(run="first")
+warmwatch.step()
+warmwatch.attach(run="second")
+proceed()
+"""
+
+
+def test_a_disk_that_is_late_does_not_put_an_old_name_back(disk: Path) -> None:
+    done = ended(LATE, disk)
+    assert "does not answer" in done.stderr
+    assert slots.read(slots.only(disk)).identity.run == "second"
+
+
+RAISES = f"""{SLOW}
+class TimeIsUp(Exception): pass
+def time_is_up(*_): raise TimeIsUp
+signal.signal(signal.SIGALRM, time_is_up)
+_writer._PATIENCE = 60
+warmwatch.attach(run="t")
+threading.Thread(target=lambda: (making.wait(), os.kill(os.getpid(), signal.SIGALRM))).start()
+try:
+    warmwatch.step()
+    print("not raised")
+except TimeIsUp:
+    proceed()
+for _ in range(3):
+    warmwatch.step()
+assert len(os.listdir("/proc/self/task")) == 2
+"""
+
+
+def test_what_is_raised_while_the_record_is_waited_for_leaves_a_whole_one(disk: Path) -> None:
+    done = ended(RAISES, disk)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    slot = slots.read(slots.only(disk))
+    assert (slot.steps.steps, record.ENDS[slot.compile.end_code]) == (3, "finished")
+    assert slots.events(slots.only(disk))[0]["event"] == "attach"
+
+
+def ended(program: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(WARMWATCH_DIR=str(directory)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
