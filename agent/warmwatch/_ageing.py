@@ -19,15 +19,7 @@ from warmwatch._descriptors import File, file_of, leads_to, opened_high
 from warmwatch._mapping import kind_of
 
 _LOCAL = frozenset(
-    {
-        0x01021994,  # tmpfs
-        0xEF53,  # ext2, 3 and 4
-        0x58465342,  # XFS
-        0x9123683E,  # btrfs
-        0x794C7630,  # overlay
-        0xF2F52010,  # f2fs
-        0x2FC12FC1,  # ZFS
-    }
+    ("btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"),
 )
 
 

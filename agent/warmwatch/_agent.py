@@ -54,11 +54,10 @@ class Agent:
             self.record.writer.buffer,
             self.ledger,
             is_step=self._is_step,
-            awake=self._go_on,
             warm_steps=settings.warm_steps,
             on_warm=self._call_back,
         )
-        self.batches = make_batches(self.record.writer.buffer, awake=self._go_on)
+        self.batches = make_batches(self.record.writer.buffer)
         self._tell_worth()
 
     def arm(self) -> None:
@@ -82,9 +81,8 @@ class Agent:
         return self.batches.on_batch
 
     def wrap_rare(self, wrap: Callable[[Any], Any]) -> None:
-        """Wrap what the post hook, or the one of batches, calls of ours."""
+        """Wrap what the post hook calls of ours."""
         self.steps.wrap_rare(wrap)
-        self.batches.wrap_rare(wrap)
 
     def begin(self, event: str) -> None:
         """A compile event began on this thread."""
@@ -120,10 +118,10 @@ class Agent:
     def step(self) -> None:
         """An explicit step mark; the first one ends the watching of the optimizer."""
         if not self._explicit:
-            self._explicit = True
             self.open()
             self._hooks.uninstall("optimizer")
             self.steps.lead(id(None))
+            self._explicit = True  # last: a signal handler may have raised before
             if self._rounds.leader:
                 return  # the optimizer has marked this very step already
         self.steps.on_step(None, (), {})
@@ -162,11 +160,13 @@ class Agent:
         if self.record.opened or is_preparing() or is_data_worker():
             return
         graphs = self._hooks.counters().get("graphs", 0)
-        self.record.open(self._hooks.names, self._hooks.missing, graphs_before=graphs)
-        self.ledger.compiled_before(graphs)
-        self.steps.bind(self.record.writer.buffer, self.ledger)
-        self.batches.bind(self.record.writer.buffer)
-        at_childs_end(self.finish)
+        try:
+            self.record.open(self._hooks.names, self._hooks.missing, graphs_before=graphs)
+        finally:  # a signal handler may raise while a disk is waited for: it is made all the same
+            self.ledger.compiled_before(graphs)
+            self.steps.bind(self.record.writer.buffer, self.ledger)
+            self.batches.bind(self.record.writer.buffer)
+            at_childs_end(self.finish)
 
     def finish(self, end: End, *, leaving: bool = False) -> None:
         """The process ends. Nothing is said by one that had nothing to say.
@@ -176,15 +176,6 @@ class Agent:
         if self.record.visible:
             self.ledger.exit(end)
             self.record.settle(leaving=leaving)
-
-    def pause(self) -> None:
-        """The process is about to fork."""
-        self.record.writer.pause()
-
-    def go_on(self) -> None:
-        """It has forked, and this is the parent: with the next step, or batch, it goes on."""
-        self.steps.look()
-        self.batches.look()
 
     def detach(self) -> None:
         """Take every hook away and let go of the record."""
@@ -207,9 +198,6 @@ class Agent:
     def _tell_worth(self) -> None:
         if worth := self.record.worth:
             self.ledger.worth(worth)
-
-    def _go_on(self) -> None:
-        self.record.writer.go_on()
 
     def _count(self) -> int:
         """Steps marked so far."""

@@ -57,16 +57,6 @@ class Attached:
         if self._agent is not None:
             self._agent.finish(end, leaving=True)
 
-    def pause(self) -> None:
-        """The process is about to fork."""
-        if self._agent is not None:
-            self._agent.pause()
-
-    def go_on(self) -> None:
-        """It has forked, and this is the parent."""
-        if self._agent is not None:
-            self._agent.go_on()
-
     def forked(self) -> None:
         """In a forked child, which is another process and has said nothing yet."""
         self._at = monotonic_ns(), time_ns()

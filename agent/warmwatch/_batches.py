@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic_ns
-from typing import Any
 
 from warmwatch import record
 from warmwatch._steps import Buffer
@@ -28,34 +27,24 @@ class Batches:
     Attributes:
         on_batch: a batch was handed out that was asked for at this monotonic time.
         bind: stores into another buffer from now on; ``anew`` in another process.
-        look: has the next batch not be like any other.
-        wrap_rare: wraps what ``on_batch`` calls of ours then.
     """
 
     on_batch: Callable[[int], None]
     bind: Callable[..., None]
-    look: Callable[[], None]
-    wrap_rare: Callable[[Callable[[Any], Any]], None]
 
 
-def make_batches(
-    buffer: Buffer,
-    *,
-    awake: Callable[[], None] = lambda: None,
-    clock: Callable[[], int] = monotonic_ns,
-) -> Batches:
+def make_batches(buffer: Buffer, *, clock: Callable[[], int] = monotonic_ns) -> Batches:
     """The functions, as closures like those of the steps.
 
-    ``awake``: called at the first batch after a ``look``. No other function of ours is called at a
-    batch, which Dynamo would count among the frames that it looks at.
+    No other function of ours is called at a batch, which Dynamo would count among the frames that
+    it looks at.
     """
     hot = record.hot_words(buffer)
     batches = waited = 0
     free = threading.Lock()  # only ever tried, never waited for
-    looks = False
 
     def on_batch(asked: int) -> None:
-        nonlocal batches, waited, looks
+        nonlocal batches, waited
         if not free.acquire(blocking=False):
             return  # another thread counts one at this moment: neither may fall behind
         try:
@@ -67,9 +56,6 @@ def make_batches(
             hot[_COUNT] = batches
         finally:
             free.release()
-        if looks:
-            looks = False
-            awake()
 
     def bind(new_buffer: Buffer, *, anew: bool = False) -> None:
         nonlocal hot, batches, waited, free
@@ -78,12 +64,4 @@ def make_batches(
             batches = waited = 0
             free = threading.Lock()  # a thread that the parent had may have held it
 
-    def look() -> None:
-        nonlocal looks
-        looks = True
-
-    def wrap_rare(wrap: Callable[[Any], Any]) -> None:
-        nonlocal awake
-        awake = wrap(awake)
-
-    return Batches(on_batch=on_batch, bind=bind, look=look, wrap_rare=wrap_rare)
+    return Batches(on_batch=on_batch, bind=bind)

@@ -1,9 +1,9 @@
 """A record on a disk: its slot is memory, which is copied to the file a few times a second.
 
 What a disk does, full, frozen, broken, never reaches the training: one thread does all that could
-wait for it, and has nothing that another one waits for. It is none of ``threading``'s, so whoever
-joins all threads does not wait for it, and takes no signals, so the training's come where they
-came before. It is not there while the process forks: a child inherits nothing half done.
+wait for it, and has nothing that another one waits for, but for a time. Once it runs it does so
+until the record is closed, which it does too. A forked child has no such thread and uses nothing
+of its parent's: no lock, no descriptor, no line that waits.
 
 What is written keeps the record's promise that words are never newer than the sealed blocks: the
 words are taken first and written last. A sealed place is written by itself, the one that is not
@@ -12,40 +12,35 @@ the last whole one, so that whatever stops a write leaves the block before.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
-import signal
-import stat
-from _thread import LockType, allocate_lock, get_native_id, start_new_thread
+from _thread import LockType
 from collections import deque
-from collections.abc import Callable
-from time import monotonic, sleep
+from collections.abc import Callable, Iterator
+from time import monotonic
 
 from warmwatch import record
-from warmwatch._descriptors import file_of, leads_to, opened_high
-from warmwatch._guard import report
+from warmwatch._deaf_thread import DeafThread, release, taken
+from warmwatch._descriptors import leads_to
 from warmwatch._journal import Journal
-from warmwatch._record_files import Files
+from warmwatch._record_files import Files, reopened
 from warmwatch.record.seal import following, newest, unseal
 
 INTERVAL = 0.25  # seconds between two copies where nothing rare happens
 _GATHER = 0.02  # what happens within so many seconds is copied together
-_MOST_LINES = 2000  # that wait for a disk
-_STUCK = 0.05  # a copy takes a hundredth of it; one that takes longer is waiting for its disk
-_REGIONS = (  # of the words, in the order in which an agent stores them
-    (record.STEPS_OFFSET, 8 * len(record.STEPS_INDEX)),
-    (record.CLEAN_BINS_OFFSET, 8 * record.BINS),
-    (record.COMPILE_BINS_OFFSET, 8 * record.BINS),
+_HOLD = 5.0  # seconds until the lock is looked after where there is nothing to copy
+_PAUSES = (1.0, 60.0)  # between two tries to make the files: the first, and the longest
+_MOST_LINES = 2000  # that wait for a disk, besides those that are essential
+_WORD = 8
+# Of the words, in the order in which an agent stores them: ``steps`` after its fellows.
+_REGIONS = (
+    (record.STEPS_OFFSET + _WORD, _WORD * (len(record.STEPS_INDEX) - 1)),
+    (record.STEPS_OFFSET, _WORD),
+    (record.CLEAN_BINS_OFFSET, _WORD * record.BINS),
+    (record.COMPILE_BINS_OFFSET, _WORD * record.BINS),
 )
+assert record.STEPS_INDEX["steps"] == 0, "it is the first word"
 _BLOCKS = (record.COMPILE_BLOCK, record.IDENTITY_BLOCK)
-
-
-class _Worker:
-    """A thread that is at it, from its start to its end."""
-
-    def __init__(self) -> None:
-        self.over, self.stop, self.thread = taken(), False, 0
 
 
 class Copies:
@@ -53,27 +48,35 @@ class Copies:
 
     Args:
         memory: the slot, which the training's threads store into.
-        make: makes the files. failed: told of an OSError, once until it goes well again.
+        make: makes the files; tried again, ever more rarely, while it raises.
+        made: told of them, once. failed: told of an error, once until it goes well again.
+
+    Attributes:
+        files: the record's, when they are there. problem: why they could not be made.
+        dropped: lines of the journal that could not be written.
     """
 
     def __init__(
         self,
         memory: bytearray,
         make: Callable[[], Files],
-        failed: Callable[[OSError], None],
+        *,
+        made: Callable[[Files], None],
+        failed: Callable[[Exception], None],
     ) -> None:
-        self._memory, self._make, self._failed = memory, make, failed
-        self._workers: dict[None, _Worker] = {}
-        self._wake, self._urgent = taken(), taken()
+        self._memory, self._make, self._made, self._failed = memory, make, made, failed
+        self._thread = DeafThread(self._run)
+        self._wake, self._urgent, self._over = taken(), taken(), taken()
         self._lines: deque[tuple[bytes, bool]] = deque()
-        self._waiting: deque[LockType] = deque()
+        self._asked: deque[LockType] = deque()
+        self._closed = self._fails = False
         self._slot = -1
         self._on_disk = bytearray()
-        self._began = 0.0
-        self._fails = False
+        self._held = self._next_try = 0.0
+        self._pause = _PAUSES[0]
         self._journal: Journal | None = None
         self.files: Files | None = None
-        self.problem: OSError | None = None
+        self.problem: Exception | None = None
         self.dropped = 0
 
     # What any thread of the training may call: nothing waits, but what is given a time.
@@ -82,24 +85,23 @@ class Copies:
         """Have the thread run; whether it does. Where the process may have no more, the next call
         tries again.
         """
-        if self._workers or self.problem:
-            return True
-        worker = _Worker()
-        if self._workers.setdefault(None, worker) is worker:
-            try:
-                _start_deaf(lambda: self._run(worker))
-            except RuntimeError:
-                self._workers.clear()
-        return bool(self._workers)
+        return not self._closed and self._thread.start()
 
-    def wake(self) -> None:
-        """Something rare happened: copy it soon."""
-        self.start()
+    def is_own_thread(self) -> bool:
+        """Whether it is the copying thread that asks."""
+        return self._thread.is_current()
+
+    def wake(self, *, urgent: bool = False) -> bool:
+        """Something rare happened: copy it soon, or where it is ``urgent`` at once."""
+        started = self.start()
+        if urgent:
+            release(self._urgent)
         release(self._wake)
+        return started
 
     def add(self, line: bytes, *, essential: bool) -> None:
         """A line for the journal."""
-        if len(self._lines) >= _MOST_LINES:
+        if len(self._lines) >= _MOST_LINES and not essential:
             self.dropped += 1
             return
         self._lines.append((line, essential))
@@ -108,30 +110,107 @@ class Copies:
     def settle(self, seconds: float) -> bool:
         """Wait until all that is there by now was copied; whether that came within the time."""
         done = taken()
-        self._waiting.append(done)
-        self.wake()
-        release(self._urgent)
-        return done.acquire(timeout=seconds)
+        self._asked.append(done)
+        return self.wake(urgent=True) and done.acquire(timeout=seconds)
 
-    def pause(self) -> None:
-        """Have the thread end, unless its disk keeps it. ``start`` has another one go on."""
-        worker = self._workers.get(None)
-        if worker is None or self._is_stuck():
-            return
-        worker.stop = True
-        release(self._wake)
-        release(self._urgent)
-        if not worker.over.acquire(timeout=_STUCK):
-            worker.stop = False
-            return
-        for _ in range(100):  # it has let go of everything: the kernel needs a moment more
-            if not os.path.exists(f"/proc/self/task/{worker.thread}"):  # noqa: PTH110 - fast
-                break
-            sleep(0.0001)
+    def close(self, seconds: float) -> bool:
+        """Have the thread copy what there is, let go of the files and of the lock, and end.
 
-    def close(self) -> None:
-        """End, and let go of the files, and with the slot's descriptor of the lock."""
-        self.pause()
+        Whether it has within the time; where its disk keeps it, it does so afterwards.
+        """
+        started = self._thread.start()
+        self._closed = True
+        self.wake(urgent=True)
+        return started and self._over.acquire(timeout=seconds)
+
+    # The thread.
+
+    def _run(self) -> None:
+        woken = closing = False
+        try:
+            while not closing:
+                closing = self._closed
+                self._round(rare=woken or closing)
+                if not closing and (woken := self._wake.acquire(timeout=INTERVAL)):
+                    self._urgent.acquire(timeout=_GATHER)
+        finally:
+            self._let_go()
+            release(self._over)
+
+    def _round(self, *, rare: bool) -> None:
+        asked = [self._asked.popleft() for _ in range(len(self._asked))]
+        try:
+            if self.files is None and not self._closed and monotonic() >= self._next_try:
+                self._open()
+            if self.files is not None:
+                self._keep(self.files, rare=rare)
+        except Exception as error:  # noqa: BLE001 - a guest: told, and tried again
+            if not self._fails:
+                self._fails = True
+                self._failed(error)
+        else:
+            self._fails = False
+        for done in asked:
+            release(done)
+
+    def _open(self) -> None:
+        try:
+            files = self.files = self._make()
+        except Exception as error:  # noqa: BLE001 - told by whoever made it
+            self.problem = error
+            self._next_try = monotonic() + self._pause
+            self._pause = min(2 * self._pause, _PAUSES[1])
+            return
+        self.problem = None
+        self._slot, self._on_disk = files.slot, bytearray(files.image)
+        self._journal = Journal(files.journal, files.journaled, files.room)
+        self._made(files)
+
+    def _keep(self, files: Files, *, rare: bool) -> None:
+        words = bytes(self._memory[: record.HOT_END])
+        image = words + bytes(self._memory[record.HOT_END :])  # after the words: never older
+        try:
+            news = [*self._blocks(image), *self._words(words)]
+            if news or rare or monotonic() - self._held > _HOLD:
+                self._hold(files)
+            for at, data in news:
+                self._write(at, data)
+        finally:
+            self._write_lines()
+
+    def _blocks(self, image: bytes) -> Iterator[tuple[int, bytes]]:
+        """What is to be written so that the file's sealed blocks say what those of ``image`` do."""
+        for block in _BLOCKS:
+            payload = newest(image, block, unseal)
+            if payload != newest(bytes(self._on_disk), block, unseal):
+                yield following(self._on_disk, block, payload)
+
+    def _words(self, words: bytes) -> Iterator[tuple[int, bytes]]:
+        for at, length in _REGIONS:
+            if self._on_disk[at : at + length] != words[at : at + length]:
+                yield at, words[at : at + length]
+
+    def _write(self, at: int, data: bytes) -> None:
+        if os.pwrite(self._slot, data, at) != len(data):
+            raise OSError("the record's disk took a part of it only")
+        self._on_disk[at : at + len(data)] = data
+
+    def _hold(self, files: Files) -> None:
+        """The slot and its lock, as they were: the training may close all descriptors it has."""
+        if not leads_to(self._slot, files.own):
+            self._slot = -1
+            self._slot = reopened(files)
+        fcntl.lockf(self._slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(self._slot).st_size != record.SIZE:  # somebody has truncated it
+            self._write(0, bytes(self._on_disk))
+        self._held = monotonic()
+
+    def _write_lines(self) -> None:
+        while self._lines and self._journal:
+            line, essential = self._lines.popleft()
+            self.dropped += not self._journal.append(line, essential=essential)
+
+    def _let_go(self) -> None:
         if self._journal:
             self._journal.close()
         if self.files and leads_to(self._slot, self.files.own):
@@ -139,129 +218,3 @@ class Copies:
         if self.files:
             self.files.keeping.release()
         self._slot = -1
-
-    # The thread.
-
-    def _is_stuck(self) -> bool:
-        return bool(self._began) and monotonic() - self._began > _STUCK
-
-    def _run(self, worker: _Worker) -> None:
-        worker.thread = get_native_id()
-        try:
-            while not worker.stop and self.problem is None:
-                self._began = monotonic()
-                self._round()
-                self._began = 0.0
-                if self._wake.acquire(timeout=INTERVAL):
-                    self._urgent.acquire(timeout=_GATHER)
-        except Exception as error:  # noqa: BLE001 - a guest: counted, and the next call starts anew
-            report("copy", error)
-        finally:
-            self._began = 0.0
-            self._workers.clear()
-            worker.over.release()
-
-    def _round(self) -> None:
-        asked = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        try:
-            if self.files is None:
-                self._open()
-            self._copy()
-            self._fails = False
-        except OSError as error:
-            if not self._fails and self.problem is None:
-                self._fails = True
-                self._failed(error)
-        self._write_lines()
-        for done in asked:
-            done.release()
-
-    def _open(self) -> None:
-        try:
-            files = self._make()
-        except OSError as error:
-            self.problem = error
-            raise
-        self._slot, self._on_disk = files.slot, bytearray(os.pread(files.slot, record.SIZE, 0))
-        self._journal = Journal(files.journal, files.journaled, files.room)
-        self.files = files
-
-    def _copy(self) -> None:
-        self._hold()
-        words = bytes(self._memory[: record.HOT_END])
-        image = words + bytes(self._memory[record.HOT_END :])  # after the words: never older
-        for block in _BLOCKS:
-            payload = newest(image, block, unseal)
-            if payload != newest(bytes(self._on_disk), block, unseal):
-                self._write(*following(self._on_disk, block, payload))
-        for at, length in _REGIONS:
-            if self._on_disk[at : at + length] != words[at : at + length]:
-                self._write(at, words[at : at + length])
-
-    def _write(self, at: int, data: bytes) -> None:
-        if os.pwrite(self._slot, data, at) != len(data):
-            raise OSError("the record's disk took a part of it only")
-        self._on_disk[at : at + len(data)] = data
-
-    def _hold(self) -> None:
-        """The slot and its lock, as they were: the training may close all descriptors it has."""
-        assert self.files
-        if not leads_to(self._slot, self.files.own):
-            self._slot = -1
-            self._slot = _reopened(self.files)
-        fcntl.lockf(self._slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(self._slot).st_size != record.SIZE:  # somebody has truncated it
-            self._write(0, bytes(self._on_disk))
-
-    def _write_lines(self) -> None:
-        while self._lines and self._journal:
-            line, essential = self._lines.popleft()
-            self.dropped += not self._journal.append(line, essential=essential)
-
-
-def taken() -> LockType:
-    """A lock that is taken: who wants it waits until another thread lets it go."""
-    lock = allocate_lock()
-    lock.acquire()
-    return lock
-
-
-def release(lock: LockType) -> None:
-    """Let it go, where it is taken. It never waits, and may interrupt itself."""
-    with contextlib.suppress(RuntimeError):
-        lock.release()
-
-
-def _start_deaf(run: Callable[[], None]) -> None:
-    """Start a thread that no signal is delivered to.
-
-    A handler may raise in each call of these, and the training's mask is what it was all the same.
-
-    Raises:
-        RuntimeError: the process may have no more threads.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        start_new_thread(run, ())
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _reopened(files: Files) -> int:
-    """The slot's descriptor anew, where the process has closed the one there was.
-
-    There is no other one then, whose lock closing this one could free.
-
-    Raises:
-        OSError: it is not there any more, or not what it was.
-    """
-    slot = files.folder / record.SLOT
-    status = slot.lstat()
-    if not stat.S_ISREG(status.st_mode) or file_of(status) != files.own:
-        raise FileNotFoundError(f"{slot} is another file")
-    slot.chmod(stat.S_IMODE(status.st_mode) | stat.S_IWUSR)  # it is for nobody to write
-    try:
-        return opened_high(slot, os.O_RDWR | os.O_NONBLOCK)
-    finally:
-        slot.chmod(stat.S_IMODE(status.st_mode))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import fcntl
 import os
 
+from warmwatch._guard import pass_on
+
 File = tuple[int, int]  # device and inode
 _HIGH = (1000, 200, 3)  # least numbers to try, since a process may be allowed fewer descriptors
 
@@ -22,7 +24,8 @@ def leads_to(descriptor: int, file: File | None) -> bool:
     """Whether a descriptor is still that of ``file``."""
     try:
         return descriptor >= 0 and file_of(os.fstat(descriptor)) == file
-    except OSError:
+    except OSError as error:
+        pass_on(error)
         return False
 
 
@@ -36,6 +39,7 @@ def high_copy(descriptor: int) -> int:
         try:
             return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, least)
         except OSError as error:
+            pass_on(error)
             problem = error
     raise problem
 

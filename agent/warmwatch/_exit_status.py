@@ -21,11 +21,13 @@ from pathlib import Path
 
 from warmwatch import record
 from warmwatch._descriptors import File, file_of, high_copy, leads_to
+from warmwatch._guard import pass_on
 
 _UNBUFFERED = 2  # _IONBF
 
 _descriptor = -1
 _file: File | None = None  # device and inode that the descriptor leads to
+_is_told = False  # whether the C library knows the stream
 
 
 def arm(path: Path, mode: int) -> None:
@@ -51,9 +53,11 @@ def promise() -> None:
 
     Nothing is promised where the descriptor is gone.
     """
-    if _is_ours():
-        with contextlib.suppress(OSError):
+    if _is_told and _is_ours():
+        try:
             os.write(_descriptor, record.EXIT_PROMISED)
+        except OSError as error:
+            pass_on(error)
 
 
 def disarm() -> None:
@@ -62,8 +66,9 @@ def disarm() -> None:
         return
     try:
         _lead_nowhere()
-    except OSError:  # no descriptor is free, or ours is beyond what the process is now allowed
-        _give_up()
+    except OSError as error:
+        pass_on(error)
+        _give_up()  # no descriptor is free, or ours is beyond what the process is now allowed
 
 
 def _lead_nowhere() -> None:
@@ -88,14 +93,17 @@ def _give_up() -> None:
     with contextlib.suppress(OSError):
         nowhere = _nowhere()
         if nowhere == _descriptor:  # the one that was just freed, as none other was
-            _file = _identity(nowhere)
+            _file = file_of(os.fstat(nowhere))
         else:
             os.close(nowhere)
 
 
 def _register(made: int) -> None:
-    """Make the stream on a copy of descriptor ``made``, and name it to the C library."""
-    global _descriptor, _file
+    """Make the stream on a copy of descriptor ``made``, and name it to the C library.
+
+    It is known here before it is there, so that a child which another thread forks lets go of it.
+    """
+    global _descriptor, _file, _is_told
     import ctypes  # here: PyTorch has it, a process that never attaches need not
 
     libc = ctypes.CDLL(None)  # its own functions: what is set on them nobody else sees
@@ -109,22 +117,21 @@ def _register(made: int) -> None:
         os.close(copy)
         raise OSError("no stream for the exit status")
     setvbuf(stream, None, _UNBUFFERED, 0)
-    _descriptor, _file = copy, _identity(copy)
+    _descriptor, _file = copy, file_of(os.fstat(copy))
     if on_exit(ctypes.cast(putw, ctypes.c_void_p), stream) != 0:
+        _descriptor, _file = -1, None
+        os.close(copy)
         raise OSError("no room for another exit handler")
+    _is_told = True
 
 
 def _lead_to(other: int) -> None:
     global _file
     if _is_ours():
         os.dup2(other, _descriptor, inheritable=False)
-        _file = _identity(_descriptor)
+        _file = file_of(os.fstat(_descriptor))
 
 
 def _is_ours() -> bool:
     """Whether the descriptor still leads where we led it: a program may close all it has."""
     return leads_to(_descriptor, _file)
-
-
-def _identity(descriptor: int) -> File:
-    return file_of(os.fstat(descriptor))

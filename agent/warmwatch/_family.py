@@ -10,6 +10,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+from collections.abc import Callable
+from itertools import count
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -17,28 +19,36 @@ from weakref import ReferenceType, ref
 
 _PARENT, _START = 1, 19  # fields of /proc/PID/stat, counted from the one after the name
 
-_forks = 0  # children that this process forked
+_forks = count()  # forks of this process, and of those that it comes from
+_forks_before = 0  # of those, in which it was not there yet
 _fork_name = ""  # this one's name, where it was forked
 _forked_by = 0  # the pid of the process that did
 _first = 0  # and of the one that was not forked itself
-_pid = 0  # of the process that is about to fork
-_process: BaseProcess | None = None  # what multiprocessing knew of it then
+_pid = 0  # this one's
+_process: BaseProcess | None = None  # what multiprocessing knew of it when it was forked
 _environ: dict[str, str] | None = None  # the environment that it had then
 _group: ReferenceType[Any] | None = None  # and its process group, which lives as long as it would
 
 
-def count_fork() -> None:
-    """A child is about to be forked: when it looks for its parent, that one may be gone."""
-    global _forks, _pid
-    _forks, _pid = _forks + 1, os.getpid()
+def watch_forks(in_child: Callable[[], None]) -> None:
+    """Count the children of this process, and call ``in_child`` in each, which calls ``forked``.
+
+    What is called in the parent is C's, in which no signal handler runs: what one raises in a hook
+    of Python's, such as a Ctrl-C, is lost.
+    """
+    global _pid
+    _pid = os.getpid()  # known before: when a child looks for its parent, that one may be gone
+    os.register_at_fork(before=_forks.__next__, after_in_child=in_child)
 
 
 def forked() -> None:
     """In a forked child, before any other code."""
-    global _forks, _fork_name, _forked_by, _first, _process, _environ, _group
-    _fork_name = f"{_fork_name}-{_forks}" if _fork_name else f"fork-{_forks}"
+    global _forks_before, _fork_name, _forked_by, _first, _pid, _process, _environ, _group
+    forks = next(_forks)
+    number, _forks_before = forks - _forks_before, forks + 1
+    _fork_name = f"{_fork_name}-{number}" if _fork_name else f"fork-{number}"
     _first = _first or _pid
-    _forks, _forked_by, _process = 0, _pid, multiprocessing.current_process()
+    _forked_by, _pid, _process = _pid, os.getpid(), multiprocessing.current_process()
     _environ, group = dict(os.environ), _initialized_group()
     _group = None if group is None else ref(group)
 

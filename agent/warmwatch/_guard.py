@@ -38,8 +38,7 @@ def report(where: str, error: Exception) -> None:
         Exception: ``error`` itself, where it is none of ours: a signal handler of the training
             raised it while we happened to run.
     """
-    if _is_from_signal_handler(error):
-        raise error
+    pass_on(error)
     _logger.debug("swallowed in %s", where, exc_info=error)
     try:
         if _sink is not None:
@@ -48,8 +47,23 @@ def report(where: str, error: Exception) -> None:
         _logger.debug("the sink failed", exc_info=True)
 
 
+def pass_on(error: Exception) -> None:
+    """Called where an error that was to be expected is caught: raise it where it is none of ours.
+
+    A ``TimeoutError`` of the training's own alarm is an ``OSError`` too.
+
+    Raises:
+        Exception: ``error`` itself: a signal handler of the training raised it.
+    """
+    if _is_from_signal_handler(error):
+        raise error
+
+
 def _is_from_signal_handler(error: Exception) -> bool:
     """Whether the code of a signal handler that is set is among what ``error`` came through."""
+    raised = error.__traceback__
+    if raised is None or raised.tb_next is None:
+        return False  # a call of the C library failed, in the very function that caught it
     handlers = (signal.getsignal(number) for number in signal.valid_signals())
     codes = {code for handler in handlers if (code := _code_of(handler)) is not None}
     return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from warmwatch._descriptors import File, leads_to
+from warmwatch._guard import pass_on
 
 
 def line_of(event: str, t: int, values: Mapping[str, Any]) -> bytes:
@@ -31,7 +32,8 @@ class Journal:
             return False
         try:
             written = os.write(self._descriptor, data)
-        except OSError:
+        except OSError as error:
+            pass_on(error)
             written = 0
         self._room -= written
         whole = written == len(data)

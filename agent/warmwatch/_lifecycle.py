@@ -56,24 +56,7 @@ def _register() -> None:
         return
     _registered = True
     atexit.register(_exit)
-    os.register_at_fork(before=_forks, after_in_parent=_go_on, after_in_child=_forked)
-
-
-def _forks() -> None:
-    _family.count_fork()
-    try:
-        if _current.attached is not None:
-            _current.attached.pause()
-    except Exception as error:  # noqa: BLE001 - likewise
-        _guard.report("fork", error)
-
-
-def _go_on() -> None:
-    try:
-        if _current.attached is not None:
-            _current.attached.go_on()
-    except Exception as error:  # noqa: BLE001 - likewise
-        _guard.report("fork", error)
+    _family.watch_forks(_forked)
 
 
 def _forked() -> None:

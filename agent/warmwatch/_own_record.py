@@ -14,7 +14,7 @@ from warmwatch._arguments import plain_name
 from warmwatch._config import Settings
 from warmwatch._family import child_name
 from warmwatch._gpus import used
-from warmwatch._guard import report, warn_once
+from warmwatch._guard import pass_on, report, warn_once
 from warmwatch._identity import distributed, identify, own_rank
 from warmwatch._run_name import (
     launcher_run,
@@ -96,18 +96,22 @@ class OwnRecord:
         )
         directories = places.directories(os.environ, os.geteuid())
         try:
-            self._identity = self.writer.open(
+            self.writer.open(
                 directories, self.header, identity, named=bool(chosen), child=self._child
             )
         except OSError as error:
-            self._identity = identity
+            pass_on(error)
             warn_once(
                 f"no record can be written, so no monitor will see this run ({error}); "
                 "set WARMWATCH_DIR to a directory that can be written"
             )
-            return
+        finally:
+            self._identity = self.writer.identity or identity
+            self._note_attach(self._identity, graphs_before)
+
+    def _note_attach(self, identity: record.Identity, graphs_before: int) -> None:
         header = {"epoch_ns": self.header.attached_epoch_ns, "k": self.header.warm_steps}
-        who = {"run": self._identity.run, "rank": self._identity.rank}
+        who = {"run": identity.run, "rank": identity.rank}
         before = {"graphs_before": graphs_before or None}
         self.note("attach", self.header.attached_ns, {**who, **header, **before})
 
@@ -165,8 +169,8 @@ class OwnRecord:
     def _arm_exit_status(self, folder: Path, mode: int) -> None:
         try:
             _exit_status.arm(folder / record.EXIT, mode)
-        except (OSError, AttributeError, ImportError):
-            return  # another C library, another system: the exit status is not known
+        except (OSError, AttributeError, ImportError) as error:
+            pass_on(error)  # else another C library, another system: the status is not known
 
     def _look_again(self) -> None:
         """Say which GPUs and which rank this is, where that changed: both may come up late."""

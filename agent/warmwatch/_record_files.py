@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import secrets
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from warmwatch import record
 from warmwatch._ageing import Keeping
 from warmwatch._descriptors import File, file_of, opened_high
+from warmwatch._guard import pass_on
 from warmwatch._neighbours import folder_stem
 from warmwatch._readers import FOLDER, OTHER, SLOT, mode
 from warmwatch.record import Identity
@@ -28,6 +31,7 @@ class Files:
         folder: where they are. slot, journal: descriptors; the slot's lock is held.
         own, journaled: which files these are. room: how long the journal may become.
         mode: of files other than the slot. keeping: what keeps the folder from being cleaned away.
+        image: what the slot was made to hold.
     """
 
     folder: Path
@@ -38,6 +42,7 @@ class Files:
     room: int
     mode: int
     keeping: Keeping
+    image: bytes
 
 
 def make(directory: Path, image: bytes, identity: Identity, who: str) -> Files:
@@ -74,13 +79,34 @@ def make(directory: Path, image: bytes, identity: Identity, who: str) -> Files:
             room=_room(journal),
             mode=mode(OTHER, who),
             keeping=keeping,
+            image=image,
         )
         aside.rename(files.folder)
-    except (OSError, ValueError):
+    except BaseException:
         keeping.release()
-        discard(aside, slot, journal)
+        with contextlib.suppress(FileNotFoundError):
+            discard(aside, slot, journal)
         raise
     return files
+
+
+def reopened(files: Files) -> int:
+    """The slot's descriptor anew, where the process has closed the one there was.
+
+    There is no other one then, whose lock closing this one could free.
+
+    Raises:
+        OSError: it is not there any more, or not what it was.
+    """
+    slot = files.folder / record.SLOT
+    status = slot.lstat()
+    if not stat.S_ISREG(status.st_mode) or file_of(status) != files.own:
+        raise FileNotFoundError(f"{slot} is another file")
+    slot.chmod(stat.S_IMODE(status.st_mode) | stat.S_IWUSR)  # it is for nobody to write
+    try:
+        return opened_high(slot, os.O_RDWR | os.O_NONBLOCK)
+    finally:
+        slot.chmod(stat.S_IMODE(status.st_mode))
 
 
 def discard(folder: Path, *descriptors: int) -> None:
@@ -96,6 +122,8 @@ def discard(folder: Path, *descriptors: int) -> None:
 def _room(journal: int) -> int:
     """Where records are kept in memory, it is the training's memory too."""
     there = os.fstatvfs(journal)
+    if not there.f_blocks:  # it has no limit, or tells none
+        return record.JOURNAL_LIMIT
     return min(record.JOURNAL_LIMIT, there.f_bavail * there.f_frsize // _SHARE)
 
 
@@ -106,5 +134,5 @@ def _overwrite_in_place(slot: int) -> None:
         fcntl.ioctl(slot, _GET_FLAGS, flags)
         wanted = int.from_bytes(flags, "little") | _NO_COPY_ON_WRITE
         fcntl.ioctl(slot, _SET_FLAGS, wanted.to_bytes(8, "little"))
-    except OSError:
-        return  # other filesystems know no such flag, and need none
+    except OSError as error:  # other filesystems know no such flag, and need none
+        pass_on(error)

@@ -28,6 +28,8 @@ _LINES = 8
 _DIGITS = 20
 
 _HIDDEN = "'...'"
+# After a letter stands an apostrophe, as in "doesn't", unless that is a prefix of a string.
+_BEGINS = r"""(?:(?<!\w)|(?<=\b[bBfFrRuU])|(?<=\b[bBfFrR]{2})|(?="))"""
 _STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _TOKEN = re.compile(
     rf"""
@@ -42,13 +44,17 @@ _TOKEN = re.compile(
       | <class[ ]'[\w.<>]+'>
       | \bdevice\(type='(?:cpu|cuda|xpu|mps|hpu|xla|meta)'
       )
-    | (?P<string>{_STRING})
-    | (?P<torn>['"].*)
+    | {_BEGINS}(?:(?P<string>{_STRING})|(?P<torn>['"].*))
     | (?<![\w.+@~/\\)\]-])(?:~|[A-Za-z]:)?(?:[/\\][\w.+@-]*)*[/\\](?P<base>[\w.+@-]+)
     | (?<![\w.+@~/\\-])(?:[\w.+@-]+[/\\])+(?P<script>[\w.+@-]+\.py)\b
     | (?P<number>\d{{{_DIGITS},}})
     """,
     re.VERBOSE | re.DOTALL,
+)
+# What an exception says is in nobody's quotes, and may be the user's own words.
+_RAISED = re.compile(
+    r"\b(\w*(?:[Ee]xception|[Ee]rror)\b[^:]{0,100}|unhandled args[^:]{0,100}|python_constant): .*",
+    re.DOTALL,
 )
 _FIELD = re.compile(r"""\[(['"])([a-z_]{1,32})\1\]""")
 _ENTRY = re.compile(r"\s*!?\d[\d/_]*:\s")
@@ -87,9 +93,12 @@ def guard(line: str) -> str:
 
 @lru_cache(maxsize=1024)
 def graph_break(text: str) -> str:
-    """The reason of a graph break: the first line, which names what Dynamo cannot trace."""
+    """The reason of a graph break: the first line, which names what Dynamo cannot trace.
+
+    Without what an exception said, if that is the reason.
+    """
     said, _ = _scanned(text.strip().partition("\n")[0][:_LOOKED_AT])
-    return _cut(said, _BREAK_LIMIT)
+    return _cut(_RAISED.sub(r"\1: ...", said), _BREAK_LIMIT)
 
 
 def error(raised: Exception) -> str:

@@ -54,7 +54,6 @@ class Steps:
         on_step: the optimizers' post hook; called with ``None`` it marks a step by hand.
         lead: says whose calls are steps: an optimizer's ``id``, that of ``None``, or 0 for
             none, so that each call is asked about.
-        look: has the next step not be a regular one.
         bind: stores into another buffer from now on; with another ledger, begins anew.
         wrap_rare: wraps all that ``on_step`` calls of ours, which is rare: a regular step then
             runs no other Python code than its own.
@@ -62,7 +61,6 @@ class Steps:
 
     on_step: Callable[[Any, Any, Any], None]
     lead: Callable[[int], None]
-    look: Callable[[], None]
     bind: Callable[[Buffer, Ledger], None]
     wrap_rare: Callable[[Callable[[Any], Any]], None]
 
@@ -74,7 +72,6 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
     is_step: Callable[[Any], bool],
     warm_steps: int,
     on_warm: Callable[[], None],
-    awake: Callable[[], None] = lambda: None,
     clock: Callable[[], int] = monotonic_ns,
 ) -> Steps:
     """The step functions, as closures: cells are the cheapest state that Python has.
@@ -83,7 +80,6 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         buffer: where the slot is, or plain memory. ledger: what the compiler does.
         is_step: whether a call by an optimizer that does not lead is a step all the same.
         warm_steps: K. on_warm: called at the K-th clean step in a row, when all is stored.
-        awake: called at each step that is not regular.
     """
     words, slot = ledger.words, memoryview(buffer).cast("Q")
     id_of, bin_of, edges = id, bisect_left, _EDGES
@@ -115,7 +111,6 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
 
     def ask(optimizer: Any) -> None:
         """Any call but the regular ones."""
-        awake()
         if id(optimizer) != leader and not is_step(optimizer):
             return
         now = clock()
@@ -211,4 +206,4 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         ask, mark, failed = wrap(ask), wrap(mark), wrap(failed)
 
     ledger.on_begin(look)
-    return Steps(on_step=on_step, lead=lead, look=look, bind=bind, wrap_rare=wrap_rare)
+    return Steps(on_step=on_step, lead=lead, bind=bind, wrap_rare=wrap_rare)

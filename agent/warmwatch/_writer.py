@@ -16,7 +16,6 @@ that order by itself; elsewhere a lock that is let go and taken makes it so.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import mmap
@@ -24,23 +23,24 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from warmwatch import places, record
+from warmwatch import record
 from warmwatch._copies import Copies
 from warmwatch._descriptors import leads_to
-from warmwatch._guard import report, warn_once
+from warmwatch._guard import pass_on, report, warn_once
 from warmwatch._inbox import Inbox
 from warmwatch._journal import Journal, line_of
+from warmwatch._making import Making
 from warmwatch._mapping import in_memory, mapped
-from warmwatch._neighbours import free_run, prune
-from warmwatch._readers import FOLDER, mode, readers
-from warmwatch._record_files import Files, make
-from warmwatch.record import Header, Identity
+from warmwatch._neighbours import prune
+from warmwatch._record_files import Files
+from warmwatch.record import COMPILE_INDEX, Header, Identity
 
 _PATIENCE = 2.0  # seconds that a training waits for a disk once, when its record is made
+_CLOSING = 1.0  # seconds that a detach waits for one that has just answered
+_SINCE = COMPILE_INDEX["active_since_ns"]
 
 
 class Writer:
@@ -55,14 +55,17 @@ class Writer:
         self, *, who: str | None = None, made: Callable[[Path, int], None] | None = None
     ) -> None:
         self.buffer: bytearray | mmap.mmap = record.blank()
+        self.identity: Identity | None = None
         self._who, self._tell = who, made
-        self._header = b""
         self._files: Files | None = None
         self._journal: Journal | None = None
         self._copies: Copies | None = None
         self._dropped = 0
-        self._names: deque[Identity] = deque()
+        self._renamed = self._active = self._closed = False
+        self._answers = True
+        self._names: deque[tuple[Identity, bool]] = deque()
         self._naming = Inbox()
+        self._unsaid: deque[str] = deque()
         self._fence = threading.Lock()
         self._fence.acquire()
 
@@ -95,82 +98,115 @@ class Writer:
         Raises:
             OSError: none of them can be; the error of the last one.
         """
-        self._header = record.pack_header(header)
+        packed = record.pack_header(header)
+        self.buffer[: len(packed)] = packed
         problem: OSError = OSError("no record directory is configured")
         for directory in directories:
             chosen = len(directories) == 1
-            task = _Making(directory, identity, named=named, child=child, chosen=chosen)
+            task = Making(directory, identity, named=named, child=child, chosen=chosen)
             try:
-                if in_memory(directory):
-                    return self._open_in_memory(task)
-                return self._open_on_disk(task)
+                (self._open_in_memory if in_memory(directory) else self._open_on_disk)(task)
             except OSError as error:
+                pass_on(error)
                 problem = error
+            else:
+                return task.identity
         raise problem
 
-    def _open_in_memory(self, task: _Making) -> Identity:
-        files = task.run(self._named, self._who)
+    def _open_in_memory(self, task: Making) -> None:
+        files = task.run(self._image, self._who)
+        self.identity = task.identity
         try:
             buffer = mapped(files.slot, record.SIZE)
-        except (OSError, ImportError, AttributeError):
+        except (OSError, ImportError, AttributeError) as error:
+            pass_on(error)
             self._copies = self._copied(lambda: files)
-            self._copies.start()
-        else:
-            self.buffer = buffer
-            self._journal = Journal(files.journal, files.journaled, files.room)
+            self._copies.settle(_PATIENCE)
+            return
+        self.buffer = buffer
+        self._journal = Journal(files.journal, files.journaled, files.room)
         self._files = files
         self._made(files)
-        return task.identity
 
-    def _open_on_disk(self, task: _Making) -> Identity:
-        """Have the thread make it, and wait for that, but not for a disk that does not answer."""
+    def _open_on_disk(self, task: Making) -> None:
+        """Have the thread make it, and wait for that, but not for a disk that does not answer.
 
-        def make() -> Files:
-            try:
-                files = task.run(self._named, self._who)
-            except OSError as error:
-                if task.late:
-                    warn_once(f"no record can be written ({error})")
-                raise
-            self._made(files)
-            return files
-
-        copies = self._copied(make)
-        if not copies.start():
-            raise OSError(errno.EAGAIN, "no thread can be started that writes it")
-        answered = copies.settle(_PATIENCE)
-        if copies.problem:
-            raise copies.problem
-        self._copies = copies
-        if not answered:
+        Whatever a signal handler raises meanwhile: the thread goes on, and so does what it copies.
+        """
+        self._image(task.plain)
+        copies = self._copies = self._copied(lambda: self._late(task))
+        task.awaited = True
+        try:
+            if not copies.start():
+                raise OSError(errno.EAGAIN, "no thread can be started that writes it")
+            answered = copies.settle(_PATIENCE)
+            if problem := copies.problem:
+                raise problem if isinstance(problem, OSError) else OSError(repr(problem))
+        except OSError as error:
+            pass_on(error)
+            self._copies = None
+            copies.close(0)
+            raise
+        finally:
+            task.awaited = False
             task.decide(task.plain)
-            task.late = True
+            self.identity = task.identity
+        if not answered:
             warn_once(
                 f"{task.directory} does not answer, so no monitor sees this run until it does; "
                 "set WARMWATCH_DIR to a directory in memory, such as one in /dev/shm"
             )
-        return task.identity
+
+    def _late(self, task: Making) -> Files:
+        """The files, made on the thread. What fails when nobody waits for it any more is said."""
+        try:
+            return task.run(self._image, self._who)
+        except Exception as error:
+            if not task.awaited and (self._copies is None or self._copies.problem is None):
+                self._unsaid.append(f"no record can be written now ({error}); it is tried again")
+            raise
 
     def _made(self, files: Files) -> None:
-        if self._tell:
-            self._tell(files.folder, files.mode)
+        """The files are there: what comes with them, and the housekeeping."""
+        try:
+            if self._tell and not self._closed:
+                self._tell(files.folder, files.mode)
+            prune(files.folder.parent, own=files.own)
+        except Exception as error:  # noqa: BLE001 - a guest: another process may be at it too
+            if isinstance(error, OSError):
+                pass_on(error)
+            else:
+                report("record", error)
 
-    def _named(self, identity: Identity) -> bytes:
-        """The slot with its header and this identity."""
-        self.buffer[: len(self._header)] = self._header
-        self.rename(identity)
+    def _image(self, identity: Identity) -> bytes:
+        """The slot with this identity, unless it has been given a later one meanwhile.
+
+        Raises:
+            OSError: it is too long.
+        """
+        try:
+            self._names.append((identity, True))
+            self._naming.post(self._store_names)
+        except record.RecordError as error:
+            raise OSError(errno.EINVAL, str(error)) from error
         return bytes(self.buffer)
 
     def _copied(self, make: Callable[[], Files]) -> Copies:
         assert isinstance(self.buffer, bytearray)
-        return Copies(self.buffer, make, self._failed)
+        return Copies(self.buffer, make, made=self._made, failed=self._failed)
 
-    def _failed(self, error: OSError) -> None:
+    def _failed(self, error: Exception) -> None:
         report("record", error)
-        warn_once(
+        self._unsaid.append(
             f"the record of this run cannot be written now ({error}), so a monitor sees what was "
             "before; the training goes on, and it is tried again"
         )
+
+    def _say(self) -> None:
+        """What the thread had to say, on one of the training's, at whose line it is shown."""
+        if self._copies and not self._copies.is_own_thread():
+            while self._unsaid:
+                warn_once(self._unsaid.popleft())
 
     def note(
         self, event: str, t: int, values: Mapping[str, Any], *, essential: bool = False
@@ -192,7 +228,9 @@ class Writer:
         self._fence.acquire(blocking=False)
         if self._names:  # a signal handler raised while they were stored
             self._naming.post(self._store_names)
-        self.hold()
+        active = words[_SINCE] != 0
+        begins, self._active = active and not self._active, active
+        self.hold(urgent=begins)
 
     def steps(self) -> int:
         """Steps marked so far."""
@@ -203,49 +241,49 @@ class Writer:
 
         On any thread: one that finds another at it leaves its identity to that one.
         """
-        self._names.append(identity)
+        self._renamed = True
+        self._names.append((identity, False))
         self._naming.post(self._store_names)
         self.hold()
 
     def _store_names(self) -> None:
         while self._names:  # each is there until it is stored, whatever is raised in the middle
+            identity, first = self._names[0]
             try:
-                record.store_identity(self.buffer, self._names[0])
+                if not (first and self._renamed):
+                    record.store_identity(self.buffer, identity)
             except record.RecordError:
                 self._names.popleft()  # it never fits
                 raise
             self._names.popleft()
 
-    def hold(self) -> None:
+    def hold(self, *, urgent: bool = False) -> None:
         """Take the lock again, in case the process has closed a descriptor of the slot.
 
         Cheap, and never waits. A descriptor that has become another file's is left alone for good.
+        Where there is a thread it does that, with all that was stored: soon, or at once.
         """
         if self._copies:
-            self._copies.wake()
+            self._copies.wake(urgent=urgent)
+            self._say()
         elif self._files and leads_to(self._files.slot, self._files.own):
-            with contextlib.suppress(OSError):
+            try:
                 fcntl.lockf(self._files.slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                pass_on(error)
 
     def settle(self, seconds: float) -> bool:
         """Have all that was said on its disk; whether the disk answered within so many seconds."""
-        return self._copies.settle(seconds) if self._copies else True
-
-    def pause(self) -> None:
-        """Leave the process without a thread of ours, until :meth:`go_on`."""
-        if self._copies:
-            self._copies.pause()
-
-    def go_on(self) -> None:
-        """After a pause."""
-        if self._copies:
-            self._copies.start()
+        self._answers = self._copies.settle(seconds) if self._copies else True
+        self._say()
+        return self._answers
 
     def close(self) -> None:
         """Let go of the files, and with the slot's descriptor of the lock."""
+        self._closed = True
         self.buffer = bytearray(self.buffer)
         if self._copies:
-            self._copies.close()
+            self._copies.close(_CLOSING if self._answers else 0)
             return
         if self._journal:
             self._journal.close()
@@ -254,52 +292,3 @@ class Writer:
         if self._files:
             self._files.keeping.release()
         self._files = self._journal = None
-
-
-class _Making:
-    """A record to be made in ``directory``, by whichever thread."""
-
-    def __init__(
-        self, directory: str, identity: Identity, *, named: bool, child: str, chosen: bool
-    ) -> None:
-        self.directory, self.plain = directory, replace(identity, run=identity.run + child)
-        self._identity, self._named, self._child, self._chosen = identity, named, child, chosen
-        self._decided: dict[None, Identity] = {}
-        self.late = False
-
-    @property
-    def identity(self) -> Identity:
-        """What it carries: decided once."""
-        return self._decided[None]
-
-    def decide(self, identity: Identity) -> Identity:
-        """Give it an identity, unless it has one."""
-        return self._decided.setdefault(None, identity)
-
-    def run(self, image: Callable[[Identity], bytes], who: str | None) -> Files:
-        """Make it, with the slot that ``image`` is asked for. Raises OSError."""
-        place = _usable(
-            Path(self.directory), chosen=self._chosen, mode=mode(FOLDER, who or "owner")
-        )
-        asked = self._identity
-        run = asked.run if self._named else free_run(place, asked, self._child)
-        known = self.decide(replace(asked, run=run + self._child))
-        try:
-            bytes_of_slot = image(known)
-        except ValueError as error:
-            raise OSError(errno.EINVAL, str(error)) from error
-        files = make(place, bytes_of_slot, known, readers(str(place), who))
-        with contextlib.suppress(OSError):  # housekeeping: another process may be at it too
-            prune(place, own=files.own)
-        return files
-
-
-def _usable(directory: Path, *, chosen: bool, mode: int) -> Path:
-    """The directory, made where that is ours to do."""
-    if (problem := places.obstacle(str(directory), os, chosen=chosen)) is not None:
-        raise OSError(f"{directory}: {problem}")
-    if chosen or str(directory) != places.SHARED:
-        directory.mkdir(mode, parents=chosen, exist_ok=True)
-        if (problem := places.obstacle(str(directory), os, chosen=chosen)) is not None:
-            raise OSError(f"{directory}: {problem}")  # somebody else was faster
-    return directory

@@ -8,7 +8,7 @@ from typing import Protocol
 
 SHARED = "/run/warmwatch"
 _MEMORY = "/dev/shm"  # noqa: S108 - the agent checks its owner
-_MEMORY_LEFT = 128 * 1024 * 1024  # less is what data-loading workers need for themselves
+_MEMORY_LEFT = 16 * 1024 * 1024  # a container has 64 MiB there, and a record takes less than one
 _WRITE_AND_ENTER = 2 | 1  # os.W_OK | os.X_OK
 
 
@@ -20,6 +20,8 @@ class _Status(Protocol):
 
 
 class _Room(Protocol):
+    @property
+    def f_blocks(self) -> int: ...
     @property
     def f_bavail(self) -> int: ...
     @property
@@ -92,6 +94,8 @@ def _is_scarce(world: World) -> bool:
         there = world.statvfs(_MEMORY)
     except OSError:
         return False  # it is not there, which is said in other words
+    if not there.f_blocks:  # it has no limit
+        return False
     return there.f_bavail * there.f_frsize < _MEMORY_LEFT
 
 

@@ -56,9 +56,14 @@ def test_on_a_disk_words_are_never_newer_than_the_blocks(
         return written
 
     monkeypatch.setattr(_copies.os, "pwrite", pwrite)
-    copies = Copies(memory, lambda: make(tmp_path, bytes(memory), identity, "owner"), print)
+    copies = Copies(
+        memory,
+        lambda: make(tmp_path, bytes(memory), identity, "owner"),
+        made=lambda _: None,
+        failed=print,
+    )
     for _ in range(10):
         assert copies.settle(60)
-    copies.close()
+    assert copies.close(60)
     assert max(steps for steps, _ in seen) >= 10
     assert all(steps <= begun for steps, begun in seen), seen

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -153,3 +154,20 @@ def test_the_shared_directory_is_the_administrator_s_to_make() -> None:
     assert places.obstacle(places.SHARED, Empty(), chosen=False) == "it does not exist"
     nowhere = places.obstacle(places.SHARED, Empty(), chosen=True)
     assert nowhere == "it does not exist, nor does /"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "left", "scarce"),
+    [
+        (16384, 64 << 20, False),  # what a container has by default
+        (16384, 15 << 20, True),
+        (0, 0, False),  # a tmpfs without a limit
+    ],
+)
+def test_memory_is_left_to_data_workers_where_it_is_scarce(
+    monkeypatch: pytest.MonkeyPatch, blocks: int, left: int, scarce: bool
+) -> None:
+    room = SimpleNamespace(f_blocks=blocks, f_bavail=left >> 12, f_frsize=1 << 12)
+    monkeypatch.setattr(os, "statvfs", lambda _: room)
+    said = places.obstacle("/dev/shm/warmwatch-0", os, chosen=False)
+    assert ("are left in /dev/shm" in (said or "")) == scarce

@@ -28,6 +28,11 @@ GUARDS = (
 BREAKS = (
     "call_function BuiltinVariable(print) [ConstantVariable(str: {0})] {{}}",
     "call_method UserDefinedObjectVariable(Tokens) get [ConstantVariable(str: {0}), {1}]\n{2}",
+    "Dynamo doesn't know how to trace call on ConstantVariable(str: {0})",
+    "can't determine what {0} is, it's the caller's: ({1})",
+    "call on b{0}, rb{1}",
+    "Observed exception: {2}",
+    "dict KeyError: {2}",
 )
 SECRET = "patient_7"
 anything = st.text(max_size=30)
@@ -131,3 +136,16 @@ def test_the_full_text_is_left_where_it_is_asked_for() -> None:
     text = "0/0: cfg['prompt'] == 'patient 7'  # y  # /home/me/train.py:31 in forward"
     assert words(full=True).recompile(text) == text
     assert words(full=True).graph_break("a 'b'\nmore") == "a 'b'\nmore"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Dynamo doesn't know how to trace call_function",
+        "autograd.Function.apply: mark_dirty input not returned",
+        "torch.* op returned non-Tensor int call_function aten.size",
+        "Unsupported method: tolist",
+    ],
+)
+def test_pytorchs_own_words_for_a_graph_break_stay(text: str) -> None:
+    assert graph_break(text) == text

@@ -81,3 +81,30 @@ def test_what_a_signal_handler_raises_reaches_the_training(records: Path) -> Non
     raised, caught, state = result_of(records, TRAINING)
     assert (raised, caught, state) == (2000, 2000, "eager")
     assert slots.read(slots.only(records)).compile.agent_errors == 0
+
+
+FORKS = """
+import os
+said = []
+os.register_at_fork = lambda **hooks: said.append(hooks)
+import warmwatch
+warmwatch.attach(run="t")
+import warmwatch._lifecycle
+ours = [hooks for hooks in said if hooks.get("after_in_child") is warmwatch._lifecycle._forked]
+assert [set(hooks) for hooks in ours] == [{"before", "after_in_child"}], said
+assert not hasattr(ours[0]["before"], "__code__")
+"""
+
+
+def test_no_python_of_ours_runs_in_a_hook_of_a_fork_that_would_swallow_a_ctrl_c(
+    tmp_path: Path,
+) -> None:
+    """What a handler raises in a hook is printed and lost; no handler runs in C."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS],
+        env=environment(tmp_path / "records"),
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

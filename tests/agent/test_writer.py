@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+import pytest
+
 from support import slots
-from warmwatch import record
+from support.records import wait_until
+from warmwatch import _writer, record
 from warmwatch._writer import Writer
 from warmwatch.record import Header, Identity
 
 HEADER = Header(warm_steps=3, attached_ns=1, attached_epoch_ns=1)
-OURS = ("/_writer.py", "/_inbox.py", "/seal.py", "/layout.py", "/record/identity.py")
+OURS = (
+    *("/_writer.py", "/_copies.py", "/_deaf_thread.py", "/_inbox.py"),
+    *("/seal.py", "/layout.py", "/record/identity.py"),
+)
 
 
 class _HandlerError(Exception):
@@ -21,12 +28,15 @@ class _HandlerError(Exception):
 
 
 def raising_at(number: int, call: object) -> bool:
-    """Whether ``call`` came to its end before its ``number``-th event: there, a handler raises."""
+    """Whether ``call`` came to its end before its ``number``-th event: there, a handler raises.
+
+    Where a Python function begins or ends, or C has been called: that is where one can.
+    """
     left = number
 
-    def profile(frame: FrameType, _event: str, _what: object) -> None:
+    def profile(frame: FrameType, event: str, _what: object) -> None:
         nonlocal left
-        if frame.f_code.co_filename.endswith(OURS):
+        if event != "c_call" and frame.f_code.co_filename.endswith(OURS):
             left -= 1
             if left == 0:
                 raise _HandlerError
@@ -66,3 +76,36 @@ def test_a_name_that_was_interrupted_is_stored_with_the_next_rare_fact(memory: P
         writer.publish([0] * record.COMPILE_WORDS)
         assert slots.read(slots.only(memory)).identity == late, number
     writer.close()
+
+
+def test_a_record_on_a_disk_is_copied_by_one_thread_whatever_a_signal_handler_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it does so while the thread is started, and the record waited for."""
+    monkeypatch.setattr(_writer, "in_memory", lambda _: False)
+    over = False
+    for number in range(1, 200):
+        writer, place = Writer(), tmp_path / str(number)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ()), threads()
+        over = raising_at(
+            number,
+            lambda writer=writer, place=place: writer.open(
+                [str(place)], HEADER, Identity(run="t"), named=True
+            ),
+        )
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before[0], number
+        last = Identity(run="t", rank=number)
+        writer.rename(last)
+        assert writer._copies is None or writer.settle(60), number
+        if writer._copies is not None:
+            assert slots.read(slots.only(place)).identity == last, number
+            assert threads() == before[1] + 1, number
+        writer.close()
+        wait_until(lambda before=before: threads() == before[1])
+        if over:
+            break
+    assert over, "the last of them was not raised in any more"
+
+
+def threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))

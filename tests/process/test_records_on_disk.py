@@ -153,26 +153,27 @@ def test_an_accident_of_the_same_user_does_not_truncate_the_slot(
 
 
 FORKS = """
-import os, sys, threading, warnings
-warnings.simplefilter("error")  # 3.12 warns where a process with several threads forks
-import warmwatch
-warmwatch.attach(run="t")
+import os, sys, threading, warmwatch
+warmwatch.attach(run="t", tokens_per_step=1)
 for number in range(20):
     warmwatch.step()
     child = os.fork()
     if not child:
-        threads = len(os.listdir("/proc/self/task"))
-        os._exit(threads)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
-    assert len(os.listdir("/proc/self/task")) == 1, "it comes back with the next step"
-for _ in range(30):
-    warmwatch.step()
+        # as many lines of its parent's as may wait, and a lock that a thread may have held
+        assert len(os.listdir("/proc/self/task")) == 1
+        warmwatch.attach(tokens_per_step=7)
+        if number == 19:
+            warmwatch.step()
+            sys.exit()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
 assert len(os.listdir("/proc/self/task")) == 2
 assert threading.active_count() == 1, "whoever joins all threads does not wait for it"
 """
 
 
-def test_a_process_that_forks_has_no_thread_of_the_agents_meanwhile(disk: Path) -> None:
+def test_a_training_that_ends_right_after_a_fork_has_all_of_it_on_the_disk(disk: Path) -> None:
+    """The thread lives through forks, and a child that says something has a record of its own."""
     done = subprocess.run(
         [sys.executable, "-c", FORKS],
         env=environment(WARMWATCH_DIR=str(disk)),
@@ -181,7 +182,10 @@ def test_a_process_that_forks_has_no_thread_of_the_agents_meanwhile(disk: Path) 
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert slots.read(slots.only(disk)).steps.steps == 50
+    found = {slot.identity.run: slot for slot in map(slots.read, slots.folders(disk))}
+    assert {run: slot.steps.steps for run, slot in found.items()} == {"t": 20, "t.fork-20": 1}
+    assert {record.ENDS[slot.compile.end_code] for slot in found.values()} == {"finished"}
+    assert found["t"].compile.tokens_per_step == 1, "what a child says is its own"
 
 
 BATCHES = """
@@ -197,7 +201,7 @@ input()
 
 
 def test_a_loader_that_forks_its_workers_has_its_batches_on_the_disk(disk: Path) -> None:
-    """An evaluation marks no steps: its batches bring back the thread that was gone meanwhile."""
+    """An evaluation marks no steps, and no other call of ours comes after the forks."""
     with subprocess.Popen(
         [sys.executable, "-c", BATCHES],
         env=environment(WARMWATCH_DIR=str(disk)),
@@ -230,3 +234,68 @@ def test_a_signal_that_the_training_waits_for_comes_to_the_training(disk: Path) 
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+SLOW = """
+import os, signal, sys, threading, time, warmwatch, warmwatch._current
+from warmwatch import _making, _writer
+making, go_on, usable = threading.Event(), threading.Event(), _making._usable
+def slow(*args, **kwargs):
+    making.set()
+    go_on.wait()
+    return usable(*args, **kwargs)
+_making._usable = slow
+def proceed():
+    go_on.set()
+    while not warmwatch._current.attached.agent.record.visible:
+        time.sleep(.01)
+"""
+LATE = f"""{SLOW}
+_writer._PATIENCE = .1
+warmwatch.attach(run="first")
+warmwatch.step()
+warmwatch.attach(run="second")
+proceed()
+"""
+
+
+def test_a_disk_that_is_late_does_not_put_an_old_name_back(disk: Path) -> None:
+    done = ended(LATE, disk)
+    assert "does not answer" in done.stderr
+    assert slots.read(slots.only(disk)).identity.run == "second"
+
+
+RAISES = f"""{SLOW}
+class TimeIsUp(Exception): pass
+def time_is_up(*_): raise TimeIsUp
+signal.signal(signal.SIGALRM, time_is_up)
+_writer._PATIENCE = 60
+warmwatch.attach(run="t")
+threading.Thread(target=lambda: (making.wait(), os.kill(os.getpid(), signal.SIGALRM))).start()
+try:
+    warmwatch.step()
+    print("not raised")
+except TimeIsUp:
+    proceed()
+for _ in range(3):
+    warmwatch.step()
+assert len(os.listdir("/proc/self/task")) == 2
+"""
+
+
+def test_what_is_raised_while_the_record_is_waited_for_leaves_a_whole_one(disk: Path) -> None:
+    done = ended(RAISES, disk)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    slot = slots.read(slots.only(disk))
+    assert (slot.steps.steps, record.ENDS[slot.compile.end_code]) == (3, "finished")
+    assert slots.events(slots.only(disk))[0]["event"] == "attach"
+
+
+def ended(program: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(WARMWATCH_DIR=str(directory)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )

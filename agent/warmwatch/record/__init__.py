@@ -19,7 +19,8 @@ A record is one folder for each attached process, holding three files:
 
 ``events.jsonl``
     One JSON object a line, appended, for what happens rarely; ``t`` is monotonic nanoseconds
-    and ``event`` names it. Bounded: past JOURNAL_LIMIT bytes only ``warm`` and ``end`` are added.
+    and ``event`` names it. Bounded: past JOURNAL_LIMIT bytes, or past 1/64 of the room that its
+    filesystem had, only ``warm``, ``eager`` and ``exit`` are added.
 
 ``exit``
     Empty; as Python ends, one byte; when the process exits through the C library, its exit status
