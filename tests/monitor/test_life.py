@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -379,6 +380,7 @@ def test_one_that_freed_its_lock_at_its_end_is_believed_once_it_is_gone(
         env=environment(WARMWATCH_DIR=str(memory)),
     ) as process:
         training = Training(process, tmp_path)
+        hands.now_ns = time.monotonic_ns()  # the training's own: it ends by that
         source = hands.source(memory)
         assert only(source).alive
         assert process.stdin is not None
