@@ -23,7 +23,7 @@ from warmwatch import record
 from warmwatch._deaf_thread import DeafThread, release, taken
 from warmwatch._descriptors import leads_to
 from warmwatch._journal import Journal
-from warmwatch._record_files import Files, reopened
+from warmwatch._record_files import Files, let_go, reopened
 from warmwatch.record.seal import following, newest, unseal
 
 INTERVAL = 0.25  # seconds between two copies where nothing rare happens
@@ -213,8 +213,6 @@ class Copies:
     def _let_go(self) -> None:
         if self._journal:
             self._journal.close()
-        if self.files and leads_to(self._slot, self.files.own):
-            os.close(self._slot)
         if self.files:
-            self.files.keeping.release()
+            let_go(self.files, self._slot)
         self._slot = -1

@@ -10,12 +10,12 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from warmwatch._config import bounded
 from warmwatch._family import inherited, launch_pid, own_group, parent_of, which
 from warmwatch._guard import warn_once
+from warmwatch.origin import boot_id, clock_offset_ns
 from warmwatch.record import Identity
 
 # launcher -> the variables in which it says rank, local rank and world size; first match wins
@@ -103,24 +103,6 @@ def _launch(environ: Mapping[str, str], launcher: str) -> str:
         launched = any(inherited(name) for name in _RANKS)
     # torchrun and mpirun start all ranks of a host
     return f"parent:{which(parent_of(pid))}" if launched else f"process:{which(pid)}"
-
-
-def boot_id() -> str:
-    """The kernel's id of this boot; empty where it does not tell."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-
-
-def clock_offset_ns() -> int | None:
-    """What this process's time namespace adds to the monotonic clock; ``None``: not to be known."""
-    try:
-        lines = Path("/proc/self/timens_offsets").read_text().splitlines()
-        words = next(line.split() for line in lines if line.startswith("monotonic"))
-        return int(words[1]) * 10**9 + int(words[2])
-    except (OSError, ValueError, IndexError, StopIteration):
-        return None
 
 
 def _number(environ: Mapping[str, str], name: str) -> int | None:

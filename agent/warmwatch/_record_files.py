@@ -12,7 +12,7 @@ from pathlib import Path
 
 from warmwatch import record
 from warmwatch._ageing import Keeping
-from warmwatch._descriptors import File, file_of, opened_high
+from warmwatch._descriptors import File, file_of, leads_to, opened_high
 from warmwatch._guard import pass_on
 from warmwatch._neighbours import folder_stem
 from warmwatch._readers import FOLDER, OTHER, SLOT, mode
@@ -107,6 +107,13 @@ def reopened(files: Files) -> int:
         return opened_high(slot, os.O_RDWR | os.O_NONBLOCK)
     finally:
         slot.chmod(stat.S_IMODE(status.st_mode))
+
+
+def let_go(files: Files, slot: int) -> None:
+    """Close ``slot``, and with it free the lock; unless the descriptor is another file's by now."""
+    if leads_to(slot, files.own):
+        os.close(slot)
+    files.keeping.release()
 
 
 def discard(folder: Path, *descriptors: int) -> None:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import mmap
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +34,7 @@ from warmwatch._journal import Journal, line_of
 from warmwatch._making import Making
 from warmwatch._mapping import in_memory, mapped
 from warmwatch._neighbours import prune
-from warmwatch._record_files import Files
+from warmwatch._record_files import Files, let_go
 from warmwatch.record import COMPILE_INDEX, Header, Identity
 
 _PATIENCE = 2.0  # seconds that a training waits for a disk once, when its record is made
@@ -172,11 +171,10 @@ class Writer:
             if self._tell and not self._closed:
                 self._tell(files.folder, files.mode)
             prune(files.folder.parent, own=files.own)
-        except Exception as error:  # noqa: BLE001 - a guest: another process may be at it too
-            if isinstance(error, OSError):
-                pass_on(error)
-            else:
-                report("record", error)
+        except OSError as error:  # another process may be at it too
+            pass_on(error)
+        except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+            report("record", error)
 
     def _image(self, identity: Identity) -> bytes:
         """The slot with this identity, unless it has been given a later one meanwhile.
@@ -287,8 +285,6 @@ class Writer:
             return
         if self._journal:
             self._journal.close()
-        if self._files and leads_to(self._files.slot, self._files.own):
-            os.close(self._files.slot)
         if self._files:
-            self._files.keeping.release()
+            let_go(self._files, self._files.slot)
         self._files = self._journal = None

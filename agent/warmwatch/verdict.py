@@ -180,13 +180,10 @@ def _ended(facts: Facts) -> Judgement | None:
     if name and not (name == "finished" and facts.alive):
         state = State.FAILED if name == "failed" else State.FINISHED
         return _over(facts, state, facts.compile.ended_ns or facts.gone_ns)
+    if facts.alive:
+        return None
     # ``ended_ns``: it had come to its end, and was killed there
-    return None if facts.alive else _over(facts, State.LOST, facts.gone_ns or _told_ns(facts))
-
-
-def _told_ns(facts: Facts) -> int | None:
-    """When it said its end, if it did."""
-    return facts.compile.ended_ns or None
+    return _over(facts, State.LOST, facts.gone_ns or facts.compile.ended_ns or None)
 
 
 def _over(facts: Facts, state: State, since_ns: int | None) -> Judgement:

@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from support.daemon import daemon_process
 from support.records import wait_until
@@ -24,7 +25,6 @@ from warmwatch_monitor.serving.connections import (
     Connections,
     most_connections,
 )
-from warmwatch_monitor.serving.guard import Application, Receive, Scope, Send
 from warmwatch_monitor.serving.protection import OPEN
 from warmwatch_monitor.serving.server import Server
 
@@ -275,7 +275,7 @@ def test_who_does_not_take_his_answer_is_ended_or_makes_room_whatever_he_asks_me
 
 
 async def served(
-    app: Application, hands: Hands, peer: Callable[[asyncio.StreamReader, Writer], Awaitable[None]]
+    app: ASGIApp, hands: Hands, peer: Callable[[asyncio.StreamReader, Writer], Awaitable[None]]
 ) -> None:
     """A whole server over ``app``, and a client of it, on the same loop."""
     with socket.create_server(("127.0.0.1", 0)) as listener:

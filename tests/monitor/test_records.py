@@ -28,12 +28,12 @@ from support.records import (
     write_record,
 )
 from warmwatch import record
+from warmwatch.origin import boot_id
 from warmwatch.record import StepCounts
 from warmwatch.record.seal import Block, store
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.sources.journal import CHUNK, KEPT
-from warmwatch_monitor.sources.origin import boot_id
 from warmwatch_monitor.sources.records import RecordsSource
 
 COMPILATION = {"t": 5, "event": "compilation", "id": "0/1", "kind": "forward", "seconds": 1.5}

@@ -12,7 +12,8 @@ from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.sources.readings import Source
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.serving.guard import Application
+    from starlette.types import ASGIApp
+
     from warmwatch_monitor.serving.protection import Protection
 
 _LOOK_SECONDS = 1.0
@@ -63,7 +64,7 @@ class Door:
             )
         return address._replace(port=bound[1], tls=now.tls is not None)
 
-    def serve(self, app: Application, listener: socket.socket, leave: Callable[[], None]) -> None:
+    def serve(self, app: ASGIApp, listener: socket.socket, leave: Callable[[], None]) -> None:
         """Answer with ``app`` until a signal; ``leave`` then lets no answer wait any longer."""
         from warmwatch_monitor.serving.connections import Connections, most_connections
         from warmwatch_monitor.serving.guard import Guard

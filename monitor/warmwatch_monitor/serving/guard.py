@@ -9,18 +9,13 @@ log in; it tells nothing of what is watched.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from warmwatch_monitor.serving.credentials import BusyError
 from warmwatch_monitor.serving.hosts import host_of, is_allowed
 from warmwatch_monitor.serving.protection import OPEN, Protection
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PROBES = ("/-/healthy", "/-/ready")
 BEGAN = "began"  # in the state of a scope: the Protection under which its connection began
@@ -44,7 +39,7 @@ class Guard:
 
     def __init__(
         self,
-        inner: Application,
+        inner: ASGIApp,
         protection: Callable[[], Protection],
         names: Callable[[Protection], frozenset[str] | None],
     ) -> None:

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from functools import partial
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from warmwatch_monitor.serving.connections import IDLE_SECONDS, REQUEST_SECONDS, Connections
-from warmwatch_monitor.serving.guard import Application
 from warmwatch_monitor.serving.protection import Protection
 from warmwatch_monitor.serving.protocol import Protocol
 
@@ -58,7 +58,7 @@ class Server(uvicorn.Server):
 
     def __init__(
         self,
-        app: Application,
+        app: ASGIApp,
         listener: socket.socket,
         connections: Connections,
         protection: Callable[[], Protection],

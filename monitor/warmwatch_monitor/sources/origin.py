@@ -8,8 +8,8 @@ tell: a record that is surely of another one is refused with words, before anyth
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
+from warmwatch.origin import boot_id, clock_offset_ns
 from warmwatch.record import Identity
 
 
@@ -45,21 +45,4 @@ class Origin:
 
 def here() -> Origin:
     """This process's own."""
-    return Origin(boot=boot_id(), offset_ns=_offset_ns())
-
-
-def boot_id() -> str:
-    """The kernel's id of this boot; empty where it does not tell."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-
-
-def _offset_ns() -> int | None:
-    try:
-        lines = Path("/proc/self/timens_offsets").read_text().splitlines()
-        words = next(line.split() for line in lines if line.startswith("monotonic"))
-        return int(words[1]) * 10**9 + int(words[2])
-    except (OSError, ValueError, IndexError, StopIteration):
-        return None
+    return Origin(boot=boot_id(), offset_ns=clock_offset_ns())

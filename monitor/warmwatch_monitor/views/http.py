@@ -20,7 +20,7 @@ from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.views import reference
 from warmwatch_monitor.views.answers import Answers
 from warmwatch_monitor.views.kept import Body, json_body
-from warmwatch_monitor.views.lane import Lane
+from warmwatch_monitor.views.lane import Lane, gone
 from warmwatch_monitor.views.schema import STATUS_DESCRIPTION, Problem, Status
 from warmwatch_monitor.views.waiters import GoneError
 from warmwatch_monitor.views.waiting import GOALS, LONGEST_WAIT_SECONDS, USUAL_WAIT_SECONDS
@@ -104,16 +104,10 @@ def _add_status(app: FastAPI, answers: Answers) -> None:
         if wait is None:
             return _sent(answers.status(run), request)
         try:
-            body = await answers.wait(wait, run, timeout, partial(_gone, request))
+            body = await answers.wait(wait, run, timeout, partial(gone, request.receive))
         except GoneError:
             return Response()  # to nobody
         return _sent(body, request)
-
-
-async def _gone(request: Request) -> None:
-    """Return when the client went away."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def _add_metrics(app: FastAPI, answers: Answers) -> None:

@@ -6,10 +6,11 @@ is documented, and refuse whatever is odd in their words.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
 from urllib.parse import parse_qsl
+
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.views.answers import Answers
@@ -17,19 +18,13 @@ from warmwatch_monitor.views.kept import Body, json_body
 from warmwatch_monitor.views.waiters import GoneError
 from warmwatch_monitor.views.waiting import GOALS, LONGEST_WAIT_SECONDS, USUAL_WAIT_SECONDS
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-
 _PARAMETERS = frozenset(("run", "wait", "timeout"))
 
 
 class Lane:
     """Answers ``/metrics`` and ``/status`` where that is plain; ``inner`` has the rest."""
 
-    def __init__(self, inner: Application, answers: Answers) -> None:
+    def __init__(self, inner: ASGIApp, answers: Answers) -> None:
         self._inner, self._answers = inner, answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,7 +59,7 @@ class Lane:
         run, goal, timeout = asked
         if goal is None:
             return self._answers.status(run)
-        return await self._answers.wait(goal, run, timeout, partial(_gone, receive))
+        return await self._answers.wait(goal, run, timeout, partial(gone, receive))
 
 
 def plain_query(query: bytes) -> tuple[str | None, str | None, float] | None:
@@ -101,7 +96,7 @@ def _header(scope: Scope, wanted: bytes) -> str | None:
     return b", ".join(values).decode("latin-1") if values else None
 
 
-async def _gone(receive: Receive) -> None:
+async def gone(receive: Receive) -> None:
     """Return when the client went away."""
     while (await receive())["type"] != "http.disconnect":
         pass
