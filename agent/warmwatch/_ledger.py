@@ -201,7 +201,10 @@ class Ledger:
         words = self.words
         if words[AT["active_since_ns"]] and not self._activity:
             words[AT["ended"]] = words[AT["begun"]]
-            words[AT["active_since_ns"]] = 0
+            took = now - words[AT["active_since_ns"]]
+            words[AT["longest_activity_ns"]] = max(words[AT["longest_activity_ns"]], took)
+            for name in ("active_since_ns", "progress_of", "progress_done", "progress_total"):
+                words[AT[name]] = 0
             words[AT["last_end_ns"]] = now
             for name, value in self._pytorch.counters().items():
                 words[_counter(name)] += max(0, value - self._before.get(name, 0))

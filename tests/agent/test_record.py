@@ -54,14 +54,14 @@ def read(data: bytes) -> record.Slot:
 DISTINCT = range(1001, 1001 + record.COMPILE_WORDS)  # two swapped fields show
 
 
-def test_the_layout_of_version_2_is_pinned() -> None:
+def test_the_layout_of_version_3_is_pinned() -> None:
     """Moving, adding or reordering anything in the slot is a new VERSION."""
     steps = StepCounts(steps=4, last_step_ns=8, last_duration_ns=15)
     identity = Identity(run="gpt2", launch="process:1", rank=3, hooks=("events",))
     data = image(DISTINCT, identity, steps, tuple(range(record.BINS)))
-    assert (record.VERSION, len(data)) == (2, 24576)
+    assert (record.VERSION, len(data)) == (3, 24576)
     assert hashlib.sha256(data).hexdigest() == (
-        "e08c70870060f1102e2fb2d9293c89497a82c175f3d403ce331009e446d8d1bf"
+        "598957bddc4bc2b39a2abe3878e9bf0864627288f67e4cf98a15dc111a241650"
     )
 
 
@@ -204,7 +204,7 @@ def test_the_steps_are_no_older_than_what_the_compile_block_says_of_them() -> No
         (b"", "foreign"),
         (b"PNG" + bytes(record.SIZE), "foreign"),
         (image()[:5000], "torn record: 5000 bytes of 24576"),
-        (image()[:8] + b"\1" + image()[9:], "version 1, this warmwatch reads version 2"),
+        (image()[:8] + b"\1" + image()[9:], "version 1, this warmwatch reads version 3"),
         (rewritten(record.IDENTITY_BLOCK, b"\xff" * 30), "identity cannot be read"),
         (rewritten(record.COMPILE_BLOCK, bytes(80)), "compile block has 80 bytes"),
         (image()[: record.HOT_END] + bytes(12288), "both places of a block"),

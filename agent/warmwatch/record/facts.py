@@ -18,7 +18,16 @@ PHASES = (
     "cache_load",
     "other",
 )
-KINDS = ("forward", "backward", "autotune", "cudagraph", "other")
+KINDS = (
+    "forward",
+    "backward",
+    "autotune",
+    "cudagraph",
+    "other",
+    "triton",
+    "cpp_extension",
+    "custom",
+)
 CATEGORIES = (
     "shape",
     "grad_mode",
@@ -32,7 +41,10 @@ CATEGORIES = (
     "device",
     "other",
 )
-CACHES = ("inductor_fx", "aot_autograd")
+CACHES = ("inductor_fx", "aot_autograd", "triton")
+PROGRESS = ("kernels", "choices")  # what an activity in progress counts
+DISABLED = ("", "environment", "stance")  # by what compilation is turned off
+MEMORY = ("allocated", "reserved", "peak_allocated", "peak_reserved")
 TOUCHED_KEPT = 10
 ENDS = ("", "finished", "failed", "detached", "interrupted")
 
@@ -112,6 +124,16 @@ class CompileCounts:
             that one were worth, so a value said anew changes no sum (see ``Slot.tokens``).
         exit_code: 1 + the exit code, 0 to 255; 0 where it was not known when ``end_code`` was
             stored (see ``record.with_exit_code``).
+        longest_activity_ns: length of the longest activity that has ended.
+        progress_of: 1 + its position in PROGRESS: what the activity in progress counts; 0 where it
+            counts nothing. progress_done, progress_total: how many of them are done, of how many.
+        wrappers: how many functions and modules were handed to ``torch.compile``.
+        disabled: position in DISABLED.
+        cudagraph_skips: how often CUDA graphs were asked for and left out.
+        memory: bytes of CUDA's caching allocator, by MEMORY, over the process's devices, as of
+            ``memory_ns``, where 0 means that nobody looked.
+        gc_ns: time spent in full garbage collections. saving_ns: in ``torch.save`` and its kin;
+            saving_since_ns: begin of the one in progress, 0 where there is none.
     """
 
     begun: int = 0
@@ -157,6 +179,18 @@ class CompileCounts:
     samples_before: int = 0
     worth_since: int = 0
     exit_code: int = 0
+    longest_activity_ns: int = 0
+    progress_of: int = 0
+    progress_done: int = 0
+    progress_total: int = 0
+    wrappers: int = 0
+    disabled: int = 0
+    cudagraph_skips: int = 0
+    memory: tuple[int, ...] = (0,) * len(MEMORY)
+    memory_ns: int = 0
+    gc_ns: int = 0
+    saving_ns: int = 0
+    saving_since_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +212,8 @@ class Identity:
         gpus: uuids of the CUDA devices that the process uses, ``GPU-...`` or ``MIG-...``, in the
             order of its own indices; empty until CUDA is up.
         tokens_per_step, samples_per_step, flops_per_step: what the user said a step is worth.
+        collective_timeout: seconds after which the process's collectives give up, the shortest of
+            its process groups; ``None`` where there are none.
     """
 
     run: str
@@ -200,6 +236,7 @@ class Identity:
     tokens_per_step: int | None = None
     samples_per_step: int | None = None
     flops_per_step: float | None = None
+    collective_timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from warmwatch.record.seal import Buffer
 
 MAGIC = b"WARMWTCH"
-VERSION = 2
+VERSION = 3
 PAGE = 4096
 
 _HEADER = struct.Struct("<8sIIQQQ")
