@@ -10,8 +10,8 @@ import sys
 from importlib.util import find_spec
 
 EXTRA = (
-    *("bcrypt", "click", "fastapi", "httptools", "prometheus_client", "psutil", "rich"),
-    *("uvicorn", "yaml"),
+    *("bcrypt", "click", "fastapi", "httptools", "msgspec", "prometheus_client", "psutil"),
+    *("rich", "uvicorn", "yaml"),
 )
 MISSING = 2
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
 
 from warmwatch_monitor.config import Settings
 from warmwatch_monitor.errors import described
@@ -31,8 +32,7 @@ _SHORTEST_RETENTION = 60.0
 _NOTHING: tuple[tuple[RunView, ...], tuple[Refusal, ...]] = ((), ())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assembled:
+class Assembled(Struct, frozen=True, kw_only=True):
     """A Snapshot, and what of its making failed, one sentence each."""
 
     snapshot: Snapshot

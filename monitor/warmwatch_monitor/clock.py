@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
+class Clock(Struct, frozen=True, kw_only=True):
     """``monotonic_ns`` is the machine's, the one that records are written in; ``epoch`` seconds."""
 
     monotonic_ns: Callable[[], int] = time.monotonic_ns

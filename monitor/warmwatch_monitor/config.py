@@ -2,7 +2,7 @@
 
 A command-line option overrides its variable and is checked by the same code. A bad value, and at
 the daemon's start a ``WARMWATCH_*`` variable that nobody knows, is a UsageError that says what to
-do. The values are named tuples, so that a command that asks a daemon loads no dataclasses.
+do. The values are named tuples, so that a command that asks a daemon loads no msgspec.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.errors import SourceError, described
@@ -23,8 +24,7 @@ _SILENCE_SECONDS = 5.0
 _SILENCE_INTERVALS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Outcome(Generic[T]):
+class _Outcome(Struct, Generic[T], frozen=True, kw_only=True):
     value: T | None
     health: SourceHealth
     at_ns: int

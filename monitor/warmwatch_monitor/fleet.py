@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from warmwatch.verdict import CONDITIONS, ENDED, Judgement, State, least_advanced
 from warmwatch_monitor.model import (
@@ -45,8 +46,7 @@ _SEAMS = {"compilations": "graphs_total", "recompile_limit": "compile_fallbacks_
 _OWN_LABELS = ("state", "phase", "condition", "kind", "category", "cache")
 
 
-@dataclass(slots=True)
-class _Telling:
+class _Telling(Struct):
     """What one daemon tells of one rank: values by name, and by name and label value."""
 
     instance: str

@@ -6,7 +6,9 @@ One record that cannot be judged is one refusal, and costs the others nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from warmwatch.verdict import State
 from warmwatch_monitor.errors import described
@@ -24,8 +26,7 @@ from warmwatch_monitor.spending import is_present
 from warmwatch_monitor.work import Work, follow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class Around(Struct, frozen=True, kw_only=True):
     """What was read beside the records, at ``now_ns``; ``oom_killed`` of pids that are gone."""
 
     now_ns: int
@@ -34,8 +35,7 @@ class Around:
     oom_killed: Mapping[int, bool] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Judged:
+class _Judged(Struct, frozen=True, kw_only=True):
     """The runs, and what to remember of them."""
 
     runs: tuple[RunView, ...]

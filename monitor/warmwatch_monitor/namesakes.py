@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
+from msgspec import structs
+
 from warmwatch_monitor.model import RecordReading
 
 Start = tuple[str, str]  # the run's name and the id of its launch
@@ -66,4 +68,4 @@ def _free(one: RecordReading, taken: set[str]) -> str:
 
 def _renamed(reading: RecordReading, name: str) -> RecordReading:
     slot = reading.slot
-    return replace(reading, slot=replace(slot, identity=replace(slot.identity, run=name)))
+    return structs.replace(reading, slot=replace(slot, identity=replace(slot.identity, run=name)))

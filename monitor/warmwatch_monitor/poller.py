@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from warmwatch_monitor.assembly import Assembled, Assembly
 from warmwatch_monitor.clock import Clock

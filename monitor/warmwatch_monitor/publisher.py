@@ -7,7 +7,8 @@ nobody makes any more cannot say so itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from warmwatch_monitor.assembly import Assembled
 from warmwatch_monitor.clock import Clock

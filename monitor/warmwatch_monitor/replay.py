@@ -8,8 +8,10 @@ that did not come; between two lines nothing else can change.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
 
 from warmwatch.record import ENDS, CompileCounts, StepCounts, Warmup
 from warmwatch.verdict import Facts, Judgement, State, judge
@@ -17,8 +19,7 @@ from warmwatch.verdict import Facts, Judgement, State, judge
 Event = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """The rank entered ``state`` at ``t`` (monotonic nanoseconds) with ``event``."""
 
     t: int

@@ -18,13 +18,14 @@ activity is known from the record's cumulative compile time.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from warmwatch_monitor.model import GpuReading, RankView, RunView, Spending
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Meter:
+class _Meter(Struct, frozen=True, kw_only=True):
     """One GPU of a rank, at its last energy reading.
 
     Attributes:
@@ -44,8 +45,7 @@ class _Meter:
     pending_joules: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class Account(Struct, frozen=True, kw_only=True):
     """What one rank's GPUs spent so far, and the meters to go on from, by uuid.
 
     ``gone_ns``: since when its record is no longer there; ``None`` while it is.

@@ -13,7 +13,8 @@ A :class:`Work` and the next readings of a rank's process and GPUs give the next
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from warmwatch_monitor.model import GpuReading, ProcessReading
 
@@ -21,8 +22,7 @@ BUSY_RATIO = 0.5
 LOW_POWER_RATIO = 0.4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(Struct, frozen=True, kw_only=True):
     """What is known of one rank.
 
     Attributes:

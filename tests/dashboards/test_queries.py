@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from support.dashboards import Asked
 from support.nvml import Standin, board
 from support.prometheus import ask, prometheus_process, query, scraping
 from support.records import held, update, wait_until, write_record
+from support.values import replace
 from warmwatch.record import Slot
 
 # With a scrape each second, what Grafana would put in for a graph of a few minutes.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 from support import scenarios
 from support.case import Case
 from support.scenarios import Scenario
+from support.values import replace
 
 
 def run(scenario: Scenario, folder: Path) -> list[Case]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support import builders as b
 from support import sources
 from support.builders import NOW, SECOND
+from support.values import replace
 from warmwatch.record import CompileCounts, StepCounts
 from warmwatch_monitor.assembly import Assembly
 from warmwatch_monitor.model import RecordReading, Refusal, Snapshot

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from support import builders as b
+from support.values import replace
 from warmwatch.verdict import State
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.series import render

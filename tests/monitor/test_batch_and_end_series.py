@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as plain
 
 from support import builders as b
+from support.values import replace
 from warmwatch.record import Slot
 from warmwatch_monitor.export.series import render
 from warmwatch_monitor.fleet import assemble

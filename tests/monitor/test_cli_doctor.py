@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import socket
 import time
-from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from support.daemon import daemon
 from support.records import held, live_slot, since_boot, warm, write_record
+from support.values import replace
 from warmwatch import record
 from warmwatch.record import CompileCounts, Slot, StepCounts
 from warmwatch_monitor.cli import cli

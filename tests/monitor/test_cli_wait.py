@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from support.records import (
     warm,
     write_record,
 )
+from support.values import replace
 from warmwatch.record import Slot, StepCounts
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.cli.daemon import Answer

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from support import builders as b
+from support.values import replace
 from warmwatch.record import TOUCHED_KEPT, CompileCounts
 from warmwatch.verdict import CONDITIONS
 from warmwatch_monitor.cli.status import exit_code

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from support import builders as b
+from support.values import replace
 from warmwatch.record import Slot
 from warmwatch.verdict import State
 from warmwatch_monitor.export.answer import status

@@ -15,7 +15,6 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from support import slots
 from support.daemon import daemon_process
 from support.records import ended, environment, held, wait_until, warm, write_record
 from support.trainings import run as train
+from support.values import replace
 from warmwatch import record
 from warmwatch.record.seal import store
 from warmwatch_monitor.cli import cli

@@ -7,13 +7,13 @@ import gc
 import json
 import re
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
 from support import builders as b
+from support.values import replace
 from warmwatch.verdict import State
 from warmwatch_monitor.export import series
 from warmwatch_monitor.model import Snapshot, SourceHealth

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from support import builders as b
 from support import sources
+from support.values import replace
 from warmwatch.record import CompileCounts, StepCounts
 from warmwatch.verdict import State
 from warmwatch_monitor.assembly import Assembly

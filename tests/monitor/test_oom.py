@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from support import builders as b
 from support import sources
+from support.values import replace
 from warmwatch_monitor.assembly import Assembly
 from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.sources.host import HostAndProcesses

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from support import builders as b
 from support import otlp
+from support.values import replace
 from warmwatch_monitor.export.series import RANK_SERIES, render
 from warmwatch_monitor.model import ExportHealth, HostReading, ProcessReading, Snapshot, Spending
 from warmwatch_monitor.push.otlp.metrics import Converter

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from support import builders, sources
 from support.builders import EPOCH, NOW
 from support.records import wait_until
+from support.values import replace
 from warmwatch_monitor import poller as module
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.feed import Feed

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from support import builders as b
 from support.builders import NOW
+from support.values import replace
 from warmwatch.verdict import State
 from warmwatch_monitor.cli.status import exit_code
 from warmwatch_monitor.export.answer import status

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from bisect import bisect_left
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 
 from support import builders as b
 from support import golden
+from support.values import replace
 from warmwatch.record import BOUNDS_NS
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.series import render

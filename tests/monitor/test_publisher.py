@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -18,6 +17,7 @@ from support import sources
 from support.builders import EPOCH, NOW, SECOND
 from support.daemon import daemon
 from support.records import held, wait_until, warm, write_record
+from support.values import replace
 from warmwatch.record import CompileCounts
 from warmwatch_monitor import assembly
 from warmwatch_monitor.assembly import REFUSALS, REFUSALS_OF_A_KIND, bounded

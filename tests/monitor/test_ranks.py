@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from support import builders as b
 from support.builders import NOW, SECOND
+from support.values import replace
 from warmwatch.record import CompileCounts, Slot, StepCounts
 from warmwatch.verdict import State
 from warmwatch_monitor.export.answer import status

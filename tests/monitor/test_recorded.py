@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from support import builders as b
 from support.builders import NOW, SECOND
+from support.values import field_names, replace
 from warmwatch import record
 from warmwatch.record import CompileCounts, Slot, StepCounts
 from warmwatch_monitor import recorded
@@ -118,9 +118,9 @@ def test_what_a_record_has_not_yet_is_not_known() -> None:
 
 
 def _leaves(value: Any, where: str = "") -> list[tuple[str, Any]]:
-    if not is_dataclass(value):
+    if not (names := field_names(value)):
         return [(where.removeprefix("."), value)]
-    parts = ((field.name, getattr(value, field.name)) for field in fields(value))
+    parts = ((name, getattr(value, name)) for name in names)
     return [leaf for name, part in parts for leaf in _leaves(part, f"{where}.{name}")]
 
 

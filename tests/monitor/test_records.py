@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from support.records import (
     warm,
     write_record,
 )
+from support.values import replace
 from warmwatch import record
 from warmwatch.origin import boot_id
 from warmwatch.record import StepCounts

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 
 from support import builders
 from support.builders import NOW
+from support.values import replace
 from warmwatch.record import CompileCounts, StepCounts
 from warmwatch.verdict import State
 from warmwatch_monitor.model import ProcessReading, RecordReading

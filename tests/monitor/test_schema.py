@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import BaseModel
 
 from support import builders as b
+from support.values import replace
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.series import render
 from warmwatch_monitor.fleet import assemble

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from support import builders as b
 from support.records import wait_until
+from support.values import replace
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.push.sender import Sender
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from support import builders as b
+from support.values import replace
 from warmwatch_monitor.export.words.evidence import evidence
 from warmwatch_monitor.export.words.sentence import summary
 from warmwatch_monitor.export.words.wording import duration, own_words, step_length

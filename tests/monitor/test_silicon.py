@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from support import builders as b
+from support.values import replace
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.words import silicon
 from warmwatch_monitor.export.words.evidence import evidence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import builders as b
+from support.values import replace
 from warmwatch.record import CompileCounts, StepCounts
 from warmwatch_monitor.model import RankView
 from warmwatch_monitor.spending import Account, charge, compile_ns_at, fold, kept

@@ -31,7 +31,7 @@ DAEMON = {
     *("warmwatch_monitor.views.http", "warmwatch_monitor.export.series"),
 }
 RECORDS = {
-    *("psutil", "pynvml", "subprocess", "hashlib", "mmap"),
+    *("psutil", "pynvml", "subprocess", "hashlib", "mmap", "msgspec"),
     *("warmwatch.record", "warmwatch.verdict", "warmwatch_monitor.model"),
     *("warmwatch_monitor.poller", "warmwatch_monitor.export.answer"),
 }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from support import builders as b
+from support.values import replace
 from warmwatch.record import CATEGORIES, CompileCounts, Slot
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.export.answer import chosen, reached, status

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 import urllib.request
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from support import builders as b
 from support.daemon import daemon
 from support.records import held, live_slot, update, wait_until, write_record
+from support.values import replace
 from warmwatch.record import StepCounts
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.model import SourceHealth

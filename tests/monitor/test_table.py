@@ -7,7 +7,6 @@ import pty
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 
 from support import builders as b
 from support.records import compiling, environment, held, warm, write_record
+from support.values import replace
 from warmwatch.verdict import State
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.model import RankView

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from support import builders as b
 from support.records import update, warm, write_record
+from support.values import replace
 from warmwatch import record
 from warmwatch.record import seal
 from warmwatch_monitor.model import Log

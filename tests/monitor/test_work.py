@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 from support import builders as b
 from support import sources
 from support.builders import NOW, SECOND
+from support.values import replace
 from warmwatch.verdict import State, judge
 from warmwatch_monitor import judging
 from warmwatch_monitor.assembly import Assembly

@@ -10,7 +10,6 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from support import builders as b
 from support.daemon import daemon
 from support.prometheus import prometheus_process, query
 from support.records import compiling, ended, environment, held, wait_until, warm, write_record
+from support.values import replace
 from warmwatch.record import Slot
 from warmwatch_monitor.export.series import render
 from warmwatch_monitor.model import RankView

@@ -10,7 +10,6 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from support.records import (
     warm,
     write_record,
 )
+from support.values import replace
 from support.wall_clock import WallClock
 from warmwatch.record import StepCounts
 from warmwatch_monitor.sources.records import RecordsSource

@@ -7,10 +7,11 @@ the real verdict, so a builder cannot pair facts with a state that they do not a
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import fields, replace
+from dataclasses import fields
 from itertools import groupby
 from typing import Any, TypeVar
 
+from support.values import replace
 from warmwatch import record
 from warmwatch.record import (
     CATEGORIES,

@@ -9,10 +9,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from support import builders
+from support.values import replace
 from warmwatch import record
 from warmwatch.record import CompileCounts, Header, Slot, StepCounts
 from warmwatch.record.words import flatten

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
+from support.values import replace
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.config import Address, Settings
 from warmwatch_monitor.model import RecordReading

@@ -7,10 +7,11 @@ import os
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from importlib import metadata
 from pathlib import Path
+
+from msgspec import Struct
 
 from warmwatch import __version__, places, record
 from warmwatch_monitor.cli.daemon import Answer, ask_daemon
@@ -38,8 +39,7 @@ class Mark(Enum):
     TROUBLE = "trouble"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One line of the checklist, and what to do about it."""
 
     mark: Mark

@@ -7,8 +7,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 import click
 
@@ -42,8 +42,7 @@ class Outcome(Enum):
     TIMEOUT = 124
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Look(NamedTuple):
     """One look at what is waited for.
 
     Attributes:
@@ -52,9 +51,9 @@ class Look:
         where nothing is waited for any more.
     """
 
-    outcome: Outcome | None = None
     state: str
     words: str
+    outcome: Outcome | None = None
     late: str = ""
 
 

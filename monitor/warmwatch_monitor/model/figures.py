@@ -11,7 +11,8 @@ for it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from warmwatch_monitor.model.records import Compilation, Fallback, GraphBreak
 
@@ -20,8 +21,7 @@ BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50))
 _OF_GRAPHS = ("forward", "backward", "other")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Who:
+class Who(Struct, frozen=True, kw_only=True):
     """Whom the figures are about.
 
     Attributes:
@@ -48,8 +48,7 @@ class Who:
     gpus: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lengths:
+class Lengths(Struct, frozen=True, kw_only=True):
     """How long the steps of one kind took.
 
     Attributes:
@@ -66,8 +65,7 @@ class Lengths:
     longest: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
+class Steps(Struct, frozen=True, kw_only=True):
     """The rank's steps.
 
     Attributes:
@@ -95,8 +93,7 @@ class Steps:
     last_batch_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenActivity:
+class OpenActivity(Struct, frozen=True, kw_only=True):
     """Compile activity in progress; of a rank that has ended, the one that its end cut off.
 
     Attributes:
@@ -108,8 +105,7 @@ class OpenActivity:
     phase: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compile:
+class Compile(Struct, frozen=True, kw_only=True):
     """What the rank's compiler did and does. A count is ``None`` where its torch keeps none.
 
     Attributes:
@@ -152,8 +148,7 @@ class Compile:
         return None if self.recompiles is None else sum(self.recompiles.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Underway:
+class Underway(Struct, frozen=True, kw_only=True):
     """What is being compiled, or was compiled anew: all that is known of it.
 
     Attributes:
@@ -169,8 +164,7 @@ class Underway:
     category: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
+class Log(Struct, frozen=True, kw_only=True):
     """What the compiler did, one by one, as far as a journal tells; empty where none was read.
 
     Attributes:
@@ -188,8 +182,7 @@ class Log:
     reopened_by: Compilation | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarmupSpan:
+class WarmupSpan(Struct, frozen=True, kw_only=True):
     """One warm-up that has ended: when, how long it was, and how many steps it took."""
 
     ended_at: float
@@ -197,8 +190,7 @@ class WarmupSpan:
     steps: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Warmups:
+class Warmups(Struct, frozen=True, kw_only=True):
     """The rank's warm-ups.
 
     Attributes:
@@ -215,8 +207,7 @@ class Warmups:
     warm_at_step: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(Struct, frozen=True, kw_only=True):
     """How the rank gets on.
 
     Attributes:
@@ -236,8 +227,7 @@ class Progress:
     open_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
+class Life(Struct, frozen=True, kw_only=True):
     """Whether its process lives, and how it ended.
 
     Attributes:
@@ -256,8 +246,7 @@ class Life:
     killed_at_end: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workers:
+class Workers(Struct, frozen=True, kw_only=True):
     """The rank's compile workers: busy where their CPU time grows, else idle."""
 
     busy: int
@@ -268,8 +257,7 @@ class Workers:
         return self.busy + self.idle
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
+class Agent(Struct, frozen=True, kw_only=True):
     """How the agent fares in the training, and so how far its figures can be trusted.
 
     Attributes:
@@ -285,8 +273,7 @@ class Agent:
     lines_broken: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Figures(Struct, frozen=True, kw_only=True):
     """All figures of one rank. ``workers`` is ``None`` where nobody looked at them twice."""
 
     who: Who

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuReading:
+class GpuReading(Struct, frozen=True, kw_only=True):
     """One GPU, or one MIG device, as NVML read it. What it does not support is ``None``.
 
     Attributes:
@@ -55,8 +54,7 @@ class GpuReading:
     trouble: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostReading:
+class HostReading(Struct, frozen=True, kw_only=True):
     """The machine itself. ``load_1m`` is the kernel's; memory is what programs can still get."""
 
     memory_total_bytes: int
@@ -65,8 +63,7 @@ class HostReading:
     load_1m: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessReading:
+class ProcessReading(Struct, frozen=True, kw_only=True):
     """What the host says of one training process and its compile workers.
 
     A worker is busy where its CPU time grew since the last look, not where it exists; ``None``
@@ -84,8 +81,7 @@ class ProcessReading:
     stopped: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signs:
+class Signs(Struct, frozen=True, kw_only=True):
     """What one look from outside at a training shows; ``None`` is "not known".
 
     Attributes:
@@ -102,8 +98,7 @@ class Signs:
     idle_watts: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedTraining:
+class ObservedTraining(Struct, frozen=True, kw_only=True):
     """A process that looks like a training and has no agent, as far as it shows from outside.
 
     Attributes:
@@ -120,8 +115,7 @@ class ObservedTraining:
     likely_compiling: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceHealth:
+class SourceHealth(Struct, frozen=True, kw_only=True):
     """How a source fares, apart from what it read. ``error`` is one sentence, or ``None``."""
 
     source: str
@@ -131,8 +125,7 @@ class SourceHealth:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportHealth:
+class ExportHealth(Struct, frozen=True, kw_only=True):
     """How an export fares: ``up`` is whether the last one was taken, ``None`` before the first."""
 
     export: str

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from warmwatch.record import Slot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compilation:
+class Compilation(Struct, frozen=True, kw_only=True):
     """One compilation, from a record's journal.
 
     Attributes:
@@ -34,16 +33,14 @@ class Compilation:
     failure: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
+class Beginning(Struct, frozen=True, kw_only=True):
     """The begin of compile activity, from a journal: when, and of what, in PyTorch's words."""
 
     at_ns: int
     what: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recompile:
+class Recompile(Struct, frozen=True, kw_only=True):
     """A recompile that begins, from a record's journal: what it is of, and why; see Compilation."""
 
     at_ns: int
@@ -54,16 +51,14 @@ class Recompile:
     line: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphBreak:
+class GraphBreak(Struct, frozen=True, kw_only=True):
     """A reason for which Dynamo broke graphs, and how often when it was first told."""
 
     reason: str
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fallback:
+class Fallback(Struct, frozen=True, kw_only=True):
     """A frame that hit the recompile limit, from a record's journal.
 
     Attributes:
@@ -78,8 +73,7 @@ class Fallback:
     setting: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class Owner(Struct, frozen=True, kw_only=True):
     """Whose a record is: the user's ``uid`` and ``name`` (else the number).
 
     ``own``: it is the user that this reader runs as. A run of anybody else is shown with its owner,
@@ -101,8 +95,7 @@ class Owner:
         return shown.removesuffix(f"@{self.name}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordReading:
+class RecordReading(Struct, frozen=True, kw_only=True):
     """One record as it was read.
 
     Attributes:
@@ -142,8 +135,7 @@ class RecordReading:
         return self.this_boot, header.attached_ns if self.this_boot else header.attached_epoch_ns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(Struct, frozen=True, kw_only=True):
     """Something in a record directory that cannot be read, and why, in one sentence."""
 
     path: str

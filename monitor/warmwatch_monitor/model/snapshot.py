@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from warmwatch.verdict import ENDED, Judgement, State
 from warmwatch_monitor.model.figures import Figures, Who
@@ -18,8 +19,7 @@ from warmwatch_monitor.model.machine import (
 from warmwatch_monitor.model.records import RecordReading, Refusal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spending:
+class Spending(Struct, frozen=True, kw_only=True):
     """What a rank's GPUs spent since this monitor first saw the rank; nothing before is guessed.
 
     Attributes:
@@ -34,8 +34,7 @@ class Spending:
     clean_steps: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankView:
+class RankView(Struct, frozen=True, kw_only=True):
     """One rank, judged, and joined with what its host and its GPUs say.
 
     Attributes:
@@ -105,8 +104,7 @@ class RankView:
         return spent.clean_joules / spent.clean_steps if spent and spent.clean_steps else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunView:
+class RunView(Struct, frozen=True, kw_only=True):
     """One run: its ranks in order, and its state, that of its least advanced living rank.
 
     ``ended_together``: whether all its ranks here ended within seconds, as those of a job do that
@@ -160,8 +158,7 @@ def any_compiling(runs: Iterable[RunView]) -> bool | None:
     return any(view.judgement.compiling for view in living) if living else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, kw_only=True):
     """All that was known at one moment, on both clocks. Runs are in order of their names.
 
     ``more_refusals`` is how many there are beside ``refusals``. ``late_seconds`` is its age where

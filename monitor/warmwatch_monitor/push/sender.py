@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.errors import ExportError

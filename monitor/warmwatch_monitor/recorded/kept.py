@@ -7,7 +7,8 @@ source and the unpacking of a record give the same object for what is the same, 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from warmwatch.record import ENDS, Slot
 from warmwatch_monitor.model import (
@@ -26,8 +27,7 @@ from warmwatch_monitor.recorded.lengths import lengths
 from warmwatch_monitor.recorded.log import log_of, same_lines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class Kept(Struct, frozen=True, kw_only=True):
     """All figures of one reading that no clock changes."""
 
     reading: RecordReading

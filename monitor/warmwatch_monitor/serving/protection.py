@@ -12,8 +12,9 @@ import os
 import ssl
 import stat
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from warmwatch_monitor.errors import SourceError, UsageError
 from warmwatch_monitor.serving.credentials import Credentials, Passwords
@@ -25,8 +26,7 @@ _LONGEST_FILE = 1 << 20
 Seen = tuple[tuple[str, tuple[int, ...]], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(Struct, frozen=True, kw_only=True):
     """What a connection must have shown when it began. ``client_ca``: the digest of that file."""
 
     verify: ssl.VerifyMode
@@ -34,8 +34,7 @@ class Rules:
     client_ca: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Protection:
+class Protection(Struct, frozen=True, kw_only=True):
     """How connections are protected, and who may ask; ``None`` where anybody may.
 
     ``rules`` are those of ``tls``: a certificate that is renewed leaves them as they are.

@@ -11,8 +11,9 @@ import hashlib
 import re
 import ssl
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from warmwatch_monitor.errors import described
 
@@ -37,8 +38,7 @@ class WebConfigError(Exception):
     """The file cannot be used; one sentence."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsFiles:
+class TlsFiles(Struct, frozen=True, kw_only=True):
     """What TLS is made of. ``client_ca``: who signs the certificates of clients."""
 
     cert: str
@@ -48,8 +48,7 @@ class TlsFiles:
     oldest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebConfig:
+class WebConfig(Struct, frozen=True, kw_only=True):
     """What the file says; paths are as they stand in it.
 
     Attributes:

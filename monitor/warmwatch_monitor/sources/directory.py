@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from warmwatch import places
 from warmwatch_monitor.clock import Clock
@@ -20,8 +21,7 @@ _LISTED_FOR_NS = 10**9
 _TICK_NS = 50 * 10**6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class Listing(Struct, frozen=True, kw_only=True):
     """Folders that are records by their place, and what else lies there."""
 
     folders: tuple[str, ...] = ()

@@ -15,9 +15,10 @@ nothing alive.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+
+from msgspec import Struct
 
 from warmwatch import record
 
@@ -33,8 +34,7 @@ class Presence(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class Holder(Struct, frozen=True, kw_only=True):
     """A process by its pid here and its start in clock ticks since the boot, as it was then.
 
     Attributes:

@@ -8,10 +8,10 @@ A process that cannot be asked, or is gone, is absent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+from msgspec import Struct, field
 
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import HostReading, ProcessReading
@@ -30,8 +30,7 @@ _SCAN_NS = 10 * 10**9
 Totals = Mapping[int, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostAndProcesses:
+class HostAndProcesses(Struct, frozen=True, kw_only=True):
     """The machine, and by pid the training processes on it that could be asked.
 
     ``oom_killed``: of those that are gone, whether it was for want of memory, where that is known.

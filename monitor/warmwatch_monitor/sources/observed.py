@@ -73,11 +73,20 @@ class ObservedSource:
 
     def _list(self) -> None:
         """Whose pools of compile workers there are."""
-        parents = {process.pid: process.info["ppid"] or 0 for process in _processes()}
-        known = self._commands
-        self._commands = {pid: known[pid] for pid in parents if pid in known}
-        pools = {pid for pid in parents if POOL in " ".join(self._command(pid))}
-        self._owners = {parents[pid] for pid in pools} - pools - {0, 1}
+        known, self._commands = self._commands, {}
+        pools: set[int] = set()
+        parents: set[int] = set()
+        for process in _processes():
+            pid = process.pid
+            try:  # of each one no more is read than tells whether it matters
+                command = known[pid] if pid in known else tuple(process.cmdline())
+                self._commands[pid] = command
+                if POOL in " ".join(command):
+                    parents.add(process.ppid())
+                    pools.add(pid)
+            except psutil.Error:
+                continue
+        self._owners = parents - pools - {0, 1}
 
     def _computing(self, gpus: Iterable[GpuReading]) -> set[int]:
         """Python processes that NVML lists."""
@@ -118,7 +127,7 @@ def shown(command: Sequence[str]) -> str:
 
 
 def _processes() -> Iterable[psutil.Process]:
-    return psutil.process_iter(["ppid"])
+    return psutil.process_iter()
 
 
 def _is_python(command: Sequence[str]) -> bool:

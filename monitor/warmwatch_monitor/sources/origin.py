@@ -7,14 +7,13 @@ tell: a record that is surely of another one is refused with words, before anyth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from warmwatch.origin import boot_id, clock_offset_ns
 from warmwatch.record import Identity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(Struct, frozen=True, kw_only=True):
     """Where monotonic times come from.
 
     Attributes:

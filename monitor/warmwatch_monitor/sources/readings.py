@@ -7,8 +7,9 @@ that the records name. Its own reading has the type that its entry promises.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
+
+from msgspec import Struct, field
 
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.config import Settings
@@ -19,8 +20,7 @@ T_co = TypeVar("T_co", covariant=True)
 Read = Callable[["Readings"], T]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source(Generic[T_co]):
+class Source(Struct, Generic[T_co], frozen=True, kw_only=True):
     """One entry of the list of sources.
 
     Attributes:
@@ -34,8 +34,7 @@ class Source(Generic[T_co]):
     make: Callable[[Settings, Clock], Read[T_co]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readings:
+class Readings(Struct, frozen=True, kw_only=True):
     """What each source read last; a source that failed, or fell silent, is not in it."""
 
     values: Mapping[str, Any] = field(default_factory=dict)

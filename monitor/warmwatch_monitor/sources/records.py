@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from warmwatch import record
 from warmwatch.record import Identity, RecordError, Slot
@@ -29,8 +31,7 @@ from warmwatch_monitor.sources.slot import Look, SlotFile
 _REVISIT_NS = 10 * 10**9  # how often one is looked at that is over, though it said no end
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordsReading:
+class RecordsReading(Struct, frozen=True, kw_only=True):
     """All records that can be read, and what cannot."""
 
     records: tuple[RecordReading, ...] = ()

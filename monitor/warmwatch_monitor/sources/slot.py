@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from warmwatch import record
 from warmwatch.record import CompileCounts, Header, RecordError, Slot, StepCounts, TornError
@@ -26,8 +28,7 @@ _LARGEST_EPOCH = 2**62  # nanoseconds since 1970, in the year 2116
 _LARGEST = 2**59  # nanoseconds of uptime, or steps: either takes decades
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Look(Struct, frozen=True, kw_only=True):
     """One look at a slot.
 
     Attributes:

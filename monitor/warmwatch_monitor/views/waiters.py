@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import NamedTuple
 
 from warmwatch_monitor.model import Snapshot
@@ -60,17 +61,19 @@ class Waiters:
         body = self._judge(self._latest(), wanted)
         if body is not None or self._leaving:
             return body
-        answer: asyncio.Future[Body | None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Body | None] = loop.create_future()
         self._waiting.setdefault(wanted, set()).add(answer)
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
+        # by callbacks: asyncio.wait() makes as much anew again for each of thousands
+        timer = loop.call_later(timeout, _expire, answer)
         left = asyncio.ensure_future(gone())
+        left.add_done_callback(partial(_leave, answer))
         try:
-            await asyncio.wait((answer, left), timeout=timeout, return_when="FIRST_COMPLETED")
-            if left.done() and not answer.done():
-                raise GoneError
-            return answer.result() if answer.done() else None
+            return await answer
         finally:
+            timer.cancel()
             left.cancel()
             self._forget(wanted, answer)
 
@@ -135,3 +138,15 @@ class Waiters:
         self._turns += 1
         if self._turns % _AT_ONCE == 0:
             await asyncio.sleep(0)
+
+
+def _expire(answer: asyncio.Future[Body | None]) -> None:
+    """The timeout has come."""
+    if not answer.done():
+        answer.set_result(None)
+
+
+def _leave(answer: asyncio.Future[Body | None], _: asyncio.Future[None]) -> None:
+    """Who waited went away, or has been answered."""
+    if not answer.done():
+        answer.set_exception(GoneError)

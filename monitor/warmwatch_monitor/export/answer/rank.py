@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
+
+from msgspec.structs import asdict
 
 from warmwatch_monitor.export.words.advice import advice
 from warmwatch_monitor.export.words.conditions import conditions

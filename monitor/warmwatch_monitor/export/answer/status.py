@@ -8,8 +8,9 @@ durations seconds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from typing import Any
+
+from msgspec.structs import asdict, replace
 
 from warmwatch.verdict import State, least_advanced
 from warmwatch_monitor.errors import UnknownRunError

@@ -7,8 +7,9 @@ columns, which are the values of its own label. A family without a label of its 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from warmwatch_monitor.export.series.labels import Labels
 
@@ -18,8 +19,7 @@ ONE_COLUMN = ("",)
 _SUFFIXES = {"counter": "_total", "info": "_info"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distribution:
+class Distribution(Struct, frozen=True, kw_only=True):
     """A histogram's value: how many were at most each of the bounds, how many in all, their sum."""
 
     upto: Sequence[int]
@@ -30,8 +30,7 @@ class Distribution:
 Value = float | Distribution | None
 
 
-@dataclass(slots=True)
-class Family:
+class Family(Struct):
     """One family.
 
     Attributes:

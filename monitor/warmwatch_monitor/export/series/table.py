@@ -7,8 +7,9 @@ or GPUs. A reader returns ``None`` where nothing is known: then there is no samp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from warmwatch_monitor.export.series.family import Family, Type
 from warmwatch_monitor.export.series.labels import Labels
@@ -16,8 +17,7 @@ from warmwatch_monitor.export.series.labels import Labels
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series(Generic[T]):
+class Series(Struct, Generic[T], frozen=True, kw_only=True):
     """One value for each ``T``, which ``read`` gives.
 
     With ``label`` one for each of ``columns``, which ``read_columns`` gives by name; without

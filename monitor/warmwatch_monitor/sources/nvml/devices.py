@@ -7,9 +7,11 @@ second; what hardly changes every ten. What the device does not support is ``Non
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import GpuReading
@@ -21,8 +23,7 @@ _ENERGY_NS = 900 * 10**6  # "once a second", for rounds that are a little early
 _RARELY_NS = 10 * 10**9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
+class Description(Struct, frozen=True, kw_only=True):
     """What a device is; it does not change while its handle is good."""
 
     uuid: str
@@ -34,8 +35,7 @@ class Description:
     profile: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rare:
+class _Rare(Struct, frozen=True, kw_only=True):
     """What is read every ten seconds."""
 
     power_limit_watts: float | None
@@ -119,8 +119,11 @@ class Device:
 
     def known(self) -> dict[str, Any]:
         """What is known of it without asking the driver."""
-        described = {name: getattr(self.described, name) for name in Description.__slots__}
-        return {**described, "xid_errors": self.memory.xid_errors, "last_xid": self.memory.last_xid}
+        return {
+            **asdict(self.described),
+            "xid_errors": self.memory.xid_errors,
+            "last_xid": self.memory.last_xid,
+        }
 
     def close(self) -> None:
         """Give back what NVML allocated for it."""

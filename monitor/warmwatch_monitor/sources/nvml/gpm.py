@@ -7,16 +7,16 @@ rounds come closer than that, the last ratios stand.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from warmwatch_monitor.sources.nvml.driver import GpmRequest, ask
 
 _SHORTEST_NS = 100 * 10**6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Activity:
+class Activity(Struct, frozen=True, kw_only=True):
     """Ratios from 0 to 1, each ``None`` where it is not known."""
 
     sm: float | None = None

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import GpuReading
