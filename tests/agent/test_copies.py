@@ -1,4 +1,4 @@
-"""What a copy on a disk promises whoever reads in the middle of it."""
+"""What a copy on a disk promises: to whoever reads in the middle, and where the disk fails."""
 
 from __future__ import annotations
 
@@ -8,12 +8,24 @@ from typing import Any
 
 import pytest
 
+from support import slots
+from support.records import holder, wait_until
 from warmwatch import _copies, record
 from warmwatch._copies import Copies
-from warmwatch._record_files import make
+from warmwatch._record_files import Files, make
 from warmwatch.record import Header, Identity
 
 PWRITE = os.pwrite
+RUN = Identity(run="t")
+
+
+def slot_in_memory() -> bytearray:
+    """One in which nothing has happened yet."""
+    memory = record.blank()
+    header = record.pack_header(Header(warm_steps=3, attached_ns=1, attached_epoch_ns=1))
+    memory[: len(header)] = header
+    record.store_identity(memory, RUN)
+    return memory
 
 
 class Busy(bytearray):
@@ -42,11 +54,7 @@ def test_on_a_disk_words_are_never_newer_than_the_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither where a write was the last one that the disk took."""
-    identity = Identity(run="t")
-    memory = Busy(record.blank())
-    header = record.pack_header(Header(warm_steps=3, attached_ns=1, attached_epoch_ns=1))
-    memory[: len(header)] = header
-    record.store_identity(memory, identity)
+    memory = Busy(slot_in_memory())
     seen: list[tuple[int, int]] = []
 
     def pwrite(descriptor: int, data: bytes, at: int) -> int:
@@ -58,7 +66,7 @@ def test_on_a_disk_words_are_never_newer_than_the_blocks(
     monkeypatch.setattr(_copies.os, "pwrite", pwrite)
     copies = Copies(
         memory,
-        lambda: make(tmp_path, bytes(memory), identity, "owner"),
+        lambda: make(tmp_path, bytes(memory), RUN, "owner"),
         made=lambda _: None,
         failed=print,
     )
@@ -67,3 +75,53 @@ def test_on_a_disk_words_are_never_newer_than_the_blocks(
     assert copies.close(60)
     assert max(steps for steps, _ in seen) >= 10
     assert all(steps <= begun for steps, begun in seen), seen
+
+
+def test_a_record_that_cannot_be_made_is_tried_again_after_1_s_2_s_and_so_on_up_to_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then it holds what was stored in between, and it is told of once."""
+    now, tries, made = [0.0], [], []
+    monkeypatch.setattr(_copies, "monotonic", lambda: now[0])
+    memory = slot_in_memory()
+
+    def failing() -> Files:
+        tries.append(now[0])
+        if len(tries) < 9:
+            raise OSError("not yet")
+        return make(tmp_path, bytes(memory), RUN, "owner")
+
+    copies = Copies(memory, failing, made=made.append, failed=print)
+    for second in range(300):
+        now[0] = float(second)
+        record.hot_words(memory)[record.STEPS_INDEX["steps"]] = second
+        assert copies.settle(60)
+        assert (copies.problem is None) == (copies.files is not None)
+    assert tries == [0, 1, 3, 7, 15, 31, 63, 123, 183]
+    assert made == [copies.files]
+    assert copies.files is not None
+    words = (copies.files.folder / record.SLOT).read_bytes()[: record.HOT_END]
+    assert record.hot_words(bytearray(words))[record.STEPS_INDEX["steps"]] == 299
+    assert copies.close(60)
+
+
+def test_the_lock_is_looked_after_every_few_seconds_where_nothing_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The training's own code may free it at any time, by closing a descriptor of the slot."""
+    now = [0.0]
+    monkeypatch.setattr(_copies, "monotonic", lambda: now[0])
+    memory = slot_in_memory()
+    copies = Copies(
+        memory,
+        lambda: make(tmp_path, bytes(memory), RUN, "owner"),
+        made=lambda _: None,
+        failed=print,
+    )
+    assert copies.settle(60)
+    folder = slots.only(tmp_path)  # which has opened and closed it
+    assert holder(folder) is None
+    now[0] = 5.1
+    wait_until(lambda: holder(folder) == os.getpid())
+    assert copies.close(60)
+    assert holder(folder) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from dataclasses import replace
@@ -11,8 +12,8 @@ from types import FrameType
 import pytest
 
 from support import slots
-from support.records import wait_until
-from warmwatch import _writer, record
+from support.records import holder, wait_until
+from warmwatch import _copies, _writer, record
 from warmwatch._writer import Writer
 from warmwatch.record import Header, Identity
 
@@ -109,3 +110,31 @@ def test_a_record_on_a_disk_is_copied_by_one_thread_whatever_a_signal_handler_ra
 
 def threads() -> int:
     return len(list(Path("/proc/self/task").iterdir()))
+
+
+RARE = {
+    "a fact": lambda writer: writer.publish([0] * record.COMPILE_WORDS),
+    "a line": lambda writer: writer.note("step", 1, {}),
+    "a name": lambda writer: writer.rename(Identity(run="other")),
+}
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+@pytest.mark.parametrize("rare", RARE)
+def test_a_lock_that_the_training_freed_is_taken_again_with_whatever_is_rare(
+    memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, rare: str
+) -> None:
+    place = memory
+    if kind == "disk":
+        place = tmp_path
+        monkeypatch.setattr(_writer, "in_memory", lambda _: False)
+        monkeypatch.setattr(_copies, "_HOLD", 1e9)  # nor at any other time
+    writer = Writer()
+    writer.open([str(place)], HEADER, Identity(run="t"), named=True)
+    assert writer.settle(60)
+    folder = slots.only(place)  # which has opened and closed it
+    assert holder(folder) is None
+    RARE[rare](writer)
+    wait_until(lambda: holder(folder) == os.getpid())
+    writer.close()
+    assert holder(folder) is None

@@ -24,6 +24,12 @@ fcntl.lockf(slot, fcntl.LOCK_EX)
 print("held", flush=True)
 sys.stdin.read()
 """
+_ASK = """
+import fcntl, sys
+from warmwatch import record
+with open(sys.argv[1], "rb") as slot:
+    print(record.lock_holder(fcntl.fcntl(slot, fcntl.F_GETLK, record.LOCK_QUESTION)))
+"""
 
 
 def slot_bytes(slot: Slot) -> bytes:
@@ -82,6 +88,13 @@ def held(folder: Path) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+
+
+def holder(folder: Path) -> int | None:
+    """Whose lock is on a record's slot. Another process asks: one's own is none to oneself."""
+    command = [sys.executable, "-c", _ASK, str(folder / record.SLOT)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return None if done.stdout == "None\n" else int(done.stdout)
 
 
 def since_boot(ago: float) -> int:
