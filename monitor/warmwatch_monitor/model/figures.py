@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from warmwatch_monitor.model.records import Compilation, Fallback, GraphBreak
+from warmwatch_monitor.model.records import Compilation, Fallback, GraphBreak, VaryingDim
 
 # 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
 BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50)), 1000.0)
@@ -179,6 +179,7 @@ class Log:
         underway: what the activity in progress compiles; ``None`` where there is none, or nothing
         of it is known yet.
         reopened_by: the last compilation of the warm-up now open that says why it was needed.
+        varying: dimensions for which functions were compiled again.
     """
 
     compilations: tuple[Compilation, ...] = ()
@@ -186,6 +187,7 @@ class Log:
     breaks: tuple[GraphBreak, ...] = ()
     underway: Underway | None = None
     reopened_by: Compilation | None = None
+    varying: tuple[VaryingDim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from warmwatch.verdict import State
 from warmwatch_monitor.export.words import ends
 from warmwatch_monitor.export.words.conditions import nothing_captured
 from warmwatch_monitor.export.words.reasons import plain
+from warmwatch_monitor.export.words.remedy import of_recompile
 from warmwatch_monitor.export.words.soon import so_far
 from warmwatch_monitor.export.words.wording import (
     backward_of,
@@ -96,7 +97,8 @@ def _recompiling(view: RankView) -> Says:
     log = view.figures.log
     if view.judgement.compiling:
         return _at_work("recompiling", view)
-    what, why = target(log.reopened_by), _why(log.reopened_by)
+    what, often = target(log.reopened_by), of_recompile(view.figures)
+    why = f": {often}" if often else _why(log.reopened_by)
     known = so_far(view, "last step " if why else "")
     tail = f"{why}; {known}" if why and known else why or (f": {known}" if known else "")
     return f"recompiled{what}, {_clean_so_far(view)} since", tail
