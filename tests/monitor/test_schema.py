@@ -24,6 +24,7 @@ from warmwatch_monitor.model import (
     Signs,
     Snapshot,
     Spending,
+    VaryingDim,
 )
 from warmwatch_monitor.views.schema import Status
 
@@ -48,7 +49,11 @@ def everything() -> Snapshot:
         b.view(
             b.as_rank(b.RECOMPILING, 1, 4),
             compilations=(b.RECOMPILATION,),
-            journal={"recompile": b.RECOMPILE, "breaks": (GraphBreak(reason="print", count=2),)},
+            journal={
+                "recompile": b.RECOMPILE,
+                "breaks": (GraphBreak(reason="print", count=2),),
+                "varying": (VaryingDim(tensor="i", dim=0, values=(14, 16), count=1),),
+            },
         ),
         b.view(b.as_rank(b.ended("failed"), 2, 4), alive=False),
         gpus=(GPU, replace(GPU, uuid="GPU-1", trouble="the driver has lost it")),

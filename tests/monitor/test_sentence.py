@@ -16,7 +16,7 @@ STATES = b.in_every_state()
 SENTENCES = {
     "starting": "gpt2: starting; no step and no compile activity in the 4.0 s since it attached",
     "compiling": "gpt2: compiling for 43 s (inductor)",
-    "warming": "gpt2: warming, 1 of 3 clean steps since the last compile activity",
+    "warming": "gpt2: warming, 1 of 3 clean steps: 40 ms",
     "warm": "gpt2: warm since step 4: 36 ms a step is the real speed",
     "eager": "gpt2: no compile activity in 120 steps: the model runs eagerly",
     "recompiling": "gpt2: recompiling `forward` (model.py:31) for 2.1 s (dynamo): "
@@ -159,7 +159,7 @@ def test_a_recompile_that_has_ended_shows_its_reason_until_warm_again() -> None:
     sentence = summary(b.snapshot(b.view(recompiled, compilations=(older, b.RECOMPILATION))))
     assert sentence == (
         "gpt2: recompiled `forward` (model.py:31), 1 of 3 clean steps since: "
-        "batch size (dim 0 of `i`) went from 16 to 14"
+        "batch size (dim 0 of `i`) went from 16 to 14; last step 36 ms"
     )
 
 

@@ -46,6 +46,7 @@ from warmwatch_monitor.model.records import (
     Recompile,
     RecordReading,
     Refusal,
+    VaryingDim,
 )
 from warmwatch_monitor.model.samples import Sample
 from warmwatch_monitor.model.snapshot import (
@@ -95,6 +96,7 @@ __all__ = [
     "Spread",
     "Steps",
     "Underway",
+    "VaryingDim",
     "WarmupSpan",
     "Warmups",
     "Who",

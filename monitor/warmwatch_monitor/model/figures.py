@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from warmwatch_monitor.model.records import Compilation, Fallback, GraphBreak
+from warmwatch_monitor.model.records import Compilation, Fallback, GraphBreak, VaryingDim
 
 # 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
 BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50)), 1000.0)
@@ -173,6 +173,7 @@ class Log(Struct, frozen=True, kw_only=True):
         underway: what the activity in progress compiles; ``None`` where there is none, or nothing
         of it is known yet.
         reopened_by: the last compilation of the warm-up now open that says why it was needed.
+        varying: dimensions for which functions were compiled again.
     """
 
     compilations: tuple[Compilation, ...] = ()
@@ -180,6 +181,7 @@ class Log(Struct, frozen=True, kw_only=True):
     breaks: tuple[GraphBreak, ...] = ()
     underway: Underway | None = None
     reopened_by: Compilation | None = None
+    varying: tuple[VaryingDim, ...] = ()
 
 
 class WarmupSpan(Struct, frozen=True, kw_only=True):

@@ -51,6 +51,35 @@ class Recompile(Struct, frozen=True, kw_only=True):
     line: int | None = None
 
 
+class VaryingDim(Struct, frozen=True, kw_only=True):
+    """A dimension for which a function was compiled again, over all that was read of a journal.
+
+    Attributes:
+        tensor: the argument's name. dim: which of its dimensions. name, file, line: the function.
+        values: its sizes that were seen, in order; ``complete``: all of them were kept.
+        lowest, highest: of all. count: recompiles. seconds: they took together, with their
+        backwards; ``None`` where PyTorch does not say. last_id: compile id of the last one.
+        before_seconds: mean clean step before the first of them. since_ns, since_steps: clean steps
+        after it, with whatever size they had.
+    """
+
+    tensor: str
+    dim: int
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+    values: tuple[int, ...] = ()
+    complete: bool = True
+    lowest: int | None = None
+    highest: int | None = None
+    count: int = 0
+    seconds: float | None = None
+    last_id: str | None = None
+    before_seconds: float | None = None
+    since_ns: int = 0
+    since_steps: int = 0
+
+
 class GraphBreak(Struct, frozen=True, kw_only=True):
     """A reason for which Dynamo broke graphs, and how often when it was first told."""
 
@@ -107,6 +136,8 @@ class RecordReading(Struct, frozen=True, kw_only=True):
         compilations, fallbacks: the last ones, oldest first.
         beginning, recompile: the last one that the journal tells of, whether it has ended or not.
         breaks: reasons of graph breaks, in the order in which they were told.
+        varying: dimensions that changed. warm_since: when the span of clean steps began that is
+        not over, and the steps by then.
         exception: type of the exception that ended the process.
         broken_lines: journal lines that were torn.
         this_boot: whether its times are of this machine's boot.
@@ -123,6 +154,8 @@ class RecordReading(Struct, frozen=True, kw_only=True):
     beginning: Beginning | None = None
     recompile: Recompile | None = None
     breaks: tuple[GraphBreak, ...] = ()
+    varying: tuple[VaryingDim, ...] = ()
+    warm_since: tuple[int, int] | None = None
     exception: str | None = None
     broken_lines: int = 0
     this_boot: bool = True

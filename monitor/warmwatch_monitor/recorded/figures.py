@@ -18,6 +18,7 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.recorded.blocks import by_phase, epoch
 from warmwatch_monitor.recorded.kept import kept
+from warmwatch_monitor.recorded.log import up_to_now
 
 
 def figures(
@@ -37,7 +38,7 @@ def figures(
         progress=_progress(reading, facts, judgement, now_ns),
         life=known.life,
         agent=known.agent,
-        log=known.log,
+        log=up_to_now(known.log, reading),
         workers=_workers(process),
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from warmwatch_monitor.model import Log, RecordReading, Underway
 
 
@@ -14,8 +16,24 @@ def log_of(reading: RecordReading) -> Log:
         fallbacks=reading.fallbacks,
         breaks=reading.breaks,
         underway=_underway(reading),
+        varying=reading.varying,
         reopened_by=next((c for c in reversed(since) if c.reason), None),
     )
+
+
+def up_to_now(log: Log, reading: RecordReading) -> Log:
+    """``log`` with the clean steps that go on, for the dimensions that changed before them."""
+    if not log.varying or reading.warm_since is None:
+        return log
+    since_ns, since = reading.warm_since
+    took_ns, steps = reading.slot.steps.last_step_ns - since_ns, reading.slot.steps.steps - since
+    if took_ns <= 0 or steps < 1 or reading.slot.compile.active_since_ns:
+        return log
+    varying = tuple(
+        replace(one, since_ns=one.since_ns + took_ns, since_steps=one.since_steps + steps)
+        for one in log.varying
+    )
+    return replace(log, varying=varying)
 
 
 def same_lines(reading: RecordReading, other: RecordReading) -> bool:
@@ -26,6 +44,7 @@ def same_lines(reading: RecordReading, other: RecordReading) -> bool:
         and reading.beginning is other.beginning
         and reading.recompile is other.recompile
         and reading.breaks == other.breaks
+        and reading.varying is other.varying
     )
 
 

@@ -64,6 +64,11 @@ def beginning(entry: Entry) -> Beginning:
     return Beginning(at_ns=_needed(_count(entry, "t")), what=text(entry, "what", LONGEST_NAME))
 
 
+def steps_by(entry: Entry, key: str) -> tuple[int, int]:
+    """When the entry was written, and how many steps it says there were by then, else 0."""
+    return _needed(_count(entry, "t")), _count(entry, key) or 0
+
+
 def recompile(entry: Entry) -> Recompile:
     """Raises ValueError where the entry is not a recompile's."""
     return Recompile(

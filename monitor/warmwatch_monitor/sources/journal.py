@@ -13,6 +13,7 @@ from warmwatch import record
 from warmwatch_monitor.model import Beginning, Compilation, Fallback, GraphBreak, Recompile
 from warmwatch_monitor.sources import entries
 from warmwatch_monitor.sources.folder import Folder
+from warmwatch_monitor.sources.varying import Varying
 
 KEPT = 20
 BREAKS_KEPT = 100  # as many as an agent tells
@@ -26,8 +27,8 @@ class Journal:
 
     Attributes:
         compilations: the last ones, oldest first. fallbacks: frames that hit the recompile limit,
-        likewise. Each is the same object until something is appended to it, so that what was made
-        of it can be kept (``recorded.kept``).
+        likewise. varying: dimensions that changed, over all lines. Each is the same object until
+        something is appended to it, so that what was made of it can be kept (``recorded.kept``).
     """
 
     def __init__(self) -> None:
@@ -35,6 +36,7 @@ class Journal:
         self.compilations: tuple[Compilation, ...] = ()
         self.fallbacks: tuple[Fallback, ...] = ()
         self._breaks: dict[str, GraphBreak] = {}
+        self.varying = Varying()
         self._rest = b""
         self.broken_lines = 0
         self.beginning: Beginning | None = None
@@ -83,6 +85,7 @@ class Journal:
         else:
             self.compilations, self.fallbacks = (), ()
             self._breaks.clear()
+            self.varying = Varying()
             self.beginning = self.recompile = self.exception = None
         self._begun = True
         self._offset = max(0, size - CHUNK)
@@ -114,9 +117,14 @@ class Journal:
 
     def _sort(self, event: str, entry: entries.Entry) -> None:
         if event == "compilation":
-            self.compilations = (*self.compilations, entries.compilation(entry))[-KEPT:]
+            made = entries.compilation(entry)
+            self.compilations = (*self.compilations, made)[-KEPT:]
+            self.varying.compilation(made)
         elif event == "begin":
             self.beginning = entries.beginning(entry)
+            self.varying.begin(*entries.steps_by(entry, "steps"))
+        elif event == "warm":
+            self.varying.warm(*entries.steps_by(entry, "at"))
         elif event == "recompile":
             self.recompile = entries.recompile(entry)
         elif event == "graph_break":

@@ -171,6 +171,8 @@ class _Record:
             beginning=self._journal.beginning,
             recompile=self._journal.recompile,
             breaks=self._journal.breaks,
+            varying=self._journal.varying.dims,
+            warm_since=self._journal.varying.warm_since,
             exception=self._journal.exception,
             broken_lines=self._journal.broken_lines + torn,
             this_boot=self._origin.shares_boot(slot.identity),

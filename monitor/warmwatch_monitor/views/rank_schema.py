@@ -67,6 +67,31 @@ class Break(BaseModel):
     count: int = Field(description="How often, when it was first told.")
 
 
+class Varying(BaseModel):
+    """A dimension for which a function was compiled again."""
+
+    tensor: str = Field(description="The argument's name.")
+    dim: int = Field(description="Which of its dimensions.")
+    values: list[int] = Field(description="The sizes that were seen, in order.")
+    complete: bool = Field(description="Whether all of them were kept.")
+    smallest: int | None = Field(description="The smallest of all.")
+    largest: int | None = Field(description="The largest of all.")
+    count: int = Field(description="Recompiles for it.")
+    seconds: Seconds | None = Field(
+        description="They took together, with their backwards; null where PyTorch is silent."
+    )
+    step_seconds_before: Seconds | None = Field(
+        description="Mean clean step before it first changed; null where too few are known."
+    )
+    step_seconds_since: Seconds | None = Field(
+        description="Mean clean step since, with whatever size; null where too few are known."
+    )
+    words: str | None = Field(description="The remedy; null where it has not kept changing.")
+    name: str | None = Field(description="The function.")
+    file: str | None = Field(description="The base name of the file that it is in.")
+    line: int | None = Field(description="The line on which it begins.")
+
+
 class Compile(BaseModel):
     """What the compiler did and does. Counts are null where this torch keeps none."""
 
@@ -95,6 +120,9 @@ class Compile(BaseModel):
     )
     last: list[PastCompilation] = Field(description="The last five compilations, newest last.")
     breaks: list[Break] = Field(description="Why Dynamo broke graphs, in the order of time.")
+    varying: list[Varying] = Field(
+        description="Dimensions that changed, at most 20, in the order of time."
+    )
 
 
 class Batches(BaseModel):

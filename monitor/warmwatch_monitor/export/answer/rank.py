@@ -11,6 +11,7 @@ from warmwatch_monitor.export.words.conditions import conditions
 from warmwatch_monitor.export.words.ends import how
 from warmwatch_monitor.export.words.evidence import evidence
 from warmwatch_monitor.export.words.reasons import plain
+from warmwatch_monitor.export.words.remedy import remedy, since_seconds
 from warmwatch_monitor.model import (
     CACHES,
     Compilation,
@@ -18,12 +19,14 @@ from warmwatch_monitor.model import (
     RankView,
     Steps,
     Underway,
+    VaryingDim,
     Warmups,
     WarmupSpan,
 )
 
 LAST = 5
 BREAKS = 20
+VARYING = 20
 _FX = "inductor_fx"
 
 
@@ -76,6 +79,7 @@ def _compile(view: RankView) -> dict[str, Any]:
         "breaks": [
             {"reason": one.reason, "count": one.count} for one in view.figures.log.breaks[:BREAKS]
         ],
+        "varying": [_varying(one) for one in view.figures.log.varying[:VARYING]],
     }
 
 
@@ -105,6 +109,25 @@ def _compilation(compilation: Compilation) -> dict[str, Any]:
         "line": compilation.line,
         "cache": compilation.cache,
         "failure": compilation.failure,
+    }
+
+
+def _varying(one: VaryingDim) -> dict[str, Any]:
+    return {
+        "tensor": one.tensor,
+        "dim": one.dim,
+        "values": list(one.values),
+        "complete": one.complete,
+        "smallest": one.lowest,
+        "largest": one.highest,
+        "count": one.count,
+        "seconds": one.seconds,
+        "step_seconds_before": one.before_seconds,
+        "step_seconds_since": since_seconds(one),
+        "words": remedy(one),
+        "name": one.name,
+        "file": one.file,
+        "line": one.line,
     }
 
 

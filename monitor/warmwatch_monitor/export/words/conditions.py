@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from warmwatch.verdict import THRASHING_STEPS, THRASHING_WINDOW
+from warmwatch_monitor.export.words.remedy import remedy
 from warmwatch_monitor.export.words.wording import counted, own_words
 from warmwatch_monitor.model import Figures, RankView
 
@@ -22,7 +23,9 @@ def _thrashing(figures: Figures) -> str:
     last = min(THRASHING_WINDOW, figures.steps.count)
     reasons = Counter(c.category for c in figures.log.compilations if c.category)
     lead = f", mostly for {reasons.most_common(1)[0][0]}" if reasons else ""
-    return f"thrashing: {touched} of the last {last} steps compiled{lead}"
+    remedies = (remedy(one) for one in reversed(figures.log.varying))
+    because = next((f" ({words})" for words in remedies if words), "")
+    return f"thrashing: {touched} of the last {last} steps compiled{lead}{because}"
 
 
 def _fallback(figures: Figures) -> str:

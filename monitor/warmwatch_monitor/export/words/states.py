@@ -8,6 +8,8 @@ from warmwatch.verdict import State
 from warmwatch_monitor.export.words import ends
 from warmwatch_monitor.export.words.conditions import nothing_captured
 from warmwatch_monitor.export.words.reasons import plain
+from warmwatch_monitor.export.words.remedy import of_recompile
+from warmwatch_monitor.export.words.soon import so_far
 from warmwatch_monitor.export.words.wording import (
     backward_of,
     counted,
@@ -69,9 +71,14 @@ def _warming(view: RankView) -> Says:
     figures = view.figures
     if not figures.steps.count:
         return _no_step_yet(view), ""
-    begun = figures.compile.begun
-    since = "since the last compile activity" if begun else "and no compile activity"
-    return f"warming, {_clean_so_far(view)} {since}", ""
+    known = so_far(view)
+    if not figures.compile.begun:
+        head = f"warming, {_clean_so_far(view)} and no compile activity"
+    elif view.judgement.clean_steps and known:
+        head = f"warming, {_clean_so_far(view)}"
+    else:
+        head = f"warming, {_clean_so_far(view)} since the last compile activity"
+    return head, f": {known}" if known else ""
 
 
 def _no_step_yet(view: RankView) -> str:
@@ -90,8 +97,11 @@ def _recompiling(view: RankView) -> Says:
     log = view.figures.log
     if view.judgement.compiling:
         return _at_work("recompiling", view)
-    what = target(log.reopened_by)
-    return f"recompiled{what}, {_clean_so_far(view)} since", _why(log.reopened_by)
+    what, often = target(log.reopened_by), of_recompile(view.figures)
+    why = f": {often}" if often else _why(log.reopened_by)
+    known = so_far(view, "last step " if why else "")
+    tail = f"{why}; {known}" if why and known else why or (f": {known}" if known else "")
+    return f"recompiled{what}, {_clean_so_far(view)} since", tail
 
 
 def _warm(view: RankView) -> Says:

@@ -36,6 +36,11 @@ def step_length(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
 
 
+def exact_length(seconds: float) -> str:
+    """The length of one step, as it was measured: ``36 ms``, ``10.0 s``, ``43 s``."""
+    return f"{seconds:.1f} s" if 0.9995 <= seconds < 99.95 else duration(seconds)
+
+
 def counted(number: int, noun: str) -> str:
     """``1 step``, ``3 steps``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

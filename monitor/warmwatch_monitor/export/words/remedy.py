@@ -1,0 +1,57 @@
+"""What to do about a dimension that keeps changing, with the numbers that were seen. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from warmwatch_monitor.export.words.wording import duration, exact_length
+from warmwatch_monitor.model import Figures, VaryingDim
+
+# Two values are what automatic dynamic shapes need to see, and then often nothing more comes.
+_KEEPS_CHANGING = 3
+_FEWEST_STEPS = 10  # clean steps whose mean says something
+_MOST = 3
+
+
+def remedy(one: VaryingDim) -> str | None:
+    """``dim 1 of `tokens` took 9 values from 48 to 64; each cost 11 s: mark it dynamic, or pad to
+    64``; ``None`` where it has not kept changing.
+    """
+    if len(one.values) < _KEEPS_CHANGING or one.highest is None:
+        return None
+    number = f"{len(one.values)}" if one.complete else f"more than {len(one.values)}"
+    cost = "" if one.seconds is None else f"; each cost {duration(one.seconds / one.count)}"
+    return (
+        f"dim {one.dim} of `{one.tensor}` took {number} values from {one.lowest} to {one.highest}"
+        f"{cost}: mark it dynamic, or pad to {one.highest}"
+    )
+
+
+def since_seconds(one: VaryingDim) -> float | None:
+    """Mean clean step since it first changed; ``None`` where too few are known."""
+    return one.since_ns / one.since_steps / 1e9 if one.since_steps >= _FEWEST_STEPS else None
+
+
+def of_recompile(figures: Figures) -> str | None:
+    """Of the dimension for which the warm-up now open was needed."""
+    why = figures.log.reopened_by
+    if why is None or why.id is None:
+        return None
+    return next((remedy(one) for one in figures.log.varying if one.last_id == why.id), None)
+
+
+def evidence(figures: Figures) -> Iterator[str]:
+    """Those that cost most, each with what clean steps took before and since where both are known.
+
+    What padding or a dynamic shape costs shows there: it is said, and nobody is told which to take.
+    """
+    told = sorted(figures.log.varying, key=lambda one: -(one.seconds or 0.0))
+    for one in [one for one in told if remedy(one)][:_MOST]:
+        before, since = one.before_seconds, since_seconds(one)
+        speeds = ""
+        if before is not None and since is not None:
+            speeds = (
+                f" (a clean step took {exact_length(before)} before it changed, "
+                f"{exact_length(since)} since)"
+            )
+        yield f"{remedy(one)}{speeds}"
