@@ -29,8 +29,10 @@ class State(str, Enum):
 #   fallback   a frame hit the recompile limit and runs eagerly from then on
 #   unknown    code is compiled aside and swapped in with no event: when that ends cannot be seen
 #   nothing_captured  Dynamo looked at frames and captured no graph: what is warm runs eagerly
-CONDITIONS = ("thrashing", "fallback", "unknown", "nothing_captured")
-NEEDS_A_PERSON = frozenset({"nothing_captured"})
+#   long_compile  an activity in progress takes far longer than any before explains: it may hang
+CONDITIONS = ("thrashing", "fallback", "unknown", "nothing_captured", "long_compile")
+NEEDS_A_PERSON = frozenset({"nothing_captured", "long_compile"})
+MAY_NEVER_END = frozenset({"long_compile"})  # so who waits for another state is told, and may leave
 
 ENDED = frozenset({State.FINISHED, State.FAILED, State.LOST})
 WARM = frozenset({State.WARM, State.EAGER})

@@ -25,6 +25,10 @@ STALL_FLOOR_NS = 60 * 10**9
 STALL_MEDIANS = 10
 STALL_GAPS = 2
 
+LONG_COMPILE_FLOOR_NS = 5 * 60 * 10**9
+LONG_COMPILE_TIMES = 5
+LONG_COMPILE_NS = 3600 * 10**9  # whatever came before; a setting of the monitor
+
 THRASHING_WINDOW = 10
 THRASHING_STEPS = 3
 
@@ -46,6 +50,9 @@ class Facts:
         last_batch_ns: when the loop last took a batch. working_ns: the latest moment at which
         its process or its GPUs, or those of a living rank that it may wait for, were seen to
         work. Both are progress without an optimizer step.
+        peers_longest_ns: the longest activity of the peers that have ended as many as this one has
+        begun, so that they have done what it is at; 0 where there is none.
+        long_compile_ns: how long an activity may take at most, 0 for as long as it likes.
     """
 
     attached_ns: int
@@ -59,6 +66,8 @@ class Facts:
     peers_compiled_ns: int = 0
     last_batch_ns: int = 0
     working_ns: int = 0
+    peers_longest_ns: int = 0
+    long_compile_ns: int = LONG_COMPILE_NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,21 +132,51 @@ def stall_after_ns(facts: Facts) -> int:
     return max(STALL_FLOOR_NS, median, STALL_GAPS * gap)
 
 
+def compile_precedent_ns(facts: Facts) -> int:
+    """The longest activity that explains how long the one in progress takes; 0 where none does.
+
+    Of its own only where it was warm before: in a first warm-up each activity is the first of its
+    graph, and a small one says nothing of a large one.
+    """
+    own = facts.compile.longest_activity_ns if facts.compile.warmups else 0
+    return max(own, facts.peers_longest_ns)
+
+
+def compile_limit_ns(facts: Facts) -> int | None:
+    """How long an activity may take before it counts as long; ``None``: that is not asked."""
+    most = facts.long_compile_ns
+    if not most:
+        return None
+    precedent = compile_precedent_ns(facts)
+    if not precedent:
+        return most
+    return min(most, max(LONG_COMPILE_FLOOR_NS, LONG_COMPILE_TIMES * precedent))
+
+
 def judge(facts: Facts, now_ns: int) -> Judgement:
     """Judge one rank at ``now_ns``."""
-    judged, holds = _ended(facts) or _living(facts, now_ns), conditions(facts)
+    judged = _ended(facts) or _living(facts, now_ns)
+    holds = conditions(facts, now_ns)
     return replace(judged, conditions=holds) if holds else judged
 
 
-def conditions(facts: Facts) -> tuple[str, ...]:
+def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:
     """Those of CONDITIONS that hold, whatever the state."""
     holds = {
         "thrashing": len(recently_touched(facts.steps, facts.compile)) >= THRASHING_STEPS,
         "fallback": facts.compile.fallbacks > 0,
         "unknown": facts.compile.asynchronous > 0,
         "nothing_captured": _nothing_captured(facts),
+        "long_compile": _long_compile(facts, now_ns),
     }
     return tuple(name for name in CONDITIONS if holds[name])
+
+
+def _long_compile(facts: Facts, now_ns: int) -> bool:
+    since, limit = facts.compile.active_since_ns, compile_limit_ns(facts)
+    if not since or limit is None or _ended(facts) is not None:
+        return False
+    return now_ns - since > limit
 
 
 def _nothing_captured(facts: Facts) -> bool:

@@ -46,7 +46,7 @@ class Assembly:
         self._directories = settings.directories
         self._retention_ns = round(max(settings.retention, _SHORTEST_RETENTION) * 1e9)
         self._accounts: dict[str, Account] = {}
-        self._judging = Judging()
+        self._judging = Judging(round((settings.long_compile or 0.0) * 1e9))
 
     def make(
         self, readings: Readings, health: tuple[SourceHealth, ...], now_ns: int, epoch: float

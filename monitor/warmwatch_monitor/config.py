@@ -23,6 +23,8 @@ DEFAULT_GPU_INTERVAL = 1.0
 DEFAULT_RETENTION = 900.0
 INTERVAL_LIMITS = (0.05, 60.0)
 GPU_INTERVAL_LIMITS = (0.1, 60.0)
+DEFAULT_LONG_COMPILE = 3600.0
+LONG_COMPILE_LIMITS = (0.0, 30 * 86400.0)
 RETENTION_LIMITS = (0.0, 30 * 86400.0)
 
 # name -> (default in words, meaning); the README's table is made of these and the agent's
@@ -63,6 +65,10 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
         f"{DEFAULT_RETENTION:g}",
         "seconds for which a run that ended stays visible",
     ),
+    "WARMWATCH_LONG_COMPILE": (
+        f"{DEFAULT_LONG_COMPILE:g}",
+        "seconds after which one compilation counts as long whatever came before, or `off`",
+    ),
 }
 # how a setting that is on or off may be spelled, in any case
 SWITCHES: Mapping[str, bool] = {
@@ -74,6 +80,7 @@ AGENT_VARIABLES = (
     "WARMWATCH_WARM_STEPS",
     "WARMWATCH_DISABLE",
     "WARMWATCH_READERS",
+    "WARMWATCH_STACKS",
 )
 
 
@@ -104,6 +111,7 @@ class Settings(NamedTuple):
         observe: whether to look for trainings without the agent.
         otlp: whether to send the metrics by OTLP.
         retention: seconds for which a record stays visible after its process ended.
+        long_compile: seconds that an activity may take at most; ``None``: as long as it likes.
         web_config: path of the file with TLS and who may ask. insecure: whether anybody may, from
         wherever. allowed_hosts: further names by which the daemon may be asked.
         access: what a command shows to whom it asks.
@@ -118,6 +126,7 @@ class Settings(NamedTuple):
     observe: bool = True
     otlp: bool = False
     retention: float = DEFAULT_RETENTION
+    long_compile: float | None = DEFAULT_LONG_COMPILE
     web_config: str | None = None
     insecure: bool = False
     allowed_hosts: tuple[str, ...] = ()
@@ -150,6 +159,9 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
         otlp=_switch(*_raw("otlp", environ, options, "off")),
         retention=_seconds(
             *_raw("retention", environ, options, str(DEFAULT_RETENTION)), RETENTION_LIMITS
+        ),
+        long_compile=_long_compile(
+            *_raw("long_compile", environ, options, str(DEFAULT_LONG_COMPILE))
         ),
         web_config=_raw("web_config", environ, options, "")[1] or None,
         insecure=_switch(*_raw("insecure", environ, options, "off")),
@@ -234,6 +246,11 @@ def _switch(name: str, text: str) -> bool:
 def _gpu_interval(name: str, text: str) -> float | None:
     off = SWITCHES.get(text.strip().lower()) is False
     return None if off else _seconds(name, text, GPU_INTERVAL_LIMITS)
+
+
+def _long_compile(name: str, text: str) -> float | None:
+    off = SWITCHES.get(text.strip().lower()) is False
+    return None if off else _seconds(name, text, LONG_COMPILE_LIMITS) or None
 
 
 def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:

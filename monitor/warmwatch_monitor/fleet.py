@@ -227,6 +227,7 @@ def _figures(
             stall_limit_seconds=telling.value("stall_limit_seconds"),
             batch_quiet_seconds=_ago(telling.value("last_batch_timestamp_seconds"), epoch),
             open_seconds=_open_seconds(telling, judgement, stepped, epoch),
+            compile_limit_seconds=telling.value("compile_limit_seconds"),
         ),
         life=_life(telling, judgement),
         agent=Agent(

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from warmwatch.verdict import State
+from warmwatch.verdict import LONG_COMPILE_NS, State
 from warmwatch_monitor.errors import described
 from warmwatch_monitor.model import (
     GpuReading,
@@ -44,9 +44,10 @@ class _Judged(Struct, frozen=True, kw_only=True):
 
 
 class Judging:
-    """Judges the records of each look."""
+    """Judges the records of each look; see ``Facts`` for ``long_compile_ns``."""
 
-    def __init__(self) -> None:
+    def __init__(self, long_compile_ns: int = LONG_COMPILE_NS) -> None:
+        self._long_compile_ns = long_compile_ns
         self._works: Mapping[str, Work] = {}
         self._names: Mapping[Start, str] = {}
         self._pids: Mapping[str, int] = {}
@@ -98,7 +99,15 @@ class Judging:
                 uses_gpus=bool(one.slot.identity.gpus),
             )
         working = {folder: work.working_ns for folder, work in works.items()}
-        runs = group(records, around.processes, around.now_ns, around.gpus, working)
+        runs = group(
+            records,
+            around.processes,
+            around.now_ns,
+            around.gpus,
+            working,
+            busy={folder: work.busy_ns for folder, work in works.items()},
+            long_compile_ns=self._long_compile_ns,
+        )
         return _Judged(runs=runs, works=works, names=names)
 
     def _with_ooms(

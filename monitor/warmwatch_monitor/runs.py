@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from warmwatch import verdict
@@ -15,6 +16,7 @@ from warmwatch_monitor.model import (
     RecordReading,
     RunView,
 )
+from warmwatch_monitor.precedents import Precedents
 from warmwatch_monitor.recorded import figures, forget_others, kept
 
 _TOGETHER_NS = 10 * 10**9
@@ -26,10 +28,14 @@ def group(
     now_ns: int,
     gpus: Iterable[GpuReading] = (),
     working: Mapping[str, int] = MappingProxyType({}),
+    *,
+    busy: Mapping[str, int] = MappingProxyType({}),
+    long_compile_ns: int = verdict.LONG_COMPILE_NS,
 ) -> tuple[RunView, ...]:
     """All runs, by name, each with its ranks in order, judged at ``now_ns`` and with its GPUs.
 
-    ``working``: by record, when its rank was last seen to work.
+    ``working``: by record, when its rank was last seen to work; ``busy``: when anything of it last
+    was, a compiler too. ``long_compile_ns``: see ``Facts``.
     """
     readings, devices = tuple(readings), _by_uuid(gpus)
     forget_others(readings)
@@ -47,6 +53,8 @@ def group(
             devices,
             now_ns,
             working,
+            busy,
+            long_compile_ns,
         )
         for name, ranks in sorted(speakers.items())
     )
@@ -91,7 +99,10 @@ def _run(
     devices: Mapping[str, GpuReading],
     now_ns: int,
     working: Mapping[str, int],
+    busy: Mapping[str, int],
+    long_compile_ns: int,
 ) -> RunView:
+    precedents = Precedents(reading.slot.compile for reading in readings)
     compiled = sorted((compiled_ns(reading, now_ns) for reading in readings), reverse=True)
     # while one rank evaluates, the others wait for it in a collective
     at_work_ns = max((working.get(one.folder, 0) for one in readings if one.alive), default=0)
@@ -102,6 +113,9 @@ def _run(
             peers_compiled_ns=_of_peers(compiled, compiled_ns(reading, now_ns)),
             at_work_ns=at_work_ns,
             working_ns=working.get(reading.folder, 0),
+            busy_ns=busy.get(reading.folder),
+            peers_longest_ns=precedents.longest_ns(reading.slot.compile),
+            long_compile_ns=long_compile_ns,
             process=None if reading.pid is None else processes.get(reading.pid),
             gpus=_used(reading, devices),
         )
@@ -120,14 +134,22 @@ def view(
     peers_compiled_ns: int = 0,
     at_work_ns: int = 0,
     working_ns: int = 0,
+    busy_ns: int | None = None,
+    peers_longest_ns: int = 0,
+    long_compile_ns: int = verdict.LONG_COMPILE_NS,
     process: ProcessReading | None = None,
     gpus: tuple[GpuReading, ...] = (),
 ) -> RankView:
     """One record as a rank: judged, with its figures, as of ``now_ns``.
 
-    ``working_ns``: when it was last seen to work; ``at_work_ns``: when a rank it may wait for was.
+    ``working_ns``: when it was last seen to work; ``at_work_ns``: when a rank it may wait for was;
+    ``busy_ns``: when anything of it last was busy, ``None`` where that cannot be seen.
     """
-    known = facts(reading, peers_compiled_ns, at_work_ns)
+    known = replace(
+        facts(reading, peers_compiled_ns, at_work_ns),
+        peers_longest_ns=peers_longest_ns,
+        long_compile_ns=long_compile_ns,
+    )
     judgement = verdict.judge(known, now_ns)
     return RankView(
         figures=figures(reading, known, judgement, now_ns, process),
@@ -136,6 +158,7 @@ def view(
         gpus=gpus,
         reading=reading,
         working_ns=working_ns,
+        idle_seconds=None if busy_ns is None else max(0, now_ns - busy_ns) / 1e9,
     )
 
 

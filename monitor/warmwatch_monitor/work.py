@@ -20,6 +20,7 @@ from warmwatch_monitor.model import GpuReading, ProcessReading
 
 BUSY_RATIO = 0.5
 LOW_POWER_RATIO = 0.4
+IDLE_RATIO = 0.05
 
 
 class Work(Struct, frozen=True, kw_only=True):
@@ -28,9 +29,12 @@ class Work(Struct, frozen=True, kw_only=True):
     Attributes:
         working_ns: the latest moment at which it was seen to work; 0 where it never was.
         cpu_seconds: of its process, when last read; a reading that says the same is no new one.
+        busy_ns: the latest moment at which anything of it was busy, or nobody could tell: a hung
+        compilation is one that has nothing busy.
     """
 
     working_ns: int = 0
+    busy_ns: int = 0
     cpu_seconds: float | None = None
 
 
@@ -53,9 +57,19 @@ def follow(
         moment = now_ns if (process.cpu_ratio or 0.0) >= BUSY_RATIO else 0
     working_ns = max(work.working_ns, min(moment, now_ns))
     cpu_seconds = work.cpu_seconds if process is None else process.cpu_seconds
-    if (working_ns, cpu_seconds) == (work.working_ns, work.cpu_seconds):
-        return work
-    return Work(working_ns=working_ns, cpu_seconds=cpu_seconds)
+    busy_ns = work.busy_ns if is_idle(process, gpus) else now_ns
+    after = Work(working_ns=working_ns, cpu_seconds=cpu_seconds, busy_ns=busy_ns)
+    return work if after == work else after
+
+
+def is_idle(process: ProcessReading | None, gpus: Sequence[GpuReading]) -> bool:
+    """Whether nothing of it is busy, and all of it is known: process, workers, compilers, GPUs."""
+    if process is None or process.cpu_ratio is None or process.workers_busy is None:
+        return False
+    at_it = process.workers_busy or any(one.busy is not False for one in process.compilers)
+    if at_it or process.cpu_ratio >= IDLE_RATIO:
+        return False
+    return all((gpu.utilization_ratio or 0.0) < IDLE_RATIO for gpu in gpus)
 
 
 def _spins(gpu: GpuReading) -> bool:

@@ -128,7 +128,7 @@ def test_every_series_of_the_contract_that_a_rank_has_without_a_gpu_is_there() -
     assert {name for name, _ in series(b.snapshot(full))} == {
         "warmwatch_" + name
         for name in (
-            *("warm", "compiling", "state", "condition", "compile_phase"),
+            *("warm", "compiling", "state", "condition", "compile_phase", "compile_limit_seconds"),
             "compile_seconds_total",
             *("compilations_total", "graphs_total", "graph_breaks_total"),
             *("compile_failures_total", "compile_fallbacks_total", "recompiles_total"),

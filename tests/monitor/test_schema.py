@@ -14,6 +14,7 @@ from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.series import render
 from warmwatch_monitor.fleet import assemble
 from warmwatch_monitor.model import (
+    Compiler,
     ExportHealth,
     GraphBreak,
     HostReading,
@@ -28,7 +29,14 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.views.schema import Status
 
-PROCESS = ProcessReading(pid=1, cpu_seconds=1.5, resident_bytes=7, workers_busy=1, workers_idle=2)
+PROCESS = ProcessReading(
+    pid=1,
+    cpu_seconds=1.5,
+    resident_bytes=7,
+    workers_busy=1,
+    workers_idle=2,
+    compilers=(Compiler(pid=2, name="cc1plus", cpu_seconds=1.0, busy=True),),
+)
 GPU = b.gpu(
     clocks_hertz=(("sm", 1.98e9),), throttled=(("power", True),), ecc_errors=(("corrected", 0),)
 )

@@ -166,6 +166,7 @@ def test_the_host_is_null_where_the_process_was_not_seen() -> None:
         "workers_busy": None,
         "workers_idle": None,
         "stopped": False,
+        "compilers": [],
     }
 
 

@@ -29,7 +29,8 @@ Exit codes: 0 all is well, or what was waited for is reached
             1 something failed, or doctor found something to do
             2 wrong usage, or the monitor's libraries are missing
             3 a run still compiles or warms up       (status)
-            4 a run is stalled, failed or lost       (status, wait)
+            4 a run is stalled, failed or lost,      (status, wait)
+              or needs a person: it may hang
             5 no run found                           (status)
             6 who was asked does not answer, or the daemon cannot listen
             124 the timeout came first               (wait)

@@ -36,6 +36,11 @@ _VALUES_OF_A_LOOK = 20_000  # at a few hundred ranks
 )
 @click.option("--retention", metavar="S", help="Seconds an ended run stays visible.  [900]")
 @click.option(
+    "--long-compile",
+    metavar="S",
+    help="Seconds after which one compilation counts as long whatever came before, or off.  [3600]",
+)
+@click.option(
     "--otlp", is_flag=True, help="Send the metrics by OTLP too, as OpenTelemetry's variables say."
 )
 @click.option(

@@ -25,6 +25,7 @@ from warmwatch_monitor.views.waiting import (
     is_over,
     is_reached,
     lives,
+    may_never_end,
     was_warm,
 )
 
@@ -88,7 +89,8 @@ def wait(
 
     \b
     Exit code: 0 reached
-               4 the run ended before
+               4 the run ended before, or a compilation takes so long that it may hang
+                 (long_compile; a wait for an end goes on)
                124 the timeout came before
                2 wrong usage
                6 the daemon or the Prometheus that was asked for does not answer
@@ -193,6 +195,9 @@ class Wait:
                 f"{plain(run['summary'])} ({_too_early(run, self._goal)})" for run in runs
             )
             return Look(outcome=Outcome.ENDED, state="ended", words=words)
+        if self._goal not in END_GOALS and any(map(may_never_end, runs)):
+            words = f"{summary} (it may never be {self._goal})"
+            return Look(outcome=Outcome.ENDED, state="hangs", words=words)
         state = " ".join(f"{run['run']}={run['state']}" for run in runs)
         return Look(state=state, words=summary)
 

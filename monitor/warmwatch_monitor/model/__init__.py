@@ -29,6 +29,7 @@ from warmwatch_monitor.model.figures import (
     Workers,
 )
 from warmwatch_monitor.model.machine import (
+    Compiler,
     ExportHealth,
     GpuReading,
     HostReading,
@@ -69,6 +70,7 @@ __all__ = [
     "Beginning",
     "Compilation",
     "Compile",
+    "Compiler",
     "ExportHealth",
     "Fallback",
     "Figures",

@@ -219,6 +219,8 @@ class Progress(Struct, frozen=True, kw_only=True):
         counts as stalled. batch_quiet_seconds: since the last batch was handed out.
         open_seconds: of a rank that compiles, since its warm-up began, or since the last step
         where that is later: one first step is one story, however many graphs it takes.
+        compile_limit_seconds: how long an activity may take before it counts as long;
+        compile_precedent_seconds: the longest one that explains so much, ``None`` where none does.
     """
 
     quiet_seconds: float
@@ -227,6 +229,8 @@ class Progress(Struct, frozen=True, kw_only=True):
     stall_limit_seconds: float | None = None
     batch_quiet_seconds: float | None = None
     open_seconds: float | None = None
+    compile_limit_seconds: float | None = None
+    compile_precedent_seconds: float | None = None
 
 
 class Life(Struct, frozen=True, kw_only=True):

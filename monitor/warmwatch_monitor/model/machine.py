@@ -63,12 +63,29 @@ class HostReading(Struct, frozen=True, kw_only=True):
     load_1m: float | None = None
 
 
+class Compiler(Struct, frozen=True, kw_only=True):
+    """A process that compiles for a training: below it, and of a name that is known for that.
+
+    Attributes:
+        name: ``cc1plus``, ``ptxas``, ``compile worker``: of a closed list.
+        cpu_seconds: its own. busy: whether that grew since the last look, ``None`` at the first.
+        stopped: by a signal (SIGSTOP, Ctrl-Z) or by a debugger.
+    """
+
+    pid: int
+    name: str
+    cpu_seconds: float
+    busy: bool | None = None
+    stopped: bool = False
+
+
 class ProcessReading(Struct, frozen=True, kw_only=True):
     """What the host says of one training process and its compile workers.
 
     A worker is busy where its CPU time grew since the last look, not where it exists; ``None``
     where there was no earlier look. ``cpu_ratio`` is the process's own use of one core. It is
-    ``stopped`` by a signal (SIGSTOP, Ctrl-Z) or by a debugger.
+    ``stopped`` by a signal (SIGSTOP, Ctrl-Z) or by a debugger. ``compilers`` are the busiest of
+    what compiles for it; of compile workers those alone that are busy or stopped.
     """
 
     pid: int
@@ -79,6 +96,7 @@ class ProcessReading(Struct, frozen=True, kw_only=True):
     workers_busy: int | None = None
     workers_idle: int | None = None
     stopped: bool = False
+    compilers: tuple[Compiler, ...] = ()
 
 
 class Signs(Struct, frozen=True, kw_only=True):

@@ -44,6 +44,8 @@ class RankView(Struct, frozen=True, kw_only=True):
         reading: the record that it was made from, for what follows a record from one look to the
         next; exports and views never read it, and of a rank on another host there is none.
         working_ns: when its process or its GPUs were last seen to work, 0 where they never were.
+        idle_seconds: for how long nothing of it has been busy, its process, its compilers and its
+        GPUs together; ``None`` where nobody can tell.
         oom_killed: of a lost rank, whether the kernel killed it for want of memory; ``None`` where
         nobody can tell.
     """
@@ -55,6 +57,7 @@ class RankView(Struct, frozen=True, kw_only=True):
     spending: Spending | None = None
     reading: RecordReading | None = None
     working_ns: int = 0
+    idle_seconds: float | None = None
     oom_killed: bool | None = None
 
     @property

@@ -52,7 +52,14 @@ def _progress(reading: RecordReading, facts: Facts, judgement: Judgement, now_ns
         stall_limit_seconds=verdict.stall_after_ns(facts) / 1e9,
         batch_quiet_seconds=_ago(slot.steps.last_batch_ns, now_ns),
         open_seconds=_ago(verdict.open_since_ns(facts), now_ns),
+        compile_limit_seconds=_seconds(verdict.compile_limit_ns(facts)),
+        compile_precedent_seconds=_seconds(verdict.compile_precedent_ns(facts)),
     )
+
+
+def _seconds(ns: int | None) -> float | None:
+    """A length of the record, where 0 is "none"."""
+    return ns / 1e9 if ns else None
 
 
 def _ago(then_ns: int | None, now_ns: int) -> float | None:

@@ -14,16 +14,18 @@ import psutil
 from msgspec import Struct, field
 
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.model import HostReading, ProcessReading
+from warmwatch_monitor.model import Compiler, HostReading, ProcessReading
+from warmwatch_monitor.sources.compilers import STOPPED, Compilers
 from warmwatch_monitor.sources.processes import (
     Children,
     children_by_scan,
     children_files,
     compile_workers,
+    remembered,
+    with_descendants,
 )
 
 BUSY_RATIO = 0.05  # of a core since the last look; a worker that only waits stays far below it
-_STOPPED = frozenset({psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP})
 _WALK_NS = 2 * 10**9
 _SCAN_NS = 10 * 10**9
 
@@ -98,6 +100,8 @@ class _Followed:
         self._members: dict[int, psutil.Process] = {}
         self._pool: tuple[int, Totals] | None = None
         self._workers: tuple[int | None, int | None] = (None, None)
+        self._compilers = Compilers()
+        self._seen: tuple[Compiler, ...] = ()
 
     def read(self, clock_ns: Callable[[], int], children: Children | None) -> ProcessReading:
         """Raises psutil.Error where the process is gone or may not be asked."""
@@ -120,7 +124,8 @@ class _Followed:
             threads=threads,
             workers_busy=busy,
             workers_idle=idle,
-            stopped=status in _STOPPED,
+            stopped=status in STOPPED,
+            compilers=self._seen,
         )
 
     def _look_at_pool(self, now_ns: int, children: Children) -> None:
@@ -136,7 +141,10 @@ class _Followed:
             except psutil.Error:
                 return ""
 
-        workers = compile_workers(self._process.pid, children, command)
+        children, root = remembered(children), self._process.pid
+        workers = compile_workers(root, children, command)
+        below = with_descendants(root, children)[1:]
+        self._seen = self._compilers.read(below, workers.keys(), member, now_ns, BUSY_RATIO)
         totals = {
             worker: sum(_cpu_seconds(member, pid) for pid in pids)
             for worker, pids in workers.items()

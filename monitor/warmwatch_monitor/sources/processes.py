@@ -62,12 +62,28 @@ def compile_workers(
             continue
         for worker in children(pid):
             if _NOT_WORKERS not in command(worker):
-                workers[worker] = tuple(_with_descendants(worker, children))
+                workers[worker] = tuple(with_descendants(worker, children))
     return workers
 
 
-def _with_descendants(root: int, children: Children) -> list[int]:
-    found = [root]
-    for pid in found:
-        found.extend(child for child in children(pid) if child not in found)
-    return found
+def remembered(children: Children) -> Children:
+    """``children``, for one look at one tree: each process is asked once."""
+    known: dict[int, Sequence[int]] = {}
+
+    def once(pid: int) -> Sequence[int]:
+        if pid not in known:
+            known[pid] = children(pid)
+        return known[pid]
+
+    return once
+
+
+def with_descendants(root: int, children: Children) -> list[int]:
+    """``root``, and all that it started and that they started, each once."""
+    found = {root: None}  # in order
+    pending = [root]
+    for pid in pending:
+        news = [child for child in children(pid) if child not in found]
+        found.update(dict.fromkeys(news))
+        pending.extend(news)
+    return list(found)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from warmwatch.verdict import State
+from warmwatch.verdict import CONDITIONS, State
 
 Seconds = Annotated[float, Field(json_schema_extra={"x-unit": "s"})]
 Epoch = Annotated[float, Field(json_schema_extra={"x-unit": "s since the epoch"})]
@@ -97,6 +97,13 @@ class Compile(BaseModel):
 
     phase: str | None = Field(description="Phase of the activity in progress; null where none is.")
     seconds: Seconds = Field(description="Compile time, the activity in progress included.")
+    limit_seconds: Seconds | None = Field(
+        description="How long one activity may take before `long_compile` holds; null: no limit."
+    )
+    idle_seconds: Seconds | None = Field(
+        description="For how long nothing of the rank has been busy while it compiles: process, "
+        "compilers, workers, GPUs; null where it does not, or nobody can tell."
+    )
     gpu_seconds: Seconds | None = Field(
         description="The same times the rank's GPUs; null where it told of none."
     )
@@ -189,7 +196,7 @@ class Cost(BaseModel):
 class Condition(BaseModel):
     """What the state alone does not say, for as long as it holds."""
 
-    condition: str = Field(description="`thrashing`, `fallback`, `unknown` or `nothing_captured`.")
+    condition: str = Field(description=f"{', '.join(f'`{name}`' for name in CONDITIONS)}.")
     words: str = Field(description="The same in one clause.")
 
 
@@ -203,6 +210,16 @@ class Energy(BaseModel):
     joules_per_clean_step: Joules | None = Field(description="Mean of the clean steps.")
 
 
+class Compiler(BaseModel):
+    """A process that compiles for a training."""
+
+    pid: int = Field(description="In the monitor's pid namespace.")
+    name: str = Field(description="`cc1plus`, `ptxas`, `compile worker`...: of a closed list.")
+    cpu_seconds: Seconds = Field(description="CPU time so far.")
+    busy: bool | None = Field(description="That grows; null at the first look.")
+    stopped: bool = Field(description="Stopped by a signal (SIGSTOP, Ctrl-Z) or a debugger.")
+
+
 class Process(BaseModel):
     """What the host says of the training process and its compile workers."""
 
@@ -213,6 +230,9 @@ class Process(BaseModel):
     workers_busy: int | None = Field(description="Compile workers whose CPU time grows.")
     workers_idle: int | None = Field(description="Compile workers whose CPU time does not.")
     stopped: bool = Field(description="Stopped by a signal (SIGSTOP, Ctrl-Z) or a debugger.")
+    compilers: list[Compiler] = Field(
+        description="The busiest that compile for it; idle compile workers are left out."
+    )
 
 
 class Rank(BaseModel):

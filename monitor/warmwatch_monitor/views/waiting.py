@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from warmwatch.states import ENDED, State, least_advanced
+from warmwatch.states import ENDED, MAY_NEVER_END, State, least_advanced
 
 Answer = dict[str, Any]
 
@@ -72,6 +72,15 @@ def is_reached(answer: Answer, goal: str) -> bool:
     if goal == State.WARM.value:
         return answer["warm"] is True or (is_over(answer) and all(map(_finished_warm, runs)))
     return bool(runs) and least_advanced(State(run["state"]) for run in runs).value == goal
+
+
+def may_never_end(run: Answer) -> bool:
+    """Whether a living rank is in something that may never end, so that nothing else may come."""
+    return any(
+        State(rank["state"]) not in ENDED
+        and any(one["condition"] in MAY_NEVER_END for one in rank["conditions"])
+        for rank in run["ranks"]
+    )
 
 
 def was_warm(run: Answer) -> bool:

@@ -64,6 +64,8 @@ def _compile(view: RankView) -> dict[str, Any]:
     return {
         "phase": view.judgement.phase,
         "seconds": compile.seconds,
+        "limit_seconds": view.figures.progress.compile_limit_seconds,
+        "idle_seconds": view.idle_seconds if view.judgement.compiling else None,
         "gpu_seconds": view.compile_gpu_seconds,
         "phase_seconds": {name: spent for name, spent in compile.phase_seconds.items() if spent},
         "compilations": compile.graphs_compiled,
@@ -225,4 +227,4 @@ def _process(view: RankView) -> dict[str, Any] | None:
         return None
     known = asdict(view.process)
     del known["pid"]
-    return known
+    return {**known, "compilers": list(known["compilers"])}

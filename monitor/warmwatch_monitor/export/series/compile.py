@@ -44,6 +44,11 @@ COMPILE_SERIES: tuple[Series[RankView], ...] = (
         "When the last compile activity ended; absent where none has.",
         lambda view: view.figures.compile.last_end_at,
     ),
+    gauge(
+        "warmwatch_compile_limit_seconds",
+        "How long one compile activity of the rank may take before it counts as long.",
+        lambda view: view.figures.progress.compile_limit_seconds,
+    ),
     counters(
         "warmwatch_compile_seconds_total",
         "Time spent on compile activity by phase, the activity in progress included.",

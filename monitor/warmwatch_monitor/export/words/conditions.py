@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from warmwatch.verdict import THRASHING_STEPS, THRASHING_WINDOW
+from warmwatch_monitor.export.words.hangs import long_compile
 from warmwatch_monitor.export.words.remedy import remedy
 from warmwatch_monitor.export.words.wording import counted, own_words
 from warmwatch_monitor.model import Figures, RankView
@@ -13,7 +14,11 @@ from warmwatch_monitor.model import Figures, RankView
 
 def conditions(view: RankView) -> list[tuple[str, str]]:
     """Name and clause of every condition that holds for ``view``, in the verdict's order."""
-    return [(name, _WORDS[name](view.figures)) for name in view.judgement.conditions]
+    return [(name, _words(name, view)) for name in view.judgement.conditions]
+
+
+def _words(name: str, view: RankView) -> str:
+    return long_compile(view) if name == "long_compile" else _WORDS[name](view.figures)
 
 
 def _thrashing(figures: Figures) -> str:

@@ -40,6 +40,17 @@ def _activity(view: RankView) -> Iterator[str]:
         phase = f", phase {activity.phase}" if activity.phase else ""
         yield f"compile activity in progress for {duration(activity.seconds)}{phase}"
     yield from _workers(view)
+    yield from _compilers(view)
+
+
+def _compilers(view: RankView) -> Iterator[str]:
+    if view.process is None or not view.judgement.compiling:
+        return
+    for one in view.process.compilers:
+        doing = "stopped" if one.stopped else "busy" if one.busy else None
+        if doing:
+            spent = duration(one.cpu_seconds)
+            yield f"{one.name} (pid {one.pid}) is {doing}, {spent} of CPU so far"
 
 
 def _workers(view: RankView) -> Iterator[str]:
