@@ -192,6 +192,8 @@ def _nothing_captured(facts: Facts) -> bool:
 def recently_touched(steps: StepCounts, compile: CompileCounts) -> tuple[int, ...]:
     """The numbers of those of the last THRASHING_WINDOW steps that held compile activity."""
     window = steps.steps - THRASHING_WINDOW
+    if max(compile.touched_steps) <= window:  # so it is of every rank that is warm
+        return ()
     return tuple(step for step in compile.touched_steps if step and step > window)
 
 

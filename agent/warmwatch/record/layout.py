@@ -115,10 +115,13 @@ def unpack_identity(image: bytes) -> Identity:
     return newest(image, IDENTITY_BLOCK, _identity.unseal_identity)
 
 
-def unpack(image: bytes, same: Slot | None = None) -> Slot:
+def unpack(
+    image: bytes, same: Slot | None = None, compile_bins: tuple[int, ...] | None = None
+) -> Slot:
     """Unpack a slot's bytes, of which those up to HOT_END were read before the others.
 
     ``same``: one whose bytes from there on were the same, so that its blocks are these.
+    ``compile_bins``: those of one whose histogram of them was the same in every byte.
 
     Raises:
         TornError: a block was being written twice meanwhile; read again.
@@ -134,7 +137,7 @@ def unpack(image: bytes, same: Slot | None = None) -> Slot:
         steps=_caught_up(steps, rare, header.warm_steps),
         compile=rare,
         clean_bins=_BINS.unpack_from(image, CLEAN_BINS_OFFSET),
-        compile_bins=_BINS.unpack_from(image, COMPILE_BINS_OFFSET),
+        compile_bins=compile_bins or _BINS.unpack_from(image, COMPILE_BINS_OFFSET),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import cache
 from typing import Any, TypeVar
 
 from warmwatch.record.facts import CompileCounts, StepCounts, Warmup
@@ -14,8 +15,8 @@ _Block = TypeVar("_Block", StepCounts, CompileCounts, Warmup)
 def flatten(block: Any) -> list[int]:
     """The words of a block, in the order of its fields."""
     words: list[int] = []
-    for field in fields(block):
-        value = getattr(block, field.name)
+    for name in _names(type(block)):
+        value = getattr(block, name)
         if isinstance(value, int):
             words.append(value)
         else:
@@ -53,3 +54,9 @@ def index(block: Any, start: int = 0, prefix: str = "") -> dict[str, int]:
             found |= index(value, start, f"{prefix}{field.name}.")
             start += len(fields(value))
     return found
+
+
+@cache
+def _names(block: type) -> tuple[str, ...]:
+    """The fields of a block; a monitor flattens one at each look at a rank that steps."""
+    return tuple(field.name for field in fields(block))

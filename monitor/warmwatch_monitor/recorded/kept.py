@@ -83,7 +83,7 @@ def _of_another(slot: Slot, old: Slot) -> bool:
 
 def _touched(slot: Slot, same: Kept | None) -> Lengths:
     """``same``: of a reading with the same rare block, so with the same sum of lengths."""
-    if same is not None and slot.compile_bins == same.reading.slot.compile_bins:
+    if same is not None and slot.compile_bins is same.reading.slot.compile_bins:
         return same.steps.touched
     return lengths(slot.compile_bins, slot.compile.compile_step_sum_ns)
 

@@ -94,8 +94,9 @@ class SlotFile:
             same = self._slot if blocks == self._blocks else None
             if same is not None and hot == self._hot:
                 return same, False
+            bins = self._compile_bins(hot)
             try:
-                slot = record.unpack(hot + blocks, same)
+                slot = record.unpack(hot + blocks, same, bins)
             except TornError as error:
                 torn = error
                 continue
@@ -106,6 +107,13 @@ class SlotFile:
         if self._slot is None:
             raise torn or RecordError("torn record")
         return self._slot, False
+
+    def _compile_bins(self, hot: bytes) -> tuple[int, ...] | None:
+        """The histogram that hardly changes, where ``hot`` has the same one as the last image."""
+        at = record.COMPILE_BINS_OFFSET
+        if self._slot is None or hot[at:] != self._hot[at:]:
+            return None
+        return self._slot.compile_bins
 
 
 def _image(descriptor: int) -> tuple[bytes, bytes]:
