@@ -98,7 +98,7 @@ def _compilation(compilation: Compilation) -> dict[str, Any]:
         "reason": compilation.reason,
         "plain": plain(compilation.reason, compilation.category),
         "category": compilation.category,
-        "advice": advice(compilation.category),
+        "advice": advice(compilation.category, compilation.kind),
         "name": compilation.name,
         "file": compilation.file,
         "line": compilation.line,
@@ -112,6 +112,7 @@ def _underway(underway: Underway | None) -> dict[str, Any] | None:
     if underway is None:
         return None
     return {
+        "kind": underway.kind,
         "name": underway.name,
         "file": underway.file,
         "line": underway.line,
@@ -119,7 +120,7 @@ def _underway(underway: Underway | None) -> dict[str, Any] | None:
         "reason": underway.reason,
         "plain": plain(underway.reason, underway.category),
         "category": underway.category,
-        "advice": advice(underway.category),
+        "advice": advice(underway.category, underway.kind),
     }
 
 
