@@ -5,10 +5,20 @@ the API for the rest; importing it does nothing. No function here raises into th
 wrong is said once as a Python warning, and errors are counted where the monitor shows them.
 """
 
-from warmwatch._api import attach, detach, is_compiling, is_warm, on_warm, state, step
+from warmwatch._api import (
+    activity,
+    attach,
+    detach,
+    is_compiling,
+    is_warm,
+    on_warm,
+    state,
+    step,
+)
 from warmwatch._version import __version__ as __version__
 
 __all__ = [
+    "activity",
     "attach",
     "detach",
     "is_compiling",

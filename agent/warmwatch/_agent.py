@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
+from warmwatch import _brackets as brackets
 from warmwatch import record
 from warmwatch._batches import make_batches
 from warmwatch._config import Settings
 from warmwatch._ending import End, at_childs_end
 from warmwatch._family import child_name, is_data_worker, is_preparing
 from warmwatch._guard import report, warn_once
+from warmwatch._imports import is_imported
 from warmwatch._ledger import Ledger
 from warmwatch._own_record import OwnRecord
 from warmwatch._phases import is_tracing
@@ -62,11 +64,24 @@ class Agent:
 
     def arm(self) -> None:
         """Dynamo is there: install the hooks, and speak unless this is somebody's child."""
-        from warmwatch.hooks import SEAMS
+        from warmwatch.hooks import SEAMS, hide
 
         self._hooks.install(SEAMS, self)
+        hide(self._hooks.functions())
+        brackets.dynamo_came()
         if child_name() is None:
             self.open()
+        self.record.hooked(self._hooks.names, self._hooks.missing)
+
+    def arm_beside(self, module: str) -> None:
+        """Another compiler is there: listen to it. It says nothing before it has compiled."""
+        from warmwatch.hooks import BESIDE, hide
+
+        before = set(self._hooks.functions())
+        self._hooks.install((BESIDE[module],), self)
+        if is_imported("torch._dynamo"):
+            hide([one for one in self._hooks.functions() if one not in before])
+        self.record.hooked(self._hooks.names, self._hooks.missing)
 
     # What the hooks tell.
 
@@ -84,12 +99,12 @@ class Agent:
         """Wrap what the post hook calls of ours."""
         self.steps.wrap_rare(wrap)
 
-    def begin(self, event: str) -> None:
+    def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
         """A compile event began on this thread."""
         self._hooks.rearm()
         if not self.record.opened and (is_tracing(event) or child_name() is None):
             self.open()
-        self.ledger.begin(event)
+        self.ledger.begin(event, of)
 
     def end(self, event: str) -> None:
         """A compile event ended on this thread."""
@@ -104,6 +119,10 @@ class Agent:
         if reason := values.get("reason"):
             values = {**values, "reason": self._words.recompile(reason)}
         self.ledger.compilation(kind, values)
+
+    def cached(self, cache: str, *, hit: bool) -> None:
+        """A cache that PyTorch does not count was asked."""
+        self.ledger.cached(cache, hit=hit)
 
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""

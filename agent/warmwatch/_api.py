@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from warmwatch import _current
+from warmwatch._brackets import Bracket
 from warmwatch._version import __version__
 
 if TYPE_CHECKING:
@@ -62,6 +63,20 @@ def step() -> None:
             _current.attached.agent.step()
     except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
         _report("step", error)
+
+
+def activity(name: str) -> Bracket:
+    """Compile activity of a compiler that Warmwatch does not know: ``with activity("my_dsl"):``.
+
+    Around the calls that compile, and around nothing else: as long as it lasts the rank counts as
+    compiling, in the phase ``other``, and a step that it touches is not clean. Also a decorator,
+    for a function that does nothing but compile. It does nothing where nothing is attached, and
+    inside a function that ``torch.compile`` compiles; there, put it around the call.
+
+    Args:
+        name: which compiler, 200 characters at most. It is recorded, and shown with the seconds.
+    """
+    return Bracket(name)
 
 
 def state() -> str | None:

@@ -1,12 +1,14 @@
 """What an attached process carries until there is something to do: a few words and an import watch.
 
 The agent itself is imported and made when PyTorch has imported Dynamo, which takes seconds anyway,
-or when the API is first asked for something. Until then attaching costs next to nothing.
+when another compiler is imported, or when the API is first asked for something. Until then
+attaching costs next to nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from warmwatch._agent import Agent
 
 _DYNAMO = "torch._dynamo"
+_BESIDE = ("triton", "torch.utils.cpp_extension")  # other compilers; the keys of hooks.BESIDE
 
 
 class Attached:
@@ -28,10 +31,10 @@ class Attached:
         self._settings, self._version, self._options = settings, version, dict(options)
         self._at = monotonic_ns(), time_ns()
         self._agent: Agent | None = None
-        self._watch = ImportWatch(_DYNAMO, self._arm)
+        self._watch = ImportWatch({name: partial(self._arm, name) for name in (_DYNAMO, *_BESIDE)})
 
     def start(self) -> None:
-        """Arm the hooks as soon as Dynamo is there, which may be now."""
+        """Arm the hooks as soon as Dynamo, or another compiler, is there, which may be now."""
         self._watch.start()
 
     @property
@@ -69,8 +72,11 @@ class Attached:
         if self._agent is not None:
             self._agent.detach()
 
-    def _arm(self) -> None:
+    def _arm(self, module: str) -> None:
         try:
-            self.agent.arm()
-        except Exception as error:  # noqa: BLE001 - Dynamo's import is the training's, not ours
+            if module == _DYNAMO:
+                self.agent.arm()
+            else:
+                self.agent.arm_beside(module)
+        except Exception as error:  # noqa: BLE001 - the import is the training's, not ours
             _guard.report("arm", error)

@@ -1,13 +1,13 @@
-"""Waiting for a module that somebody else imports.
+"""Waiting for modules that somebody else imports.
 
-The agent must not import Dynamo: it costs seconds, and a training may never need it. So it is told
-when the import has ended, by a finder that steps in for that one name and then goes away.
+The agent must not import Dynamo: it costs seconds, and a training may never need it. Nor Triton. So
+it is told when the import has ended, by a finder that steps in for these names and then goes away.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from types import ModuleType
@@ -16,18 +16,27 @@ from typing import Any
 from warmwatch._guard import report
 
 
-class ImportWatch:
-    """Calls ``arrived`` once, right after ``module`` was imported, or now where it already is."""
+def is_imported(module: str) -> bool:
+    """Whether it is there, and not in the middle of being imported."""
+    found = sys.modules.get(module)
+    return found is not None and not getattr(found.__spec__, "_initializing", False)
 
-    def __init__(self, module: str, arrived: Callable[[], None]) -> None:
-        self._module, self._arrived = module, arrived
+
+class ImportWatch:
+    """Calls each of ``arrived`` once, right after its module was imported, or now if it already is.
+
+    One finder for them all, which goes away when the last of them is there.
+    """
+
+    def __init__(self, arrived: Mapping[str, Callable[[], None]]) -> None:
+        self._awaited = dict(arrived)
 
     def start(self) -> None:
-        found = sys.modules.get(self._module)
-        if found is not None and not getattr(found.__spec__, "_initializing", False):
-            self._arrived()
-        else:
+        there = [module for module in self._awaited if is_imported(module)]
+        if len(there) < len(self._awaited):
             sys.meta_path.insert(0, self)
+        for module in there:
+            self._tell(module)
 
     def stop(self) -> None:
         if self in sys.meta_path:
@@ -38,18 +47,18 @@ class ImportWatch:
     ) -> ModuleSpec | None:
         """Import machinery's protocol: what the finders behind us find, with a loader that tells.
 
-        Those ahead of us were asked already, and are not asked again.
+        Those ahead of us were asked already, and are not asked again. Who only looks whether a
+        module is there (``importlib.util.find_spec``) comes here too, and may import it later.
         """
-        if name != self._module or self not in sys.meta_path:
+        if name not in self._awaited or self not in sys.meta_path:
             return None
-        behind = sys.meta_path[sys.meta_path.index(self) + 1 :]
-        self.stop()
-        for finder in behind:
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
             spec = _spec_of(finder, name, path, target)
             if spec is not None:
                 try:
                     self._listen(spec)
                 except Exception as error:  # noqa: BLE001 - the import is the training's, not ours
+                    self._awaited.pop(name, None)
                     report("imports", error)
                 return spec
         return None
@@ -57,14 +66,21 @@ class ImportWatch:
     def _listen(self, spec: ModuleSpec) -> None:
         loader: Any = spec.loader
         if not hasattr(loader, "exec_module"):
-            raise TypeError(f"{loader!r} loads {self._module} in a way that cannot be listened to")
+            raise TypeError(f"{loader!r} loads {spec.name} in a way that cannot be listened to")
 
         def exec_module(module: ModuleType) -> None:
             del loader.exec_module  # uncovers the class's own
             loader.exec_module(module)
-            self._arrived()
+            self._tell(spec.name)
 
         loader.exec_module = exec_module
+
+    def _tell(self, module: str) -> None:
+        arrived = self._awaited.pop(module, None)
+        if not self._awaited:
+            self.stop()
+        if arrived is not None:
+            arrived()
 
 
 def _spec_of(

@@ -84,10 +84,10 @@ class Ledger:
 
     # What hooks call, on any thread.
 
-    def begin(self, event: str) -> None:
-        """The calling thread began ``event``."""
+    def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
+        """The calling thread began ``event``; ``of``: what is compiled, as its line has it."""
         thread, now = threading.get_ident(), self._clock()
-        self._inbox.post(lambda: self._begin(thread, event, now))
+        self._inbox.post(lambda: self._begin(thread, event, now, of or {}))
 
     def end(self, event: str) -> None:
         """The calling thread ended ``event``."""
@@ -126,6 +126,11 @@ class Ledger:
         if "category" in values:
             values = {**values, **self._reasons.pop(threading.get_ident(), {})}
         self._inbox.post(lambda: self._compilation(kind, values, now))
+
+    def cached(self, cache: str, *, hit: bool) -> None:
+        """A cache that PyTorch's counters leave out was asked, within an activity."""
+        word = _counter(f"cache_{'hits' if hit else 'misses'}.{cache}")
+        self._inbox.post(lambda: self._raise(word))
 
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
@@ -178,7 +183,7 @@ class Ledger:
 
     # In turn: one fact at a time.
 
-    def _begin(self, thread: int, event: str, now: int) -> None:
+    def _begin(self, thread: int, event: str, now: int, of: Mapping[str, Any]) -> None:
         words = self.words
         if is_preparation(event) and not self._activity.holds(thread):
             return
@@ -193,7 +198,7 @@ class Ledger:
             self._before = self._pytorch.counters()
             self._breaks = self._pytorch.graph_breaks()
             values = {"activity": words[AT["begun"]], "what": event, "steps": self._store.steps()}
-            self._store.note("begin", now, values)
+            self._store.note("begin", now, {**values, **of})
         if self._activity.begin(thread, event, now):
             self._store.publish(words)
 
@@ -236,6 +241,9 @@ class Ledger:
             words[AT["recompiles_after_warm"]] += words[AT["warmups"]] > 0
         self._store.publish(words)
         self._store.note("compilation", now, {"kind": kind, **values})
+
+    def _raise(self, word: int) -> None:
+        self.words[word] += 1  # published with the compilation, or with the activity's end
 
     def _count(self, word: str, event: str, now: int, values: Mapping[str, Any]) -> None:
         self.words[AT[word]] += 1

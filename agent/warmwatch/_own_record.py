@@ -128,6 +128,12 @@ class OwnRecord:
             changed = {**options, "run": run + self._child} if run else options
             self._rename(replace(self._identity, **changed))
 
+    def hooked(self, hooks: tuple[str, ...], missing: tuple[str, ...]) -> None:
+        """These seams are in use by now, and those are not there."""
+        known = self._identity
+        if known is not None and (known.hooks, known.missing) != (hooks, missing):
+            self._rename(replace(known, hooks=hooks, missing=missing))
+
     def settle(self, *, leaving: bool) -> None:
         """All is said: have it where a monitor finds it, also if its disk is slow, or frozen.
 

@@ -1,4 +1,4 @@
-"""Which phase an event of PyTorch's compile log belongs to. Pure.
+"""Which phase a compile event belongs to: of PyTorch's log, or of a compiler beside it. Pure.
 
 Names are those that ``dynamo_timed`` gives (torch 2.6 to 2.15). An event that is not listed takes
 the phase of the event around it, so a new name inside a known one does no harm.
@@ -59,7 +59,18 @@ _BY_SUBSTRING: tuple[tuple[str, str], ...] = (
     ("build_guards", "dynamo"),
     ("deferred_runtime_asserts", "dynamo"),
 )
-_EXACT = {"dynamo": PHASES.index("dynamo")}
+# Those that the hooks of other compilers than PyTorch's give, see hooks/__init__.py.
+TRITON_COMPILE, TRITON_TUNE = "triton compile", "triton tune"
+EXTENSION_BUILD, EXTENSION_CHECK = "cpp_extension", "cpp_extension check"
+CUSTOM = "custom"
+_BESIDE = {
+    TRITON_COMPILE: "kernel_compile",
+    TRITON_TUNE: "autotune",
+    EXTENSION_BUILD: "kernel_compile",
+    EXTENSION_CHECK: "cache_load",
+    CUSTOM: "other",
+}
+_EXACT = {name: PHASES.index(phase) for name, phase in {"dynamo": "dynamo", **_BESIDE}.items()}
 
 # Dynamo at work on a frame or a backward: what a data-loading or compile worker never does.
 _TRACING = frozenset({"dynamo", "entire_frame_compile", "entire_backward_compile"})

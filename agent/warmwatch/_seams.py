@@ -29,8 +29,11 @@ class Listener(Protocol):
     def wrap_rare(self, wrap: Callable[[Any], Any]) -> None:
         """Wrap all other code of ours that ``on_step`` calls, now and then."""
 
-    def begin(self, event: str) -> None:
-        """A compile event began on this thread."""
+    def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
+        """A compile event began on this thread.
+
+        ``of``, where the hook knows it: name, file and line of what is compiled, its kind.
+        """
 
     def end(self, event: str) -> None:
         """A compile event ended on this thread."""
@@ -43,6 +46,9 @@ class Listener(Protocol):
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
         """A compilation ended on this thread; ``kind`` is one of ``record.KINDS``."""
+
+    def cached(self, cache: str, *, hit: bool) -> None:
+        """A cache that PyTorch does not count was asked; ``cache`` is one of ``record.CACHES``."""
 
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
@@ -71,6 +77,8 @@ class Installed:
             ``cache_hits.inductor_fx``...); they fall when a user clears them.
         graph_breaks: how often each of PyTorch's reasons broke a graph; they fall likewise.
         asynchronous: whether a mode is on that swaps compiled code in later, with no event.
+        functions: ours that others' code calls, of seams that may be there before Dynamo is: they
+            are hidden from it as soon as it comes.
     """
 
     uninstall: Callable[[], None] = _nothing
@@ -78,6 +86,7 @@ class Installed:
     counters: Callable[[], Mapping[str, int]] = _no_counters
     graph_breaks: Callable[[], Mapping[str, int]] = _no_counters
     asynchronous: Callable[[], bool] = _never
+    functions: Sequence[Callable[..., Any]] = ()
 
 
 class SeamAbsentError(Exception):
@@ -113,7 +122,7 @@ class Hooks:
 
     def install(self, seams: Sequence[tuple[str, Install]], listener: Listener) -> None:
         """Install each; one that fails has undone what it did, and the others go on."""
-        missing = []
+        missing = list(self.missing)
         for name, install in seams:
             try:
                 self._installed[name] = install(listener)
@@ -123,6 +132,10 @@ class Hooks:
                 missing.append(name)
                 report(f"hooks.{name}", error)
         self.missing = tuple(missing)
+
+    def functions(self) -> list[Callable[..., Any]]:
+        """Ours that are to be hidden from Dynamo."""
+        return [one for seam in tuple(self._installed.values()) for one in seam.functions]
 
     def uninstall(self, name: str) -> None:
         """Take one hook away, where it is in place."""

@@ -76,7 +76,7 @@ def test_an_optimizer_that_was_pickled_is_seen_from_its_first_step(records: Path
     assert slots.read(slots.only(records)).steps.steps == 4
 
 
-API = ["attach", "detach", "is_compiling", "is_warm", "on_warm", "state", "step"]
+API = ["activity", "attach", "detach", "is_compiling", "is_warm", "on_warm", "state", "step"]
 
 
 def test_the_api_is_what_the_contract_lists() -> None:
@@ -125,7 +125,7 @@ result([before, attached, after, state])
 """
     before, attached, after, state = result_of(records, body, attach=False)
     assert after == before
-    assert sum(a != b for a, b in zip(attached, before, strict=True)) == 8
+    assert sum(a != b for a, b in zip(attached, before, strict=True)) == 9
     assert state is None
     slot = slots.read(slots.only(records))
     assert (slot.steps.steps, slots.events(slots.only(records))[-1]["how"]) == (0, "detached")

@@ -18,7 +18,7 @@ from warmwatch._imports import ImportWatch
 warnings.simplefilter("ignore")
 arrived, errors, asked = [], [], []
 _guard.connect(lambda where, error: errors.append(f"{where}: {error}"))
-watch = ImportWatch("late", lambda: arrived.append(hasattr(sys.modules["late"], "value")))
+watch = ImportWatch({"late": lambda: arrived.append(hasattr(sys.modules["late"], "value"))})
 FINDERS
 import late
 print(late.value, arrived, errors, asked, watch in sys.meta_path)
@@ -81,3 +81,9 @@ def test_a_finder_ahead_of_ours_is_asked_once(tmp_path: Path) -> None:
     value, rest = imported(tmp_path, ONCE + "watch.start(); sys.meta_path.insert(0, Old())")
     assert value == "found"
     assert rest == "[True] [] ['late'] False"
+
+
+def test_who_only_looks_whether_a_module_is_there_does_not_end_the_waiting(tmp_path: Path) -> None:
+    """As many programs ask for Triton before they import it."""
+    value, rest = imported(tmp_path, 'watch.start(); importlib.util.find_spec("late")')
+    assert (value, rest) == ("found", "[True] [] [] False")

@@ -1,4 +1,4 @@
-"""The seams in PyTorch that the agent listens to: all of them, one file each.
+"""The seams that the agent listens to, in PyTorch and in compilers beside it: one file each.
 
 A seam's ``install`` puts its hook in place and returns what it gives, how to undo it among that. It
 raises ``SeamAbsentError`` where this PyTorch does not have the seam, which it finds out by looking
@@ -7,11 +7,16 @@ is missing. Any other exception is an error of ours, and what was half done is u
 install nothing of their own: they ask whether the records of compilations have what came with
 later versions.
 
-Nothing here is imported before PyTorch itself has imported Dynamo. Every hook that Dynamo could
-trace is disabled for it: one guarded with ``is_compiling()`` would be traced away, unseen.
+Those of ``SEAMS`` are installed when PyTorch itself has imported Dynamo. Every hook that Dynamo
+could trace is disabled for it: one guarded with ``is_compiling()`` would be traced away, unseen.
+Those of ``BESIDE`` are installed when somebody has imported the module that they are in, which may
+come before; Dynamo passes them over as soon as it is there (``Installed.functions``).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from warmwatch._seams import Install
 from warmwatch.hooks import (
@@ -19,10 +24,12 @@ from warmwatch.hooks import (
     batches,
     callbacks,
     compilations,
+    cpp_extension,
     events,
     optimizer,
     recompile_limit,
     recompile_reasons,
+    triton_kernels,
 )
 
 SEAMS: tuple[tuple[str, Install], ...] = (
@@ -37,3 +44,16 @@ SEAMS: tuple[tuple[str, Install], ...] = (
     ("recompile_limit", recompile_limit.install),
     ("async_modes", async_modes.install),
 )
+
+BESIDE: Mapping[str, tuple[str, Install]] = {
+    "triton": ("triton", triton_kernels.install),
+    "torch.utils.cpp_extension": ("cpp_extension", cpp_extension.install),
+}
+
+
+def hide(functions: Sequence[Callable[..., Any]]) -> None:
+    """Have Dynamo pass over the frames of these, and of nothing that they call."""
+    from torch._dynamo.decorators import skip
+
+    for function in functions:
+        skip(function)

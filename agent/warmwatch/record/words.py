@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from functools import cache
 from typing import Any, TypeVar
 
 from warmwatch.record.facts import CompileCounts, StepCounts, Warmup
 
 _Block = TypeVar("_Block", StepCounts, CompileCounts, Warmup)
+# read once: a monitor flattens a block at each look at a rank that steps
+_NAMES = {
+    kind: tuple(field.name for field in fields(kind))
+    for kind in (StepCounts, CompileCounts, Warmup)
+}
 
 
 def flatten(block: Any) -> list[int]:
     """The words of a block, in the order of its fields."""
     words: list[int] = []
-    for name in _names(type(block)):
+    for name in _NAMES[type(block)]:
         value = getattr(block, name)
         if isinstance(value, int):
             words.append(value)
@@ -54,9 +58,3 @@ def index(block: Any, start: int = 0, prefix: str = "") -> dict[str, int]:
             found |= index(value, start, f"{prefix}{field.name}.")
             start += len(fields(value))
     return found
-
-
-@cache
-def _names(block: type) -> tuple[str, ...]:
-    """The fields of a block; a monitor flattens one at each look at a rank that steps."""
-    return tuple(field.name for field in fields(block))

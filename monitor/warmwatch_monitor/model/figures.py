@@ -152,10 +152,12 @@ class Underway(Struct, frozen=True, kw_only=True):
     """What is being compiled, or was compiled anew: all that is known of it.
 
     Attributes:
+        kind: one of ``record.KINDS``; ``None`` where that is not known yet.
         name, file, line: the user's function. backward: it is that function's backward.
         reason, category: why it is compiled again, in PyTorch's words; of a first compile ``None``.
     """
 
+    kind: str | None = None
     name: str | None = None
     file: str | None = None
     line: int | None = None

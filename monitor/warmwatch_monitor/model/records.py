@@ -34,16 +34,24 @@ class Compilation(Struct, frozen=True, kw_only=True):
 
 
 class Beginning(Struct, frozen=True, kw_only=True):
-    """The begin of compile activity, from a journal: when, and of what, in PyTorch's words."""
+    """The begin of compile activity, from a journal: when, and by which event, in PyTorch's words.
+
+    What is compiled is known at once where another compiler than PyTorch's is at work.
+    """
 
     at_ns: int
     what: str | None = None
+    kind: str | None = None
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
 
 
 class Recompile(Struct, frozen=True, kw_only=True):
     """A recompile that begins, from a record's journal: what it is of, and why; see Compilation."""
 
     at_ns: int
+    kind: str | None = None
     reason: str | None = None
     category: str | None = None
     name: str | None = None

@@ -59,13 +59,18 @@ def _underway(reading: RecordReading) -> Underway | None:
         return None
     if again is not None and again.at_ns >= since_ns:
         return Underway(
+            kind=again.kind,
             name=again.name,
             file=again.file,
             line=again.line,
             reason=again.reason,
             category=again.category,
         )
-    if began is None or began.at_ns < since_ns or "backward" not in (began.what or ""):
+    if began is None or began.at_ns < since_ns:
+        return None
+    if began.kind is not None:
+        return Underway(kind=began.kind, name=began.name, file=began.file, line=began.line)
+    if "backward" not in (began.what or ""):
         return None
     forward = next((c for c in reversed(reading.compilations) if c.kind == "forward"), None)
     if forward is None:

@@ -41,12 +41,12 @@ def parse(line: bytes) -> Entry:
 
 def compilation(entry: Entry) -> Compilation:
     """Raises ValueError where the entry is not a compilation's."""
-    kind = text(entry, "kind", LONGEST_NAME)
+    kind = _kind(entry)
     if kind is None:
         raise ValueError("no kind")
     return Compilation(
         id=text(entry, "id", LONGEST_NAME),
-        kind=kind if kind in record.KINDS else "other",
+        kind=kind,
         at_ns=_needed(_count(entry, "t")),
         seconds=_seconds(entry, "seconds"),
         category=_category(entry),
@@ -61,7 +61,14 @@ def compilation(entry: Entry) -> Compilation:
 
 def beginning(entry: Entry) -> Beginning:
     """Raises ValueError where the entry is not that of an activity's begin."""
-    return Beginning(at_ns=_needed(_count(entry, "t")), what=text(entry, "what", LONGEST_NAME))
+    return Beginning(
+        at_ns=_needed(_count(entry, "t")),
+        what=text(entry, "what", LONGEST_NAME),
+        kind=_kind(entry),
+        name=text(entry, "name", LONGEST_NAME),
+        file=text(entry, "file", LONGEST_NAME),
+        line=_count(entry, "line"),
+    )
 
 
 def steps_by(entry: Entry, key: str) -> tuple[int, int]:
@@ -73,6 +80,7 @@ def recompile(entry: Entry) -> Recompile:
     """Raises ValueError where the entry is not a recompile's."""
     return Recompile(
         at_ns=_needed(_count(entry, "t")),
+        kind=_kind(entry),
         reason=text(entry, "reason", LONGEST_TEXT),
         category=_category(entry),
         name=text(entry, "name", LONGEST_NAME),
@@ -86,6 +94,11 @@ def graph_break(entry: Entry) -> GraphBreak:
     return GraphBreak(
         reason=_needed(text(entry, "reason", LONGEST_TEXT)), count=_needed(_count(entry, "count"))
     )
+
+
+def _kind(entry: Entry) -> str | None:
+    kind = text(entry, "kind", LONGEST_NAME)
+    return kind if kind is None or kind in record.KINDS else "other"
 
 
 def _category(entry: Entry) -> str | None:

@@ -30,7 +30,10 @@ class PastCompilation(BaseModel):
     id: str | None = Field(
         description="PyTorch's compile id, such as `0/1`: null where it gave none."
     )
-    kind: str = Field(description="`forward`, `backward`, `autotune`, `cudagraph` or `other`.")
+    kind: str = Field(
+        description="`forward`, `backward`, `autotune`, `cudagraph` or `other`, of PyTorch; "
+        "`triton`, `cpp_extension` or `custom`, of a compiler beside it."
+    )
     seconds: Seconds | None = Field(description="How long it took; null where PyTorch is silent.")
     reason: str | None = Field(
         description="Why it was compiled again, in PyTorch's words; null for a first compilation."
@@ -50,6 +53,7 @@ class PastCompilation(BaseModel):
 class Underway(BaseModel):
     """What the activity in progress compiles."""
 
+    kind: str | None = Field(description="See `last`; null where it is not known yet.")
     name: str | None = Field(description="The function, as far as it is known.")
     file: str | None = Field(description="The base name of the file that it is in.")
     line: int | None = Field(description="The line on which it begins.")

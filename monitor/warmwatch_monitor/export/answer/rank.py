@@ -105,7 +105,7 @@ def _compilation(compilation: Compilation) -> dict[str, Any]:
         "reason": compilation.reason,
         "plain": plain(compilation.reason, compilation.category),
         "category": compilation.category,
-        "advice": advice(compilation.category),
+        "advice": advice(compilation.category, compilation.kind),
         "name": compilation.name,
         "file": compilation.file,
         "line": compilation.line,
@@ -138,6 +138,7 @@ def _underway(underway: Underway | None) -> dict[str, Any] | None:
     if underway is None:
         return None
     return {
+        "kind": underway.kind,
         "name": underway.name,
         "file": underway.file,
         "line": underway.line,
@@ -145,7 +146,7 @@ def _underway(underway: Underway | None) -> dict[str, Any] | None:
         "reason": underway.reason,
         "plain": plain(underway.reason, underway.category),
         "category": underway.category,
-        "advice": advice(underway.category),
+        "advice": advice(underway.category, underway.kind),
     }
 
 
@@ -227,4 +228,4 @@ def _process(view: RankView) -> dict[str, Any] | None:
         return None
     known = asdict(view.process)
     del known["pid"]
-    return {**known, "compilers": list(known["compilers"])}
+    return {**known, "compilers": [asdict(one) for one in view.process.compilers]}

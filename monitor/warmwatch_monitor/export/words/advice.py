@@ -43,6 +43,25 @@ ADVICE = {
 }
 
 
-def advice(category: str | None) -> str | None:
-    """The remedy for a recompile of ``category``, one sentence; ``None`` where none is known."""
-    return ADVICE.get(category) if category else None
+# A Triton kernel of the user's own, which PyTorch's settings do not reach.
+_OF_TRITON = {
+    "shape": (
+        "Pad or bucket the size that changes (to the next power of two, say), or leave it out of "
+        "the kernel's autotune key; a size that is no tl.constexpr compiles nothing anew."
+    ),
+    "dtype": "Cast the tensors to one dtype before they reach the kernel.",
+    "python_value": (
+        "Pass what changes as an ordinary argument of the kernel, not as a tl.constexpr; or call "
+        "it with each value during the warm-up."
+    ),
+}
+
+
+def advice(category: str | None, kind: str | None = None) -> str | None:
+    """The remedy for a recompile of ``category``, one sentence; ``None`` where none is known.
+
+    ``kind``: one of ``record.KINDS``, where it is known.
+    """
+    if category is None:
+        return None
+    return (_OF_TRITON if kind == "triton" else ADVICE).get(category)

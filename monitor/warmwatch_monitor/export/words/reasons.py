@@ -17,6 +17,11 @@ _OF_STATE = re.compile(r"GLOBAL_STATE changed:\s*(.*)", re.I)
 _EQUALS = re.compile(r"^(?P<name>[\w.\[\]'\"]+) == (?P<value>[^=]+)$")
 _LENGTH = re.compile(r"^len\((?P<name>.+?)\) == (?P<value>\d+)$")
 _SIZE = re.compile(r"(?P<name>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]")
+# as the agent words what a Triton kernel is compiled or tuned for
+_KERNEL = re.compile(
+    r"^(?P<of>(?:dtype|alignment) of )?(?P<name>[\w.\[\]]+): "
+    r"expected (?P<old>.+?), actual (?P<new>.+)$"
+)
 _SAME = re.compile(r"___check_(?:obj|type)_id\((?P<name>[^,]+)|^(?P<other>[\w.\[\]'\"]+) is ")
 _ONE = re.compile(r"^(?:type\()?(?P<name>[\w.\[\]'\"]+)")
 _LONGEST = 120
@@ -43,7 +48,7 @@ def plain(reason: str | None, category: str | None = None) -> str | None:
         return None
     guard = _ENTRY.sub("", reason.strip().partition("\n")[0]).partition("  # ")[0].strip()
     guard = _LOCAL.sub(r"\1", guard)
-    for read in (_state, _tensor, _length, _size, _value, _object):
+    for read in (_state, _tensor, _kernel, _length, _size, _value, _object):
         if words := read(guard, category):
             return words if len(words) <= _LONGEST else None
     return None
@@ -85,6 +90,16 @@ def _tensor(guard: str, category: str | None) -> str | None:
 def _is_input(name: str) -> bool:
     """A plain name or an item of one: an attribute is a parameter or a buffer, not a batch."""
     return "." not in name
+
+
+def _kernel(guard: str, _category: str | None) -> str | None:
+    found = _KERNEL.match(guard)
+    if found is None:
+        return None
+    named = f"{found['of'] or ''}`{found['name']}`"
+    if found["old"] == found["new"]:  # a value of the user's, which is not told
+        return f"{named} changed"
+    return f"{named} went from {found['old']} to {found['new']}"
 
 
 def _length(guard: str, _category: str | None) -> str | None:
