@@ -15,7 +15,7 @@ _Block = TypeVar("_Block", StepCounts, CompileCounts, Warmup)
 def flatten(block: Any) -> list[int]:
     """The words of a block, in the order of its fields."""
     words: list[int] = []
-    for name in _names(type(block)):
+    for name in _names(block.__class__):
         value = getattr(block, name)
         if isinstance(value, int):
             words.append(value)
