@@ -57,16 +57,17 @@ coverage: $(READY) ## every branch of the record and the verdict is tested, or t
 	$(BIN)/coverage report
 
 mutants: $(READY) ## break the verdict, the record and the runs in every small way, and see a test fail
-	$(BIN)/pip install -q --group mutants
-	rm -rf .cache/mutants && mkdir -p .cache/mutants/src
-	cp -r agent/warmwatch monitor/warmwatch_monitor .cache/mutants/src
-	cp -r tests dashboards pyproject.toml .cache/mutants
-	cd .cache/mutants && $(abspath $(BIN))/mutmut run --max-children $(WORKERS)
-	cd .cache/mutants && $(abspath $(BIN))/mutmut results
+	PYTHONPATH=tests $(BIN)/python -m mutants $(MODULES) --workers $(WORKERS)
 
 audit: $(READY) ## hold the dependencies against the known vulnerabilities
 	$(BIN)/pip install -q --group audit
-	$(BIN)/pip-audit --requirement requirements-dev.txt --disable-pip --strict
+	@mkdir -p .cache
+	@$(BIN)/pip-audit --requirement requirements-dev.txt --disable-pip --strict 2> .cache/audit; \
+		status=$$?; cat .cache/audit >&2; \
+		if grep -qE '^ERROR:|Traceback|Error: ' .cache/audit; then echo \
+			"Nothing was audited: no database of vulnerabilities answers from here (see above)." \
+			"Run make audit where pypi.org can be reached, or leave it to CI." >&2; fi; \
+		exit $$status
 
 lock: $(READY) ## write the development dependencies anew, pinned with their hashes
 	$(BIN)/pip install -q --group lock

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from support import slots
 from support.filesystems import MEMORY
@@ -20,6 +20,14 @@ PROCESS = Path(__file__).parent / "process"
 os.environ["WARMWATCH_OBSERVE"] = "off"
 # How long an example takes is the machine's affair; pytest-timeout ends what never ends.
 settings.register_profile("warmwatch", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# For `make mutants`: the same examples each time, and what fails of one has not to be made small.
+settings.register_profile(
+    "mutants",
+    settings.get_profile("warmwatch"),
+    derandomize=True,
+    database=None,
+    phases=(Phase.explicit, Phase.generate),
+)
 settings.load_profile("warmwatch")
 
 

@@ -103,14 +103,15 @@ def _run(
     long_compile_ns: int,
 ) -> RunView:
     precedents = Precedents(reading.slot.compile for reading in readings)
-    compiled = sorted((compiled_ns(reading, now_ns) for reading in readings), reverse=True)
+    # its own too: what a rank compiled itself it did not stall for either
+    compiled = max(compiled_ns(reading, now_ns) for reading in readings)
     # while one rank evaluates, the others wait for it in a collective
     at_work_ns = max((working.get(one.folder, 0) for one in readings if one.alive), default=0)
     ranks = [
         view(
             reading,
             now_ns,
-            peers_compiled_ns=_of_peers(compiled, compiled_ns(reading, now_ns)),
+            peers_compiled_ns=compiled,
             at_work_ns=at_work_ns,
             working_ns=working.get(reading.folder, 0),
             busy_ns=busy.get(reading.folder),
@@ -210,12 +211,6 @@ def compiled_ns(reading: RecordReading, now_ns: int) -> int:
     if not reading.alive:
         return 0
     return now_ns if compile.active_since_ns else compile.last_end_ns
-
-
-def _of_peers(compiled: Sequence[int], own: int) -> int:
-    """The latest of the moments of the others, given all of them, the latest first."""
-    others = compiled[1:] if compiled[0] == own else compiled
-    return others[0] if others else 0
 
 
 def facts(reading: RecordReading, peers_compiled_ns: int = 0, working_ns: int = 0) -> Facts:

@@ -221,6 +221,7 @@ WRONG = {
     "rank": ["x", -1, 10**7 + 1, True, 1.5, None, 10**4000],
     "world_size": ["x", 30_000_000, -1, False, [8]],
     "pid": [-5, "1"],
+    "clock_offset_ns": ["x", True, 1.5, [0], 2**62, -(2**62)],
     "gpus": [[1], "GPU-1", ["x" * 201], [["a"]], ["a"] * 257, {"a": 1}],
     "tokens_per_step": [0, -1, 2**53 + 1, 1.5, True, "491520"],
     "flops_per_step": [0, -1.0, math.inf, math.nan, "1e15", True, 10**400],

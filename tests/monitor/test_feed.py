@@ -6,7 +6,7 @@ import threading
 
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.errors import SourceError
-from warmwatch_monitor.feed import NOT_YET, Feed
+from warmwatch_monitor.feed import Feed
 from warmwatch_monitor.model import SourceHealth
 
 SECOND = 10**9
@@ -44,7 +44,7 @@ def test_before_the_first_read_it_is_down_and_says_so() -> None:
     hands = Hands()
     assert feed(hands).current(hands.ns) == (
         None,
-        SourceHealth(source="gpus", up=False, error=NOT_YET),
+        SourceHealth(source="gpus", up=False, error="it has not been read yet"),
     )
 
 

@@ -15,7 +15,7 @@ from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.words.differences import numbers
 from warmwatch_monitor.export.words.sentence import summary
 from warmwatch_monitor.model import RecordReading
-from warmwatch_monitor.runs import group
+from warmwatch_monitor.runs import compiled_ns, group
 
 STEPPED = StepCounts(steps=9, last_step_ns=b.ago(300))
 WARMED = CompileCounts(begun=1, ended=1, activities_seen=1, last_end_ns=b.ago(310), warmups=1)
@@ -53,6 +53,22 @@ def test_a_rank_is_stalled_where_nobody_compiles_for_it() -> None:
     assert waiting(dead) is State.STALLED
 
 
+def test_of_several_the_one_that_compiled_last_is_waited_for() -> None:
+    for lately in (1, 2):
+        last = {1: b.ago(310), 2: b.ago(309), lately: b.ago(20)}
+        others = [
+            reading(n, steps=STEPPED, compile=replace(COMPILED, last_end_ns=last[n])) for n in last
+        ]
+        first = reading(0, steps=STEPPED, compile=WARMED)
+        assert states(first, *others)[0] is not State.STALLED
+
+
+def test_a_rank_compiled_when_its_record_says_so_and_it_lives() -> None:
+    assert compiled_ns(reading(0, steps=STEPPED), NOW) == 0
+    assert compiled_ns(reading(0, alive=False, steps=STEPPED, compile=COMPILED), NOW) == 0
+    assert compiled_ns(reading(0, steps=STEPPED, compile=COMPILING), NOW) == NOW
+
+
 def test_a_rank_does_not_wait_for_itself() -> None:
     """Two that stopped compiling at the same moment, long ago, are both stalled."""
     long_ago = replace(WARMED, last_end_ns=b.ago(299))
@@ -72,6 +88,13 @@ def test_what_an_earlier_start_of_the_run_left_behind_is_history() -> None:
     ]
     assert states(*before, *after).keys() == {0, 1}
     assert states(*before).keys() == {0, 1, 2, 3}
+
+
+def test_of_two_starts_that_live_what_died_before_the_later_one_is_history() -> None:
+    first = reading(0, launch="parent:7", attached=300, steps=STEPPED)
+    later = reading(1, launch="parent:8", attached=100, steps=STEPPED)
+    dead = reading(2, alive=False, launch="parent:6", attached=200, steps=STEPPED)
+    assert states(first, later, dead).keys() == {0, 1}
 
 
 def test_a_rank_of_this_start_that_is_gone_stays() -> None:

@@ -12,7 +12,8 @@ from support.values import replace
 from warmwatch.record import CompileCounts, StepCounts
 from warmwatch.verdict import State
 from warmwatch_monitor.model import ProcessReading, RecordReading
-from warmwatch_monitor.runs import group, view
+from warmwatch_monitor.recorded import kept
+from warmwatch_monitor.runs import facts, group, owned, view
 
 TELLING = StepCounts(steps=1, last_step_ns=NOW)
 
@@ -72,6 +73,37 @@ def test_of_two_records_of_one_rank_the_right_one_speaks(
     assert speaker(loser, winner) == speaker(winner, loser) == winner.folder
 
 
+@pytest.mark.parametrize(
+    ("launch", "pid", "world_size", "helps"),
+    [
+        ("process:7:4026:99", 8, None, True),
+        ("process:7:4026:99", 7, None, False),
+        ("process:7:4026:99", 8, 2, False),
+        ("parent:7:4026:99", 8, None, False),
+        ("process", 8, None, True),
+        ("slurm:7.0", 8, None, False),
+    ],
+    ids=[
+        "a child that nothing made a rank",
+        "the run's process itself",
+        "a child that is a rank",
+        "a child of a launcher",
+        "of a process that is not known",
+        "of a scheduler",
+    ],
+)
+def test_a_helper_never_speaks_for_the_rank_beside_it(
+    launch: str, pid: int, world_size: int | None, helps: bool
+) -> None:
+    """Not even where it is newer, and has facts while the rank has none."""
+    rank = reading("rank", attached=20, launch="process:7:4026:99")
+    rank = replace(rank, slot=replace(rank.slot, identity=replace(rank.slot.identity, pid=7)))
+    child = {"launch": launch, "world_size": world_size}
+    newer = reading("newer", attached=10, steps=TELLING, **child)
+    newer = replace(newer, slot=replace(newer.slot, identity=replace(newer.slot.identity, pid=pid)))
+    assert speaker(rank, newer) == speaker(newer, rank) == ("rank" if helps else "newer")
+
+
 def test_a_run_is_where_its_least_advanced_living_rank_is() -> None:
     warm = StepCounts(steps=9, last_step_ns=NOW)
     (run,) = group(
@@ -101,6 +133,104 @@ def test_the_median_step_bears_on_when_a_rank_counts_as_stalled() -> None:
     assert view(slow, NOW + 60 * 10**9).judgement.state is State.STALLED
     fast = reading("fast", steps=steps, clean=(10**9,) * 9)
     assert view(fast, NOW).judgement.state is State.STALLED
+
+
+def test_a_rank_has_the_devices_that_it_names_in_its_order() -> None:
+    """CUDA and NVML may call one device by another prefix; one that nobody reads is left out."""
+    whole, part, other = (builders.gpu(n, uuid=u) for n, u in enumerate(("GPU-a", "MIG-b", "c")))
+    using = [
+        reading("both", rank=0, gpus=("GPU-b", "GPU-a")),
+        reading("unread", rank=1, gpus=("GPU-x",)),
+        reading("none", rank=2),
+        reading("mig", rank=3, gpus=("MIG-GPU-a",)),
+        reading("as it is", rank=4, gpus=("c",)),
+    ]
+    expected = {
+        "both": (part, whole),
+        "unread": (),
+        "none": (),
+        "mig": (whole,),
+        "as it is": (other,),
+    }
+    devices = (whole, part, other)
+    (run,) = group(using, {}, NOW, iter(devices))
+    assert {rank.reading.folder: rank.gpus for rank in run.ranks} == expected
+    assert owned(using, iter(devices)) == expected
+
+
+def test_a_device_of_that_very_name_is_not_taken_for_one_of_another_prefix() -> None:
+    """``setdefault``: the first one has the bare name; each has its own."""
+    first, second = builders.gpu(0, uuid="GPU-a"), builders.gpu(1, uuid="MIG-a")
+    using = [reading("0", gpus=("MIG-a",)), reading("1", rank=1, gpus=("GPU-a",))]
+    found = owned(using, (first, second))
+    assert found == {"0": (second,), "1": (first,)}
+    assert owned([reading("2", gpus=("a",))], (first, second)) == {"2": (first,)}
+
+
+QUIET = StepCounts(steps=9, last_step_ns=builders.ago(100))
+
+
+@pytest.mark.parametrize(
+    ("worked", "alive", "state"),
+    [(None, True, State.STALLED), (50, True, State.EAGER), (50, False, State.STALLED)],
+    ids=["nobody works", "the other one works", "it worked, and is gone"],
+)
+def test_a_rank_waits_for_a_living_one_that_works(
+    worked: float | None, alive: bool, state: State
+) -> None:
+    working = {} if worked is None else {"1": builders.ago(worked), "gone": NOW}
+    ranks = [
+        reading("0", steps=QUIET),
+        reading("1", rank=1, steps=QUIET, alive=alive),
+        reading("2", rank=2, steps=QUIET),
+    ]
+    (run,) = group(ranks, {}, NOW, working=working)
+    assert [rank.judgement.state for rank in run.ranks][::2] == [state, state]
+    assert [rank.working_ns for rank in run.ranks] == [0, working.get("1", 0), 0]
+
+
+def test_a_run_of_which_nobody_lives_has_nobody_to_wait_for() -> None:
+    (run,) = group([reading("0", alive=False, steps=QUIET)], {}, NOW, working={"0": NOW})
+    assert run.state is State.LOST
+
+
+def test_a_view_alone_has_neither_work_nor_devices() -> None:
+    alone = view(reading("0"), NOW)
+    assert (alone.working_ns, alone.gpus, alone.process) == (0, (), None)
+
+
+def test_a_rank_shows_what_its_compile_workers_do() -> None:
+    process = ProcessReading(
+        pid=7, cpu_seconds=1.0, resident_bytes=2, workers_busy=3, workers_idle=1
+    )
+    workers = view(reading("0", pid=7), NOW, process=process).figures.workers
+    assert workers is not None
+    assert (workers.busy, workers.idle) == (3, 1)
+
+
+def test_the_verdict_is_told_what_the_record_says() -> None:
+    steps = StepCounts(steps=9, last_step_ns=NOW, last_batch_ns=8)
+    clean = (1_000_000_000, 1_000_000_000, 20_000_000_000)
+    one = replace(reading("0", alive=False, steps=steps, clean=clean), gone_ns=6)
+    told = facts(one, 5, 7)
+    assert (told.attached_ns, told.warm_steps) == (one.slot.header.attached_ns, 3)
+    assert (told.steps, told.compile, told.alive) == (steps, one.slot.compile, False)
+    assert (told.gone_ns, told.last_batch_ns) == (6, 8)
+    assert (told.peers_compiled_ns, told.working_ns) == (5, 7)
+    assert told.longest_step_ns == 20_500_000_000, "the end of its bin"
+    assert told.median_step_ns == pytest.approx(1e9, rel=0.03)
+    bare = facts(reading("1"))
+    assert (bare.peers_compiled_ns, bare.working_ns) == (0, 0)
+    assert (bare.median_step_ns, bare.longest_step_ns) == (None, 0)
+
+
+def test_of_a_record_that_is_gone_nothing_is_kept() -> None:
+    one, other = reading("one"), reading("other", rank=1)
+    group([one, other], {}, NOW)
+    before = kept(one), kept(other)
+    group([other], {}, NOW)
+    assert kept(other) is before[1]
+    assert kept(one) is not before[0]
 
 
 FINISHED = CompileCounts(end_code=1, ended_ns=builders.ago(2))

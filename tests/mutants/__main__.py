@@ -1,0 +1,226 @@
+"""``python -m mutants [MODULE ...] [--workers N]``: break modules in every small way.
+
+Each change is tried in a process of its own, forked from one that has all libraries loaded and
+nothing of ours: the module is compiled with the change where it is imported, so constants, classes
+and what runs at the import count too, which the tools that change functions leave out. The tests
+that are about the module run there until one fails. One that no test fails of, and that is not
+in ``accepted.py``, is printed, and the exit status is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import importlib.util
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType
+
+import pytest
+
+from mutants.accepted import ACCEPTED
+from mutants.changes import Change, changes
+from mutants.targets import TARGETS
+
+_TESTS = Path(__file__).parents[1]
+_OURS = ("warmwatch", "warmwatch_monitor", "support", "test_", "conftest", "tests")
+_ARGUMENTS = (
+    *("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
+    *("--timeout=0", "--hypothesis-profile=mutants"),
+)
+# What takes longer than so many seconds and times as long as ever, or more memory, was noticed.
+_SECONDS, _TIMES, _BYTES = 10, 5, 4 << 30
+
+
+class Changed(MetaPathFinder):
+    """Finds the module ``name`` with what ``tree`` makes of it."""
+
+    def __init__(self, name: str, tree: ast.Module) -> None:
+        self._name, self._tree = name, tree
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.origin is not None:
+            spec.loader = _Loader(fullname, spec.origin, self._tree)
+        return spec
+
+
+class _Loader(SourceFileLoader):
+    def __init__(self, name: str, path: str, tree: ast.Module) -> None:
+        super().__init__(name, path)
+        self._tree = tree
+
+    def get_code(self, fullname: str) -> CodeType:
+        return compile(self._tree, self.get_filename(fullname), "exec")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m mutants", description=__doc__)
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"of {', '.join(TARGETS)}")
+    parser.add_argument("--workers", type=int, default=2, help="processes at a time (2)")
+    asked = parser.parse_args()
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    chosen = {name: TARGETS[name] for name in asked.modules or TARGETS}
+    _load_libraries({test for tests in chosen.values() for test in tests})
+    return max([_try(name, tests, asked.workers) for name, tests in chosen.items()])
+
+
+def _load_libraries(tests: set[str]) -> None:
+    """All that the tests import and is not ours, so that no change has to wait for it."""
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        os.close(reading)
+        _silence()
+        paths = [str(_TESTS / test) for test in tests]
+        status = pytest.main([*_ARGUMENTS, "--collect-only", *paths])
+        os.write(writing, "\n".join(sys.modules).encode())
+        os._exit(int(status))
+    os.close(writing)
+    with os.fdopen(reading) as names:
+        found = names.read().split("\n")
+    if os.waitpid(child, 0)[1]:
+        raise SystemExit("the tests cannot be collected; see to that first")
+    for name in found:
+        if not name.startswith(_OURS) and name not in sys.modules:
+            try:
+                importlib.import_module(name)
+            except ImportError:
+                continue
+
+
+def _try(module: str, tests: Sequence[str], workers: int) -> int:
+    """All changes of one module; 1 where one is survived that may not be, or no longer is."""
+    began, path = time.monotonic(), _path(module)
+    made = list(changes(path.read_text()))
+    known = ACCEPTED.get(module, {})
+    trial = Trial(module, path, [str(_TESTS / test) for test in tests])
+    survived = {change.name: change for change in trial.survivors(made, workers)}
+    bad = {name: change.line for name, change in survived.items() if name not in known}
+    stale = known.keys() - survived.keys()
+    seconds = time.monotonic() - began
+    print(f"{module}: {len(made)} changes, {len(survived)} survived, {seconds:.0f} s", flush=True)
+    for name, line in bad.items():
+        print(f"  survived, {path.name}:{line}: {name}", flush=True)
+    for name in stale:
+        print(f"  is noticed, or no more there: take it out of accepted.py: {name}", flush=True)
+    return int(bool(bad or stale))
+
+
+def _path(module: str) -> Path:
+    spec = importlib.util.find_spec(module.partition(".")[0])
+    assert spec is not None
+    assert spec.origin is not None
+    path = Path(spec.origin).parent.joinpath(*module.split(".")[1:])
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+class Watch:
+    """Which functions of the file ``path`` each test calls, and how long it takes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._called = str(path), set[int]()
+        self.told: dict[str, tuple[float, list[int]]] = {}
+
+    def _profile(self, frame: FrameType, event: str, _what: object) -> None:
+        if event == "call" and frame.f_code.co_filename == self._path:
+            self._called.add(frame.f_code.co_firstlineno)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        began = time.monotonic()
+        self._called.clear()
+        sys.setprofile(self._profile)
+        threading.setprofile(self._profile)
+        try:
+            return (yield)
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)  # type: ignore[arg-type]
+            self.told[item.nodeid] = time.monotonic() - began, sorted(self._called)
+
+
+class Trial:
+    """One module against its tests, all of which pass as it is."""
+
+    def __init__(self, module: str, path: Path, tests: Sequence[str]) -> None:
+        self._module = module
+        reading, writing = os.pipe()
+        if not (child := os.fork()):
+            watch = Watch(path)
+            _silence()
+            status = pytest.main([*_ARGUMENTS, *tests], plugins=[watch])
+            with os.fdopen(writing, "w") as told:
+                json.dump(watch.told, told)
+            os._exit(int(status))
+        os.close(writing)
+        with os.fdopen(reading) as told:
+            self._tests: dict[str, tuple[float, list[int]]] = json.load(told)
+        if os.waitpid(child, 0)[1]:
+            raise SystemExit(f"the tests of {module} fail as it is; see to that first")
+
+    def survivors(self, made: Sequence[Change], workers: int) -> Iterator[Change]:
+        """Those that no test failed of."""
+        running: dict[int, Change] = {}
+        for change in made:
+            if not (tests := self._about(change)):
+                yield change
+                continue
+            if len(running) == workers:
+                yield from _ended(running)
+            running[self._begun(change, tests)] = change
+        while running:
+            yield from _ended(running)
+
+    def _about(self, change: Change) -> Sequence[str]:
+        """The tests that call what is changed, the fastest first; all, of what is no function's."""
+        told = self._tests
+        about = [t for t in told if not change.function or change.function in told[t][1]]
+        return sorted(about, key=lambda test: told[test][0])
+
+    def _begun(self, change: Change, tests: Sequence[str]) -> int:
+        """A process that tries it, and ends with 0 where nothing failed."""
+        sys.stdout.flush()
+        if child := os.fork():
+            return child
+        status = 1
+        try:
+            _silence()
+            limit = _SECONDS + _TIMES * sum(self._tests[test][0] for test in tests)
+            signal.setitimer(signal.ITIMER_REAL, limit)  # whose signal ends the process
+            resource.setrlimit(resource.RLIMIT_AS, (_BYTES, _BYTES))
+            sys.meta_path.insert(0, Changed(self._module, change.tree()))
+            status = int(pytest.main([*_ARGUMENTS, *tests]))
+        finally:
+            os._exit(status)
+
+
+def _ended(running: dict[int, Change]) -> Iterator[Change]:
+    """The next one that has ended, where its tests passed."""
+    child, status = os.wait()
+    change = running.pop(child)
+    if not status:
+        yield change
+
+
+def _silence() -> None:
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):
+        os.dup2(nowhere, descriptor)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
