@@ -68,7 +68,7 @@ def cells(case: Case) -> tuple[str, ...]:
     return (
         f"`{case.scenario.name}`",
         f"{case.watched.slot.steps.steps} / {len(case.marks)}",
-        f"{sum(counts.compilations)} / {len(account['compilations'])}",
+        f"{sum(counts.compilations)} / {len(account['compilations']) + len(account['beside'])}",
         _counted(counts.graphs, account["graphs"], case.reference.trace["graphs"]),
         f"{sum(counts.recompiles)} / {len(case.recompiles)}",
         _counted(counts.graph_breaks, account["breaks"], case.reference.trace["breaks"]),

@@ -30,18 +30,25 @@ class WarmUp:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One scenario, run both ways. ``intervals``: when PyTorch says that it compiled."""
+    """One scenario, run both ways.
+
+    Attributes:
+        compiled: when PyTorch says that it compiled. intervals: or another compiler was at work.
+    """
 
     scenario: Scenario
     watched: Watched
     reference: Reference
+    compiled: list[Interval] = field(init=False)
     intervals: list[Interval] = field(init=False)
 
     def __post_init__(self) -> None:
         told = truth.intervals(self.watched.account)
         if self.watched.trace is not None:
             told = truth.merged(told + truth.monotonic(self.watched.account, self.watched.trace))
-        object.__setattr__(self, "intervals", told)
+        object.__setattr__(self, "compiled", told)
+        beside = truth.beside(self.watched.account)
+        object.__setattr__(self, "intervals", truth.merged(told + beside))
 
     @property
     def marks(self) -> list[int]:

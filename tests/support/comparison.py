@@ -28,6 +28,7 @@ from support.case import (
 from support.scenarios import timeless
 from support.torch_versions import TORCH
 from warmwatch._reduction import REASON_LIMIT, recompile
+from warmwatch.record import CACHES, KINDS
 
 RELATIVE, SECONDS = 0.02, 0.05
 FULL_REASONS = "WARMWATCH_FULL_REASONS"
@@ -45,14 +46,51 @@ def steps(case: Case) -> Findings:
     yield from differ("steps", case.watched.slot.steps.steps, seen)
 
 
+BESIDE = ("triton", "cpp_extension", "custom")
+
+
+def _entries(case: Case, *, beside: bool = False) -> list[dict[str, Any]]:
+    """The journal's compilations: PyTorch's, or those by compilers beside it."""
+    told = [e for e in case.watched.events if e["event"] == "compilation"]
+    return [entry for entry in told if (entry["kind"] in BESIDE) is beside]
+
+
 def compilations(case: Case) -> Findings:
     told = case.watched.account["compilations"]
-    entries = [e for e in case.watched.events if e["event"] == "compilation"]
+    entries = _entries(case)
     names = [(e.get("id"), e["kind"] == "backward") for e in entries]
     yield from differ(
         "compilations", names, [(one["compile_id"], _is_backward(one)) for one in told]
     )
-    yield from differ("their number", sum(case.watched.slot.compile.compilations), len(told))
+    number = sum(_counted(case, beside=False).values())
+    yield from differ("their number", number, len(told))
+
+
+def _counted(case: Case, *, beside: bool) -> dict[str, int]:
+    pairs = zip(KINDS, case.watched.slot.compile.compilations, strict=True)
+    return {kind: count for kind, count in pairs if (kind in BESIDE) is beside}
+
+
+def beside(case: Case) -> Findings:
+    """Compilers beside PyTorch's, against what the training itself and Triton's listener say."""
+    told, entries = case.watched.account["beside"], _entries(case, beside=True)
+    names = [(e["kind"], e["name"]) for e in entries]
+    yield from differ("beside PyTorch", names, [(one["kind"], one["name"]) for one in told])
+    counted = {kind: n for kind, n in _counted(case, beside=True).items() if n}
+    yield from differ("their number", counted, Counter(one["kind"] for one in told))
+    for entry, one in zip(entries, told, strict=False):
+        took = one["seconds"]
+        wait = stalled(case, one["start"], one["end"]) / 1e9
+        if abs(entry["seconds"] - took) > max(SECONDS, RELATIVE * took) + wait:
+            yield f"{entry['name']} took {took:.3f} s, by the agent {entry['seconds']:.3f} s"
+    categories = tuple(e["category"] for e in entries if e.get("category"))
+    yield from differ("their categories", categories, case.scenario.beside)
+    counts, asked = case.watched.slot.compile, case.watched.account["triton_cache"]
+    agent = {"hits": counts.cache_hits[_TRITON], "misses": counts.cache_misses[_TRITON]}
+    yield from differ("Triton's cache", {k: v for k, v in agent.items() if v}, asked)
+
+
+_TRITON = CACHES.index("triton")
 
 
 def _is_backward(one: dict[str, Any]) -> bool:
@@ -68,7 +106,7 @@ def graphs(case: Case) -> Findings:
 
 
 def recompiles(case: Case) -> Findings:
-    agent = sum(case.watched.slot.compile.recompiles)
+    agent = sum(case.watched.slot.compile.recompiles) - len(case.scenario.beside)
     if TORCH.reason:
         yield from differ("recompiles (metrics)", agent, len(case.recompiles))
     yield from differ("recompiles (trace)", agent, case.reference.trace["recompiles"])
@@ -123,7 +161,7 @@ def phases(case: Case) -> Findings:
 
 
 def reasons(case: Case) -> Findings:
-    entries = [e for e in case.watched.events if e["event"] == "compilation" and e.get("category")]
+    entries = [entry for entry in _entries(case) if entry.get("category")]
     yield from differ("categories", tuple(e["category"] for e in entries), case.scenario.categories)
     for entry, words in zip(entries, case.recompiles, strict=False):
         if _recorded(case, words) not in entry.get("reason", ""):
@@ -148,8 +186,16 @@ def failures(case: Case) -> Findings:
 
 
 def coverage(case: Case) -> Findings:
-    """Each moment that PyTorch compiled is activity; no activity is without a compilation."""
-    for start, end in case.intervals:
+    """Each moment that PyTorch compiled is activity; no activity is without a compilation.
+
+    Around a kernel of the user's own the training takes the time of the whole launch.
+    """
+    for one in case.watched.account["beside"]:
+        seen = sum(max(0, min(b, one["end"]) - max(a, one["start"])) for a, b in case.activities)
+        missed = one["end"] - one["start"] - seen
+        if missed > EDGE_NS + stalled(case, one["start"], one["end"]):
+            yield f"of {one} {missed / 1e9:.3f} s are no activity"
+    for start, end in case.compiled:
         if not any(
             a <= start + EDGE_NS + stalled(case, start, a)
             and end <= b + EDGE_NS + stalled(case, end, b)
@@ -258,6 +304,7 @@ CHECKS: dict[str, Callable[[Case], Findings]] = {
     for check in (
         steps,
         compilations,
+        beside,
         graphs,
         recompiles,
         graph_breaks,

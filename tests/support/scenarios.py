@@ -49,7 +49,8 @@ class Scenario:
     Attributes:
         states: those a monitor sees, in order; ``compiling`` and ``warming`` alternate while the
             compiler comes back before the first warm-up is over, and stand here once each.
-        categories: of each recompile, in order. fallbacks, failures: how many. breaks: at least.
+        categories: of each recompile, in order. beside: of each by another compiler than PyTorch's.
+        fallbacks, failures: how many. breaks: at least.
         uncounted_breaks: those that PyTorch's trace shows and its own counter leaves out.
         uncompiled_graphs: those that the trace shows and whose compilation failed.
         unseen_steps: how many the agent cannot tell from others. late_steps: by how many each
@@ -70,6 +71,7 @@ class Scenario:
     about: str
     states: tuple[str, ...]
     categories: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
     breaks: int = 0
     uncounted_breaks: int = 0
     uncompiled_graphs: int = 0
@@ -122,7 +124,8 @@ def declared(path: Path) -> Scenario:
             expect = ast.literal_eval(node.value)
             expect |= expect.pop("on", {}).get(VERSION, {})
             expect["states"] = tuple(expect["states"].split())
-            expect["categories"] = tuple(expect.get("categories", "").split())
+            for key in ("categories", "beside"):
+                expect[key] = tuple(expect.get(key, "").split())
             about = " ".join((ast.get_docstring(tree) or "").split())
             return Scenario(name=path.stem, path=path, about=about, **expect)
     raise ValueError(f"{path} declares no EXPECT")

@@ -112,6 +112,7 @@ def environment(records: Path, **more: str) -> dict[str, str]:
         "TORCHINDUCTOR_VEC_ISA_OK": "1",
         # caches of one test never serve another: what is compiled must not depend on the order
         "TORCHINDUCTOR_CACHE_DIR": str(records.parent / "inductor"),
+        "TRITON_CACHE_DIR": str(records.parent / "triton"),
         **more,
     }
 

@@ -87,8 +87,13 @@ def _record(entry: Any, offset: int) -> dict[str, Any]:
 
 
 def intervals(account: dict[str, Any]) -> list[Interval]:
-    """When anything was compiled, in monotonic nanoseconds: merged, in order."""
+    """When PyTorch compiled anything, in monotonic nanoseconds: merged, in order."""
     return merged(map(_interval, account["compilations"]))
+
+
+def beside(account: dict[str, Any]) -> list[Interval]:
+    """When another compiler was at work, as the training itself knows."""
+    return merged((one["start"], one["end"]) for one in account["beside"])
 
 
 def _interval(one: dict[str, Any]) -> Interval:

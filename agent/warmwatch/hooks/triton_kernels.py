@@ -5,7 +5,8 @@ graph. A ``@triton.jit`` function compiles itself by another name of the same fu
 ``triton.compiler.compile``, so wrapping that one hears exactly what Inductor's events do not tell.
 ``ASTSource.make_ir`` is called within it where Triton's cache on disk had no such kernel.
 ``Autotuner._bench`` is called for each configuration that is tried, as many as ``prune_configs``
-gave before, compiled already or not. None of them is called at an ordinary launch.
+gave before, compiled already or not. ``_build`` calls the C compiler, for what launches a kernel of
+a new signature and speaks to the driver. None of them is called at an ordinary launch.
 
 Triton's own hooks (``knobs.runtime.jit_cache_hook``, ``knobs.compilation.listener``,
 ``JITFunction.cache_hook``) are left alone. Each is one place for one function, which belongs to the
@@ -16,6 +17,7 @@ kernels (up to 3.6 for each with a function as an argument).
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +31,12 @@ from warmwatch.hooks.compilations import place
 from warmwatch.hooks.specializations import Memory, of_kernel, of_tuning
 
 _KIND = "triton"
+# the module that has it, and those that had taken it from there by name (Triton 3.2)
+_BUILDERS = (
+    "triton.runtime.build",
+    "triton.backends.nvidia.driver",
+    "triton.backends.amd.driver",
+)
 _Reason = tuple[str, str] | None
 
 
@@ -93,6 +101,12 @@ class _Ear:
             self._tell(making, error)
         self._listener.end(TRITON_COMPILE)
 
+    def build_begins(self) -> None:
+        self._listener.begin(TRITON_COMPILE, _of(None))
+
+    def build_ends(self) -> None:
+        self._listener.end(TRITON_COMPILE)
+
     def pruned(self, tuner: Any, configurations: int) -> None:
         self._thread.due = (tuner, configurations)
 
@@ -150,6 +164,8 @@ def install(listener: Listener) -> Installed:
             (Autotuner, "_bench", _bench),
         )
         found = [(owner, name, getattr(owner, name), wrap) for owner, name, wrap in wanted]
+        modules = [module for name in _BUILDERS if (module := sys.modules.get(name))]
+        found += [(m, "_build", m._build, _build) for m in modules if hasattr(m, "_build")]
         bind = getattr(JITFunction, "_do_compile", None)  # from 3.5 on
     ear = _Ear(listener)
     placed = [(owner, name, original, wrap(ear, original)) for owner, name, original, wrap in found]
@@ -219,6 +235,20 @@ def _bench(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
         return timings
 
     return _bench
+
+
+def _build(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def _build(*args: Any, **kwargs: Any) -> Any:
+        if not ear.listening:
+            return original(*args, **kwargs)
+        _quietly(ear.build_begins)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            _quietly(ear.build_ends)
+
+    return _build
 
 
 def _bound(

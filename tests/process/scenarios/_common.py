@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -42,6 +43,8 @@ _warnings = _warned.__enter__()
 warnings.simplefilter("always")
 _marks: list[int] = []
 _losses: list[str] = []
+_beside: list[dict[str, Any]] = []
+_asked: dict[str, int] = {}
 torch.manual_seed(0)
 random.seed(0)
 torch.set_num_threads(1)
@@ -107,6 +110,25 @@ def mark(loss: torch.Tensor) -> None:
     look()
 
 
+@contextmanager
+def compiles(kind: str, name: str) -> Iterator[dict[str, Any]]:
+    """The training knows that this compiles, by another compiler than PyTorch's.
+
+    What it compiles, with the time around it; where less of that is the compiler's, put that in.
+    """
+    start = time.monotonic_ns()
+    told: dict[str, Any] = {"kind": kind, "name": name}
+    yield told
+    end = time.monotonic_ns()
+    _beside.append({"seconds": (end - start) / 1e9, "start": start, "end": end, **told})
+
+
+def asked_cache(*, hit: bool) -> None:
+    """Triton's own listener told of a kernel."""
+    verdict = "hits" if hit else "misses"
+    _asked[verdict] = _asked.get(verdict, 0) + 1
+
+
 def finish() -> None:
     """Hand over what happened, and wait at the gate so that a monitor sees the end of it."""
     account = {
@@ -119,6 +141,8 @@ def finish() -> None:
         "marks": _marks,
         "warnings": [f"{one.category.__name__}: {one.message}" for one in _warnings],
         "torch": torch.__version__,
+        "beside": _beside,
+        "triton_cache": _asked,
         **truth.told(),
     }
     if path := os.environ.get(ACCOUNT):
