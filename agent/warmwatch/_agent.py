@@ -105,6 +105,18 @@ class Agent:
             values = {**values, "reason": self._words.recompile(reason)}
         self.ledger.compilation(kind, values)
 
+    def collected(self, took: int) -> None:
+        """Full garbage collections took so long."""
+        self.ledger.collected(took)
+
+    def save_began(self) -> None:
+        """This thread began to save."""
+        self.ledger.save_began()
+
+    def save_ended(self) -> None:
+        """This thread ended what it began to save last."""
+        self.ledger.save_ended()
+
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
         self.ledger.fallback(values)

@@ -44,6 +44,15 @@ class Listener(Protocol):
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
         """A compilation ended on this thread; ``kind`` is one of ``record.KINDS``."""
 
+    def collected(self, took: int) -> None:
+        """So many nanoseconds went to full garbage collections."""
+
+    def save_began(self) -> None:
+        """This thread began to save a checkpoint, or a part of it."""
+
+    def save_ended(self) -> None:
+        """This thread ended what it began to save last."""
+
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
 

@@ -95,12 +95,14 @@ def _run(
     compiled = sorted((compiled_ns(reading, now_ns) for reading in readings), reverse=True)
     # while one rank evaluates, the others wait for it in a collective
     at_work_ns = max((working.get(one.folder, 0) for one in readings if one.alive), default=0)
+    saving_ns = max((verdict.saving_ns(r.slot.compile) for r in readings if r.alive), default=0)
     ranks = [
         view(
             reading,
             now_ns,
             peers_compiled_ns=_of_peers(compiled, compiled_ns(reading, now_ns)),
             at_work_ns=at_work_ns,
+            saving_ns=saving_ns,
             working_ns=working.get(reading.folder, 0),
             process=None if reading.pid is None else processes.get(reading.pid),
             gpus=_used(reading, devices),
@@ -119,15 +121,17 @@ def view(
     *,
     peers_compiled_ns: int = 0,
     at_work_ns: int = 0,
+    saving_ns: int = 0,
     working_ns: int = 0,
     process: ProcessReading | None = None,
     gpus: tuple[GpuReading, ...] = (),
 ) -> RankView:
     """One record as a rank: judged, with its figures, as of ``now_ns``.
 
-    ``working_ns``: when it was last seen to work; ``at_work_ns``: when a rank it may wait for was.
+    ``working_ns``: when it was last seen to work; ``at_work_ns``: when a rank it may wait for was;
+    ``saving_ns``: until when one of those is busy with saving.
     """
-    known = facts(reading, peers_compiled_ns, at_work_ns)
+    known = facts(reading, peers_compiled_ns, at_work_ns, saving_ns)
     judgement = verdict.judge(known, now_ns)
     return RankView(
         figures=figures(reading, known, judgement, now_ns, process),
@@ -195,7 +199,9 @@ def _of_peers(compiled: Sequence[int], own: int) -> int:
     return others[0] if others else 0
 
 
-def facts(reading: RecordReading, peers_compiled_ns: int = 0, working_ns: int = 0) -> Facts:
+def facts(
+    reading: RecordReading, peers_compiled_ns: int = 0, working_ns: int = 0, saving_ns: int = 0
+) -> Facts:
     """What a record says, as the verdict takes it."""
     slot, clean = reading.slot, kept(reading).steps.clean
     return Facts(
@@ -210,4 +216,5 @@ def facts(reading: RecordReading, peers_compiled_ns: int = 0, working_ns: int = 
         peers_compiled_ns=peers_compiled_ns,
         last_batch_ns=slot.steps.last_batch_ns,
         working_ns=working_ns,
+        saving_ns=saving_ns,
     )

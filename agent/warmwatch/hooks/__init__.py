@@ -20,9 +20,11 @@ from warmwatch.hooks import (
     callbacks,
     compilations,
     events,
+    garbage,
     optimizer,
     recompile_limit,
     recompile_reasons,
+    saving,
 )
 
 SEAMS: tuple[tuple[str, Install], ...] = (
@@ -36,4 +38,6 @@ SEAMS: tuple[tuple[str, Install], ...] = (
     ("recompile_reasons", recompile_reasons.install),
     ("recompile_limit", recompile_limit.install),
     ("async_modes", async_modes.install),
+    ("garbage", garbage.install),
+    ("saving", saving.install),
 )

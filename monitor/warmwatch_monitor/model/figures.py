@@ -239,6 +239,22 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pauses:
+    """What the training waited for that is no compilation; ``None`` where its torch has no seam.
+
+    Attributes:
+        gc_seconds: full garbage collections. saving_seconds: checkpoints, the one in progress
+        included. saving_since: when that began, ``None`` where there is none;
+        saving_for_seconds: since then.
+    """
+
+    gc_seconds: float | None = None
+    saving_seconds: float | None = None
+    saving_since: float | None = None
+    saving_for_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
     """Whether its process lives, and how it ended.
 
@@ -299,4 +315,5 @@ class Figures:
     life: Life
     agent: Agent
     log: Log = Log()
+    pauses: Pauses = Pauses()
     workers: Workers | None = None
