@@ -124,6 +124,18 @@ class Agent:
         """A cache that PyTorch does not count was asked."""
         self.ledger.cached(cache, hit=hit)
 
+    def collected(self, took: int) -> None:
+        """Full garbage collections took so long."""
+        self.ledger.collected(took)
+
+    def save_began(self) -> None:
+        """This thread began to save."""
+        self.ledger.save_began()
+
+    def save_ended(self) -> None:
+        """This thread ended what it began to save last."""
+        self.ledger.save_ended()
+
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
         self.ledger.fallback(values)

@@ -17,6 +17,7 @@ from warmwatch import record
 from warmwatch._activity import Activity
 from warmwatch._ending import End
 from warmwatch._inbox import Inbox
+from warmwatch._pauses import Pauses
 from warmwatch._phases import is_preparation
 from warmwatch.record import COMPILE_INDEX as AT
 
@@ -68,7 +69,8 @@ class Ledger:
         clock: Callable[[], int] = monotonic_ns,
     ) -> None:
         self.words = [0] * record.COMPILE_WORDS
-        self._activity = Activity(self.words)
+        self._activity, self._pauses = Activity(self.words), Pauses(self.words)
+        self._training: int | None = None  # the thread that marks the steps
         self._store, self._pytorch, self._clock = store, pytorch, clock
         self._word_break = word_break
         self._before: Mapping[str, int] = {}
@@ -132,6 +134,20 @@ class Ledger:
         word = _counter(f"cache_{'hits' if hit else 'misses'}.{cache}")
         self._inbox.post(lambda: self._raise(word))
 
+    def collected(self, took: int) -> None:
+        """Full garbage collections took so many nanoseconds."""
+        self._inbox.post(lambda: self._collected(took))
+
+    def save_began(self) -> None:
+        """The calling thread began to save."""
+        thread, now = threading.get_ident(), self._clock()
+        self._inbox.post(lambda: self._saves(self._pauses.save_began(thread, now, self._training)))
+
+    def save_ended(self) -> None:
+        """The calling thread ended what it began to save last."""
+        thread, now = threading.get_ident(), self._clock()
+        self._inbox.post(lambda: self._saves(self._pauses.save_ended(thread, now)))
+
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
         now = self._clock()
@@ -152,6 +168,7 @@ class Ledger:
         without them took ``rest`` nanoseconds.
         """
         before = now - duration if steps > 1 else 0
+        self._training = threading.get_ident()
         self._inbox.post(lambda: self._irregular(now, before, seen))
         if touched:
             self._inbox.post(lambda: self._touched(steps, duration, rest))
@@ -248,6 +265,14 @@ class Ledger:
     def _count(self, word: str, event: str, now: int, values: Mapping[str, Any]) -> None:
         self.words[AT[word]] += 1
         self._noted(event, now, values)
+
+    def _collected(self, took: int) -> None:
+        self._pauses.collected(took)
+        self._store.publish(self.words)
+
+    def _saves(self, changed: bool) -> None:
+        if changed:
+            self._store.publish(self.words)
 
     def _fallback(self, now: int, values: Mapping[str, Any]) -> None:
         self._count("fallbacks", "fallback", now, {**values, "steps": self._store.steps()})

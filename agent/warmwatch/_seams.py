@@ -50,6 +50,15 @@ class Listener(Protocol):
     def cached(self, cache: str, *, hit: bool) -> None:
         """A cache that PyTorch does not count was asked; ``cache`` is one of ``record.CACHES``."""
 
+    def collected(self, took: int) -> None:
+        """So many nanoseconds went to full garbage collections."""
+
+    def save_began(self) -> None:
+        """This thread began to save a checkpoint, or a part of it."""
+
+    def save_ended(self) -> None:
+        """This thread ended what it began to save last."""
+
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
 

@@ -24,6 +24,9 @@ from warmwatch.states import least_advanced as least_advanced
 STALL_FLOOR_NS = 60 * 10**9
 STALL_MEDIANS = 10
 STALL_GAPS = 2
+# A save that takes longer may as well hang, in a filesystem that does not answer: by then the other
+# ranks' collectives have given up.
+SAVING_PATIENCE_NS = 600 * 10**9
 
 LONG_COMPILE_FLOOR_NS = 5 * 60 * 10**9
 LONG_COMPILE_TIMES = 5
@@ -49,7 +52,8 @@ class Facts:
         compile: until then this one may have waited for it in a collective.
         last_batch_ns: when the loop last took a batch. working_ns: the latest moment at which
         its process or its GPUs, or those of a living rank that it may wait for, were seen to
-        work. Both are progress without an optimizer step.
+        work. saving_ns: until when a living rank that it may wait for is busy with saving. All
+        are progress without an optimizer step.
         peers_longest_ns: the longest activity of the peers that have ended as many as this one has
         begun, so that they have done what it is at; 0 where there is none.
         long_compile_ns: how long an activity may take at most, 0 for as long as it likes.
@@ -68,6 +72,7 @@ class Facts:
     working_ns: int = 0
     peers_longest_ns: int = 0
     long_compile_ns: int = LONG_COMPILE_NS
+    saving_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +113,19 @@ def quiet_since_ns(facts: Facts) -> int:
 def moved_ns(facts: Facts) -> int:
     """The last sign that it is not stuck: progress, or work, or a peer that it waited for."""
     return max(
-        quiet_since_ns(facts), facts.peers_compiled_ns, facts.last_batch_ns, facts.working_ns
+        quiet_since_ns(facts),
+        facts.peers_compiled_ns,
+        facts.last_batch_ns,
+        facts.working_ns,
+        facts.saving_ns,
+        saving_ns(facts.compile),
     )
+
+
+def saving_ns(compile: CompileCounts) -> int:
+    """Until when a rank is busy with saving: the last one's end, or that of our patience."""
+    since = compile.saving_since_ns
+    return max(compile.saved_ns, since + SAVING_PATIENCE_NS if since else 0)
 
 
 def open_since_ns(facts: Facts) -> int | None:

@@ -24,6 +24,7 @@ from warmwatch_monitor.model import (
     Lengths,
     Life,
     OpenActivity,
+    Pauses,
     Progress,
     RankView,
     RunView,
@@ -234,7 +235,18 @@ def _figures(
             version=telling.info.get("agent") or None,
             missing=tuple(seam for seam, name in _SEAMS.items() if name not in telling.single),
         ),
+        pauses=_pauses(telling, epoch),
         workers=_workers(telling),
+    )
+
+
+def _pauses(telling: _Telling, epoch: float) -> Pauses:
+    since = telling.value("checkpoint_start_timestamp_seconds")
+    return Pauses(
+        gc_seconds=telling.value("gc_seconds_total"),
+        saving_seconds=telling.value("checkpoint_seconds_total"),
+        saving_since=since,
+        saving_for_seconds=None if since is None else max(0.0, epoch - since),
     )
 
 

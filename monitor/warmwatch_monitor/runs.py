@@ -107,12 +107,14 @@ def _run(
     compiled = max(compiled_ns(reading, now_ns) for reading in readings)
     # while one rank evaluates, the others wait for it in a collective
     at_work_ns = max((working.get(one.folder, 0) for one in readings if one.alive), default=0)
+    saving_ns = max((verdict.saving_ns(r.slot.compile) for r in readings if r.alive), default=0)
     ranks = [
         view(
             reading,
             now_ns,
             peers_compiled_ns=compiled,
             at_work_ns=at_work_ns,
+            saving_ns=saving_ns,
             working_ns=working.get(reading.folder, 0),
             busy_ns=busy.get(reading.folder),
             peers_longest_ns=precedents.longest_ns(reading.slot.compile),
@@ -134,6 +136,7 @@ def view(
     *,
     peers_compiled_ns: int = 0,
     at_work_ns: int = 0,
+    saving_ns: int = 0,
     working_ns: int = 0,
     busy_ns: int | None = None,
     peers_longest_ns: int = 0,
@@ -145,9 +148,10 @@ def view(
 
     ``working_ns``: when it was last seen to work; ``at_work_ns``: when a rank it may wait for was;
     ``busy_ns``: when anything of it last was busy, ``None`` where that cannot be seen.
+    ``saving_ns``: until when a rank that it may wait for is busy with saving.
     """
     known = replace(
-        facts(reading, peers_compiled_ns, at_work_ns),
+        facts(reading, peers_compiled_ns, at_work_ns, saving_ns),
         peers_longest_ns=peers_longest_ns,
         long_compile_ns=long_compile_ns,
     )
@@ -213,7 +217,9 @@ def compiled_ns(reading: RecordReading, now_ns: int) -> int:
     return now_ns if compile.active_since_ns else compile.last_end_ns
 
 
-def facts(reading: RecordReading, peers_compiled_ns: int = 0, working_ns: int = 0) -> Facts:
+def facts(
+    reading: RecordReading, peers_compiled_ns: int = 0, working_ns: int = 0, saving_ns: int = 0
+) -> Facts:
     """What a record says, as the verdict takes it."""
     slot, clean = reading.slot, kept(reading).steps.clean
     return Facts(
@@ -228,4 +234,5 @@ def facts(reading: RecordReading, peers_compiled_ns: int = 0, working_ns: int = 
         peers_compiled_ns=peers_compiled_ns,
         last_batch_ns=slot.steps.last_batch_ns,
         working_ns=working_ns,
+        saving_ns=saving_ns,
     )

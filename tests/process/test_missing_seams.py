@@ -39,6 +39,8 @@ SEAMS = (
     "recompile_reasons",
     "recompile_limit",
     "async_modes",
+    "garbage",
+    "saving",
 )
 
 

@@ -26,9 +26,11 @@ from warmwatch.hooks import (
     compilations,
     cpp_extension,
     events,
+    garbage,
     optimizer,
     recompile_limit,
     recompile_reasons,
+    saving,
     triton_kernels,
 )
 
@@ -43,6 +45,8 @@ SEAMS: tuple[tuple[str, Install], ...] = (
     ("recompile_reasons", recompile_reasons.install),
     ("recompile_limit", recompile_limit.install),
     ("async_modes", async_modes.install),
+    ("garbage", garbage.install),
+    ("saving", saving.install),
 )
 
 BESIDE: Mapping[str, tuple[str, Install]] = {

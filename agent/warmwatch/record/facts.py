@@ -133,7 +133,8 @@ class CompileCounts:
         memory: bytes of CUDA's caching allocator, by MEMORY, over the process's devices, as of
             ``memory_ns``, where 0 means that nobody looked.
         gc_ns: time spent in full garbage collections. saving_ns: in ``torch.save`` and its kin;
-            saving_since_ns: begin of the one in progress, 0 where there is none.
+            saving_since_ns: begin of the one in progress, 0 where there is none; saved_ns: when
+            the last one ended. Only those for which the training waited.
     """
 
     begun: int = 0
@@ -191,6 +192,7 @@ class CompileCounts:
     gc_ns: int = 0
     saving_ns: int = 0
     saving_since_ns: int = 0
+    saved_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -235,6 +235,21 @@ class Progress(Struct, frozen=True, kw_only=True):
     compile_precedent_seconds: float | None = None
 
 
+class Pauses(Struct, frozen=True, kw_only=True):
+    """What the training waited for that is no compilation; ``None`` where its torch has no seam.
+
+    Attributes:
+        gc_seconds: full garbage collections. saving_seconds: checkpoints, the one in progress
+        included. saving_since: when that began, ``None`` where there is none;
+        saving_for_seconds: since then.
+    """
+
+    gc_seconds: float | None = None
+    saving_seconds: float | None = None
+    saving_since: float | None = None
+    saving_for_seconds: float | None = None
+
+
 class Life(Struct, frozen=True, kw_only=True):
     """Whether its process lives, and how it ended.
 
@@ -292,4 +307,5 @@ class Figures(Struct, frozen=True, kw_only=True):
     life: Life
     agent: Agent
     log: Log = Log()
+    pauses: Pauses = Pauses()
     workers: Workers | None = None

@@ -11,6 +11,7 @@ from warmwatch_monitor.model import (
     Compile,
     Figures,
     OpenActivity,
+    Pauses,
     ProcessReading,
     Progress,
     RecordReading,
@@ -39,6 +40,7 @@ def figures(
         life=known.life,
         agent=known.agent,
         log=up_to_now(known.log, reading),
+        pauses=_pauses(reading, judgement, now_ns),
         workers=_workers(process),
     )
 
@@ -60,6 +62,21 @@ def _progress(reading: RecordReading, facts: Facts, judgement: Judgement, now_ns
 def _seconds(ns: int | None) -> float | None:
     """A length of the record, where 0 is "none"."""
     return ns / 1e9 if ns else None
+
+
+def _pauses(reading: RecordReading, judgement: Judgement, now_ns: int) -> Pauses:
+    """A process that died while it saved did so until its end was seen: no figure shrinks."""
+    slot, counts, missing = reading.slot, reading.slot.compile, reading.slot.identity.missing
+    since = counts.saving_since_ns
+    living = judgement.state not in ENDED
+    until = now_ns if living else counts.ended_ns or reading.gone_ns or 0
+    open_ns = max(0, until - since) if since else 0
+    return Pauses(
+        gc_seconds=None if "garbage" in missing else counts.gc_ns / 1e9,
+        saving_seconds=None if "saving" in missing else (counts.saving_ns + open_ns) / 1e9,
+        saving_since=epoch(slot.header, since) if living else None,
+        saving_for_seconds=open_ns / 1e9 if since and living else None,
+    )
 
 
 def _ago(then_ns: int | None, now_ns: int) -> float | None:

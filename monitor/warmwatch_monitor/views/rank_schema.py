@@ -145,6 +145,22 @@ class Batches(BaseModel):
     )
 
 
+class Pauses(BaseModel):
+    """What the training waited for that is no compilation."""
+
+    data_seconds: Seconds | None = Field(
+        description="For batches of DataLoaders; null until there was one."
+    )
+    checkpoint_seconds: Seconds | None = Field(
+        description="For `torch.save` and the distributed checkpoint, the one in progress included;"
+        " null where this torch has no seam for it."
+    )
+    gc_seconds: Seconds | None = Field(
+        description="For full garbage collections; null where this torch has no seam for it."
+    )
+    saving_since: Epoch | None = Field(description="When the save in progress began, else null.")
+
+
 class End(BaseModel):
     """How a rank ended."""
 
@@ -252,6 +268,7 @@ class Rank(BaseModel):
     warmup: Warmup
     step_seconds: StepSeconds
     batches: Batches | None = Field(description="Null where this torch, or a series, tells none.")
+    pauses: Pauses
     cost: Cost
     conditions: list[Condition] = Field(description="Those that hold.")
     gpus: list[str] = Field(description="Uuids of its GPUs.")

@@ -44,6 +44,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> dict[str, Any
         "warmup": _warmup(figures.warmups),
         "step_seconds": _step_seconds(figures.steps),
         "batches": _batches(figures.steps),
+        "pauses": _pauses(view),
         "cost": _cost(figures.steps),
         "conditions": [{"condition": name, "words": words} for name, words in conditions(view)],
         "gpus": list(view.gpu_uuids),
@@ -170,6 +171,17 @@ def _batches(steps: Steps) -> dict[str, Any] | None:
         return None
     waited = steps.batch_wait_seconds if steps.batches else None
     return {"count": steps.batches, "wait_seconds": waited}
+
+
+def _pauses(view: RankView) -> dict[str, Any]:
+    """What the training waited for that is no compilation."""
+    pauses, batches = view.figures.pauses, _batches(view.figures.steps)
+    return {
+        "data_seconds": batches["wait_seconds"] if batches else None,
+        "checkpoint_seconds": pauses.saving_seconds,
+        "gc_seconds": pauses.gc_seconds,
+        "saving_since": pauses.saving_since,
+    }
 
 
 def _warmup(warmups: Warmups) -> dict[str, Any]:

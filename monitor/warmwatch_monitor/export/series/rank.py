@@ -190,11 +190,30 @@ _BATCH_SERIES: tuple[Series[RankView], ...] = (
         lambda view: view.figures.steps.last_batch_at,
     ),
 )
+_PAUSE_SERIES: tuple[Series[RankView], ...] = (
+    counter(
+        "warmwatch_gc_seconds_total",
+        "Time in which the training process collected garbage, of all generations at once.",
+        lambda view: view.figures.pauses.gc_seconds,
+    ),
+    counter(
+        "warmwatch_checkpoint_seconds_total",
+        "Time in which the training saved checkpoints and waited for it, the one in progress "
+        "included.",
+        lambda view: view.figures.pauses.saving_seconds,
+    ),
+    gauge(
+        "warmwatch_checkpoint_start_timestamp_seconds",
+        "When the save in progress began; absent where none is.",
+        lambda view: view.figures.pauses.saving_since,
+    ),
+)
 RANK_SERIES: tuple[Series[RankView], ...] = (
     *_STATE_SERIES,
     *COMPILE_SERIES,
     *_TRAINING_SERIES,
     *_BATCH_SERIES,
+    *_PAUSE_SERIES,
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from warmwatch.verdict import State
-from warmwatch_monitor.export.words import remedy, silicon
+from warmwatch_monitor.export.words import pauses, remedy, silicon
 from warmwatch_monitor.export.words.conditions import conditions
 from warmwatch_monitor.export.words.wording import counted, duration
 from warmwatch_monitor.model import RankView
@@ -24,6 +24,7 @@ def evidence(view: RankView) -> list[str]:
         *_steps(view),
         *_gpus(view),
         *_first_step(view),
+        *pauses.evidence(view),
         *remedy.evidence(view.figures),
         *_doubts(view),
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from warmwatch.verdict import ENDED, WARM, State, least_advanced
 from warmwatch_monitor.export.words import differences, ends, observed, silicon
 from warmwatch_monitor.export.words.conditions import conditions
+from warmwatch_monitor.export.words.pauses import saving
 from warmwatch_monitor.export.words.progress import without_steps
 from warmwatch_monitor.export.words.states import elapsed, says
 from warmwatch_monitor.model import RankView, RunView, Snapshot
@@ -62,6 +63,7 @@ def _meanwhile(run: RunView, speaker: RankView) -> list[str]:
         parts = [silicon.waiting(speaker.gpus), silicon.workers(speaker)]
     elif run.state is State.STALLED:
         parts = [silicon.meanwhile(speaker.gpus)]
+    parts.append(saving(speaker))
     return [part for part in parts if part]
 
 

@@ -1,0 +1,47 @@
+"""What keeps a training from its steps and is no compilation: saving, and collecting garbage.
+
+A save counts where the training waits for it: on the thread that marks the steps, and until that
+is known on the first that saves. One in the background holds nobody up. What a save calls of its
+kin is part of it.
+"""
+
+from __future__ import annotations
+
+from warmwatch.record import COMPILE_INDEX as AT
+
+
+class Pauses:
+    """Their words among those of the rare block. One fact at a time, in the ledger's turn."""
+
+    def __init__(self, words: list[int]) -> None:
+        self._words = words
+        self._saver: int | None = None
+        self._depth = 0
+
+    def save_began(self, thread: int, now: int, training: int | None) -> bool:
+        """``thread`` began to save; whether a word changed. ``training``: that of the steps."""
+        if self._saver == thread:
+            self._depth += 1
+            return False
+        if self._saver is not None or training not in (None, thread):
+            return False
+        self._saver, self._depth = thread, 1
+        self._words[AT["saving_since_ns"]] = now
+        return True
+
+    def save_ended(self, thread: int, now: int) -> bool:
+        """``thread`` ended what it began last; whether a word changed."""
+        if self._saver != thread:
+            return False
+        self._depth -= 1
+        if self._depth:
+            return False
+        words, self._saver = self._words, None
+        words[AT["saving_ns"]] += max(0, now - words[AT["saving_since_ns"]])
+        words[AT["saving_since_ns"]] = 0
+        words[AT["saved_ns"]] = now
+        return True
+
+    def collected(self, took: int) -> None:
+        """So many nanoseconds went to full collections."""
+        self._words[AT["gc_ns"]] += took

@@ -1,0 +1,91 @@
+"""What keeps a training from its steps and is no compilation: told apart, and never a stall."""
+
+from __future__ import annotations
+
+from support import builders as b
+from support.values import replace
+from warmwatch.record import Slot
+from warmwatch_monitor.export.answer import status
+from warmwatch_monitor.export.series import render
+from warmwatch_monitor.export.words.evidence import evidence
+from warmwatch_monitor.export.words.sentence import summary
+from warmwatch_monitor.runs import group
+
+
+def saves(since: float, base: Slot = b.STALLED) -> Slot:
+    counts = replace(base.compile, saving_since_ns=b.ago(since), saving_ns=2 * b.SECOND)
+    return replace(base, compile=counts)
+
+
+def test_a_rank_that_saves_is_not_stalled_and_says_what_it_does() -> None:
+    view = b.view(saves(74))
+    assert view.judgement.state.value == "warm"
+    assert summary(b.snapshot(view)) == (
+        "gpt2: warm since step 4: 36 ms a step is the real speed; no step for 75 s; "
+        "saving a checkpoint for 74 s"
+    )
+
+
+def test_it_is_said_at_once_and_not_only_where_it_would_be_stalled() -> None:
+    slot = replace(saves(5), steps=replace(b.WARM.steps, last_step_ns=b.ago(5)))
+    sentence = summary(b.snapshot(b.view(slot)))
+    assert sentence.endswith("is the real speed; saving a checkpoint for 5.0 s")
+
+
+def test_a_save_that_does_not_end_becomes_a_stall_that_says_so() -> None:
+    steps = replace(b.WARM.steps, last_step_ns=b.ago(700))
+    view = b.view(replace(saves(699), steps=steps))
+    assert view.judgement.state.value == "stalled"
+    assert "saving a checkpoint for 12 min" in summary(b.snapshot(view))
+
+
+def test_right_after_a_long_save_nothing_is_stalled() -> None:
+    counts = replace(b.STALLED.compile, saving_ns=70 * b.SECOND, saved_ns=b.ago(1))
+    steps = replace(b.WARM.steps, last_step_ns=b.ago(90))
+    view = b.view(replace(b.STALLED, steps=steps, compile=counts))
+    assert view.judgement.state.value == "warm"
+
+
+def test_ranks_that_wait_for_one_that_saves_are_not_stalled_either() -> None:
+    slots = [b.as_rank(saves(74), 0, 2), b.as_rank(b.STALLED, 1, 2)]
+    readings = [b.view(slot).record for slot in slots]
+    (run,) = group(readings, {}, b.NOW)
+    assert run.state.value == "warm"
+    waits = replace(run, ranks=run.ranks[::-1])
+    assert "; rank 0 is saving a checkpoint for 74 s" in summary(b.Snapshot(**_of(waits)))
+
+
+def _of(run: object) -> dict[str, object]:
+    return {"epoch": b.EPOCH, "now_ns": b.NOW, "runs": (run,)}
+
+
+def test_where_the_time_went_is_in_the_evidence_the_answer_and_the_series() -> None:
+    slot = saves(43, b.WARM)
+    steps = replace(slot.steps, batches=9, last_batch_ns=b.ago(50), batch_wait_ns=12 * b.SECOND)
+    compile = replace(slot.compile, gc_ns=round(1.2 * b.SECOND))
+    snapshot = b.snapshot(b.view(replace(slot, steps=steps, compile=compile)))
+    (view,) = snapshot.runs[0].ranks
+    assert (
+        "since it attached 12 s went to waiting for data, 45 s went to saving checkpoints, "
+        "1.2 s went to full garbage collections"
+    ) in evidence(view)
+    pauses = status(snapshot)["runs"][0]["ranks"][0]["pauses"]
+    assert (pauses["data_seconds"], pauses["checkpoint_seconds"]) == (12.0, 45.0)
+    assert (pauses["gc_seconds"], pauses["saving_since"]) == (1.2, b.EPOCH - 43)
+    text = render(snapshot, None)[0].decode()
+    assert 'warmwatch_gc_seconds_total{rank="0",run="gpt2"} 1.2' in text
+    assert 'warmwatch_checkpoint_seconds_total{rank="0",run="gpt2"} 45.0' in text
+
+
+def test_of_a_torch_without_the_seams_nothing_is_made_up() -> None:
+    missing = replace(b.WARM.identity, missing=("garbage", "saving"))
+    snapshot = b.snapshot(b.view(replace(b.WARM, identity=missing)))
+    pauses = status(snapshot)["runs"][0]["ranks"][0]["pauses"]
+    assert (pauses["gc_seconds"], pauses["checkpoint_seconds"]) == (None, None)
+    assert "warmwatch_gc_seconds_total{" not in render(snapshot, None)[0].decode()
+
+
+def test_a_process_that_died_while_it_saved_saves_no_longer() -> None:
+    view = b.view(saves(43, b.WARM), alive=False, gone=10)
+    assert view.figures.pauses.saving_seconds == 35.0
+    assert "saving" not in summary(b.snapshot(view))

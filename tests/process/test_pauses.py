@@ -1,0 +1,150 @@
+"""Saving and collecting garbage in real trainings: counted where it holds the training up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.trainings import result_of, run, training
+
+START = """
+import gc, io, sys, threading
+from torch import save
+import warmwatch
+import torch._dynamo
+warmwatch.attach()
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+train(model, o, 1)
+"""
+GATED = """
+class Gated(io.BytesIO):
+    def write(self, data):
+        if not self.tell(): gate("saving")
+        return super().write(data)
+save(model.state_dict(), Gated(), _use_new_zipfile_serialization=ZIP)
+gate("saved")
+"""
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_a_save_shows_while_it_goes_on_by_whatever_name_it_is_called(
+    records: Path, new: bool
+) -> None:
+    with training(records, START + GATED.replace("ZIP", str(new)), attach=False) as one:
+        one.reach("saving")
+        during = slots.read(slots.only(records)).compile
+        one.go()
+        one.reach("saved")
+        after = slots.read(slots.only(records)).compile
+        one.go()
+        one.wait()
+    assert during.saving_since_ns > 0
+    assert (after.saving_since_ns, during.saving_ns) == (0, 0)
+    assert after.saved_ns - during.saving_since_ns == after.saving_ns > 0
+
+
+def test_a_save_that_fails_has_ended_too(records: Path) -> None:
+    body = """
+class Full(io.BytesIO):
+    def write(self, data): raise OSError(28, "No space left on device")
+for zip in (True, False):
+    try: save(model.state_dict(), Full(), _use_new_zipfile_serialization=zip)
+    except (OSError, RuntimeError) as error: print(type(error).__name__)
+"""
+    run(records, START + body, attach=False)
+    counts = slots.read(slots.only(records)).compile
+    assert counts.saving_since_ns == 0 < counts.saved_ns
+
+
+def test_a_save_in_the_background_holds_nobody_up(records: Path) -> None:
+    body = """
+thread = threading.Thread(target=save, args=(model.state_dict(), io.BytesIO()))
+thread.start(); thread.join()
+"""
+    run(records, START + body, attach=False)
+    assert slots.read(slots.only(records)).compile.saving_ns == 0
+
+
+def test_the_distributed_checkpoint_is_one_save_and_imported_by_nobody_but_its_user(
+    records: Path, tmp_path: Path
+) -> None:
+    body = f"""
+name = "torch.distributed.checkpoint.state_dict_saver"
+before = name in sys.modules
+import torch.distributed.checkpoint as dcp
+torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+import warmwatch._ledger as ledger
+changes = []
+publish = ledger.Ledger._saves
+ledger.Ledger._saves = lambda self, changed: (changes.append(changed), publish(self, changed))
+dcp.save({{"model": model.state_dict()}}, checkpoint_id={str(tmp_path / "kept")!r})
+result([before, changes[0], changes[-1], len(changes) > sum(changes)])
+"""
+    # those of torch.save lie within it, so the record is not written for each of them
+    assert result_of(records, START + body, attach=False) == [False, True, True, True]
+    assert slots.read(slots.only(records)).compile.saving_ns > 0
+
+
+def test_full_collections_are_timed_and_young_ones_are_not(records: Path) -> None:
+    body = """
+kept = [[n] for n in range(300_000)]
+gate("young")
+for _ in range(20): gc.collect(1)
+gate("old")
+while not gc.get_stats()[2]["collections"] > 40: gc.collect()
+gate("done")
+"""
+    found = []
+    with training(records, START + "gc.disable()\n" + body, attach=False) as one:
+        for gate in ("young", "old", "done"):
+            one.reach(gate)
+            found.append(slots.read(slots.only(records)).compile.gc_ns)
+            one.go()
+        one.wait()
+    young, old, done = found
+    assert young == old < done
+
+
+def test_others_callbacks_go_on_and_ours_come_back_and_go(records: Path) -> None:
+    body = """
+seen = []
+theirs = lambda phase, info: seen.append(phase)
+ours = list(gc.callbacks)
+gc.callbacks.clear(); gc.callbacks.append(theirs)
+torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+back = gc.callbacks[1:] == ours
+seen.clear(); gc.collect()
+enter = torch.serialization._open_zipfile_writer_file.__enter__
+warmwatch.detach()
+result([len(ours), back, seen[:2], gc.callbacks == [theirs],
+        "__enter__" in vars(torch.serialization._open_zipfile_writer_file)])
+"""
+    expected = [1, True, ["start", "stop"], True, False]
+    assert result_of(records, START + body, attach=False) == expected
+
+
+COMPILED = """
+import gc, io
+from torch._dynamo.utils import counters
+class Cycle:
+    def __init__(self): self.me = self
+def f(x):
+    x = x + 1
+    gc.collect()  # in the middle of a compiled function, and once more in what is called there
+    torch.save(x, io.BytesIO())
+    return x * 2
+c = torch.compile(f, backend="eager")
+for n in range(3): c(torch.ones(n + 2))
+breaks = sorted(counters["graph_break"].values())
+result([dict(counters["frames"]), dict(counters["stats"]), breaks])
+"""
+
+
+def test_nothing_of_ours_is_compiled_where_garbage_is_collected_in_a_compiled_function(
+    records: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    assert result_of(records, COMPILED) == result_of(other, COMPILED, attach=False)
