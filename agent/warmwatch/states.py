@@ -29,8 +29,17 @@ class State(str, Enum):
 #   fallback   a frame hit the recompile limit and runs eagerly from then on
 #   unknown    code is compiled aside and swapped in with no event: when that ends cannot be seen
 #   nothing_captured  Dynamo looked at frames and captured no graph: what is warm runs eagerly
-CONDITIONS = ("thrashing", "fallback", "unknown", "nothing_captured")
-NEEDS_A_PERSON = frozenset({"nothing_captured"})
+#   never_compiled    torch.compile was asked for, is not turned off, and nothing has compiled
+#   cudagraph_skipped  CUDA graphs were asked for and left out
+CONDITIONS = (
+    "thrashing",
+    "fallback",
+    "unknown",
+    "nothing_captured",
+    "never_compiled",
+    "cudagraph_skipped",
+)
+NEEDS_A_PERSON = frozenset({"nothing_captured", "never_compiled"})
 
 ENDED = frozenset({State.FINISHED, State.FAILED, State.LOST})
 WARM = frozenset({State.WARM, State.EAGER})

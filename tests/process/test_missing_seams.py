@@ -39,6 +39,10 @@ SEAMS = (
     "recompile_reasons",
     "recompile_limit",
     "async_modes",
+    "wrappers",
+    "disabled",
+    "kernels",
+    "memory",
 )
 
 

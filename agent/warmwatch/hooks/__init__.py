@@ -19,10 +19,14 @@ from warmwatch.hooks import (
     batches,
     callbacks,
     compilations,
+    disabled,
     events,
+    kernels,
+    memory,
     optimizer,
     recompile_limit,
     recompile_reasons,
+    wrappers,
 )
 
 SEAMS: tuple[tuple[str, Install], ...] = (
@@ -36,4 +40,8 @@ SEAMS: tuple[tuple[str, Install], ...] = (
     ("recompile_reasons", recompile_reasons.install),
     ("recompile_limit", recompile_limit.install),
     ("async_modes", async_modes.install),
+    ("wrappers", wrappers.install),
+    ("disabled", disabled.install),
+    ("kernels", kernels.install),
+    ("memory", memory.install),
 )

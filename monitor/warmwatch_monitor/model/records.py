@@ -19,6 +19,7 @@ class Compilation:
         name: the function compiled. file, line: where it is, of the file the base name.
         cache: ``hit``, ``miss``, or ``None`` where none was asked.
         failure: the exception's type where it failed.
+        cudagraph_skip: why CUDA graphs were left out of it, in PyTorch's words.
     """
 
     id: str | None
@@ -32,6 +33,7 @@ class Compilation:
     line: int | None = None
     cache: str | None = None
     failure: str | None = None
+    cudagraph_skip: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from warmwatch_monitor.model import (
     RecordReading,
     Workers,
 )
-from warmwatch_monitor.recorded.blocks import by_phase, epoch
+from warmwatch_monitor.recorded.blocks import by_phase, counted_of, epoch
 from warmwatch_monitor.recorded.kept import kept
 
 
@@ -39,6 +39,7 @@ def figures(
         agent=known.agent,
         log=known.log,
         workers=_workers(process),
+        memory=known.memory,
     )
 
 
@@ -81,6 +82,7 @@ def _compile(
             began_at=slot.header.epoch_seconds(counts.active_since_ns),
             seconds=max(0, until - counts.active_since_ns) / 1e9,
             phase=phase,
+            counted=counted_of(counts) if living else None,
         ),
     )
 

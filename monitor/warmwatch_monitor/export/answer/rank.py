@@ -14,6 +14,8 @@ from warmwatch_monitor.model import (
     CACHES,
     Compilation,
     Compile,
+    Memory,
+    OpenActivity,
     RankView,
     Steps,
     Underway,
@@ -51,6 +53,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> dict[str, Any
         "alive": figures.life.alive,
         "end": _end(view, ended_together),
         "process": _process(view),
+        "torch_memory_bytes": _memory(figures.memory),
         "agent_errors": figures.agent.errors,
     }
 
@@ -70,12 +73,26 @@ def _compile(view: RankView) -> dict[str, Any]:
         **_caches(compile),
         "failures": compile.failures,
         "fallbacks": compile.fallbacks,
+        "wrappers": compile.wrappers,
+        "disabled": compile.disabled,
+        "cudagraph_skips": compile.cudagraph_skips,
+        "progress": _progress(compile.open),
         "underway": _underway(view.figures.log.underway),
         "last": [_compilation(one) for one in view.figures.log.compilations[-LAST:]],
         "breaks": [
             {"reason": one.reason, "count": one.count} for one in view.figures.log.breaks[:BREAKS]
         ],
     }
+
+
+def _progress(activity: OpenActivity | None) -> dict[str, Any] | None:
+    """How far the activity in progress is, where PyTorch counts what it does."""
+    counted = activity.counted if activity else None
+    return None if counted is None else asdict(counted)
+
+
+def _memory(memory: Memory | None) -> dict[str, Any] | None:
+    return None if memory is None else {"at": memory.at, **memory.bytes}
 
 
 def _caches(compile: Compile) -> dict[str, Any]:
@@ -104,6 +121,7 @@ def _compilation(compilation: Compilation) -> dict[str, Any]:
         "line": compilation.line,
         "cache": compilation.cache,
         "failure": compilation.failure,
+        "cudagraph_skip": compilation.cudagraph_skip,
     }
 
 
