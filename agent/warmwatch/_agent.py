@@ -118,6 +118,8 @@ class Agent:
         """A compilation ended on this thread."""
         if reason := values.get("reason"):
             values = {**values, "reason": self._words.recompile(reason)}
+        if skip := values.get("cudagraph_skip"):
+            values = {**values, "cudagraph_skip": self._words.graph_break(skip)}
         self.ledger.compilation(kind, values)
 
     def cached(self, cache: str, *, hit: bool) -> None:
@@ -139,6 +141,18 @@ class Agent:
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
         self.ledger.fallback(values)
+
+    def wrapped(self) -> None:
+        """The user's program handed something to ``torch.compile``."""
+        self.ledger.wrapped()
+
+    def progress(self, of: str, done: int, total: int) -> None:
+        """So many of what the activity counts are done."""
+        self.ledger.progress(of, done, total)
+
+    def turned(self) -> None:
+        """Compilation was perhaps turned off, or on again."""
+        self.ledger.turned()
 
     def error(self, where: str, error: Exception) -> None:
         """Something of ours failed: the guard's sink."""

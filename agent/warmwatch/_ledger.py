@@ -23,6 +23,7 @@ from warmwatch.record import COMPILE_INDEX as AT
 
 _MOST_BREAKS = 100  # reasons that are told: some name a place each
 _LARGEST_WORD = 2**64 - 1
+_SKIPS = "cudagraph_skips"
 
 
 class Store(Protocol):
@@ -52,6 +53,12 @@ class Pytorch(Protocol):
     def asynchronous(self) -> bool:
         """Whether a mode is on that swaps compiled code in later, with no event."""
 
+    def disabled(self) -> str:
+        """By which of ``record.DISABLED`` compilation is turned off now."""
+
+    def memory(self) -> tuple[int, ...]:
+        """Bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known."""
+
 
 class Ledger:
     """Compile facts of one process.
@@ -78,6 +85,7 @@ class Ledger:
         self._told_breaks: set[str] = set()
         self._on_begin: Callable[[], None] = lambda: None
         self._reasons: dict[int, dict[str, str]] = {}  # of the recompile that a thread began
+        self._kernels: dict[int, int] = {}  # that a thread waited for, of its present compilation
         self._inbox = Inbox()
 
     def on_begin(self, callback: Callable[[], None]) -> None:
@@ -125,8 +133,11 @@ class Ledger:
         The reasons that were heard when it began replace the one that PyTorch's record keeps.
         """
         now = self._clock()
+        thread = threading.get_ident()
         if "category" in values:
-            values = {**values, **self._reasons.pop(threading.get_ident(), {})}
+            values = {**values, **self._reasons.pop(thread, {})}
+        if kernels := self._kernels.pop(thread, 0):
+            values = {**values, "kernels": kernels}
         self._inbox.post(lambda: self._compilation(kind, values, now))
 
     def cached(self, cache: str, *, hit: bool) -> None:
@@ -152,6 +163,21 @@ class Ledger:
         """A frame hit the recompile limit."""
         now = self._clock()
         self._inbox.post(lambda: self._fallback(now, values))
+
+    def wrapped(self) -> None:
+        """The user's program handed something to ``torch.compile``."""
+        self._inbox.post(self._wrapped)
+
+    def turned(self) -> None:
+        """Compilation was perhaps turned off, or on again."""
+        self._inbox.post(self._turned)
+
+    def progress(self, of: str, done: int, total: int) -> None:
+        """So many of what the activity in progress counts are done, which then is over."""
+        if of == "kernels" and not done:
+            thread = threading.get_ident()
+            self._kernels[thread] = self._kernels.get(thread, 0) + total
+        self._inbox.post(lambda: self._progress(of, done, total))
 
     def error(self, where: str, message: str) -> None:
         """Something of the agent's own failed."""
@@ -212,6 +238,8 @@ class Ledger:
             if not words[AT["episode_began_ns"]]:
                 words[AT["episode_began_ns"]] = now
                 words[AT["episode_began_steps"]] = self._store.steps()
+            self._look_whether_disabled()
+            self._count_skips()
             self._before = self._pytorch.counters()
             self._breaks = self._pytorch.graph_breaks()
             values = {"activity": words[AT["begun"]], "what": event, "steps": self._store.steps()}
@@ -228,8 +256,11 @@ class Ledger:
             for name in ("active_since_ns", "progress_of", "progress_done", "progress_total"):
                 words[AT[name]] = 0
             words[AT["last_end_ns"]] = now
-            for name, value in self._pytorch.counters().items():
+            after = self._pytorch.counters()
+            for name, value in after.items():
                 words[_counter(name)] += max(0, value - self._before.get(name, 0))
+            self._before = after
+            self._look_at_memory(now)
             words[AT["asynchronous"]] |= self._pytorch.asynchronous()
             self._tell_breaks(now)
             phases = self._activity.phase_ns()
@@ -256,6 +287,8 @@ class Ledger:
         if category := values.get("category"):
             words[AT["recompiles"] + record.CATEGORIES.index(category)] += 1
             words[AT["recompiles_after_warm"]] += words[AT["warmups"]] > 0
+        if memory := self._look_at_memory(now):
+            values = {**values, "allocated": memory[0], "reserved": memory[1]}
         self._store.publish(words)
         self._store.note("compilation", now, {"kind": kind, **values})
 
@@ -274,6 +307,41 @@ class Ledger:
         if changed:
             self._store.publish(self.words)
 
+    def _wrapped(self) -> None:
+        self.words[AT["wrappers"]] += 1
+        self._look_whether_disabled()
+        self._store.publish(self.words)
+
+    def _progress(self, of: str, done: int, total: int) -> None:
+        words, under_way = self.words, done < total and bool(self._activity)
+        words[AT["progress_of"]] = (1 + record.PROGRESS.index(of)) * under_way
+        words[AT["progress_done"]] = done * under_way
+        words[AT["progress_total"]] = total * under_way
+        self._store.publish(words)
+
+    def _turned(self) -> None:
+        if self._look_whether_disabled():
+            self._store.publish(self.words)
+
+    def _look_whether_disabled(self) -> bool:
+        """Whether that has changed."""
+        before = self.words[AT["disabled"]]
+        self.words[AT["disabled"]] = record.DISABLED.index(self._pytorch.disabled())
+        return self.words[AT["disabled"]] != before
+
+    def _look_at_memory(self, now: int) -> tuple[int, ...]:
+        """What the allocator says now, which is known from then on."""
+        if found := self._pytorch.memory():
+            self.words[AT["memory"] : AT["memory"] + len(found)] = found
+            self.words[AT["memory_ns"]] = now
+        return found
+
+    def _count_skips(self) -> None:
+        """CUDA graphs that were left out as a graph first ran, with no activity around it."""
+        skips = self._pytorch.counters().get(_SKIPS, 0)
+        self.words[AT[_SKIPS]] += max(0, skips - self._before.get(_SKIPS, skips))
+        self._before = {**self._before, _SKIPS: skips}
+
     def _fallback(self, now: int, values: Mapping[str, Any]) -> None:
         self._count("fallbacks", "fallback", now, {**values, "steps": self._store.steps()})
 
@@ -287,6 +355,9 @@ class Ledger:
         words[AT["clean_sum_ns"]] += max(0, before - words[AT["irregular_step_ns"]])
         words[AT["irregular_step_ns"]] = max(words[AT["irregular_step_ns"]], now)
         words[AT["activities_seen"]] = seen
+        self._look_at_memory(now)
+        self._look_whether_disabled()
+        self._count_skips()
 
     def _touched(self, steps: int, duration: int, rest: int) -> None:
         words = self.words
@@ -304,6 +375,7 @@ class Ledger:
 
     def _warm(self, now: int, steps: int) -> None:
         words = self.words
+        self._look_at_memory(now)
         if words[AT["asynchronous"]]:
             return  # it may still be compiling aside
         if words[AT["active_since_ns"]] or words[AT["activities_seen"]] != words[AT["begun"]]:
@@ -311,6 +383,8 @@ class Ledger:
         began, before = words[AT["episode_began_ns"]], words[AT["episode_began_steps"]]
         words[AT["episode_began_ns"]] = words[AT["episode_began_steps"]] = 0
         if not words[AT["begun"]]:  # eager: there was no warm-up that could have ended
+            self._look_whether_disabled()
+            self._store.publish(words)
             self._store.note("eager", now, {"at": self._store.steps()}, essential=True)
             return
         words[AT["warmups"]] += 1
@@ -342,6 +416,7 @@ class Ledger:
     def _exit(self, end: End, now: int) -> None:
         if self.words[AT["end_code"]]:
             return  # a spawned child comes here as multiprocessing ends it, and again at exit
+        self._look_at_memory(now)
         self.words[AT["end_code"]] = record.ENDS.index(end.how)
         self.words[AT["exit_code"]] = 0 if end.code is None else 1 + end.code
         self.words[AT["ended_ns"]] = now

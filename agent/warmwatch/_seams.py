@@ -62,6 +62,15 @@ class Listener(Protocol):
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
 
+    def wrapped(self) -> None:
+        """The user's program handed something to ``torch.compile``."""
+
+    def progress(self, of: str, done: int, total: int) -> None:
+        """So many of what the activity counts are done; ``of`` is one of ``record.PROGRESS``."""
+
+    def turned(self) -> None:
+        """Compilation was perhaps turned off, or on again: ask."""
+
 
 def _nothing() -> None:
     pass
@@ -73,6 +82,14 @@ def _no_counters() -> Mapping[str, int]:
 
 def _never() -> bool:
     return False
+
+
+def _by_nothing() -> str:
+    return ""
+
+
+def _unknown() -> tuple[int, ...]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +105,8 @@ class Installed:
         asynchronous: whether a mode is on that swaps compiled code in later, with no event.
         functions: ours that others' code calls, of seams that may be there before Dynamo is: they
             are hidden from it as soon as it comes.
+        disabled: by which of ``record.DISABLED`` compilation is turned off now.
+        memory: bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known.
     """
 
     uninstall: Callable[[], None] = _nothing
@@ -96,6 +115,8 @@ class Installed:
     graph_breaks: Callable[[], Mapping[str, int]] = _no_counters
     asynchronous: Callable[[], bool] = _never
     functions: Sequence[Callable[..., Any]] = ()
+    disabled: Callable[[], str] = _by_nothing
+    memory: Callable[[], tuple[int, ...]] = _unknown
 
 
 class SeamAbsentError(Exception):
@@ -183,3 +204,13 @@ class Hooks:
     def asynchronous(self) -> bool:
         """Whether compiled code may be swapped in later, with no event."""
         return any(seam.asynchronous() for seam in tuple(self._installed.values()))
+
+    def disabled(self) -> str:
+        """By which of ``record.DISABLED`` compilation is turned off now."""
+        found = (seam.disabled() for seam in tuple(self._installed.values()))
+        return next(filter(None, found), "")
+
+    def memory(self) -> tuple[int, ...]:
+        """Bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known."""
+        found = (seam.memory() for seam in tuple(self._installed.values()))
+        return next(filter(None, found), ())

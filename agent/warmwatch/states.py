@@ -30,8 +30,18 @@ class State(str, Enum):
 #   unknown    code is compiled aside and swapped in with no event: when that ends cannot be seen
 #   nothing_captured  Dynamo looked at frames and captured no graph: what is warm runs eagerly
 #   long_compile  an activity in progress takes far longer than any before explains: it may hang
-CONDITIONS = ("thrashing", "fallback", "unknown", "nothing_captured", "long_compile")
-NEEDS_A_PERSON = frozenset({"nothing_captured", "long_compile"})
+#   never_compiled    torch.compile was asked for, is not turned off, and nothing has compiled
+#   cudagraph_skipped  CUDA graphs were asked for and left out
+CONDITIONS = (
+    "thrashing",
+    "fallback",
+    "unknown",
+    "nothing_captured",
+    "long_compile",
+    "never_compiled",
+    "cudagraph_skipped",
+)
+NEEDS_A_PERSON = frozenset({"nothing_captured", "long_compile", "never_compiled"})
 MAY_NEVER_END = frozenset({"long_compile"})  # so who waits for another state is told, and may leave
 
 ENDED = frozenset({State.FINISHED, State.FAILED, State.LOST})

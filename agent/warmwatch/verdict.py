@@ -184,6 +184,8 @@ def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:
         "unknown": facts.compile.asynchronous > 0,
         "nothing_captured": _nothing_captured(facts),
         "long_compile": _long_compile(facts, now_ns),
+        "never_compiled": _never_compiled(facts),
+        "cudagraph_skipped": facts.compile.cudagraph_skips > 0,
     }
     return tuple(name for name in CONDITIONS if holds[name])
 
@@ -201,6 +203,25 @@ def _nothing_captured(facts: Facts) -> bool:
     return (
         compile.compilations[KINDS.index("forward")] > 0
         and not compile.graphs + compile.graphs_before
+        and clean_steps(facts.steps, compile) >= facts.warm_steps
+    )
+
+
+def _never_compiled(facts: Facts) -> bool:
+    """Asked for, and Dynamo has not looked at a single frame in steps that would make it eager.
+
+    Activity of other compilers (a Triton kernel, a C++ extension) is none of Dynamo's; what nobody
+    can tell apart (phase ``other``) may be.
+    """
+    compile = facts.compile
+    dynamo = (compile.phase_ns[PHASES.index(phase)] for phase in ("dynamo", "other"))
+    return (
+        compile.wrappers > 0
+        and not compile.disabled
+        and not compile.active_since_ns
+        and not compile.compilations[KINDS.index("forward")]
+        and not compile.graphs + compile.graphs_before
+        and not any(dynamo)
         and clean_steps(facts.steps, compile) >= facts.warm_steps
     )
 

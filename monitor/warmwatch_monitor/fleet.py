@@ -15,14 +15,19 @@ from warmwatch.verdict import CONDITIONS, ENDED, Judgement, State, least_advance
 from warmwatch_monitor.model import (
     CACHES,
     CATEGORIES,
+    DISABLED,
     KINDS,
+    MEMORY,
     PHASES,
+    PROGRESS,
     Agent,
     Compile,
+    Counted,
     Figures,
     GpuReading,
     Lengths,
     Life,
+    Memory,
     OpenActivity,
     Pauses,
     Progress,
@@ -44,7 +49,7 @@ _MOST_DIGITS = 9  # of a rank, an index, an exit code
 _TOGETHER_SECONDS = 10.0  # what hosts' clocks may differ by included
 # a seam of the agent -> the series that is absent where its torch does not have it
 _SEAMS = {"compilations": "graphs_total", "recompile_limit": "compile_fallbacks_total"}
-_OWN_LABELS = ("state", "phase", "condition", "kind", "category", "cache")
+_OWN_LABELS = ("state", "phase", "condition", "kind", "category", "cache", "by", "of")
 
 
 class _Telling(Struct):
@@ -237,6 +242,7 @@ def _figures(
         ),
         pauses=_pauses(telling, epoch),
         workers=_workers(telling),
+        memory=_memory(telling),
     )
 
 
@@ -284,7 +290,12 @@ def _compile(telling: _Telling, judgement: Judgement, epoch: float) -> Compile:
         begun=ended is not None or judgement.compiling,
         open=None
         if began is None
-        else OpenActivity(began_at=began, seconds=max(0.0, epoch - began), phase=judgement.phase),
+        else OpenActivity(
+            began_at=began,
+            seconds=max(0.0, epoch - began),
+            phase=judgement.phase,
+            counted=_counted(telling),
+        ),
         last_end_at=ended,
         seconds=math.fsum(phase_seconds.values()),
         phase_seconds=phase_seconds,
@@ -295,9 +306,25 @@ def _compile(telling: _Telling, judgement: Judgement, epoch: float) -> Compile:
         failures=telling.count("compile_failures_total"),
         recompiles_after_warm=telling.count("recompiles_after_warm_total"),
         fallbacks=telling.count("compile_fallbacks_total"),
+        wrappers=telling.count("compile_wrappers_total"),
+        disabled=next((by for by in telling.chosen("compile_disabled") if by in DISABLED), None),
+        cudagraph_skips=telling.count("cudagraph_skips_total"),
         cache_hits=telling.complete("compile_cache_hits_total", CACHES),
         cache_misses=telling.complete("compile_cache_misses_total", CACHES),
     )
+
+
+def _counted(telling: _Telling) -> Counted | None:
+    done = telling.counts("compile_progress_done", PROGRESS) or {}
+    planned = telling.counts("compile_progress_planned", PROGRESS) or {}
+    both = ((of, done.get(of), planned.get(of)) for of in PROGRESS)
+    known = [(of, so_far, all_) for of, so_far, all_ in both if so_far is not None and all_]
+    return Counted(of=known[0][0], done=known[0][1], total=known[0][2]) if known else None
+
+
+def _memory(telling: _Telling) -> Memory | None:
+    held = telling.complete("torch_memory_bytes", MEMORY)
+    return Memory(bytes=held) if held else None
 
 
 def _warmups(telling: _Telling, judgement: Judgement) -> Warmups:

@@ -147,6 +147,7 @@ def test_every_series_of_the_contract_that_a_rank_has_without_a_gpu_is_there() -
             *("compile_end_timestamp_seconds", "steady_step_seconds", "stall_limit_seconds"),
             *("batches_total", "data_wait_seconds_total", "last_batch_timestamp_seconds"),
             *("gc_seconds_total", "checkpoint_seconds_total"),
+            *("compile_wrappers_total", "compile_disabled", "cudagraph_skips_total"),
         )
     }
 
@@ -267,6 +268,7 @@ def test_without_a_version_there_is_no_build_info() -> None:
                 "warmwatch_graphs_total",
                 "warmwatch_graph_breaks_total",
                 "warmwatch_compile_failures_total",
+                "warmwatch_cudagraph_skips_total",
                 "warmwatch_recompiles_total",
                 "warmwatch_recompiles_after_warm_total",
                 "warmwatch_compile_cache_hits_total",

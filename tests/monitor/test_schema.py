@@ -51,11 +51,14 @@ def everything() -> Snapshot:
     spent = Spending(compile_joules=9.0, compile_seconds=3.0, clean_joules=8.0, clean_steps=2.0)
     touched = replace(b.WARM.compile, touched_steps=(3602, 3601, 3600, *[0] * 7))
     identity = replace(b.WARM.identity, gpus=(GPU.uuid,), host="node7")
-    thrashing = replace(b.WARM, compile=touched, identity=identity)
+    held = replace(touched, memory=(1, 2, 3, 4), memory_ns=b.ago(1))
+    thrashing = replace(b.WARM, compile=held, identity=identity)
+    counting = replace(b.RECOMPILING.compile, progress_of=1, progress_done=31, progress_total=86)
+    recompiling = replace(b.RECOMPILING, compile=counting)
     return b.snapshot(
         b.view(b.as_rank(thrashing, 0, 4), process=PROCESS, gpus=(GPU,), spending=spent),
         b.view(
-            b.as_rank(b.RECOMPILING, 1, 4),
+            b.as_rank(recompiling, 1, 4),
             compilations=(b.RECOMPILATION,),
             journal={
                 "recompile": b.RECOMPILE,

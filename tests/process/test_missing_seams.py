@@ -41,6 +41,10 @@ SEAMS = (
     "async_modes",
     "garbage",
     "saving",
+    "wrappers",
+    "disabled",
+    "kernels",
+    "memory",
 )
 
 

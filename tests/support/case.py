@@ -241,6 +241,8 @@ def expected_conditions(case: Case) -> set[str]:
         "fallback": "hit config." in case.reference.output,
         "unknown": mode.startswith(("async", "progressive")),
         "nothing_captured": _captured_nothing(case),
+        "never_compiled": case.scenario.in_vain and not case.watched.account["compilations"],
+        "cudagraph_skipped": case.watched.account["cudagraph_skips"] > 0,
     }
     return {name for name, holding in holds.items() if holding}
 

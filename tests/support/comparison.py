@@ -235,6 +235,8 @@ def states(case: Case) -> Findings:
     yield from differ("states", seen_states(case), case.scenario.states)
     seen = {word for sample in case.watched.samples for word in sample.conditions}
     yield from differ("conditions", seen, expected_conditions(case))
+    skips = case.watched.slot.compile.cudagraph_skips
+    yield from differ("CUDA graphs left out", skips, case.watched.account["cudagraph_skips"])
 
 
 def guest(case: Case) -> Findings:

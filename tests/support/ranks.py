@@ -40,6 +40,8 @@ class Pytorch:
         self.numbers: dict[str, int] = {}
         self.breaks: dict[str, int] = {}
         self.swaps_later = False
+        self.turned_off = ""
+        self.bytes: tuple[int, ...] = ()
 
     def counters(self) -> dict[str, int]:
         return dict(self.numbers)
@@ -49,6 +51,12 @@ class Pytorch:
 
     def asynchronous(self) -> bool:
         return self.swaps_later
+
+    def disabled(self) -> str:
+        return self.turned_off
+
+    def memory(self) -> tuple[int, ...]:
+        return self.bytes
 
 
 class Rank:

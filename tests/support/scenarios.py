@@ -56,6 +56,7 @@ class Scenario:
         unseen_steps: how many the agent cannot tell from others. late_steps: by how many each
             warm-up is noticed late, where the agent's step is not the scenario's iteration.
         eager_frames: a frame that runs eagerly beside the agent, and holds nothing to compile.
+        in_vain: it calls ``torch.compile``, and nothing is ever compiled.
         cold: no object of the C++ compiler is there yet.
         warm_cache: run once beforehand, so that the caches are full.
         env: environment variables that it needs.
@@ -80,6 +81,7 @@ class Scenario:
     eager_frames: str = ""
     fallbacks: int = 0
     failures: int = 0
+    in_vain: bool = False
     cold: bool = False
     warm_cache: bool = False
     env: Mapping[str, str] = field(default_factory=dict)

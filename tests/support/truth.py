@@ -50,6 +50,7 @@ def told() -> dict[str, Any]:
         "compilations": [_record(entry, offset) for entry in get_compilation_metrics()],
         "graphs": counters["stats"]["unique_graphs"],
         "breaks": sum(counters["graph_break"].values()),
+        "cudagraph_skips": counters["inductor"]["cudagraph_skips"],
         "caches": {
             f"{cache}_{verdict}": counters[group][f"{name}_{verdict}"]
             for cache, group, name in (

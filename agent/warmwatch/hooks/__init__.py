@@ -25,13 +25,17 @@ from warmwatch.hooks import (
     callbacks,
     compilations,
     cpp_extension,
+    disabled,
     events,
     garbage,
+    kernels,
+    memory,
     optimizer,
     recompile_limit,
     recompile_reasons,
     saving,
     triton_kernels,
+    wrappers,
 )
 
 SEAMS: tuple[tuple[str, Install], ...] = (
@@ -47,6 +51,10 @@ SEAMS: tuple[tuple[str, Install], ...] = (
     ("async_modes", async_modes.install),
     ("garbage", garbage.install),
     ("saving", saving.install),
+    ("wrappers", wrappers.install),
+    ("disabled", disabled.install),
+    ("kernels", kernels.install),
+    ("memory", memory.install),
 )
 
 BESIDE: Mapping[str, tuple[str, Install]] = {

@@ -96,6 +96,7 @@ def entry(metrics: Any) -> dict[str, Any]:
         values["reason"] = reason or None
         values["category"] = category_of(reason or "")
     failure = getattr(metrics, "fail_type", None)
+    values["cudagraph_skip"] = getattr(metrics, "cudagraph_skip_reason", None)
     if failure and failure.rpartition(".")[2] not in _LEFT_TO_PYTHON:
         values["failure"] = failure
     return {key: value for key, value in values.items() if value is not None}
@@ -143,6 +144,7 @@ def read_counters(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     return {
         "graphs": of("stats", "unique_graphs"),
         "graph_breaks": sum(breaks),
+        "cudagraph_skips": of("inductor", "cudagraph_skips"),
         "cache_hits.inductor_fx": of("inductor", "fxgraph_cache_hit"),
         "cache_misses.inductor_fx": of("inductor", "fxgraph_cache_miss"),
         "cache_hits.aot_autograd": of("aot_autograd", "autograd_cache_hit"),

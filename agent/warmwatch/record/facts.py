@@ -43,7 +43,7 @@ CATEGORIES = (
 )
 CACHES = ("inductor_fx", "aot_autograd", "triton")
 PROGRESS = ("kernels", "choices")  # what an activity in progress counts
-DISABLED = ("", "environment", "stance")  # by what compilation is turned off
+DISABLED = ("", "environment", "stance", "config")  # by what compilation is turned off
 MEMORY = ("allocated", "reserved", "peak_allocated", "peak_reserved")
 TOUCHED_KEPT = 10
 ENDS = ("", "finished", "failed", "detached", "interrupted")

@@ -69,7 +69,8 @@ def status(
                3 starting, compiling, warming or recompiling
                4 stalled, failed or lost; or a living rank's condition needs a person
                  (nothing_captured: Dynamo captured no graph, so this is eager speed;
-                 long_compile: a compilation takes far longer than any before explains)
+                 long_compile: a compilation takes far longer than any before explains;
+                 never_compiled: torch.compile was called and nothing has compiled)
                5 no run found
                2 wrong usage
                6 the daemon or the Prometheus that was asked for does not answer

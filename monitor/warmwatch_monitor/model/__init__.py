@@ -10,15 +10,17 @@ else. The closed lists of names are the record's own, and given on here.
 
 from __future__ import annotations
 
-from warmwatch.record import CACHES, CATEGORIES, KINDS, PHASES
+from warmwatch.record import CACHES, CATEGORIES, DISABLED, KINDS, MEMORY, PHASES, PROGRESS
 from warmwatch_monitor.model.figures import (
     BUCKET_SECONDS,
     Agent,
     Compile,
+    Counted,
     Figures,
     Lengths,
     Life,
     Log,
+    Memory,
     OpenActivity,
     Pauses,
     Progress,
@@ -65,13 +67,17 @@ __all__ = [
     "BUCKET_SECONDS",
     "CACHES",
     "CATEGORIES",
+    "DISABLED",
     "KINDS",
+    "MEMORY",
     "PHASES",
+    "PROGRESS",
     "Agent",
     "Beginning",
     "Compilation",
     "Compile",
     "Compiler",
+    "Counted",
     "ExportHealth",
     "Fallback",
     "Figures",
@@ -81,6 +87,7 @@ __all__ = [
     "Lengths",
     "Life",
     "Log",
+    "Memory",
     "ObservedTraining",
     "OpenActivity",
     "Owner",

@@ -93,16 +93,37 @@ class Steps(Struct, frozen=True, kw_only=True):
     last_batch_at: float | None = None
 
 
+class Counted(Struct, frozen=True, kw_only=True):
+    """How far something is: ``done`` of ``total``, of what of PROGRESS."""
+
+    of: str
+    done: int
+    total: int
+
+
 class OpenActivity(Struct, frozen=True, kw_only=True):
     """Compile activity in progress; of a rank that has ended, the one that its end cut off.
 
     Attributes:
         began_at: its begin. seconds: since then. phase: one of PHASES, ``None`` where none is told.
+        counted: how far it is, where PyTorch counts what it does at the moment.
     """
 
     began_at: float
     seconds: float
     phase: str | None = None
+    counted: Counted | None = None
+
+
+class Memory(Struct, frozen=True, kw_only=True):
+    """What CUDA's caching allocator held, over the process's devices, when it was last looked at.
+
+    Attributes:
+        at: when. bytes: by MEMORY; peaks are those since the program's own last reset.
+    """
+
+    bytes: Mapping[str, int]
+    at: float | None = None
 
 
 class Compile(Struct, frozen=True, kw_only=True):
@@ -119,6 +140,9 @@ class Compile(Struct, frozen=True, kw_only=True):
         fallbacks: frames that hit the recompile limit and run eagerly from then on.
         cache_hits, cache_misses: by cache.
         graphs_before: graphs that Dynamo had captured before the agent attached.
+        wrappers: how many functions and modules the user handed to ``torch.compile``.
+        disabled: by what of DISABLED compilation is turned off; ``None`` where it is on, or nobody
+        knows. cudagraph_skips: how often CUDA graphs were asked for and left out.
     """
 
     begun: bool = False
@@ -136,6 +160,9 @@ class Compile(Struct, frozen=True, kw_only=True):
     cache_hits: Mapping[str, int] | None = None
     cache_misses: Mapping[str, int] | None = None
     graphs_before: int | None = None
+    wrappers: int | None = None
+    disabled: str | None = None
+    cudagraph_skips: int | None = None
 
     @property
     def graphs_compiled(self) -> int | None:
@@ -297,7 +324,10 @@ class Agent(Struct, frozen=True, kw_only=True):
 
 
 class Figures(Struct, frozen=True, kw_only=True):
-    """All figures of one rank. ``workers`` is ``None`` where nobody looked at them twice."""
+    """All figures of one rank.
+
+    ``workers`` is ``None`` where nobody looked at them twice, ``memory`` until CUDA is up.
+    """
 
     who: Who
     steps: Steps
@@ -309,3 +339,4 @@ class Figures(Struct, frozen=True, kw_only=True):
     log: Log = Log()
     pauses: Pauses = Pauses()
     workers: Workers | None = None
+    memory: Memory | None = None

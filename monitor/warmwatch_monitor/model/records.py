@@ -18,6 +18,7 @@ class Compilation(Struct, frozen=True, kw_only=True):
         name: the function compiled. file, line: where it is, of the file the base name.
         cache: ``hit``, ``miss``, or ``None`` where none was asked.
         failure: the exception's type where it failed.
+        cudagraph_skip: why CUDA graphs were left out of it, in PyTorch's words.
     """
 
     id: str | None
@@ -31,6 +32,7 @@ class Compilation(Struct, frozen=True, kw_only=True):
     line: int | None = None
     cache: str | None = None
     failure: str | None = None
+    cudagraph_skip: str | None = None
 
 
 class Beginning(Struct, frozen=True, kw_only=True):

@@ -10,15 +10,28 @@ from warmwatch import verdict
 from warmwatch.record import (
     CACHES,
     CATEGORIES,
+    DISABLED,
     KINDS,
+    MEMORY,
     PHASES,
+    PROGRESS,
     CompileCounts,
     Header,
     Identity,
     Slot,
     Warmup,
 )
-from warmwatch_monitor.model import Compile, Lengths, Owner, Steps, Warmups, WarmupSpan, Who
+from warmwatch_monitor.model import (
+    Compile,
+    Counted,
+    Lengths,
+    Memory,
+    Owner,
+    Steps,
+    Warmups,
+    WarmupSpan,
+    Who,
+)
 
 _AT_RUN_TIME = frozenset({"autotune", "cudagraph", "other"})  # kinds of a seam of their own
 
@@ -78,6 +91,8 @@ def compile_of(slot: Slot) -> Compile:
         seconds=sum(counts.phase_ns) / 1e9,
         phase_seconds=by_phase(counts),
         fallbacks=None if "recompile_limit" in missing else counts.fallbacks,
+        wrappers=None if "wrappers" in missing else counts.wrappers,
+        disabled=DISABLED[counts.disabled] or None,
     )
     if "compilations" in missing:
         return compile
@@ -91,10 +106,27 @@ def compile_of(slot: Slot) -> Compile:
         graphs_before=counts.graphs_before,
         graph_breaks=counts.graph_breaks,
         failures=counts.failures,
+        cudagraph_skips=counts.cudagraph_skips,
         recompiles_after_warm=counts.recompiles_after_warm,
         cache_hits=_by_name(CACHES, counts.cache_hits),
         cache_misses=_by_name(CACHES, counts.cache_misses),
     )
+
+
+def counted_of(counts: CompileCounts) -> Counted | None:
+    """How far the activity in progress is."""
+    if not counts.progress_of:
+        return None
+    of = PROGRESS[counts.progress_of - 1]
+    return Counted(of=of, done=counts.progress_done, total=counts.progress_total)
+
+
+def memory_of(slot: Slot) -> Memory | None:
+    """What CUDA's allocator held when it was last looked at."""
+    counts = slot.compile
+    if not counts.memory_ns:
+        return None
+    return Memory(bytes=_by_name(MEMORY, counts.memory), at=epoch(slot.header, counts.memory_ns))
 
 
 def warmups_of(slot: Slot) -> Warmups:

@@ -17,7 +17,7 @@ from warmwatch_monitor.model import (
     RecordReading,
     Workers,
 )
-from warmwatch_monitor.recorded.blocks import by_phase, epoch
+from warmwatch_monitor.recorded.blocks import by_phase, counted_of, epoch
 from warmwatch_monitor.recorded.kept import kept
 from warmwatch_monitor.recorded.log import up_to_now
 
@@ -42,6 +42,7 @@ def figures(
         log=up_to_now(known.log, reading),
         pauses=_pauses(reading, judgement, now_ns),
         workers=_workers(process),
+        memory=known.memory,
     )
 
 
@@ -106,6 +107,7 @@ def _compile(
             began_at=slot.header.epoch_seconds(counts.active_since_ns),
             seconds=max(0, until - counts.active_since_ns) / 1e9,
             phase=phase,
+            counted=counted_of(counts) if living else None,
         ),
     )
 

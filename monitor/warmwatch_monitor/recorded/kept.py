@@ -17,6 +17,7 @@ from warmwatch_monitor.model import (
     Lengths,
     Life,
     Log,
+    Memory,
     RecordReading,
     Steps,
     Warmups,
@@ -38,6 +39,7 @@ class Kept(Struct, frozen=True, kw_only=True):
     life: Life
     agent: Agent
     log: Log
+    memory: Memory | None
 
 
 _kept: dict[str, Kept] = {}
@@ -73,6 +75,7 @@ def _make(reading: RecordReading, before: Kept | None) -> Kept:
         life=same.life if same and _as_alive(reading, same.life) else _life(reading),
         agent=same.agent if same and _as_broken(reading, same) else _agent(reading),
         log=same.log if same and same_lines(reading, same.reading) else log_of(reading),
+        memory=same.memory if same else blocks.memory_of(slot),
     )
 
 

@@ -56,6 +56,7 @@ def compilation(entry: Entry) -> Compilation:
         line=_count(entry, "line"),
         cache=text(entry, "cache", LONGEST_NAME),
         failure=text(entry, "failure", LONGEST_NAME),
+        cudagraph_skip=text(entry, "cudagraph_skip", LONGEST_TEXT),
     )
 
 

@@ -29,9 +29,11 @@ _RANK_NAMES = (
     *("steps_total", "last_step_timestamp_seconds", "steady_step_seconds", "stall_limit_seconds"),
     *("run_info", "rank_gpu_info", "end_info", "oom_killed"),
     *("tokens_total", "samples_total"),
+    *("compile_wrappers_total", "cudagraph_skips_total", "torch_memory_bytes"),
+    *("compile_progress_done", "compile_progress_planned"),
     *("batches_total", "data_wait_seconds_total", "last_batch_timestamp_seconds"),
 )
-_ONE_HOT = ("state", "compile_phase", "condition")
+_ONE_HOT = ("state", "compile_phase", "condition", "compile_disabled")
 _GPU_NAMES = (
     *("utilization_ratio", "power_watts", "power_limit_watts"),
     *("sm_active_ratio", "tensor_active_ratio"),

@@ -139,7 +139,13 @@ def _check(slot: Slot, before: Slot | None) -> None:
     _check_numbers(_largest(slot.steps) < _LARGEST, "steps'")
     if not slot.header.warm_steps:
         raise RecordError("torn record: it asks for no clean steps before it is warm")
-    if compile.active_phase > len(record.PHASES) or compile.end_code >= len(record.ENDS):
+    codes = (
+        (compile.active_phase, 1 + len(record.PHASES)),
+        (compile.end_code, len(record.ENDS)),
+        (compile.disabled, len(record.DISABLED)),
+        (compile.progress_of, 1 + len(record.PROGRESS)),
+    )
+    if any(code >= known for code, known in codes):
         raise RecordError("torn record: it holds a phase or an end that no release knows")
 
 

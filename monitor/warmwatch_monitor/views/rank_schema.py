@@ -48,6 +48,10 @@ class PastCompilation(BaseModel):
     line: int | None = Field(description="The line on which it begins.")
     cache: str | None = Field(description="`hit` or `miss`; null where no cache was asked.")
     failure: str | None = Field(description="The exception's type; null where it did not fail.")
+    cudagraph_skip: str | None = Field(
+        description="Why CUDA graphs were left out of it, in PyTorch's words; null where they were "
+        "not, or this torch does not say."
+    )
 
 
 class Underway(BaseModel):
@@ -62,6 +66,14 @@ class Underway(BaseModel):
     plain: str | None = Field(description="The same in plain words; null where nobody knows them.")
     category: str | None = Field(description="What that reason is about, of a closed list.")
     advice: str | None = Field(description="What to do about it; null where nothing is known.")
+
+
+class Counted(BaseModel):
+    """How far what the compiler does at the moment is."""
+
+    of: str = Field(description="What is counted: `kernels` or `choices` of an autotuning.")
+    done: int = Field(description="How many are done.")
+    total: int = Field(description="Of how many.")
 
 
 class Break(BaseModel):
@@ -125,6 +137,19 @@ class Compile(BaseModel):
     failures: int | None = Field(description="Compilations that failed.")
     fallbacks: int | None = Field(
         description="Frames that hit the recompile limit and run eagerly from then on."
+    )
+    wrappers: int | None = Field(
+        description="Functions and modules that the program handed to `torch.compile`."
+    )
+    disabled: str | None = Field(
+        description="By what compilation is turned off: `environment` (TORCHDYNAMO_DISABLE), "
+        "`stance` or `config`; null where it is not."
+    )
+    cudagraph_skips: int | None = Field(
+        description="How often CUDA graphs were asked for and left out."
+    )
+    progress: Counted | None = Field(
+        description="How far the activity in progress is; null where PyTorch counts nothing."
     )
     underway: Underway | None = Field(
         description="What is compiled now; null where nothing is, or nothing of it is known."
@@ -255,6 +280,16 @@ class Process(BaseModel):
     )
 
 
+class TorchMemory(BaseModel):
+    """What CUDA's caching allocator held, over the process's devices, at a rare moment."""
+
+    at: Epoch | None = Field(description="When; null where a series tells of it.")
+    allocated: int | None = Field(description="Bytes in tensors.")
+    reserved: int | None = Field(description="Bytes taken from the device.")
+    peak_allocated: int | None = Field(description="The most since the program reset its peaks.")
+    peak_reserved: int | None = Field(description="Likewise.")
+
+
 class Rank(BaseModel):
     """One training process of a run."""
 
@@ -281,3 +316,6 @@ class Rank(BaseModel):
     end: End | None = Field(description="How it ended; null while it has not.")
     process: Process | None = Field(description="Null where the host does not see the process.")
     agent_errors: int | None = Field(description="Errors of the agent's own that it swallowed.")
+    torch_memory_bytes: TorchMemory | None = Field(
+        description="Null until CUDA is up, and where the allocator keeps no statistics."
+    )

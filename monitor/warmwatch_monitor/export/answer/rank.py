@@ -16,6 +16,8 @@ from warmwatch_monitor.model import (
     CACHES,
     Compilation,
     Compile,
+    Memory,
+    OpenActivity,
     RankView,
     Steps,
     Underway,
@@ -56,6 +58,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> dict[str, Any
         "alive": figures.life.alive,
         "end": _end(view, ended_together),
         "process": _process(view),
+        "torch_memory_bytes": _memory(figures.memory),
         "agent_errors": figures.agent.errors,
     }
 
@@ -77,6 +80,10 @@ def _compile(view: RankView) -> dict[str, Any]:
         **_caches(compile),
         "failures": compile.failures,
         "fallbacks": compile.fallbacks,
+        "wrappers": compile.wrappers,
+        "disabled": compile.disabled,
+        "cudagraph_skips": compile.cudagraph_skips,
+        "progress": _progress(compile.open),
         "underway": _underway(view.figures.log.underway),
         "last": [_compilation(one) for one in view.figures.log.compilations[-LAST:]],
         "breaks": [
@@ -84,6 +91,16 @@ def _compile(view: RankView) -> dict[str, Any]:
         ],
         "varying": [_varying(one) for one in view.figures.log.varying[:VARYING]],
     }
+
+
+def _progress(activity: OpenActivity | None) -> dict[str, Any] | None:
+    """How far the activity in progress is, where PyTorch counts what it does."""
+    counted = activity.counted if activity else None
+    return None if counted is None else asdict(counted)
+
+
+def _memory(memory: Memory | None) -> dict[str, Any] | None:
+    return None if memory is None else {"at": memory.at, **memory.bytes}
 
 
 def _caches(compile: Compile) -> dict[str, Any]:
@@ -112,6 +129,7 @@ def _compilation(compilation: Compilation) -> dict[str, Any]:
         "line": compilation.line,
         "cache": compilation.cache,
         "failure": compilation.failure,
+        "cudagraph_skip": compilation.cudagraph_skip,
     }
 
 

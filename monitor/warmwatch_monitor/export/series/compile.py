@@ -13,7 +13,16 @@ from warmwatch_monitor.export.series.table import (
     gauges,
     one_hot,
 )
-from warmwatch_monitor.model import CACHES, CATEGORIES, KINDS, PHASES, RankView
+from warmwatch_monitor.model import (
+    CACHES,
+    CATEGORIES,
+    DISABLED,
+    KINDS,
+    PHASES,
+    PROGRESS,
+    Counted,
+    RankView,
+)
 
 
 def _workers(view: RankView) -> dict[str, float] | None:
@@ -21,9 +30,33 @@ def _workers(view: RankView) -> dict[str, float] | None:
     return None if workers is None else {"busy": workers.busy, "idle": workers.idle}
 
 
+_OFF_BY = DISABLED[1:]
+
+
+def _disabled(view: RankView) -> dict[str, float] | None:
+    if "disabled" in view.figures.agent.missing:
+        return None
+    return one_hot([view.figures.compile.disabled], _OFF_BY)
+
+
 def _start(view: RankView) -> float | None:
     activity = view.figures.compile.open if view.judgement.compiling else None
     return activity.began_at if activity else None
+
+
+def _counted(view: RankView) -> Counted | None:
+    activity = view.figures.compile.open if view.judgement.compiling else None
+    return activity.counted if activity else None
+
+
+def _done(view: RankView) -> dict[str, float] | None:
+    counted = _counted(view)
+    return None if counted is None else {counted.of: counted.done}
+
+
+def _planned(view: RankView) -> dict[str, float] | None:
+    counted = _counted(view)
+    return None if counted is None else {counted.of: counted.total}
 
 
 COMPILE_SERIES: tuple[Series[RankView], ...] = (
@@ -33,6 +66,20 @@ COMPILE_SERIES: tuple[Series[RankView], ...] = (
         "phase",
         PHASES,
         lambda view: one_hot([view.judgement.phase], PHASES),
+    ),
+    gauges(
+        "warmwatch_compile_progress_done",
+        "How many of what the activity in progress counts are done; absent where it counts none.",
+        "of",
+        PROGRESS,
+        _done,
+    ),
+    gauges(
+        "warmwatch_compile_progress_planned",
+        "Of how many; absent likewise.",
+        "of",
+        PROGRESS,
+        _planned,
     ),
     gauge(
         "warmwatch_compile_start_timestamp_seconds",
@@ -82,6 +129,23 @@ COMPILE_SERIES: tuple[Series[RankView], ...] = (
         "warmwatch_compile_fallbacks_total",
         "Frames that hit the recompile limit and run eagerly from then on.",
         lambda view: view.figures.compile.fallbacks,
+    ),
+    counter(
+        "warmwatch_compile_wrappers_total",
+        "Functions and modules that the program handed to torch.compile.",
+        lambda view: view.figures.compile.wrappers,
+    ),
+    gauges(
+        "warmwatch_compile_disabled",
+        "1 for what turns compilation off: TORCHDYNAMO_DISABLE, a stance, a setting; else 0.",
+        "by",
+        _OFF_BY,
+        _disabled,
+    ),
+    counter(
+        "warmwatch_cudagraph_skips_total",
+        "How often CUDA graphs were asked for and left out.",
+        lambda view: view.figures.compile.cudagraph_skips,
     ),
     counters(
         "warmwatch_recompiles_total",

@@ -7,14 +7,14 @@ it ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from warmwatch.verdict import CONDITIONS, State
 from warmwatch_monitor.export.series.compile import COMPILE_SERIES
 from warmwatch_monitor.export.series.family import Distribution, Family
 from warmwatch_monitor.export.series.labels import Labels
 from warmwatch_monitor.export.series.table import Series, counter, gauge, gauges, one_hot
-from warmwatch_monitor.model import BUCKET_SECONDS, Lengths, RankView, Snapshot
+from warmwatch_monitor.model import BUCKET_SECONDS, MEMORY, Lengths, RankView, Snapshot
 
 STATES = tuple(state.value for state in State)
 
@@ -45,6 +45,11 @@ def _data_wait(view: RankView) -> float | None:
     """Of a training that asks no DataLoader, nobody knows how long it waits for its data."""
     steps = view.figures.steps
     return steps.batch_wait_seconds if steps.batches else None
+
+
+def _torch_memory(view: RankView) -> Mapping[str, float] | None:
+    memory = view.figures.memory
+    return None if memory is None else memory.bytes
 
 
 _STATE_SERIES: tuple[Series[RankView], ...] = (
@@ -131,6 +136,14 @@ _TRAINING_SERIES: tuple[Series[RankView], ...] = (
         "warmwatch_stall_limit_seconds",
         "How long the rank may go without a step before it counts as stalled.",
         lambda view: view.figures.progress.stall_limit_seconds,
+    ),
+    gauges(
+        "warmwatch_torch_memory_bytes",
+        "What CUDA's caching allocator held when it was last looked at, at rare moments (the end "
+        "of a compilation, warm); peaks since the program reset them. Absent until CUDA is up.",
+        "kind",
+        MEMORY,
+        _torch_memory,
     ),
     counter(
         "warmwatch_tokens_total",

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from warmwatch.verdict import THRASHING_STEPS, THRASHING_WINDOW
+from warmwatch_monitor.export.words.asked import cudagraph_skipped, never_compiled
 from warmwatch_monitor.export.words.hangs import long_compile
 from warmwatch_monitor.export.words.remedy import remedy
 from warmwatch_monitor.export.words.wording import counted, own_words
@@ -85,4 +86,6 @@ _WORDS: dict[str, Callable[[Figures], str]] = {
     "fallback": _fallback,
     "unknown": _unknown,
     "nothing_captured": nothing_captured,
+    "never_compiled": never_compiled,
+    "cudagraph_skipped": cudagraph_skipped,
 }

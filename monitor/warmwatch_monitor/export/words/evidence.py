@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from warmwatch.verdict import State
 from warmwatch_monitor.export.words import pauses, remedy, silicon
+from warmwatch_monitor.export.words.asked import turned_off
 from warmwatch_monitor.export.words.conditions import conditions
 from warmwatch_monitor.export.words.wording import counted, duration
 from warmwatch_monitor.model import RankView
@@ -154,6 +155,8 @@ def _doubts(view: RankView) -> Iterator[str]:
     agent = view.figures.agent
     for _, words in conditions(view):
         yield words
+    if off := turned_off(view.figures):
+        yield off
     if failures := view.figures.compile.failures:
         yield f"{counted(failures, 'compilation')} failed"
     if agent.errors:

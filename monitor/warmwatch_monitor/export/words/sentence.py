@@ -20,6 +20,9 @@ NO_RUN = (
     "optimizer or calls torch.compile, else at its first warmwatch.step()"
 )
 
+# state -> the condition with which its sentence begins
+_LEADS = {State.WARM: "nothing_captured", State.EAGER: "never_compiled"}
+
 
 def summary(snapshot: Snapshot) -> str:
     """One sentence for all runs, the least advanced first."""
@@ -79,8 +82,9 @@ def _conditions(run: RunView) -> list[str]:
     for view in run.living:
         for name, clause in conditions(view):
             words.setdefault(name, clause)
-    if run.state is State.WARM and "nothing_captured" in _speaker(run).judgement.conditions:
-        words.pop("nothing_captured")  # the sentence began with it
+    said = _LEADS.get(run.state, "")
+    if said in _speaker(run).judgement.conditions:
+        words.pop(said)  # the sentence began with it
     return list(words.values())
 
 
@@ -93,7 +97,7 @@ def _speaker(run: RunView) -> RankView:
     def advancement(view: RankView) -> tuple[bool, bool, float, float]:
         activity = view.figures.compile.open if view.judgement.compiling else None
         began = activity.began_at if activity else view.judgement.clean_steps
-        fine = "nothing_captured" not in view.judgement.conditions
+        fine = _LEADS.get(run.state) not in view.judgement.conditions
         return (activity is None, fine, began, view.figures.steps.last_at or 0.0)
 
     return min((v for v in run.ranks if v.judgement.state is run.state), key=advancement)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from warmwatch.verdict import State
 from warmwatch_monitor.export.words import ends
+from warmwatch_monitor.export.words.asked import never_compiled, turned_off
 from warmwatch_monitor.export.words.conditions import nothing_captured
 from warmwatch_monitor.export.words.reasons import plain
 from warmwatch_monitor.export.words.remedy import of_recompile
@@ -54,10 +55,20 @@ def _compiling(view: RankView) -> Says:
 
 def _at_work(verb: str, view: RankView) -> Says:
     """The clock is that of the whole step; a backward is named as what it has come to."""
-    now = view.figures.log.underway
+    now, far = view.figures.log.underway, _how_far(view)
     if now is not None and now.backward:
-        return f"{verb} for {elapsed(view)}, now {backward_of(now)}", ""
-    return f"{verb}{target(now)} for {elapsed(view)}", _why(now)
+        return f"{verb} for {elapsed(view)}, now {backward_of(now)}{far}", ""
+    return f"{verb}{target(now)} for {elapsed(view)}{far}", _why(now)
+
+
+def _how_far(view: RankView) -> str:
+    """``: kernels 31 of 86``, of a warm-up of several graphs ``, graph 3: kernels 31 of 86``."""
+    activity = view.figures.compile.open
+    if activity is None or activity.counted is None:
+        return ""
+    far, before = activity.counted, view.figures.compile.graphs_compiled
+    graph = f", graph {before + 1}" if before else ""
+    return f"{graph}: {far.of} {far.done} of {far.total}"
 
 
 def _why(of: Underway | Compilation | None) -> str:
@@ -78,7 +89,13 @@ def _warming(view: RankView) -> Says:
         head = f"warming, {_clean_so_far(view)}"
     else:
         head = f"warming, {_clean_so_far(view)} since the last compile activity"
-    return head, f": {known}" if known else ""
+    return head, (f": {known}" if known else "") + _off(view)
+
+
+def _off(view: RankView) -> str:
+    """Where compilation is turned off, that is what a clean step comes of."""
+    off = turned_off(view.figures)
+    return f"; {off}" if off else ""
 
 
 def _no_step_yet(view: RankView) -> str:
@@ -115,12 +132,16 @@ def _warm(view: RankView) -> Says:
         return f"nothing has compiled since it was attached; {graphs} before that", ""
     text = f"warm since step {figures.warmups.warm_at_step}"
     if speed:
-        return f"{text}: {speed} is the real speed", ""
+        return f"{text}: {speed} is the real speed", _off(view)
     quiet = duration(figures.progress.compiler_quiet_seconds or 0.0)
     return f"{text}; nothing has compiled for {quiet}", ""
 
 
 def _eager(view: RankView) -> Says:
+    if "never_compiled" in view.judgement.conditions:
+        return f"runs eagerly, but {never_compiled(view.figures)}", ""
+    if off := turned_off(view.figures):
+        return f"runs eagerly: {off}", ""
     steps = counted(view.figures.steps.count, "step")
     return f"no compile activity in {steps}: the model runs eagerly", ""
 

@@ -1,0 +1,63 @@
+"""What was asked of the compiler and did not happen: never compiled, turned off, no CUDA graphs."""
+
+from __future__ import annotations
+
+import re
+
+from warmwatch_monitor.export.words.wording import counted, own_words
+from warmwatch_monitor.model import Figures
+
+_OFF = {
+    "environment": "TORCHDYNAMO_DISABLE",
+    "stance": 'torch.compiler.set_stance("force_eager")',
+    "config": "torch._dynamo.config.disable (or TORCH_COMPILE_DISABLE)",
+}
+# PyTorch's words for leaving CUDA graphs out (torch 2.6 to 2.15); the first that is found in them.
+_PLAIN = (
+    ("mutated inputs", "a compiled function changes its inputs in place"),
+    ("cpu device", "part of the graph is on the CPU"),
+    ("multiple devices", "a graph spans several devices"),
+    ("symbolic shapes", "its shapes are dynamic"),
+    ("dynamic shape", "its shapes are dynamic"),
+    ("re-recording limit", "it was recorded anew too often: inputs come at new addresses"),
+    ("memory overlap", "an input overlaps itself in memory"),
+    ("cpp wrapper", "the C++ wrapper is on"),
+    ("annotation", "an annotation in the program turns them off"),
+)
+_OPERATOR = re.compile(r"incompatible op (?P<name>[\w.:]+)")
+
+
+def turned_off(figures: Figures) -> str | None:
+    """``compilation is turned off by TORCHDYNAMO_DISABLE``; ``None`` where it is not."""
+    by = figures.compile.disabled
+    return None if by is None else f"compilation is turned off by {_OFF[by]}"
+
+
+def never_compiled(figures: Figures) -> str:
+    """With the likely reasons, since PyTorch gives none."""
+    wrapped = figures.compile.wrappers
+    times = "" if wrapped is None else f" {counted(wrapped, 'time')}"
+    steps = counted(figures.steps.count, "step")
+    return (
+        f"torch.compile was called{times} and nothing has compiled in {steps}: another object is "
+        "called than the one it gave back, or it is for evaluation only, or a stance was set "
+        "around the calls"
+    )
+
+
+def cudagraph_skipped(figures: Figures) -> str:
+    """``CUDA graphs were asked for and left out twice: ...``, the last reason that is known."""
+    skips = figures.compile.cudagraph_skips
+    times = "" if skips is None else f" {counted(skips, 'time')}"
+    known = [one.cudagraph_skip for one in figures.log.compilations if one.cudagraph_skip]
+    why = f": {plain_skip(known[-1]) or own_words(known[-1])}" if known else ""
+    return f"CUDA graphs were asked for and left out{times}{why}"
+
+
+def plain_skip(reason: str | None) -> str | None:
+    """PyTorch's reason in plain words; ``None`` where nobody knows them."""
+    if not reason:
+        return None
+    if operator := _OPERATOR.search(reason):
+        return f"{operator['name']} cannot be recorded"
+    return next((words for part, words in _PLAIN if part in reason.lower()), None)
