@@ -166,6 +166,19 @@ def line(event: str, t: int, **values: object) -> str:
 WHERE = {"name": "forward", "file": "model.py", "line": 31}
 
 
+def test_it_tells_what_another_compiler_is_at_as_soon_as_it_begins(tmp_path: Path) -> None:
+    kernel = {"kind": "triton", "name": "scale", "file": "kernels.py", "line": 7}
+    followed = journal(
+        tmp_path / "events.jsonl",
+        line("begin", 3, activity=1, what="triton tune", steps=0, **kernel),
+        line("recompile", 4, reason="n: expected 1, actual 2", category="shape", **kernel),
+        line("begin", 5, activity=2, what="custom", kind="of another time", name="mine"),
+    )
+    assert followed.recompile is not None
+    assert (followed.recompile.kind, followed.recompile.name) == ("triton", "scale")
+    assert followed.beginning == Beginning(at_ns=5, what="custom", kind="other", name="mine")
+
+
 def test_it_tells_what_began_last_why_and_how_the_process_ended(tmp_path: Path) -> None:
     why = {"reason": "0/0: lr == 0.1", "category": "python_value", **WHERE}
     followed = journal(

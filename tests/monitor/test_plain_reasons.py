@@ -26,6 +26,12 @@ PLAIN = {
     "0/0: tensor 'self.cache' size mismatch at index 0. expected 4, actual 8": (
         "`self.cache`: dim 0 went from 4 to 8"
     ),
+    "n: expected 4096, actual 8192": "`n` went from 4096 to 8192",
+    "dtype of x: expected float32, actual bfloat16": "dtype of `x` went from float32 to bfloat16",
+    "alignment of n: expected a multiple of 16, actual absent\nBLOCK: expected 1, actual 2": (
+        "alignment of `n` went from a multiple of 16 to absent"
+    ),
+    "MODE: expected '...', actual '...'": "`MODE` changed",
     "0/0: tensor 'x' stride mismatch at index 0. expected 4, actual 1": (
         "`x`: stride of dim 0 went from 4 to 1"
     ),

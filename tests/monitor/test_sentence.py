@@ -9,7 +9,7 @@ from support.values import replace
 from warmwatch_monitor.export.words.evidence import evidence
 from warmwatch_monitor.export.words.sentence import summary
 from warmwatch_monitor.export.words.wording import duration, own_words, step_length
-from warmwatch_monitor.model import Beginning, Compilation, ProcessReading, RankView
+from warmwatch_monitor.model import Beginning, Compilation, ProcessReading, RankView, Recompile
 
 STATES = b.in_every_state()
 
@@ -94,6 +94,23 @@ def test_the_clock_goes_on_when_the_backward_begins_and_it_is_named() -> None:
     )
     unnamed = b.view(slot, journal=BACKWARD)
     assert summary(b.snapshot(unnamed)).endswith(", now a backward")
+
+
+def test_a_kernel_of_the_users_own_is_named_while_it_is_tuned() -> None:
+    """At its first tuning; at a later one its reason is told, with the remedy for a kernel."""
+    counts = replace(b.COMPILING.compile, active_since_ns=b.ago(2))
+    slot = replace(b.COMPILING, compile=counts)
+    kernel = {"kind": "triton", "name": "scale", "file": "kernels.py", "line": 7}
+    began = {"beginning": Beginning(at_ns=b.ago(2), what="triton tune", **kernel)}
+    first = b.view(slot, journal=began)
+    assert (
+        summary(b.snapshot(first)) == "gpt2: compiling `scale` (kernels.py:7) for 43 s (inductor)"
+    )
+    why = {"reason": "n: expected 4096, actual 8192", "category": "shape"}
+    later = b.view(slot, journal={"recompile": Recompile(at_ns=b.ago(1), **kernel, **why)})
+    assert summary(b.snapshot(later)).endswith("(inductor): `n` went from 4096 to 8192")
+    assert later.figures.log.underway is not None
+    assert later.figures.log.underway.kind == "triton"
 
 
 def test_the_clock_of_a_later_step_begins_with_it() -> None:

@@ -45,7 +45,7 @@ def of_kernel(source: Any, options: Mapping[str, Any] | None) -> dict[str, Entry
     for path, value in source.constants.items():
         found[_named(path, names)] = _value(value)
     for path in _aligned(source.attrs):
-        found[f"alignment of {_named(path, names)}"] = Entry("16 bytes or elements", 16, "shape")
+        found[f"alignment of {_named(path, names)}"] = Entry("a multiple of 16", 16, "shape")
     for name in _OPTIONS:
         if options and options.get(name) is not None:
             found[name] = _value(options[name])._replace(about="python_value")
