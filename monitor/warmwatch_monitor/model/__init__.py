@@ -5,12 +5,13 @@ one assignment, exports and views only read it. ``None`` is "not known", never 0
 are nanoseconds (``*_ns``); everything else is seconds, bytes, and seconds since the epoch.
 
 Readings are what was read, as it was; of a rank, exports and views read its Figures and nothing
-else. The closed lists of names are the record's own, and given on here.
+else. The closed lists of names, and stacks, are the record's own and given on here.
 """
 
 from __future__ import annotations
 
 from warmwatch.record import CACHES, CATEGORIES, KINDS, PHASES
+from warmwatch.record.stacks import Frame, Stacks, ThreadStack
 from warmwatch_monitor.model.figures import (
     BUCKET_SECONDS,
     Agent,
@@ -73,6 +74,7 @@ __all__ = [
     "ExportHealth",
     "Fallback",
     "Figures",
+    "Frame",
     "GpuReading",
     "GraphBreak",
     "HostReading",
@@ -95,7 +97,9 @@ __all__ = [
     "SourceHealth",
     "Spending",
     "Spread",
+    "Stacks",
     "Steps",
+    "ThreadStack",
     "Underway",
     "WarmupSpan",
     "Warmups",
