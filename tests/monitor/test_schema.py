@@ -49,7 +49,8 @@ def everything() -> Snapshot:
     """Every part of the answer that may be absent is there."""
     spent = Spending(compile_joules=9.0, compile_seconds=3.0, clean_joules=8.0, clean_steps=2.0)
     touched = replace(b.WARM.compile, touched_steps=(3602, 3601, 3600, *[0] * 7))
-    identity = replace(b.WARM.identity, gpus=(GPU.uuid,), host="node7")
+    told = {"collective_timeout": 600.0, "collective_backend": "nccl"}
+    identity = replace(b.WARM.identity, gpus=(GPU.uuid,), host="node7", **told)  # type: ignore[arg-type]
     thrashing = replace(b.WARM, compile=touched, identity=identity)
     return b.snapshot(
         b.view(b.as_rank(thrashing, 0, 4), process=PROCESS, gpus=(GPU,), spending=spent),

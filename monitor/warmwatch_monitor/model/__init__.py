@@ -13,6 +13,7 @@ from __future__ import annotations
 from warmwatch.record import CACHES, CATEGORIES, KINDS, PHASES
 from warmwatch.record.stacks import Frame, Stacks, ThreadStack
 from warmwatch_monitor.model.figures import (
+    BACKENDS,
     BUCKET_SECONDS,
     Agent,
     Compile,
@@ -61,6 +62,7 @@ from warmwatch_monitor.model.snapshot import (
 from warmwatch_monitor.model.spread import Spread, spread
 
 __all__ = [
+    "BACKENDS",
     "BUCKET_SECONDS",
     "CACHES",
     "CATEGORIES",
