@@ -82,6 +82,10 @@ class Activity:
             self._stacks.pop(thread, None)
         return self._account(now)
 
+    def threads(self) -> tuple[int, ...]:
+        """Those that have begun something; may be asked on any thread."""
+        return tuple(self._stacks)
+
     def gone(self, living: Collection[int]) -> list[int]:
         """The threads that have begun something and are not among the ``living``."""
         return [thread for thread in tuple(self._stacks) if thread not in living]

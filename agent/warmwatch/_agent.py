@@ -25,12 +25,15 @@ from warmwatch._phases import is_tracing
 from warmwatch._reduction import words
 from warmwatch._rounds import Rounds
 from warmwatch._seams import Hooks
+from warmwatch._stacks import StackWatch
 from warmwatch._steps import make_steps
 
 if TYPE_CHECKING:
     from warmwatch.verdict import Judgement
 
 _Moment = tuple[int, int]
+_SINCE = record.COMPILE_INDEX["active_since_ns"]
+_PHASE = record.COMPILE_INDEX["active_phase"]
 
 
 class Agent:
@@ -60,6 +63,8 @@ class Agent:
             on_warm=self._call_back,
         )
         self.batches = make_batches(self.record.writer.buffer)
+        self._stacks = self._watch(settings.stacks)
+        self._stacks_after = settings.stacks
         self._tell_worth()
 
     def arm(self) -> None:
@@ -105,10 +110,12 @@ class Agent:
         if not self.record.opened and (is_tracing(event) or child_name() is None):
             self.open()
         self.ledger.begin(event, of)
+        self._stacks.begun()
 
     def end(self, event: str) -> None:
         """A compile event ended on this thread."""
         self.ledger.end(event)
+        self._stacks.ended()
 
     def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
         """This thread begins a recompile."""
@@ -225,6 +232,7 @@ class Agent:
     def detach(self) -> None:
         """Take every hook away and let go of the record."""
         self._hooks.uninstall_all()
+        self._stacks.stop()
         self.finish(End(how="detached"))
         self.record.close()
 
@@ -236,9 +244,21 @@ class Agent:
         self._rounds.renew()
         self.steps.bind(self.record.writer.buffer, self.ledger)
         self.batches.bind(self.record.writer.buffer, anew=True)
+        self._stacks = self._watch(self._stacks_after)  # the parent's thread is not here
         self._tell_worth()
 
     # Inside.
+
+    def _watch(self, after: float | None) -> StackWatch:
+        """A watch over what this ledger knows to be in progress."""
+        words, record_of = self.ledger.words, self.record
+        return StackWatch(
+            after,
+            since=lambda: words[_SINCE],
+            phase=lambda: words[_PHASE],
+            threads=self.ledger.compiling,
+            place=lambda: record_of.writer.place,
+        )
 
     def _tell_worth(self) -> None:
         if worth := self.record.worth:

@@ -9,6 +9,8 @@ from warmwatch._arguments import CHANGED, plain_name
 from warmwatch._readers import READERS
 
 WARM_STEPS = 3
+STACKS = 60.0
+_LEAST_STACKS, _MOST_STACKS = 0.1, 1e6
 _MOST_WARM_STEPS = 1_000_000  # more is a mistake, and would not fit into the record
 
 # name -> (default in words, meaning); the monitor's own variables are in its config.py
@@ -26,6 +28,10 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
     "WARMWATCH_FULL_REASONS": (
         "unset",
         "1: record reasons and errors as PyTorch words them, values of the program included",
+    ),
+    "WARMWATCH_STACKS": (
+        "60",
+        "seconds of one compilation after which its stacks are recorded, or off",
     ),
     "WARMWATCH_DISABLE": ("unset", "1: `import warmwatch.auto` and `attach()` do nothing"),
 }
@@ -55,6 +61,7 @@ class Settings:
     Attributes:
         run: the run's name, or ``None``. readers: who may read the record, or ``None``.
         warm_steps: K, at least 1. disabled: do not attach.
+        stacks: seconds of one activity after which its stacks are recorded, ``None`` for never.
         full_reasons: reasons are recorded as PyTorch words them (see ``_reduction``).
         complaints: what is wrong with the environment, one sentence each.
     """
@@ -62,6 +69,7 @@ class Settings:
     run: str | None = None
     readers: str | None = None
     warm_steps: int = WARM_STEPS
+    stacks: float | None = STACKS
     disabled: bool = False
     full_reasons: bool = False
     complaints: tuple[str, ...] = ()
@@ -81,6 +89,8 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
                 f"WARMWATCH_WARM_STEPS={text[:40]!r} is not a number of steps from 1 to "
                 f"{_MOST_WARM_STEPS:,}; using {WARM_STEPS}"
             )
+    stacks, complaint = _stacks(environ.get("WARMWATCH_STACKS") or str(STACKS))
+    complaints += complaint
     run = environ.get("WARMWATCH_RUN", "")
     if run != plain_name(run):
         complaints.append(f"WARMWATCH_RUN holds {CHANGED}; the run is called {plain_name(run)!r}")
@@ -92,10 +102,25 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
         readers=readers,
         run=plain_name(run) or None,
         warm_steps=warm_steps,
+        stacks=stacks,
         disabled=_is_on(environ, "WARMWATCH_DISABLE"),
         full_reasons=_is_on(environ, "WARMWATCH_FULL_REASONS"),
         complaints=tuple(complaints),
     )
+
+
+def _stacks(text: str) -> tuple[float | None, list[str]]:
+    """The seconds, and what is wrong with them."""
+    if text.strip().lower() in ("off", "0", "false", "no"):
+        return None, []
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if _LEAST_STACKS <= seconds <= _MOST_STACKS:
+        return seconds, []
+    wrong = f"WARMWATCH_STACKS={text[:40]!r} is neither off nor a number of seconds from "
+    return STACKS, [f"{wrong}{_LEAST_STACKS:g} to {_MOST_STACKS:,.0f}; using {STACKS:g}"]
 
 
 def _is_on(environ: Mapping[str, str], name: str) -> bool:

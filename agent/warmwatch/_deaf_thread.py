@@ -39,6 +39,10 @@ class DeafThread:
                 del self._threads[None]
         return bool(self._threads)
 
+    def started(self) -> bool:
+        """Whether it was started, whatever became of it."""
+        return bool(self._threads)
+
     def is_current(self) -> bool:
         """Whether it is the calling one."""
         return get_ident() in self._threads.get(None, ())

@@ -220,6 +220,10 @@ class Ledger:
         now = self._clock()
         self._inbox.post(lambda: self._exit(end, now))
 
+    def compiling(self) -> tuple[int, ...]:
+        """The threads that have begun something and not ended it, as of now."""
+        return self._activity.threads()
+
     def compile_ns(self) -> int:
         """Compile time accounted so far, in nanoseconds."""
         return self._activity.total_ns()

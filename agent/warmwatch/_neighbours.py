@@ -63,7 +63,7 @@ def prune(directory: Path, *, own: File | None) -> None:
             with _opened(slot) as descriptor:
                 if not _is_over(descriptor):
                     continue
-            for name in (record.JOURNAL, record.EXIT):
+            for name in (record.JOURNAL, record.EXIT, record.STACKS):
                 (slot.parent / name).unlink(missing_ok=True)
             slot.unlink()
             slot.parent.rmdir()

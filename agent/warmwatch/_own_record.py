@@ -11,6 +11,7 @@ from typing import Any
 
 from warmwatch import _exit_status, places, record
 from warmwatch._arguments import plain_name
+from warmwatch._collectives import shortest_timeout
 from warmwatch._config import Settings
 from warmwatch._family import child_name
 from warmwatch._gpus import used
@@ -179,11 +180,20 @@ class OwnRecord:
             pass_on(error)  # else another C library, another system: the status is not known
 
     def _look_again(self) -> None:
-        """Say which GPUs and which rank this is, where that changed: both may come up late."""
+        """Say which GPUs and which rank this is, and when its collectives give up: what changed.
+
+        All of it may come up late.
+        """
         if self._identity is None:
             return
         try:
-            found = replace(self._identity, gpus=used() or self._identity.gpus)
+            timeout, backend = shortest_timeout() or (None, "")
+            found = replace(
+                self._identity,
+                gpus=used() or self._identity.gpus,
+                collective_timeout=timeout,
+                collective_backend=backend,
+            )
             if member := distributed():
                 run = found.run.removesuffix(self._child)  # a rank after all
                 self._child = ""

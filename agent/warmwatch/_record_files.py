@@ -19,7 +19,7 @@ from warmwatch._readers import FOLDER, OTHER, SLOT, mode
 from warmwatch.record import Identity
 
 _NEW = os.O_CREAT | os.O_EXCL
-_SHARE = 64  # of the room that is left, a journal takes no more than one of so many parts
+_SHARE = 64  # of the room that is left, a file takes no more than one of so many parts
 _GET_FLAGS, _SET_FLAGS, _NO_COPY_ON_WRITE = 0x80086601, 0x40086602, 0x00800000
 
 
@@ -76,7 +76,7 @@ def make(directory: Path, image: bytes, identity: Identity, who: str) -> Files:
             journal=journal,
             own=file_of(os.fstat(slot)),
             journaled=file_of(os.fstat(journal)),
-            room=_room(journal),
+            room=room(journal, record.JOURNAL_LIMIT),
             mode=mode(OTHER, who),
             keeping=keeping,
             image=image,
@@ -126,12 +126,15 @@ def discard(folder: Path, *descriptors: int) -> None:
     folder.rmdir()
 
 
-def _room(journal: int) -> int:
-    """Where records are kept in memory, it is the training's memory too."""
-    there = os.fstatvfs(journal)
+def room(file: int, most: int) -> int:
+    """How long ``file`` may become, which is ``most`` at most.
+
+    Where records are kept in memory, it is the training's memory too.
+    """
+    there = os.fstatvfs(file)
     if not there.f_blocks:  # it has no limit, or tells none
-        return record.JOURNAL_LIMIT
-    return min(record.JOURNAL_LIMIT, there.f_bavail * there.f_frsize // _SHARE)
+        return most
+    return min(most, there.f_bavail * there.f_frsize // _SHARE)
 
 
 def _overwrite_in_place(slot: int) -> None:

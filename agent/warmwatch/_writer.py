@@ -75,6 +75,12 @@ class Writer:
         return files.folder if files else None
 
     @property
+    def place(self) -> tuple[Path, int] | None:
+        """The same, and the mode of the files in it."""
+        files = self._copies.files if self._copies else self._files
+        return (files.folder, files.mode) if files else None
+
+    @property
     def dropped(self) -> int:
         """Lines of the journal that could not be written."""
         return self._dropped + (self._copies.dropped if self._copies else 0)

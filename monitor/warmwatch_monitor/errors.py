@@ -32,6 +32,12 @@ class UnknownRunError(WarmwatchError):
         super().__init__(f"no run named {run!r}; {have}")
 
 
+class NoRunError(WarmwatchError):
+    """No run at all is known."""
+
+    exit_code = 5
+
+
 class DaemonError(WarmwatchError):
     """The daemon cannot start or cannot be asked."""
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct, field
 
 from warmwatch.verdict import CONDITIONS, ENDED, Judgement, State, least_advanced
 from warmwatch_monitor.model import (
+    BACKENDS,
     CACHES,
     CATEGORIES,
     DISABLED,
@@ -49,7 +51,7 @@ _MOST_DIGITS = 9  # of a rank, an index, an exit code
 _TOGETHER_SECONDS = 10.0  # what hosts' clocks may differ by included
 # a seam of the agent -> the series that is absent where its torch does not have it
 _SEAMS = {"compilations": "graphs_total", "recompile_limit": "compile_fallbacks_total"}
-_OWN_LABELS = ("state", "phase", "condition", "kind", "category", "cache", "by", "of")
+_OWN_LABELS = ("state", "phase", "condition", "kind", "category", "cache", "by", "of", "backend")
 
 
 class _Telling(Struct):
@@ -270,7 +272,16 @@ def _who(who: tuple[str, int], telling: _Telling, attached: float | None) -> Who
         python=telling.info.get("python") or None,
         torch=telling.info.get("torch") or None,
         gpus=tuple(sorted(telling.gpus)),
+        **_collective(telling),
     )
+
+
+def _collective(telling: _Telling) -> dict[str, Any]:
+    found = telling.values("collective_timeout_seconds", BACKENDS)
+    if not found:
+        return {}
+    backend, seconds = min(found.items(), key=lambda one: one[1])
+    return {"collective_timeout_seconds": seconds, "collective_backend": backend}
 
 
 def _called(run: str) -> tuple[str, str | None]:

@@ -61,7 +61,14 @@ def rich() -> Snapshot:
     down = SourceHealth(source="host", up=False, error="permission denied")
     gpu = b.gpu()
     first = b.as_rank(b.RECOMPILING, 0, 2)
-    identity = replace(first.identity, host="node7", launcher="torchelastic", gpus=(gpu.uuid,))
+    identity = replace(
+        first.identity,
+        host="node7",
+        launcher="torchelastic",
+        gpus=(gpu.uuid,),
+        collective_timeout=600.0,
+        collective_backend="nccl",
+    )
     spent = Spending(
         compile_joules=5170.5, compile_seconds=113.2, clean_joules=9000.0, clean_steps=400.0
     )

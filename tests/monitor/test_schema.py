@@ -50,7 +50,8 @@ def everything() -> Snapshot:
     """Every part of the answer that may be absent is there."""
     spent = Spending(compile_joules=9.0, compile_seconds=3.0, clean_joules=8.0, clean_steps=2.0)
     touched = replace(b.WARM.compile, touched_steps=(3602, 3601, 3600, *[0] * 7))
-    identity = replace(b.WARM.identity, gpus=(GPU.uuid,), host="node7")
+    told = {"collective_timeout": 600.0, "collective_backend": "nccl"}
+    identity = replace(b.WARM.identity, gpus=(GPU.uuid,), host="node7", **told)
     held = replace(touched, memory=(1, 2, 3, 4), memory_ns=b.ago(1))
     thrashing = replace(b.WARM, compile=held, identity=identity)
     counting = replace(b.RECOMPILING.compile, progress_of=1, progress_done=31, progress_total=86)

@@ -37,7 +37,8 @@ def slowly(graph, inputs):
         stop_at("compiling")
     return graph.forward
 
-dist.init_process_group("gloo")
+from datetime import timedelta
+dist.init_process_group("gloo", timeout=timedelta(seconds=900))
 c = DistributedDataParallel(torch.compile(make(), backend=slowly))
 o = torch.optim.SGD(c.parameters(), lr=.1)
 train(c, o, 5)
@@ -123,9 +124,12 @@ def test_the_rank_that_holds_the_others_back_is_named(records: Path, ranks: int)
         # the others have compiled, and wait for rank 1 in the first backward's collective
         others = "1 rank waits" if ranks == 2 else f"{ranks - 1} ranks wait"
         said = rf"train: compiling for \S+ s \(\w+\), rank 1 of {ranks}; {others} for it"
+        said += r"; gloo gives up in [78]\d\d s"
         wait_until(lambda: re.match(said, only_run(url)["summary"]))
         run = only_run(url)
         assert (run["world_size"], run["missing_ranks"]) == (ranks, [])
+        timeouts = [rank["collective_timeout_seconds"] for rank in run["ranks"]]
+        assert (timeouts, run["deadline"]["backend"]) == ([900] * ranks, "gloo")
         wait_until(lambda: longer_by(only_run(url)) > 1)  # it goes on while it stands there
         places.go("compiling")
         places.reached("warm", ranks)

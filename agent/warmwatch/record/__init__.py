@@ -1,6 +1,6 @@
 """The record: the bytes by which a training process tells a monitor what it does.
 
-A record is one folder for each attached process, holding three files:
+A record is one folder for each attached process, holding these files:
 
 ``slot``
     Fixed size, little endian, 8-byte words. The agent maps it where it lies in memory, and copies
@@ -25,6 +25,9 @@ A record is one folder for each attached process, holding three files:
 ``exit``
     Empty; as Python ends, one byte; when the process exits through the C library, its exit status
     (see ``ends``).
+
+``stacks``
+    There once an activity went on for long: where the process was (see ``stacks``).
 
 What changes at every step are *hot words*: aligned, stored by one 8-byte store, read alone. No
 two of them are promised to be of the same moment. What changes rarely is *sealed* (``seal``): a
@@ -105,6 +108,7 @@ from warmwatch.record.seal import RecordError, TornError
 SLOT = "slot"
 JOURNAL = "events.jsonl"
 EXIT = "exit"
+STACKS = "stacks"
 JOURNAL_LIMIT = 8 * 1024 * 1024
 
 __all__ = [
@@ -133,6 +137,7 @@ __all__ = [
     "PROGRESS",
     "SIZE",
     "SLOT",
+    "STACKS",
     "STEPS_INDEX",
     "STEPS_OFFSET",
     "TOUCHED_KEPT",

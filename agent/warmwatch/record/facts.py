@@ -215,7 +215,8 @@ class Identity:
             order of its own indices; empty until CUDA is up.
         tokens_per_step, samples_per_step, flops_per_step: what the user said a step is worth.
         collective_timeout: seconds after which the process's collectives give up, the shortest of
-            its process groups; ``None`` where there are none.
+            its process groups; ``None`` where there are none. collective_backend: of that one,
+            such as ``nccl``.
     """
 
     run: str
@@ -239,6 +240,7 @@ class Identity:
     samples_per_step: int | None = None
     flops_per_step: float | None = None
     collective_timeout: float | None = None
+    collective_backend: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ COMMANDS = {
     "serve": ("warmwatch_monitor.cli.serve", "The daemon: publish /status and /metrics."),
     "status": ("warmwatch_monitor.cli.status", "Is it still compiling? A sentence and a table."),
     "wait": ("warmwatch_monitor.cli.wait", "Block until a run is warm, or in another state."),
+    "stacks": ("warmwatch_monitor.cli.stacks", "What a rank that compiles is in the middle of."),
     "doctor": ("warmwatch_monitor.cli.doctor", "Check the installation and say what to do."),
     "replay": ("warmwatch_monitor.cli.replay", "The states that a journal tells, and when."),
     "demo": ("warmwatch_monitor.cli.demo", "Watch a small model compile. No GPU is needed."),

@@ -5,13 +5,15 @@ one assignment, exports and views only read it. ``None`` is "not known", never 0
 are nanoseconds (``*_ns``); everything else is seconds, bytes, and seconds since the epoch.
 
 Readings are what was read, as it was; of a rank, exports and views read its Figures and nothing
-else. The closed lists of names are the record's own, and given on here.
+else. The closed lists of names, and stacks, are the record's own and given on here.
 """
 
 from __future__ import annotations
 
 from warmwatch.record import CACHES, CATEGORIES, DISABLED, KINDS, MEMORY, PHASES, PROGRESS
+from warmwatch.record.stacks import Frame, Stacks, ThreadStack
 from warmwatch_monitor.model.figures import (
+    BACKENDS,
     BUCKET_SECONDS,
     Agent,
     Compile,
@@ -64,6 +66,7 @@ from warmwatch_monitor.model.snapshot import (
 from warmwatch_monitor.model.spread import Spread, spread
 
 __all__ = [
+    "BACKENDS",
     "BUCKET_SECONDS",
     "CACHES",
     "CATEGORIES",
@@ -81,6 +84,7 @@ __all__ = [
     "ExportHealth",
     "Fallback",
     "Figures",
+    "Frame",
     "GpuReading",
     "GraphBreak",
     "HostReading",
@@ -105,7 +109,9 @@ __all__ = [
     "SourceHealth",
     "Spending",
     "Spread",
+    "Stacks",
     "Steps",
+    "ThreadStack",
     "Underway",
     "VaryingDim",
     "WarmupSpan",

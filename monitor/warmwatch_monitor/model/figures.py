@@ -18,6 +18,8 @@ from warmwatch_monitor.model.records import Compilation, Fallback, GraphBreak, V
 
 # 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
 BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50)), 1000.0)
+# of a process group; any other one is "other"
+BACKENDS = ("nccl", "gloo", "mpi", "ucc", "xccl", "hccl", "other")
 _OF_GRAPHS = ("forward", "backward", "other")
 
 
@@ -31,6 +33,8 @@ class Who(Struct, frozen=True, kw_only=True):
         attached_at: when the agent attached. attempt: restarts by the launcher, from 0.
         host, launcher, python, torch: as the agent found them.
         gpus: uuids of its devices as CUDA spells them; empty until CUDA is up.
+        collective_timeout_seconds: after which its collectives give up, the shortest of its process
+        groups; collective_backend: of that one, such as ``nccl``.
     """
 
     run: str
@@ -46,6 +50,8 @@ class Who(Struct, frozen=True, kw_only=True):
     python: str | None = None
     torch: str | None = None
     gpus: tuple[str, ...] = ()
+    collective_timeout_seconds: float | None = None
+    collective_backend: str | None = None
 
 
 class Lengths(Struct, frozen=True, kw_only=True):

@@ -52,6 +52,8 @@ def who(header: Header, identity: Identity, owner: Owner | None = None) -> Who:
         python=identity.python or None,
         torch=identity.torch or None,
         gpus=identity.gpus,
+        collective_timeout_seconds=identity.collective_timeout,
+        collective_backend=identity.collective_backend or None,
     )
 
 

@@ -312,6 +312,11 @@ class Rank(BaseModel):
     pid: int | None = Field(description="In the monitor's pid namespace; null where it is gone.")
     host: str | None = Field(description="The host that it runs on.")
     attempt: int | None = Field(description="Restarts of the run by its launcher, from 0.")
+    collective_timeout_seconds: Seconds | None = Field(
+        description="After which its collectives give up, the shortest of its process groups; null "
+        "where it has none."
+    )
+    collective_backend: str | None = Field(description="Of that process group, such as `nccl`.")
     alive: bool = Field(description="Whether its process lives.")
     end: End | None = Field(description="How it ended; null while it has not.")
     process: Process | None = Field(description="Null where the host does not see the process.")

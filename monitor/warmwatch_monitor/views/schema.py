@@ -28,6 +28,15 @@ class Spread(BaseModel):
     max_rank: int = Field(description="The rank that has it.")
 
 
+class Deadline(BaseModel):
+    """How long ranks can go on waiting for one that compiles."""
+
+    backend: str | None = Field(description="Of the process group, such as `nccl`.")
+    timeout_seconds: Seconds = Field(description="Its timeout, of the rank that has least left.")
+    left_seconds: Seconds = Field(description="The least that may be left of it.")
+    advice: str = Field(description="What raises it.")
+
+
 class Skew(BaseModel):
     """How far apart the ranks of a run are; a figure is null where fewer than two know it."""
 
@@ -64,6 +73,10 @@ class Run(BaseModel):
     world_size: int | None = Field(description="Ranks of the whole run, as its launcher says.")
     missing_ranks: list[int] = Field(description="Those of them that are not seen here.")
     skew: Skew | None = Field(description="How far apart the ranks are; null of one alone.")
+    deadline: Deadline | None = Field(
+        description="When the collective gives up in which ranks wait for one that compiles; null "
+        "where none waits, or no timeout is known."
+    )
     ranks: list[Rank] = Field(description="Its ranks, in order.")
 
 

@@ -55,6 +55,8 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> dict[str, Any
         "pid": figures.life.pid,
         "host": figures.who.host,
         "attempt": figures.who.attempt,
+        "collective_timeout_seconds": figures.who.collective_timeout_seconds,
+        "collective_backend": figures.who.collective_backend,
         "alive": figures.life.alive,
         "end": _end(view, ended_together),
         "process": _process(view),

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from warmwatch_monitor.export.answer.rank import rank
+from warmwatch_monitor.export.words.deadline import ADVICE, deadline
 from warmwatch_monitor.export.words.differences import differences
-from warmwatch_monitor.export.words.sentence import run_sentence
+from warmwatch_monitor.export.words.sentence import run_sentence, speaker_of
 from warmwatch_monitor.model import RunView, Spread, all_warm, any_compiling, spread
 
 
@@ -27,6 +28,7 @@ def run(view: RunView) -> dict[str, Any]:
         "world_size": view.world_size,
         "missing_ranks": view.missing_ranks,
         "skew": _skew(view),
+        "deadline": _deadline(view),
         "ranks": [rank(one, ended_together=view.ended_together) for one in view.ranks],
     }
 
@@ -35,6 +37,19 @@ def _sum(values: Iterable[float | None]) -> float | None:
     """Of those that are known; ``None`` where none is."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
+
+
+def _deadline(view: RunView) -> dict[str, Any] | None:
+    """When the collective gives up in which ranks wait for one that compiles."""
+    known = deadline(view, speaker_of(view))
+    if known is None:
+        return None
+    return {
+        "backend": known.backend,
+        "timeout_seconds": known.timeout_seconds,
+        "left_seconds": known.left_seconds,
+        "advice": ADVICE,
+    }
 
 
 def _skew(view: RunView) -> dict[str, Any] | None:

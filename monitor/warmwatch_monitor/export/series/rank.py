@@ -14,7 +14,14 @@ from warmwatch_monitor.export.series.compile import COMPILE_SERIES
 from warmwatch_monitor.export.series.family import Distribution, Family
 from warmwatch_monitor.export.series.labels import Labels
 from warmwatch_monitor.export.series.table import Series, counter, gauge, gauges, one_hot
-from warmwatch_monitor.model import BUCKET_SECONDS, MEMORY, Lengths, RankView, Snapshot
+from warmwatch_monitor.model import (
+    BACKENDS,
+    BUCKET_SECONDS,
+    MEMORY,
+    Lengths,
+    RankView,
+    Snapshot,
+)
 
 STATES = tuple(state.value for state in State)
 
@@ -39,6 +46,16 @@ def _first_warmup_seconds(view: RankView) -> float | None:
 def _warmup_steps(view: RankView) -> float | None:
     ended = view.figures.warmups.latest
     return None if ended is None else ended.steps
+
+
+def _collective_timeout(view: RankView) -> dict[str, float] | None:
+    """Of a rank that lives: what has ended waits for nobody."""
+    who = view.figures.who
+    if who.collective_timeout_seconds is None or not view.living:
+        return None
+    backend = who.collective_backend
+    known = backend if backend in BACKENDS else "other"
+    return {known or "other": who.collective_timeout_seconds}
 
 
 def _data_wait(view: RankView) -> float | None:
@@ -120,6 +137,14 @@ _TRAINING_SERIES: tuple[Series[RankView], ...] = (
         "warmwatch_world_size",
         "Ranks of the whole run as its launcher says, those on other hosts included.",
         lambda view: view.figures.who.world_size,
+    ),
+    gauges(
+        "warmwatch_collective_timeout_seconds",
+        "After which the rank's collectives give up, the shortest of its process groups, with that "
+        "one's backend; absent where there is none.",
+        "backend",
+        BACKENDS,
+        _collective_timeout,
     ),
     counter("warmwatch_steps_total", "Training steps.", lambda view: view.figures.steps.count),
     gauge(

@@ -10,6 +10,8 @@ from __future__ import annotations
 from warmwatch.verdict import ENDED, WARM, State, least_advanced
 from warmwatch_monitor.export.words import differences, ends, observed, silicon
 from warmwatch_monitor.export.words.conditions import conditions
+from warmwatch_monitor.export.words.deadline import deadline
+from warmwatch_monitor.export.words.deadline import words as deadline_words
 from warmwatch_monitor.export.words.pauses import saving
 from warmwatch_monitor.export.words.progress import without_steps
 from warmwatch_monitor.export.words.states import elapsed, says
@@ -47,7 +49,7 @@ def _by_advancement(states: set[State]) -> list[State]:
 
 def run_sentence(run: RunView) -> str:
     """One sentence for ``run``: what it does, for how long, and which rank holds it back."""
-    speaker = _speaker(run)
+    speaker = speaker_of(run)
     head, tail = says(speaker)
     if run.state in ENDED:
         return f"{run.run}: {head}{_which(run, speaker)}{ends.of_the_whole(run)}"
@@ -83,12 +85,12 @@ def _conditions(run: RunView) -> list[str]:
         for name, clause in conditions(view):
             words.setdefault(name, clause)
     said = _LEADS.get(run.state, "")
-    if said in _speaker(run).judgement.conditions:
+    if said in speaker_of(run).judgement.conditions:
         words.pop(said)  # the sentence began with it
     return list(words.values())
 
 
-def _speaker(run: RunView) -> RankView:
+def speaker_of(run: RunView) -> RankView:
     """The rank that the run's state is about: compiling for longest, else quiet for longest.
 
     Of warm ones, one that something is the matter with.
@@ -116,7 +118,9 @@ def _which(run: RunView, speaker: RankView) -> str:
     if waiting < 1 or not holds_back:
         return text
     verb = "rank waits" if waiting == 1 else "ranks wait"
-    return f"{text}; {waiting} {verb} for {'it' if same == 1 else 'them'}"
+    waits = f"{text}; {waiting} {verb} for {'it' if same == 1 else 'them'}"
+    known = deadline(run, speaker)
+    return waits if known is None else f"{waits}; {deadline_words(known)}"
 
 
 def _losses(run: RunView) -> list[str]:
@@ -136,7 +140,7 @@ def _lost(how: str, ranks: list[int]) -> str:
 
 
 def _brief(run: RunView) -> str:
-    speaker = _speaker(run)
+    speaker = speaker_of(run)
     if not speaker.judgement.compiling:
         return run.state.value
     return f"{run.state.value} for {elapsed(speaker)}"

@@ -1,0 +1,69 @@
+"""Ranks that wait in a collective for one that compiles: when that gives up. Pure.
+
+A collective begins when the first rank comes to it, which nobody sees. It cannot have been before
+the rank last moved (a step, the end of an activity), nor before the one that compiles began to: so
+what is said to be left is the least that may be.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from warmwatch_monitor.export.words.wording import duration
+from warmwatch_monitor.model import RankView, RunView
+
+ADVICE = (
+    "Raise the timeout before the warm-up, by init_process_group(timeout=timedelta(...)), and "
+    "lower it once all ranks are warm, if at all; a collective that waits keeps the one it has."
+)
+_NAMES = {
+    "nccl": "NCCL",
+    "gloo": "gloo",
+    "mpi": "MPI",
+    "ucc": "UCC",
+    "xccl": "XCCL",
+    "hccl": "HCCL",
+}
+_LITTLE = 0.3  # of the timeout: then the sentence says what raises it
+_IN_SECONDS = 1000.0
+
+
+class Deadline(Struct, frozen=True, kw_only=True):
+    """What is left of the timeout of the rank that has the least."""
+
+    backend: str | None
+    timeout_seconds: float
+    left_seconds: float
+
+
+def deadline(run: RunView, speaker: RankView) -> Deadline | None:
+    """Of those that wait for ``speaker``; ``None`` where nobody does, or no timeout is known."""
+    activity, progress = speaker.figures.compile.open, speaker.figures.progress
+    if activity is None or not speaker.judgement.compiling:
+        return None
+    longest = max(activity.seconds, progress.open_seconds or 0.0)
+    found = []
+    for view in run.living:
+        timeout = view.figures.who.collective_timeout_seconds
+        if timeout is not None and not view.judgement.compiling:
+            waited = min(longest, view.figures.progress.quiet_seconds)
+            backend = view.figures.who.collective_backend
+            found.append((timeout - waited, timeout, backend))
+    if not found:
+        return None
+    left, timeout, backend = min(found, key=lambda one: one[0])
+    return Deadline(backend=backend, timeout_seconds=timeout, left_seconds=max(0.0, left))
+
+
+def words(known: Deadline) -> str:
+    """``NCCL gives up in 505 s``."""
+    name = _NAMES.get(known.backend or "", "their collective")
+    left = known.left_seconds
+    if not left:
+        return (
+            f"{name} has given up by now, or will: its {duration(known.timeout_seconds)} are over"
+        )
+    shown = f"{left:.0f} s" if left < _IN_SECONDS else duration(left)
+    raises = left < _LITTLE * known.timeout_seconds
+    how = " (init_process_group(timeout=) sets that, before it begins)" if raises else ""
+    return f"{name} gives up in {shown}{how}"

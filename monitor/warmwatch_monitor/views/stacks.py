@@ -1,0 +1,65 @@
+"""What ``warmwatch stacks`` shows of a rank, as lines of text. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from warmwatch_monitor.export.words.conditions import conditions
+from warmwatch_monitor.export.words.states import says
+from warmwatch_monitor.export.words.wording import counted, duration
+from warmwatch_monitor.model import Compiler, RankView, Stacks, ThreadStack
+
+
+def heading(view: RankView) -> str:
+    """``gpt2 rank 3 (pid 4711): recompiling `forward` for 12 min; ...``."""
+    pid = view.figures.life.pid
+    who = f"{view.run} rank {view.rank}" + ("" if pid is None else f" (pid {pid})")
+    head, tail = says(view)
+    return "; ".join([f"{who}: {head}{tail}", *(words for _, words in conditions(view))])
+
+
+def at_work(compilers: Sequence[Compiler]) -> Iterator[str]:
+    """A line for each compiler below it."""
+    for one in compilers:
+        doing = "stopped" if one.stopped else "busy" if one.busy else "idle"
+        yield f"  {one.name} (pid {one.pid}): {doing}, {duration(one.cpu_seconds)} of CPU so far"
+
+
+def left_by_agent(stacks: Sequence[Stacks], now_ns: int) -> Iterator[str]:
+    """The latest of what an agent wrote, and since when it has been there."""
+    last = stacks[-1]
+    ago = duration(max(0, now_ns - last.at_ns) / 1e9)
+    into = f"{_into(last)} into the compilation" + (f" ({last.phase})" if last.phase else "")
+    yield f"  as its agent wrote it {ago} ago, {into}{_as(stacks)}:"
+    yield from threads(last.threads)
+    if last.threads_left_out:
+        yield f"  ... and {counted(last.threads_left_out, 'thread')} more"
+
+
+def threads(stacks: Sequence[ThreadStack]) -> Iterator[str]:
+    """Each thread, innermost frame first."""
+    for number, one in enumerate(stacks, 1):
+        marks = ["main"] * one.main + ["compiles"] * one.compiles
+        yield f"  thread {number}" + (f" ({', '.join(marks)})" if marks else "")
+        kept = [f"    {f.name} ({f.file}:{f.line})" for f in one.frames]
+        if one.left_out:
+            kept.insert(80, f"    ... {counted(one.left_out, 'frame')} left out")
+        yield from kept
+
+
+def _into(one: Stacks) -> str:
+    return duration(max(0, one.at_ns - one.since_ns) / 1e9)
+
+
+def _as(stacks: Sequence[Stacks]) -> str:
+    """Since when every look has found the same."""
+    same = [one for one in stacks if _where(one) == _where(stacks[-1])]
+    if len(stacks) < 2 or len(same) < 2:
+        return ", elsewhere than before" if len(stacks) > 1 else ""
+    return f", where it was {_into(same[0])} into it too"
+
+
+def _where(one: Stacks) -> tuple[object, ...]:
+    """What those do that compile; of a look that knows of none, all."""
+    chosen = [thread for thread in one.threads if thread.compiles] or one.threads
+    return tuple(thread.frames for thread in chosen)

@@ -1,0 +1,225 @@
+"""Stacks of a long activity: when they are written, what of a frame is, and how much at most."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic_ns
+
+import pytest
+
+from support.records import wait_until
+from warmwatch._config import settings_from
+from warmwatch._stacks import StackWatch
+from warmwatch.record import STACKS, RecordError
+from warmwatch.record.stacks import (
+    LINE_LIMIT,
+    MOST_FRAMES,
+    STACKS_LIMIT,
+    Frame,
+    Stacks,
+    ThreadStack,
+    cut,
+    pack_stacks,
+    unpack_stacks,
+)
+
+SECOND = 10**9
+
+
+class Watched:
+    """A watch over an activity that a test begins and ends."""
+
+    def __init__(self, folder: Path | None, after: float | None = 0.01) -> None:
+        self.since, self.folder = 0, folder
+        self.watch = StackWatch(
+            after,
+            since=lambda: self.since,
+            phase=lambda: 3,
+            threads=lambda: (threading.get_ident(), threading.main_thread().ident or 0),
+            place=lambda: (self.folder, 0o640) if self.folder else None,
+        )
+
+    def begin(self) -> None:
+        self.since = monotonic_ns()
+        self.watch.begun()
+
+    def end(self) -> None:
+        self.since = 0
+        self.watch.ended()
+
+    @property
+    def watches(self) -> bool:
+        return bool(self.watch._turn)
+
+    def looks(self) -> list[Stacks]:
+        assert self.folder
+        file = self.folder / STACKS
+        return list(map(unpack_stacks, file.read_bytes().splitlines())) if file.exists() else []
+
+
+@contextmanager
+def watched(folder: Path | None, after: float | None = 0.01) -> Iterator[Watched]:
+    one = Watched(folder, after)
+    yield one
+    one.end()
+    one.watch.stop()
+    wait_until(lambda: not one.watches)
+
+
+def test_where_a_long_activity_is_is_written_ever_more_rarely(tmp_path: Path) -> None:
+    with watched(tmp_path) as one:
+        one.begin()
+        wait_until(lambda: len(one.looks()) > 3)
+        looks = one.looks()
+    ages = [look.at_ns - look.since_ns for look in looks]
+    assert ages[0] >= SECOND // 100
+    assert all(later >= 2 * sooner for sooner, later in itertools.pairwise(ages))
+    thread = looks[0].threads[0]
+    assert (looks[0].phase, thread.main, thread.compiles) == ("inductor", True, True)
+    assert Path(__file__).name in {frame.file for frame in thread.frames}
+    assert not any(f.file == "_stacks.py" for look in looks for t in look.threads for f in t.frames)
+    assert (tmp_path / STACKS).stat().st_mode & 0o777 == 0o640
+
+
+def test_the_thread_is_there_while_something_is_in_progress_and_then_only(tmp_path: Path) -> None:
+    with watched(tmp_path, after=1000) as one:
+        one.watch.begun()
+        assert not one.watches, "nothing has begun"
+        for _ in range(3):
+            one.begin()
+            assert one.watches
+            one.end()
+            wait_until(lambda: not one.watches)
+    assert one.looks() == []
+
+
+def test_an_activity_that_begins_while_the_thread_ends_is_watched(tmp_path: Path) -> None:
+    with watched(tmp_path, after=0.05) as one:
+        for _ in range(50):
+            one.begin()
+            one.end()
+        one.begin()
+        wait_until(one.looks)
+        assert {look.since_ns for look in one.looks()} == {one.since}
+
+
+def test_the_file_is_of_the_last_long_activity_alone(tmp_path: Path) -> None:
+    with watched(tmp_path) as one:
+        one.begin()
+        wait_until(one.looks)
+        one.begin()
+        second = one.since
+        wait_until(lambda: [look for look in one.looks() if look.since_ns == second])
+        assert {look.since_ns for look in one.looks()} == {second}
+
+
+@pytest.mark.parametrize("after", [None, 0.01])
+def test_nothing_is_written_where_it_is_off_or_there_is_no_record(after: float | None) -> None:
+    with watched(None, after) as one:
+        one.begin()
+        assert one.watches is (after is not None)
+
+
+def test_a_folder_that_is_gone_is_no_error(tmp_path: Path) -> None:
+    with watched(tmp_path / "gone") as one:
+        one.begin()
+        wait_until(lambda: one.watches)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("", 60.0), ("5", 5.0), ("0.2", 0.2), ("off", None), ("0", None), ("OFF", None)],
+)
+def test_the_limit_is_a_setting(text: str, seconds: float | None) -> None:
+    said = settings_from({"WARMWATCH_STACKS": text})
+    assert (said.stacks, said.complaints) == (seconds, ())
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "nan", "1e9", "0.001"])
+def test_a_limit_that_is_none_is_a_complaint_and_the_usual_one(text: str) -> None:
+    said = settings_from({"WARMWATCH_STACKS": text})
+    assert said.stacks == 60.0
+    (complaint,) = said.complaints
+    assert complaint.startswith(f"WARMWATCH_STACKS={text!r} is neither off nor a number of seconds")
+
+
+FRAME = Frame("Scheduler.__init__", "scheduler.py", 31)
+LOOK = Stacks(
+    at_ns=9,
+    since_ns=2,
+    phase="inductor",
+    threads=(ThreadStack(frames=(FRAME,), main=True, compiles=True, left_out=3),),
+    threads_left_out=1,
+)
+
+
+def test_a_look_is_read_as_it_was_written() -> None:
+    assert unpack_stacks(pack_stacks(LOOK)) == LOOK
+
+
+def test_of_a_deep_stack_both_ends_are_kept() -> None:
+    deep = [replace_line(number) for number in range(1000)]
+    kept, left_out = cut(deep)
+    assert (len(kept), left_out) == (MOST_FRAMES, 900)
+    assert [frame.line for frame in kept] == [*range(80), *range(980, 1000)]
+
+
+def replace_line(line: int) -> Frame:
+    return replace(FRAME, line=line)
+
+
+def test_a_line_is_bounded_whatever_the_threads_are_called() -> None:
+    long = Frame("\u1234" * 5000, "\u1234" * 5000, 1)
+    thread = ThreadStack(frames=(long,) * MOST_FRAMES)
+    line = pack_stacks(replace(LOOK, threads=(LOOK.threads[0], *[thread] * 31)))
+    assert len(line) <= LINE_LIMIT < STACKS_LIMIT
+    read = unpack_stacks(line)
+    assert read.threads[0] == LOOK.threads[0]
+    assert read.threads_left_out > 1
+
+
+GOOD = json.loads(pack_stacks(LOOK))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"[" * 100_000,
+        b"x" * (LINE_LIMIT + 1),
+        json.dumps({**GOOD, "t": "now"}).encode(),
+        json.dumps({**GOOD, "t": -1}).encode(),
+        json.dumps({**GOOD, "t": 10**40}).encode(),
+        json.dumps({**GOOD, "more": True}).encode(),
+        json.dumps({**GOOD, "phase": []}).encode(),
+        json.dumps({**GOOD, "threads": [{}]}).encode(),
+        json.dumps({**GOOD, "threads": [GOOD["threads"][0]] * 33}).encode(),
+        json.dumps({**GOOD, "threads": [{**GOOD["threads"][0], "frames": [[1, 2, 3]]}]}).encode(),
+        json.dumps({**GOOD, "threads": [{**GOOD["threads"][0], "frames": [["f"]]}]}).encode(),
+        json.dumps(
+            {**GOOD, "threads": [{**GOOD["threads"][0], "frames": [["f", "g", 1]] * 101}]}
+        ).encode(),
+    ],
+)
+def test_a_line_that_no_agent_wrote_is_refused(line: bytes) -> None:
+    if b'"phase": []' in line:
+        assert unpack_stacks(line).phase is None
+        return
+    with pytest.raises(RecordError):
+        unpack_stacks(line)
+
+
+def test_what_steers_a_terminal_is_spelled_out() -> None:
+    line = pack_stacks(
+        replace(LOOK, threads=(ThreadStack(frames=(Frame("\x1b[2J", "a\nb.py", 1),)),))
+    )
+    (frame,) = unpack_stacks(line).threads[0].frames
+    assert (frame.name, frame.file) == ("\\x1b[2J", "a\\nb.py")

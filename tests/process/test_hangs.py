@@ -1,0 +1,204 @@
+"""Real compilations that do not end: said, and where they are is shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import urllib.request
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from click.testing import CliRunner, Result
+
+from support import slots
+from support.daemon import daemon
+from support.filesystems import NotHereError, frozen, mounted
+from support.records import wait_until
+from support.trainings import Training, run, training
+from warmwatch.record import STACKS
+from warmwatch.record.stacks import Stacks, unpack_stacks
+from warmwatch_monitor.cli import cli
+from warmwatch_monitor.cli.status import exit_code
+
+QUICK = {"WARMWATCH_STACKS": "0.2"}
+INDUCTOR = """
+model = make(); o = torch.optim.AdamW(model.parameters())
+c = torch.compile(model)
+gate("begins")
+train(c, o, 5)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_py_spy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warmwatch_monitor.sources.py_spy.find", lambda: None)
+
+
+def answer(url: str) -> Any:
+    with urllib.request.urlopen(f"{url}/status", timeout=60) as reply:
+        return json.load(reply)
+
+
+def rank(url: str) -> Any:
+    (one,) = answer(url)["runs"][0]["ranks"]
+    return one
+
+
+def clause(url: str) -> str:
+    """What ``long_compile`` says, empty where it does not hold."""
+    holds = [one for one in rank(url)["conditions"] if one["condition"] == "long_compile"]
+    return str(holds[0]["words"]) if holds else ""
+
+
+def written(records: Path) -> list[Stacks]:
+    file = slots.only(records) / STACKS
+    return list(map(unpack_stacks, file.read_bytes().splitlines())) if file.exists() else []
+
+
+def stacks(*words: str) -> Result:
+    return CliRunner().invoke(cli, ["stacks", *words])
+
+
+def until_it_hangs(url: str, words: str) -> None:
+    wait_until(lambda: clause(url).endswith(words))
+    said = answer(url)
+    assert said["runs"][0]["summary"].endswith(words)
+    assert exit_code(said) == 4
+
+
+def test_a_back_end_that_never_comes_back_is_said_to_hang_and_where_it_is_is_shown(
+    records: Path,
+) -> None:
+    body = """
+import os, threading
+def tasks(): return len(os.listdir("/proc/self/task"))
+def waits_for_ever(graph, inputs):
+    gate("in the compiler")
+    return graph.forward
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+c = torch.compile(model, backend=waits_for_ever)
+train(model, o, 1); before = tasks()
+train(c, o, 6)
+gate("over")
+while tasks() > before: pass
+"""
+    with training(records, body, env=QUICK) as started, daemon(records, "--long-compile", "1") as u:
+        started.reach("in the compiler")
+        until_it_hangs(u, "now: it hangs")
+        wait_until(lambda: len(written(records)) > 4)
+        looks = written(records)
+        (thread,) = (thread for thread in looks[-1].threads if thread.compiles)
+        names = [(frame.name.rpartition(".")[2], frame.file) for frame in thread.frames]
+        assert (thread.main, names[0]) == (True, ("gate", "gate.py"))
+        assert ("waits_for_ever", "train.py") in names
+        assert names[-1] == ("<module>", "train.py")
+        ages = [(one.at_ns - one.since_ns) / 1e9 for one in looks]
+        assert ages[0] >= 0.2
+        assert all(later >= 2 * sooner for sooner, later in pairwise(ages))
+        mode = (slots.only(records) / STACKS).stat().st_mode
+        assert stat.S_IMODE(mode) == 0o600
+        shown = stacks("--dir", str(records))
+        assert shown.exit_code == 0
+        assert "pip install 'warmwatch[stacks]'" in shown.stderr
+        assert f"train rank 0 (pid {started.pid}): compiling" in shown.stdout
+        assert "waits_for_ever (train.py:" in shown.stdout
+        assert ", where it was " in shown.stdout
+        started.go()
+        started.reach("over")
+        wait_until(lambda: rank(u)["state"] == "warm")
+        assert (clause(u), exit_code(answer(u))) == ("", 0)
+        assert stacks("--dir", str(records)).exit_code == 1
+        assert stacks("--dir", str(records), "--rank", "0").exit_code == 1
+        started.go()
+        assert started.wait() == 0, "the thread is there no longer than the compilation"
+
+
+def compiler_of(started: Training) -> psutil.Process | None:
+    for child in psutil.Process(started.pid).children(recursive=True):
+        try:
+            if child.name() == "cc1plus":
+                child.suspend()
+                return child
+        except psutil.Error:
+            continue
+    return None
+
+
+def test_a_compiler_that_is_stopped_is_named_and_goes_on(records: Path) -> None:
+    with (
+        training(records, INDUCTOR, env=QUICK) as started,
+        daemon(records, "--long-compile", "0.5") as url,
+    ):
+        started.reach("begins")
+        started.go()
+        found: list[psutil.Process] = []
+        wait_until(lambda: found or found.extend(filter(None, [compiler_of(started)])) or found)
+        (compiler,) = found
+        until_it_hangs(
+            url, f"cc1plus (pid {compiler.pid}) is stopped: it hangs until it is let go on"
+        )
+        evidence = rank(url)["evidence"]
+        assert any(f"cc1plus (pid {compiler.pid}) is stopped, " in one for one in evidence)
+        wait_until(lambda: written(records))
+        shown = stacks("--dir", str(records))
+        assert f"  cc1plus (pid {compiler.pid}): stopped, " in shown.stdout
+        assert "(codecache.py:" in shown.stdout or "(cpp_builder.py:" in shown.stdout
+        os.kill(compiler.pid, signal.SIGCONT)
+        assert started.wait() == 0
+
+
+def test_a_cache_on_a_disk_that_does_not_answer_is_said_to_hang(records: Path) -> None:
+    try:
+        with mounted("ext4") as disk:
+            cache = {"TORCHINDUCTOR_CACHE_DIR": str(disk.place / "cache")}
+            with (
+                training(records, INDUCTOR, env={**QUICK, **cache}) as started,
+                daemon(records, "--long-compile", "0.5") as url,
+            ):
+                started.reach("begins")
+                with frozen(disk, disk.place):
+                    started.go()
+                    until_it_hangs(url, "now: it hangs")
+                    wait_until(lambda: written(records))
+                    assert "(main, compiles)" in stacks("--dir", str(records)).stdout
+                assert started.wait() == 0
+    except NotHereError as error:
+        pytest.skip(str(error))
+
+
+def test_a_cache_on_a_full_disk_is_a_failure_and_no_hang(records: Path, tmp_path: Path) -> None:
+    try:
+        with mounted("tmpfs") as disk, daemon(records, "--long-compile", "600") as url:
+            (disk.place / "filler").write_bytes(bytes((64 << 20) - (24 << 10)))
+            cache = {"TORCHINDUCTOR_CACHE_DIR": str(disk.place / "cache")}
+            with training(records, INDUCTOR, env=cache) as started:
+                started.reach("begins")
+                started.go()
+                assert started.wait() != 0
+            wait_until(lambda: rank(url)["state"] == "failed")
+            assert exit_code(answer(url)) == 4
+            assert "failed after 0 steps: " in answer(url)["runs"][0]["summary"]
+    except NotHereError as error:
+        pytest.skip(str(error))
+
+
+def test_without_stacks_there_is_no_thread_and_no_file(records: Path) -> None:
+    body = """
+import os
+def tasks(): return len(os.listdir("/proc/self/task"))
+seen = []
+def sees(graph, inputs):
+    seen.append(tasks())
+    return graph.forward
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+train(model, o, 1); seen.append(tasks())
+train(torch.compile(model, backend=sees), o, 5)
+assert len(set(seen)) == 1, seen
+"""
+    run(records, body, env={"WARMWATCH_STACKS": "off"})
+    assert not (slots.only(records) / STACKS).exists()
