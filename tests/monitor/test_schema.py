@@ -14,7 +14,9 @@ from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.series import render
 from warmwatch_monitor.fleet import assemble
 from warmwatch_monitor.model import (
+    Cost,
     ExportHealth,
+    FunctionCost,
     GraphBreak,
     HostReading,
     ObservedTraining,
@@ -42,13 +44,21 @@ def everything() -> Snapshot:
     spent = Spending(compile_joules=9.0, compile_seconds=3.0, clean_joules=8.0, clean_steps=2.0)
     touched = replace(b.WARM.compile, touched_steps=(3602, 3601, 3600, *[0] * 7))
     identity = replace(b.WARM.identity, gpus=(GPU.uuid,), host="node7")
-    thrashing = replace(b.WARM, compile=touched, identity=identity)
+    held = replace(touched, memory=(1, 2, 3, 4), memory_ns=b.ago(9))
+    thrashing = replace(b.WARM, compile=held, identity=identity)
+    counted = replace(b.RECOMPILING.compile, progress_of=1, progress_done=1, progress_total=2)
+    recompiling = replace(b.RECOMPILING, compile=counted)
+    cost = FunctionCost(name="forward", cost=Cost(slowest=(("triton_poi_fused_0", 1.5),)))
     return b.snapshot(
         b.view(b.as_rank(thrashing, 0, 4), process=PROCESS, gpus=(GPU,), spending=spent),
         b.view(
-            b.as_rank(b.RECOMPILING, 1, 4),
+            b.as_rank(recompiling, 1, 4),
             compilations=(b.RECOMPILATION,),
-            journal={"recompile": b.RECOMPILE, "breaks": (GraphBreak(reason="print", count=2),)},
+            journal={
+                "recompile": b.RECOMPILE,
+                "breaks": (GraphBreak(reason="print", count=2),),
+                "functions": (cost,),
+            },
         ),
         b.view(b.as_rank(b.ended("failed"), 2, 4), alive=False),
         gpus=(GPU, replace(GPU, uuid="GPU-1", trouble="the driver has lost it")),

@@ -28,7 +28,7 @@ def install(listener: Listener) -> Installed:
     replaced: list[tuple[Any, Any, Any]] = []  # the module, what was there, ours
 
     def put() -> None:
-        module = sys.modules.get(_MODULE)
+        module: Any = sys.modules.get(_MODULE)
         if module is None or replaced or not isinstance(getattr(module, "tqdm", None), type):
             return
         original = module.tqdm

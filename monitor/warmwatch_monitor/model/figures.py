@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from warmwatch_monitor.model.records import Compilation, Fallback, GraphBreak
+from warmwatch_monitor.model.records import Compilation, Fallback, FunctionCost, GraphBreak
 
 # 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
 BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50)), 1000.0)
@@ -205,6 +205,7 @@ class Log:
     Attributes:
         compilations, fallbacks: the last ones, oldest first.
         breaks: reasons of graph breaks.
+        functions: what each function cost, the dearest first; ``None`` where no journal was read.
         underway: what the activity in progress compiles; ``None`` where there is none, or nothing
         of it is known yet.
         reopened_by: the last compilation of the warm-up now open that says why it was needed.
@@ -213,6 +214,7 @@ class Log:
     compilations: tuple[Compilation, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     breaks: tuple[GraphBreak, ...] = ()
+    functions: tuple[FunctionCost, ...] | None = None
     underway: Underway | None = None
     reopened_by: Compilation | None = None
 

@@ -2,9 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from warmwatch.record import Slot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a compilation took, or all of one function; ``None`` where PyTorch does not say.
+
+    Attributes:
+        phase_seconds: exclusive time of each of ``record.PHASES`` that took any.
+        ops: operators in its graph. guards: that decide whether it fits; guard_seconds: how long
+        one look at them takes. kernels: that were compiled, slowest: those that took longest, with
+        their seconds. allocated, reserved: bytes of CUDA's allocator when it had ended.
+    """
+
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+    ops: int | None = None
+    guards: int | None = None
+    guard_seconds: float | None = None
+    kernels: int | None = None
+    slowest: tuple[tuple[str, float], ...] = ()
+    allocated: int | None = None
+    reserved: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionCost:
+    """What all compilations of one function took, its backwards among them.
+
+    Attributes:
+        name, file, line: the function; all ``None`` for what belongs to no function that is known.
+        others: how many functions this is the sum of, each too cheap to be kept by itself; 0 of a
+        function. compilations, failures: how many. seconds: together.
+        cache_hits, cache_misses: of those that asked a cache and say so.
+        cost: phases and kernels together; the rest is that of the last one that told.
+    """
+
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+    others: int = 0
+    compilations: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+    cache_hits: int = 0
+    cache_misses: int = 0
+    cost: Cost = Cost()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +66,7 @@ class Compilation:
         cache: ``hit``, ``miss``, or ``None`` where none was asked.
         failure: the exception's type where it failed.
         cudagraph_skip: why CUDA graphs were left out of it, in PyTorch's words.
+        cost: what else is known of what it took.
     """
 
     id: str | None
@@ -34,6 +81,7 @@ class Compilation:
     cache: str | None = None
     failure: str | None = None
     cudagraph_skip: str | None = None
+    cost: Cost | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +164,7 @@ class RecordReading:
         compilations, fallbacks: the last ones, oldest first.
         beginning, recompile: the last one that the journal tells of, whether it has ended or not.
         breaks: reasons of graph breaks, in the order in which they were told.
+        functions: what each cost, as far as the journal was read, the dearest first.
         exception: type of the exception that ended the process.
         broken_lines: journal lines that were torn.
         this_boot: whether its times are of this machine's boot.
@@ -132,6 +181,7 @@ class RecordReading:
     beginning: Beginning | None = None
     recompile: Recompile | None = None
     breaks: tuple[GraphBreak, ...] = ()
+    functions: tuple[FunctionCost, ...] = ()
     exception: str | None = None
     broken_lines: int = 0
     this_boot: bool = True

@@ -13,6 +13,7 @@ def log_of(reading: RecordReading) -> Log:
         compilations=reading.compilations,
         fallbacks=reading.fallbacks,
         breaks=reading.breaks,
+        functions=reading.functions,
         underway=_underway(reading),
         reopened_by=next((c for c in reversed(since) if c.reason), None),
     )
@@ -26,6 +27,7 @@ def same_lines(reading: RecordReading, other: RecordReading) -> bool:
         and reading.beginning is other.beginning
         and reading.recompile is other.recompile
         and reading.breaks == other.breaks
+        and reading.functions is other.functions
     )
 
 

@@ -10,9 +10,17 @@ from __future__ import annotations
 import os
 
 from warmwatch import record
-from warmwatch_monitor.model import Beginning, Compilation, Fallback, GraphBreak, Recompile
+from warmwatch_monitor.model import (
+    Beginning,
+    Compilation,
+    Fallback,
+    FunctionCost,
+    GraphBreak,
+    Recompile,
+)
 from warmwatch_monitor.sources import entries
 from warmwatch_monitor.sources.folder import Folder
+from warmwatch_monitor.sources.functions import Functions
 
 KEPT = 20
 BREAKS_KEPT = 100  # as many as an agent tells
@@ -35,6 +43,7 @@ class Journal:
         self.compilations: tuple[Compilation, ...] = ()
         self.fallbacks: tuple[Fallback, ...] = ()
         self._breaks: dict[str, GraphBreak] = {}
+        self._functions = Functions()
         self._rest = b""
         self.broken_lines = 0
         self.beginning: Beginning | None = None
@@ -46,6 +55,11 @@ class Journal:
     def breaks(self) -> tuple[GraphBreak, ...]:
         """Reasons of graph breaks, oldest first."""
         return tuple(self._breaks.values())
+
+    @property
+    def functions(self) -> tuple[FunctionCost, ...]:
+        """What each function cost, the dearest first; the same object until one is compiled."""
+        return self._functions.dearest
 
     @property
     def torn_end(self) -> bool:
@@ -83,6 +97,7 @@ class Journal:
         else:
             self.compilations, self.fallbacks = (), ()
             self._breaks.clear()
+            self._functions = Functions()
             self.beginning = self.recompile = self.exception = None
         self._begun = True
         self._offset = max(0, size - CHUNK)
@@ -114,7 +129,9 @@ class Journal:
 
     def _sort(self, event: str, entry: entries.Entry) -> None:
         if event == "compilation":
-            self.compilations = (*self.compilations, entries.compilation(entry))[-KEPT:]
+            told = entries.compilation(entry)
+            self.compilations = (*self.compilations, told)[-KEPT:]
+            self._functions.fold(told)
         elif event == "begin":
             self.beginning = entries.beginning(entry)
         elif event == "recompile":

@@ -170,6 +170,7 @@ class _Record:
             beginning=self._journal.beginning,
             recompile=self._journal.recompile,
             breaks=self._journal.breaks,
+            functions=self._journal.functions,
             exception=self._journal.exception,
             broken_lines=self._journal.broken_lines + torn,
             this_boot=self._origin.shares_boot(slot.identity),
