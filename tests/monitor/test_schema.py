@@ -15,7 +15,9 @@ from warmwatch_monitor.export.series import render
 from warmwatch_monitor.fleet import assemble
 from warmwatch_monitor.model import (
     Compiler,
+    Cost,
     ExportHealth,
+    FunctionCost,
     GraphBreak,
     HostReading,
     ObservedTraining,
@@ -52,10 +54,11 @@ def everything() -> Snapshot:
     touched = replace(b.WARM.compile, touched_steps=(3602, 3601, 3600, *[0] * 7))
     told = {"collective_timeout": 600.0, "collective_backend": "nccl"}
     identity = replace(b.WARM.identity, gpus=(GPU.uuid,), host="node7", **told)
-    held = replace(touched, memory=(1, 2, 3, 4), memory_ns=b.ago(1))
+    held = replace(touched, memory=(1, 2, 3, 4), memory_ns=b.ago(9))
     thrashing = replace(b.WARM, compile=held, identity=identity)
-    counting = replace(b.RECOMPILING.compile, progress_of=1, progress_done=31, progress_total=86)
-    recompiling = replace(b.RECOMPILING, compile=counting)
+    counted = replace(b.RECOMPILING.compile, progress_of=1, progress_done=1, progress_total=2)
+    recompiling = replace(b.RECOMPILING, compile=counted)
+    cost = FunctionCost(name="forward", cost=Cost(slowest=(("triton_poi_fused_0", 1.5),)))
     return b.snapshot(
         b.view(b.as_rank(thrashing, 0, 4), process=PROCESS, gpus=(GPU,), spending=spent),
         b.view(
@@ -65,6 +68,7 @@ def everything() -> Snapshot:
                 "recompile": b.RECOMPILE,
                 "breaks": (GraphBreak(reason="print", count=2),),
                 "varying": (VaryingDim(tensor="i", dim=0, values=(14, 16), count=1),),
+                "functions": (cost,),
             },
         ),
         b.view(b.as_rank(b.ended("failed"), 2, 4), alive=False),

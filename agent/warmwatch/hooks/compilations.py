@@ -11,6 +11,7 @@ from typing import Any
 
 from warmwatch._guard import report
 from warmwatch._seams import Installed, Listener, look_up
+from warmwatch.hooks.costs import costs
 from warmwatch.hooks.reasons import category_of
 
 # How Dynamo says that it leaves a frame to Python: a graph break, not a failure.
@@ -91,6 +92,7 @@ def entry(metrics: Any) -> dict[str, Any]:
     values.update(place(*where))
     values["ops"] = getattr(metrics, "graph_op_count", None)
     values["cache"] = _cache(metrics)
+    values.update(costs(metrics))
     if _is_recompile(metrics, values["id"]):
         reason = getattr(metrics, "recompile_reason", None)
         values["reason"] = reason or None

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from warmwatch.record.facts import CompileCounts, StepCounts, Warmup
+from warmwatch.record.facts import CompileCounts, Header, StepCounts, Warmup
 
 _Block = TypeVar("_Block", StepCounts, CompileCounts, Warmup)
 # read once: a monitor flattens a block at each look at a rank that steps
 _NAMES = {
     kind: tuple(field.name for field in fields(kind))
-    for kind in (StepCounts, CompileCounts, Warmup)
+    for kind in (Header, StepCounts, CompileCounts, Warmup)
 }
 
 

@@ -22,6 +22,7 @@ from warmwatch_monitor.cli.output import (
     width,
 )
 from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.views.functions import functions
 from warmwatch_monitor.views.table import lines
 
 NO_RUN, TROUBLE = 5, 4
@@ -42,6 +43,9 @@ _CLEAR = "\x1b[2J"
 @click.option(
     "-v", "--ranks", "every_rank", is_flag=True, help="A row for each rank, however many."
 )
+@click.option(
+    "--functions", "by_function", is_flag=True, help="What each function cost to compile."
+)
 @options.address
 @options.directory
 @options.prometheus
@@ -54,6 +58,7 @@ def status(
     as_json: bool,
     watch: bool,
     every_rank: bool,
+    by_function: bool,
     address: str | None,
     dir: str | None,
     prometheus: str | None,
@@ -75,6 +80,8 @@ def status(
                2 wrong usage
                6 the daemon or the Prometheus that was asked for does not answer
     """
+    if watch and by_function:
+        raise UsageError("--watch shows the states anew and --functions prints once: give one")
     if watch and as_json:
         raise UsageError("--watch shows a table anew and --json prints once: give one")
     ask = asker(run, address=address, dir=dir, prometheus=prometheus, access=access)
@@ -86,6 +93,8 @@ def status(
             say(json.dumps(answer, indent=2))
         else:
             draw(picture(answer, every_rank=every_rank))
+            if by_function:
+                draw("\n".join(functions(plain(answer["runs"]), width())))
         note_missing_directory(dir)
         _note_refusals(answer)
     ctx.exit(exit_code(answer))

@@ -14,7 +14,13 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from warmwatch_monitor.model.records import Compilation, Fallback, GraphBreak, VaryingDim
+from warmwatch_monitor.model.records import (
+    Compilation,
+    Fallback,
+    FunctionCost,
+    GraphBreak,
+    VaryingDim,
+)
 
 # 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
 BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50)), 1000.0)
@@ -205,6 +211,7 @@ class Log(Struct, frozen=True, kw_only=True):
     Attributes:
         compilations, fallbacks: the last ones, oldest first.
         breaks: reasons of graph breaks.
+        functions: what each function cost, the dearest first; ``None`` where no journal was read.
         underway: what the activity in progress compiles; ``None`` where there is none, or nothing
         of it is known yet.
         reopened_by: the last compilation of the warm-up now open that says why it was needed.
@@ -214,6 +221,7 @@ class Log(Struct, frozen=True, kw_only=True):
     compilations: tuple[Compilation, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     breaks: tuple[GraphBreak, ...] = ()
+    functions: tuple[FunctionCost, ...] | None = None
     underway: Underway | None = None
     reopened_by: Compilation | None = None
     varying: tuple[VaryingDim, ...] = ()

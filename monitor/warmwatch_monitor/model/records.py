@@ -2,9 +2,54 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from collections.abc import Mapping
+
+from msgspec import Struct, field
 
 from warmwatch.record import Slot
+
+
+class Cost(Struct, frozen=True, kw_only=True):
+    """What a compilation took, or all of one function; ``None`` where PyTorch does not say.
+
+    Attributes:
+        phase_seconds: exclusive time of each of ``record.PHASES`` that took any.
+        ops: operators in its graph. guards: that decide whether it fits; guard_seconds: how long
+        one look at them takes. kernels: that were compiled, slowest: those that took longest, with
+        their seconds. allocated, reserved: bytes of CUDA's allocator when it had ended.
+    """
+
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+    ops: int | None = None
+    guards: int | None = None
+    guard_seconds: float | None = None
+    kernels: int | None = None
+    slowest: tuple[tuple[str, float], ...] = ()
+    allocated: int | None = None
+    reserved: int | None = None
+
+
+class FunctionCost(Struct, frozen=True, kw_only=True):
+    """What all compilations of one function took, its backwards among them.
+
+    Attributes:
+        name, file, line: the function; all ``None`` for what belongs to no function that is known.
+        others: how many functions this is the sum of, each too cheap to be kept by itself; 0 of a
+        function. compilations, failures: how many. seconds: together.
+        cache_hits, cache_misses: of those that asked a cache and say so.
+        cost: phases and kernels together; the rest is that of the last one that told.
+    """
+
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+    others: int = 0
+    compilations: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+    cache_hits: int = 0
+    cache_misses: int = 0
+    cost: Cost = Cost()
 
 
 class Compilation(Struct, frozen=True, kw_only=True):
@@ -19,6 +64,7 @@ class Compilation(Struct, frozen=True, kw_only=True):
         cache: ``hit``, ``miss``, or ``None`` where none was asked.
         failure: the exception's type where it failed.
         cudagraph_skip: why CUDA graphs were left out of it, in PyTorch's words.
+        cost: what else is known of what it took.
     """
 
     id: str | None
@@ -33,6 +79,7 @@ class Compilation(Struct, frozen=True, kw_only=True):
     cache: str | None = None
     failure: str | None = None
     cudagraph_skip: str | None = None
+    cost: Cost | None = None
 
 
 class Beginning(Struct, frozen=True, kw_only=True):
@@ -148,6 +195,7 @@ class RecordReading(Struct, frozen=True, kw_only=True):
         breaks: reasons of graph breaks, in the order in which they were told.
         varying: dimensions that changed. warm_since: when the span of clean steps began that is
         not over, and the steps by then.
+        functions: what each cost, as far as the journal was read, the dearest first.
         exception: type of the exception that ended the process.
         broken_lines: journal lines that were torn.
         this_boot: whether its times are of this machine's boot.
@@ -166,6 +214,7 @@ class RecordReading(Struct, frozen=True, kw_only=True):
     breaks: tuple[GraphBreak, ...] = ()
     varying: tuple[VaryingDim, ...] = ()
     warm_since: tuple[int, int] | None = None
+    functions: tuple[FunctionCost, ...] = ()
     exception: str | None = None
     broken_lines: int = 0
     this_boot: bool = True

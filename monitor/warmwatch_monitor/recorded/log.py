@@ -15,6 +15,7 @@ def log_of(reading: RecordReading) -> Log:
         compilations=reading.compilations,
         fallbacks=reading.fallbacks,
         breaks=reading.breaks,
+        functions=reading.functions,
         underway=_underway(reading),
         varying=reading.varying,
         reopened_by=next((c for c in reversed(since) if c.reason), None),
@@ -45,6 +46,7 @@ def same_lines(reading: RecordReading, other: RecordReading) -> bool:
         and reading.recompile is other.recompile
         and reading.breaks == other.breaks
         and reading.varying is other.varying
+        and reading.functions is other.functions
     )
 
 

@@ -12,11 +12,12 @@ from typing import Any
 
 from warmwatch import record
 from warmwatch.texts import printable
-from warmwatch_monitor.model import Beginning, Compilation, Fallback, GraphBreak, Recompile
+from warmwatch_monitor.model import Beginning, Compilation, Cost, Fallback, GraphBreak, Recompile
 
 LONGEST_LINE = 64 * 1024
 LONGEST_TEXT = 4_000
 LONGEST_NAME = 300
+MOST_KERNELS = 3  # of a compilation, as many as an agent tells
 _LARGEST = 2**63 - 1
 
 Entry = Mapping[str, Any]
@@ -57,7 +58,47 @@ def compilation(entry: Entry) -> Compilation:
         cache=text(entry, "cache", LONGEST_NAME),
         failure=text(entry, "failure", LONGEST_NAME),
         cudagraph_skip=text(entry, "cudagraph_skip", LONGEST_TEXT),
+        cost=_cost(entry),
     )
+
+
+def _cost(entry: Entry) -> Cost:
+    guard_us = _count(entry, "guard_us")
+    return Cost(
+        phase_seconds=_phases(entry.get("phase_us")),
+        ops=_count(entry, "ops"),
+        guards=_count(entry, "guards"),
+        guard_seconds=None if guard_us is None else guard_us / 1e6,
+        kernels=_count(entry, "kernels"),
+        slowest=_slowest(entry.get("slowest")),
+        allocated=_count(entry, "allocated"),
+        reserved=_count(entry, "reserved"),
+    )
+
+
+def _phases(told: Any) -> dict[str, float]:
+    """Seconds of the phases that are known; Raises ValueError where it is no table of counts."""
+    if told is None:
+        return {}
+    if not isinstance(told, dict):
+        raise ValueError("phase_us is no table")
+    counts = {name: _count(told, name) for name in record.PHASES}
+    return {name: us / 1e6 for name, us in counts.items() if us}
+
+
+def _slowest(told: Any) -> tuple[tuple[str, float], ...]:
+    if told is None:
+        return ()
+    if not isinstance(told, list):
+        raise ValueError("slowest is no list")
+    return tuple(_kernel(one) for one in told[:MOST_KERNELS])
+
+
+def _kernel(told: Any) -> tuple[str, float]:
+    if not isinstance(told, list) or len(told) != 2:
+        raise ValueError("a kernel is no pair")
+    pair = {"name": told[0], "us": told[1]}
+    return _needed(text(pair, "name", LONGEST_NAME)), _needed(_count(pair, "us")) / 1e6
 
 
 def beginning(entry: Entry) -> Beginning:

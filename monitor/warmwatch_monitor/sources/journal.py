@@ -10,9 +10,17 @@ from __future__ import annotations
 import os
 
 from warmwatch import record
-from warmwatch_monitor.model import Beginning, Compilation, Fallback, GraphBreak, Recompile
+from warmwatch_monitor.model import (
+    Beginning,
+    Compilation,
+    Fallback,
+    FunctionCost,
+    GraphBreak,
+    Recompile,
+)
 from warmwatch_monitor.sources import entries
 from warmwatch_monitor.sources.folder import Folder
+from warmwatch_monitor.sources.functions import Functions
 from warmwatch_monitor.sources.varying import Varying
 
 KEPT = 20
@@ -36,6 +44,7 @@ class Journal:
         self.compilations: tuple[Compilation, ...] = ()
         self.fallbacks: tuple[Fallback, ...] = ()
         self._breaks: dict[str, GraphBreak] = {}
+        self._functions = Functions()
         self.varying = Varying()
         self._rest = b""
         self.broken_lines = 0
@@ -48,6 +57,11 @@ class Journal:
     def breaks(self) -> tuple[GraphBreak, ...]:
         """Reasons of graph breaks, oldest first."""
         return tuple(self._breaks.values())
+
+    @property
+    def functions(self) -> tuple[FunctionCost, ...]:
+        """What each function cost, the dearest first; the same object until one is compiled."""
+        return self._functions.dearest
 
     @property
     def torn_end(self) -> bool:
@@ -85,6 +99,7 @@ class Journal:
         else:
             self.compilations, self.fallbacks = (), ()
             self._breaks.clear()
+            self._functions = Functions()
             self.varying = Varying()
             self.beginning = self.recompile = self.exception = None
         self._begun = True
@@ -120,6 +135,7 @@ class Journal:
             made = entries.compilation(entry)
             self.compilations = (*self.compilations, made)[-KEPT:]
             self.varying.compilation(made)
+            self._functions.fold(made)
         elif event == "begin":
             self.beginning = entries.beginning(entry)
             self.varying.begin(*entries.steps_by(entry, "steps"))

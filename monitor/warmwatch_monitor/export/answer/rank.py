@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from warmwatch_monitor.export.answer.functions import functions
 from warmwatch_monitor.export.words.advice import advice
 from warmwatch_monitor.export.words.conditions import conditions
 from warmwatch_monitor.export.words.ends import how
@@ -87,6 +88,7 @@ def _compile(view: RankView) -> dict[str, Any]:
         "cudagraph_skips": compile.cudagraph_skips,
         "progress": _progress(compile.open),
         "underway": _underway(view.figures.log.underway),
+        "functions": functions(view.figures.log.functions),
         "last": [_compilation(one) for one in view.figures.log.compilations[-LAST:]],
         "breaks": [
             {"reason": one.reason, "count": one.count} for one in view.figures.log.breaks[:BREAKS]

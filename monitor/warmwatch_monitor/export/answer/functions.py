@@ -1,0 +1,38 @@
+"""What each function cost, as JSON: the dearest, and the others in one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from warmwatch_monitor.model import FunctionCost
+
+MOST = 10
+
+
+def functions(costs: Sequence[FunctionCost] | None) -> list[dict[str, Any]] | None:
+    """The MOST dearest; ``None`` where nobody knows."""
+    return None if costs is None else [_function(one) for one in costs[:MOST]]
+
+
+def _function(one: FunctionCost) -> dict[str, Any]:
+    cost = one.cost
+    return {
+        "name": one.name,
+        "file": one.file,
+        "line": one.line,
+        "others": one.others,
+        "compilations": one.compilations,
+        "failures": one.failures,
+        "seconds": one.seconds,
+        "phase_seconds": dict(cost.phase_seconds),
+        "ops": cost.ops,
+        "cache_hits": one.cache_hits,
+        "cache_misses": one.cache_misses,
+        "guards": cost.guards,
+        "guard_seconds": cost.guard_seconds,
+        "kernels": cost.kernels,
+        "slowest_kernels": [{"name": name, "seconds": took} for name, took in cost.slowest],
+        "allocated_bytes": cost.allocated,
+        "reserved_bytes": cost.reserved,
+    }

@@ -1,0 +1,85 @@
+"""What each function cost, as a table. Pure, of the standard library alone.
+
+The names take what the width leaves them: at 80 columns that is 16 places at the least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from warmwatch_monitor.export.words.wording import duration
+
+Answer = dict[str, Any]
+
+_HEAD = ("function", "times", "took", "mostly", "ops", "kernels", "cached")
+_GAP = "  "
+_SHORTEST, _LONGEST = 16, 60
+_LEFT = (0, 3)
+_UNKNOWN = "-"
+
+
+def functions(runs: Sequence[Answer], width: int) -> list[str]:
+    """For each run the table of the rank that spent most on it."""
+    return [line for run in runs for line in _of_run(run, width)]
+
+
+def _of_run(run: Answer, width: int) -> Iterator[str]:
+    known = [rank for rank in run["ranks"] if rank["compile"].get("functions")]
+    if not known:
+        yield f"{run['run']}: what each function cost is not known here"
+        return
+    rank = max(known, key=_spent)
+    yield f"{run['run']}, rank {rank['rank']}: what each function cost to compile"
+    rows = [_HEAD, *(_row(one) for one in rank["compile"]["functions"])]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
+    room = width - sum(len(_GAP) + taken for taken in widths[1:])
+    widths[0] = min(widths[0], max(_SHORTEST, min(_LONGEST, room)))
+    for row in rows:
+        yield _GAP.join(
+            _cut(text, wide).ljust(wide) if at in _LEFT else text.rjust(wide)
+            for at, (text, wide) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def _spent(rank: Answer) -> float:
+    return float(sum(one["seconds"] for one in rank["compile"]["functions"]))
+
+
+def _row(one: Answer) -> tuple[str, ...]:
+    asked = one["cache_hits"] + one["cache_misses"]
+    return (
+        _named(one),
+        str(one["compilations"]),
+        duration(one["seconds"]),
+        _mostly(one["phase_seconds"]),
+        _known(one["ops"]),
+        _known(one["kernels"]),
+        f"{one['cache_hits']}/{asked}" if asked else _UNKNOWN,
+    )
+
+
+def _named(one: Answer) -> str:
+    if one["others"]:
+        return f"{one['others']} others"
+    if one["name"] is None:
+        return "(of no known function)"
+    where = one["file"] or ""
+    where += f":{one['line']}" if where and one["line"] is not None else ""
+    return f"{one['name']} ({where})" if where else str(one["name"])
+
+
+def _mostly(phases: dict[str, float]) -> str:
+    """``inductor 61 %``: the phase that took most."""
+    if not phases:
+        return _UNKNOWN
+    name = max(phases, key=lambda phase: phases[phase])
+    return f"{name} {phases[name] / sum(phases.values()) * 100:.0f} %"
+
+
+def _known(count: int | None) -> str:
+    return _UNKNOWN if count is None else str(count)

@@ -1,0 +1,42 @@
+"""What each function cost, of a real training, against PyTorch's own account."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.trainings import result_of
+from warmwatch_monitor.sources.folder import Folder
+from warmwatch_monitor.sources.journal import Journal
+
+BODY = """
+from torch._dynamo.utils import get_compilation_metrics
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+def forward_of(x): return model(x)
+def other(x): return x.sin() + 1
+train(torch.compile(forward_of, backend="aot_eager"), o, 2)
+torch.compile(other, backend="aot_eager")(torch.ones(3))
+train(torch.compile(forward_of, backend="aot_eager"), o, 2, batch=7)
+result([[m.co_name, m.duration_us, m.guard_count] for m in get_compilation_metrics()])
+"""
+
+
+def test_functions_cost_what_pytorch_says(records: Path) -> None:
+    truth = result_of(records, BODY)
+    journal = Journal()
+    with Folder(str(slots.only(records))) as folder:
+        journal.follow(folder)
+    by_name = {one.name: one for one in journal.functions}
+    assert by_name.keys() == {"forward_of", "other"}
+    model, other = by_name["forward_of"], by_name["other"]
+    assert (model.file, other.compilations) == ("train.py", 1)
+    assert model.compilations == len(truth) - 1
+    whole = sum(took for _, took, _ in truth) / 1e6
+    assert model.seconds + other.seconds == pytest.approx(whole)
+    for one in (model, other):
+        assert sum(one.cost.phase_seconds.values()) == pytest.approx(one.seconds, rel=0.05)
+        assert one.cost.phase_seconds["dynamo"] > 0
+    assert other.cost.guards == next(guards for name, _, guards in truth if name == "other")
+    assert other.cost.ops == 2
