@@ -105,6 +105,12 @@ class Agent:
             values = {**values, "reason": self._words.recompile(reason)}
         self.ledger.compilation(kind, values)
 
+    def cache_asked(self, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
+        """A compile cache was asked: of a bypass the reason is told, reduced."""
+        reason = values.get("reason")
+        told = self._words.graph_break(str(reason)) if reason else None
+        self.ledger.cache_asked(cache, verdict, {**values, "reason": told})
+
     def collected(self, took: int) -> None:
         """Full garbage collections took so long."""
         self.ledger.collected(took)

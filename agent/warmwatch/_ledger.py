@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from warmwatch import record
 from warmwatch._activity import Activity
+from warmwatch._components import Told
 from warmwatch._ending import End
 from warmwatch._inbox import Inbox
 from warmwatch._pauses import Pauses
@@ -70,6 +71,7 @@ class Ledger:
     ) -> None:
         self.words = [0] * record.COMPILE_WORDS
         self._activity, self._pauses = Activity(self.words), Pauses(self.words)
+        self._told_keys = Told()
         self._training: int | None = None  # the thread that marks the steps
         self._store, self._pytorch, self._clock = store, pytorch, clock
         self._word_break = word_break
@@ -128,6 +130,11 @@ class Ledger:
         if "category" in values:
             values = {**values, **self._reasons.pop(threading.get_ident(), {})}
         self._inbox.post(lambda: self._compilation(kind, values, now))
+
+    def cache_asked(self, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
+        """A compile cache was asked."""
+        now = self._clock()
+        self._inbox.post(lambda: self._cache_asked(now, cache, verdict, values))
 
     def collected(self, took: int) -> None:
         """Full garbage collections took so many nanoseconds."""
@@ -257,6 +264,11 @@ class Ledger:
     def _count(self, word: str, event: str, now: int, values: Mapping[str, Any]) -> None:
         self.words[AT[word]] += 1
         self._noted(event, now, values)
+
+    def _cache_asked(self, now: int, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
+        known = {name: values.get(name) for name in ("id", "key", "reason")}
+        parts = self._told_keys.packed(cache, values.get("lines") or [])
+        self._store.note("cache", now, {"cache": cache, "verdict": verdict, **known, **parts})
 
     def _collected(self, took: int) -> None:
         self._pauses.collected(took)

@@ -41,6 +41,7 @@ SEAMS = (
     "async_modes",
     "garbage",
     "saving",
+    "cache_events",
 )
 
 

@@ -17,6 +17,7 @@ from warmwatch._seams import Install
 from warmwatch.hooks import (
     async_modes,
     batches,
+    cache_events,
     callbacks,
     compilations,
     events,
@@ -40,4 +41,5 @@ SEAMS: tuple[tuple[str, Install], ...] = (
     ("async_modes", async_modes.install),
     ("garbage", garbage.install),
     ("saving", saving.install),
+    ("cache_events", cache_events.install),
 )

@@ -10,7 +10,7 @@ import click
 
 from warmwatch.states import ENDED, NEEDS_A_PERSON, State, least_advanced
 from warmwatch_monitor.cli import options
-from warmwatch_monitor.cli.answers import Answer, asker, note_missing_directory
+from warmwatch_monitor.cli.answers import Answer, asker, note_missing_directory, settings_from
 from warmwatch_monitor.cli.output import (
     draw,
     has_colour,
@@ -42,6 +42,12 @@ _CLEAR = "\x1b[2J"
 @click.option(
     "-v", "--ranks", "every_rank", is_flag=True, help="A row for each rank, however many."
 )
+@click.option(
+    "--misses",
+    is_flag=True,
+    help="Say why compile caches missed, from the records here: what differs between the ranks, "
+    "or from the run before of the same name.",
+)
 @options.address
 @options.directory
 @options.prometheus
@@ -54,6 +60,7 @@ def status(
     as_json: bool,
     watch: bool,
     every_rank: bool,
+    misses: bool,
     address: str | None,
     dir: str | None,
     prometheus: str | None,
@@ -75,6 +82,8 @@ def status(
     """
     if watch and as_json:
         raise UsageError("--watch shows a table anew and --json prints once: give one")
+    if misses:
+        ctx.exit(_misses(run, address or prometheus, dir))
     ask = asker(run, address=address, dir=dir, prometheus=prometheus, access=access)
     if watch:
         answer = _watch(ask, every_rank=every_rank)
@@ -87,6 +96,16 @@ def status(
         note_missing_directory(dir)
         _note_refusals(answer)
     ctx.exit(exit_code(answer))
+
+
+def _misses(run: str | None, asked: str | None, dir: str | None) -> int:
+    from warmwatch_monitor.cli.misses import lines as lines_of
+
+    if asked is not None:
+        raise UsageError("--misses reads the records of this machine: give --dir, or nothing")
+    for line in lines_of(settings_from(dir=dir), run):
+        say(line)
+    return 0
 
 
 def exit_code(answer: Answer) -> int:
