@@ -133,6 +133,12 @@ class Agent:
         """A cache that PyTorch does not count was asked."""
         self.ledger.cached(cache, hit=hit)
 
+    def cache_asked(self, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
+        """A compile cache was asked: of a bypass the reason is told, reduced."""
+        reason = values.get("reason")
+        told = self._words.graph_break(str(reason)) if reason else None
+        self.ledger.cache_asked(cache, verdict, {**values, "reason": told})
+
     def collected(self, took: int) -> None:
         """Full garbage collections took so long."""
         self.ledger.collected(took)

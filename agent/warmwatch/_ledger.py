@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from warmwatch import record
 from warmwatch._activity import Activity
+from warmwatch._components import Told
 from warmwatch._ending import End
 from warmwatch._inbox import Inbox
 from warmwatch._pauses import Pauses
@@ -77,6 +78,7 @@ class Ledger:
     ) -> None:
         self.words = [0] * record.COMPILE_WORDS
         self._activity, self._pauses = Activity(self.words), Pauses(self.words)
+        self._told_keys = Told()
         self._training: int | None = None  # the thread that marks the steps
         self._store, self._pytorch, self._clock = store, pytorch, clock
         self._word_break = word_break
@@ -144,6 +146,11 @@ class Ledger:
         """A cache that PyTorch's counters leave out was asked, within an activity."""
         word = _counter(f"cache_{'hits' if hit else 'misses'}.{cache}")
         self._inbox.post(lambda: self._raise(word))
+
+    def cache_asked(self, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
+        """A compile cache was asked."""
+        now = self._clock()
+        self._inbox.post(lambda: self._cache_asked(now, cache, verdict, values))
 
     def collected(self, took: int) -> None:
         """Full garbage collections took so many nanoseconds."""
@@ -302,6 +309,11 @@ class Ledger:
     def _count(self, word: str, event: str, now: int, values: Mapping[str, Any]) -> None:
         self.words[AT[word]] += 1
         self._noted(event, now, values)
+
+    def _cache_asked(self, now: int, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
+        known = {name: values.get(name) for name in ("id", "key", "reason")}
+        parts = self._told_keys.packed(cache, values.get("lines") or [])
+        self._store.note("cache", now, {"cache": cache, "verdict": verdict, **known, **parts})
 
     def _collected(self, took: int) -> None:
         self._pauses.collected(took)

@@ -50,6 +50,11 @@ class Listener(Protocol):
     def cached(self, cache: str, *, hit: bool) -> None:
         """A cache that PyTorch does not count was asked; ``cache`` is one of ``record.CACHES``."""
 
+    def cache_asked(self, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
+        """A compile cache was asked, or passed by, on this thread; ``values`` as PyTorch has them:
+        the key, the lines that say what it is made of, the reason for a bypass.
+        """
+
     def collected(self, took: int) -> None:
         """So many nanoseconds went to full garbage collections."""
 

@@ -22,6 +22,7 @@ from warmwatch._seams import Install
 from warmwatch.hooks import (
     async_modes,
     batches,
+    cache_events,
     callbacks,
     compilations,
     cpp_extension,
@@ -55,6 +56,7 @@ SEAMS: tuple[tuple[str, Install], ...] = (
     ("disabled", disabled.install),
     ("kernels", kernels.install),
     ("memory", memory.install),
+    ("cache_events", cache_events.install),
 )
 
 BESIDE: Mapping[str, tuple[str, Install]] = {

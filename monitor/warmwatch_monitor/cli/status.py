@@ -10,7 +10,7 @@ import click
 
 from warmwatch.states import ENDED, NEEDS_A_PERSON, State, least_advanced
 from warmwatch_monitor.cli import options
-from warmwatch_monitor.cli.answers import Answer, asker, note_missing_directory
+from warmwatch_monitor.cli.answers import Answer, asker, note_missing_directory, settings_from
 from warmwatch_monitor.cli.output import (
     draw,
     has_colour,
@@ -46,6 +46,12 @@ _CLEAR = "\x1b[2J"
 @click.option(
     "--functions", "by_function", is_flag=True, help="What each function cost to compile."
 )
+@click.option(
+    "--misses",
+    is_flag=True,
+    help="Say why compile caches missed, from the records here: what differs between the ranks, "
+    "or from the run before of the same name.",
+)
 @options.address
 @options.directory
 @options.prometheus
@@ -59,6 +65,7 @@ def status(
     watch: bool,
     every_rank: bool,
     by_function: bool,
+    misses: bool,
     address: str | None,
     dir: str | None,
     prometheus: str | None,
@@ -84,6 +91,8 @@ def status(
         raise UsageError("--watch shows the states anew and --functions prints once: give one")
     if watch and as_json:
         raise UsageError("--watch shows a table anew and --json prints once: give one")
+    if misses:
+        ctx.exit(_misses(run, address or prometheus, dir))
     ask = asker(run, address=address, dir=dir, prometheus=prometheus, access=access)
     if watch:
         answer = _watch(ask, every_rank=every_rank)
@@ -98,6 +107,16 @@ def status(
         note_missing_directory(dir)
         _note_refusals(answer)
     ctx.exit(exit_code(answer))
+
+
+def _misses(run: str | None, asked: str | None, dir: str | None) -> int:
+    from warmwatch_monitor.cli.misses import lines as lines_of
+
+    if asked is not None:
+        raise UsageError("--misses reads the records of this machine: give --dir, or nothing")
+    for line in lines_of(settings_from(dir=dir), run):
+        say(line)
+    return 0
 
 
 def exit_code(answer: Answer) -> int:

@@ -1,0 +1,77 @@
+"""What the compile caches answered, and to which key: instant events of the chromium logger.
+
+``fx_graph_cache_hit``, ``_miss``, ``_bypass`` and ``autograd_cache_...`` come with the key, what it
+was made of and why the cache was not asked. ``log_instant_event`` is wrapped on the class;
+PyTorch's own runs first, which adds the id of the compilation.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from warmwatch._guard import report
+from warmwatch._seams import Installed, Listener, look_up
+
+_CACHES = {"fx_graph_cache_": "inductor_fx", "autograd_cache_": "aot_autograd"}
+_VERDICTS = ("hit", "miss", "bypass")
+_KEY = 12  # characters of a key: it tells whether two are the same, and nothing else
+
+
+def install(listener: Listener) -> Installed:
+    with look_up():
+        from torch._dynamo.utils import ChromiumEventLogger
+        from torch.compiler import disable
+
+        original = ChromiumEventLogger.__dict__["log_instant_event"]
+    listening = True
+
+    @functools.wraps(original, updated=())
+    def wrapper(logger: Any, *args: Any, **kwargs: Any) -> Any:
+        given = original(logger, *args, **kwargs)
+        if listening:
+            try:
+                _tell(listener, args, kwargs)
+            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                report("hooks.cache_events", error)
+        return given
+
+    ours = disable(wrapper)
+
+    def uninstall() -> None:
+        nonlocal listening
+        listening = False
+        if ChromiumEventLogger.__dict__.get("log_instant_event") is ours:
+            ChromiumEventLogger.log_instant_event = original
+
+    ChromiumEventLogger.log_instant_event = ours
+    return Installed(uninstall=uninstall)
+
+
+def _tell(listener: Listener, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    event = args[0] if args else kwargs.get("event_name", "")
+    metadata = args[2] if len(args) > 2 else kwargs.get("metadata")
+    cache, verdict = told_of(event)
+    if cache and isinstance(metadata, dict):
+        listener.cache_asked(cache, verdict, values_of(metadata))
+
+
+def told_of(event: str) -> tuple[str, str]:
+    """Cache and verdict of an event; empty of one about something else."""
+    for begins, cache in _CACHES.items():
+        if event.startswith(begins) and (verdict := event.removeprefix(begins)) in _VERDICTS:
+            return cache, verdict
+    return "", ""
+
+
+def values_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the metadata what is looked at, as PyTorch has it: nothing of it is told as it is."""
+    compile_id, key = metadata.get("compile_id"), metadata.get("key")
+    lines = metadata.get("components")
+    return {
+        "id": str(compile_id) if compile_id not in (None, "None") else None,
+        "key": key[:_KEY] if isinstance(key, str) else None,
+        "reason": metadata.get("cache_bypass_reason"),
+        "lines": lines if isinstance(lines, list) else [],
+    }
