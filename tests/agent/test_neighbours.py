@@ -14,7 +14,7 @@ import pytest
 from support import builders
 from support.records import ended, environment, held, live_slot, slot_bytes, warm, write_record
 from warmwatch import record
-from warmwatch._neighbours import free_run
+from warmwatch._neighbours import free_run, prune
 from warmwatch.record import Identity
 from warmwatch.record.seal import store
 
@@ -156,6 +156,17 @@ def test_a_record_is_still_locked_when_it_was_made_among_too_many(records: Path)
         assert process.stdout is not None
         assert _holder(Path(process.stdout.readline().strip())) == process.pid
         process.kill()
+
+
+def test_a_record_is_pruned_with_all_of_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warmwatch._neighbours._KEPT", 1)
+    folder = write_record(tmp_path, ended(live_slot(), "finished"), name="gpt2-r0")
+    for name in (record.EXIT, record.STACKS):
+        (folder / name).write_bytes(b"")
+    prune(tmp_path, own=None)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_living_record_whose_lock_was_freed_is_not_pruned(records: Path) -> None:

@@ -32,6 +32,11 @@ SPIED = [
         "thread_name": None,
         "frames": [{"name": "g", "filename": "y.py", "line": 4, "locals": [1]}],
     },
+    {
+        "pid": 7,
+        "os_thread_id": 9,
+        "frames": [{"name": "StackWatch._run", "filename": "warmwatch/_stacks.py", "line": 99}],
+    },
 ]
 
 

@@ -23,6 +23,7 @@ from warmwatch_monitor.model import Frame, ThreadStack
 PATIENCE = 20.0  # seconds
 _SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _DENIED = ("permission denied", "operation not permitted")
+_AGENTS = ("_stacks.py", "_copies.py")
 _TEXT = 120
 _LONGEST = 4 << 20  # bytes of an answer
 MISSING = "py-spy is not installed here: pip install 'warmwatch[stacks]'"
@@ -70,7 +71,13 @@ def parse(answer: bytes) -> tuple[ThreadStack, ...]:
         threads = [_thread(one) for one in json.loads(answer)]
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         raise SourceError("what py-spy answers cannot be read: is it another version?") from None
-    return tuple(sorted(threads, key=lambda one: not one.main)[:MOST_THREADS])
+    theirs = [one for one in threads if one.main or not _is_agents(one)]
+    return tuple(sorted(theirs, key=lambda one: not one.main)[:MOST_THREADS])
+
+
+def _is_agents(one: ThreadStack) -> bool:
+    """Whether it is a thread of the agent's, which nobody asks about."""
+    return any(f.file in _AGENTS and f.name.endswith("_run") for f in one.frames[-1:])
 
 
 def _thread(known: dict[str, Any]) -> ThreadStack:
