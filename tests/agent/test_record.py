@@ -379,6 +379,55 @@ def test_a_quantile_is_within_a_bin_of_the_true_one(durations: list[int], q: flo
     assert abs(read - true) <= 0.08 * true + 100_000
 
 
+LAST = record.BINS - 1
+EDGES = (0, *record.BOUNDS_NS, record.BOUNDS_NS[-1])  # where each bin begins; the last has no end
+
+
+@pytest.mark.parametrize(
+    ("counts", "q", "place", "part"),
+    [
+        ({0: 4}, 0.5, 0, 0.5),
+        ({0: 4}, 0.0, 0, 0.0),
+        ({0: 4}, 1.0, 0, 1.0),
+        ({5: 4}, 0.25, 5, 0.25),
+        ({5: 4}, 0.0, 5, 0.0),
+        ({5: 1, 9: 3}, 0.25, 5, 1.0),
+        ({5: 1, 9: 3}, 0.5, 9, 1 / 3),
+        ({5: 2, 6: 5, 9: 3}, 0.5, 6, 0.6),
+        ({5: 2, 6: 5, 9: 3}, 0.9, 9, 2 / 3),
+        ({1: 1, 2: 1}, 0.5, 1, 1.0),
+        ({LAST - 1: 2}, 0.5, LAST - 1, 0.5),
+        ({LAST: 2}, 0.5, LAST, 0.5),
+        ({0: 1, LAST: 1}, 1.0, LAST, 1.0),
+    ],
+)
+def test_a_quantile_lies_in_its_bin_as_far_on_as_its_rank(
+    counts: dict[int, int], q: float, place: int, part: float
+) -> None:
+    """As Prometheus reads one off a histogram: what is in a bin lies evenly in it."""
+    bins = [counts.get(number, 0) for number in range(record.BINS)]
+    low, high = EDGES[place], EDGES[place + 1]
+    assert record.quantile_ns(bins, q) == pytest.approx(low + part * (high - low), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("counts", "longest"),
+    [
+        ({}, 0),
+        ({0: 3}, 100_000),
+        ({1: 1}, 105_000),
+        ({0: 9, 7: 1}, 140_000),
+        ({7: 1, LAST - 1: 1}, 10**13),
+        ({LAST: 1}, 10**13),
+    ],
+)
+def test_the_longest_of_binned_durations_is_the_end_of_its_bin(
+    counts: dict[int, int], longest: int
+) -> None:
+    bins = [counts.get(number, 0) for number in range(record.BINS)]
+    assert record.longest_ns(bins) == longest
+
+
 def test_no_durations_have_no_quantile() -> None:
     assert record.quantile_ns([0] * record.BINS, 0.5) is None
 

@@ -9,6 +9,10 @@ _FIPS = "only an interpreter that allows none but approved digests would refuse 
 _SEALED = "hashlib.blake2b(sealed, digest_size=8, usedforsecurity=False).digest()"
 
 ACCEPTED: dict[str, dict[str, str]] = {
+    "warmwatch.record.lock": {
+        "module: LOCK_QUESTION = _FLOCK.pack(F_RDLCK, 0, 0, 0, 0) -> "
+        "LOCK_QUESTION = _FLOCK.pack(F_RDLCK, 0, 0, 0, 1)": "the kernel writes the pid, only",
+    },
     "warmwatch.record.seal": {
         "unseal: raise TornError('torn record: the checksum of a block is wrong') -> "
         "raise TornError(None)": "caught: what is said is that of both places",
