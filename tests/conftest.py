@@ -26,6 +26,7 @@ settings.register_profile(
     settings.get_profile("warmwatch"),
     derandomize=True,
     database=None,
+    max_examples=25,
     phases=(Phase.explicit, Phase.generate),
 )
 settings.load_profile("warmwatch")

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from warmwatch import places, record
 from warmwatch.record import Header, Identity, StepCounts, Warmup
 from warmwatch.record import identity as record_identity
-from warmwatch.record.seal import Block, store
+from warmwatch.record.seal import Block, newest, store, unseal
 from warmwatch.record.words import flatten
 from warmwatch.texts import printable
 
@@ -63,6 +63,32 @@ def test_the_layout_of_version_3_is_pinned() -> None:
     assert hashlib.sha256(data).hexdigest() == (
         "ed6ad1288d953865adbd8f1ea4c8485f035d4bc9c1050d80cf4d4980c0584ae2"
     )
+
+
+def test_the_closed_lists_are_pinned() -> None:
+    """A position in one is a code in the slot, and its name is public: append, never reorder."""
+    lists = (record.PHASES, record.KINDS, record.CATEGORIES, record.CACHES, record.ENDS)
+    assert hashlib.sha256(repr(lists).encode()).hexdigest() == (
+        "7df0af864513d9fdd122a889e6e30b5ec4e2dced6592b34e74261e1079382964"
+    )
+    assert (record.SLOT, record.JOURNAL, record.EXIT) == ("slot", "events.jsonl", "exit")
+
+
+def test_what_is_not_known_is_nothing() -> None:
+    """A count that nobody stored is 0, a name empty, a number that may be 0 ``None``."""
+    assert flatten(record.CompileCounts()) == [0] * record.COMPILE_WORDS
+    assert flatten(StepCounts()) == [0] * len(record.STEPS_INDEX)
+    unknown = asdict(Identity(run="gpt2"))
+    assert unknown.pop("run") == "gpt2"
+    assert {name for name, value in unknown.items() if value is None} == {
+        *("local_rank", "world_size", "clock_offset_ns"),
+        *("tokens_per_step", "samples_per_step", "flops_per_step"),
+    }
+    assert {name for name, value in unknown.items() if value == 0} == {"rank", "attempt", "pid"}
+    assert {name for name, value in unknown.items() if value == ()} == {"hooks", "missing", "gpus"}
+    assert {name for name, value in unknown.items() if value == ""} == {
+        *("launch", "launcher", "host", "boot_id", "python", "torch", "agent"),
+    }
 
 
 def test_the_histogram_edges_of_version_1_are_pinned() -> None:
@@ -180,6 +206,15 @@ def test_a_payload_that_does_not_fit_is_refused() -> None:
         store(image(), record.IDENTITY_BLOCK, b"x" * 4073)
 
 
+def test_a_payload_that_just_fits_is_kept_whole() -> None:
+    for block in (record.IDENTITY_BLOCK, record.COMPILE_BLOCK):
+        data, payload = image(), bytes(range(256)) * 16
+        for first in (b"a", b"b"):  # in either place
+            whole = first + payload[: block.limit - 1]
+            store(data, block, whole)
+            assert newest(bytes(data), block, unseal) == whole
+
+
 def test_the_steps_are_no_older_than_what_the_compile_block_says_of_them() -> None:
     """They are read first: a step may be marked, and make the rank warm, before the block is."""
     words = [0] * record.COMPILE_WORDS
@@ -237,6 +272,58 @@ def test_a_field_of_the_identity_that_is_wrong_is_named(name: str) -> None:
             record_identity.unpack_identity(body)
 
 
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("run", "x" * 200),
+        ("gpus", ["x" * 200] * 256),
+        ("rank", 10**7),
+        ("rank", 0),
+        ("tokens_per_step", 2**53),
+        ("tokens_per_step", 1),
+        ("clock_offset_ns", 2**62 - 1),
+        ("clock_offset_ns", 1 - 2**62),
+        ("flops_per_step", 1e300),
+        ("flops_per_step", 1),
+        ("world_size", None),
+        ("torch", ""),
+    ],
+)
+def test_a_field_of_the_identity_may_be_as_large_as_it_may_be(name: str, most: object) -> None:
+    identity = record_identity.unpack_identity(json.dumps({"run": "gpt2", name: most}).encode())
+    assert getattr(identity, name) == (tuple(most) if isinstance(most, list) else most)
+
+
+@pytest.mark.parametrize("value", [1.001e300, 2e300, 10**301])
+def test_an_amount_beyond_any_is_refused(value: float) -> None:
+    body = json.dumps({"run": "gpt2", "flops_per_step": value}).encode()
+    with pytest.raises(record.RecordError, match="flops_per_step is not positive and finite"):
+        record_identity.unpack_identity(body)
+
+
+def test_what_is_wrong_with_a_field_is_said_in_words() -> None:
+    for name, value, said in (
+        ("run", 7, "is not text: 7"),
+        ("run", "x" * 201, "has more than 200 characters: 'xxx"),
+        ("run", "\ud800", "is not Unicode text: "),
+        ("rank", 1.5, "is not a whole number: 1.5"),
+        ("rank", -1, "is not between 0 and 10000000: -1"),
+        ("tokens_per_step", 0, "is not between 1 and 9007199254740992: 0"),
+        ("tokens_per_step", True, "is not a whole number: True"),
+        ("clock_offset_ns", 2**62, "is more than any clock is apart: 46"),
+        ("clock_offset_ns", False, "is not a whole number: False"),
+        ("flops_per_step", "1", "is not a number: '1'"),
+        ("gpus", "GPU-1", "is not a list: 'GPU-1'"),
+        ("gpus", ["a"] * 257, "has more than 256 entries: ['a', 'a'"),
+        ("gpus", [1], "is not text: [1]"),
+    ):
+        body = json.dumps({"run": "gpt2", name: value}).encode()
+        with pytest.raises(record.RecordError) as refused:
+            record_identity.unpack_identity(body)
+        assert str(refused.value).startswith(f"its identity's {name} {said}")
+        assert len(str(refused.value)) < 160
+
+
 @pytest.mark.parametrize("body", [b"", b"[]", b"7", b"null", b"[" * 4000, b'"run"', b'{"run":{}}'])
 def test_what_is_no_identity_is_refused(body: bytes) -> None:
     with pytest.raises(record.RecordError, match=r"its identity|no name"):
@@ -290,6 +377,55 @@ def test_a_quantile_is_within_a_bin_of_the_true_one(durations: list[int], q: flo
     read = record.quantile_ns(bins, q)
     assert read is not None
     assert abs(read - true) <= 0.08 * true + 100_000
+
+
+LAST = record.BINS - 1
+EDGES = (0, *record.BOUNDS_NS, record.BOUNDS_NS[-1])  # where each bin begins; the last has no end
+
+
+@pytest.mark.parametrize(
+    ("counts", "q", "place", "part"),
+    [
+        ({0: 4}, 0.5, 0, 0.5),
+        ({0: 4}, 0.0, 0, 0.0),
+        ({0: 4}, 1.0, 0, 1.0),
+        ({5: 4}, 0.25, 5, 0.25),
+        ({5: 4}, 0.0, 5, 0.0),
+        ({5: 1, 9: 3}, 0.25, 5, 1.0),
+        ({5: 1, 9: 3}, 0.5, 9, 1 / 3),
+        ({5: 2, 6: 5, 9: 3}, 0.5, 6, 0.6),
+        ({5: 2, 6: 5, 9: 3}, 0.9, 9, 2 / 3),
+        ({1: 1, 2: 1}, 0.5, 1, 1.0),
+        ({LAST - 1: 2}, 0.5, LAST - 1, 0.5),
+        ({LAST: 2}, 0.5, LAST, 0.5),
+        ({0: 1, LAST: 1}, 1.0, LAST, 1.0),
+    ],
+)
+def test_a_quantile_lies_in_its_bin_as_far_on_as_its_rank(
+    counts: dict[int, int], q: float, place: int, part: float
+) -> None:
+    """As Prometheus reads one off a histogram: what is in a bin lies evenly in it."""
+    bins = [counts.get(number, 0) for number in range(record.BINS)]
+    low, high = EDGES[place], EDGES[place + 1]
+    assert record.quantile_ns(bins, q) == pytest.approx(low + part * (high - low), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("counts", "longest"),
+    [
+        ({}, 0),
+        ({0: 3}, 100_000),
+        ({1: 1}, 105_000),
+        ({0: 9, 7: 1}, 140_000),
+        ({7: 1, LAST - 1: 1}, 10**13),
+        ({LAST: 1}, 10**13),
+    ],
+)
+def test_the_longest_of_binned_durations_is_the_end_of_its_bin(
+    counts: dict[int, int], longest: int
+) -> None:
+    bins = [counts.get(number, 0) for number in range(record.BINS)]
+    assert record.longest_ns(bins) == longest
 
 
 def test_no_durations_have_no_quantile() -> None:

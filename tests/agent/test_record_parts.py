@@ -103,6 +103,25 @@ def test_the_kernel_names_the_holder_of_a_write_lock_and_of_no_other(tmp_path: P
     os.close(descriptor)
 
 
+@pytest.mark.parametrize("byte", [0, 1, 10_000])
+def test_the_kernel_is_asked_about_all_of_the_slot(tmp_path: Path, byte: int) -> None:
+    """Wherever the descriptor stands, and whichever part of it somebody has locked."""
+    path = tmp_path / "slot"
+    path.touch()
+    descriptor = os.open(path, os.O_RDONLY)
+    os.lseek(descriptor, 5, os.SEEK_SET)
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'r+'); byte = int(sys.argv[2]);"
+    hold += "fcntl.lockf(f, fcntl.LOCK_EX, 1, byte); print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", hold, str(path), str(byte)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, record.LOCK_QUESTION)
+        assert record.lock_holder(answer) == process.pid
+        process.communicate()
+    os.close(descriptor)
+
+
 def test_a_holder_in_another_namespace_is_somebody_of_no_number() -> None:
     answer = record.LOCK_QUESTION.replace(b"\0\0", (fcntl.F_WRLCK).to_bytes(2, "little"), 1)
     for pid, named in ((4711, 4711), (0, 0), (-1, 0)):

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.ranks import SECOND, K, Rank
-from warmwatch import record, verdict
+from warmwatch import record, states, verdict
 from warmwatch._ending import End
 from warmwatch.record import CompileCounts, StepCounts
 from warmwatch.verdict import Facts, State
@@ -56,7 +56,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(ACTIONS)
 def test_any_history_is_judged_as_the_contract_says(actions: list[tuple[str, str]]) -> None:
     rank, model = Rank(), Model()
@@ -385,6 +385,17 @@ def test_a_run_is_where_its_least_advanced_living_rank_is(
 def test_a_run_without_ranks_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one rank"):
         verdict.least_advanced(())
+
+
+def test_the_names_of_the_states_are_public() -> None:
+    """In ``/status``, in the series and in what users wrote; and which of them are the end."""
+    living = ("starting", "compiling", "warming", "warm", "eager", "recompiling", "stalled")
+    ended = ("finished", "failed", "lost")
+    assert tuple(state.value for state in State) == (*living, *ended)
+    assert {state.value for state in states.ENDED} == set(ended)
+    assert {state.value for state in states.WARM} == {"warm", "eager"}
+    assert set(states.CONDITIONS) > states.NEEDS_A_PERSON == {"nothing_captured"}
+    assert states.CONDITIONS == ("thrashing", "fallback", "unknown", "nothing_captured")
 
 
 def test_every_state_has_its_place() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from support.ranks import SECOND, K, Rank
 from warmwatch import verdict
-from warmwatch.record import CompileCounts, StepCounts, Warmup
+from warmwatch.record import ENDS, KINDS, CompileCounts, StepCounts, Warmup
 from warmwatch.verdict import Facts, State, judge
 
 AT = 1000 * SECOND
@@ -98,30 +98,124 @@ def test_compiling_is_since_this_activity_and_recompiling_since_the_first_of_its
 
 
 @pytest.mark.parametrize(
-    ("counts", "state", "since"),
+    ("counts", "state", "since", "clean"),
     [
-        ({"begun": 0, "activities_seen": 0, "first_step_ns": 7}, State.EAGER, 7),
+        ({"begun": 0, "activities_seen": 0, "first_step_ns": 7}, State.EAGER, 7, 20),
         (
             {"begun": 0, "activities_seen": 0, "first_step_ns": 7, "clean_after": 18},
             State.WARMING,
             7,
+            2,
         ),
-        ({"last_end_ns": 8, "clean_after": 18}, State.WARMING, 8),
+        ({"last_end_ns": 8, "clean_after": 18}, State.WARMING, 8, 2),
         (
             {"last_end_ns": 8, "clean_after": 18, "warmups": 1, "episode_began_ns": 5},
             State.RECOMPILING,
             5,
+            2,
         ),
-        ({"last_end_ns": 8, "last_warmup": Warmup(warm_ns=9), "warmups": 1}, State.WARM, 9),
-        ({"last_end_ns": 9, "last_warmup": Warmup(warm_ns=8), "warmups": 1}, State.WARM, 9),
+        ({"last_end_ns": 8, "last_warmup": Warmup(warm_ns=9), "warmups": 1}, State.WARM, 9, 20),
+        ({"last_end_ns": 9, "last_warmup": Warmup(warm_ns=8), "warmups": 1}, State.WARM, 9, 20),
     ],
     ids=["eager", "not yet eager", "not yet warm", "not warm again", "warm", "warm just now"],
 )
 def test_each_state_is_since_what_began_it(
-    counts: dict[str, object], state: State, since: int
+    counts: dict[str, object], state: State, since: int, clean: int
 ) -> None:
     judged = judge(facts(compile=compiled(**counts)), AT)
-    assert (judged.state, judged.since_ns) == (state, since)
+    assert (judged.state, judged.since_ns, judged.clean_steps) == (state, since, clean)
+
+
+def test_a_rank_that_compiles_or_has_done_nothing_has_no_clean_steps() -> None:
+    compiles = judge(facts(compile=compiled(begun=2, active_since_ns=AT)), AT)
+    assert (compiles.state, compiles.clean_steps) == (State.COMPILING, 0)
+    starts = judge(facts(steps=StepCounts(), attached_ns=6), AT)
+    assert (starts.state, starts.since_ns, starts.clean_steps) == (State.STARTING, 6, 0)
+
+
+@pytest.mark.parametrize(
+    ("end", "alive", "state"),
+    [
+        ("finished", False, State.FINISHED),
+        ("finished", True, State.EAGER),
+        ("failed", True, State.FAILED),
+        ("failed", False, State.FAILED),
+        ("detached", True, State.FINISHED),
+        ("", True, State.EAGER),
+        ("", False, State.LOST),
+    ],
+)
+def test_a_finish_alone_is_not_believed_before_the_process_is_gone(
+    end: str, alive: bool, state: State
+) -> None:
+    """An end leaves the clean steps that there were."""
+    counts = CompileCounts(end_code=ENDS.index(end), ended_ns=5, clean_after=16)
+    judged = judge(facts(compile=counts, alive=alive, gone_ns=6), AT)
+    assert (judged.state, judged.clean_steps) == (state, 4)
+
+
+def test_an_end_is_since_it_was_said_or_seen() -> None:
+    """One that came to its end and was killed there is lost since it was seen, or had said so."""
+    for code, gone, since in ((1, 6, 5), (0, 6, 6), (0, None, 5)):
+        counts = CompileCounts(end_code=code, ended_ns=5)
+        judged = judge(facts(compile=counts, alive=False, gone_ns=gone), AT)
+        assert judged.since_ns == since
+    unsaid = CompileCounts(end_code=ENDS.index("failed"))
+    assert judge(facts(compile=unsaid, alive=False, gone_ns=6), AT).since_ns == 6
+
+
+FORWARD = (1, *[0] * (len(KINDS) - 1))
+
+
+@pytest.mark.parametrize(
+    ("counts", "holds"),
+    [
+        ({"compilations": FORWARD}, True),
+        ({"compilations": FORWARD, "clean_after": 20 - K}, True),
+        ({"compilations": FORWARD, "clean_after": 20 - K + 1}, False),
+        ({"compilations": FORWARD, "begun": 2}, False),
+        ({"compilations": FORWARD, "graphs": 1}, False),
+        ({"compilations": FORWARD, "graphs_before": 1}, False),
+        ({"compilations": FORWARD, "graphs": 1, "graphs_before": 1}, False),
+        ({"compilations": (0, *FORWARD[:-1])}, False),
+        ({}, False),
+    ],
+    ids=[
+        "no graph of any frame",
+        "after K clean steps",
+        "not yet",
+        "it compiles again",
+        "it captured one",
+        "one was captured before it was attached",
+        "both",
+        "only backward passes were told of",
+        "no compilation was told of",
+    ],
+)
+def test_nothing_was_captured_where_frames_were_looked_at_and_none_became_a_graph(
+    counts: dict[str, object], holds: bool
+) -> None:
+    judged = judge(facts(compile=compiled(**counts)), AT)
+    assert ("nothing_captured" in judged.conditions) is holds
+
+
+@pytest.mark.parametrize(
+    ("began", "stepped", "since"),
+    [(0, 0, 50), (30, 0, 30), (30, 40, 40), (30, 60, 50), (0, 40, 50)],
+    ids=[
+        "the activity alone",
+        "its warm-up",
+        "the step that holds it",
+        "a step that was marked meanwhile",
+        "a step before a warm-up that is not known",
+    ],
+)
+def test_a_rank_compiles_since_its_warm_up_or_its_last_step(
+    began: int, stepped: int, since: int
+) -> None:
+    counts = compiled(active_since_ns=50, episode_began_ns=began)
+    rank = facts(compile=counts, steps=StepCounts(steps=9, last_step_ns=stepped))
+    assert verdict.open_since_ns(rank) == since
 
 
 @pytest.mark.parametrize(("clean_after", "warm"), [(20 - K, True), (20 - K + 1, False)])

@@ -89,6 +89,7 @@ def guided(name: str, seconds: int) -> int:
             f"-max_len={LONGEST}",
             f"-artifact_prefix={corpus}/",
             "-timeout=60",
+            "-report_slow_units=60",  # what a busy machine takes 10 s for is no finding
             "-print_final_stats=1",
             "-verbosity=0",
         ]

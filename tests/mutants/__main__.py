@@ -176,20 +176,17 @@ class Trial:
         """Those that no test failed of."""
         running: dict[int, Change] = {}
         for change in made:
-            if not (tests := self._about(change)):
-                yield change
-                continue
             if len(running) == workers:
                 yield from _ended(running)
-            running[self._begun(change, tests)] = change
+            running[self._begun(change, self._about(change))] = change
         while running:
             yield from _ended(running)
 
     def _about(self, change: Change) -> Sequence[str]:
-        """The tests that call what is changed, the fastest first; all, of what is no function's."""
+        """The tests that call what is changed, the fastest first; all, of what the import does."""
         told = self._tests
-        about = [t for t in told if not change.function or change.function in told[t][1]]
-        return sorted(about, key=lambda test: told[test][0])
+        about = [test for test in told if change.function in told[test][1]]
+        return sorted(about or told, key=lambda test: told[test][0])
 
     def _begun(self, change: Change, tests: Sequence[str]) -> int:
         """A process that tries it, and ends with 0 where nothing failed."""

@@ -5,7 +5,36 @@ from __future__ import annotations
 _BOOT = "a nanosecond after the boot is as long ago as the boot itself"
 _BILLIONTH = "a billionth more or less is far below what the figure is exact to"
 
+_FIPS = "only an interpreter that allows none but approved digests would refuse it"
+_SEALED = "hashlib.blake2b(sealed, digest_size=8, usedforsecurity=False).digest()"
+
 ACCEPTED: dict[str, dict[str, str]] = {
+    "warmwatch.record.lock": {
+        "module: LOCK_QUESTION = _FLOCK.pack(F_RDLCK, 0, 0, 0, 0) -> "
+        "LOCK_QUESTION = _FLOCK.pack(F_RDLCK, 0, 0, 0, 1)": "the kernel writes the pid, only",
+    },
+    "warmwatch.record.seal": {
+        "unseal: raise TornError('torn record: the checksum of a block is wrong') -> "
+        "raise TornError(None)": "caught: what is said is that of both places",
+        "unseal: raise TornError('torn record: the checksum of a block is wrong') -> "
+        "raise TornError('')": "caught: what is said is that of both places",
+        **{
+            f"_checksum: return {_SEALED} -> return {_SEALED.replace(before, after)}": _FIPS
+            for before, after in (
+                (", usedforsecurity=False", ""),
+                ("usedforsecurity=False", "usedforsecurity=None"),
+                ("usedforsecurity=False", "usedforsecurity=True"),
+            )
+        },
+    },
+    "warmwatch.verdict": {
+        "Facts: longest_step_ns: int = 0 -> longest_step_ns: int = 1": _BOOT,
+        "Facts: peers_compiled_ns: int = 0 -> peers_compiled_ns: int = 1": _BOOT,
+        "Facts: last_batch_ns: int = 0 -> last_batch_ns: int = 1": _BOOT,
+        "Facts: working_ns: int = 0 -> working_ns: int = 1": _BOOT,
+        "stall_after_ns: median = int(STALL_MEDIANS * (facts.median_step_ns or 0)) -> "
+        "median = int(STALL_MEDIANS * (facts.median_step_ns or 1))": "the least limit is a minute",
+    },
     "warmwatch_monitor.runs": {
         "group: if rival is None or _claim(reading) > _claim(rival) -> if rival is None or "
         "_claim(reading) >= _claim(rival)": "two claims are never equal: each has its own folder",
