@@ -23,6 +23,7 @@ def test_the_table_of_settings_is_complete() -> None:
     listed = re.findall(r"^\| `(WARMWATCH_\w+)`", README, re.MULTILINE)
     assert sorted(listed) == sorted({*agent.VARIABLES, *monitor.VARIABLES})
     assert set(agent.MONITOR_VARIABLES) == set(monitor.VARIABLES) - set(agent.VARIABLES)
+    assert set(monitor.AGENT_VARIABLES) == set(agent.VARIABLES) - set(monitor.VARIABLES)
 
 
 def test_every_state_is_explained() -> None:
