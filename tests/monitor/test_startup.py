@@ -90,5 +90,6 @@ def test_the_package_alone_loads_nothing_of_the_agent() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     found = set(done.stdout.split())
     ours = {name for name in found if name.startswith("warmwatch")}
-    assert ours == {"warmwatch", "warmwatch._api", "warmwatch._current", "warmwatch._version"}
+    needed = ("_api", "_brackets", "_current", "_version")
+    assert ours == {"warmwatch", *(f"warmwatch.{name}" for name in needed)}
     assert found.isdisjoint({"logging", "multiprocessing", "subprocess", "dataclasses"})

@@ -12,7 +12,7 @@ from support.records import update, warm, write_record
 from support.values import replace
 from warmwatch import record
 from warmwatch.record import seal
-from warmwatch_monitor.model import Log
+from warmwatch_monitor.model import Log, ProcessReading
 from warmwatch_monitor.recorded.kept import kept
 from warmwatch_monitor.sources.folder import Folder
 from warmwatch_monitor.sources.records import RecordsSource
@@ -49,9 +49,10 @@ def test_a_look_at_which_a_block_changed_reads_it(tmp_path: Path) -> None:
 
 
 def test_an_account_without_new_energy_and_work_that_nobody_saw_stay_the_same() -> None:
-    account, work = Account(), Work()
+    account, work = Account(), Work(cpu_seconds=3.0)
+    idle = ProcessReading(pid=1, cpu_seconds=3.0, resident_bytes=1, cpu_ratio=0.0, workers_busy=0)
     assert fold(account, b.view(b.WARM), b.NOW) is account
-    assert follow(work, None, (), b.NOW, uses_gpus=False) is work
+    assert follow(work, idle, (), b.NOW, uses_gpus=False) is work
 
 
 def test_what_a_journal_told_is_kept_until_it_tells_more(
