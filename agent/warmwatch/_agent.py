@@ -18,7 +18,7 @@ from warmwatch._config import Settings
 from warmwatch._ending import End, at_childs_end
 from warmwatch._family import child_name, is_data_worker, is_preparing
 from warmwatch._guard import report, warn_once
-from warmwatch._imports import is_imported
+from warmwatch._imports import FRAMES, is_imported
 from warmwatch._ledger import Ledger
 from warmwatch._own_record import OwnRecord
 from warmwatch._phases import is_tracing
@@ -72,7 +72,7 @@ class Agent:
         from warmwatch.hooks import SEAMS, hide
 
         self._hooks.install(SEAMS, self)
-        hide(self._hooks.functions())
+        hide([*self._hooks.functions(), *FRAMES])
         brackets.dynamo_came()
         if child_name() is None:
             self.open()

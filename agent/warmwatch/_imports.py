@@ -96,3 +96,12 @@ def _spec_of(
         return None
     loader = find_module(name, path)
     return None if loader is None else spec_from_loader(name, loader)
+
+
+# Dynamo passes them over: an import in what a compiled function calls comes through here too.
+FRAMES: tuple[Callable[..., Any], ...] = (
+    ImportWatch.find_spec,
+    ImportWatch._listen,
+    ImportWatch._tell,
+    _spec_of,
+)
