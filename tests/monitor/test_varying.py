@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 from support import builders as b
@@ -13,7 +14,7 @@ from warmwatch_monitor.export.words.sentence import summary
 from warmwatch_monitor.model import RankView, Snapshot
 from warmwatch_monitor.sources.folder import Folder
 from warmwatch_monitor.sources.journal import Journal
-from warmwatch_monitor.sources.varying import DIMS_KEPT, VALUES_KEPT
+from warmwatch_monitor.sources.varying import DIMS_KEPT, VALUES_KEPT, _sizes
 
 SIZES = (48, 50, 64, 52, 54, 56, 58, 60, 62)
 MS = b.SECOND // 1000
@@ -53,6 +54,19 @@ def followed(path: Path, *entries: dict[str, object]) -> Journal:
             file.flush()
             journal.follow(folder)
     return journal
+
+
+def test_a_long_name_does_not_keep_the_daemon(tmp_path: Path) -> None:
+    """A look reads a megabyte, in which anybody may have written hundreds of such lines."""
+
+    def took(text: str) -> float:
+        before = time.process_time()
+        for _ in range(5):
+            list(_sizes(text))
+        return time.process_time() - before
+
+    long, plain = (min(took(text) for _ in range(3)) for text in ("a" * 4_000, "a " * 2_000))
+    assert long < 10 * plain
 
 
 def rank(journal: Journal, base: b.Slot = b.WARM) -> RankView:
