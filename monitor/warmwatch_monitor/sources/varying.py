@@ -26,7 +26,7 @@ _SIZE = re.compile(
     r"tensor '(?P<tensor>.{1,200})' size mismatch at index (?P<dim>\d{1,3})\. "
     r"expected (?P<old>\d{1,15}), actual (?P<new>\d{1,15})\s*$"
 )
-# at the beginning of a name alone: a long one would cost its length for each character
+# looked for where a name begins alone: else a long one would cost its length for each character
 _SYMBOL = re.compile(
     r"(?<![\w.\[\]'\"])(?P<tensor>[\w.\[\]'\"]{1,200})\.size\(\)\[(?P<dim>\d{1,3})\]"
 )

@@ -16,7 +16,9 @@ _DIMENSION = re.compile(r"at index (\d+)")
 _OF_STATE = re.compile(r"GLOBAL_STATE changed:\s*(.*)", re.I)
 _EQUALS = re.compile(r"^(?P<name>[\w.\[\]'\"]+) == (?P<value>[^=]+)$")
 _LENGTH = re.compile(r"^len\((?P<name>.+?)\) == (?P<value>\d+)$")
-_SIZE = re.compile(r"(?P<name>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]")
+_SIZE = re.compile(
+    r"(?<![\w.\[\]'\"])(?P<name>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]"
+)
 # as the agent words what a Triton kernel is compiled or tuned for
 _KERNEL = re.compile(
     r"^(?P<of>(?:dtype|alignment) of )?(?P<name>[\w.\[\]]+): "
@@ -25,6 +27,7 @@ _KERNEL = re.compile(
 _SAME = re.compile(r"___check_(?:obj|type)_id\((?P<name>[^,]+)|^(?P<other>[\w.\[\]'\"]+) is ")
 _ONE = re.compile(r"^(?:type\()?(?P<name>[\w.\[\]'\"]+)")
 _LONGEST = 120
+_LONGEST_GUARD = 1_000  # what is longer is nothing that is said in 120, and costs to be read
 
 _STATES = {
     "grad_mode": "grad mode changed: evaluation or no_grad",
@@ -48,6 +51,8 @@ def plain(reason: str | None, category: str | None = None) -> str | None:
         return None
     guard = _ENTRY.sub("", reason.strip().partition("\n")[0]).partition("  # ")[0].strip()
     guard = _LOCAL.sub(r"\1", guard)
+    if len(guard) > _LONGEST_GUARD:
+        return None
     for read in (_state, _tensor, _kernel, _length, _size, _value, _object):
         if words := read(guard, category):
             return words if len(words) <= _LONGEST else None
