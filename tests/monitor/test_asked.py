@@ -40,6 +40,11 @@ def test_what_was_asked_for_and_never_compiled_needs_a_person() -> None:
     assert exit_code(answer) == 4
 
 
+def test_what_was_asked_for_once_is_said_so() -> None:
+    said = summary(b.snapshot(eager(replace(IN_VAIN, wrappers=1))))
+    assert "torch.compile was called once and nothing has compiled" in said
+
+
 @pytest.mark.parametrize(
     "counts",
     [

@@ -173,3 +173,18 @@ def test_where_nothing_is_known_the_table_says_so() -> None:
     run = rank_with()
     run["ranks"][0]["compile"]["functions"] = None
     assert table([run], 80) == ["gpt2: what each function cost is not known here"]
+
+
+def test_where_no_function_has_compiled_the_table_says_that() -> None:
+    """So it is in the first compilation, of an eager run, and of one with other compilers."""
+    run = rank_with()
+    run["ranks"][0]["compile"]["functions"] = []
+    assert table([run], 80) == ["gpt2: no compilation of a function has ended"]
+
+
+def test_where_there_is_no_run_the_command_adds_nothing(tmp_path: Path) -> None:
+    bare, asked = (
+        CliRunner().invoke(status_command, [*words, "--dir", str(tmp_path)])
+        for words in ([], ["--functions"])
+    )
+    assert (asked.exit_code, asked.output) == (5, bare.output)

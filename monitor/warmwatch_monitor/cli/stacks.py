@@ -86,7 +86,7 @@ def _wanted(living: Sequence[RankView], number: int | None) -> list[RankView]:
         chosen = [view for view in living if view.rank == number]
         if not chosen:
             here = ", ".join(str(view.rank) for view in living[:_MOST_RANKS])
-            raise WarmwatchError(f"no living rank {number} is seen here; there are {here}")
+            raise WarmwatchError(f"no living rank {number} is seen here; seen: {here}")
         return chosen
     chosen = [v for v in living if v.judgement.compiling or v.judgement.state is State.STALLED]
     if not chosen:

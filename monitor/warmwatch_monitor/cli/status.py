@@ -102,7 +102,7 @@ def status(
             say(json.dumps(answer, indent=2))
         else:
             draw(picture(answer, every_rank=every_rank))
-            if by_function:
+            if by_function and answer["runs"]:
                 draw("\n".join(functions(plain(answer["runs"]), width())))
         note_missing_directory(dir)
         _note_refusals(answer)

@@ -27,7 +27,7 @@ def functions(runs: Sequence[Answer], width: int) -> list[str]:
 def _of_run(run: Answer, width: int) -> Iterator[str]:
     known = [rank for rank in run["ranks"] if rank["compile"].get("functions")]
     if not known:
-        yield f"{run['run']}: what each function cost is not known here"
+        yield f"{run['run']}: {_none_of(run)}"
         return
     rank = max(known, key=_spent)
     yield f"{run['run']}, rank {rank['rank']}: what each function cost to compile"
@@ -40,6 +40,13 @@ def _of_run(run: Answer, width: int) -> Iterator[str]:
             _cut(text, wide).ljust(wide) if at in _LEFT else text.rjust(wide)
             for at, (text, wide) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
+
+
+def _none_of(run: Answer) -> str:
+    """A journal that tells of none is something else than none that was read."""
+    if any(rank["compile"].get("functions") is None for rank in run["ranks"]):
+        return "what each function cost is not known here"
+    return "no compilation of a function has ended"
 
 
 def _cut(text: str, longest: int) -> str:

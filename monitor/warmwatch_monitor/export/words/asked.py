@@ -36,7 +36,7 @@ def turned_off(figures: Figures) -> str | None:
 def never_compiled(figures: Figures) -> str:
     """With the likely reasons, since PyTorch gives none."""
     wrapped = figures.compile.wrappers
-    times = "" if wrapped is None else f" {counted(wrapped, 'time')}"
+    times = "" if wrapped is None else f" {_times(wrapped)}"
     steps = counted(figures.steps.count, "step")
     return (
         f"torch.compile was called{times} and nothing has compiled in {steps}: another object is "
@@ -48,10 +48,14 @@ def never_compiled(figures: Figures) -> str:
 def cudagraph_skipped(figures: Figures) -> str:
     """``CUDA graphs were asked for and left out twice: ...``, the last reason that is known."""
     skips = figures.compile.cudagraph_skips
-    times = "" if skips is None else f" {counted(skips, 'time')}"
+    times = "" if skips is None else f" {_times(skips)}"
     known = [one.cudagraph_skip for one in figures.log.compilations if one.cudagraph_skip]
     why = f": {plain_skip(known[-1]) or own_words(known[-1])}" if known else ""
     return f"CUDA graphs were asked for and left out{times}{why}"
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else counted(number, "time")
 
 
 def plain_skip(reason: str | None) -> str | None:
