@@ -17,9 +17,13 @@ from warmwatch._guard import report
 
 
 def is_imported(module: str) -> bool:
-    """Whether it is there, and not in the middle of being imported."""
+    """Whether it is there, and not in the middle of being imported.
+
+    What somebody has put in its place need not be a module.
+    """
     found = sys.modules.get(module)
-    return found is not None and not getattr(found.__spec__, "_initializing", False)
+    spec = getattr(found, "__spec__", None)
+    return found is not None and not getattr(spec, "_initializing", False)
 
 
 class ImportWatch:

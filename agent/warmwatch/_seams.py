@@ -188,9 +188,12 @@ class Hooks:
             self.uninstall(name)
 
     def rearm(self) -> None:
-        """Put back what PyTorch dropped."""
-        for seam in tuple(self._installed.values()):
-            seam.rearm()
+        """Put back what PyTorch dropped. Whoever calls it has something to tell all the same."""
+        for name, seam in tuple(self._installed.items()):
+            try:
+                seam.rearm()
+            except Exception as error:  # noqa: BLE001 - likewise
+                report(f"hooks.{name}", error)
 
     def counters(self) -> dict[str, int]:
         """PyTorch's counters, where a seam reads them."""

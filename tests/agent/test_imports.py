@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from support.trainings import environment
+from warmwatch._imports import ImportWatch
 
 # A module stands in for Dynamo: it is the import machinery that is looked at.
 BODY = """
@@ -87,3 +89,18 @@ def test_who_only_looks_whether_a_module_is_there_does_not_end_the_waiting(tmp_p
     """As many programs ask for Triton before they import it."""
     value, rest = imported(tmp_path, 'watch.start(); importlib.util.find_spec("late")')
     assert (value, rest) == ("found", "[True] [] [] False")
+
+
+def test_what_somebody_has_put_in_a_module_s_place_keeps_no_other_from_being_awaited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A test's stand-in for Triton, say: no module, and with nothing that one has."""
+    monkeypatch.setitem(sys.modules, "stand_in", object())  # type: ignore[arg-type]
+    arrived: list[str] = []
+    names = ("stand_in", "never_imported")
+    watch = ImportWatch({name: partial(arrived.append, name) for name in names})
+    watch.start()
+    try:
+        assert (arrived, watch in sys.meta_path) == (["stand_in"], True)
+    finally:
+        watch.stop()

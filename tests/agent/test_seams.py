@@ -57,6 +57,25 @@ def test_a_hook_that_cannot_be_taken_away_keeps_no_other_in_place(reported: list
     assert reported == ["hooks.second: RuntimeError('the seam is gone')"]
 
 
+def test_a_hook_that_cannot_be_put_back_keeps_no_begin_from_being_told(
+    reported: list[str],
+) -> None:
+    rearmed: list[str] = []
+
+    def fails() -> None:
+        raise RuntimeError("the seam is gone")
+
+    hooks = Hooks()
+    seams = (
+        ("first", lambda _: Installed(rearm=fails)),
+        ("second", lambda _: Installed(rearm=lambda: rearmed.append("second"))),
+    )
+    hooks.install(seams, object())  # type: ignore[arg-type]
+    hooks.rearm()
+    assert rearmed == ["second"]
+    assert reported == ["hooks.first: RuntimeError('the seam is gone')"]
+
+
 HALF = """
 import warmwatch
 import torch._dynamo

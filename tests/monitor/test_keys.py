@@ -41,6 +41,12 @@ def test_parts_that_are_told_by_what_differs_are_put_together(tmp_path: Path) ->
     ]
 
 
+def test_a_key_that_is_the_first_one_again_has_no_part_more(tmp_path: Path) -> None:
+    first = {**GOOD, "parts": 1, "whole": True, "packed": packed("gm abcdef")}
+    again = {**GOOD, "parts": 1, "whole": False, "packed": packed("")}
+    assert [dict(one.hashes) for one in journal(tmp_path, first, again)] == [{"gm": "abcdef"}] * 2
+
+
 @pytest.mark.parametrize(
     "bad",
     [

@@ -81,4 +81,4 @@ def _unpacked(packed: str) -> dict[str, str]:
     if unpacker.unconsumed_tail:
         raise ValueError("larger than any agent's")
     pairs = (line.rpartition(" ") for line in data.decode("ascii").split("\n"))
-    return {name: short for name, _, short in pairs if name.isprintable()}
+    return {name: short for name, _, short in pairs if name and name.isprintable()}
