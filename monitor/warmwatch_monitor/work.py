@@ -69,7 +69,9 @@ def is_idle(process: ProcessReading | None, gpus: Sequence[GpuReading]) -> bool:
     at_it = process.workers_busy or any(one.busy is not False for one in process.compilers)
     if at_it or process.cpu_ratio >= IDLE_RATIO:
         return False
-    return all((gpu.utilization_ratio or 0.0) < IDLE_RATIO for gpu in gpus)
+    return all(
+        gpu.utilization_ratio is not None and gpu.utilization_ratio < IDLE_RATIO for gpu in gpus
+    )
 
 
 def _spins(gpu: GpuReading) -> bool:

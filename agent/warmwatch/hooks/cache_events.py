@@ -24,7 +24,7 @@ def install(listener: Listener) -> Installed:
         from torch._dynamo.utils import ChromiumEventLogger
         from torch.compiler import disable
 
-        original = ChromiumEventLogger.__dict__["log_instant_event"]
+        original = ChromiumEventLogger.log_instant_event
     listening = True
 
     @functools.wraps(original, updated=())
