@@ -105,6 +105,24 @@ def test_without_any_record_it_exits_5(tmp_path: Path) -> None:
     assert run("--dir", str(tmp_path)).exit_code == 5
 
 
+def test_misses_of_no_run_are_not_called_none(tmp_path: Path) -> None:
+    """No miss of a run that there is not would read as a cache that works."""
+    nothing = run("--misses", "--dir", str(tmp_path))
+    assert (nothing.exit_code, nothing.stdout) == (5, "")
+    assert "no run is known here" in nothing.stderr
+    write_record(tmp_path, warm("gpt2"))
+    assert run("--misses", "gpt2", "--dir", str(tmp_path)).exit_code == 0
+    unknown = run("--misses", "gpt3", "--dir", str(tmp_path))
+    assert (unknown.exit_code, unknown.stdout) == (5, "")
+    assert "no run named 'gpt3'; runs here: gpt2" in unknown.stderr
+
+
+@pytest.mark.parametrize("other", ["--json", "--watch", "--ranks", "--functions"])
+def test_misses_beside_another_view_are_refused(tmp_path: Path, other: str) -> None:
+    refused = run("--misses", other, "--dir", str(tmp_path))
+    assert (refused.exit_code, "--misses prints its own lines" in refused.stderr) == (2, True)
+
+
 def test_an_unknown_run_exits_5_and_names_the_known(tmp_path: Path) -> None:
     write_record(tmp_path, warm("gpt2"))
     result = run("gpt3", "--dir", str(tmp_path))

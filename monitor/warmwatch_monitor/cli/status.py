@@ -86,11 +86,14 @@ def status(
                5 no run found
                2 wrong usage
                6 the daemon or the Prometheus that was asked for does not answer
+    With --misses: 0, 5 or 2, whatever the runs do.
     """
     if watch and by_function:
         raise UsageError("--watch shows the states anew and --functions prints once: give one")
     if watch and as_json:
         raise UsageError("--watch shows a table anew and --json prints once: give one")
+    if misses and (watch or as_json or by_function or every_rank):
+        raise UsageError("--misses prints its own lines: give it without another view")
     if misses:
         ctx.exit(_misses(run, address or prometheus, dir))
     ask = asker(run, address=address, dir=dir, prometheus=prometheus, access=access)
