@@ -75,8 +75,10 @@ def _end(name: str, began: int, raised: type[BaseException] | None) -> None:
             agent = _current.attached.agent
             failure = raised.__name__ if raised and issubclass(raised, Exception) else None
             values = {"name": _what(name)["name"], "seconds": (monotonic_ns() - began) / 1e9}
-            agent.compilation(CUSTOM, {**values, "failure": failure} if failure else values)
-            agent.end(CUSTOM)
+            try:
+                agent.compilation(CUSTOM, {**values, "failure": failure} if failure else values)
+            finally:
+                agent.end(CUSTOM)
     except Exception as error:  # noqa: BLE001 - likewise
         _report(error)
 

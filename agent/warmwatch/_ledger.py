@@ -159,7 +159,7 @@ class Ledger:
     def save_began(self) -> None:
         """The calling thread began to save."""
         thread, now = threading.get_ident(), self._clock()
-        self._inbox.post(lambda: self._saves(self._pauses.save_began(thread, now, self._training)))
+        self._inbox.post(lambda: self._save_began(thread, now))
 
     def save_ended(self) -> None:
         """The calling thread ended what it began to save last."""
@@ -318,6 +318,10 @@ class Ledger:
     def _collected(self, took: int) -> None:
         self._pauses.collected(took)
         self._store.publish(self.words)
+
+    def _save_began(self, thread: int, now: int) -> None:
+        steps = self._store.steps()
+        self._saves(self._pauses.save_began(thread, now, self._training, steps))
 
     def _saves(self, changed: bool) -> None:
         if changed:

@@ -16,16 +16,22 @@ class Pauses:
     def __init__(self, words: list[int]) -> None:
         self._words = words
         self._saver: int | None = None
-        self._depth = 0
+        self._depth = self._steps = 0
 
-    def save_began(self, thread: int, now: int, training: int | None) -> bool:
-        """``thread`` began to save; whether a word changed. ``training``: that of the steps."""
+    def save_began(self, thread: int, now: int, training: int | None, steps: int) -> bool:
+        """``thread`` began to save; whether a word changed. ``training``: that of the steps.
+
+        Where there were more ``steps`` since, the end of the one before was lost: a signal
+        handler may have raised where it would have been told.
+        """
+        if self._saver == thread and self._steps != steps:
+            self._saver = None
         if self._saver == thread:
             self._depth += 1
             return False
         if self._saver is not None or training not in (None, thread):
             return False
-        self._saver, self._depth = thread, 1
+        self._saver, self._depth, self._steps = thread, 1, steps
         self._words[AT["saving_since_ns"]] = now
         return True
 

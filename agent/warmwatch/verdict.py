@@ -118,13 +118,22 @@ def moved_ns(facts: Facts) -> int:
         facts.last_batch_ns,
         facts.working_ns,
         facts.saving_ns,
-        saving_ns(facts.compile),
+        saving_ns(facts.steps, facts.compile),
     )
 
 
-def saving_ns(compile: CompileCounts) -> int:
-    """Until when a rank is busy with saving: the last one's end, or that of our patience."""
+def saving_since_ns(steps: StepCounts, compile: CompileCounts) -> int:
+    """Since when the rank saves; 0 where it does not.
+
+    The thread that saves is that of the steps: where one was marked since, the end was lost.
+    """
     since = compile.saving_since_ns
+    return since if since >= steps.last_step_ns else 0
+
+
+def saving_ns(steps: StepCounts, compile: CompileCounts) -> int:
+    """Until when a rank is busy with saving: the last one's end, or that of our patience."""
+    since = saving_since_ns(steps, compile)
     return max(compile.saved_ns, since + SAVING_PATIENCE_NS if since else 0)
 
 

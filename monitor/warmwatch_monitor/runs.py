@@ -107,7 +107,9 @@ def _run(
     compiled = max(compiled_ns(reading, now_ns) for reading in readings)
     # while one rank evaluates, the others wait for it in a collective
     at_work_ns = max((working.get(one.folder, 0) for one in readings if one.alive), default=0)
-    saving_ns = max((verdict.saving_ns(r.slot.compile) for r in readings if r.alive), default=0)
+    saving_ns = max(
+        (verdict.saving_ns(r.slot.steps, r.slot.compile) for r in readings if r.alive), default=0
+    )
     ranks = [
         view(
             reading,

@@ -19,6 +19,7 @@ from warmwatch_monitor.cli.status import exit_code
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.series import render
+from warmwatch_monitor.export.words.hangs import long_compile
 from warmwatch_monitor.export.words.sentence import summary
 from warmwatch_monitor.model import Compiler, ProcessReading, RankView, RecordReading
 from warmwatch_monitor.runs import group
@@ -226,3 +227,12 @@ def test_a_compiler_below_the_training_is_seen_at_work_and_stopped(tmp_path: Pat
             child.kill()
         parent.kill()
         parent.wait()
+
+
+def test_the_limit_that_was_crossed_is_the_one_that_is_said() -> None:
+    """An absolute one below what the longest before explains has nothing to do with that one."""
+    view = b.view(hanging(seconds=22, longest=2))
+    progress = replace(view.figures.progress, compile_limit_seconds=20.0)
+    limited = replace(view, figures=replace(view.figures, progress=progress))
+    assert "the limit is 20 s" in long_compile(limited)
+    assert "the longest before took" in long_compile(b.view(hanging()))

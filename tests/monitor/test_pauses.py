@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from support import builders as b
 from support.values import replace
-from warmwatch.record import Slot
+from warmwatch import verdict
+from warmwatch._pauses import Pauses
+from warmwatch.record import COMPILE_INDEX, COMPILE_WORDS, CompileCounts, Slot, StepCounts
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.series import render
 from warmwatch_monitor.export.words.evidence import evidence
@@ -61,7 +63,8 @@ def _of(run: object) -> dict[str, object]:
 
 def test_where_the_time_went_is_in_the_evidence_the_answer_and_the_series() -> None:
     slot = saves(43, b.WARM)
-    steps = replace(slot.steps, batches=9, last_batch_ns=b.ago(50), batch_wait_ns=12 * b.SECOND)
+    told = {"batches": 9, "last_batch_ns": b.ago(50), "batch_wait_ns": 12 * b.SECOND}
+    steps = replace(slot.steps, last_step_ns=b.ago(44), **told)
     compile = replace(slot.compile, gc_ns=round(1.2 * b.SECOND))
     snapshot = b.snapshot(b.view(replace(slot, steps=steps, compile=compile)))
     (view,) = snapshot.runs[0].ranks
@@ -86,6 +89,30 @@ def test_of_a_torch_without_the_seams_nothing_is_made_up() -> None:
 
 
 def test_a_process_that_died_while_it_saved_saves_no_longer() -> None:
-    view = b.view(saves(43, b.WARM), alive=False, gone=10)
+    slot = saves(43, b.WARM)
+    slot = replace(slot, steps=replace(slot.steps, last_step_ns=b.ago(44)))
+    view = b.view(slot, alive=False, gone=10)
     assert view.figures.pauses.saving_seconds == 35.0
     assert "saving" not in summary(b.snapshot(view))
+
+
+def test_a_save_whose_end_was_lost_is_over_at_the_next_step() -> None:
+    """A signal handler may raise where the end would be told; nothing saves for ever then."""
+    slot = b.slot(
+        StepCounts(steps=9, last_step_ns=b.ago(1)), CompileCounts(saving_since_ns=b.ago(50))
+    )
+    assert verdict.saving_since_ns(slot.steps, slot.compile) == 0
+    assert b.view(slot).figures.pauses.saving_for_seconds is None
+    earlier = replace(slot.steps, last_step_ns=b.ago(60))
+    assert verdict.saving_since_ns(earlier, slot.compile) == b.ago(50)
+
+
+def test_a_save_after_one_whose_end_was_lost_begins_anew() -> None:
+    words = [0] * COMPILE_WORDS
+    pauses = Pauses(words)
+    assert pauses.save_began(1, 100, 1, 5)
+    assert not pauses.save_began(1, 110, 1, 5)  # within it
+    assert pauses.save_began(1, 900, 1, 6)
+    assert pauses.save_ended(1, 950)
+    assert words[COMPILE_INDEX["saving_ns"]] == 50
+    assert words[COMPILE_INDEX["saving_since_ns"]] == 0

@@ -63,9 +63,11 @@ class _Ear:
     def ends(self, build: _Build | None, error: BaseException | None) -> None:
         if build is None:
             return
-        if values := build.told(error):
-            self.listener.compilation(_KIND, values)
-        self.listener.end(build.event)
+        try:
+            if values := build.told(error):
+                self.listener.compilation(_KIND, values)
+        finally:
+            self.listener.end(build.event)
 
 
 def install(listener: Listener) -> Installed:

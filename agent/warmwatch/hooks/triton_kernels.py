@@ -92,6 +92,12 @@ class _Ear:
         making, self._thread.compiling = self._thread.compiling, None
         if making is None:
             return
+        try:
+            self._compiled(making, error)
+        finally:
+            self._listener.end(TRITON_COMPILE)
+
+    def _compiled(self, making: _Making, error: BaseException | None) -> None:
         if error is None:
             self._listener.cached(_KIND, hit=not making.built)
             making.verdicts.append(not making.built)
@@ -99,7 +105,6 @@ class _Ear:
             self._thread.tunings[-1].verdicts += making.verdicts
         else:
             self._tell(making, error)
-        self._listener.end(TRITON_COMPILE)
 
     def build_begins(self) -> None:
         self._listener.begin(TRITON_COMPILE, _of(None))
@@ -109,6 +114,9 @@ class _Ear:
 
     def pruned(self, tuner: Any, configurations: int) -> None:
         self._thread.due = (tuner, configurations)
+        while self._thread.tunings and self._thread.tunings[-1].owner is tuner:
+            self._thread.tunings.pop()  # one that was broken off between two trials
+            self._listener.end(TRITON_TUNE)
 
     def trial_begins(self, tuner: Any, arguments: Mapping[str, Any]) -> None:
         tunings = self._thread.tunings
@@ -128,8 +136,10 @@ class _Ear:
         making.left -= 1
         if making.left <= 0 or error is not None:
             self._thread.tunings.pop()
-            self._tell(making, error)
-            self._listener.end(TRITON_TUNE)
+            try:
+                self._tell(making, error)
+            finally:
+                self._listener.end(TRITON_TUNE)
 
     def _begin(self, event: str, making: _Making) -> None:
         self._listener.begin(event, making.of)

@@ -68,7 +68,7 @@ def _seconds(ns: int | None) -> float | None:
 def _pauses(reading: RecordReading, judgement: Judgement, now_ns: int) -> Pauses:
     """A process that died while it saved did so until its end was seen: no figure shrinks."""
     slot, counts, missing = reading.slot, reading.slot.compile, reading.slot.identity.missing
-    since = counts.saving_since_ns
+    since = verdict.saving_since_ns(slot.steps, counts)
     living = judgement.state not in ENDED
     until = now_ns if living else counts.ended_ns or reading.gone_ns or 0
     open_ns = max(0, until - since) if since else 0

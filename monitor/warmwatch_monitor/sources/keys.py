@@ -20,6 +20,7 @@ from warmwatch_monitor.sources.folder import Folder
 _LARGEST_JOURNAL = 16 * 1024 * 1024
 _UNPACKED = 4 * 1024 * 1024
 _MOST = 2_000
+_PARTS = 2_000_000  # of all keys together: about 200 MB
 
 
 def asked_in(folder: str) -> list[Asked]:
@@ -30,12 +31,14 @@ def asked_in(folder: str) -> list[Asked]:
             data = file.read(min(status.st_size, _LARGEST_JOURNAL))
     found: list[Asked] = []
     first: dict[str, Mapping[str, str]] = {}
+    room = _PARTS
     for line in data.splitlines():
-        if b'"event":"cache"' in line and len(found) < _MOST:
+        if b'"event":"cache"' in line and len(found) < _MOST and room > 0:
             try:
                 found.append(_asked(entries.parse(line), first))
             except ValueError:
                 continue  # one that no agent writes
+            room -= len(found[-1].hashes)
     return found
 
 

@@ -6,6 +6,7 @@ another host, and at a first look, nobody knows which.
 
 from __future__ import annotations
 
+from warmwatch.verdict import LONG_COMPILE_FLOOR_NS, LONG_COMPILE_TIMES
 from warmwatch_monitor.export.words.wording import counted, duration
 from warmwatch_monitor.model import Compiler, RankView
 
@@ -22,10 +23,15 @@ def long_compile(view: RankView) -> str:
 
 def _against(view: RankView) -> str:
     progress = view.figures.progress
-    if progress.compile_precedent_seconds is not None:
-        return f"the longest before took {duration(progress.compile_precedent_seconds)}"
-    limit = progress.compile_limit_seconds
+    limit, before = progress.compile_limit_seconds, progress.compile_precedent_seconds
+    if before is not None and (limit is None or limit >= _explained_by(before)):
+        return f"the longest before took {duration(before)}"
     return f"the limit is {duration(limit)}" if limit is not None else "longer than any explains"
+
+
+def _explained_by(before: float) -> float:
+    """Seconds that are not long beside what took so many before."""
+    return max(LONG_COMPILE_FLOOR_NS / 1e9, LONG_COMPILE_TIMES * before)
 
 
 def at_work(view: RankView) -> str:
