@@ -1,8 +1,9 @@
 """``warmwatch.activity(name)``: compile activity that the user brackets, of another compiler.
 
 Inside a function that Dynamo compiles it does nothing, which Dynamo folds away: no graph break, and
-nothing of ours in the graph. What it asks for that, ``is_compiling``, is PyTorch's own question as
-soon as Dynamo is there; before that nothing is compiled by it.
+nothing of ours in the graph. What it asks for that, ``is_traced``, is PyTorch's own question as
+soon as Dynamo is there; before that nothing is compiled by it. It is never true of code that runs:
+``is_compiling`` would be, on every thread, while another compiles.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ def _never() -> bool:
     return False
 
 
-is_compiling: Callable[[], bool] = _never
+is_traced: Callable[[], bool] = _never
 
 
 def dynamo_came() -> None:
     """From here on Dynamo may trace us."""
-    global is_compiling
+    global is_traced
     from torch import compiler
 
-    is_compiling = compiler.is_compiling
+    is_traced = compiler.is_dynamo_compiling
 
 
 class Bracket(ContextDecorator):
@@ -38,14 +39,14 @@ class Bracket(ContextDecorator):
         self._begun: list[int] = []
 
     def __enter__(self) -> None:
-        if is_compiling() or _current.attached is None:
+        if is_traced() or _current.attached is None:
             return
         self._begun.append(_begin(self._name))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
     ) -> None:
-        if is_compiling() or not self._begun:
+        if is_traced() or not self._begun:
             return
         _end(self._name, self._begun.pop(), kind)
 

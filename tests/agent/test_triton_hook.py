@@ -196,3 +196,12 @@ def test_a_triton_without_a_seam_is_left_alone(
     with pytest.raises(SeamAbsentError, match="_bench"):
         install(Listener())
     assert triton.compiler.compile is compile
+
+
+def test_who_compiles_by_keyword_is_served(triton: SimpleNamespace) -> None:
+    """``triton.compiler.compile(src=...)`` is Triton's own name of it."""
+    listener = Listener()
+    install(listener)
+    source = triton.ASTSource(triton.JITFunction(scale), {"x": "*fp32"}, {(2,): 64})
+    assert triton.compiler.compile(src=source, options={"num_warps": 2}) == "*fp32 64 2"
+    assert listener.compiled == [{"name": "scale", "cache": "miss"}]

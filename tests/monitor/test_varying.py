@@ -154,6 +154,17 @@ def test_it_is_bounded(tmp_path: Path) -> None:
     )
 
 
+def test_of_a_reason_so_many_lines_are_read(tmp_path: Path) -> None:
+    """Anybody may write one of thousands."""
+    first, last = reason((1, 2)), reason((1, 3))
+    for between, values in ((90, (1, 2, 3)), (900, (1, 2))):
+        folder = tmp_path / str(between)
+        folder.mkdir()
+        lines = forward(1, "\n".join([first, *["x"] * between, last]))
+        (one,) = followed(folder / "events.jsonl", lines).varying.dims
+        assert one.values == values
+
+
 def test_a_prometheus_tells_of_none(tmp_path: Path) -> None:
     snapshot: Snapshot = b.snapshot(b.view(b.WARM))
     assert status(snapshot)["runs"][0]["ranks"][0]["compile"]["varying"] == []

@@ -100,3 +100,27 @@ def test_no_name_breaks_it_and_none_goes_on_beyond_its_end(records: Path) -> Non
     events = slots.events(slots.only(records))
     names = [e["name"] for e in events if e["event"] == "compilation"]
     assert names == ["a_b", "int", "x" * 200]
+
+
+def test_it_ends_while_another_thread_compiles(records: Path) -> None:
+    """PyTorch's ``is_compiling()`` is then true on every thread, also where nothing is traced."""
+    body = """
+import threading, warmwatch
+compiles, ended, over = threading.Event(), threading.Event(), threading.Event()
+def bracket():
+    with warmwatch.activity("dsl"): compiles.wait(60)
+    ended.set()
+    over.wait(60)
+def backend(graph, inputs):
+    compiles.set()
+    ended.wait(60)
+    return graph.forward
+thread = threading.Thread(target=bracket)
+thread.start()
+torch.compile(lambda x: x + 1, backend=backend)(torch.ones(1))
+still = warmwatch.is_compiling()
+over.set()
+thread.join()
+result(still)
+"""
+    assert result_of(records, body) is False

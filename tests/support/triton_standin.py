@@ -68,12 +68,12 @@ class Autotuner:
         self.fn.run(*args, BLOCK=self.best[n])
 
 
-def compile(source: ASTSource, target: Any = None, options: Any = None) -> str:
+def compile(src: ASTSource, target: Any = None, options: Any = None) -> str:
     """As Triton's: what is in the cache is loaded; of a block size of 0 nothing comes."""
-    (block,) = source.constants.values()
-    name = f"{source.signature['x']} {block} {(options or {}).get('num_warps')}"
+    (block,) = src.constants.values()
+    name = f"{src.signature['x']} {block} {(options or {}).get('num_warps')}"
     if name not in JITFunction.on_disk:
-        source.make_ir()
+        src.make_ir()
         if not block:
             raise ValueError("a kernel that does not compile")
         JITFunction.on_disk.add(name)

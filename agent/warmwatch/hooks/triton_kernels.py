@@ -195,13 +195,14 @@ def install(listener: Listener) -> Installed:
 
 def _compile(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def compile(source: Any, *args: Any, **kwargs: Any) -> Any:
+    def compile(*args: Any, **kwargs: Any) -> Any:
         if not ear.listening:
-            return original(source, *args, **kwargs)
-        options = kwargs.get("options", args[1] if len(args) > 1 else None)
+            return original(*args, **kwargs)
+        source = args[0] if args else kwargs.get("src")
+        options = kwargs.get("options", args[2] if len(args) > 2 else None)
         _quietly(ear.compile_begins, source, options)
         try:
-            kernel = original(source, *args, **kwargs)
+            kernel = original(*args, **kwargs)
         except BaseException as error:
             _quietly(ear.compile_ends, error)
             raise

@@ -18,6 +18,7 @@ from warmwatch_monitor.model import Compilation, VaryingDim
 DIMS_KEPT = 50
 VALUES_KEPT = 100
 _IDS_KEPT = 20  # recompiles whose backward may still come
+_LINES_READ = 100  # of a reason: one for each compiled entry
 _FEWEST_STEPS = 10  # of a span of clean steps whose mean says something
 
 _ENTRY = re.compile(r"^\s*!?[\d/_]+:\s*")
@@ -26,10 +27,9 @@ _SIZE = re.compile(
     r"tensor '(?P<tensor>.{1,200})' size mismatch at index (?P<dim>\d{1,3})\. "
     r"expected (?P<old>\d{1,15}), actual (?P<new>\d{1,15})\s*$"
 )
-# looked for where a name begins alone: else a long one would cost its length for each character
-_SYMBOL = re.compile(
-    r"(?<![\w.\[\]'\"])(?P<tensor>[\w.\[\]'\"]{1,200})\.size\(\)\[(?P<dim>\d{1,3})\]"
-)
+# Looked for by what is fixed, and then backwards: forwards each character may begin a name.
+_SYMBOL = re.compile(r"\.size\(\)\[(?P<dim>\d{1,3})\]")
+_NAME_BEFORE = re.compile(r"[\w.\[\]'\"]{1,200}")
 
 _Key = tuple[str | None, str | None, int | None, str, int]
 
@@ -128,12 +128,18 @@ class Varying:
 
 def _sizes(reason: str) -> Iterator[_Size | None]:
     """What each line of a reason says of a size; ``None`` for a line about something else."""
-    for line in reason.strip().split("\n"):
+    for line in reason.strip().split("\n", _LINES_READ)[:_LINES_READ]:
         guard = _LOCAL.sub(r"\1", _ENTRY.sub("", line).partition("  # ")[0].strip())
         if found := _SIZE.match(guard):
             values = int(found["old"]), int(found["new"])
             yield _Size(tensor=found["tensor"], dim=int(found["dim"]), values=values)
-        elif found := _SYMBOL.search(guard):
-            yield _Size(tensor=found["tensor"], dim=int(found["dim"]))
+        elif (found := _SYMBOL.search(guard)) and (tensor := _name_before(guard, found.start())):
+            yield _Size(tensor=tensor, dim=int(found["dim"]))
         else:
             yield None
+
+
+def _name_before(guard: str, end: int) -> str | None:
+    """What stands there of a tensor's name."""
+    found = _NAME_BEFORE.match(guard[max(0, end - 200) : end][::-1])
+    return found[0][::-1] if found else None
