@@ -139,10 +139,6 @@ class Agent:
         told = self._words.graph_break(str(reason)) if reason else None
         self.ledger.cache_asked(cache, verdict, {**values, "reason": told})
 
-    def collected(self, took: int) -> None:
-        """Full garbage collections took so long."""
-        self.ledger.collected(took)
-
     def save_began(self) -> None:
         """This thread began to save."""
         self.ledger.save_began()

@@ -152,10 +152,6 @@ class Ledger:
         now = self._clock()
         self._inbox.post(lambda: self._cache_asked(now, cache, verdict, values))
 
-    def collected(self, took: int) -> None:
-        """Full garbage collections took so many nanoseconds."""
-        self._inbox.post(lambda: self._collected(took))
-
     def save_began(self) -> None:
         """The calling thread began to save."""
         thread, now = threading.get_ident(), self._clock()
@@ -314,10 +310,6 @@ class Ledger:
         known = {name: values.get(name) for name in ("id", "key", "reason")}
         parts = self._told_keys.packed(cache, values.get("lines") or [])
         self._store.note("cache", now, {"cache": cache, "verdict": verdict, **known, **parts})
-
-    def _collected(self, took: int) -> None:
-        self._pauses.collected(took)
-        self._store.publish(self.words)
 
     def _save_began(self, thread: int, now: int) -> None:
         steps = self._store.steps()

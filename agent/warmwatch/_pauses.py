@@ -1,4 +1,4 @@
-"""What keeps a training from its steps and is no compilation: saving, and collecting garbage.
+"""What keeps a training from its steps and is no compilation: saving.
 
 A save counts where the training waits for it: on the thread that marks the steps, and until that
 is known on the first that saves. One in the background holds nobody up. What a save calls of its
@@ -47,7 +47,3 @@ class Pauses:
         words[AT["saving_since_ns"]] = 0
         words[AT["saved_ns"]] = now
         return True
-
-    def collected(self, took: int) -> None:
-        """So many nanoseconds went to full collections."""
-        self._words[AT["gc_ns"]] += took

@@ -55,9 +55,6 @@ class Listener(Protocol):
         the key, the lines that say what it is made of, the reason for a bypass.
         """
 
-    def collected(self, took: int) -> None:
-        """So many nanoseconds went to full garbage collections."""
-
     def save_began(self) -> None:
         """This thread began to save a checkpoint, or a part of it."""
 

@@ -251,7 +251,6 @@ def _figures(
 def _pauses(telling: _Telling, epoch: float) -> Pauses:
     since = telling.value("checkpoint_start_timestamp_seconds")
     return Pauses(
-        gc_seconds=telling.value("gc_seconds_total"),
         saving_seconds=telling.value("checkpoint_seconds_total"),
         saving_since=since,
         saving_for_seconds=None if since is None else max(0.0, epoch - since),

@@ -39,7 +39,6 @@ SEAMS = (
     "recompile_reasons",
     "recompile_limit",
     "async_modes",
-    "garbage",
     "saving",
     "wrappers",
     "disabled",

@@ -132,7 +132,7 @@ class CompileCounts:
         cudagraph_skips: how often CUDA graphs were asked for and left out.
         memory: bytes of CUDA's caching allocator, by MEMORY, over the process's devices, as of
             ``memory_ns``, where 0 means that nobody looked.
-        gc_ns: time spent in full garbage collections. saving_ns: in ``torch.save`` and its kin;
+        saving_ns: time spent in ``torch.save`` and its kin;
             saving_since_ns: begin of the one in progress, 0 where there is none; saved_ns: when
             the last one ended. Only those for which the training waited.
     """
@@ -189,7 +189,6 @@ class CompileCounts:
     cudagraph_skips: int = 0
     memory: tuple[int, ...] = (0,) * len(MEMORY)
     memory_ns: int = 0
-    gc_ns: int = 0
     saving_ns: int = 0
     saving_since_ns: int = 0
     saved_ns: int = 0

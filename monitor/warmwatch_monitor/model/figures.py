@@ -280,12 +280,10 @@ class Pauses(Struct, frozen=True, kw_only=True):
     """What the training waited for that is no compilation; ``None`` where its torch has no seam.
 
     Attributes:
-        gc_seconds: full garbage collections. saving_seconds: checkpoints, the one in progress
-        included. saving_since: when that began, ``None`` where there is none;
-        saving_for_seconds: since then.
+        saving_seconds: checkpoints, the one in progress included. saving_since: when that began,
+        ``None`` where there is none; saving_for_seconds: since then.
     """
 
-    gc_seconds: float | None = None
     saving_seconds: float | None = None
     saving_since: float | None = None
     saving_for_seconds: float | None = None

@@ -73,7 +73,6 @@ def _pauses(reading: RecordReading, judgement: Judgement, now_ns: int) -> Pauses
     until = now_ns if living else counts.ended_ns or reading.gone_ns or 0
     open_ns = max(0, until - since) if since else 0
     return Pauses(
-        gc_seconds=None if "garbage" in missing else counts.gc_ns / 1e9,
         saving_seconds=None if "saving" in missing else (counts.saving_ns + open_ns) / 1e9,
         saving_since=epoch(slot.header, since) if living else None,
         saving_for_seconds=open_ns / 1e9 if since and living else None,

@@ -214,9 +214,6 @@ class Pauses(BaseModel):
         description="For `torch.save` and the distributed checkpoint, the one in progress included;"
         " null where this torch has no seam for it."
     )
-    gc_seconds: Seconds | None = Field(
-        description="For full garbage collections; null where this torch has no seam for it."
-    )
     saving_since: Epoch | None = Field(description="When the save in progress began, else null.")
 
 

@@ -201,7 +201,6 @@ def _pauses(view: RankView) -> dict[str, Any]:
     return {
         "data_seconds": batches["wait_seconds"] if batches else None,
         "checkpoint_seconds": pauses.saving_seconds,
-        "gc_seconds": pauses.gc_seconds,
         "saving_since": pauses.saving_since,
     }
 

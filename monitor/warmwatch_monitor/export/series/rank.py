@@ -230,11 +230,6 @@ _BATCH_SERIES: tuple[Series[RankView], ...] = (
 )
 _PAUSE_SERIES: tuple[Series[RankView], ...] = (
     counter(
-        "warmwatch_gc_seconds_total",
-        "Time in which the training process collected garbage, of all generations at once.",
-        lambda view: view.figures.pauses.gc_seconds,
-    ),
-    counter(
         "warmwatch_checkpoint_seconds_total",
         "Time in which the training saved checkpoints and waited for it, the one in progress "
         "included.",

@@ -1,4 +1,4 @@
-"""What keeps a rank from its steps and is no compilation: saving, data, garbage. Pure."""
+"""What keeps a rank from its steps and is no compilation: saving, data. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ def evidence(view: RankView) -> Iterator[str]:
     spent = {
         "waiting for data": steps.batch_wait_seconds if steps.batches else None,
         "saving checkpoints": pauses.saving_seconds,
-        "full garbage collections": pauses.gc_seconds,
     }
     known = [(what, s) for what, s in spent.items() if s is not None and s >= _IN_SUM]
     if known:
