@@ -53,11 +53,10 @@ def test_a_changed_config_between_two_runs_is_named(records: Path, tmp_path: Pat
     assert all("nothing to compare it with" in line for line in first), first
     assert first
     trained(records, tmp_path / "cache", "config.epilogue_fusion = False")
-    (line,) = said(records)
-    assert "missed: 1 of " in line
-    assert line.endswith(
-        "part of its key differs from the run's before: inductor config epilogue_fusion"
-    )
+    lines = said(records)  # of some versions AOTAutograd's cache tells the same
+    assert any("(Inductor): missed: 1 of " in line for line in lines), lines
+    differs = "parts of its key differs from the run's before: inductor config epilogue_fusion"
+    assert all(line.endswith(differs) for line in lines), lines
 
 
 def test_a_bypass_says_its_reason(records: Path, tmp_path: Path) -> None:
@@ -82,6 +81,6 @@ def test_nothing_of_a_key_but_names_and_hashes_leaves_the_training(
     }
     words = json.dumps([told, [*hashes]])
     assert SECRET not in words
-    assert "def forward" not in words
-    assert "torch.ops" not in words
+    assert "primals" not in words  # the graph's own code
+    assert "def " not in words
     assert str(tmp_path) not in words

@@ -46,7 +46,7 @@ def _why(miss: Miss) -> Iterator[str]:
         yield f"its key is not {whose}, and of what it is made was not told"
     elif miss.differing:
         total = max(miss.asked.parts or 0, len(miss.differing))
-        many = "part of its key differs" if len(miss.differing) == 1 else "parts of its key differ"
+        many = f"parts of its key differ{'s' if len(miss.differing) == 1 else ''}"
         yield f"{len(miss.differing)} of {total:,} {many} from {whose}: {differing(miss.differing)}"
     elif verdict == "hit":
         yield f"its key is {whose}, which hit: it looked into another or an emptied cache directory"
