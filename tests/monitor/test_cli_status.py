@@ -117,6 +117,15 @@ def test_misses_of_no_run_are_not_called_none(tmp_path: Path) -> None:
     assert "no run named 'gpt3'; runs here: gpt2" in unknown.stderr
 
 
+def test_misses_of_a_hostile_journal_forge_no_line(tmp_path: Path) -> None:
+    line = {"t": 5, "event": "cache", "cache": "inductor_fx", "verdict": "bypass"}
+    forged = {"id": "0/0\nforged: warm", "reason": "no\nforged: warm"}
+    write_record(tmp_path, warm("gpt2"), events=[{**line, **forged}])
+    shown = run("--misses", "--dir", str(tmp_path)).stdout
+    assert "forged: warm" in shown
+    assert len(shown.splitlines()) == 1
+
+
 @pytest.mark.parametrize("other", ["--json", "--watch", "--ranks", "--functions"])
 def test_misses_beside_another_view_are_refused(tmp_path: Path, other: str) -> None:
     refused = run("--misses", other, "--dir", str(tmp_path))

@@ -118,7 +118,7 @@ def _misses(run: str | None, asked: str | None, dir: str | None) -> int:
     if asked is not None:
         raise UsageError("--misses reads the records of this machine: give --dir, or nothing")
     for line in lines_of(settings_from(dir=dir), run):
-        say(line)
+        say(plain(line))
     return 0
 
 
