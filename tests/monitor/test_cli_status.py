@@ -26,6 +26,7 @@ from support.records import (
     warm,
     write_record,
 )
+from warmwatch import record
 from warmwatch.record import Slot, StepCounts
 from warmwatch_monitor import config
 from warmwatch_monitor.cli import cli
@@ -120,7 +121,9 @@ def test_misses_of_no_run_are_not_called_none(tmp_path: Path) -> None:
 def test_misses_of_a_hostile_journal_forge_no_line(tmp_path: Path) -> None:
     line = {"t": 5, "event": "cache", "cache": "inductor_fx", "verdict": "bypass"}
     forged = {"id": "0/0\nforged: warm", "reason": "no\nforged: warm"}
-    write_record(tmp_path, warm("gpt2"), events=[{**line, **forged}])
+    folder = write_record(tmp_path, warm("gpt2"))
+    journal = json.dumps({**line, **forged}, separators=(",", ":"))
+    (folder / record.JOURNAL).write_text(f"{journal}\n")
     shown = run("--misses", "--dir", str(tmp_path)).stdout
     assert "forged: warm" in shown
     assert len(shown.splitlines()) == 1
