@@ -10,7 +10,7 @@ SECONDS ?= 60
 # A worker that has nothing left takes tests over from the other.
 SPREAD := -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test test-fast test-torch test-agent lint fuzz coverage mutants audit lock benchmark dashboards wheel clean
+.PHONY: help demo test test-long test-fast test-torch test-agent lint fuzz coverage mutants audit lock benchmark dashboards wheel clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,7 +28,11 @@ demo: $(DEMO)/.ready ## the main job: a small compiled training, watched live (u
 
 test: $(READY) lint ## lint, type-check and run the test suite
 	tests/support/install-programs.sh
-	$(BIN)/python -m pytest $(SPREAD) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(SPREAD) -m "not long" $(PYTEST_ARGS)
+
+test-long: $(READY) ## the real trainings that test leaves out, so that it stays within a quarter of an hour
+	tests/support/install-programs.sh
+	$(BIN)/python -m pytest $(SPREAD) -m long $(PYTEST_ARGS)
 
 test-fast: $(READY) ## for daily work: all but real trainings and tests/process
 	tests/support/install-programs.sh

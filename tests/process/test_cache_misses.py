@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from support import slots
 from support.trainings import run
 from warmwatch_monitor.cli import cli
+
+pytestmark = pytest.mark.long
 
 SECRET = "a patient"
 BODY = f"""

@@ -26,6 +26,8 @@ from warmwatch.record.stacks import Stacks, unpack_stacks
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.cli.status import exit_code
 
+pytestmark = pytest.mark.long
+
 QUICK = {"WARMWATCH_STACKS": "0.2"}
 INDUCTOR = """
 model = make(); o = torch.optim.AdamW(model.parameters())

@@ -20,6 +20,8 @@ from support.records import environment, holder
 from warmwatch import record
 from warmwatch._mapping import in_memory
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Path:
