@@ -70,7 +70,7 @@ audit: $(READY) ## hold the dependencies against the known vulnerabilities
 		status=$$?; cat .cache/audit >&2; \
 		if grep -qE '^ERROR:|Traceback|Error: ' .cache/audit; then echo \
 			"Nothing was audited: no database of vulnerabilities answers from here (see above)." \
-			"Run make audit where pypi.org can be reached, or leave it to CI." >&2; fi; \
+			"Run make audit where the database of vulnerabilities can be reached, or leave it to CI." >&2; fi; \
 		exit $$status
 
 lock: $(READY) ## write the development dependencies anew, pinned with their hashes
