@@ -168,10 +168,12 @@ class OwnRecord:
         """The slot as it is now."""
         image = bytearray(self.writer.buffer)
         packed = record.pack_header(self.header)
-        if not image.startswith(packed):  # no record: plain memory without a header
-            image[: len(packed)] = packed
+        image[: len(packed)] = packed  # plain memory has none
+        try:
+            return record.unpack(bytes(image))
+        except record.TornError:  # no record, or another thread is at making it: it has no name
             record.store_identity(image, record.Identity(run="none"))
-        return record.unpack(bytes(image))
+            return record.unpack(bytes(image))
 
     def _arm_exit_status(self, folder: Path, mode: int) -> None:
         try:

@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from support.ranks import K, Rank
-from warmwatch import _steps
+from warmwatch import _steps, record
+from warmwatch._config import Settings
 from warmwatch._ledger import Ledger
+from warmwatch._own_record import OwnRecord
 from warmwatch.verdict import State
 
 Trace = Callable[[FrameType, str, Any], Any]
@@ -256,3 +258,12 @@ def test_a_step_that_another_thread_overtook_has_no_length(
     slot = rank.slot()
     assert (slot.steps.steps, sum(slot.clean_bins)) == (3, 2)
     assert (slot.steps.last_step_ns, slot.steps.last_duration_ns) == (rank.now + 2000, 0)
+
+
+def test_asked_while_another_thread_makes_the_record_it_answers() -> None:
+    """From attaching on: without a header, and with one that no name follows yet."""
+    own = OwnRecord(Settings(), version="0", options={}, attached=(1, 1))
+    assert own.image().steps.steps == 0
+    packed = record.pack_header(own.header)
+    own.writer.buffer[: len(packed)] = packed
+    assert own.image().steps.steps == 0

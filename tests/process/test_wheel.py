@@ -86,7 +86,11 @@ def test_it_requires_nothing(wheel: Path) -> None:
         lines = archive.read(name).decode().splitlines()
     needs = [line for line in lines if line.startswith("Requires-Dist")]
     assert needs
-    assert {line.partition("extra == ")[2] for line in needs} == {"'monitor'", "'otlp'"}
+    assert {line.partition("extra == ")[2] for line in needs} == {
+        "'monitor'",
+        "'otlp'",
+        "'stacks'",
+    }
 
 
 def test_without_the_extra_the_agent_imports_and_the_command_says_what_to_do(bare: Path) -> None:
