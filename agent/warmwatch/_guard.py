@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from types import CodeType, FrameType
+from typing import Any
 
 _logger = logging.getLogger("warmwatch")
 _sink: Callable[[str, Exception], None] | None = None
@@ -45,6 +46,15 @@ def report(where: str, error: Exception) -> None:
             _sink(where, error)
     except Exception:
         _logger.debug("the sink failed", exc_info=True)
+
+
+def quietly(where: str, tell: Callable[..., Any], *args: Any) -> Any:
+    """``tell(*args)``; where it raises that is reported, and ``None`` is given."""
+    try:
+        return tell(*args)
+    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+        report(where, error)
+        return None
 
 
 def pass_on(error: Exception) -> None:

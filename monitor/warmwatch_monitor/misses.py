@@ -22,7 +22,7 @@ def _of_run(
     run: str, readings: Sequence[RecordReading], read: Callable[[str], list[Asked]]
 ) -> Iterator[Miss]:
     newest = max(readings, key=lambda one: one.began)
-    latest = [one for one in readings if _start(one) == _start(newest)]
+    latest = [one for one in readings if one.start == newest.start]
     by_rank = {one.slot.identity.rank: one for one in sorted(latest, key=lambda one: one.began)}
     asked = {rank: read(one.folder) for rank, one in sorted(by_rank.items())}
     for rank in asked:
@@ -42,10 +42,6 @@ def _told_better(one: Asked, asked: Sequence[Asked]) -> bool:
     """Whether another cache missed the same compilation, and tells what its key is made of."""
     same = (other for other in asked if other.id == one.id and other.cache != one.cache)
     return one.verdict == "miss" and not one.hashes and any(other.hashes for other in same)
-
-
-def _start(reading: RecordReading) -> tuple[str, int]:
-    return reading.slot.identity.launch, reading.slot.identity.attempt
 
 
 def _before(readings: Sequence[RecordReading], of: RecordReading) -> RecordReading | None:

@@ -68,14 +68,9 @@ def present(readings: Sequence[RecordReading]) -> Sequence[RecordReading]:
     living = [reading for reading in readings if reading.alive]
     if not living:
         return readings
-    starts = {_start(reading) for reading in living}
+    starts = {reading.start for reading in living}
     began = max(reading.began for reading in living)
-    return [one for one in readings if _start(one) in starts or one.began > began]
-
-
-def _start(reading: RecordReading) -> tuple[str, int]:
-    """Which start of the run the record is of."""
-    return reading.slot.identity.launch, reading.slot.identity.attempt
+    return [one for one in readings if one.start in starts or one.began > began]
 
 
 def _claim(reading: RecordReading) -> tuple[bool, bool, bool, tuple[bool, int], str]:

@@ -14,11 +14,12 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import Any
 
-from warmwatch._guard import report
+from warmwatch._guard import quietly
 from warmwatch._phases import EXTENSION_BUILD, EXTENSION_CHECK
 from warmwatch._seams import Installed, Listener, look_up
 
 _KIND = "cpp_extension"
+_quietly = functools.partial(quietly, "hooks.cpp_extension")
 
 
 class _Build:
@@ -121,11 +122,3 @@ def _waiting(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
             _quietly(ear.listener.end, EXTENSION_BUILD)
 
     return wait
-
-
-def _quietly(tell: Callable[..., Any], *args: Any) -> Any:
-    try:
-        return tell(*args)
-    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-        report("hooks.cpp_extension", error)
-        return None

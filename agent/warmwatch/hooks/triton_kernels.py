@@ -24,13 +24,14 @@ from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import Any
 
-from warmwatch._guard import report
+from warmwatch._guard import quietly
 from warmwatch._phases import TRITON_COMPILE, TRITON_TUNE
 from warmwatch._seams import Installed, Listener, look_up
 from warmwatch.hooks.compilations import place
 from warmwatch.hooks.specializations import Memory, of_kernel, of_tuning
 
 _KIND = "triton"
+_quietly = functools.partial(quietly, "hooks.triton")
 # the module that has it, and those that had taken it from there by name (Triton 3.2)
 _BUILDERS = (
     "triton.runtime.build",
@@ -281,10 +282,3 @@ def _of(function: Any) -> dict[str, Any]:
     code = getattr(function, "__code__", None)
     where = {} if code is None else place(code.co_name, code.co_filename, code.co_firstlineno)
     return {**where, "kind": _KIND}
-
-
-def _quietly(tell: Callable[..., None], *args: Any) -> None:
-    try:
-        tell(*args)
-    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-        report("hooks.triton", error)

@@ -19,8 +19,8 @@ STACKS_LIMIT = 256 * 1024  # bytes of the file
 LINE_LIMIT = 64 * 1024  # of one look, newline included
 MOST_FRAMES = 100  # of a thread: 80 of the innermost, 20 of the outermost
 MOST_THREADS = 32
-_INNERMOST = 80
-_TEXT = 120  # characters of a name
+INNERMOST = 80
+NAME_LIMIT = 120  # characters of a name
 _LARGEST = 2**63
 
 
@@ -69,7 +69,7 @@ def cut(frames: list[Frame]) -> tuple[tuple[Frame, ...], int]:
     more = len(frames) - MOST_FRAMES
     if more <= 0:
         return tuple(frames), 0
-    return (*frames[:_INNERMOST], *frames[_INNERMOST + more :]), more
+    return (*frames[:INNERMOST], *frames[INNERMOST + more :]), more
 
 
 def pack_stacks(stacks: Stacks) -> bytes:
@@ -93,7 +93,7 @@ def _as_json(stacks: Stacks) -> dict[str, Any]:
                 "main": one.main,
                 "compiles": one.compiles,
                 "more": one.left_out,
-                "frames": [[f.name[:_TEXT], f.file[:_TEXT], f.line] for f in one.frames],
+                "frames": [[f.name[:NAME_LIMIT], f.file[:NAME_LIMIT], f.line] for f in one.frames],
             }
             for one in stacks.threads
         ],
@@ -141,7 +141,7 @@ def _frame(known: Any) -> Frame:
     name, file, line = known
     if not isinstance(name, str) or not isinstance(file, str):
         raise TypeError
-    return Frame(printable(name[:_TEXT]), printable(file[:_TEXT]), _number(line))
+    return Frame(printable(name[:NAME_LIMIT]), printable(file[:NAME_LIMIT]), _number(line))
 
 
 def _number(value: Any) -> int:

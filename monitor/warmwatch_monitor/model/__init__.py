@@ -11,7 +11,7 @@ else. The closed lists of names, and stacks, are the record's own and given on h
 from __future__ import annotations
 
 from warmwatch.record import CACHES, CATEGORIES, DISABLED, KINDS, MEMORY, PHASES, PROGRESS
-from warmwatch.record.stacks import Frame, Stacks, ThreadStack
+from warmwatch.record.stacks import INNERMOST, Frame, Stacks, ThreadStack
 from warmwatch_monitor.model.figures import (
     BACKENDS,
     BUCKET_SECONDS,
@@ -73,6 +73,7 @@ __all__ = [
     "CACHES",
     "CATEGORIES",
     "DISABLED",
+    "INNERMOST",
     "KINDS",
     "MEMORY",
     "PHASES",

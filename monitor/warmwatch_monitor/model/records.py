@@ -220,6 +220,11 @@ class RecordReading(Struct, frozen=True, kw_only=True):
     this_boot: bool = True
 
     @property
+    def start(self) -> tuple[str, int]:
+        """Which start of its run the record is of."""
+        return self.slot.identity.launch, self.slot.identity.attempt
+
+    @property
     def began(self) -> tuple[bool, int]:
         """For telling which of two began later: by the wall clock, which can be set back, only
         where they are of other boots."""

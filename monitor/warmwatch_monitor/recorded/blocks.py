@@ -32,6 +32,7 @@ from warmwatch_monitor.model import (
     WarmupSpan,
     Who,
 )
+from warmwatch_monitor.recorded.lengths import seconds
 
 _AT_RUN_TIME = frozenset({"autotune", "cudagraph", "other"})  # kinds of a seam of their own
 
@@ -65,8 +66,8 @@ def steps_of(slot: Slot, clean: Lengths, touched: Lengths) -> Steps:
         count=steps.steps,
         first_at=epoch(header, counts.first_step_ns),
         last_at=epoch(header, steps.last_step_ns),
-        first_seconds=_seconds(counts.first_duration_ns),
-        last_seconds=_seconds(steps.last_duration_ns),
+        first_seconds=seconds(counts.first_duration_ns),
+        last_seconds=seconds(steps.last_duration_ns),
         clean=clean,
         touched=touched,
         touched_lately=len(verdict.recently_touched(steps, counts)),
@@ -173,8 +174,3 @@ def _by_name(names: Sequence[str], counts: Sequence[int]) -> dict[str, int]:
 def epoch(header: Header, monotonic_ns: int | None) -> float | None:
     """Seconds since the epoch, for a monotonic time in which 0 is "not yet"."""
     return header.epoch_seconds(monotonic_ns) if monotonic_ns else None
-
-
-def _seconds(ns: float | None) -> float | None:
-    """Nanoseconds of the record, where 0 is "not known", in seconds."""
-    return ns / 1e9 if ns else None

@@ -19,6 +19,7 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.recorded.blocks import by_phase, counted_of, epoch
 from warmwatch_monitor.recorded.kept import kept
+from warmwatch_monitor.recorded.lengths import seconds
 from warmwatch_monitor.recorded.log import up_to_now
 
 
@@ -55,14 +56,9 @@ def _progress(reading: RecordReading, facts: Facts, judgement: Judgement, now_ns
         stall_limit_seconds=verdict.stall_after_ns(facts) / 1e9,
         batch_quiet_seconds=_ago(slot.steps.last_batch_ns, now_ns),
         open_seconds=_ago(verdict.open_since_ns(facts), now_ns),
-        compile_limit_seconds=_seconds(verdict.compile_limit_ns(facts)),
-        compile_precedent_seconds=_seconds(verdict.compile_precedent_ns(facts)),
+        compile_limit_seconds=seconds(verdict.compile_limit_ns(facts)),
+        compile_precedent_seconds=seconds(verdict.compile_precedent_ns(facts)),
     )
-
-
-def _seconds(ns: int | None) -> float | None:
-    """A length of the record, where 0 is "none"."""
-    return ns / 1e9 if ns else None
 
 
 def _pauses(reading: RecordReading, judgement: Judgement, now_ns: int) -> Pauses:

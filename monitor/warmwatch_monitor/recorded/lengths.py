@@ -19,11 +19,12 @@ def lengths(bins: Sequence[int], sum_ns: int) -> Lengths:
         count=upto[-1],
         sum_seconds=sum_ns / 1e9,
         upto=tuple([upto[last] for last in _LAST_BINS]),
-        median=_seconds(record.quantile_of(upto, 0.5)),
-        p99=_seconds(record.quantile_of(upto, 0.99)),
-        longest=_seconds(record.longest_of(upto)),
+        median=seconds(record.quantile_of(upto, 0.5)),
+        p99=seconds(record.quantile_of(upto, 0.99)),
+        longest=seconds(record.longest_of(upto)),
     )
 
 
-def _seconds(ns: float | None) -> float | None:
+def seconds(ns: float | None) -> float | None:
+    """Nanoseconds of the record, where 0 is "not known", in seconds."""
     return ns / 1e9 if ns else None

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from warmwatch.record.stacks import MOST_THREADS, cut
+from warmwatch.record.stacks import MOST_THREADS, NAME_LIMIT, cut
 from warmwatch.texts import printable
 from warmwatch_monitor.errors import SourceError
 from warmwatch_monitor.model import Frame, ThreadStack
@@ -24,7 +24,6 @@ PATIENCE = 20.0  # seconds
 _SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _DENIED = ("permission denied", "operation not permitted")
 _AGENTS = ("_stacks.py", "_copies.py")
-_TEXT = 120
 _LONGEST = 4 << 20  # bytes of an answer
 MISSING = "py-spy is not installed here: pip install 'warmwatch[stacks]'"
 _AS_ROOT = 'run it as root: sudo env "PATH=$PATH" warmwatch stacks'
@@ -88,7 +87,9 @@ def _thread(known: dict[str, Any]) -> ThreadStack:
 
 def _frame(known: dict[str, Any]) -> Frame:
     file = str(known["filename"]).rpartition("/")[2]
-    return Frame(printable(str(known["name"])[:_TEXT]), printable(file[:_TEXT]), int(known["line"]))
+    return Frame(
+        printable(str(known["name"])[:NAME_LIMIT]), printable(file[:NAME_LIMIT]), int(known["line"])
+    )
 
 
 def _refused(said: str, pid: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from warmwatch_monitor.export.words.conditions import conditions
 from warmwatch_monitor.export.words.states import says
 from warmwatch_monitor.export.words.wording import counted, duration
-from warmwatch_monitor.model import Compiler, RankView, Stacks, ThreadStack
+from warmwatch_monitor.model import INNERMOST, Compiler, RankView, Stacks, ThreadStack
 
 
 def heading(view: RankView) -> str:
@@ -43,7 +43,7 @@ def threads(stacks: Sequence[ThreadStack]) -> Iterator[str]:
         yield f"  thread {number}" + (f" ({', '.join(marks)})" if marks else "")
         kept = [f"    {f.name} ({f.file}:{f.line})" for f in one.frames]
         if one.left_out:
-            kept.insert(80, f"    ... {counted(one.left_out, 'frame')} left out")
+            kept.insert(INNERMOST, f"    ... {counted(one.left_out, 'frame')} left out")
         yield from kept
 
 
