@@ -43,7 +43,11 @@ class EventStream(Response):
             raise problem
 
     async def _send(self, send: Send) -> None:
-        start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        start = {
+            "type": "http.response.start",
+            "status": self.status_code,
+            "headers": self.raw_headers,
+        }
         body = {"type": "http.response.body", "more_body": True}
         try:
             await send(start)
