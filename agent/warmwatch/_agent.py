@@ -21,6 +21,7 @@ from warmwatch._guard import report, warn_once
 from warmwatch._imports import FRAMES, is_imported
 from warmwatch._ledger import Ledger
 from warmwatch._own_record import OwnRecord
+from warmwatch._parameters import Parameters
 from warmwatch._phases import is_tracing
 from warmwatch._reduction import words
 from warmwatch._rounds import Rounds
@@ -54,7 +55,10 @@ class Agent:
         self._hooks = Hooks()
         self.record = OwnRecord(settings, version=version, options=options, attached=attached)
         self.ledger = Ledger(self.record, self._hooks, self._words.graph_break)
-        self._rounds = Rounds(lambda optimizer: self.steps.lead(optimizer), self._count)
+        self._parameters = Parameters()
+        self._rounds = Rounds(
+            lambda optimizer: self.steps.lead(optimizer), self._count, self._parameters.met
+        )
         self.steps = make_steps(
             self.record.writer.buffer,
             self.ledger,
@@ -127,6 +131,7 @@ class Agent:
             values = {**values, "reason": self._words.recompile(reason)}
         if skip := values.get("cudagraph_skip"):
             values = {**values, "cudagraph_skip": self._words.graph_break(skip)}
+        self._parameters.compiled(values.get("parameters", 0))
         self.ledger.compilation(kind, values)
 
     def cached(self, cache: str, *, hit: bool) -> None:
@@ -273,7 +278,9 @@ class Agent:
     def _is_step(self, optimizer: Any) -> bool:
         """Asked about the first call of all, so the record is there before the first step."""
         self.open()
-        return self._rounds.is_step(optimizer)
+        is_step = self._rounds.is_step(optimizer)
+        self.record.has_parameters(self._parameters.seen)
+        return is_step
 
     def _call_back(self) -> None:
         """It may be warm now: tell those who asked for it."""

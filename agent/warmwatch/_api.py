@@ -19,6 +19,8 @@ def attach(
     tokens_per_step: int | None = None,
     samples_per_step: int | None = None,
     flops_per_step: float | None = None,
+    parameters: int | None = None,
+    dtype: object = None,
 ) -> None:
     """Attach the agent to this process; where it is attached, tell it more.
 
@@ -27,7 +29,11 @@ def attach(
             the script's name. What cannot be printed in it becomes ``_``.
         tokens_per_step, samples_per_step: what one step of this rank is worth, a whole number from
             1 to 2**53 (NumPy's too, no tensor). Said anew, it holds from that step on.
-        flops_per_step: floating-point operations of one step of this rank.
+        flops_per_step: floating-point operations of one step of this rank, for its MFU.
+        parameters: of the model: without ``flops_per_step`` a step is worth 6 times the parameters
+            times the tokens. Not said, those that the optimizers hold are taken, as an estimate.
+        dtype: in which the GPU computes, ``torch.bfloat16`` or its name: against which peak the MFU
+            is held. Not said, bfloat16 is.
 
     An argument that cannot be taken is left out with a warning; the others are taken.
     """
@@ -40,6 +46,8 @@ def attach(
             "tokens_per_step": tokens_per_step,
             "samples_per_step": samples_per_step,
             "flops_per_step": flops_per_step,
+            "parameters": parameters,
+            "dtype": dtype,
         },
     )
 

@@ -135,6 +135,12 @@ class OwnRecord:
         if known is not None and (known.hooks, known.missing) != (hooks, missing):
             self._rename(replace(known, hooks=hooks, missing=missing))
 
+    def has_parameters(self, seen: int | None) -> None:
+        """The optimizers hold so many parameters; ``None`` where that tells no model's size."""
+        known = self._identity
+        if known is not None and known.parameters_seen != seen:
+            self._rename(replace(known, parameters_seen=seen))
+
     def flush(self, *, leaving: bool) -> None:
         """All is said: have it where a monitor finds it, also if its disk is slow, or frozen.
 

@@ -83,12 +83,13 @@ def test_what_is_not_known_is_nothing() -> None:
     assert {name for name, value in unknown.items() if value is None} == {
         *("local_rank", "world_size", "clock_offset_ns"),
         *("tokens_per_step", "samples_per_step", "flops_per_step", "collective_timeout"),
+        *("parameters", "parameters_seen"),
     }
     assert {name for name, value in unknown.items() if value == 0} == {"rank", "attempt", "pid"}
     assert {name for name, value in unknown.items() if value == ()} == {"hooks", "missing", "gpus"}
     assert {name for name, value in unknown.items() if value == ""} == {
         *("launch", "launcher", "host", "boot_id", "python", "torch", "agent"),
-        "collective_backend",
+        *("collective_backend", "dtype"),
     }
 
 

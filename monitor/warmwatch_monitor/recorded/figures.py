@@ -44,6 +44,7 @@ def figures(
         pauses=_pauses(reading, judgement, now_ns),
         workers=_workers(process),
         memory=known.memory,
+        worth=known.worth,
     )
 
 

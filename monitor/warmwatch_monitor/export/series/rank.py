@@ -180,6 +180,11 @@ _TRAINING_SERIES: tuple[Series[RankView], ...] = (
         "Samples trained on: steps times what the user said a step is worth.",
         lambda view: view.figures.steps.samples,
     ),
+    gauge(
+        "warmwatch_mfu_ratio",
+        "Model FLOPs utilization of the clean steps, against the dense peak of the rank's GPUs.",
+        lambda view: view.utilization.ratio if view.utilization else None,
+    ),
     counter(
         "warmwatch_process_cpu_seconds_total",
         "CPU time of the training process.",
