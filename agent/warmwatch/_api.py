@@ -21,6 +21,7 @@ def attach(
     flops_per_step: float | None = None,
     parameters: int | None = None,
     dtype: object = None,
+    say: bool | None = None,
 ) -> None:
     """Attach the agent to this process; where it is attached, tell it more.
 
@@ -34,6 +35,9 @@ def attach(
             times the tokens. Not said, those that the optimizers hold are taken, as an estimate.
         dtype: in which the GPU computes, ``torch.bfloat16`` or its name: against which peak the MFU
             is held. Not said, bfloat16 is.
+        say: one line on stderr when a compilation takes long, when warm, for each recompile, and at
+            the end, as ``WARMWATCH_SAY=1`` does. The logger ``warmwatch`` has the same lines where
+            it was given a level.
 
     An argument that cannot be taken is left out with a warning; the others are taken.
     """
@@ -48,6 +52,7 @@ def attach(
             "flops_per_step": flops_per_step,
             "parameters": parameters,
             "dtype": dtype,
+            "say": say,
         },
     )
 

@@ -83,6 +83,12 @@ def _amount(value: Any) -> float:
     return amount
 
 
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _RefusedError(f"{_shown(value)}: pass True or False")
+    return value
+
+
 def _dtype(value: Any) -> str:
     """By name, whether it is PyTorch's own or a text; nothing of PyTorch is imported for it."""
     kind = type(value)
@@ -102,6 +108,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "flops_per_step": _amount,
     "parameters": _size,
     "dtype": _dtype,
+    "say": _flag,
 }
 
 

@@ -68,6 +68,11 @@ class OwnRecord:
         return self.writer.folder is not None
 
     @property
+    def speaks_for(self) -> int | None:
+        """The rank that it speaks for; ``None`` of a child that is none, and before it is open."""
+        return None if self._identity is None or self._child else self._identity.rank
+
+    @property
     def worth(self) -> dict[str, int]:
         """What the user said that a step is worth, by unit."""
         units = ("tokens", "samples")

@@ -6,12 +6,12 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from warmwatch.words.advice import advice
+from warmwatch.words.reasons import plain
 from warmwatch_monitor.export.answer.functions import functions
-from warmwatch_monitor.export.words.advice import advice
 from warmwatch_monitor.export.words.conditions import conditions
 from warmwatch_monitor.export.words.ends import how
 from warmwatch_monitor.export.words.evidence import evidence
-from warmwatch_monitor.export.words.reasons import plain
 from warmwatch_monitor.export.words.remedy import remedy, since_seconds
 from warmwatch_monitor.model import (
     CACHES,
