@@ -27,3 +27,17 @@ __all__ = [
     "state",
     "step",
 ]
+
+
+def load_ipython_extension(shell: object) -> None:
+    """``%load_ext warmwatch``: attach, and show a live answer under the cell that trains."""
+    from warmwatch.frameworks.ipython import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: object) -> None:
+    """``%unload_ext warmwatch``: show no more; the agent stays attached."""
+    from warmwatch.frameworks.ipython import unload
+
+    unload(shell)

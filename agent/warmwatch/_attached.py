@@ -38,6 +38,11 @@ class Attached:
         self._watch.start()
 
     @property
+    def armed(self) -> bool:
+        """Whether the agent was made: there is something to ask it."""
+        return self._agent is not None
+
+    @property
     def agent(self) -> Agent:
         """The agent, made when it is first asked for."""
         if self._agent is None:
