@@ -43,11 +43,19 @@ class Agent:
         settings: from the environment. version: the agent's own.
         options: what the user gave to ``attach()``: ``run``, ``tokens_per_step``...
         attached: when, on the monotonic and on the wall clock, in nanoseconds.
+        quiet: there is no record before the first step or compile activity.
     """
 
     def __init__(
-        self, settings: Settings, *, version: str, options: Mapping[str, Any], attached: _Moment
+        self,
+        settings: Settings,
+        *,
+        version: str,
+        options: Mapping[str, Any],
+        attached: _Moment,
+        quiet: bool = False,
     ) -> None:
+        self._quiet, self._armed = quiet, False
         self._callbacks: list[Callable[[], object]] = []
         self._explicit = False
         self._words = words(full=settings.full_reasons)
@@ -74,7 +82,8 @@ class Agent:
         self._hooks.install(SEAMS, self)
         hide([*self._hooks.functions(), *FRAMES])
         brackets.dynamo_came()
-        if child_name() is None:
+        self._armed = True
+        if child_name() is None and not self._quiet:
             self.open()
         self.record.hooked(self._hooks.names, self._hooks.missing)
 
@@ -221,6 +230,12 @@ class Agent:
             self.steps.bind(self.record.writer.buffer, self.ledger)
             self.batches.bind(self.record.writer.buffer)
             at_childs_end(self.finish)
+
+    def speak(self) -> None:
+        """It is no longer ``quiet``."""
+        self._quiet = False
+        if self._armed and child_name() is None:
+            self.open()
 
     def finish(self, end: End, *, leaving: bool = False) -> None:
         """The process ends. Nothing is said by one that had nothing to say.

@@ -25,10 +25,17 @@ _BESIDE = ("triton", "torch.utils.cpp_extension")  # other compilers; the keys o
 
 
 class Attached:
-    """An attached process. ``options``: what the user gave to ``attach()``."""
+    """An attached process. ``options``: what the user gave to ``attach()``.
 
-    def __init__(self, settings: Settings, version: str, options: Mapping[str, Any]) -> None:
+    ``quiet``: nobody has said that it trains, so it speaks at its first step or compile activity
+    and not before.
+    """
+
+    def __init__(
+        self, settings: Settings, version: str, options: Mapping[str, Any], *, quiet: bool = False
+    ) -> None:
         self._settings, self._version, self._options = settings, version, dict(options)
+        self._quiet = quiet
         self._at = monotonic_ns(), time_ns()
         self._agent: Agent | None = None
         self._watch = ImportWatch({name: partial(self._arm, name) for name in (_DYNAMO, *_BESIDE)})
@@ -44,7 +51,11 @@ class Attached:
             from warmwatch._agent import Agent
 
             self._agent = Agent(
-                self._settings, version=self._version, options=self._options, attached=self._at
+                self._settings,
+                version=self._version,
+                options=self._options,
+                attached=self._at,
+                quiet=self._quiet,
             )
             _guard.connect(self._agent.error)
         return self._agent
@@ -54,6 +65,12 @@ class Attached:
         self._options.update(options)
         if self._agent is not None:
             self._agent.update(options)
+
+    def speak(self) -> None:
+        """The user's program attaches by itself, so it does train."""
+        self._quiet = False
+        if self._agent is not None:
+            self._agent.speak()
 
     def finish(self, end: End) -> None:
         """Python ends."""

@@ -33,6 +33,10 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
         "60",
         "seconds of one compilation after which its stacks are recorded, or off",
     ),
+    "WARMWATCH_STARTED_BY": (
+        "unset",
+        "set by `warmwatch run`, which knows its runs by it",
+    ),
     "WARMWATCH_DISABLE": ("unset", "1: `import warmwatch.auto` and `attach()` do nothing"),
 }
 MONITOR_VARIABLES = (

@@ -216,6 +216,7 @@ class Identity:
         collective_timeout: seconds after which the process's collectives give up, the shortest of
             its process groups; ``None`` where there are none. collective_backend: of that one,
             such as ``nccl``.
+        started_by: which ``warmwatch run`` started it, where that stays beside it; else empty.
     """
 
     run: str
@@ -240,6 +241,7 @@ class Identity:
     flops_per_step: float | None = None
     collective_timeout: float | None = None
     collective_backend: str = ""
+    started_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
