@@ -150,11 +150,11 @@ class Agent:
 
     def save_began(self) -> None:
         """This thread began to save."""
-        self.ledger.save_began()
+        self.ledger.pause_began("saving")
 
     def save_ended(self) -> None:
         """This thread ended what it began to save last."""
-        self.ledger.save_ended()
+        self.ledger.pause_ended("saving")
 
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
@@ -177,6 +177,14 @@ class Agent:
         self.ledger.error(where, self._words.error(error))
 
     # What the API asks.
+
+    def pause_began(self, what: str) -> None:
+        """The user's program, or its framework, began to evaluate or to save."""
+        self.ledger.pause_began(what)
+
+    def pause_ended(self, what: str) -> None:
+        """It ended what it began last of it."""
+        self.ledger.pause_ended(what)
 
     def step(self) -> None:
         """An explicit step mark; the first one ends the watching of the optimizer."""

@@ -135,6 +135,8 @@ class CompileCounts:
         saving_ns: time spent in ``torch.save`` and its kin;
             saving_since_ns: begin of the one in progress, 0 where there is none; saved_ns: when
             the last one ended. Only those for which the training waited.
+        evaluating_ns, evaluating_since_ns, evaluated_ns: the same of evaluations, which a framework
+            or the user tells of; evaluations: how many have ended.
     """
 
     begun: int = 0
@@ -192,6 +194,10 @@ class CompileCounts:
     saving_ns: int = 0
     saving_since_ns: int = 0
     saved_ns: int = 0
+    evaluating_ns: int = 0
+    evaluating_since_ns: int = 0
+    evaluated_ns: int = 0
+    evaluations: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
