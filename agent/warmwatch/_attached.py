@@ -13,6 +13,7 @@ from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any
 
 from warmwatch import _guard
+from warmwatch._arguments import checked
 from warmwatch._config import Settings
 from warmwatch._ending import End
 from warmwatch._imports import ImportWatch
@@ -36,6 +37,7 @@ class Attached:
     ) -> None:
         self._settings, self._version, self._options = settings, version, dict(options)
         self._quiet = quiet
+        self._said = {*options, *(["run"] if settings.run else [])}  # by the user
         self._at = monotonic_ns(), time_ns()
         self._agent: Agent | None = None
         self._watch = ImportWatch({name: partial(self._arm, name) for name in (_DYNAMO, *_BESIDE)})
@@ -62,6 +64,18 @@ class Attached:
 
     def update(self, options: Mapping[str, Any]) -> None:
         """The user gave more options."""
+        self._said.update(options)
+        self._take(options)
+
+    def suggest(self, options: Mapping[str, Any]) -> None:
+        """A framework knows these: they hold where the user said nothing of them."""
+        taken, refused = checked(options)
+        for complaint in refused:
+            _guard.warn_once(complaint)
+        if left := {name: value for name, value in taken.items() if name not in self._said}:
+            self._take(left)
+
+    def _take(self, options: Mapping[str, Any]) -> None:
         self._options.update(options)
         if self._agent is not None:
             self._agent.update(options)
