@@ -9,9 +9,11 @@ from warmwatch._api import (
     activity,
     attach,
     detach,
+    evaluating,
     is_compiling,
     is_warm,
     on_warm,
+    saving,
     state,
     step,
 )
@@ -21,9 +23,11 @@ __all__ = [
     "activity",
     "attach",
     "detach",
+    "evaluating",
     "is_compiling",
     "is_warm",
     "on_warm",
+    "saving",
     "state",
     "step",
 ]

@@ -47,11 +47,19 @@ class Agent:
         settings: from the environment. version: the agent's own.
         options: what the user gave to ``attach()``: ``run``, ``tokens_per_step``...
         attached: when, on the monotonic and on the wall clock, in nanoseconds.
+        quiet: there is no record before the first step or compile activity.
     """
 
     def __init__(
-        self, settings: Settings, *, version: str, options: Mapping[str, Any], attached: _Moment
+        self,
+        settings: Settings,
+        *,
+        version: str,
+        options: Mapping[str, Any],
+        attached: _Moment,
+        quiet: bool = False,
     ) -> None:
+        self._quiet, self._armed = quiet, False
         self._callbacks: list[Callable[[], object]] = []
         self._explicit = False
         self._words = words(full=settings.full_reasons)
@@ -83,7 +91,8 @@ class Agent:
         self._hooks.install(SEAMS, self)
         hide([*self._hooks.functions(), *FRAMES])
         brackets.dynamo_came()
-        if child_name() is None:
+        self._armed = True
+        if child_name() is None and not self._quiet:
             self.open()
         self.record.hooked(self._hooks.names, self._hooks.missing)
 
@@ -152,11 +161,11 @@ class Agent:
 
     def save_began(self) -> None:
         """This thread began to save."""
-        self.ledger.save_began()
+        self.ledger.pause_began("saving")
 
     def save_ended(self) -> None:
         """This thread ended what it began to save last."""
-        self.ledger.save_ended()
+        self.ledger.pause_ended("saving")
 
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
@@ -180,6 +189,14 @@ class Agent:
         self.ledger.error(where, self._words.error(error))
 
     # What the API asks.
+
+    def pause_began(self, what: str) -> None:
+        """The user's program, or its framework, began to evaluate or to save."""
+        self.ledger.pause_began(what)
+
+    def pause_ended(self, what: str) -> None:
+        """It ended what it began last of it."""
+        self.ledger.pause_ended(what)
 
     def step(self) -> None:
         """An explicit step mark; the first one ends the watching of the optimizer."""
@@ -237,6 +254,12 @@ class Agent:
             self.steps.bind(self.record.writer.buffer, self.ledger)
             self.batches.bind(self.record.writer.buffer)
             at_childs_end(self.finish)
+
+    def speak(self) -> None:
+        """It is no longer ``quiet``."""
+        self._quiet = False
+        if self._armed and child_name() is None:
+            self.open()
 
     def finish(self, end: End, *, leaving: bool = False) -> None:
         """The process ends. Nothing is said by one that had nothing to say.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from warmwatch import _current
-from warmwatch._brackets import Bracket
+from warmwatch._brackets import Bracket, Pause
 from warmwatch._version import __version__
 
 if TYPE_CHECKING:
@@ -90,6 +90,24 @@ def activity(name: str) -> Bracket:
         name: which compiler, 200 characters at most. It is recorded, and shown with the seconds.
     """
     return Bracket(name)
+
+
+def evaluating() -> Pause:
+    """An evaluation: ``with evaluating():`` around it, on the thread that trains. Also a decorator.
+
+    As long as it lasts the rank is no stalled one, the sentence says what it does, and its time is
+    no part of a step. What compiles in it is compile activity all the same. It ends at the next
+    step at the latest. Inside of what ``torch.compile`` compiles it does nothing.
+    """
+    return Pause("evaluating")
+
+
+def saving() -> Pause:
+    """A checkpoint that ``torch.save`` and the distributed checkpoint do not write: likewise.
+
+    Those are heard by themselves.
+    """
+    return Pause("saving")
 
 
 def state() -> str | None:

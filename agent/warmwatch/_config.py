@@ -37,6 +37,10 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
         "unset",
         "1: say in the training's terminal when it compiles for long, is warm, recompiles, ends",
     ),
+    "WARMWATCH_STARTED_BY": (
+        "unset",
+        "set by `warmwatch run`, which knows its runs by it",
+    ),
     "WARMWATCH_DISABLE": ("unset", "1: `import warmwatch.auto` and `attach()` do nothing"),
 }
 MONITOR_VARIABLES = (

@@ -76,7 +76,10 @@ def test_an_optimizer_that_was_pickled_is_seen_from_its_first_step(records: Path
     assert slots.read(slots.only(records)).steps.steps == 4
 
 
-API = ["activity", "attach", "detach", "is_compiling", "is_warm", "on_warm", "state", "step"]
+API = [
+    *("activity", "attach", "detach", "evaluating", "is_compiling", "is_warm", "on_warm"),
+    *("saving", "state", "step"),
+]
 
 
 def test_the_api_is_what_the_contract_lists() -> None:

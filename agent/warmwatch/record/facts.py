@@ -136,6 +136,8 @@ class CompileCounts:
         saving_ns: time spent in ``torch.save`` and its kin;
             saving_since_ns: begin of the one in progress, 0 where there is none; saved_ns: when
             the last one ended. Only those for which the training waited.
+        evaluating_ns, evaluating_since_ns, evaluated_ns: the same of evaluations, which a framework
+            or the user tells of; evaluations: how many have ended.
     """
 
     begun: int = 0
@@ -193,6 +195,10 @@ class CompileCounts:
     saving_ns: int = 0
     saving_since_ns: int = 0
     saved_ns: int = 0
+    evaluating_ns: int = 0
+    evaluating_since_ns: int = 0
+    evaluated_ns: int = 0
+    evaluations: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +225,7 @@ class Identity:
         collective_timeout: seconds after which the process's collectives give up, the shortest of
             its process groups; ``None`` where there are none. collective_backend: of that one,
             such as ``nccl``.
+        started_by: which ``warmwatch run`` started it, where that stays beside it; else empty.
     """
 
     run: str
@@ -246,6 +253,7 @@ class Identity:
     dtype: str = ""
     collective_timeout: float | None = None
     collective_backend: str = ""
+    started_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -287,12 +287,17 @@ class Pauses(Struct, frozen=True, kw_only=True):
 
     Attributes:
         saving_seconds: checkpoints, the one in progress included. saving_since: when that began,
-        ``None`` where there is none; saving_for_seconds: since then.
+        ``None`` where there is none; saving_for_seconds: since then. evaluating_*: the same of
+        evaluations, and evaluations: how many have ended; ``None`` until one was told of.
     """
 
     saving_seconds: float | None = None
     saving_since: float | None = None
     saving_for_seconds: float | None = None
+    evaluating_seconds: float | None = None
+    evaluating_since: float | None = None
+    evaluating_for_seconds: float | None = None
+    evaluations: int | None = None
 
 
 class Life(Struct, frozen=True, kw_only=True):

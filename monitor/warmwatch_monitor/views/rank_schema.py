@@ -215,6 +215,15 @@ class Pauses(BaseModel):
         " null where this torch has no seam for it."
     )
     saving_since: Epoch | None = Field(description="When the save in progress began, else null.")
+    evaluations: int | None = Field(
+        description="Evaluations that have ended; null until one was told of."
+    )
+    evaluation_seconds: Seconds | None = Field(
+        description="For evaluations, the one in progress included; null likewise."
+    )
+    evaluating_since: Epoch | None = Field(
+        description="When the evaluation in progress began, else null."
+    )
 
 
 class End(BaseModel):

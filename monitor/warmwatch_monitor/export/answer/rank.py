@@ -207,6 +207,9 @@ def _pauses(view: RankView) -> dict[str, Any]:
         "data_seconds": batches["wait_seconds"] if batches else None,
         "checkpoint_seconds": pauses.saving_seconds,
         "saving_since": pauses.saving_since,
+        "evaluations": pauses.evaluations,
+        "evaluation_seconds": pauses.evaluating_seconds,
+        "evaluating_since": pauses.evaluating_since,
     }
 
 

@@ -245,6 +245,22 @@ _PAUSE_SERIES: tuple[Series[RankView], ...] = (
         "When the save in progress began; absent where none is.",
         lambda view: view.figures.pauses.saving_since,
     ),
+    counter(
+        "warmwatch_evaluation_seconds_total",
+        "Time in which the training evaluated, the one in progress included; absent until one was "
+        "told of.",
+        lambda view: view.figures.pauses.evaluating_seconds,
+    ),
+    counter(
+        "warmwatch_evaluations_total",
+        "Evaluations that have ended; absent until one was told of.",
+        lambda view: view.figures.pauses.evaluations,
+    ),
+    gauge(
+        "warmwatch_evaluation_start_timestamp_seconds",
+        "When the evaluation in progress began; absent where none is.",
+        lambda view: view.figures.pauses.evaluating_since,
+    ),
 )
 RANK_SERIES: tuple[Series[RankView], ...] = (
     *_STATE_SERIES,
