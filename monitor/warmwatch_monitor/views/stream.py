@@ -43,10 +43,14 @@ class EventStream(Response):
             raise problem
 
     async def _send(self, send: Send) -> None:
-        start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        start = {
+            "type": "http.response.start",
+            "status": self.status_code,
+            "headers": self.raw_headers,
+        }
         body = {"type": "http.response.body", "more_body": True}
         try:
-            await send(start)
+            await send({**start, "headers": self.raw_headers})
             async with aclosing(self._events) as events:
                 async for content in events:
                     for at in range(0, len(content), _PART):
