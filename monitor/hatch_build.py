@@ -7,7 +7,7 @@ JavaScript tools: uPlot is taken from a package that carries it, and is known by
 from __future__ import annotations
 
 import hashlib
-from importlib.metadata import distribution
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ FILES = {
 }
 
 
-class ChartsHook(BuildHookInterface):
+class ChartsHook(BuildHookInterface[Any]):
     """Called by hatchling before it collects the files."""
 
     def initialize(self, _version: str, build_data: dict[str, Any]) -> None:
@@ -49,7 +49,17 @@ def put(place: Path) -> None:
         there = place / name
         if there.exists() and hashlib.sha256(there.read_bytes()).hexdigest() == digest:
             continue
-        content = Path(str(distribution(PACKAGE).locate_file(path))).read_bytes()
+        content = _packaged(path)
         if hashlib.sha256(content).hexdigest() != digest:
             raise ValueError(f"{PACKAGE} holds another {path} than the one that is known")
         there.write_bytes(content)
+
+
+def _packaged(path: str) -> bytes:
+    try:
+        return Path(str(distribution(PACKAGE).locate_file(path))).read_bytes()
+    except PackageNotFoundError:
+        raise ValueError(
+            f"{PACKAGE} is not here, which carries the charts of the page: build with isolation, "
+            "or install what build-system.requires names"
+        ) from None

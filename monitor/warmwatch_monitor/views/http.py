@@ -156,6 +156,8 @@ def _add_events(app: FastAPI, events: Events) -> None:
 
 
 def _add_history(app: FastAPI, history: History) -> None:
+    one_at_a_time = asyncio.Lock()
+
     @app.get(
         "/history",
         description=HISTORY_DESCRIPTION,
@@ -177,10 +179,12 @@ def _add_history(app: FastAPI, history: History) -> None:
             int, Query(ge=1, le=SECONDS, description="At most so many values in a column.")
         ] = SECONDS,
     ) -> Response:
+        def make() -> Body:
+            return json_body(columns(history, seconds=seconds, run=run, points=points))
+
         # in a thread: an hour of many ranks takes its time, and others ask meanwhile
-        body = await asyncio.to_thread(
-            lambda: json_body(columns(history, seconds=seconds, run=run, points=points))
-        )
+        async with one_at_a_time:
+            body = await asyncio.to_thread(make)
         return _sent(body, request)
 
 
