@@ -56,6 +56,14 @@ def test_a_recompile_between_two_looks_is_in_its_second() -> None:
     assert [name for _, name in rank["phases"]] == [None, "dynamo"]
 
 
+def test_a_second_in_which_it_compiled_is_not_shown_as_warm() -> None:
+    """It ended in the middle of it: the state that the phase stands above is that of compiling."""
+    warm = [at(second, STATES["warm"]) for second in (0.6, 1.0)]
+    (rank,) = columns(kept(at(0, STATES["recompiling"]), *warm))["ranks"]
+    assert [name for _, name in rank["states"]] == ["recompiling", "warm"]
+    assert [at for at, _ in rank["states"]] == [at for at, _ in rank["phases"]]
+
+
 def test_an_hour_is_kept_and_no_more() -> None:
     history = kept(*(at(second, stepped(second)) for second in range(SECONDS + 50)))
     (rank,) = columns(history)["ranks"]

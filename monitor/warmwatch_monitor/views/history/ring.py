@@ -120,12 +120,14 @@ class History:
         at, columns, steps = second % SECONDS, series.columns, view.figures.steps
         columns["steps"][at] = steps.count
         columns["step_seconds"][at] = math.nan if steps.last_seconds is None else steps.last_seconds
-        columns["state"][at] = _STATE_CODES[view.judgement.state.value]
         grown, phase = self._grown(key, view)
         spent = columns["compile_seconds"]
         spent[at] = min(1.0, (0.0 if math.isnan(spent[at]) else spent[at]) + grown)
         if phase:
             columns["phase"][at] = phase
+        # a second in which something compiled is not shown as one in which all was warm already
+        if not (view.judgement.warm and columns["phase"][at] and columns["state"][at]):
+            columns["state"][at] = _STATE_CODES[view.judgement.state.value]
 
     def _grown(self, key: tuple[str, int], view: RankView) -> tuple[float, int]:
         """How much compile time came since the last look, and mostly in which phase."""
