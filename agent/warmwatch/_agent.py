@@ -61,6 +61,7 @@ class Agent:
             is_step=self._is_step,
             warm_steps=settings.warm_steps,
             on_warm=self._call_back,
+            on_long=self._long_step,
         )
         self.batches = make_batches(self.record.writer.buffer)
         self._stacks = self._watch(settings.stacks)
@@ -146,6 +147,7 @@ class Agent:
     def save_ended(self) -> None:
         """This thread ended what it began to save last."""
         self.ledger.save_ended()
+        self.steps.look_anew()
 
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
@@ -274,6 +276,10 @@ class Agent:
         """Asked about the first call of all, so the record is there before the first step."""
         self.open()
         return self._rounds.is_step(optimizer)
+
+    def _long_step(self, steps: int, now: int, duration: int, usual: int) -> None:
+        """A clean step was far longer than usual."""
+        self.ledger.long_step(steps, now, duration, usual, self.batches.behind(steps - 1))
 
     def _call_back(self) -> None:
         """It may be warm now: tell those who asked for it."""

@@ -17,6 +17,7 @@ class Pauses:
         self._words = words
         self._saver: int | None = None
         self._depth = self._steps = 0
+        self._latest = 0, 0  # behind how many steps it last saved, and for how long
 
     def save_began(self, thread: int, now: int, training: int | None, steps: int) -> bool:
         """``thread`` began to save; whether a word changed. ``training``: that of the steps.
@@ -43,7 +44,14 @@ class Pauses:
         if self._depth:
             return False
         words, self._saver = self._words, None
-        words[AT["saving_ns"]] += max(0, now - words[AT["saving_since_ns"]])
+        took = max(0, now - words[AT["saving_since_ns"]])
+        words[AT["saving_ns"]] += took
+        self._latest = self._steps, took + self.saved_behind(self._steps)
         words[AT["saving_since_ns"]] = 0
         words[AT["saved_ns"]] = now
         return True
+
+    def saved_behind(self, steps: int) -> int:
+        """Nanoseconds of saving after so many steps, before the next one."""
+        behind, took = self._latest
+        return took if behind == steps else 0

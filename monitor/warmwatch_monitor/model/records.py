@@ -159,6 +159,27 @@ class Fallback(Struct, frozen=True, kw_only=True):
     setting: str | None = None
 
 
+class LongStep(Struct, frozen=True, kw_only=True):
+    """A step without compile activity that took far longer than usual, from a record's journal.
+
+    Attributes:
+        at_ns: when it ended. step: which one. seconds: how long it took, ``usual_seconds`` the
+        median then. saving_seconds, data_seconds: of it, saving and waiting for batches.
+        batches: that were handed out in it, ``batches_usual`` in a usual step; each ``None`` where
+        there was none. left_out: how many others the journal left out before it.
+    """
+
+    at_ns: int
+    step: int
+    seconds: float
+    usual_seconds: float
+    saving_seconds: float = 0.0
+    data_seconds: float | None = None
+    batches: int | None = None
+    batches_usual: float | None = None
+    left_out: int = 0
+
+
 class Owner(Struct, frozen=True, kw_only=True):
     """Whose a record is: the user's ``uid`` and ``name`` (else the number).
 
@@ -196,6 +217,7 @@ class RecordReading(Struct, frozen=True, kw_only=True):
         varying: dimensions that changed. warm_since: when the span of clean steps began that is
         not over, and the steps by then.
         functions: what each cost, as far as the journal was read, the dearest first.
+        long_steps: the longest of those that were far longer than usual, and the last ones.
         exception: type of the exception that ended the process.
         broken_lines: journal lines that were torn.
         this_boot: whether its times are of this machine's boot.
@@ -215,6 +237,7 @@ class RecordReading(Struct, frozen=True, kw_only=True):
     varying: tuple[VaryingDim, ...] = ()
     warm_since: tuple[int, int] | None = None
     functions: tuple[FunctionCost, ...] = ()
+    long_steps: tuple[LongStep, ...] = ()
     exception: str | None = None
     broken_lines: int = 0
     this_boot: bool = True

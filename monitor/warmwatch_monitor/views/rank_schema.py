@@ -204,6 +204,21 @@ class Batches(BaseModel):
     )
 
 
+class LongStep(BaseModel):
+    """A step that took far longer than usual, though nothing compiled in it."""
+
+    step: int = Field(description="Which one, from 1.")
+    seconds: Seconds = Field(description="How long it took.")
+    usual_seconds: Seconds = Field(description="Median of the clean steps, then.")
+    checkpoint_seconds: Seconds = Field(description="Of it, saving.")
+    data_seconds: Seconds | None = Field(
+        description="Of it, waiting for batches of DataLoaders; null where none gave one in it."
+    )
+    batches: int | None = Field(description="Batches that were handed out in it; null: none.")
+    evaluation: bool = Field(description="Far more of them than in a usual step.")
+    words: str = Field(description="The same in one clause.")
+
+
 class Pauses(BaseModel):
     """What the training waited for that is no compilation."""
 
@@ -333,6 +348,10 @@ class Rank(BaseModel):
     compile: Compile
     warmup: Warmup
     step_seconds: StepSeconds
+    long_steps: list[LongStep] = Field(
+        description="Steps that took at least four times as long as usual, and a second, without "
+        "compiling: the last ones and the longest, oldest first."
+    )
     batches: Batches | None = Field(description="Null where this torch, or a series, tells none.")
     pauses: Pauses
     cost: Cost
