@@ -44,6 +44,7 @@ from warmwatch_monitor.model.machine import (
     SourceHealth,
 )
 from warmwatch_monitor.model.records import (
+    FEWEST_STEPS,
     Beginning,
     Compilation,
     Cost,
@@ -74,6 +75,7 @@ __all__ = [
     "CACHES",
     "CATEGORIES",
     "DISABLED",
+    "FEWEST_STEPS",
     "INNERMOST",
     "KINDS",
     "MEMORY",

@@ -108,20 +108,25 @@ class Recompile(Struct, frozen=True, kw_only=True):
     line: int | None = None
 
 
+FEWEST_STEPS = 10  # clean steps whose mean says something
+
+
 class VaryingDim(Struct, frozen=True, kw_only=True):
     """A dimension for which a function was compiled again, over all that was read of a journal.
 
     Attributes:
-        tensor: the argument's name. dim: which of its dimensions. name, file, line: the function.
+        tensor: the argument's name. dim: which of its dimensions; ``None`` of a number that the
+        function was compiled for, one by one. name, file, line: the function.
         values: its sizes that were seen, in order; ``complete``: all of them were kept.
         lowest, highest: of all. count: recompiles. seconds: they took together, with their
-        backwards; ``None`` where PyTorch does not say. last_id: compile id of the last one.
+        backwards; ``None`` where PyTorch does not say. timed: of how many it does.
+        last_id: compile id of the last one.
         before_seconds: mean clean step before the first of them. since_ns, since_steps: clean steps
         after it, with whatever size they had.
     """
 
     tensor: str
-    dim: int
+    dim: int | None
     name: str | None = None
     file: str | None = None
     line: int | None = None
@@ -131,6 +136,7 @@ class VaryingDim(Struct, frozen=True, kw_only=True):
     highest: int | None = None
     count: int = 0
     seconds: float | None = None
+    timed: int = 0
     last_id: str | None = None
     before_seconds: float | None = None
     since_ns: int = 0

@@ -115,10 +115,10 @@ class Break(BaseModel):
 
 
 class Varying(BaseModel):
-    """A dimension for which a function was compiled again."""
+    """A dimension, or a number, for which a function was compiled again."""
 
     tensor: str = Field(description="The argument's name.")
-    dim: int = Field(description="Which of its dimensions.")
+    dim: int | None = Field(description="Which of its dimensions; null: it is a number itself.")
     values: list[int] = Field(description="The sizes that were seen, in order.")
     complete: bool = Field(description="Whether all of them were kept.")
     smallest: int | None = Field(description="The smallest of all.")
@@ -191,7 +191,7 @@ class Compile(BaseModel):
     last: list[PastCompilation] = Field(description="The last five compilations, newest last.")
     breaks: list[Break] = Field(description="Why Dynamo broke graphs, in the order of time.")
     varying: list[Varying] = Field(
-        description="Dimensions that changed, at most 20, in the order of time."
+        description="Dimensions and numbers that changed, at most 20, in the order of time."
     )
 
 
