@@ -88,7 +88,9 @@ def test_what_the_agent_left_is_shown_with_how_long_it_has_been_there(tmp_path: 
 
 
 @pytest.mark.usefixtures("_no_py_spy")
-@pytest.mark.parametrize("what", ["none", "another activity's", "link", "too long", "garbage"])
+@pytest.mark.parametrize(
+    "what", ["none", "another activity's", "link", "fifo", "too long", "garbage"]
+)
 def test_stacks_that_are_not_to_be_believed_are_not_shown(tmp_path: Path, what: str) -> None:
     folder = write_record(tmp_path, compiling())
     file = folder / STACKS
@@ -99,6 +101,8 @@ def test_stacks_that_are_not_to_be_believed_are_not_shown(tmp_path: Path, what: 
     elif what == "link":
         (tmp_path / "secret").write_text("secret\n")
         file.symlink_to(tmp_path / "secret")
+    elif what == "fifo":
+        os.mkfifo(file, 0o600)
     elif what == "too long":
         leave(folder, 1.0)
         os.truncate(file, STACKS_LIMIT + 1)
