@@ -77,6 +77,7 @@ class Agent:
             is_step=self._is_step,
             warm_steps=settings.warm_steps,
             on_warm=self._call_back,
+            on_long=self._long_step,
         )
         self.batches = make_batches(self.record.writer.buffer)
         self._announcer = self._announce(bool(options.get("say", settings.say)))
@@ -165,7 +166,7 @@ class Agent:
 
     def save_ended(self) -> None:
         """This thread ended what it began to save last."""
-        self.ledger.pause_ended("saving")
+        self.pause_ended("saving")
 
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
@@ -197,6 +198,7 @@ class Agent:
     def pause_ended(self, what: str) -> None:
         """It ended what it began last of it."""
         self.ledger.pause_ended(what)
+        self.steps.look_anew()
 
     def step(self) -> None:
         """An explicit step mark; the first one ends the watching of the optimizer."""
@@ -326,6 +328,10 @@ class Agent:
         is_step = self._rounds.is_step(optimizer)
         self.record.has_parameters(self._parameters.seen)
         return is_step
+
+    def _long_step(self, steps: int, now: int, duration: int, usual: int) -> None:
+        """A clean step was far longer than usual."""
+        self.ledger.long_step(steps, now, duration, usual, self.batches.behind(steps - 1))
 
     def _call_back(self) -> None:
         """It may be warm now: tell those who asked for it."""
