@@ -16,8 +16,9 @@ import pytest
 
 from support.records import wait_until
 from warmwatch import _guard
+from warmwatch._activity_watch import ActivityWatch, Look
 from warmwatch._config import settings_from
-from warmwatch._stacks import StackWatch
+from warmwatch._stacks import StackWriter
 from warmwatch.record import STACKS, RecordError
 from warmwatch.record.stacks import (
     LINE_LIMIT,
@@ -48,13 +49,19 @@ class Watched:
 
     def __init__(self, folder: Path | None, after: float | None = 0.01) -> None:
         self.since, self.folder = 0, folder
-        self.watch = StackWatch(
-            after,
-            since=lambda: self.since,
-            phase=lambda: 3,
+        self.asked = 0
+        stacks = StackWriter(
+            phase=self.phase,
             threads=lambda: (threading.get_ident(), threading.main_thread().ident or 0),
             place=lambda: (self.folder, 0o640) if self.folder else None,
         )
+        looks = [Look(after=after, act=stacks.write, again=True)] if after else []
+        self.watch = ActivityWatch(lambda: self.since, looks)
+
+    def phase(self) -> int:
+        """Asked at each look."""
+        self.asked += 1
+        return 3
 
     def begin(self) -> None:
         self.since = monotonic_ns()
@@ -94,7 +101,12 @@ def test_where_a_long_activity_is_is_written_ever_more_rarely(tmp_path: Path) ->
     thread = looks[0].threads[0]
     assert (looks[0].phase, thread.main, thread.compiles) == ("inductor", True, True)
     assert Path(__file__).name in {frame.file for frame in thread.frames}
-    assert not any(f.file == "_stacks.py" for look in looks for t in look.threads for f in t.frames)
+    assert not any(
+        f.file in ("_stacks.py", "_activity_watch.py")
+        for look in looks
+        for t in look.threads
+        for f in t.frames
+    )
     assert (tmp_path / STACKS).stat().st_mode & 0o777 == 0o640
 
 
@@ -143,13 +155,7 @@ def test_what_stands_in_the_file_s_place_is_neither_waited_for_nor_followed(
 ) -> None:
     place, other = tmp_path / STACKS, tmp_path / "other"
     other.write_text("another's")
-    reader, looks = None, list[int]()
-
-    def phase() -> int:
-        """Asked at each look."""
-        looks.append(1)
-        return 3
-
+    reader = None
     if what.startswith("fifo"):
         os.mkfifo(place)
         reader = os.open(place, os.O_RDONLY | os.O_NONBLOCK) if "read" in what else None
@@ -159,9 +165,8 @@ def test_what_stands_in_the_file_s_place_is_neither_waited_for_nor_followed(
         place.mkdir()
     try:
         with watched(tmp_path) as one:
-            one.watch._phase = phase
             one.begin()
-            wait_until(lambda: len(looks) > 3)
+            wait_until(lambda: one.asked > 3)
     finally:
         if reader is not None:
             os.close(reader)

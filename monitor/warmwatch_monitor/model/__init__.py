@@ -68,6 +68,7 @@ from warmwatch_monitor.model.snapshot import (
     any_compiling,
 )
 from warmwatch_monitor.model.spread import Spread, spread
+from warmwatch_monitor.model.worth import DTYPE, Utilization, Worth
 
 __all__ = [
     "BACKENDS",
@@ -75,6 +76,7 @@ __all__ = [
     "CACHES",
     "CATEGORIES",
     "DISABLED",
+    "DTYPE",
     "FEWEST_STEPS",
     "INNERMOST",
     "KINDS",
@@ -122,11 +124,13 @@ __all__ = [
     "Steps",
     "ThreadStack",
     "Underway",
+    "Utilization",
     "VaryingDim",
     "WarmupSpan",
     "Warmups",
     "Who",
     "Workers",
+    "Worth",
     "all_warm",
     "any_compiling",
     "spread",

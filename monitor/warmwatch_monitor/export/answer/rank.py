@@ -6,16 +6,17 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from warmwatch.words.advice import advice
+from warmwatch.words.reasons import plain
 from warmwatch_monitor.export.answer.functions import functions
-from warmwatch_monitor.export.words.advice import advice
 from warmwatch_monitor.export.words.conditions import conditions
 from warmwatch_monitor.export.words.ends import how
 from warmwatch_monitor.export.words.evidence import evidence
 from warmwatch_monitor.export.words.long_steps import is_evaluation, words
-from warmwatch_monitor.export.words.reasons import plain
 from warmwatch_monitor.export.words.remedy import remedy, since_seconds
 from warmwatch_monitor.model import (
     CACHES,
+    DTYPE,
     Compilation,
     Compile,
     LongStep,
@@ -27,12 +28,14 @@ from warmwatch_monitor.model import (
     VaryingDim,
     Warmups,
     WarmupSpan,
+    Worth,
 )
 
 LAST = 5
 BREAKS = 20
 VARYING = 20
 _FX = "inductor_fx"
+_FORMULA = "6 x parameters x tokens"
 
 
 def rank(view: RankView, *, ended_together: bool | None = None) -> dict[str, Any]:
@@ -52,6 +55,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> dict[str, Any
         "batches": _batches(figures.steps),
         "pauses": _pauses(view),
         "cost": _cost(figures.steps),
+        "worth": _worth(view),
         "conditions": [{"condition": name, "words": said} for name, said in conditions(view)],
         "gpus": list(view.gpu_uuids),
         "energy": _energy(view),
@@ -62,7 +66,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> dict[str, Any
         "collective_timeout_seconds": figures.who.collective_timeout_seconds,
         "collective_backend": figures.who.collective_backend,
         "alive": figures.life.alive,
-        "end": _end(view, ended_together),
+        "end": ending(view, ended_together),
         "process": _process(view),
         "torch_memory_bytes": _memory(figures.memory),
         "agent_errors": figures.agent.errors,
@@ -90,9 +94,9 @@ def _compile(view: RankView) -> dict[str, Any]:
         "disabled": compile.disabled,
         "cudagraph_skips": compile.cudagraph_skips,
         "progress": _progress(compile.open),
-        "underway": _underway(view.figures.log.underway),
+        "underway": underway(view.figures.log.underway),
         "functions": functions(view.figures.log.functions),
-        "last": [_compilation(one) for one in view.figures.log.compilations[-LAST:]],
+        "last": [compilation(one) for one in view.figures.log.compilations[-LAST:]],
         "breaks": [
             {"reason": one.reason, "count": one.count} for one in view.figures.log.breaks[:BREAKS]
         ],
@@ -122,21 +126,22 @@ def _caches(compile: Compile) -> dict[str, Any]:
     }
 
 
-def _compilation(compilation: Compilation) -> dict[str, Any]:
+def compilation(one: Compilation) -> dict[str, Any]:
+    """One compilation as JSON."""
     return {
-        "id": compilation.id,
-        "kind": compilation.kind,
-        "seconds": compilation.seconds,
-        "reason": compilation.reason,
-        "plain": plain(compilation.reason, compilation.category),
-        "category": compilation.category,
-        "advice": advice(compilation.category, compilation.kind),
-        "name": compilation.name,
-        "file": compilation.file,
-        "line": compilation.line,
-        "cache": compilation.cache,
-        "failure": compilation.failure,
-        "cudagraph_skip": compilation.cudagraph_skip,
+        "id": one.id,
+        "kind": one.kind,
+        "seconds": one.seconds,
+        "reason": one.reason,
+        "plain": plain(one.reason, one.category),
+        "category": one.category,
+        "advice": advice(one.category, one.kind),
+        "name": one.name,
+        "file": one.file,
+        "line": one.line,
+        "cache": one.cache,
+        "failure": one.failure,
+        "cudagraph_skip": one.cudagraph_skip,
     }
 
 
@@ -159,24 +164,24 @@ def _varying(one: VaryingDim) -> dict[str, Any]:
     }
 
 
-def _underway(underway: Underway | None) -> dict[str, Any] | None:
+def underway(what: Underway | None) -> dict[str, Any] | None:
     """What is being compiled now, as far as that is known."""
-    if underway is None:
+    if what is None:
         return None
     return {
-        "kind": underway.kind,
-        "name": underway.name,
-        "file": underway.file,
-        "line": underway.line,
-        "backward": underway.backward,
-        "reason": underway.reason,
-        "plain": plain(underway.reason, underway.category),
-        "category": underway.category,
-        "advice": advice(underway.category, underway.kind),
+        "kind": what.kind,
+        "name": what.name,
+        "file": what.file,
+        "line": what.line,
+        "backward": what.backward,
+        "reason": what.reason,
+        "plain": plain(what.reason, what.category),
+        "category": what.category,
+        "advice": advice(what.category, what.kind),
     }
 
 
-def _end(view: RankView, ended_together: bool | None) -> dict[str, Any] | None:
+def ending(view: RankView, ended_together: bool | None) -> dict[str, Any] | None:
     """How it ended; ``None`` while it has not."""
     ended, life = how(view), view.figures.life
     if ended is None:
@@ -199,12 +204,13 @@ def _batches(steps: Steps) -> dict[str, Any] | None:
 
 
 def _long_step(one: LongStep) -> dict[str, Any]:
-    """A step that took far longer than usual and did not compile, and what is known of it."""
+    """A step that came far later than usual and did not compile, and what is known of it."""
     return {
         "step": one.step,
         "seconds": one.seconds,
         "usual_seconds": one.usual_seconds,
         "checkpoint_seconds": one.saving_seconds,
+        "evaluation_seconds": one.evaluating_seconds,
         "data_seconds": one.data_seconds,
         "batches": one.batches,
         "evaluation": is_evaluation(one),
@@ -219,19 +225,23 @@ def _pauses(view: RankView) -> dict[str, Any]:
         "data_seconds": batches["wait_seconds"] if batches else None,
         "checkpoint_seconds": pauses.saving_seconds,
         "saving_since": pauses.saving_since,
+        "evaluations": pauses.evaluations,
+        "evaluation_seconds": pauses.evaluating_seconds,
+        "evaluating_since": pauses.evaluating_since,
     }
 
 
 def _warmup(warmups: Warmups) -> dict[str, Any]:
     return {
         "ended": warmups.latest is not None,
-        **_span(warmups.latest),
+        **warmup_span(warmups.latest),
         "count": warmups.count,
-        "first": None if warmups.first is None else _span(warmups.first),
+        "first": None if warmups.first is None else warmup_span(warmups.first),
     }
 
 
-def _span(span: WarmupSpan | None) -> dict[str, Any]:
+def warmup_span(span: WarmupSpan | None) -> dict[str, Any]:
+    """How long a warm-up was; each is null where it has not ended."""
     if span is None:
         return {"ended_at": None, "seconds": None, "steps": None}
     return {"ended_at": span.ended_at, "seconds": span.seconds, "steps": span.steps}
@@ -257,6 +267,27 @@ def _cost(steps: Steps) -> dict[str, float | int | None]:
         "steady_step_seconds": steady,
         "beyond_steady_seconds": beyond,
         "steps_touched": touched.count,
+    }
+
+
+def _worth(view: RankView) -> dict[str, Any] | None:
+    """What a step is worth, and what its clean steps come to; ``None`` where nobody said."""
+    worth, mfu = view.figures.worth, view.utilization
+    if worth == Worth():
+        return None
+    seconds = view.figures.steps.clean.typical
+    return {
+        "tokens_per_second": worth.tokens / seconds if worth.tokens and seconds else None,
+        "samples_per_second": worth.samples / seconds if worth.samples and seconds else None,
+        "mfu_ratio": mfu.ratio if mfu else None,
+        "tokens_per_step": worth.tokens,
+        "samples_per_step": worth.samples,
+        "flops_per_step": worth.operations,
+        "formula": _FORMULA if worth.flops is None and worth.operations is not None else None,
+        "parameters": worth.parameters,
+        "estimated": worth.estimated,
+        "dtype": worth.dtype or DTYPE,
+        "peak_flops": mfu.peak_flops if mfu else None,
     }
 
 
