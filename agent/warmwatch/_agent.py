@@ -166,7 +166,7 @@ class Agent:
 
     def save_ended(self) -> None:
         """This thread ended what it began to save last."""
-        self.pause_ended("saving")
+        self.ledger.pause_ended("saving")
 
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
@@ -198,7 +198,6 @@ class Agent:
     def pause_ended(self, what: str) -> None:
         """It ended what it began last of it."""
         self.ledger.pause_ended(what)
-        self.steps.look_anew()
 
     def step(self) -> None:
         """An explicit step mark; the first one ends the watching of the optimizer."""
@@ -330,7 +329,7 @@ class Agent:
         return is_step
 
     def _long_step(self, steps: int, now: int, duration: int, usual: int) -> None:
-        """A clean step was far longer than usual."""
+        """A clean step came far later than usual."""
         self.ledger.long_step(steps, now, duration, usual, self.batches.behind(steps - 1))
 
     def _call_back(self) -> None:

@@ -19,7 +19,7 @@ from warmwatch._components import Told
 from warmwatch._ending import End
 from warmwatch._inbox import Inbox
 from warmwatch._long_steps import LeftOut
-from warmwatch._pauses import WORDS, Pauses
+from warmwatch._pauses import Pauses
 from warmwatch._phases import is_preparation
 from warmwatch.record import COMPILE_INDEX as AT
 
@@ -426,9 +426,9 @@ class Ledger:
     def _long_step(self, now: int, values: dict[str, float]) -> None:
         left_out = self._left_out.before(now)
         if left_out is not None:
-            before = int(values["n"]) - 1
-            paused = {what: self._pauses.behind(what, before) / 1e9 for what in WORDS}
-            self._store.note("long_step", now, {**values, **paused, "left_out": left_out})
+            took = self._pauses.behind(int(values["n"]) - 1)
+            parts = {what: ns / 1e9 for what, ns in took.items()}
+            self._store.note("long_step", now, {**values, **parts, "left_out": left_out})
 
     def _warm(self, now: int, steps: int) -> None:
         words = self.words

@@ -50,9 +50,9 @@ class Pauses:
         self._ended.clear()
         return took
 
-    def behind(self, what: str, steps: int) -> int:
-        """Nanoseconds of it after so many steps, before the next one."""
-        return self._kinds[what].behind(steps)
+    def behind(self, steps: int) -> dict[str, int]:
+        """Of each kind, the nanoseconds after so many steps and before the next one."""
+        return {what: one.behind(steps) for what, one in self._kinds.items()}
 
 
 class _Pause:
@@ -66,7 +66,7 @@ class _Pause:
         self._count = None if count is None else AT[count]
         self._thread: int | None = None
         self._depth = self._steps = 0
-        self._latest = 0, 0  # behind how many steps the last one was, and for how long
+        self._latest = 0, 0  # behind how many steps the last ones began, and how long they took
 
     def began(self, thread: int, now: int, training: int | None, steps: int) -> bool:
         if self._thread == thread and self._steps != steps:
@@ -99,6 +99,6 @@ class _Pause:
         return since
 
     def behind(self, steps: int) -> int:
-        """Nanoseconds of it after so many steps, before the next one."""
-        behind, took = self._latest
-        return took if behind == steps else 0
+        """Nanoseconds of it after so many steps and before the next one."""
+        steps_then, took = self._latest
+        return took if steps_then == steps else 0

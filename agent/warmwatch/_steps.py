@@ -59,14 +59,12 @@ class Steps:
         bind: stores into another buffer from now on; with another ledger, begins anew.
         wrap_rare: wraps all that ``on_step`` calls of ours, which is rare: a regular step then
             runs no other Python code than its own.
-        look_anew: what is a long step may have changed.
     """
 
     on_step: Callable[[Any, Any, Any], None]
     lead: Callable[[int], None]
     bind: Callable[[Buffer, Ledger], None]
     wrap_rare: Callable[[Callable[[Any], Any]], None]
-    look_anew: Callable[[], None]
 
 
 def make_steps(  # noqa: C901 - closures that share cells have to stand in one function
@@ -85,8 +83,8 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         buffer: where the slot is, or plain memory. ledger: what the compiler does.
         is_step: whether a call by an optimizer that does not lead is a step all the same.
         warm_steps: K. on_warm: called at the K-th clean step in a row, when all is stored.
-        on_long: called with the steps by then, the time, the length and the usual length where a
-            clean step was far longer than usual.
+        on_long: called with the steps by then, the time, how long ago the step before was, and the
+            usual length, where a clean step came far later than usual.
     """
     words, slot = ledger.words, memoryview(buffer).cast("Q")
     id_of, bin_of, edges = id, bisect_left, _EDGES
@@ -196,7 +194,8 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
             tell_warm(now, count)
 
     def tell_warm(now: int, count: int) -> None:
-        look_anew()
+        nonlocal suspect
+        suspect = 0
         ledger.warm(now, count - warm_steps)
         on_warm()
 
@@ -205,12 +204,8 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
 
     def look() -> None:
         """Compile activity has begun: no step is regular until it was looked at."""
-        nonlocal regular
-        regular = 0
-
-    def look_anew() -> None:
-        nonlocal suspect
-        suspect = 0
+        nonlocal regular, suspect
+        regular = suspect = 0
 
     def lead(optimizer_id: int) -> None:
         nonlocal leader, regular
@@ -218,12 +213,13 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
 
     def bind(new_buffer: Buffer, new_ledger: Ledger) -> None:
         nonlocal slot, ledger, words, early, compiled, begun, leader, regular, seen, warm_at
+        nonlocal suspect
         slot = memoryview(new_buffer).cast("Q")
         if new_ledger is not ledger:
             ledger, words = new_ledger, new_ledger.words
             early = compiled = begun = leader = regular = 0
             seen, warm_at = _TOUCHED, warm_steps
-            look_anew()
+            suspect = 0
             ledger.on_begin(look)
 
     def wrap_rare(wrap: Callable[[Any], Any]) -> None:
@@ -231,4 +227,4 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         ask, mark, failed = wrap(ask), wrap(mark), wrap(failed)
 
     ledger.on_begin(look)
-    return Steps(on_step=on_step, lead=lead, bind=bind, wrap_rare=wrap_rare, look_anew=look_anew)
+    return Steps(on_step=on_step, lead=lead, bind=bind, wrap_rare=wrap_rare)

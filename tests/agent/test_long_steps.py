@@ -74,16 +74,16 @@ def test_what_is_usual_is_learnt_anew_where_steps_get_shorter() -> None:
     assert [one["n"] for one in told(stepped(rank, 21))] == [43]
 
 
-def test_of_a_save_that_part_is_told_that_lies_within_the_step() -> None:
+def test_of_pauses_those_are_told_that_lie_within_the_step() -> None:
     rank = warm()
-    for save in (20, 18):
-        rank.ledger.save_began()
-        rank.wait(save)
-        rank.ledger.save_ended()
+    for what, seconds in (("saving", 20), ("saving", 18), ("evaluating", 9)):
+        rank.ledger.pause_began(what)
+        rank.wait(seconds)
+        rank.ledger.pause_ended(what)
     (one,) = told(stepped(rank, 3))
-    assert (one["seconds"], one["saving"]) == (41, 38)
+    assert (one["seconds"], one["saving"], one["evaluating"]) == (50, 38, 9)
     (_, later) = told(stepped(rank, 0.5, 41))
-    assert later["saving"] == 0
+    assert (later["saving"], later["evaluating"]) == (0, 0)
 
 
 def test_batches_within_it_are_told_beside_those_before() -> None:

@@ -49,13 +49,19 @@ class Watched:
 
     def __init__(self, folder: Path | None, after: float | None = 0.01) -> None:
         self.since, self.folder = 0, folder
-        self.stacks = StackWriter(
-            phase=lambda: 3,
+        self.asked = 0
+        stacks = StackWriter(
+            phase=self.phase,
             threads=lambda: (threading.get_ident(), threading.main_thread().ident or 0),
             place=lambda: (self.folder, 0o640) if self.folder else None,
         )
-        looks = [Look(after=after, act=self.stacks.write, again=True)] if after else []
+        looks = [Look(after=after, act=stacks.write, again=True)] if after else []
         self.watch = ActivityWatch(lambda: self.since, looks)
+
+    def phase(self) -> int:
+        """Asked at each look."""
+        self.asked += 1
+        return 3
 
     def begin(self) -> None:
         self.since = monotonic_ns()
@@ -149,13 +155,7 @@ def test_what_stands_in_the_file_s_place_is_neither_waited_for_nor_followed(
 ) -> None:
     place, other = tmp_path / STACKS, tmp_path / "other"
     other.write_text("another's")
-    reader, looks = None, list[int]()
-
-    def phase() -> int:
-        """Asked at each look."""
-        looks.append(1)
-        return 3
-
+    reader = None
     if what.startswith("fifo"):
         os.mkfifo(place)
         reader = os.open(place, os.O_RDONLY | os.O_NONBLOCK) if "read" in what else None
@@ -165,9 +165,8 @@ def test_what_stands_in_the_file_s_place_is_neither_waited_for_nor_followed(
         place.mkdir()
     try:
         with watched(tmp_path) as one:
-            one.stacks._phase = phase
             one.begin()
-            wait_until(lambda: len(looks) > 3)
+            wait_until(lambda: one.asked > 3)
     finally:
         if reader is not None:
             os.close(reader)

@@ -40,13 +40,18 @@ UNKNOWN = "nothing compiled, and what it went to is not known"
             {"batches": 51, "batches_usual": 1.0, "data_seconds": 30.0},
             "30.0 s of it waiting for data, 51 batches in it: an evaluation?",
         ),
+        ({"evaluating_seconds": 40.0}, "40.0 s of it evaluating"),
+        (
+            {"evaluating_seconds": 40.0, "saving_seconds": 8.0, "batches": 51, "batches_usual": 1},
+            "8.0 s of it saving a checkpoint, 40.0 s of it evaluating",
+        ),
         ({"batches": 4, "batches_usual": 4.0}, UNKNOWN),
         ({"batches": 2, "batches_usual": 0.1}, UNKNOWN),
         ({"batches": 9}, UNKNOWN),
     ],
 )
 def test_it_is_said_what_is_known_and_no_more(known: dict[str, float], said: str) -> None:
-    assert words(replace(LONG, **known)) == f"step 400 took 41.0 s, 36 ms are usual: {said}"
+    assert words(replace(LONG, **known)) == f"step 400 came after 41.0 s, 36 ms are usual: {said}"
 
 
 def test_it_is_in_the_evidence_and_the_answer_and_no_part_of_the_state() -> None:
@@ -54,10 +59,10 @@ def test_it_is_in_the_evidence_and_the_answer_and_no_part_of_the_state() -> None
     last = replace(LONG, at_ns=b.ago(9), step=800, seconds=5.0, data_seconds=4.9, batches=1)
     view = b.view(b.WARM, journal={"long_steps": (longest, longest, last)})
     assert evidence(view)[-2:] == [
-        "step 800 took 5.0 s, 36 ms are usual: 4.9 s of it waiting for data",
+        "step 800 came after 5.0 s, 36 ms are usual: 4.9 s of it waiting for data",
         (
-            "the longest of them: step 400 took 41.0 s, 36 ms are usual: 38.0 s of it saving a "
-            "checkpoint"
+            "the longest of them: step 400 came after 41.0 s, 36 ms are usual: 38.0 s of it saving "
+            "a checkpoint"
         ),
     ]
     snapshot = b.snapshot(view)
@@ -106,6 +111,7 @@ def test_a_line_says_how_many_batches_a_usual_step_has(tmp_path: Path) -> None:
         {"usual": -1},
         {"saving": []},
         {"data": float("nan")},
+        {"evaluating": -5},
         {"batches": 1.5},
         {"batches_before": -1},
         {"left_out": True},

@@ -166,12 +166,12 @@ class Fallback(Struct, frozen=True, kw_only=True):
 
 
 class LongStep(Struct, frozen=True, kw_only=True):
-    """A step without compile activity that took far longer than usual, from a record's journal.
+    """A step without compile activity that came far later than usual, from a record's journal.
 
     Attributes:
-        at_ns: when it ended. step: which one. seconds: how long it took, ``usual_seconds`` the
-        median then. saving_seconds, evaluating_seconds, data_seconds: of it, saving, evaluating
-        as the user or the framework said, and waiting for batches.
+        at_ns: when it ended. step: which one. seconds: since the one before, ``usual_seconds`` the
+        median then. saving_seconds, evaluating_seconds, data_seconds: of it, what the training
+        said it saved and evaluated, and waiting for batches.
         batches: that were handed out in it, ``batches_usual`` in a usual step; each ``None`` where
         there was none. left_out: how many others the journal left out before it.
     """

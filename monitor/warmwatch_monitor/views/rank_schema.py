@@ -205,21 +205,19 @@ class Batches(BaseModel):
 
 
 class LongStep(BaseModel):
-    """A step that took far longer than usual, though nothing compiled in it."""
+    """A step that came far later than usual, though nothing compiled in it."""
 
     step: int = Field(description="Which one, from 1.")
-    seconds: Seconds = Field(description="How long it took.")
+    seconds: Seconds = Field(description="Since the one before, pauses included.")
     usual_seconds: Seconds = Field(description="Median of the clean steps, then.")
     checkpoint_seconds: Seconds = Field(description="Of it, saving.")
-    evaluation_seconds: Seconds = Field(
-        description="Of it, evaluating, where the user or the framework said so."
-    )
+    evaluation_seconds: Seconds = Field(description="Of it, evaluating, where that was told.")
     data_seconds: Seconds | None = Field(
         description="Of it, waiting for batches of DataLoaders; null where none gave one in it."
     )
     batches: int | None = Field(description="Batches that were handed out in it; null: none.")
     evaluation: bool = Field(
-        description="That was said, or far more batches came than in a usual step."
+        description="It was told of, or far more batches were handed out than in a usual step."
     )
     words: str = Field(description="The same in one clause.")
 
@@ -384,7 +382,7 @@ class Rank(BaseModel):
     warmup: Warmup
     step_seconds: StepSeconds
     long_steps: list[LongStep] = Field(
-        description="Steps that took at least four times as long as usual, and a second, without "
+        description="Steps that came at least four times as late as usual, and a second, without "
         "compiling: the last ones and the longest, oldest first."
     )
     batches: Batches | None = Field(description="Null where this torch, or a series, tells none.")

@@ -204,7 +204,7 @@ def _batches(steps: Steps) -> dict[str, Any] | None:
 
 
 def _long_step(one: LongStep) -> dict[str, Any]:
-    """A step that took far longer than usual and did not compile, and what is known of it."""
+    """A step that came far later than usual and did not compile, and what is known of it."""
     return {
         "step": one.step,
         "seconds": one.seconds,

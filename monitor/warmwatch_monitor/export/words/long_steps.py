@@ -1,4 +1,4 @@
-"""A step that took far longer than usual and did not compile: what it did instead. Pure."""
+"""A step that came far later than usual and did not compile: what the time went to. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ _MORE_BATCHES = 3
 
 
 def words(one: LongStep) -> str:
-    """``step 400 took 41 s, 36 ms are usual: 38 s of it saving a checkpoint``."""
-    head = f"step {one.step} took {exact_length(one.seconds)}"
+    """``step 400 came after 41.0 s, 36 ms are usual: 38.0 s of it saving a checkpoint``."""
+    head = f"step {one.step} came after {exact_length(one.seconds)}"
     usual = f", {step_length(one.usual_seconds)} are usual"
     return f"{head}{usual}: {', '.join(_causes(one))}"
 
 
 def is_evaluation(one: LongStep) -> bool:
-    """Whether far more batches were handed out in it than in a usual step."""
+    """Whether it was told, or far more batches were handed out in it than in a usual step."""
+    if one.evaluating_seconds:
+        return True
     if one.batches is None or one.batches_usual is None:
         return False
     return one.batches >= _MORE_BATCHES * max(1.0, one.batches_usual)
@@ -31,6 +33,7 @@ def _causes(one: LongStep) -> Iterator[str]:
     for seconds, what in (
         (one.evaluating_seconds, "evaluating"),
         (one.saving_seconds, "saving a checkpoint"),
+        (one.evaluating_seconds, "evaluating"),
         (one.data_seconds or 0.0, "waiting for data"),
     ):
         if seconds >= _SHARE * one.seconds:
