@@ -69,6 +69,16 @@ def test_without_a_command_it_shows_what_runs_and_the_commands(
     assert all(f"\n  {command} " in result.stdout for command in COMMANDS)
 
 
+def test_without_a_command_and_a_daemon_that_does_not_answer_it_shows_the_commands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WARMWATCH_ADDRESS", "127.0.0.1:1")
+    result = CliRunner().invoke(cli, [])
+    assert result.exit_code == 0
+    assert result.stderr.startswith("warmwatch: no daemon answers at 127.0.0.1:1")
+    assert result.stdout.startswith("Commands:\n")
+
+
 @pytest.mark.parametrize("words", ["status", "status --json"])
 def test_a_reader_who_goes_away_ends_it_quietly_with_the_code_of_the_answer(
     tmp_path: Path, words: str

@@ -126,11 +126,11 @@ def _overview(ctx: click.Context) -> None:
     from warmwatch_monitor.cli.answers import asker
     from warmwatch_monitor.cli.status import picture
 
+    formatter = ctx.make_formatter()
     try:
         draw(picture(asker(None)()))
+        formatter.write("\n")
     except WarmwatchError as error:
         note(f"warmwatch: {plain(str(error))}")
-    formatter = ctx.make_formatter()
-    formatter.write("\n")
     _list(formatter)
     say(formatter.getvalue() + "\nwarmwatch COMMAND --help says more of each.")
