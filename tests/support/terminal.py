@@ -28,6 +28,9 @@ class Terminal:
         while words not in self.written:
             self.written += os.read(self._master, 65536).decode()
 
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
     def read_to_end(self) -> int:
         try:
             while part := os.read(self._master, 65536):
@@ -45,7 +48,8 @@ def terminal(*words: str, size: tuple[int, int] = (80, 24), **variables: str) ->
     kept = environment(**known)
     if "COLUMNS" not in variables:
         kept.pop("COLUMNS", None)
-    with subprocess.Popen([*COMMAND, *words], stdout=slave, stderr=slave, env=kept) as process:
+    own = {"stdin": slave, "stdout": slave, "stderr": slave}
+    with subprocess.Popen([*COMMAND, *words], env=kept, **own) as process:
         os.close(slave)
         try:
             yield Terminal(process, master)

@@ -17,6 +17,7 @@ from warmwatch_monitor.errors import WarmwatchError
 COMMANDS = {
     "serve": ("warmwatch_monitor.cli.serve", "The daemon: publish /status and /metrics."),
     "status": ("warmwatch_monitor.cli.status", "Is it still compiling? A sentence and a table."),
+    "top": ("warmwatch_monitor.cli.top", "Runs and ranks on a live screen, with plots and keys."),
     "wait": ("warmwatch_monitor.cli.wait", "Block until a run is warm, or in another state."),
     "stacks": ("warmwatch_monitor.cli.stacks", "What a rank that compiles is in the middle of."),
     "doctor": ("warmwatch_monitor.cli.doctor", "Check the installation and say what to do."),

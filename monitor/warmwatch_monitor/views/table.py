@@ -32,7 +32,7 @@ _USUAL: Mapping[str, int] = {
     "breaks": 6,
     "pid": 7,
 }
-_LEFT = frozenset({"run", "state", "phase"})
+LEFT = frozenset({"run", "state", "phase"})
 # left out where the width does not do for all, in this order; the others always stay
 _DISPENSABLE = ("pid", "clean", "breaks", "recompiles", "compiled", "phase", "for")
 _GAP = "  "
@@ -112,7 +112,7 @@ def _line(row: Row, widths: Mapping[str, int], *, colour: bool = False) -> str:
         space = " " * (width - cell_width(text))
         if colour and name == "state":
             text = painted(text, STYLES.get(text, ""))
-        parts.append(text + space if name in _LEFT else space + text)
+        parts.append(text + space if name in LEFT else space + text)
     return _GAP.join(parts).rstrip()
 
 
