@@ -22,7 +22,7 @@ import psutil
 from benchmarks import served
 from benchmarks.figure import Figure
 
-WATCHED, SETTLE = 60.0, 10.0
+WATCHED, PAUSE = 60.0, 10.0
 
 
 def measure() -> Iterator[Figure]:
@@ -50,7 +50,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _compare(*both: tuple[int, str]) -> Iterator[Figure]:
-    _scrape_for(SETTLE, both)
+    _scrape_for(PAUSE, both)
     processes = [psutil.Process(pid) for pid, _ in both]
     before, began = [sum(p.cpu_times()[:2]) for p in processes], time.monotonic()
     took = _scrape_for(WATCHED, both)

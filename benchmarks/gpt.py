@@ -95,11 +95,11 @@ def main(mode: str, steps: int) -> None:
     first = trainer.seconds(1)
     memory = torch.cuda.max_memory_allocated()
     _say(first=first, first_memory_bytes=memory, parameters=trainer.parameters)
-    settle = trainer.seconds(9)
+    next_nine = trainer.seconds(9)
     torch.cuda.reset_peak_memory_stats()
     each = sorted(trainer.seconds(20) / 20 for _ in range(max(1, (steps - 10) // 20)))
     peak = torch.cuda.max_memory_allocated()
-    _say(settle=settle, step=each[len(each) // 2], memory_bytes=peak, torch=torch.__version__)
+    _say(next_nine=next_nine, step=each[len(each) // 2], memory_bytes=peak, torch=torch.__version__)
     sys.stdin.readline()  # until what watches has seen the end
 
 

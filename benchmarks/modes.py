@@ -56,7 +56,7 @@ def measure(mode: str) -> dict[str, Any]:
             assert training.stdout
             told = json.loads(training.stdout.readline())
             told |= json.loads(training.stdout.readline())
-            status = served.settled(daemon, mode)
+            status = served.at_rest(daemon, mode)
             training.communicate("\n")
     return {**told, "status": status}
 
@@ -66,7 +66,7 @@ def row(mode: str, told: dict[str, Any], eager: dict[str, Any]) -> str:
     rank = told["status"]["runs"][0]["ranks"][0]
     compiled, energy = rank["compile"], rank.get("energy") or {}
     gain = eager["step"] - told["step"]
-    extra = told["first"] + told["settle"] - 10 * told["step"]
+    extra = told["first"] + told["next_nine"] - 10 * told["step"]
     values = {
         "mode": mode,
         "first": told["first"],

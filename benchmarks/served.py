@@ -40,7 +40,7 @@ def daemon(environ: Mapping[str, str], *options: str) -> Iterator[Daemon]:
         process.wait()
 
 
-def settled(daemon: Daemon, run: str, *, seconds: float = 10.0) -> dict[str, Any]:
+def at_rest(daemon: Daemon, run: str, *, seconds: float = 10.0) -> dict[str, Any]:
     """The status of ``run`` when two looks a second apart agree on what it spent."""
     before: Any = None
     until = time.monotonic() + seconds

@@ -229,7 +229,7 @@ class Agent:
         """
         if self.record.visible:
             self.ledger.exit(end)
-            self.record.settle(leaving=leaving)
+            self.record.flush(leaving=leaving)
 
     def detach(self) -> None:
         """Take every hook away and let go of the record."""

@@ -107,7 +107,7 @@ class Copies:
         self._lines.append((line, essential))
         self.wake()
 
-    def settle(self, seconds: float) -> bool:
+    def flush(self, seconds: float) -> bool:
         """Wait until all that is there by now was copied; whether that came within the time."""
         done = taken()
         self._asked.append(done)

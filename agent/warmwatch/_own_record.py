@@ -135,13 +135,13 @@ class OwnRecord:
         if known is not None and (known.hooks, known.missing) != (hooks, missing):
             self._rename(replace(known, hooks=hooks, missing=missing))
 
-    def settle(self, *, leaving: bool) -> None:
+    def flush(self, *, leaving: bool) -> None:
         """All is said: have it where a monitor finds it, also if its disk is slow, or frozen.
 
         Where the disk does not answer, nothing of the process's end may wait for it either. Where
         Python is ``leaving``, all that is to come is the exit status.
         """
-        if not self.writer.settle(_PATIENCE):
+        if not self.writer.flush(_PATIENCE):
             _exit_status.disarm()
         elif leaving:
             _exit_status.promise()

@@ -126,7 +126,7 @@ class Writer:
         except (OSError, ImportError, AttributeError) as error:
             pass_on(error)
             self._copies = self._copied(lambda: files)
-            self._copies.settle(_PATIENCE)
+            self._copies.flush(_PATIENCE)
             return
         self.buffer = buffer
         self._journal = Journal(files.journal, files.journaled, files.room)
@@ -144,7 +144,7 @@ class Writer:
         try:
             if not copies.start():
                 raise OSError(errno.EAGAIN, "no thread can be started that writes it")
-            answered = copies.settle(_PATIENCE)
+            answered = copies.flush(_PATIENCE)
             if problem := copies.problem:
                 raise problem if isinstance(problem, OSError) else OSError(repr(problem))
         except OSError as error:
@@ -276,9 +276,9 @@ class Writer:
             except OSError as error:
                 pass_on(error)
 
-    def settle(self, seconds: float) -> bool:
+    def flush(self, seconds: float) -> bool:
         """Have all that was said on its disk; whether the disk answered within so many seconds."""
-        self._answers = self._copies.settle(seconds) if self._copies else True
+        self._answers = self._copies.flush(seconds) if self._copies else True
         self._say()
         return self._answers
 

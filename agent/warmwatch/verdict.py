@@ -256,7 +256,7 @@ def _living(facts: Facts, now_ns: int) -> Judgement:
     stalled_at = moved_ns(facts) + stall_after_ns(facts)
     if steps.steps and now_ns > stalled_at:
         return Judgement(state=State.STALLED, since_ns=stalled_at, clean_steps=clean)
-    return _settled(facts, clean)
+    return _without_activity(facts, clean)
 
 
 def _ended(facts: Facts) -> Judgement | None:
@@ -278,7 +278,7 @@ def _over(facts: Facts, state: State, since_ns: int | None) -> Judgement:
     return Judgement(state=state, since_ns=since_ns, clean_steps=clean)
 
 
-def _settled(facts: Facts, clean: int) -> Judgement:
+def _without_activity(facts: Facts, clean: int) -> Judgement:
     """A living rank with no activity in progress that moves along."""
     compile = facts.compile
     if not compile.begun:

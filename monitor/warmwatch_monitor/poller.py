@@ -20,7 +20,7 @@ from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.config import Settings
 from warmwatch_monitor.feed import Feed
 from warmwatch_monitor.model import Snapshot, SourceHealth
-from warmwatch_monitor.publisher import Publisher
+from warmwatch_monitor.publisher import Follower, Publisher
 from warmwatch_monitor.sources.listed import RECORDS, SOURCES
 from warmwatch_monitor.sources.readings import Readings, Source
 
@@ -62,6 +62,10 @@ class Poller:
     def latest(self) -> Snapshot:
         """The latest Snapshot; before the first look one of epoch 0 with nothing in it."""
         return self._publisher.latest()
+
+    def follow(self, follower: Follower) -> None:
+        """Give ``follower`` each Snapshot as it is published, from the publisher's thread."""
+        self._publisher.follow(follower)
 
     def poll_once(self) -> Snapshot:
         """Read every source once, now, and publish: for commands without a daemon.

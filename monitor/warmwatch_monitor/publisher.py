@@ -19,6 +19,8 @@ from warmwatch_monitor.model import Snapshot, SourceHealth
 PUBLISHER = "publisher"
 _SHORTEST_PATIENCE = 5.0
 
+Follower = Callable[[Snapshot], None]
+
 
 class Publisher:
     """Publishes what ``assemble`` makes. ``patience``: seconds for which a Snapshot is good."""
@@ -32,13 +34,20 @@ class Publisher:
         health = SourceHealth(source=PUBLISHER, up=False, error=NOT_YET)
         self._latest = replace(empty, sources=(*empty.sources, health))
         self._late: tuple[Snapshot, int, Snapshot] | None = None
+        self._followers: list[Follower] = []
+        self._untold: str | None = None
+
+    def follow(self, follower: Follower) -> None:
+        """Give ``follower`` each Snapshot from now on, in the order in which they are published."""
+        self._followers.append(follower)
 
     def publish(self) -> Snapshot:
         """Make a Snapshot and publish it. Whatever is raised becomes the publisher's health."""
         began_ns = self._clock.monotonic_ns()
         try:
             made = self._assemble()
-            snapshot, problem = made.snapshot, "; ".join(made.problems) or None
+            untold = () if self._untold is None else (self._untold,)
+            snapshot, problem = made.snapshot, "; ".join((*made.problems, *untold)) or None
         except Exception as error:  # noqa: BLE001 - its thread must live, and this must be seen
             snapshot = replace(self._latest, sources=_others(self._latest))
             problem = described(error)
@@ -52,7 +61,17 @@ class Publisher:
             error=problem,
         )
         self._latest = snapshot = replace(snapshot, sources=(*snapshot.sources, health))
+        self._tell(snapshot)
         return snapshot
+
+    def _tell(self, snapshot: Snapshot) -> None:
+        """What is raised shows in the health of the next one."""
+        self._untold = None
+        for follower in self._followers:
+            try:
+                follower(snapshot)
+            except Exception as error:  # noqa: BLE001 - its thread must live, and this must be seen
+                self._untold = f"telling what has changed: {described(error)}"
 
     def latest(self) -> Snapshot:
         """The latest Snapshot; one that is older than it should be says so, the same for a second.

@@ -71,7 +71,7 @@ def test_on_a_disk_words_are_never_newer_than_the_blocks(
         failed=print,
     )
     for _ in range(10):
-        assert copies.settle(60)
+        assert copies.flush(60)
     assert copies.close(60)
     assert max(steps for steps, _ in seen) >= 10
     assert all(steps <= begun for steps, begun in seen), seen
@@ -95,7 +95,7 @@ def test_a_record_that_cannot_be_made_is_tried_again_after_1_s_2_s_and_so_on_up_
     for second in range(300):
         now[0] = float(second)
         record.hot_words(memory)[record.STEPS_INDEX["steps"]] = second
-        assert copies.settle(60)
+        assert copies.flush(60)
         assert (copies.problem is None) == (copies.files is not None)
     assert tries == [0, 1, 3, 7, 15, 31, 63, 123, 183]
     assert made == [copies.files]
@@ -118,7 +118,7 @@ def test_the_lock_is_looked_after_every_few_seconds_where_nothing_happens(
         made=lambda _: None,
         failed=print,
     )
-    assert copies.settle(60)
+    assert copies.flush(60)
     # which opens and closes it; again, if the thread had yet to see that it was woken
     wait_until(lambda: holder(slots.only(tmp_path)) is None)
     folder = slots.only(tmp_path)

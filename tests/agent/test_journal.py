@@ -50,7 +50,7 @@ def test_a_journal_takes_no_more_than_its_room_and_what_is_essential(
         writer.note("compilation", number, {"reason": "x" * 50})
     for event in ("warm", "exit"):
         writer.note(event, LINES, {}, essential=True)
-    assert writer.settle(60)
+    assert writer.flush(60)
     *kept, warm, exit_ = slots.events(slots.only(place))
     assert (warm["event"], exit_["event"]) == ("warm", "exit")
     assert [line["t"] for line in kept] == list(range(len(kept))), "the first ones"
@@ -59,7 +59,7 @@ def test_a_journal_takes_no_more_than_its_room_and_what_is_essential(
     assert ROOM - 2 * line < len(journal(place)) - essential <= ROOM
     assert writer.dropped == LINES - len(kept)
     writer.publish([0] * record.COMPILE_WORDS)
-    assert writer.settle(60)
+    assert writer.flush(60)
     assert slots.read(slots.only(place)).compile.journal_dropped == writer.dropped
     writer.close()
 
@@ -155,7 +155,7 @@ def test_of_lines_that_wait_for_a_disk_there_are_so_many_and_the_essential_ones(
     copies.add(b'{"t":1,"event":"exit"}\n', essential=True)
     assert copies.dropped == 1000
     answers.set()
-    assert copies.settle(60)
+    assert copies.flush(60)
     told = slots.events(slots.only(tmp_path))
     assert len(told) == 2001
     assert (told[1999]["t"], told[-1]["event"]) == (1999, "exit")

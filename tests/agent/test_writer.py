@@ -97,7 +97,7 @@ def test_a_record_on_a_disk_is_copied_by_one_thread_whatever_a_signal_handler_ra
         assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before[0], number
         last = Identity(run="t", rank=number)
         writer.rename(last)
-        assert writer._copies is None or writer.settle(60), number
+        assert writer._copies is None or writer.flush(60), number
         if writer._copies is not None:
             assert slots.read(slots.only(place)).identity == last, number
             assert threads() == before[1] + 1, number
@@ -131,7 +131,7 @@ def test_a_lock_that_the_training_freed_is_taken_again_with_whatever_is_rare(
         monkeypatch.setattr(_copies, "_HOLD", 1e9)  # nor at any other time
     writer = Writer()
     writer.open([str(place)], HEADER, Identity(run="t"), named=True)
-    assert writer.settle(60)
+    assert writer.flush(60)
     folder = slots.only(place)  # which has opened and closed it
     assert holder(folder) is None
     RARE[rare](writer)

@@ -600,7 +600,7 @@ def test_who_waits_is_answered_when_the_daemon_ends_and_nobody_waits_any_more() 
 def test_the_interface_explains_every_field_of_an_answer() -> None:
     document = get("/openapi.json").json()
     paths, schemas = document["paths"], document["components"]["schemas"]
-    assert paths.keys() == {"/status", "/metrics", "/-/healthy", "/-/ready"}
+    assert paths.keys() == {"/status", "/events", "/metrics", "/-/healthy", "/-/ready"}
     parameters = {p["name"]: p["schema"] for p in paths["/status"]["get"]["parameters"]}
     assert parameters.keys() == {"run", "wait", "timeout"}
     assert parameters["wait"]["enum"] == [*(state.value for state in State), "ended"]

@@ -84,11 +84,11 @@ def test_a_process_with_busy_compile_workers_is_likely_to_compile(training: int)
     assert first is not None
     assert first.likely_compiling is None, "one look is none"
 
-    def settled() -> bool:
+    def shown() -> bool:
         found = of(looked.read([], ()), training)
         return found is not None and found.likely_compiling is True
 
-    wait_until(settled)
+    wait_until(shown)
     seen = of(looked.read([], ()), training)
     assert seen is not None
     assert (seen.signs.workers_busy, seen.signs.workers_idle) == (1, 1)

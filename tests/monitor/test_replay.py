@@ -76,8 +76,8 @@ def recorded() -> tuple[Rank, list[tuple[float, str]]]:
 def test_the_recording_of_an_h100_is_judged_as_it_was() -> None:
     """Warm at step 4; the evaluation after step 13 and the ragged batch in step 19 reopen it."""
     rank, states = recorded()
-    settled = [(t, s) for t, s in states if s in ("warm",)]
-    assert [round(t, 3) for t, _ in settled] == [31.838, 43.685, 82.664]
+    warm = [(t, s) for t, s in states if s in ("warm",)]
+    assert [round(t, 3) for t, _ in warm] == [31.838, 43.685, 82.664]
     reopened = [t for n, (t, s) in enumerate(states) if n and states[n - 1][1] == "warm"]
     assert reopened == pytest.approx([32.18, 43.73], abs=0.02)
     compiled = rank.slot().compile

@@ -74,7 +74,7 @@ def hanging(call):
 warmwatch.attach(run="t")
 warmwatch.step()
 writer = _current.attached.agent.record.writer
-assert writer.settle(60)
+assert writer.flush(60)
 if sys.argv[1] == "it hung before":
     os.pwrite = hanging(os.pwrite)
     warmwatch.step()

@@ -126,13 +126,16 @@ def _spare_the_collector() -> None:
 
 def _serve(poller: Poller, sender: Sender | None, door: Door, listener: socket.socket) -> None:
     from warmwatch_monitor.views.http import create_app
+    from warmwatch_monitor.views.recent import Recent
 
     _spare_the_collector()
+    recent = Recent()
+    poller.follow(recent.take)
     poller.start()
     if sender is not None:
         sender.start()
     try:
-        app = create_app(sender.latest if sender else poller.latest, __version__)
+        app = create_app(sender.latest if sender else poller.latest, __version__, recent)
         door.serve(app, listener, app.leave)
     finally:
         if sender is not None:

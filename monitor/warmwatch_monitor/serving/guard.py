@@ -4,7 +4,8 @@ Only GET and HEAD are answered, so nothing that arrives changes anything. A conn
 under other rules of TLS has not shown what is asked for now, and is of no use any more. Then the
 name that was asked for is looked at, where no credentials are asked for: a page that rebinds its
 name has none. Then who asks. What probes need stays open, for a kubelet or a load balancer cannot
-log in; it tells nothing of what is watched.
+log in; it tells nothing of what is watched. An answer that goes on is looked at again where what
+protects has changed, and ends where it would now be refused.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ BEGAN = "began"  # in the state of a scope: the Protection under which its conne
 _METHODS = ("GET", "HEAD")
 _CLOSE = (b"connection", b"close")
 _LONGEST_NAME = 100
+_END: Message = {"type": "http.response.body", "body": b""}
 # a browser takes an answer for nothing but what it says it is, and gives it to no other site's page
 _ALWAYS = (
     (b"x-content-type-options", b"nosniff"),
@@ -55,7 +57,24 @@ class Guard:
         if refusal is not None:
             await refusal(send)
             return
+        send = self._reconsidering(scope, send)
         await self._inner({**scope, "method": "GET"} if head else scope, receive, send)
+
+    def _reconsidering(self, scope: Scope, send: Send) -> Send:
+        """``send``, which raises OSError once an answer that goes on would now be refused."""
+        seen = self._protection()
+
+        async def through(message: Message) -> None:
+            nonlocal seen
+            now = self._protection()
+            if message.get("more_body") and now is not seen:
+                if await self._refusal(scope) is not None:
+                    await send(_END)
+                    raise OSError("who asks may not ask any more")
+                seen = now
+            await send(message)
+
+        return through
 
     async def _refusal(self, scope: Scope) -> Callable[[Send], Awaitable[None]] | None:
         if scope["method"] not in _METHODS:
@@ -120,6 +139,9 @@ def _answering(send: Send, *, without_body: bool) -> Send:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message.get("headers", ()), *_ALWAYS]}
         elif without_body and message["type"] == "http.response.body":
+            if message.get("more_body"):
+                await send(_END)
+                raise OSError("there is no body to go on with")
             message = {**message, "body": b""}
         await send(message)
 

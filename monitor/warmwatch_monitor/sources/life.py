@@ -17,7 +17,7 @@ from warmwatch import record
 from warmwatch_monitor.sources.holder import Holder, Presence, holder, presence, writer
 from warmwatch_monitor.sources.slot import Look
 
-_SETTLE_NS = 2 * 10**9
+_REST_NS = 2 * 10**9
 
 
 class Life:
@@ -27,7 +27,7 @@ class Life:
         alive: as of the last look. pid: of its process, where that is known.
         gone_ns: when it was first found gone after it had been alive; ``None`` where it lives, or
         was never seen alive.
-        settled: nothing of it has moved for a while after it was gone.
+        rests: nothing of it has moved for a while after it was gone.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Life:
         self._since_ns: int | None = None
         self.alive = False
         self.gone_ns: int | None = None
-        self.settled = False
+        self.rests = False
 
     @property
     def pid(self) -> int | None:
@@ -70,7 +70,7 @@ class Life:
         if self._since_ns is None or alive or self.alive or look.moved:
             self._since_ns = now_ns
         self.alive = alive
-        self.settled = not alive and now_ns - self._since_ns >= _SETTLE_NS
+        self.rests = not alive and now_ns - self._since_ns >= _REST_NS
 
     def _is_own(self, look: Look) -> bool:
         """Whether the lock that is held is the record's own process's; who that is, is remembered.
@@ -100,5 +100,5 @@ class Life:
         if said:  # what moves is no sign any more, and it may have closed all that it had open
             return self._holder is not None
         if there is Presence.UNKNOWN:
-            return self._sign_ns is not None and now_ns - self._sign_ns < _SETTLE_NS
+            return self._sign_ns is not None and now_ns - self._sign_ns < _REST_NS
         return there is Presence.THERE

@@ -114,7 +114,7 @@ class _Record:
         if ago_ns <= retention_ns:
             self._revisit_ns = None
             return reading
-        if self._life.settled:
+        if self._life.rests:
             self._forget(now_ns, final=bool(reading.slot.compile.end_code))
         return None
 
@@ -127,7 +127,7 @@ class _Record:
 
     def _read(self, now_ns: int) -> RecordReading:
         known = self._reading
-        if known is not None and self._life.settled and known.slot.compile.end_code:
+        if known is not None and self._life.rests and known.slot.compile.end_code:
             return known
         with Folder(self._folder) as folder:
             look = self._slot.look(folder)

@@ -19,9 +19,19 @@ from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.views import reference
 from warmwatch_monitor.views.answers import Answers
+from warmwatch_monitor.views.event_schema import (
+    EVENTS_DESCRIPTION,
+    EVENTS_EXAMPLE,
+    EVENTS_RUN_DESCRIPTION,
+    LAST_ID_DESCRIPTION,
+    SAMPLES_DESCRIPTION,
+)
+from warmwatch_monitor.views.events import CrowdedError, Events
 from warmwatch_monitor.views.kept import Body, json_body
 from warmwatch_monitor.views.lane import Lane, gone
+from warmwatch_monitor.views.recent import Recent
 from warmwatch_monitor.views.schema import STATUS_DESCRIPTION, Problem, Status
+from warmwatch_monitor.views.stream import EventStream
 from warmwatch_monitor.views.waiters import GoneError
 from warmwatch_monitor.views.waiting import GOALS, LONGEST_WAIT_SECONDS, USUAL_WAIT_SECONDS
 
@@ -59,8 +69,11 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(latest: Latest, version: str) -> Lane:
-    """The application over ``latest``, which returns the newest Snapshot at once."""
+def create_app(latest: Latest, version: str, recent: Recent | None = None) -> Lane:
+    """The application over ``latest``, which returns the newest Snapshot at once.
+
+    ``recent`` has what changed, of the same Snapshots.
+    """
     app = FastAPI(
         title="Warmwatch",
         version=version,
@@ -70,12 +83,14 @@ def create_app(latest: Latest, version: str) -> Lane:
     )
     _add_refusals(app)
     answers = Answers(latest, version)
+    events = Events(latest, recent or Recent())
     _add_status(app, answers)
+    _add_events(app, events)
     _add_metrics(app, answers)
     _add_probes(app, latest)
     _add_landing(app, version)
     _add_reference(app)
-    return Lane(app, answers)
+    return Lane(app, answers, events)
 
 
 def _add_status(app: FastAPI, answers: Answers) -> None:
@@ -108,6 +123,30 @@ def _add_status(app: FastAPI, answers: Answers) -> None:
         except GoneError:
             return Response()  # to nobody
         return _sent(body, request)
+
+
+def _add_events(app: FastAPI, events: Events) -> None:
+    @app.get(
+        "/events",
+        description=EVENTS_DESCRIPTION,
+        response_class=EventStream,
+        response_description="Events, for as long as they are taken.",
+        responses={
+            200: {"content": {"text/event-stream": {"example": EVENTS_EXAMPLE}}},
+            422: _RESPONSES[422],
+            503: {"description": "As many listen as may.", "model": Problem},
+        },
+    )
+    async def get_events(
+        run: Annotated[str | None, Query(description=EVENTS_RUN_DESCRIPTION)] = None,
+        samples: Annotated[bool, Query(description=SAMPLES_DESCRIPTION)] = False,
+        last_event_id: Annotated[str | None, Header(description=LAST_ID_DESCRIPTION)] = None,
+    ) -> Response:
+        try:
+            events.refuse_crowd()
+        except CrowdedError as error:
+            return _json({"detail": str(error)}, status_code=503)
+        return EventStream(events.listen(run, last_event_id, samples=samples))
 
 
 def _add_metrics(app: FastAPI, answers: Answers) -> None:
@@ -171,6 +210,7 @@ def _late(seconds: float) -> Response:
 _ENDPOINTS: Mapping[str, str] = {
     "/status": "the whole answer, JSON",
     "/metrics": "for Prometheus",
+    "/events": "what changes, as it happens",
     "/docs": "the interface",
     "/-/healthy": "the daemon answers",
     "/-/ready": "the records have been read",

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.views.answers import Answers
+from warmwatch_monitor.views.events import Events
 from warmwatch_monitor.views.kept import Body, json_body
 from warmwatch_monitor.views.waiters import GoneError
 from warmwatch_monitor.views.waiting import GOALS, LONGEST_WAIT_SECONDS, USUAL_WAIT_SECONDS
@@ -24,8 +25,8 @@ _PARAMETERS = frozenset(("run", "wait", "timeout"))
 class Lane:
     """Answers ``/metrics`` and ``/status`` where that is plain; ``inner`` has the rest."""
 
-    def __init__(self, inner: ASGIApp, answers: Answers) -> None:
-        self._inner, self._answers = inner, answers
+    def __init__(self, inner: ASGIApp, answers: Answers, events: Events) -> None:
+        self._inner, self._answers, self._events = inner, answers, events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body: Body | None = None
@@ -44,8 +45,9 @@ class Lane:
         await _send(200, content, headers, send)
 
     def leave(self) -> None:
-        """Answer all who wait, for the daemon ends."""
+        """Answer all who wait or listen, for the daemon ends."""
         self._answers.leave()
+        self._events.leave()
 
     async def _body(self, scope: Scope, receive: Receive) -> Body | None:
         """The answer; ``None`` where it is not plain what is asked for. Raises UnknownRunError."""

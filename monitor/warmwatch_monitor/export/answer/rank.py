@@ -59,7 +59,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> dict[str, Any
         "collective_timeout_seconds": figures.who.collective_timeout_seconds,
         "collective_backend": figures.who.collective_backend,
         "alive": figures.life.alive,
-        "end": _end(view, ended_together),
+        "end": ending(view, ended_together),
         "process": _process(view),
         "torch_memory_bytes": _memory(figures.memory),
         "agent_errors": figures.agent.errors,
@@ -87,9 +87,9 @@ def _compile(view: RankView) -> dict[str, Any]:
         "disabled": compile.disabled,
         "cudagraph_skips": compile.cudagraph_skips,
         "progress": _progress(compile.open),
-        "underway": _underway(view.figures.log.underway),
+        "underway": underway(view.figures.log.underway),
         "functions": functions(view.figures.log.functions),
-        "last": [_compilation(one) for one in view.figures.log.compilations[-LAST:]],
+        "last": [compilation(one) for one in view.figures.log.compilations[-LAST:]],
         "breaks": [
             {"reason": one.reason, "count": one.count} for one in view.figures.log.breaks[:BREAKS]
         ],
@@ -119,21 +119,22 @@ def _caches(compile: Compile) -> dict[str, Any]:
     }
 
 
-def _compilation(compilation: Compilation) -> dict[str, Any]:
+def compilation(one: Compilation) -> dict[str, Any]:
+    """One compilation as JSON."""
     return {
-        "id": compilation.id,
-        "kind": compilation.kind,
-        "seconds": compilation.seconds,
-        "reason": compilation.reason,
-        "plain": plain(compilation.reason, compilation.category),
-        "category": compilation.category,
-        "advice": advice(compilation.category, compilation.kind),
-        "name": compilation.name,
-        "file": compilation.file,
-        "line": compilation.line,
-        "cache": compilation.cache,
-        "failure": compilation.failure,
-        "cudagraph_skip": compilation.cudagraph_skip,
+        "id": one.id,
+        "kind": one.kind,
+        "seconds": one.seconds,
+        "reason": one.reason,
+        "plain": plain(one.reason, one.category),
+        "category": one.category,
+        "advice": advice(one.category, one.kind),
+        "name": one.name,
+        "file": one.file,
+        "line": one.line,
+        "cache": one.cache,
+        "failure": one.failure,
+        "cudagraph_skip": one.cudagraph_skip,
     }
 
 
@@ -156,24 +157,24 @@ def _varying(one: VaryingDim) -> dict[str, Any]:
     }
 
 
-def _underway(underway: Underway | None) -> dict[str, Any] | None:
+def underway(what: Underway | None) -> dict[str, Any] | None:
     """What is being compiled now, as far as that is known."""
-    if underway is None:
+    if what is None:
         return None
     return {
-        "kind": underway.kind,
-        "name": underway.name,
-        "file": underway.file,
-        "line": underway.line,
-        "backward": underway.backward,
-        "reason": underway.reason,
-        "plain": plain(underway.reason, underway.category),
-        "category": underway.category,
-        "advice": advice(underway.category, underway.kind),
+        "kind": what.kind,
+        "name": what.name,
+        "file": what.file,
+        "line": what.line,
+        "backward": what.backward,
+        "reason": what.reason,
+        "plain": plain(what.reason, what.category),
+        "category": what.category,
+        "advice": advice(what.category, what.kind),
     }
 
 
-def _end(view: RankView, ended_together: bool | None) -> dict[str, Any] | None:
+def ending(view: RankView, ended_together: bool | None) -> dict[str, Any] | None:
     """How it ended; ``None`` while it has not."""
     ended, life = how(view), view.figures.life
     if ended is None:
@@ -208,13 +209,14 @@ def _pauses(view: RankView) -> dict[str, Any]:
 def _warmup(warmups: Warmups) -> dict[str, Any]:
     return {
         "ended": warmups.latest is not None,
-        **_span(warmups.latest),
+        **warmup_span(warmups.latest),
         "count": warmups.count,
-        "first": None if warmups.first is None else _span(warmups.first),
+        "first": None if warmups.first is None else warmup_span(warmups.first),
     }
 
 
-def _span(span: WarmupSpan | None) -> dict[str, Any]:
+def warmup_span(span: WarmupSpan | None) -> dict[str, Any]:
+    """How long a warm-up was; each is null where it has not ended."""
     if span is None:
         return {"ended_at": None, "seconds": None, "steps": None}
     return {"ended_at": span.ended_at, "seconds": span.seconds, "steps": span.steps}
