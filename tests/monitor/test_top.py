@@ -178,6 +178,17 @@ def test_a_filter_leaves_what_it_names_and_esc_takes_it_away() -> None:
     looks(same(every_state()), LARGE, then)
 
 
+def test_what_the_list_leaves_the_plots_take() -> None:
+    def height(text: str) -> int:
+        lines = text.splitlines()
+        first = next(at for at, line in enumerate(lines) if line.startswith("step time"))
+        return next(at for at, line in enumerate(lines) if "2 min ago" in line) - first
+
+    few = told(b.in_every_state("run-stalled")["stalled"])
+    fewer = drawn(iter([every_state(), few]), SMALL)
+    assert height(fewer) > height(drawn(same(every_state()), SMALL))
+
+
 def test_the_order_changes_and_turns_round() -> None:
     async def then(shown: Screen) -> None:
         first = rows(shown.text)

@@ -72,7 +72,7 @@ class Top(App[None]):
         yield Static(id="sentence")
         yield Static(id="line")
         yield DataTable[Text](id="list", cursor_type="row", cell_padding=0)
-        with VerticalScroll(id="detail", can_focus=False):
+        with _Place(self._draw_detail):
             yield Static(id="words")
         yield Input(id="filter", placeholder="run, state, phase or host", compact=True)
         yield Footer(compact=True)
@@ -202,7 +202,6 @@ class Top(App[None]):
         place = self.query_one("#detail", VerticalScroll)
         place.can_focus = opened
         (place if opened else self.query_one(DataTable)).focus()
-        self.call_after_refresh(self.draw)
 
     def action_filter(self) -> None:
         """At once, and before the next key: over a slow line several come together."""
@@ -246,6 +245,17 @@ class Top(App[None]):
 
     def action_help(self) -> None:
         self.push_screen(Help())
+
+
+class _Place(VerticalScroll):
+    """Where the chosen row is shown: as high as the list leaves it, which comes and goes."""
+
+    def __init__(self, resized: Callable[[], None]) -> None:
+        super().__init__(id="detail", can_focus=False)
+        self._resized = resized
+
+    def on_resize(self) -> None:
+        self._resized()
 
 
 def _made_at(answer: Answer) -> float:
