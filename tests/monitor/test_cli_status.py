@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -33,6 +34,7 @@ from warmwatch.record import Slot, StepCounts
 from warmwatch_monitor import config
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.cli import daemon as asking
+from warmwatch_monitor.cli import watch as watching
 
 
 @pytest.fixture
@@ -290,7 +292,7 @@ def test_the_seconds_of_watch_may_be_left_out_wherever_it_stands(
     def stop(_seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("time.sleep", stop)
+    monkeypatch.setattr(watching, "time", SimpleNamespace(sleep=stop))
     with held(write_record(tmp_path, compiling())):
         result = run(*words, "--dir", str(tmp_path))
     assert (result.exit_code, result.stderr) == (code, "")
@@ -322,7 +324,7 @@ def test_a_daemon_that_goes_away_does_not_end_the_watching(
     ):
         address = url.removeprefix("http://")
         wait_until(lambda: run("--address", address).exit_code == 0)
-        monkeypatch.setattr("time.sleep", sleep)
+        monkeypatch.setattr(watching, "time", SimpleNamespace(sleep=sleep))
         result = run("--watch", "--address", address)
     assert (result.exit_code, result.stdout.splitlines()[0][:10]) == (0, "gpt2: warm")
     assert result.stderr.startswith(f"no daemon answers at {address}")

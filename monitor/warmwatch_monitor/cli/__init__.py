@@ -130,7 +130,7 @@ def _overview(ctx: click.Context) -> None:
     formatter = ctx.make_formatter()
     try:
         draw(picture(asker(None)()))
-        formatter.write("\n")
+        formatter.write("")  # what there is before them gets an empty line between
     except WarmwatchError as error:
         note(f"warmwatch: {plain(str(error))}")
     _list(formatter)
