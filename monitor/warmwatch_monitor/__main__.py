@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 EXTRA = (
     *("bcrypt", "click", "fastapi", "httptools", "msgspec", "prometheus_client", "psutil"),
-    *("rich", "uvicorn", "yaml"),
+    *("rich", "textual", "uvicorn", "yaml"),
 )
 MISSING = 2
 

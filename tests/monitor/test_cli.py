@@ -67,6 +67,18 @@ def test_without_a_command_it_shows_what_runs_and_the_commands(
     assert result.exit_code == 0
     assert result.stdout.startswith("gpt2: compiling")
     assert all(f"\n  {command} " in result.stdout for command in COMMANDS)
+    assert "\n\nCommands:" in result.stdout
+    assert "\n\n\n" not in result.stdout
+
+
+def test_without_a_command_and_a_daemon_that_does_not_answer_it_shows_the_commands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WARMWATCH_ADDRESS", "127.0.0.1:1")
+    result = CliRunner().invoke(cli, [])
+    assert result.exit_code == 0
+    assert result.stderr.startswith("warmwatch: no daemon answers at 127.0.0.1:1")
+    assert result.stdout.startswith("Commands:\n")
 
 
 @pytest.mark.parametrize("words", ["status", "status --json"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import signal
 import socket
@@ -11,11 +12,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 
-from support.daemon import daemon
+from support.daemon import daemon, daemon_process
 from support.records import (
     compiling,
     ended,
@@ -23,6 +25,7 @@ from support.records import (
     held,
     live_slot,
     update,
+    wait_until,
     warm,
     write_record,
 )
@@ -31,6 +34,7 @@ from warmwatch.record import Slot, StepCounts
 from warmwatch_monitor import config
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.cli import daemon as asking
+from warmwatch_monitor.cli import watch as watching
 
 
 @pytest.fixture
@@ -133,6 +137,15 @@ def test_misses_of_a_hostile_journal_forge_no_line(tmp_path: Path) -> None:
 def test_misses_beside_another_view_are_refused(tmp_path: Path, other: str) -> None:
     refused = run("--misses", other, "--dir", str(tmp_path))
     assert (refused.exit_code, "--misses prints its own lines" in refused.stderr) == (2, True)
+
+
+def test_misses_are_of_the_run_that_is_named_with_its_owner(tmp_path: Path) -> None:
+    write_record(tmp_path, warm("gpt2"))
+    me = getpass.getuser()
+    assert run("--misses", f"gpt2@{me}", "--dir", str(tmp_path)).exit_code == 0
+    other = run("--misses", "gpt2@nobody-else", "--dir", str(tmp_path))
+    assert (other.exit_code, other.stdout) == (5, "")
+    assert "no run named 'gpt2@nobody-else'; runs here: gpt2" in other.stderr
 
 
 def test_an_unknown_run_exits_5_and_names_the_known(tmp_path: Path) -> None:
@@ -262,6 +275,61 @@ def test_watch_shows_each_change_until_ctrl_c_and_exits_with_the_last_state(tmp_
         watching.send_signal(signal.SIGINT)
         _, errors = watching.communicate(timeout=60)
     assert (watching.returncode, errors) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--watch", "0.1"], 3),
+        (["--watch", "gpt2"], 3),
+        (["gpt2", "--watch"], 3),
+        (["gpt2", "--watch", "1"], 3),
+    ],
+)
+def test_the_seconds_of_watch_may_be_left_out_wherever_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int
+) -> None:
+    def stop(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(watching, "time", SimpleNamespace(sleep=stop))
+    with held(write_record(tmp_path, compiling())):
+        result = run(*words, "--dir", str(tmp_path))
+    assert (result.exit_code, result.stderr) == (code, "")
+    assert result.stdout.startswith("gpt2: compiling")
+
+
+@pytest.mark.parametrize("words", [["--watch", "0"], ["--watch", "inf"], ["gpt2", "--watch", "x"]])
+def test_seconds_of_watch_that_are_none_are_refused(words: list[str]) -> None:
+    refused = run(*words)
+    assert refused.exit_code == 2
+    assert "is not a number of seconds from 0.1 to 3600" in refused.stderr
+
+
+def test_a_daemon_that_goes_away_does_not_end_the_watching(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last answer stands, with what is wrong; the exit code is that answer's."""
+    looks = iter(range(3))
+
+    def sleep(_seconds: float) -> None:
+        if next(looks) == 2:
+            raise KeyboardInterrupt
+        gone.terminate()
+        gone.wait()
+
+    with (
+        held(write_record(tmp_path, warm())),
+        daemon_process("--dir", str(tmp_path), "--interval", "0.05") as (gone, url),
+    ):
+        address = url.removeprefix("http://")
+        wait_until(lambda: run("--address", address).exit_code == 0)
+        monkeypatch.setattr(watching, "time", SimpleNamespace(sleep=sleep))
+        result = run("--watch", "--address", address)
+    assert (result.exit_code, result.stdout.splitlines()[0][:10]) == (0, "gpt2: warm")
+    assert result.stderr.startswith(f"no daemon answers at {address}")
+    assert result.stderr.endswith("asking again\n")
+    assert result.stderr.count("\n") == 1
 
 
 def test_watch_and_json_exclude_each_other() -> None:

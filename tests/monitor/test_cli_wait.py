@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,16 +27,15 @@ from support.records import (
     warm,
     write_record,
 )
+from support.terminal import terminal
 from support.values import replace
 from warmwatch.record import Slot, StepCounts
-from warmwatch_monitor.cli import cli
+from warmwatch_monitor.cli import cli, waiter
 from warmwatch_monitor.cli.daemon import Answer
-from warmwatch_monitor.cli.wait import Outcome
+from warmwatch_monitor.cli.waiter import Outcome, Wait
 from warmwatch_monitor.errors import NoDaemonError, UnknownRunError
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.model import RankView
-
-wait_module = import_module("warmwatch_monitor.cli.wait")  # the package has a name ``wait`` too
 
 
 def wait(*arguments: str) -> Result:
@@ -222,11 +223,77 @@ def test_a_living_state_is_reached_while_it_is_there(tmp_path: Path) -> None:
         assert result.exit_code == 0
 
 
+@pytest.mark.parametrize("until", ["warm,failed", "failed, warm", "ended,warm"])
+def test_of_several_states_whichever_comes_first(tmp_path: Path, until: str) -> None:
+    with held(write_record(tmp_path, warm())):
+        result = wait("--until", until, "--dir", str(tmp_path), "--timeout", "60")
+    assert (result.exit_code, result.stdout[:10]) == (0, "gpt2: warm")
+
+
+def test_beside_a_state_that_lives_the_end_of_an_earlier_start_does_not_answer(
+    tmp_path: Path,
+) -> None:
+    """``warm,ended`` is for a launch: it was warm or it is over."""
+    write_record(tmp_path, ended(warm(), "failed"))
+    words = ("gpt2", "--until", "warm,ended", "--dir", str(tmp_path), "--timeout", "0")
+    assert wait(*words).exit_code == 124
+
+
+def test_an_end_that_is_none_of_several_is_told_apart(tmp_path: Path) -> None:
+    write_record(tmp_path, just_begun(ended(warm(), "failed")))
+    result = wait("gpt2", "--until", "compiling,finished", "--dir", str(tmp_path))
+    assert result.exit_code == 4
+    assert "(it ended and was not seen compiling or finished)" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("make", "until", "code"),
+    [(warm, "warm", 0), (compiling, "warm", 124), (lambda: ended(warm(), "failed"), "finished", 4)],
+    ids=["reached", "timeout", "ended"],
+)
+def test_json_is_the_last_answer_and_stdout_has_nothing_else(
+    tmp_path: Path, make: Callable[[], Slot], until: str, code: int
+) -> None:
+    slot = make()
+    folder = write_record(tmp_path, slot)
+    other = write_record(tmp_path, warm("other"), name="other")
+    words = ("gpt2", "--json", "--until", until, "--timeout", "0.1", "--dir", str(tmp_path))
+    with held(other):
+        if code == 4:
+            result = wait(*words)
+        else:
+            with held(folder):
+                result = wait(*words)
+    answer = json.loads(result.stdout)
+    assert result.exit_code == code
+    assert [run["run"] for run in answer["runs"]] == ["gpt2"]
+    assert answer["schema_version"] == 1
+    assert bool(result.stderr) is (code != 0)
+
+
+def test_json_of_a_run_that_never_began_is_nothing_at_all(tmp_path: Path) -> None:
+    result = wait("gpt2", "--json", "--timeout", "0", "--dir", str(tmp_path))
+    assert (result.exit_code, result.stdout) == (124, "")
+
+
+def test_on_a_terminal_one_line_says_how_long_and_how_far(tmp_path: Path) -> None:
+    """It is written over, and gone at the end."""
+    folder = write_record(tmp_path, compiling())
+    with held(folder), terminal("wait", "--dir", str(tmp_path)) as shown:
+        shown.read_until("gpt2: compiling")
+        update(folder, warm())
+        assert shown.read_to_end() == 0
+    told, last = shown.written.rsplit("\r\x1b[K", 1)
+    assert re.match(r"\r\d[\d.]* m?s: gpt2: compiling", told)
+    assert "\n" not in told
+    assert last.startswith("gpt2: warm")
+
+
 def test_a_daemon_that_goes_away_in_the_middle_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be started anew; in the end its absence is the error that it is at the beginning."""
-    monkeypatch.setattr(wait_module, "_ABSENCE_SECONDS", 0.5)
+    monkeypatch.setattr(waiter, "_ABSENCE_SECONDS", 0.5)
     answers = iter([{"runs": [], "warm": None, "summary": "", "compiling": None}])
 
     def ask() -> Answer:
@@ -235,9 +302,8 @@ def test_a_daemon_that_goes_away_in_the_middle_is_asked_again(
         raise NoDaemonError("no daemon answers at x")
 
     told: list[str] = []
-    waiter = wait_module.Wait(ask, None, "warm", lambda _, words: told.append(words))
     with pytest.raises(NoDaemonError):
-        waiter.block(60)
+        Wait(ask, None, ["warm"], lambda _, words: told.append(words)).block(60)
     assert told[:2] == [
         "no run lives; waiting for one",
         "no daemon answers at x; asking again",
@@ -271,7 +337,7 @@ def waited(
 ) -> Outcome | None:
     """How a wait ends where the seconds since its first look decide what it is told."""
     clock = Clock()
-    monkeypatch.setattr(wait_module, "time", clock)
+    monkeypatch.setattr(waiter, "time", clock)
 
     def ask() -> Answer:
         found = told(clock.now - 1000.0)
@@ -279,9 +345,7 @@ def waited(
             raise found
         return found
 
-    waiter = wait_module.Wait(ask, run, "warm", lambda *_: None)
-    outcome: Outcome | None = waiter.block(patience).outcome
-    return outcome
+    return Wait(ask, run, ["warm"], lambda *_: None).block(patience).outcome
 
 
 def at(moment: float | None, *views: RankView) -> Answer:
@@ -341,13 +405,11 @@ def test_what_a_prometheus_tells_is_held_against_this_machines_clock(
 ) -> None:
     """It does not say what time it is; runs of before are passed over all the same."""
     view = b.in_every_state()["failed"]
-    monkeypatch.setattr(wait_module, "time", clock := Clock())
+    monkeypatch.setattr(waiter, "time", clock := Clock())
     for began, outcome in ((-11.0, Outcome.TIMEOUT), (-9.0, Outcome.ENDED)):
         answer = at(None, attached(view, clock.time() + began))
-        waiter = wait_module.Wait(
-            lambda answer=answer: answer, "gpt2", "warm", lambda *_: None, None, clock.time
-        )
-        assert waiter.block(5).outcome is outcome
+        waited = Wait(partial(dict, answer), "gpt2", ["warm"], lambda *_: None, None, clock.time)
+        assert waited.block(5).outcome is outcome
 
 
 def test_without_a_name_a_run_of_before_is_passed_over(tmp_path: Path) -> None:
@@ -368,7 +430,8 @@ def test_it_asks_the_daemon_where_one_answers(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--timeout", "soon"], ["--timeout", "-1"], ["--until", "x"]]
+    "arguments",
+    [["--timeout", "soon"], ["--timeout", "-1"], ["--until", "x"], ["--until", "warm,"]],
 )
 def test_wrong_usage_exits_2(arguments: list[str]) -> None:
     assert wait(*arguments).exit_code == 2

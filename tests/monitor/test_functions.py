@@ -147,14 +147,15 @@ def test_status_has_the_dearest_ten_and_the_table_names_them() -> None:
     told = run["ranks"][0]["compile"]["functions"]
     assert [one["name"] for one in told[:3]] == ["forward", long.name, "f0"]
     assert len(told) == 10
-    title, head, first, second, *_ = table([run], 80)
+    title, head, first, second, numbers, *_ = table([run], 80)
     assert title == "gpt2, rank 0: what each function cost to compile"
     assert head.split() == ["function", "times", "took", "mostly", "ops", "kernels", "cached"]
     assert first.split() == [
         *("forward", "(model.py:31)", "3", "32", "s", "inductor", "95", "%"),
         *("130", "186", "1/3"),
     ]
-    assert second.startswith("a_function_with_a_rather_l...")
+    assert second == f"{long.name} (quite_a_module.py:9)", "whole, on a line of its own"
+    assert numbers.split()[0] == "0"
     assert max(map(len, table([run], 80))) <= 80
     assert table([run], 120)[3].startswith(f"{long.name} (quite_a_module.py:9)")
 

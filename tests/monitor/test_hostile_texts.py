@@ -14,20 +14,24 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from support import builders as b
 from support import slots
 from support.daemon import daemon_process
 from support.records import ended, environment, held, wait_until, warm, write_record
+from support.terminal import terminal
 from support.trainings import run as train
 from support.values import replace
 from warmwatch import record
 from warmwatch.record.seal import store
 from warmwatch_monitor.cli import cli
+from warmwatch_monitor.export.answer import status
 
 # the title, the clipboard, a colour, C1, a line of its own, the other direction, rich's markup,
 # a page's, a label's and a format's ends
@@ -141,13 +145,58 @@ def test_a_picture_that_is_drawn_anew_holds_no_sequences_but_its_own(directory: 
         seen = bytearray()
         reader = threading.Thread(target=_drain, args=(leader, seen))
         reader.start()
-        wait_until(lambda: seen.count(b"\x1b[H") >= 2)
+        wait_until(lambda: seen.count(b"\x1b[1A") >= 2)
         watching.send_signal(signal.SIGINT)
         watching.wait(60)
         reader.join(60)
     os.close(leader)
-    text = re.sub(r"\x1b\[(\d+(;\d+)*)?[mHJK]", "", seen.decode()).replace("\r\n", "\n")
+    text = re.sub(_OWN, "", seen.decode()).replace("\r\n", "\n")
     assert "owned" in harmless(text.replace("^C", ""))
+
+
+@contextmanager
+def forger() -> Iterator[str]:
+    """The address of something that answers as a daemon would which escapes nothing."""
+    slot = replace(b.WARM, identity=replace(b.WARM.identity, run=HOSTILE, host=HOSTILE))
+    reason = replace(b.RECOMPILATION, reason=HOSTILE, name=HOSTILE, file=HOSTILE)
+    view = b.view(slot, compilations=(reason,), gpus=(b.gpu(name=HOSTILE),))
+    body = json.dumps(status(b.snapshot(view, gpus=(b.gpu(name=HOSTILE),)))).encode()
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_words: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_no_text_steers_the_screen_of_top() -> None:
+    """Whatever it draws: no title, no clipboard, no bell, no C1, no other direction."""
+    with (
+        forger() as address,
+        terminal("top", "--interval", "0.2", "--address", address, size=(200, 50)) as shown,
+    ):
+        for key, words in (("2", "compiled again"), ("3", "of a function"), ("4", "memory")):
+            shown.type(key)
+            shown.read_until(words)
+        shown.type("q")
+        assert shown.read_to_end() == 0
+    assert "owned" in shown.written
+    written = re.sub(r"\x1b]22;[a-z]*(\x07|\x1b\\\\)", "", shown.written)  # Textual's mouse pointer
+    for sign in ("\x1b]", "\x07", "\x9b", "\u202e", "\u2028"):
+        assert sign not in written
+    assert "Traceback" not in written
+
+
+# colours, up, an end of a line, the cursor hidden and shown, and a line begun anew to be cleared
+_OWN = r"\x1b\[((\d+(;\d+)*)?[mAK]|\?25[hl])|\r(?=\x1b\[2K)"
 
 
 def _drain(leader: int, seen: bytearray) -> None:

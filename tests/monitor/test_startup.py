@@ -27,7 +27,15 @@ finally:
 AGENT = {"warmwatch._lifecycle", "warmwatch._guard", "logging", "multiprocessing"}
 DAEMON = {
     *("asyncio", "fastapi", "pydantic", "starlette", "uvicorn", "prometheus_client"),
-    *("rich", "http.client", "ssl", "email", "opentelemetry", "warmwatch_monitor.cli.serve"),
+    *(
+        "rich",
+        "textual",
+        "http.client",
+        "ssl",
+        "email",
+        "opentelemetry",
+        "warmwatch_monitor.cli.serve",
+    ),
     *("warmwatch_monitor.views.http", "warmwatch_monitor.export.series"),
 }
 RECORDS = {

@@ -17,6 +17,7 @@ from warmwatch_monitor.errors import WarmwatchError
 COMMANDS = {
     "serve": ("warmwatch_monitor.cli.serve", "The daemon: publish /status and /metrics."),
     "status": ("warmwatch_monitor.cli.status", "Is it still compiling? A sentence and a table."),
+    "top": ("warmwatch_monitor.cli.top", "Runs and ranks on a live screen, with plots and keys."),
     "wait": ("warmwatch_monitor.cli.wait", "Block until a run is warm, or in another state."),
     "run": ("warmwatch_monitor.cli.run", "Run a command with the agent attached, no code edited."),
     "stacks": ("warmwatch_monitor.cli.stacks", "What a rank that compiles is in the middle of."),
@@ -128,11 +129,11 @@ def _overview(ctx: click.Context) -> None:
     from warmwatch_monitor.cli.answers import asker
     from warmwatch_monitor.cli.status import picture
 
+    formatter = ctx.make_formatter()
     try:
         draw(picture(asker(None)()))
+        formatter.write("")  # what there is before them gets an empty line between
     except WarmwatchError as error:
         note(f"warmwatch: {plain(str(error))}")
-    formatter = ctx.make_formatter()
-    formatter.write("\n")
     _list(formatter)
     say(formatter.getvalue() + "\nwarmwatch COMMAND --help says more of each.")

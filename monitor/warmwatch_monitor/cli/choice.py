@@ -36,9 +36,15 @@ def choose(answer: Answer, run: str | None, uid: int | None = None, *, own: bool
     Raises:
         UnknownRunError: there is none.
     """
+    return answer if run is None else only(answer, choose_runs(answer["runs"], run, uid, own=own))
+
+
+def choose_runs(
+    runs: Sequence[Answer], run: str | None, uid: int | None = None, *, own: bool = False
+) -> Sequence[Answer]:
+    """Those of ``runs`` that :func:`choose` leaves. Raises as it does."""
     if run is None:
-        return answer
-    runs = answer["runs"]
+        return runs
     his = [one for one in runs if is_own(one, uid)]
     if "@" in run:  # nobody's own name for a run can pass for another user's
         chosen = _full(runs, run) or _named(his, run)
@@ -51,7 +57,7 @@ def choose(answer: Answer, run: str | None, uid: int | None = None, *, own: bool
             tuple(one["run"] for one in runs),
             tuple(dict.fromkeys(_with_owner(one) for one in others)),
         )
-    return only(answer, chosen)
+    return chosen
 
 
 def _named(runs: Sequence[Answer], run: str) -> list[Answer]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+import os
+from collections.abc import Sequence
 
 from warmwatch.record import RecordError
+from warmwatch_monitor.cli.choice import Answer, choose_runs
 from warmwatch_monitor.config import Settings
-from warmwatch_monitor.errors import NoRunError, UnknownRunError, WarmwatchError
+from warmwatch_monitor.errors import NoRunError, UnknownRunError
 from warmwatch_monitor.export.words.keys import sentence
 from warmwatch_monitor.export.words.sentence import NO_RUN
 from warmwatch_monitor.misses import misses
+from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.model.keys import Asked
 from warmwatch_monitor.sources.keys import asked_in
 from warmwatch_monitor.sources.records import RecordsSource
@@ -24,15 +27,29 @@ def lines(settings: Settings, run: str | None) -> list[str]:
         UnknownRunError: no record is of such a run. NoRunError: there is none at all.
     """
     readings = RecordsSource(settings.directories, retention=_EVER).read().records
-    chosen = [one for one in readings if run is None or _is_named(one.slot.identity.run, run)]
-    if not chosen:
-        raise _unknown(run, {one.slot.identity.run for one in readings})
-    found = [sentence(miss) for miss in misses(chosen, _read)]
+    if not readings:
+        raise NoRunError(NO_RUN) if run is None else UnknownRunError(run, ())
+    found = [sentence(miss) for miss in misses(_chosen(readings, run), _read)]
     return found or ["no compile cache has missed or was passed by, as far as the records tell"]
 
 
-def _unknown(run: str | None, known: set[str]) -> WarmwatchError:
-    return NoRunError(NO_RUN) if run is None else UnknownRunError(run, tuple(sorted(known)))
+def _chosen(readings: Sequence[RecordReading], run: str | None) -> list[RecordReading]:
+    """Those of the runs that ``run`` names, by the same rules as everywhere."""
+    named = {one.slot.identity.run: _as_run(one) for one in readings}
+    runs = choose_runs([named[name] for name in sorted(named)], run, os.geteuid())
+    names = {one["run"] for one in runs}
+    return [one for one in readings if one.slot.identity.run in names]
+
+
+def _as_run(reading: RecordReading) -> Answer:
+    """Whose and which run a record is of, as ``/status`` has it; not what state it is in."""
+    shown, owner = reading.slot.identity.run, reading.owner
+    return {
+        "run": shown,
+        "name": owner.plain(shown) if owner else shown,
+        "owner": owner.name if owner else None,
+        "owner_uid": owner.uid if owner else None,
+    }
 
 
 def _read(folder: str) -> list[Asked]:
@@ -40,7 +57,3 @@ def _read(folder: str) -> list[Asked]:
         return asked_in(folder)
     except (OSError, RecordError):
         return []  # a record that has gone, or another user's
-
-
-def _is_named(name: str, run: str) -> bool:
-    return name == run or fnmatchcase(name, run)

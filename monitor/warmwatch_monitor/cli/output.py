@@ -68,8 +68,18 @@ def is_terminal() -> bool:
 
 
 def has_colour() -> bool:
-    """Whether stdout takes colours and nobody has declined them (no-color.org)."""
-    return is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    """Whether stdout takes colours, or is said to (force-color.org), and nobody has declined them
+    (no-color.org), which goes before.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    forced = os.environ.get("FORCE_COLOR", "")
+    return is_redrawn() if not forced else forced != "0"
+
+
+def is_redrawn() -> bool:
+    """Whether stdout is a terminal whose lines can be written over."""
+    return is_terminal() and os.environ.get("TERM") != "dumb"
 
 
 def fits(text: str) -> str:

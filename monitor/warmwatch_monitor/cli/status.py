@@ -5,25 +5,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import click
 
 from warmwatch.states import ENDED, NEEDS_A_PERSON, State, least_advanced
 from warmwatch_monitor.cli import options
 from warmwatch_monitor.cli.answers import Answer, asker, note_missing_directory, settings_from
-from warmwatch_monitor.cli.output import (
-    draw,
-    has_colour,
-    height,
-    is_terminal,
-    note,
-    plain,
-    say,
-    width,
-)
+from warmwatch_monitor.cli.output import draw, has_colour, is_terminal, note, plain, say, width
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.views.functions import functions
-from warmwatch_monitor.views.table import lines
+from warmwatch_monitor.views.table import lines, wrapped
 
 NO_RUN, TROUBLE = 5, 4
 _CODES = {
@@ -31,15 +23,48 @@ _CODES = {
     3: (State.STARTING, State.COMPILING, State.WARMING, State.RECOMPILING),
     TROUBLE: (State.STALLED, State.FAILED, State.LOST),
 }
-_PAUSE_SECONDS = 0.5
-_HOME, _END_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
-_CLEAR = "\x1b[2J"
+_WATCH_SECONDS = 0.5
+_LEAST_SECONDS, _MOST_SECONDS = 0.1, 3600.0
+_HELP = """Say in one sentence and a table whether RUN (or every run) still compiles.
+
+RUN is a name or a pattern such as 'gpt*': of your own runs, else of others'. gpt2@alice is
+alice's.
+
+\b
+Exit code: 0 warm, eager or finished
+           3 starting, compiling, warming or recompiling
+           4 stalled, failed or lost; or a living rank's condition needs a person
+             (nothing_captured: Dynamo captured no graph, so this is eager speed;
+             long_compile: a compilation takes far longer than any before explains;
+             never_compiled: torch.compile was called and nothing has compiled)
+           5 no run found
+           2 wrong usage
+           6 the daemon or the Prometheus that was asked for does not answer
+With --misses: 0, 5 or 2, whatever the runs do. With --watch: that of the last answer; into a pipe
+it prints the answer whenever a state has changed.
+"""
 
 
-@click.command()
+class View(NamedTuple):
+    """Which of its views ``status`` shows. ``watch``: the seconds between two looks, if any."""
+
+    as_json: bool
+    watch: float | None
+    every_rank: bool
+    by_function: bool
+    misses: bool
+
+
+@click.command(help=_HELP)
 @click.argument("run", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the whole answer as JSON.")
-@click.option("--watch", is_flag=True, help="Show it anew, twice a second, until Ctrl-C.")
+@click.option(
+    "--watch",
+    is_flag=False,
+    flag_value="",
+    metavar="[SECONDS]",
+    help=f"Show it anew every {_WATCH_SECONDS:g} s, or as often as said, until Ctrl-C.",
+)
 @click.option(
     "-v", "--ranks", "every_rank", is_flag=True, help="A row for each rank, however many."
 )
@@ -61,55 +86,70 @@ def status(
     ctx: click.Context,
     /,
     run: str | None,
-    as_json: bool,
-    watch: bool,
-    every_rank: bool,
-    by_function: bool,
-    misses: bool,
+    watch: str | None,
     address: str | None,
     dir: str | None,
     prometheus: str | None,
-    **access: str | None,
+    **more: Any,
 ) -> None:
-    """Say in one sentence and a table whether RUN (or every run) still compiles.
-
-    RUN is a name or a pattern such as 'gpt*': of your own runs, else of others'. gpt2@alice is
-    alice's.
-
-    \b
-    Exit code: 0 warm, eager or finished
-               3 starting, compiling, warming or recompiling
-               4 stalled, failed or lost; or a living rank's condition needs a person
-                 (nothing_captured: Dynamo captured no graph, so this is eager speed;
-                 long_compile: a compilation takes far longer than any before explains;
-                 never_compiled: torch.compile was called and nothing has compiled)
-               5 no run found
-               2 wrong usage
-               6 the daemon or the Prometheus that was asked for does not answer
-    With --misses: 0, 5 or 2, whatever the runs do.
-    """
-    if watch and by_function:
-        raise UsageError("--watch shows the states anew and --functions prints once: give one")
-    if watch and as_json:
-        raise UsageError("--watch shows a table anew and --json prints once: give one")
-    if misses and (watch or as_json or by_function or every_rank):
-        raise UsageError("--misses prints its own lines: give it without another view")
-    if misses:
+    """The command; what it says of itself is ``_HELP``."""
+    run, seconds = _watched(run, watch)
+    view = View(watch=seconds, **{name: more.pop(name) for name in View._fields if name in more})
+    _refuse_two_views(view)
+    if view.misses:
         ctx.exit(_misses(run, address or prometheus, dir))
-    ask = asker(run, address=address, dir=dir, prometheus=prometheus, access=access)
-    if watch:
-        answer = _watch(ask, every_rank=every_rank)
-    else:
-        answer = ask()
-        if as_json:
-            say(json.dumps(answer, indent=2))
-        else:
-            draw(picture(answer, every_rank=every_rank))
-            if by_function and answer["runs"]:
-                draw("\n".join(functions(plain(answer["runs"]), width())))
-        note_missing_directory(dir)
-        _note_refusals(answer)
+    ask = asker(run, address=address, dir=dir, prometheus=prometheus, access=more)
+    answer = _watch(ask, view) if view.watch is not None else _show(ask(), view, dir)
     ctx.exit(exit_code(answer))
+
+
+def _watched(run: str | None, watch: str | None) -> tuple[str | None, float | None]:
+    """RUN and the seconds of ``--watch``, whose value may have been left out before RUN."""
+    if not watch:
+        return run, None if watch is None else _WATCH_SECONDS
+    try:
+        seconds = float(watch)
+    except ValueError:
+        if run is None:
+            return watch, _WATCH_SECONDS
+        seconds = 0.0
+    if not _LEAST_SECONDS <= seconds <= _MOST_SECONDS:
+        raise UsageError(
+            f"--watch: {watch!r} is not a number of seconds from {_LEAST_SECONDS:g} "
+            f"to {_MOST_SECONDS:g}"
+        )
+    return run, seconds
+
+
+def _refuse_two_views(view: View) -> None:
+    watch = view.watch is not None
+    if watch and view.by_function:
+        raise UsageError("--watch shows the states anew and --functions prints once: give one")
+    if watch and view.as_json:
+        raise UsageError("--watch shows a table anew and --json prints once: give one")
+    if view.misses and (watch or view.as_json or view.by_function or view.every_rank):
+        raise UsageError("--misses prints its own lines: give it without another view")
+
+
+def _watch(ask: Callable[[], Answer], view: View) -> Answer:
+    from warmwatch_monitor.cli.watch import watch
+
+    assert view.watch is not None
+    return watch(ask, lambda answer: picture(answer, every_rank=view.every_rank), view.watch)
+
+
+def _show(answer: Answer, view: View, dir: str | None) -> Answer:
+    """Print ``answer`` once, and beside it what is odd; returns it."""
+    if view.as_json:
+        say(json.dumps(answer, indent=2))
+    else:
+        draw(picture(answer, every_rank=view.every_rank))
+        if view.by_function and answer["runs"]:
+            draw("\n".join(functions(plain(answer["runs"]), width())))
+    note_missing_directory(dir)
+    for refusal in plain(answer.get("refusals", [])):
+        note(f"not read: {refusal['path']}: {refusal['reason']}")
+    return answer
 
 
 def _misses(run: str | None, asked: str | None, dir: str | None) -> int:
@@ -118,7 +158,7 @@ def _misses(run: str | None, asked: str | None, dir: str | None) -> int:
     if asked is not None:
         raise UsageError("--misses reads the records of this machine: give --dir, or nothing")
     for line in lines_of(settings_from(dir=dir), run):
-        say(plain(line))
+        say("\n".join(wrapped(plain(line), width() if is_terminal() else None)))
     return 0
 
 
@@ -140,9 +180,7 @@ def _needs_a_person(rank: Answer) -> bool:
     return State(rank["state"]) not in ENDED and bool(holds & NEEDS_A_PERSON)
 
 
-def picture(
-    answer: Answer, *, every_rank: bool = False, widest: dict[str, str] | None = None
-) -> str:
+def picture(answer: Answer, *, every_rank: bool = False) -> str:
     """The sentence, the table and the reasons, as this output takes them."""
     shown = plain(answer)
     said = lines(
@@ -152,9 +190,10 @@ def picture(
         wrap=is_terminal(),
         colour=has_colour(),
         every_rank=every_rank,
-        widest=widest,
     )
-    said += [f"without the agent: {outside(training)}" for training in shown.get("observed", ())]
+    for training in shown.get("observed", ()):
+        words = f"without the agent: {outside(training)}"
+        said += wrapped(words, width() if is_terminal() else None)
     return "\n".join(said)
 
 
@@ -166,37 +205,3 @@ def outside(training: Answer) -> str:
     likely = LIKELY[training["likely_compiling"]]
     words = "; ".join(training["evidence"])
     return f"{what} (pid {training['pid']}) {likely}, seen from outside: {words}"
-
-
-def _note_refusals(answer: Answer) -> None:
-    for refusal in plain(answer.get("refusals", [])):
-        note(f"not read: {refusal['path']}: {refusal['reason']}")
-
-
-def _watch(ask: Callable[[], Answer], *, every_rank: bool) -> Answer:
-    """Show it until Ctrl-C; the last answer. Without a terminal, whenever a state has changed."""
-    answer, told = ask(), None
-    widest: dict[str, str] = {}
-    if is_terminal():
-        draw(_CLEAR, end="")
-    try:
-        while True:
-            states = [(run["run"], run["state"]) for run in answer["runs"]]
-            if is_terminal():
-                drawn = picture(answer, every_rank=every_rank, widest=widest)
-                draw(_redrawn(drawn), end="")
-            elif states != told:
-                draw(picture(answer, every_rank=every_rank), end="\n\n")
-            told = states
-            time.sleep(_PAUSE_SECONDS)
-            answer = ask()
-    except KeyboardInterrupt:
-        return answer
-
-
-def _redrawn(text: str) -> str:
-    """The picture over the one before, as far as the terminal has lines for it."""
-    said, room = text.split("\n"), height() - 1
-    if len(said) > room:
-        said = [*said[: room - 1], f"... and {len(said) - room + 1} lines more"]
-    return _HOME + "".join(f"{line}{_END_OF_LINE}\n" for line in said) + _BELOW

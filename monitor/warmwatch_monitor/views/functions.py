@@ -1,6 +1,7 @@
 """What each function cost, as a table. Pure, of the standard library alone.
 
-The names take what the width leaves them: at 80 columns that is 16 places at the least.
+The names take what the width leaves them; one that is longer has a line of its own above its
+numbers, for what tells two functions that Dynamo resumes apart stands at the end of their names.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ Answer = dict[str, Any]
 
 _HEAD = ("function", "times", "took", "mostly", "ops", "kernels", "cached")
 _GAP = "  "
-_SHORTEST, _LONGEST = 16, 60
+_SHORTEST, _LONGEST = 16, 60  # places of a name beside its numbers
 _LEFT = (0, 3)
 _UNKNOWN = "-"
 
@@ -36,8 +37,11 @@ def _of_run(run: Answer, width: int) -> Iterator[str]:
     room = width - sum(len(_GAP) + taken for taken in widths[1:])
     widths[0] = min(widths[0], max(_SHORTEST, min(_LONGEST, room)))
     for row in rows:
+        if len(row[0]) > widths[0]:
+            yield row[0]
+            row = ("", *row[1:])
         yield _GAP.join(
-            _cut(text, wide).ljust(wide) if at in _LEFT else text.rjust(wide)
+            text.ljust(wide) if at in _LEFT else text.rjust(wide)
             for at, (text, wide) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
 
@@ -47,10 +51,6 @@ def _none_of(run: Answer) -> str:
     if any(rank["compile"].get("functions") is None for rank in run["ranks"]):
         return "what each function cost is not known here"
     return "no compilation of a function has ended"
-
-
-def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def _spent(rank: Answer) -> float:

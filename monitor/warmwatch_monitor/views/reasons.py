@@ -14,15 +14,13 @@ _MOST = 3  # of each kind: the rest is in /status
 _LONGEST = 160
 
 
-def reasons(runs: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
-    """The last different ones, each with what helps (or nothing), the worst run's first."""
+def reasons(runs: Sequence[dict[str, Any]], most: int = _MOST) -> list[tuple[str, str]]:
+    """The last ``most`` of each kind, each once and with what helps, the worst run's first."""
     several = len(runs) > 1
     ordered = sorted(runs, key=lambda run: (place(run["state"]), run["run"]))
     return [
-        *islice(
-            _once((one for run in ordered for one in _recompiles(run)), several=several), _MOST
-        ),
-        *islice(_once((one for run in ordered for one in _breaks(run)), several=several), _MOST),
+        *islice(_once((one for run in ordered for one in _recompiles(run)), several=several), most),
+        *islice(_once((one for run in ordered for one in _breaks(run)), several=several), most),
     ]
 
 

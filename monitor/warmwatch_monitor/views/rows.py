@@ -11,6 +11,7 @@ from warmwatch_monitor.views.waiting import lives
 
 Rank = dict[str, Any]
 Row = Mapping[str, str]
+Group = tuple[Mapping[str, Any], list[Rank]]
 
 _ALWAYS_APART = 4  # so many ranks of a run each have a row
 _LIKE = 0.1
@@ -19,12 +20,22 @@ _LONGEST_RANGES = 20
 
 def rows(runs: Sequence[Mapping[str, Any]], now: float, *, every_rank: bool) -> list[Row]:
     """One for each rank, or for ranks that say the same: the living runs first, the worst first."""
+    return [row(run, ranks, now) for run, ranks in groups(runs, every_rank=every_rank)]
+
+
+def groups(runs: Sequence[Mapping[str, Any]], *, every_rank: bool) -> list[Group]:
+    """Which ranks of which run share a row, in the order of :func:`rows`."""
     ordered = sorted(runs, key=lambda run: (place(run["state"]), run["run"]))
     return [
-        {"run": run["run"], **_cells(ranks, now)}
+        (run, ranks)
         for run in ordered
         for ranks in _rank_groups(run["ranks"], every_rank=every_rank)
     ]
+
+
+def row(run: Mapping[str, Any], ranks: Sequence[Rank], now: float) -> Row:
+    """The row of ``ranks``, which agree."""
+    return {"run": run["run"], **_cells(ranks, now)}
 
 
 def _rank_groups(ranks: Sequence[Rank], *, every_rank: bool) -> list[list[Rank]]:
@@ -72,15 +83,23 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
         "rank": _ranges([rank["rank"] for rank in ranks]),
         "state": state,
         "phase": compile["phase"] or "",
-        "since": f"{duration(max(0.0, now - min(since)))} ago" if since else "",
+        "for": _brief(max(0.0, now - min(since))) if since else "",
         "steps": str(min(rank["steps"] for rank in ranks)),
         "clean": _count(clean),
         "a step": step_length(max(medians)) if None not in medians else "",
-        "compiled": duration(max(rank["compile"]["seconds"] for rank in ranks)),
+        "compiled": _brief(max(rank["compile"]["seconds"] for rank in ranks)),
         "recompiles": _count(compile["recompiles"]),
         "breaks": _count(compile["graph_breaks"]),
         "pid": _count(first["pid"]) if len(ranks) == 1 else "",
     }
+
+
+def _brief(seconds: float) -> str:
+    """A duration of seven places at the most: ``43 s``, ``119 min``, ``3.2 h``, ``12 d``."""
+    hours = seconds / 3600
+    if hours < 2:
+        return duration(seconds)
+    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} d"
 
 
 def _count(number: int | None) -> str:

@@ -1,7 +1,8 @@
 """One ``/status`` answer as lines of text: the sentence, one table for all runs, and the reasons.
 
-Pure, and of the standard library alone, since ``warmwatch status`` has to answer at once. What does
-not fit the width is left out, column by column, the least important first; no cell is ever cut.
+Pure, and of the standard library alone, since ``warmwatch status`` has to answer at once. Which
+columns there are depends on the width, and not on what the runs do at the moment: what does not fit
+is left out, column by column, the least important first, and no cell is ever cut.
 """
 
 from __future__ import annotations
@@ -15,13 +16,25 @@ from warmwatch_monitor.views.states import STYLES, painted
 
 Answer = dict[str, Any]
 
-_COLUMNS = (
-    *("run", "rank", "state", "phase", "since", "steps", "clean", "a step", "compiled"),
-    *("recompiles", "breaks", "pid"),
-)
-_LEFT = frozenset({"run", "state", "phase"})
+# each column, and the width that it has where nothing in it is unusually long: so a picture that is
+# drawn again stands still. One run at 80 columns has all up to the recompiles.
+_USUAL: Mapping[str, int] = {
+    "run": 3,
+    "rank": 4,
+    "state": 11,
+    "phase": 14,
+    "for": 7,
+    "steps": 6,
+    "clean": 5,
+    "a step": 6,
+    "compiled": 8,
+    "recompiles": 10,
+    "breaks": 6,
+    "pid": 7,
+}
+LEFT = frozenset({"run", "state", "phase"})
 # left out where the width does not do for all, in this order; the others always stay
-_DISPENSABLE = ("breaks", "clean", "recompiles", "pid", "phase", "since", "compiled")
+_DISPENSABLE = ("pid", "clean", "breaks", "recompiles", "compiled", "phase", "for")
 _GAP = "  "
 
 
@@ -33,44 +46,28 @@ def lines(
     wrap: bool,
     colour: bool,
     every_rank: bool = False,
-    widest: dict[str, str] | None = None,
 ) -> list[str]:
-    """The whole picture. ``wrap``: break the sentences at ``width`` too; the table always does.
-
-    ``widest``: of a picture that is drawn again and again, the widest cell of each column so far;
-    it is brought up to date, and no column gets narrower, so that nothing jumps to the left.
-    """
-    said = _wrapped(answer["summary"], width if wrap else None)
+    """The whole picture. ``wrap``: break the sentences at ``width`` too; the table always does."""
+    said = wrapped(answer["summary"], width if wrap else None)
     if answer["runs"]:
-        said += table(
-            answer["runs"], now, width, colour=colour, every_rank=every_rank, widest=widest
-        )
+        said += table(answer["runs"], now, width, colour=colour, every_rank=every_rank)
     for words, advice in reasons(answer["runs"]):
-        said += _wrapped(words, width if wrap else None)
-        said += _wrapped(advice, width if wrap else None, indent="    ") if advice else []
+        said += wrapped(words, width if wrap else None)
+        said += wrapped(advice, width if wrap else None, indent="    ") if advice else []
     return said
 
 
 def table(
-    runs: Sequence[Answer],
-    now: float,
-    width: int,
-    *,
-    colour: bool,
-    every_rank: bool = False,
-    widest: dict[str, str] | None = None,
+    runs: Sequence[Answer], now: float, width: int, *, colour: bool, every_rank: bool = False
 ) -> list[str]:
     """The table's lines; a run is a column where there are several, or a line where too long."""
     cells = rows(runs, now, every_rank=every_rank)
     several = len(runs) > 1
-    measured = _measured(cells, several, width, widest)
-    columns = _columns(measured, several)
-    columns = _fitting(columns, measured, width)
-    headed = several and _width(columns, measured) > width
+    widths = columns(cells, width, several=several)
+    headed = several and _whole(widths) > width
     if headed:
-        columns = _fitting(_columns(measured, several=False), measured, width)
-    widths = {name: _column_width(name, measured) for name in columns}
-    header = _line({name: name for name in columns}, widths)
+        widths = columns(cells, width, several=False)
+    header = _line({name: name for name in widths}, widths)
     said, run = [painted(header, "dim") if colour else header], None
     for row in cells:
         if headed and row["run"] != run:
@@ -80,48 +77,25 @@ def table(
     return said
 
 
-def _columns(cells: Sequence[Row], several: bool) -> list[str]:
-    return [n for n in _COLUMNS if (several or n != "run") and any(row[n] for row in cells)]
-
-
-def _measured(
-    cells: list[Row],
-    several: bool,
-    width: int,
-    widest: dict[str, str] | None,
-) -> Sequence[Row]:
-    """The rows, and ``widest`` as one more, unless that would leave a column of theirs out."""
-    if widest is None:
-        return cells
-    before = [widest] if widest.keys() >= set(_COLUMNS) else []
-    both = [*cells, *before]
-    fit = [_fitting(_columns(these, several), these, width) for these in (cells, both)]
-    too_wide = several and _width(fit[1], both) > width
-    if too_wide or not set(fit[0]) <= set(fit[1]):
-        both = cells
-    widest.update({n: max((row[n] for row in both), key=_cell_width) for n in _COLUMNS})
-    return both
-
-
-def _fitting(columns: Sequence[str], cells: Sequence[Row], width: int) -> list[str]:
-    left = list(columns)
+def columns(cells: Sequence[Row], width: int, *, several: bool) -> dict[str, int]:
+    """The columns that fit ``width``, and how wide each of them is."""
+    widths = {
+        name: max(usual, *(cell_width(row[name]) for row in cells))
+        for name, usual in _USUAL.items()
+        if several or name != "run"
+    }
     for name in _DISPENSABLE:
-        if _width(left, cells) <= width:
+        if _whole(widths) <= width:
             break
-        if name in left:
-            left.remove(name)
-    return left
+        del widths[name]
+    return widths
 
 
-def _width(columns: Sequence[str], cells: Sequence[Row]) -> int:
-    return sum(_column_width(name, cells) + len(_GAP) for name in columns) - len(_GAP)
+def _whole(widths: Mapping[str, int]) -> int:
+    return sum(wide + len(_GAP) for wide in widths.values()) - len(_GAP)
 
 
-def _column_width(name: str, cells: Sequence[Row]) -> int:
-    return max(len(name), *(_cell_width(row[name]) for row in cells))
-
-
-def _cell_width(text: str) -> int:
+def cell_width(text: str) -> int:
     """How many places of a terminal ``text`` takes."""
     if text.isascii():
         return len(text)
@@ -135,14 +109,15 @@ def _line(row: Row, widths: Mapping[str, int], *, colour: bool = False) -> str:
     parts = []
     for name, width in widths.items():
         text = row[name]
-        space = " " * (width - _cell_width(text))
+        space = " " * (width - cell_width(text))
         if colour and name == "state":
             text = painted(text, STYLES.get(text, ""))
-        parts.append(text + space if name in _LEFT else space + text)
+        parts.append(text + space if name in LEFT else space + text)
     return _GAP.join(parts).rstrip()
 
 
-def _wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
+def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
+    """``text`` in lines of ``width``, where there is one."""
     if width is None:
         return [indent + text]
     import textwrap  # what is piped has no width

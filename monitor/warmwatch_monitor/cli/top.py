@@ -1,0 +1,69 @@
+"""``warmwatch top``: the runs and ranks on a screen that is worked with."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+import click
+
+from warmwatch_monitor.cli import options
+from warmwatch_monitor.cli.answers import asker
+from warmwatch_monitor.cli.output import is_redrawn, plain
+from warmwatch_monitor.errors import UnknownRunError, UsageError
+
+_USUAL_SECONDS = 1.0
+_LEAST_SECONDS, _MOST_SECONDS = 0.2, 3600.0
+_HELP = """Watch runs and ranks: state, phase, progress, steps, power, recompiles, functions, GPUs.
+
+RUN is a name or a pattern such as 'gpt*', as for `status`; without it every run is shown. A daemon
+is asked where one runs, or the one at --address; else the records here are read. The plots begin
+when this does. `?` lists the keys.
+
+\b
+Exit code: 0 it was left
+           2 wrong usage, or stdout is no terminal
+           6 the daemon or the Prometheus that was asked for does not answer
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("run", required=False)
+@click.option(
+    "--interval", metavar="SECONDS", help=f"Seconds between two looks.  [{_USUAL_SECONDS:g}]"
+)
+@options.address
+@options.directory
+@options.prometheus
+@options.access
+def top(
+    run: str | None,
+    interval: str | None,
+    address: str | None,
+    dir: str | None,
+    prometheus: str | None,
+    **access: str | None,
+) -> None:
+    """The command; what it says of itself is ``_HELP``."""
+    seconds = _seconds(interval)
+    if not (is_redrawn() and sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError("top needs a terminal; `warmwatch status` prints the answer once")
+    ask = asker(run, address=address, dir=dir, prometheus=prometheus, access=access)
+    with contextlib.suppress(UnknownRunError):  # it may begin
+        ask()
+    from warmwatch_monitor.views.top.app import Top
+
+    Top(lambda: plain(ask()), seconds).run()
+
+
+def _seconds(text: str | None) -> float:
+    try:
+        seconds = _USUAL_SECONDS if text is None else float(text)
+    except ValueError:
+        seconds = 0.0
+    if not _LEAST_SECONDS <= seconds <= _MOST_SECONDS:
+        raise UsageError(
+            f"--interval: {text!r} is not a number of seconds from {_LEAST_SECONDS:g} "
+            f"to {_MOST_SECONDS:g}"
+        )
+    return seconds

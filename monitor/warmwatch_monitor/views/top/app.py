@@ -1,0 +1,263 @@
+"""What Textual sees of ``top``: widgets, keys, and the thread that asks. All else is pure.
+
+Nothing is parsed as markup: every text is a rich ``Text``. Drawn is what has changed, after an
+answer or a key, so that an idle screen costs nothing and a slow line little.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.widgets import DataTable, Footer, Input, Static
+
+from warmwatch_monitor.errors import WarmwatchError, described
+from warmwatch_monitor.export.words.wording import duration
+from warmwatch_monitor.views.top.chart import Window
+from warmwatch_monitor.views.top.detail import PANES, Shown, detail
+from warmwatch_monitor.views.top.help import Help
+from warmwatch_monitor.views.top.listing import ORDERS, Entry, Key, Listing, at, listing
+from warmwatch_monitor.views.top.seen import Seen
+from warmwatch_monitor.views.top.table import fill
+
+Answer = Mapping[str, Any]
+
+WINDOWS = (120.0, 600.0, 3600.0)
+
+
+class Top(App[None]):
+    """Args:
+    ask: gives the answer, each of its texts printable; raises WarmwatchError.
+    seconds: between two looks.
+    """
+
+    TITLE = "warmwatch top"
+    ENABLE_COMMAND_PALETTE = False
+    CSS_PATH = "top.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q,ctrl+c", "quit", "Quit", key_display="q"),
+        Binding("enter", "open", "Open", key_display="enter", priority=True),
+        Binding("s", "sort", "Sort"),
+        Binding("slash", "filter", "Filter", key_display="/", priority=True),
+        Binding("p,space", "pause", "Pause", key_display="p"),
+        Binding("e", "each", "Each rank"),
+        Binding("w", "window", "Time"),
+        Binding("question_mark,h", "help", "Help", key_display="?"),
+        Binding("escape", "leave", show=False),
+        Binding("r", "turn", show=False),
+        *(Binding(str(n), f"pane('{name}')", show=False) for n, name in enumerate(PANES, 1)),
+    ]
+
+    def __init__(self, ask: Callable[[], Answer], seconds: float) -> None:
+        super().__init__()
+        self.theme = "ansi-dark"  # the terminal's own colours, and few bytes for each
+        self.animation_level = "none"
+        self._ask, self._seconds = ask, seconds
+        self._answer: Answer | None = None
+        self._asking, self._trouble = False, ""
+        self._history = Seen()
+        self._listing = Listing([], {})
+        self._key: Key | None = None
+        self._order, self._turned, self._needle, self._every_rank = "state", False, "", False
+        self._pane, self._window, self._paused, self._opened = next(iter(PANES)), 0, False, False
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="sentence")
+        yield Static(id="line")
+        yield DataTable[Text](id="list", cursor_type="row", cell_padding=0)
+        with _Place(self._draw_detail):
+            yield Static(id="words")
+        yield Input(id="filter", placeholder="run, state, phase or host", compact=True)
+        yield Footer(compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one(Input).display = False
+        self.query_one(DataTable).focus()
+        self.set_interval(self._seconds, self.look)
+        self.look()
+
+    # asking: one question at a time, in a thread that dies with the program
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a question has no answer yet."""
+        return self._asking
+
+    def look(self) -> None:
+        """Ask, unless the last question has no answer yet."""
+        if not self._asking and not self._paused:
+            self._asking = True
+            threading.Thread(target=self._look, name="ask", daemon=True).start()
+
+    def _look(self) -> None:
+        try:
+            answer, trouble = self._ask(), ""
+        except WarmwatchError as error:
+            answer, trouble = None, str(error)
+        except Exception as error:  # noqa: BLE001 - shown, where a thread that died would not be
+            answer, trouble = None, described(error)
+        with suppress(RuntimeError):  # it has ended meanwhile
+            self.call_from_thread(self._take, answer, trouble)
+
+    def _take(self, answer: Answer | None, trouble: str) -> None:
+        self._asking, self._trouble = False, trouble
+        if answer is not None:
+            self._answer = answer
+            self._history.add(answer, _made_at(answer))
+        self.draw()
+
+    # drawing
+
+    def draw(self) -> None:
+        """Everything, from the last answer."""
+        self.query_one("#line", Static).update(self._line())
+        if self._answer is None:
+            self.query_one("#sentence", Static).update(Text(self._trouble or "asking ..."))
+            return
+        self.query_one("#sentence", Static).update(Text(self._answer["summary"], style="bold"))
+        table = self.query_one("#list", DataTable)
+        self._listing = listing(
+            self._answer,
+            _made_at(self._answer),
+            self.size.width,
+            order=self._order,
+            turned=self._turned,
+            needle=self._needle,
+            every_rank=self._every_rank,
+        )
+        cursor = at(self._listing.entries, self._key)
+        with self.prevent(DataTable.RowHighlighted):
+            fill(table, self._listing, cursor)
+        self._draw_detail()
+
+    def _draw_detail(self) -> None:
+        self.query_one("#line", Static).update(self._line())
+        entry, place = self._chosen(), self.query_one("#detail")
+        words = Text("no run is known here" if not self._needle else "nothing matches the filter")
+        if entry is not None and self._answer is not None:
+            window = Window(_made_at(self._answer), WINDOWS[self._window])
+            width, height = place.size.width - 1, place.size.height  # one for a scroll bar
+            shown = Shown(self._answer, entry, self._history, window, width, height)
+            words = Text("\n").join(detail(shown, self._pane))
+        self.query_one("#words", Static).update(words)
+
+    def _chosen(self) -> Entry | None:
+        entries = self._listing.entries
+        return entries[at(entries, self._key)] if entries else None
+
+    def _line(self) -> Text:
+        """Which row of how many, how they stand, how old the answer is, and what is wrong."""
+        entries = self._listing.entries
+        parts = [f"{at(entries, self._key) + 1 if entries else 0}/{len(entries)}"]
+        parts.append(f"by {self._order}{', turned' if self._turned else ''}")
+        parts += [f"filter: {self._needle}"] if self._needle else []
+        line = Text("  ".join(parts), style="dim")
+        if self._paused:
+            line.append("  paused", style="not dim bold yellow")
+        if self._trouble and self._answer is not None:
+            age = max(0.0, time.time() - _made_at(self._answer))
+            line.append(f"  {duration(age)} old: {self._trouble}", style="not dim bold red")
+        return line
+
+    # keys
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        if self._listing.entries and event.cursor_row < len(self._listing.entries):
+            self._key = self._listing.entries[event.cursor_row].key
+            self._draw_detail()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._needle = event.value.strip()
+        self.draw()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.draw)
+
+    def action_open(self) -> None:
+        """The chosen rank on the whole screen; where a filter is being typed, its end."""
+        if self.query_one(Input).has_focus:
+            self._end_filter()
+        elif len(self.screen_stack) > 1:
+            self.pop_screen()
+        else:
+            self._show_opened(not self._opened)
+
+    def action_leave(self) -> None:
+        if self.query_one(Input).has_focus:
+            self.query_one(Input).value = ""
+            self._end_filter()
+        else:
+            self._show_opened(False)
+
+    def _show_opened(self, opened: bool) -> None:
+        self._opened = opened
+        self.screen.set_class(opened, "opened")
+        place = self.query_one("#detail", VerticalScroll)
+        place.can_focus = opened
+        (place if opened else self.query_one(DataTable)).focus()
+
+    def action_filter(self) -> None:
+        """At once, and before the next key: over a slow line several come together."""
+        typed = self.query_one(Input)
+        if typed.has_focus:
+            typed.insert_text_at_cursor("/")
+        elif len(self.screen_stack) == 1:
+            typed.display = True
+            self.screen.set_focus(typed)
+
+    def _end_filter(self) -> None:
+        self.query_one(Input).display = False
+        self.screen.set_focus(self.query_one("#detail" if self._opened else DataTable))
+
+    def action_sort(self) -> None:
+        orders = list(ORDERS)
+        self._order = orders[(orders.index(self._order) + 1) % len(orders)]
+        self.draw()
+
+    def action_turn(self) -> None:
+        self._turned = not self._turned
+        self.draw()
+
+    def action_each(self) -> None:
+        self._every_rank = not self._every_rank
+        self.draw()
+
+    def action_pause(self) -> None:
+        self._paused = not self._paused
+        self.look()
+        self.draw()
+
+    def action_window(self) -> None:
+        self._window = (self._window + 1) % len(WINDOWS)
+        self._draw_detail()
+
+    def action_pane(self, name: str) -> None:
+        self._pane = name
+        self.query_one("#detail", VerticalScroll).scroll_home(animate=False)
+        self._draw_detail()
+
+    def action_help(self) -> None:
+        self.push_screen(Help())
+
+
+class _Place(VerticalScroll):
+    """Where the chosen row is shown: as high as the list leaves it, which comes and goes."""
+
+    def __init__(self, resized: Callable[[], None]) -> None:
+        super().__init__(id="detail", can_focus=False)
+        self._resized = resized
+
+    def on_resize(self) -> None:
+        self._resized()
+
+
+def _made_at(answer: Answer) -> float:
+    """When it was made, by the clock of who made it."""
+    return float(answer.get("at") or time.time())

@@ -1,0 +1,177 @@
+"""What the plots are made of: what was told since ``top`` began, in bounded memory.
+
+A look that failed leaves a gap. A step's length is a point of the look that saw the step made, and
+of no later one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
+
+Answer = Mapping[str, Any]
+Whose = tuple[str, int]  # run and rank
+Point = tuple[float, float]  # when, in seconds since the epoch, and the value
+Span = tuple[float, float]  # from when to when
+
+_MOST_FRAMES = 3600
+_MOST_CELLS = 120_000  # one for each rank and GPU of each frame, about 200 bytes
+_LEAST_DONE, _LEAST_SECONDS = 3, 2.0  # before that a rate is a guess
+
+
+class History(Protocol):
+    """What was measured of ranks and GPUs, each list in the order of time."""
+
+    def steps(self, whose: Whose) -> list[Point]:
+        """Lengths of steps in seconds."""
+
+    def compiling(self, whose: Whose) -> list[Span]:
+        """When compile activity was seen."""
+
+    def watts(self, uuid: str) -> list[Point]:
+        """Power of a GPU."""
+
+    def activity(self, uuid: str) -> list[Point]:
+        """How busy a GPU was, 0 to 1."""
+
+    def seconds_left(self, whose: Whose) -> float | None:
+        """For what is counted now, at its rate so far; ``None`` where that cannot be told."""
+
+
+class _Rank(NamedTuple):
+    steps: int
+    last_step: float | None
+    compiled: float
+    compiling: bool
+
+
+class _Frame(NamedTuple):
+    at: float
+    ranks: dict[Whose, _Rank]
+    gpus: dict[str, tuple[float | None, float | None]]
+
+
+class _Counted(NamedTuple):
+    """Something that is counted: when it was first seen and how far it was, and the same now."""
+
+    what: tuple[str, int]
+    began: Point
+    now: Point
+
+
+class Seen:
+    """A :class:`History` of the answers that it was given."""
+
+    def __init__(self) -> None:
+        self._frames: deque[_Frame] = deque(maxlen=_MOST_FRAMES)
+        self._cells = 0
+        self._counted: dict[Whose, _Counted] = {}
+
+    def add(self, answer: Answer, at: float) -> None:
+        """Keep ``answer``, which is of the time ``at``; one that is not newer than the last is
+        none.
+        """
+        if self._frames and at <= self._frames[-1].at:
+            return
+        if len(self._frames) == _MOST_FRAMES:
+            self._forget()
+        frame = _Frame(at, _ranks(answer), _gpus(answer))
+        self._frames.append(frame)
+        self._cells += len(frame.ranks) + len(frame.gpus)
+        while self._cells > _MOST_CELLS and len(self._frames) > 1:
+            self._forget()
+        self._counted = dict(_counted(answer, at, self._counted))
+
+    def _forget(self) -> None:
+        oldest = self._frames.popleft()
+        self._cells -= len(oldest.ranks) + len(oldest.gpus)
+
+    def steps(self, whose: Whose) -> list[Point]:
+        points: list[Point] = []
+        before: int | None = None
+        for frame in self._frames:
+            rank = frame.ranks.get(whose)
+            if rank is None:
+                continue
+            if before is not None and rank.steps > before and rank.last_step is not None:
+                points.append((frame.at, rank.last_step))
+            before = rank.steps
+        return points
+
+    def compiling(self, whose: Whose) -> list[Span]:
+        spans: list[Span] = []
+        before: tuple[float, _Rank] | None = None
+        for frame in self._frames:
+            rank = frame.ranks.get(whose)
+            if rank is None:
+                before = None
+                continue
+            began = before[0] if before else frame.at
+            if rank.compiling or (before and rank.compiled > before[1].compiled):
+                if spans and spans[-1][1] == began:
+                    spans[-1] = (spans[-1][0], frame.at)
+                else:
+                    spans.append((began, frame.at))
+            before = frame.at, rank
+        return spans
+
+    def watts(self, uuid: str) -> list[Point]:
+        return self._of_gpu(uuid, 0)
+
+    def activity(self, uuid: str) -> list[Point]:
+        return self._of_gpu(uuid, 1)
+
+    def _of_gpu(self, uuid: str, which: int) -> list[Point]:
+        return [
+            (frame.at, value)
+            for frame in self._frames
+            if (value := frame.gpus.get(uuid, (None, None))[which]) is not None
+        ]
+
+    def seconds_left(self, whose: Whose) -> float | None:
+        counted = self._counted.get(whose)
+        if counted is None:
+            return None
+        took, done = counted.now[0] - counted.began[0], counted.now[1] - counted.began[1]
+        if done < _LEAST_DONE or took < _LEAST_SECONDS:
+            return None
+        return (counted.what[1] - counted.now[1]) * took / done
+
+
+def _ranks(answer: Answer) -> dict[Whose, _Rank]:
+    return {
+        (run["run"], rank["rank"]): _Rank(
+            steps=rank["steps"],
+            last_step=rank["step_seconds"]["last"],
+            compiled=rank["compile"]["seconds"],
+            compiling=rank["compile"]["phase"] is not None,
+        )
+        for run in answer["runs"]
+        for rank in run["ranks"]
+    }
+
+
+def _gpus(answer: Answer) -> dict[str, tuple[float | None, float | None]]:
+    return {gpu["uuid"]: (gpu["power_watts"], activity_of(gpu)) for gpu in answer.get("gpus", ())}
+
+
+def activity_of(gpu: Mapping[str, Any]) -> float | None:
+    """How busy its multiprocessors are; where it does not tell, whether any kernel runs."""
+    active: float | None = gpu["sm_active_ratio"]
+    return gpu["utilization_ratio"] if active is None else active
+
+
+def _counted(
+    answer: Answer, at: float, before: Mapping[Whose, _Counted]
+) -> Iterator[tuple[Whose, _Counted]]:
+    """What each rank counts now; what it goes on counting began when it did."""
+    for run in answer["runs"]:
+        for rank in run["ranks"]:
+            told = rank["compile"].get("progress")
+            if not told:
+                continue
+            whose, what = (run["run"], rank["rank"]), (told["of"], told["total"])
+            now, known = (at, float(told["done"])), before.get((run["run"], rank["rank"]))
+            goes_on = known is not None and known.what == what and now[1] >= known.now[1]
+            yield whose, _Counted(what, known.began if known and goes_on else now, now)

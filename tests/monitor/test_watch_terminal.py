@@ -1,0 +1,69 @@
+"""Colours, and what is drawn again on a terminal: ``status`` and ``status --watch``."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.records import compiling, environment, held, update, warm, write_record
+from support.terminal import COMMAND, terminal
+
+
+def test_watch_draws_over_itself_and_ends_quietly_with_ctrl_c(tmp_path: Path) -> None:
+    folder = write_record(tmp_path, compiling())
+    with held(folder), terminal("status", "--watch", "0.1", "--dir", str(tmp_path)) as shown:
+        shown.read_until("compiling\x1b[0m")
+        update(folder, warm())
+        shown.read_until("\x1b[1;32mwarm\x1b[0m")
+        shown.process.send_signal(signal.SIGINT)
+        assert shown.read_to_end() == 0
+    assert "\x1b[1A" in shown.written, "it goes up, and does not scroll"
+    assert "Traceback" not in shown.written
+    assert "Abort" not in shown.written
+
+
+def test_watch_draws_no_more_lines_than_the_terminal_has(tmp_path: Path) -> None:
+    """Else it would scroll, and every picture with it."""
+    for number in range(12):
+        write_record(tmp_path, warm(f"run-{number}"), name=str(number))
+    words = ("status", "--watch", "0.1", "--dir", str(tmp_path))
+    with terminal(*words, size=(80, 8)) as shown:
+        shown.read_until("\x1b[1A")
+        shown.process.send_signal(signal.SIGINT)
+        shown.read_to_end()
+    first = shown.written.split("\x1b[1A")[0].replace("\r", "")
+    assert first.count("\n") < 8
+    assert "... and 9 lines more" in first
+
+
+@pytest.mark.parametrize(
+    ("variables", "coloured"),
+    [
+        ({}, False),
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "0"}, False),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    ],
+)
+def test_a_pipe_gets_colours_where_they_are_forced_and_not_declined(
+    tmp_path: Path, variables: dict[str, str], coloured: bool
+) -> None:
+    with held(write_record(tmp_path, warm())):
+        said = subprocess.check_output(
+            [*COMMAND, "status", "--dir", str(tmp_path)], env=environment(**variables), text=True
+        )
+    assert ("\x1b[" in said) is coloured
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_what_columns_says_holds_in_a_pipe_too(tmp_path: Path, columns: int) -> None:
+    with held(write_record(tmp_path, warm())):
+        said = subprocess.check_output(
+            [*COMMAND, "status", "--dir", str(tmp_path)],
+            env=environment(COLUMNS=str(columns)),
+            text=True,
+        )
+    assert max(map(len, said.splitlines()[1:])) <= columns

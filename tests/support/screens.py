@@ -1,0 +1,62 @@
+"""``warmwatch top`` without a terminal: what it is told, and what then stands on its screen."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from textual.pilot import Pilot
+
+from warmwatch_monitor.views.top.app import Top
+
+Answer = dict[str, Any]
+
+_TEXT = re.compile(r'<text [^>]*? x="([\d.]+)"[^>]*line-(\d+)\)">([^<]*)</text>')
+_PLACE = 12.2  # of one character, in the picture that Textual exports
+_NEVER = 86400.0
+
+
+class Screen:
+    """A ``top`` that asks when it is told to."""
+
+    def __init__(self, app: Top, pilot: Pilot[None]) -> None:
+        self.app, self._pilot = app, pilot
+
+    async def look(self) -> None:
+        """Have it ask once, and wait until it has drawn the answer."""
+        self.app.look()
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until the answer that was asked for is drawn."""
+        while self.app.is_asking:
+            await self._pilot.pause()
+        await self._pilot.pause()
+
+    async def press(self, *keys: str) -> None:
+        await self._pilot.press(*keys)
+        await self._pilot.pause()
+
+    @property
+    def text(self) -> str:
+        """The screen, line by line."""
+        width, height = self.app.size
+        lines = [[" "] * width for _ in range(height)]
+        for x, line, words in _TEXT.findall(self.app.export_screenshot()):
+            first = round(float(x) / _PLACE)
+            for place, sign in enumerate(html.unescape(words).replace("\xa0", " ").rstrip("\n")):
+                lines[int(line)][first + place] = sign
+        return "\n".join("".join(line).rstrip() for line in lines) + "\n"
+
+
+@asynccontextmanager
+async def screen(ask: Callable[[], Answer], size: tuple[int, int]) -> AsyncIterator[Screen]:
+    """A ``top`` on a screen of ``size``, after its first look."""
+    app = Top(ask, _NEVER)
+    async with app.run_test(size=size) as pilot:
+        shown = Screen(app, pilot)
+        await shown.settle()
+        yield shown

@@ -1,0 +1,58 @@
+"""The command on a terminal of its own."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from support.records import environment
+
+COMMAND = [sys.executable, "-m", "warmwatch_monitor"]
+
+
+class Terminal:
+    """A program on a terminal of its own, and what it has written there."""
+
+    def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
+        self.process, self._master = process, master
+        self.written = ""
+
+    def read_until(self, words: str) -> None:
+        while words not in self.written:
+            self.written += os.read(self._master, 65536).decode()
+
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def read_to_end(self) -> int:
+        try:
+            while part := os.read(self._master, 65536):
+                self.written += part.decode()
+        except OSError:  # the other side has closed it
+            pass
+        return self.process.wait(60)
+
+
+@contextmanager
+def terminal(*words: str, size: tuple[int, int] = (80, 24), **variables: str) -> Iterator[Terminal]:
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+    known = {"TERM": "xterm-256color", **variables}
+    kept = environment(**known)
+    if "COLUMNS" not in variables:
+        kept.pop("COLUMNS", None)
+    own = {"stdin": slave, "stdout": slave, "stderr": slave}
+    with subprocess.Popen([*COMMAND, *words], env=kept, **own) as process:
+        os.close(slave)
+        try:
+            yield Terminal(process, master)
+        finally:
+            process.kill()
+            os.close(master)
