@@ -76,7 +76,7 @@ class Agent:
             self.ledger,
             is_step=self._is_step,
             warm_steps=settings.warm_steps,
-            on_warm=self._call_back,
+            on_warm=self._came_warm,
             on_long=self._long_step,
         )
         self.batches = make_batches(self.record.writer.buffer)
@@ -214,10 +214,12 @@ class Agent:
         """The user gave more options; a new value replaces the old one."""
         self.record.update({key: value for key, value in options.items() if key != "say"})
         self._tell_worth()
-        if options.get("say") and not self._announcer.shown:
-            self._announcer.shown = True
+        say = options.get("say", self._announcer.shown)
+        if say != self._announcer.shown:
+            self._announcer.shown = say
             self._watch.stop()
             self._watch = self._watched()
+            self._watch.begun()  # what is in progress goes on
 
     def judgement(self) -> Judgement:
         """This process's own state, by the same rules and from the same bytes as the monitor's."""
@@ -332,11 +334,14 @@ class Agent:
         """A clean step came far later than usual."""
         self.ledger.long_step(steps, now, duration, usual, self.batches.behind(steps - 1))
 
+    def _came_warm(self) -> None:
+        """K clean steps are marked, which is not yet warm where something compiles aside."""
+        if (self._callbacks or self._announces()) and self.judgement().warm:
+            self._announcer.warm()
+            self._call_back()
+
     def _call_back(self) -> None:
-        """It may be warm now: tell those who asked for it."""
-        self._announcer.warm()
-        if not self._callbacks or not self.judgement().warm:
-            return
+        """It is warm: tell those who asked for it."""
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             try:

@@ -212,6 +212,8 @@ class Ledger:
         without them took ``rest`` nanoseconds.
         """
         before = now - duration if steps > 1 else 0
+        # a gap that is explained is no measure of a stall; what compiled in it is taken off twice
+        rest = max(0, rest - self._pauses.since(before))
         self._training = threading.get_ident()
         self._inbox.post(lambda: self._irregular(now, before, seen))
         if touched:

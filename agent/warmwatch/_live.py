@@ -15,7 +15,9 @@ def answer(slot: Slot, state: str, steps_before: int = 0) -> str:
     """
     if slot.compile.active_since_ns:
         return _at_work(slot, "recompiling" if slot.compile.warmups else "compiling")
-    steps = counted(slot.steps.steps - steps_before, "step")
+    # of a record that began anew all of them
+    fresh = slot.steps.steps - steps_before * (steps_before <= slot.steps.steps)
+    steps = counted(fresh, "step")
     median = quantile_ns(slot.clean_bins, 0.5)
     speed = f"{step_length(median / 1e9)} a step" if median else ""
     if state == "warm":
@@ -27,6 +29,8 @@ def answer(slot: Slot, state: str, steps_before: int = 0) -> str:
     if not slot.steps.steps:
         return f"nothing compiles at this moment; {duration(_spent(slot))} of compiling so far"
     clean = max(0, slot.steps.steps - slot.compile.clean_after)
+    if clean >= slot.header.warm_steps:  # such as a stalled one
+        return f"{state}; {steps}" + (speed and f", {speed}")
     return f"{state}, {clean} of {slot.header.warm_steps} clean steps; {steps}"
 
 

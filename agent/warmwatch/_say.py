@@ -34,6 +34,7 @@ class Announcer:
         self.shown = shown
         self._slot, self._rank = slot, rank
         self._recompiles = 0
+        self._over = False
 
     def long(self, since: int, first: bool) -> None:  # noqa: ARG002 - a Look's call
         """A compilation has taken so long."""
@@ -58,7 +59,10 @@ class Announcer:
         self._say(lambda _slot: _fallback(values), wrong=True)
 
     def ended(self, end: End) -> None:
-        """The process ends."""
+        """The process ends. A spawned child says so twice, and the first end holds."""
+        if self._over:
+            return
+        self._over = True
         self._say(lambda slot: _account(slot, end), wrong=end.how == "failed")
 
     def _say(self, words: Callable[[Slot], str], *, wrong: bool = False) -> None:
@@ -85,10 +89,13 @@ def _warm(slot: Slot) -> str:
     from warmwatch.words.phrases import duration, step_length
 
     counts = slot.compile
-    if not counts.begun:
+    if not counts.begun and not counts.graphs_before:
         return "runs eagerly: no compile activity so far"
     median = quantile_ns(slot.clean_bins, 0.5)
     speed = f"; {step_length(median / 1e9)} a step" if median else ""
+    if not counts.begun:
+        step = slot.header.warm_steps
+        return f"warm since step {step}: nothing compiled since the agent was attached{speed}"
     span = counts.last_warmup
     seconds = (span.ended_ns - span.began_ns) / 1e9
     again = "again " if counts.warmups > 1 else ""
@@ -122,7 +129,8 @@ def _account(slot: Slot, end: End) -> str:
 
     counts, steps = slot.compile, slot.steps.steps
     spent = sum(counts.phase_ns) / 1e9
-    parts = [f"{duration(spent)} of compiling" if counts.begun else "nothing compiled"]
+    nothing = "nothing compiled" + " since the agent was attached" * (counts.graphs_before > 0)
+    parts = [f"{duration(spent)} of compiling" if counts.begun else nothing]
     if recompiles := sum(counts.recompiles):
         parts.append(counted(recompiles, "recompile"))
     if median := quantile_ns(slot.clean_bins, 0.5):

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import threading
 from typing import Any
+
+import httpx
+import pytest
 
 from support import builders as b
 from support.values import replace
 from warmwatch_monitor.model import RankView, Snapshot
+from warmwatch_monitor.views import kept as bodies
 from warmwatch_monitor.views.history import SECONDS, History, columns, sample
+from warmwatch_monitor.views.http import create_app
 
 STATES = b.in_every_state()
 
@@ -115,3 +123,40 @@ def test_a_sample_is_the_moment_with_its_sentences() -> None:
     assert found["summary"].startswith("gpt2: compiling for 43 s")
     assert (found["ranks"][0]["phase"], found["ranks"][0]["steps"]) == ("inductor", 0)
     assert found["gpus"][0]["power_watts"] == 686.0
+
+
+def test_much_of_it_is_made_beside_the_event_loop_and_a_part_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Compressed there too; and encoded rank by rank, for meanwhile nothing else can run."""
+    where: set[threading.Thread] = set()
+    ranks_at_once: list[int] = []
+    dumps, compress = json.dumps, bodies.gzip.compress
+
+    def dumping(value: Any, **options: Any) -> str:
+        text = dumps(value, **options)
+        ranks_at_once.append(text.count('"step_seconds"'))
+        return text
+
+    def compressing(*arguments: Any, **options: Any) -> bytes:
+        where.add(threading.current_thread())
+        return compress(*arguments, **options)
+
+    monkeypatch.setattr(bodies.json, "dumps", dumping)
+    monkeypatch.setattr(bodies.gzip, "compress", compressing)
+    views = [b.in_every_state(f"run{n}")["warm"] for n in range(20)]
+    history = kept(*(at(second, *views) for second in range(10)))
+    app = create_app(b.snapshot, "0", history=history)
+
+    async def asked() -> Any:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return (await client.get("/history", headers={"accept-encoding": "gzip"})).json()
+
+    answer = asyncio.run(asked())
+    monkeypatch.undo()
+    assert answer == json.loads(dumps(columns(history)))
+    assert len(answer["ranks"]) == 20
+    assert max(ranks_at_once) == 1
+    assert where
+    assert threading.main_thread() not in where

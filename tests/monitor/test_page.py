@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +16,7 @@ from support.daemon import daemon, daemon_process
 from support.records import ranks_of
 from support.standing import training
 from support.web import ask
+from warmwatch_monitor.views import page_files
 from warmwatch_monitor.views.page_files import FILES
 
 LIVE = "document.getElementById('connection').dataset.is === 'live'"
@@ -125,3 +128,13 @@ def test_its_files_are_sent_and_no_others(tmp_path: Path) -> None:
             assert "default-src 'none'" in reply.headers["content-security-policy"]
         for name in ("nothing.js", "..%2fhttp.py", "library"):
             assert ask(url, f"/page/{name}").status == 404
+
+
+def test_names_that_are_asked_for_are_not_remembered() -> None:
+    page_files.file("index.html")
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for number in range(20_000):
+        assert page_files.file(f"nothing{number}") is None
+    gc.collect()
+    assert sys.getallocatedblocks() - before < 10_000

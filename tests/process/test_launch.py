@@ -14,9 +14,11 @@ import termios
 from pathlib import Path
 
 import pytest
+from psutil import STATUS_STOPPED, Process
 
 import warmwatch
 from support import slots
+from support.records import wait_until
 from support.trainings import PRELUDE, environment
 
 RUN = [sys.executable, "-m", "warmwatch_monitor", "run"]
@@ -214,6 +216,53 @@ def test_the_live_line_stands_below_the_output_and_goes_at_the_end(tmp_path: Pat
     assert "\x1b[1;23r" in shown  # all lines but the last scroll
     assert "\x1b[24;1H\x1b[2K\x1b[7mno step and no compilation for" in shown
     assert shown.endswith("\x1b7\x1b[r\x1b[24;1H\x1b[2K\x1b8")
+
+
+def test_a_terminal_that_is_closed_leaves_the_command_and_its_exit_code(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+    # some looks later it ends
+    line = f"until test -e {tmp_path}/closed; do sleep 0.05; done; sleep 2; exit 7"
+    with subprocess.Popen(
+        [*RUN, "--watch", "--", "sh", "-c", line],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        env={**os.environ, "WARMWATCH_DIR": str(tmp_path), "TERM": "xterm"},
+    ) as beside:
+        os.close(theirs)
+        read_until(ours, "no step and no compilation for")
+        os.close(ours)
+        (tmp_path / "closed").touch()
+        assert beside.wait() == 7
+
+
+def test_who_stops_and_continues_the_one_beside_it_does_so_to_the_command() -> None:
+    line = "echo ready; read line; exit 5"
+    with subprocess.Popen(
+        [*RUN, "--report", "--", "sh", "-c", line],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        preexec_fn=os.setpgrp,  # with a parent outside of it, so that it can be stopped
+    ) as beside:
+        assert beside.stdout
+        assert beside.stdout.readline() == "ready\n"
+        beside.send_signal(signal.SIGTSTP)
+        (command,) = Process(beside.pid).children()
+        wait_until(lambda: Process(beside.pid).status() == command.status() == STATUS_STOPPED)
+        beside.send_signal(signal.SIGCONT)
+        wait_until(lambda: command.status() != STATUS_STOPPED)
+        beside.communicate("go\n")
+        assert beside.returncode == 5
+
+
+def test_a_parent_that_ignores_its_children_s_ends_costs_no_exit_code() -> None:
+    ignoring = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
+    ignoring += "os.execv(sys.argv[1], sys.argv[1:])"
+    command = [sys.executable, "-c", ignoring, *RUN, "--report", "--", "sh", "-c", "exit 5"]
+    assert subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == 5
 
 
 def read_until(descriptor: int, text: str | None) -> str:

@@ -16,15 +16,75 @@ result(None)
 """
 
 
+def lines_of(stderr: str) -> list[str]:
+    """What was said, but for what a slow machine has it say: that a compilation takes long."""
+    said = [line.partition("warmwatch: ")[2] for line in stderr.splitlines()]
+    return [line for line in said if line and not line.startswith("compiling for ")]
+
+
 def test_it_says_when_it_is_warm_what_recompiled_and_what_it_came_to(records: Path) -> None:
     with training(records, BODY, env={"WARMWATCH_SAY": "1"}) as started:
         started.result()
         assert started.wait() == 0
-    lines = [line for line in started.stderr.splitlines() if "warmwatch: " in line]
-    said = [line.partition("warmwatch: ")[2] for line in lines]
+    said = lines_of(started.stderr)
     first, recompiled, again, ended = (one.split(",")[0] for one in said)
     assert first == "warm since step 4"
     assert recompiled.startswith("recompiled ")
     assert "batch size" in said[1]
     assert again == "warm again since step 9"
     assert ended.startswith("ended after 10 steps: ")
+
+
+TRAINS = """
+import warmwatch
+model = make(); optimizer = torch.optim.SGD(model.parameters(), lr=.1)
+compiled = torch.compile(model, backend="eager")
+"""
+
+
+def said_by(records: Path, body: str, *, attach: bool = True) -> list[str]:
+    """What a training says aloud, line by line."""
+    with training(records, body, env={"WARMWATCH_SAY": "1"}, attach=attach) as started:
+        started.result()
+        assert started.wait() == 0
+    return lines_of(started.stderr)
+
+
+def test_what_compiles_aside_is_not_said_to_be_warm(records: Path) -> None:
+    aside = "import torch._inductor.compile_fx as fx; fx.fx_compile_async = True\n"
+    body = TRAINS + aside + "train(compiled, optimizer, 8)\nresult(warmwatch.state())"
+    (ended,) = said_by(records, body)
+    assert ended.startswith("ended after 8 steps: ")
+
+
+def test_it_is_warm_once_however_many_ask_to_be_called(records: Path) -> None:
+    asks = "for _ in range(3): warmwatch.on_warm(lambda: None)\n"
+    said = said_by(records, TRAINS + f"train(compiled, optimizer, 8)\n{asks}result(None)")
+    assert [line.split()[0] for line in said] == ["warm", "ended"]
+
+
+def test_what_had_compiled_before_it_was_attached_is_not_said_to_be_eager(records: Path) -> None:
+    late = "train(compiled, optimizer, 2)\nwarmwatch.attach()\ntrain(compiled, optimizer, 8)\n"
+    warm, ended = said_by(records, TRAINS + late + "result(None)", attach=False)
+    assert warm.startswith("warm since step 3: nothing compiled since the agent was attached; ")
+    assert "nothing compiled since the agent was attached" in ended
+
+
+def test_a_spawned_rank_ends_once(records: Path) -> None:
+    """It comes to its end as multiprocessing ends it, and again at Python's exit."""
+    body = """
+import os, torch.multiprocessing as mp
+def main(rank):
+    os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0")
+    model = make()
+    train(model, torch.optim.SGD(model.parameters(), lr=.1), 4)
+if __name__ == "__main__":
+    mp.spawn(main, nprocs=1)
+    result(None)
+"""
+    assert [line.split()[0] for line in said_by(records, body)] == ["runs", "ended"]
+
+
+def test_what_was_asked_for_last_holds(records: Path) -> None:
+    body = TRAINS + "warmwatch.attach(say=False)\ntrain(compiled, optimizer, 8)\nresult(None)"
+    assert said_by(records, body) == []

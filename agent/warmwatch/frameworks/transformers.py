@@ -28,6 +28,7 @@ class WarmwatchCallback(trainer_callback.TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
         global _marked
         _marked = None
+        self._phases.end_all()  # of what was broken off before
         self._tokens = state.num_input_tokens_seen
         name = getattr(args, "run_name", None)
         if name and name != args.output_dir:  # which some versions make it
@@ -56,6 +57,7 @@ class WarmwatchCallback(trainer_callback.TrainerCallback):
         control: Any,  # noqa: ARG002
         **_: Any,
     ) -> None:
+        self._phases.end("saving")  # there is a data set more to evaluate before that
         self._phases.begin("evaluating")  # one that the user asked for has no other begin
 
     @guarded

@@ -34,7 +34,10 @@ class LastLine:
         """Have ``text`` there, cut to one line; not while others have the foreground."""
         if not self._in_foreground():
             return
-        size = os.get_terminal_size(self._descriptor)
+        try:
+            size = os.get_terminal_size(self._descriptor)
+        except OSError:
+            return  # it was closed, and the command may well go on
         if size.lines != self._rows:
             self._take(size.lines)
         if self._rows:

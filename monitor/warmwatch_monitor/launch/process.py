@@ -43,6 +43,8 @@ def attend(
 
     ``stopped``: called before we stop with it (Ctrl-Z). Raises OSError where it cannot be started.
     """
+    # where it is ignored, as some parents leave it, the kernel keeps no exit status for us
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
     try:
         child = os.posix_spawnp(command[0], command, environ, setsigmask=before, setsigdef=_IGNORED)
@@ -57,6 +59,7 @@ def attend(
                 _pass(got, child)
                 stopped()
                 os.kill(os.getpid(), signal.SIGSTOP)
+                os.kill(child, signal.SIGCONT)  # who continues us alone means it, too
             elif got.si_signo in _PASSED:
                 _pass(got, child)
     finally:

@@ -6,6 +6,7 @@ listed here is not known, and then no utilization is said. ``docs/worth.md`` sho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ class Peaks(NamedTuple):
 
 _HOPPER = Peaks(989.4, 989.4, 1978.9, 494.7, 66.9)
 _HOPPER_NVL = Peaks(835.5, 835.5, 1670.9, 417.8, 60.0)
+_HOPPER_PCIE = Peaks(756.4, 756.4, 1512.9, 378.2, 51.2)
 _AMPERE = Peaks(311.9, 311.9, None, 155.9, 19.5)
 # by words of the name: the first holds whose words are all in it
 PEAKS: Mapping[tuple[str, ...], Peaks] = {
@@ -32,8 +34,9 @@ PEAKS: Mapping[tuple[str, ...], Peaks] = {
     ("H200",): _HOPPER,
     ("GH200",): _HOPPER,
     ("H100", "NVL"): _HOPPER_NVL,
-    ("H100", "PCIe"): Peaks(756.4, 756.4, 1512.9, 378.2, 51.2),
+    ("H100", "PCIe"): _HOPPER_PCIE,
     ("H100",): _HOPPER,
+    ("H800", "PCIe"): _HOPPER_PCIE,
     ("H800",): _HOPPER,
     ("A100",): _AMPERE,
     ("A800",): _AMPERE,
@@ -43,20 +46,24 @@ PEAKS: Mapping[tuple[str, ...], Peaks] = {
     ("L40S",): Peaks(362.1, 362.1, 733.0, 183.2, 91.6),
     ("L40",): Peaks(181.1, 181.1, 362.1, 90.5, 90.5),
     ("L4",): Peaks(121.0, 121.0, 242.5, 60.0, 30.3),
+    ("V100", "PCIE"): Peaks(None, 112.0, None, None, 14.0),
     ("V100",): Peaks(None, 125.0, None, None, 15.7),
     ("T4",): Peaks(None, 65.1, None, None, 8.1),
     ("RTX", "4090"): Peaks(165.2, 165.2, 330.3, 82.6, 82.6),
     ("RTX", "3090"): Peaks(71.2, 71.2, None, 35.6, 35.6),
 }
+# another chip by the same number, or a share of one: a MIG device, a vGPU such as A40-8Q
+_ANOTHER = frozenset(("Laptop", "Max", "Ti", "SUPER", "D", "MIG"))
+_SHARE = re.compile(r"\d+[ABCQ]")
 
 
 def peak_flops(gpu: str, dtype: str) -> float | None:
     """Dense operations a second of the GPU of this name; ``None`` where that is not known.
 
-    A MIG device is a part of a GPU, and nobody says which part of its peak it has.
+    A MIG device or a vGPU is a part of a GPU, and nobody says which part of its peak it has.
     """
     words = set(gpu.replace("-", " ").split())
-    if "MIG" in words:
+    if words & _ANOTHER or any(map(_SHARE.fullmatch, words)):
         return None
     for name, peaks in PEAKS.items():
         if words.issuperset(name):

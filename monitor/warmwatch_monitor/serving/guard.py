@@ -53,16 +53,19 @@ class Guard:
             return
         head = scope["method"] == "HEAD"
         send = _answering(send, without_body=head)
+        seen = self._protection()  # before: it may change while who asks is looked at
         refusal = await self._refusal(scope)
         if refusal is not None:
             await refusal(send)
             return
-        send = self._reconsidering(scope, send)
+        send = self._reconsidering(scope, send, seen)
         await self._inner({**scope, "method": "GET"} if head else scope, receive, send)
 
-    def _reconsidering(self, scope: Scope, send: Send) -> Send:
-        """``send``, which raises OSError once an answer that goes on would now be refused."""
-        seen = self._protection()
+    def _reconsidering(self, scope: Scope, send: Send, seen: Protection) -> Send:
+        """``send``, which raises OSError once an answer that goes on would now be refused.
+
+        ``seen``: under which it was let through.
+        """
 
         async def through(message: Message) -> None:
             nonlocal seen

@@ -30,7 +30,7 @@ from warmwatch_monitor.views.event_schema import (
 )
 from warmwatch_monitor.views.events import CrowdedError, Events
 from warmwatch_monitor.views.history import SECONDS, History, columns, sample
-from warmwatch_monitor.views.kept import Body, json_body
+from warmwatch_monitor.views.kept import Body, json_body, json_body_of_many
 from warmwatch_monitor.views.lane import Lane, gone
 from warmwatch_monitor.views.recent import Recent
 from warmwatch_monitor.views.schema import STATUS_DESCRIPTION, Problem, Status
@@ -179,13 +179,16 @@ def _add_history(app: FastAPI, history: History) -> None:
             int, Query(ge=1, le=SECONDS, description="At most so many values in a column.")
         ] = SECONDS,
     ) -> Response:
-        def make() -> Body:
-            return json_body(columns(history, seconds=seconds, run=run, points=points))
+        accept = request.headers.get("accept-encoding", "")
+
+        def make() -> tuple[bytes, dict[str, str]]:
+            told = columns(history, seconds=seconds, run=run, points=points)
+            return json_body_of_many(told).encoded(accept)
 
         # in a thread: an hour of many ranks takes its time, and others ask meanwhile
         async with one_at_a_time:
-            body = await asyncio.to_thread(make)
-        return _sent(body, request)
+            content, headers = await asyncio.to_thread(make)
+        return Response(content, headers=headers)
 
 
 def _add_page(app: FastAPI) -> None:

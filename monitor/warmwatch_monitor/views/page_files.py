@@ -41,11 +41,14 @@ HEADERS: Mapping[str, str] = {
 }
 
 
-@cache
 def file(name: str) -> Body | None:
     """One of FILES; ``None`` where it is none of them, or is not there."""
-    if name not in FILES:
-        return None
+    return _read(name) if name in FILES else None
+
+
+@cache
+def _read(name: str) -> Body | None:
+    """Of FILES alone: whatever else is asked for would be remembered for ever."""
     place = files("warmwatch_monitor.views").joinpath("page")
     place = place.joinpath("library", name) if name in _LIBRARY else place.joinpath(name)
     try:
