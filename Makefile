@@ -10,7 +10,7 @@ SECONDS ?= 60
 # A worker that has nothing left takes tests over from the other.
 SPREAD := -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test test-long test-fast test-torch test-agent lint fuzz coverage mutants audit lock benchmark dashboards wheel clean
+.PHONY: help demo test test-long test-frameworks test-fast test-torch test-agent lint fuzz coverage mutants audit lock benchmark dashboards wheel clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,6 +33,10 @@ test: $(READY) lint ## lint, type-check and run the test suite
 test-long: $(READY) ## the real trainings that test leaves out, so that it stays within a quarter of an hour
 	tests/support/install-programs.sh
 	$(BIN)/python -m pytest $(SPREAD) -m long $(PYTEST_ARGS)
+
+test-frameworks: $(READY) ## Hugging Face, Lightning, Fabric, Accelerate and Jupyter, which it installs, with tiny models
+	$(BIN)/pip install -q --group frameworks
+	$(BIN)/python -m pytest $(SPREAD) tests/process/test_frameworks.py tests/process/test_notebook.py $(PYTEST_ARGS)
 
 test-fast: $(READY) ## for daily work: all but real trainings and tests/process
 	tests/support/install-programs.sh

@@ -9,9 +9,11 @@ from warmwatch._api import (
     activity,
     attach,
     detach,
+    evaluating,
     is_compiling,
     is_warm,
     on_warm,
+    saving,
     state,
     step,
 )
@@ -21,9 +23,25 @@ __all__ = [
     "activity",
     "attach",
     "detach",
+    "evaluating",
     "is_compiling",
     "is_warm",
     "on_warm",
+    "saving",
     "state",
     "step",
 ]
+
+
+def load_ipython_extension(shell: object) -> None:
+    """``%load_ext warmwatch``: attach, and show a live answer under the cell that trains."""
+    from warmwatch.frameworks.ipython import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: object) -> None:
+    """``%unload_ext warmwatch``: show no more; the agent stays attached."""
+    from warmwatch.frameworks.ipython import unload
+
+    unload(shell)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from warmwatch import _brackets as brackets
 from warmwatch import record
+from warmwatch._activity_watch import ActivityWatch, Look
 from warmwatch._batches import make_batches
 from warmwatch._config import Settings
 from warmwatch._ending import End, at_childs_end
@@ -21,12 +22,15 @@ from warmwatch._guard import report, warn_once
 from warmwatch._imports import FRAMES, is_imported
 from warmwatch._ledger import Ledger
 from warmwatch._own_record import OwnRecord
+from warmwatch._parameters import Parameters
 from warmwatch._phases import is_tracing
 from warmwatch._reduction import words
 from warmwatch._rounds import Rounds
+from warmwatch._say import LONG_SECONDS, Announcer
 from warmwatch._seams import Hooks
-from warmwatch._stacks import StackWatch
+from warmwatch._stacks import StackWriter
 from warmwatch._steps import make_steps
+from warmwatch._terminal import is_logged
 
 if TYPE_CHECKING:
     from warmwatch.verdict import Judgement
@@ -43,18 +47,30 @@ class Agent:
         settings: from the environment. version: the agent's own.
         options: what the user gave to ``attach()``: ``run``, ``tokens_per_step``...
         attached: when, on the monotonic and on the wall clock, in nanoseconds.
+        quiet: there is no record before the first step or compile activity.
     """
 
     def __init__(
-        self, settings: Settings, *, version: str, options: Mapping[str, Any], attached: _Moment
+        self,
+        settings: Settings,
+        *,
+        version: str,
+        options: Mapping[str, Any],
+        attached: _Moment,
+        quiet: bool = False,
     ) -> None:
+        self._quiet, self._armed = quiet, False
         self._callbacks: list[Callable[[], object]] = []
         self._explicit = False
         self._words = words(full=settings.full_reasons)
         self._hooks = Hooks()
-        self.record = OwnRecord(settings, version=version, options=options, attached=attached)
+        said = {key: value for key, value in options.items() if key != "say"}
+        self.record = OwnRecord(settings, version=version, options=said, attached=attached)
         self.ledger = Ledger(self.record, self._hooks, self._words.graph_break)
-        self._rounds = Rounds(lambda optimizer: self.steps.lead(optimizer), self._count)
+        self._parameters = Parameters()
+        self._rounds = Rounds(
+            lambda optimizer: self.steps.lead(optimizer), self._count, self._parameters.met
+        )
         self.steps = make_steps(
             self.record.writer.buffer,
             self.ledger,
@@ -63,8 +79,9 @@ class Agent:
             on_warm=self._call_back,
         )
         self.batches = make_batches(self.record.writer.buffer)
-        self._stacks = self._watch(settings.stacks)
+        self._announcer = self._announce(bool(options.get("say", settings.say)))
         self._stacks_after = settings.stacks
+        self._watch = self._watched()
         self._tell_worth()
 
     def arm(self) -> None:
@@ -74,7 +91,8 @@ class Agent:
         self._hooks.install(SEAMS, self)
         hide([*self._hooks.functions(), *FRAMES])
         brackets.dynamo_came()
-        if child_name() is None:
+        self._armed = True
+        if child_name() is None and not self._quiet:
             self.open()
         self.record.hooked(self._hooks.names, self._hooks.missing)
 
@@ -110,12 +128,12 @@ class Agent:
         if not self.record.opened and (is_tracing(event) or child_name() is None):
             self.open()
         self.ledger.begin(event, of)
-        self._stacks.begun()
+        self._watch.begun()
 
     def end(self, event: str) -> None:
         """A compile event ended on this thread."""
         self.ledger.end(event)
-        self._stacks.ended()
+        self._watch.ended()
 
     def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
         """This thread begins a recompile."""
@@ -127,7 +145,9 @@ class Agent:
             values = {**values, "reason": self._words.recompile(reason)}
         if skip := values.get("cudagraph_skip"):
             values = {**values, "cudagraph_skip": self._words.graph_break(skip)}
+        self._parameters.compiled(values.get("parameters", 0))
         self.ledger.compilation(kind, values)
+        self._announcer.compiled(kind, values)
 
     def cached(self, cache: str, *, hit: bool) -> None:
         """A cache that PyTorch does not count was asked."""
@@ -141,15 +161,16 @@ class Agent:
 
     def save_began(self) -> None:
         """This thread began to save."""
-        self.ledger.save_began()
+        self.ledger.pause_began("saving")
 
     def save_ended(self) -> None:
         """This thread ended what it began to save last."""
-        self.ledger.save_ended()
+        self.ledger.pause_ended("saving")
 
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
         self.ledger.fallback(values)
+        self._announcer.fallback(values)
 
     def wrapped(self) -> None:
         """The user's program handed something to ``torch.compile``."""
@@ -169,6 +190,14 @@ class Agent:
 
     # What the API asks.
 
+    def pause_began(self, what: str) -> None:
+        """The user's program, or its framework, began to evaluate or to save."""
+        self.ledger.pause_began(what)
+
+    def pause_ended(self, what: str) -> None:
+        """It ended what it began last of it."""
+        self.ledger.pause_ended(what)
+
     def step(self) -> None:
         """An explicit step mark; the first one ends the watching of the optimizer."""
         if not self._explicit:
@@ -182,8 +211,12 @@ class Agent:
 
     def update(self, options: Mapping[str, Any]) -> None:
         """The user gave more options; a new value replaces the old one."""
-        self.record.update(options)
+        self.record.update({key: value for key, value in options.items() if key != "say"})
         self._tell_worth()
+        if options.get("say") and not self._announcer.shown:
+            self._announcer.shown = True
+            self._watch.stop()
+            self._watch = self._watched()
 
     def judgement(self) -> Judgement:
         """This process's own state, by the same rules and from the same bytes as the monitor's."""
@@ -222,6 +255,12 @@ class Agent:
             self.batches.bind(self.record.writer.buffer)
             at_childs_end(self.finish)
 
+    def speak(self) -> None:
+        """It is no longer ``quiet``."""
+        self._quiet = False
+        if self._armed and child_name() is None:
+            self.open()
+
     def finish(self, end: End, *, leaving: bool = False) -> None:
         """The process ends. Nothing is said by one that had nothing to say.
 
@@ -229,12 +268,13 @@ class Agent:
         """
         if self.record.visible:
             self.ledger.exit(end)
+            self._announcer.ended(end)
             self.record.flush(leaving=leaving)
 
     def detach(self) -> None:
         """Take every hook away and let go of the record."""
         self._hooks.uninstall_all()
-        self._stacks.stop()
+        self._watch.stop()
         self.finish(End(how="detached"))
         self.record.close()
 
@@ -246,21 +286,31 @@ class Agent:
         self._rounds.renew()
         self.steps.bind(self.record.writer.buffer, self.ledger)
         self.batches.bind(self.record.writer.buffer, anew=True)
-        self._stacks = self._watch(self._stacks_after)  # the parent's thread is not here
+        self._announcer = self._announce(self._announcer.shown)
+        self._watch = self._watched()  # the parent's thread is not here
         self._tell_worth()
 
     # Inside.
 
-    def _watch(self, after: float | None) -> StackWatch:
+    def _announce(self, shown: bool) -> Announcer:
+        own = self.record
+        return Announcer(shown=shown, slot=own.image, rank=lambda: own.speaks_for)
+
+    def _watched(self) -> ActivityWatch:
         """A watch over what this ledger knows to be in progress."""
-        words, record_of = self.ledger.words, self.record
-        return StackWatch(
-            after,
-            since=lambda: words[_SINCE],
-            phase=lambda: words[_PHASE],
-            threads=self.ledger.compiling,
-            place=lambda: record_of.writer.place,
-        )
+        words, own = self.ledger.words, self.record
+        looks = [Look(after=LONG_SECONDS, act=self._announcer.long)]
+        if self._stacks_after is not None:
+            stacks = StackWriter(
+                phase=lambda: words[_PHASE],
+                threads=self.ledger.compiling,
+                place=lambda: own.writer.place,
+            )
+            looks.append(Look(after=self._stacks_after, act=stacks.write, again=True))
+        return ActivityWatch(lambda: words[_SINCE], looks if self._announces() else looks[1:])
+
+    def _announces(self) -> bool:
+        return self._announcer.shown or is_logged()
 
     def _tell_worth(self) -> None:
         if worth := self.record.worth:
@@ -273,10 +323,13 @@ class Agent:
     def _is_step(self, optimizer: Any) -> bool:
         """Asked about the first call of all, so the record is there before the first step."""
         self.open()
-        return self._rounds.is_step(optimizer)
+        is_step = self._rounds.is_step(optimizer)
+        self.record.has_parameters(self._parameters.seen)
+        return is_step
 
     def _call_back(self) -> None:
         """It may be warm now: tell those who asked for it."""
+        self._announcer.warm()
         if not self._callbacks or not self.judgement().warm:
             return
         callbacks, self._callbacks = self._callbacks, []

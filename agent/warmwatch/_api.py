@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from warmwatch import _current
-from warmwatch._brackets import Bracket
+from warmwatch._brackets import Bracket, Pause
 from warmwatch._version import __version__
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ def attach(
     tokens_per_step: int | None = None,
     samples_per_step: int | None = None,
     flops_per_step: float | None = None,
+    parameters: int | None = None,
+    dtype: object = None,
+    say: bool | None = None,
 ) -> None:
     """Attach the agent to this process; where it is attached, tell it more.
 
@@ -27,7 +30,14 @@ def attach(
             the script's name. What cannot be printed in it becomes ``_``.
         tokens_per_step, samples_per_step: what one step of this rank is worth, a whole number from
             1 to 2**53 (NumPy's too, no tensor). Said anew, it holds from that step on.
-        flops_per_step: floating-point operations of one step of this rank.
+        flops_per_step: floating-point operations of one step of this rank, for its MFU.
+        parameters: of the model: without ``flops_per_step`` a step is worth 6 times the parameters
+            times the tokens. Not said, those that the optimizers hold are taken, as an estimate.
+        dtype: in which the GPU computes, ``torch.bfloat16`` or its name: against which peak the MFU
+            is held. Not said, bfloat16 is.
+        say: one line on stderr when a compilation takes long, when warm, for each recompile, and at
+            the end, as ``WARMWATCH_SAY=1`` does. The logger ``warmwatch`` has the same lines where
+            it was given a level.
 
     An argument that cannot be taken is left out with a warning; the others are taken.
     """
@@ -40,6 +50,9 @@ def attach(
             "tokens_per_step": tokens_per_step,
             "samples_per_step": samples_per_step,
             "flops_per_step": flops_per_step,
+            "parameters": parameters,
+            "dtype": dtype,
+            "say": say,
         },
     )
 
@@ -77,6 +90,24 @@ def activity(name: str) -> Bracket:
         name: which compiler, 200 characters at most. It is recorded, and shown with the seconds.
     """
     return Bracket(name)
+
+
+def evaluating() -> Pause:
+    """An evaluation: ``with evaluating():`` around it, on the thread that trains. Also a decorator.
+
+    As long as it lasts the rank is no stalled one, the sentence says what it does, and its time is
+    no part of a step. What compiles in it is compile activity all the same. It ends at the next
+    step at the latest. Inside of what ``torch.compile`` compiles it does nothing.
+    """
+    return Pause("evaluating")
+
+
+def saving() -> Pause:
+    """A checkpoint that ``torch.save`` and the distributed checkpoint do not write: likewise.
+
+    Those are heard by themselves.
+    """
+    return Pause("saving")
 
 
 def state() -> str | None:

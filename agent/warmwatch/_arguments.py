@@ -11,6 +11,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from warmwatch.record.facts import DTYPES
+
 LARGEST = 2**53  # every whole number up to here survives JSON and a Prometheus sample
 RUN_LIMIT = 200  # characters of a name that a record holds
 
@@ -81,11 +83,32 @@ def _amount(value: Any) -> float:
     return amount
 
 
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _RefusedError(f"{_shown(value)}: pass True or False")
+    return value
+
+
+def _dtype(value: Any) -> str:
+    """By name, whether it is PyTorch's own or a text; nothing of PyTorch is imported for it."""
+    kind = type(value)
+    known = isinstance(value, str) or (kind.__module__, kind.__name__) == ("torch", "dtype")
+    name = str(value).removeprefix("torch.") if known else ""
+    name = next((one for one in DTYPES if name.startswith(one)), "")  # torch.float8_e4m3fn
+    if not name:
+        asked = f"pass torch.bfloat16, or a str of {', '.join(DTYPES)}"
+        raise _RefusedError(f"{_shown(value)}: {asked}")
+    return name
+
+
 _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "run": _name,
     "tokens_per_step": _size,
     "samples_per_step": _size,
     "flops_per_step": _amount,
+    "parameters": _size,
+    "dtype": _dtype,
+    "say": _flag,
 }
 
 

@@ -13,6 +13,7 @@ from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any
 
 from warmwatch import _guard
+from warmwatch._arguments import checked
 from warmwatch._config import Settings
 from warmwatch._ending import End
 from warmwatch._imports import ImportWatch
@@ -25,10 +26,18 @@ _BESIDE = ("triton", "torch.utils.cpp_extension")  # other compilers; the keys o
 
 
 class Attached:
-    """An attached process. ``options``: what the user gave to ``attach()``."""
+    """An attached process. ``options``: what the user gave to ``attach()``.
 
-    def __init__(self, settings: Settings, version: str, options: Mapping[str, Any]) -> None:
+    ``quiet``: nobody has said that it trains, so it speaks at its first step or compile activity
+    and not before.
+    """
+
+    def __init__(
+        self, settings: Settings, version: str, options: Mapping[str, Any], *, quiet: bool = False
+    ) -> None:
         self._settings, self._version, self._options = settings, version, dict(options)
+        self._quiet = quiet
+        self._said = {*options, *(["run"] if settings.run else [])}  # by the user
         self._at = monotonic_ns(), time_ns()
         self._agent: Agent | None = None
         self._watch = ImportWatch({name: partial(self._arm, name) for name in (_DYNAMO, *_BESIDE)})
@@ -38,22 +47,49 @@ class Attached:
         self._watch.start()
 
     @property
+    def armed(self) -> bool:
+        """Whether the agent was made: there is something to ask it."""
+        return self._agent is not None
+
+    @property
     def agent(self) -> Agent:
         """The agent, made when it is first asked for."""
         if self._agent is None:
             from warmwatch._agent import Agent
 
             self._agent = Agent(
-                self._settings, version=self._version, options=self._options, attached=self._at
+                self._settings,
+                version=self._version,
+                options=self._options,
+                attached=self._at,
+                quiet=self._quiet,
             )
             _guard.connect(self._agent.error)
         return self._agent
 
     def update(self, options: Mapping[str, Any]) -> None:
         """The user gave more options."""
+        self._said.update(options)
+        self._take(options)
+
+    def suggest(self, options: Mapping[str, Any]) -> None:
+        """A framework knows these: they hold where the user said nothing of them."""
+        taken, refused = checked(options)
+        for complaint in refused:
+            _guard.warn_once(complaint)
+        if left := {name: value for name, value in taken.items() if name not in self._said}:
+            self._take(left)
+
+    def _take(self, options: Mapping[str, Any]) -> None:
         self._options.update(options)
         if self._agent is not None:
             self._agent.update(options)
+
+    def speak(self) -> None:
+        """The user's program attaches by itself, so it does train."""
+        self._quiet = False
+        if self._agent is not None:
+            self._agent.speak()
 
     def finish(self, end: End) -> None:
         """Python ends."""

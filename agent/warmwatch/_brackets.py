@@ -1,4 +1,4 @@
-"""``warmwatch.activity(name)``: compile activity that the user brackets, of another compiler.
+"""What the user brackets: compile activity of another compiler, evaluations, saves.
 
 Inside a function that Dynamo compiles it does nothing, which Dynamo folds away: no graph break, and
 nothing of ours in the graph. What it asks for that, ``is_traced``, is PyTorch's own question as
@@ -55,6 +55,33 @@ class Bracket(ContextDecorator):
         return Bracket(self._name)
 
 
+class Pause(ContextDecorator):
+    """What ``warmwatch.evaluating()`` and ``saving()`` give; it may be entered again.
+
+    ``what``: one of ``_pauses.WORDS``.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        if not is_traced():
+            self._tell("pause_began")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
+        if not is_traced():
+            self._tell("pause_ended")
+
+    def _tell(self, word: str) -> None:
+        try:
+            if _current.attached is not None:
+                getattr(_current.attached.agent, word)(self._what)
+        except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+            _report(error, self._what)
+
+
 def _begin(name: str) -> int:
     """Tell of it; when."""
     from warmwatch._phases import CUSTOM  # here: see _current
@@ -91,7 +118,7 @@ def _what(name: object) -> dict[str, str]:
     return {"name": plain_name(text), "kind": "custom"}
 
 
-def _report(error: Exception) -> None:
+def _report(error: Exception, where: str = "activity") -> None:
     from warmwatch._guard import report
 
-    report("activity", error)
+    report(where, error)

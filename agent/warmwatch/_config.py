@@ -33,6 +33,14 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
         "60",
         "seconds of one compilation after which its stacks are recorded, or off",
     ),
+    "WARMWATCH_SAY": (
+        "unset",
+        "1: say in the training's terminal when it compiles for long, is warm, recompiles, ends",
+    ),
+    "WARMWATCH_STARTED_BY": (
+        "unset",
+        "set by `warmwatch run`, which knows its runs by it",
+    ),
     "WARMWATCH_DISABLE": ("unset", "1: `import warmwatch.auto` and `attach()` do nothing"),
 }
 MONITOR_VARIABLES = (
@@ -62,6 +70,7 @@ class Settings:
         run: the run's name, or ``None``. readers: who may read the record, or ``None``.
         warm_steps: K, at least 1. disabled: do not attach.
         stacks: seconds of one activity after which its stacks are recorded, ``None`` for never.
+        say: what happens is said in the training's terminal.
         full_reasons: reasons are recorded as PyTorch words them (see ``_reduction``).
         complaints: what is wrong with the environment, one sentence each.
     """
@@ -72,6 +81,7 @@ class Settings:
     stacks: float | None = STACKS
     disabled: bool = False
     full_reasons: bool = False
+    say: bool = False
     complaints: tuple[str, ...] = ()
 
 
@@ -105,6 +115,7 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
         stacks=stacks,
         disabled=_is_on(environ, "WARMWATCH_DISABLE"),
         full_reasons=_is_on(environ, "WARMWATCH_FULL_REASONS"),
+        say=_is_on(environ, "WARMWATCH_SAY"),
         complaints=tuple(complaints),
     )
 

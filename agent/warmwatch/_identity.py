@@ -58,6 +58,7 @@ def identify(
         boot_id=boot_id(),
         clock_offset_ns=clock_offset_ns(),
         python=".".join(map(str, sys.version_info[:3])),
+        started_by=environ.get("WARMWATCH_STARTED_BY", ""),
         torch=str(getattr(sys.modules.get("torch"), "__version__", "")),
         **known,
     )

@@ -152,15 +152,25 @@ class Ledger:
         now = self._clock()
         self._inbox.post(lambda: self._cache_asked(now, cache, verdict, values))
 
-    def save_began(self) -> None:
-        """The calling thread began to save."""
+    def pause_began(self, what: str) -> None:
+        """The calling thread began to save or to evaluate: one of ``_pauses.WORDS``."""
         thread, now = threading.get_ident(), self._clock()
-        self._inbox.post(lambda: self._save_began(thread, now))
+        self._inbox.post(lambda: self._pause_began(what, thread, now))
 
-    def save_ended(self) -> None:
-        """The calling thread ended what it began to save last."""
+    def pause_ended(self, what: str) -> None:
+        """The calling thread ended what it began last of it."""
         thread, now = threading.get_ident(), self._clock()
-        self._inbox.post(lambda: self._saves(self._pauses.save_ended(thread, now)))
+        self._inbox.post(lambda: self._pause_ended(what, thread, now))
+
+    def resumed(self, now: int, last: int, duration: int) -> int:
+        """The length of a clean step, which is not the first, without the pauses in it.
+
+        ``now``: its mark; ``last``: that of the one before; ``duration``: between the two.
+        """
+        without = duration - min(duration, self._pauses.since(last))
+        if without != duration:
+            self._inbox.post(lambda: self._resumed(now, last, without))
+        return without
 
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
@@ -311,13 +321,25 @@ class Ledger:
         parts = self._told_keys.packed(cache, values.get("lines") or [])
         self._store.note("cache", now, {"cache": cache, "verdict": verdict, **known, **parts})
 
-    def _save_began(self, thread: int, now: int) -> None:
+    def _pause_began(self, what: str, thread: int, now: int) -> None:
         steps = self._store.steps()
-        self._saves(self._pauses.save_began(thread, now, self._training, steps))
+        self._paused(self._pauses.began(what, thread, now, self._training, steps))
 
-    def _saves(self, changed: bool) -> None:
+    def _pause_ended(self, what: str, thread: int, now: int) -> None:
+        if changed := self._pauses.ended(what, thread, now):
+            self._on_begin()  # the step that it was in is no regular one
+        self._paused(changed)
+
+    def _paused(self, changed: bool) -> None:
         if changed:
             self._store.publish(self.words)
+
+    def _resumed(self, now: int, last: int, duration: int) -> None:
+        """A clean step was marked that is shorter than the time since the one before it."""
+        words = self.words
+        words[AT["clean_sum_ns"]] += max(0, last - words[AT["irregular_step_ns"]]) + duration
+        words[AT["irregular_step_ns"]] = max(words[AT["irregular_step_ns"]], now)
+        self._store.publish(words)
 
     def _wrapped(self) -> None:
         self.words[AT["wrappers"]] += 1

@@ -16,21 +16,26 @@ from warmwatch._ending import ending
 _registered = False
 
 
-def attach(version: str, said: Mapping[str, Any]) -> None:
-    """Attach to this process, or tell the agent that is attached what was ``said``."""
+def attach(version: str, said: Mapping[str, Any], *, quiet: bool = False) -> None:
+    """Attach to this process, or tell the agent that is attached what was ``said``.
+
+    ``quiet``: nobody has said that it trains (see ``Attached``).
+    """
     try:
         given, refused = checked(said)
         for complaint in refused:
             _guard.warn_once(complaint)
         if _current.attached is not None:
             _current.attached.update(given)
+            if not quiet:
+                _current.attached.speak()
             return
         settings = settings_from(os.environ)
         if settings.disabled:
             return
         for complaint in settings.complaints:
             _guard.warn_once(complaint)
-        _current.attached = attached = Attached(settings, version, given)
+        _current.attached = attached = Attached(settings, version, given, quiet=quiet)
         _register()
         attached.start()
     except Exception as error:  # noqa: BLE001 - a training never fails for its monitor

@@ -68,6 +68,11 @@ class OwnRecord:
         return self.writer.folder is not None
 
     @property
+    def speaks_for(self) -> int | None:
+        """The rank that it speaks for; ``None`` of a child that is none, and before it is open."""
+        return None if self._identity is None or self._child else self._identity.rank
+
+    @property
     def worth(self) -> dict[str, int]:
         """What the user said that a step is worth, by unit."""
         units = ("tokens", "samples")
@@ -134,6 +139,12 @@ class OwnRecord:
         known = self._identity
         if known is not None and (known.hooks, known.missing) != (hooks, missing):
             self._rename(replace(known, hooks=hooks, missing=missing))
+
+    def has_parameters(self, seen: int | None) -> None:
+        """The optimizers hold so many parameters; ``None`` where that tells no model's size."""
+        known = self._identity
+        if known is not None and known.parameters_seen != seen:
+            self._rename(replace(known, parameters_seen=seen))
 
     def flush(self, *, leaving: bool) -> None:
         """All is said: have it where a monitor finds it, also if its disk is slow, or frozen.

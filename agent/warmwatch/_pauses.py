@@ -1,49 +1,92 @@
-"""What keeps a training from its steps and is no compilation: saving.
+"""What keeps a training from its steps and is no compilation: saving and evaluating.
 
-A save counts where the training waits for it: on the thread that marks the steps, and until that
-is known on the first that saves. One in the background holds nobody up. What a save calls of its
-kin is part of it.
+Each counts where the training waits for it: on the thread that marks the steps, and until that
+is known on the first that begins one. One in the background holds nobody up. What a save calls of
+its kin is part of it.
 """
 
 from __future__ import annotations
 
 from warmwatch.record import COMPILE_INDEX as AT
 
+# what -> its words: the sum, the begin of the one in progress, the last end, and how many ended
+WORDS = {
+    "saving": ("saving_ns", "saving_since_ns", "saved_ns", None),
+    "evaluating": ("evaluating_ns", "evaluating_since_ns", "evaluated_ns", "evaluations"),
+}
+
+_KEPT = 100  # of those between two steps
+
 
 class Pauses:
     """Their words among those of the rare block. One fact at a time, in the ledger's turn."""
 
     def __init__(self, words: list[int]) -> None:
-        self._words = words
-        self._saver: int | None = None
-        self._depth = self._steps = 0
+        self._kinds = {what: _Pause(words, *names) for what, names in WORDS.items()}
+        self._ended: list[tuple[int, int]] = []  # begins and ends since the last step, in order
 
-    def save_began(self, thread: int, now: int, training: int | None, steps: int) -> bool:
-        """``thread`` began to save; whether a word changed. ``training``: that of the steps.
+    def began(self, what: str, thread: int, now: int, training: int | None, steps: int) -> bool:
+        """``thread`` began it; whether a word changed. ``training``: that of the steps.
 
         Where there were more ``steps`` since, the end of the one before was lost: a signal
         handler may have raised where it would have been told.
         """
-        if self._saver == thread and self._steps != steps:
-            self._saver = None
-        if self._saver == thread:
+        return self._kinds[what].began(thread, now, training, steps)
+
+    def ended(self, what: str, thread: int, now: int) -> bool:
+        """``thread`` ended what it began last; whether a word changed."""
+        since = self._kinds[what].ended(thread, now)
+        if since:
+            # one within the other, or begun before it, is one pause
+            while self._ended and self._ended[-1][1] > since:
+                since = min(since, self._ended.pop()[0])
+            self._ended.append((since, now))
+            del self._ended[:-_KEPT]
+        return bool(since)
+
+    def since(self, step: int) -> int:
+        """How long those took that began after the last ``step`` was marked and have ended."""
+        took = sum(end - begin for begin, end in self._ended if begin >= step)
+        self._ended.clear()
+        return took
+
+
+class _Pause:
+    """One kind of it."""
+
+    def __init__(
+        self, words: list[int], total: str, since: str, until: str, count: str | None
+    ) -> None:
+        self._words = words
+        self._total, self._since, self._until = AT[total], AT[since], AT[until]
+        self._count = None if count is None else AT[count]
+        self._thread: int | None = None
+        self._depth = self._steps = 0
+
+    def began(self, thread: int, now: int, training: int | None, steps: int) -> bool:
+        if self._thread == thread and self._steps != steps:
+            self._thread = None
+        if self._thread == thread:
             self._depth += 1
             return False
-        if self._saver is not None or training not in (None, thread):
+        if self._thread is not None or training not in (None, thread):
             return False
-        self._saver, self._depth, self._steps = thread, 1, steps
-        self._words[AT["saving_since_ns"]] = now
+        self._thread, self._depth, self._steps = thread, 1, steps
+        self._words[self._since] = now
         return True
 
-    def save_ended(self, thread: int, now: int) -> bool:
-        """``thread`` ended what it began last; whether a word changed."""
-        if self._saver != thread:
-            return False
+    def ended(self, thread: int, now: int) -> int:
+        """When the one that is over now had begun; 0 where none is."""
+        if self._thread != thread:
+            return 0
         self._depth -= 1
         if self._depth:
-            return False
-        words, self._saver = self._words, None
-        words[AT["saving_ns"]] += max(0, now - words[AT["saving_since_ns"]])
-        words[AT["saving_since_ns"]] = 0
-        words[AT["saved_ns"]] = now
-        return True
+            return 0
+        words, self._thread = self._words, None
+        since = words[self._since]
+        words[self._total] += max(0, now - since)
+        words[self._since] = 0
+        words[self._until] = now
+        if self._count is not None:
+            words[self._count] += 1
+        return since

@@ -24,8 +24,13 @@ class Rounds:
     not nested: each of its calls is then a step, by one comparison.
     """
 
-    def __init__(self, lead: Callable[[int], None], steps: Callable[[], int]) -> None:
-        self._lead, self._steps = lead, steps
+    def __init__(
+        self,
+        lead: Callable[[int], None],
+        steps: Callable[[], int],
+        met: Callable[[Any], None] = lambda optimizer: None,  # noqa: ARG005 - who does not ask
+    ) -> None:
+        self._lead, self._steps, self._met = lead, steps, met
         self.renew()
 
     def renew(self) -> None:
@@ -41,6 +46,8 @@ class Rounds:
         nests = self._nests.get(key)
         if nests is None or nests or key == self.leader:
             inside = inside_own_step(optimizer)
+            if nests is None:
+                self._met(optimizer)
             self._learn(key, nests=inside or bool(nests), new=nests is None)
             if inside:
                 return False

@@ -125,11 +125,13 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         while True:
             last = slot[9]
             duration = now - last if now > last else 0
-            index = bin_of(edges, duration)
+            # what was saved or evaluated in between is no part of the step
+            without = ledger.resumed(last + duration, last, duration)
+            index = bin_of(edges, without)
             if slot[9] == last:  # else another thread has marked a step meanwhile
                 break
         count = slot[8] + early + 1
-        slot[10] = duration
+        slot[10] = without
         slot[9] = last + duration
         slot[8] += 1
         slot[_BEFORE_CLEAN_BINS + index] += 1

@@ -27,6 +27,8 @@ STALL_GAPS = 2
 # A save that takes longer may as well hang, in a filesystem that does not answer: by then the other
 # ranks' collectives have given up.
 SAVING_PATIENCE_NS = 600 * 10**9
+# An evaluation may take long; one in which nothing moves any more is not to be called one for ever.
+EVALUATING_PATIENCE_NS = 3600 * 10**9
 
 LONG_COMPILE_FLOOR_NS = 5 * 60 * 10**9
 LONG_COMPILE_TIMES = 5
@@ -52,7 +54,7 @@ class Facts:
         compile: until then this one may have waited for it in a collective.
         last_batch_ns: when the loop last took a batch. working_ns: the latest moment at which
         its process or its GPUs, or those of a living rank that it may wait for, were seen to
-        work. saving_ns: until when a living rank that it may wait for is busy with saving. All
+        work. pause_ns: until when a living rank that it may wait for saves or evaluates. All
         are progress without an optimizer step.
         peers_longest_ns: the longest activity of the peers that have ended as many as this one has
         begun, so that they have done what it is at; 0 where there is none.
@@ -72,7 +74,7 @@ class Facts:
     working_ns: int = 0
     peers_longest_ns: int = 0
     long_compile_ns: int = LONG_COMPILE_NS
-    saving_ns: int = 0
+    pause_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +119,8 @@ def moved_ns(facts: Facts) -> int:
         facts.peers_compiled_ns,
         facts.last_batch_ns,
         facts.working_ns,
-        facts.saving_ns,
-        saving_ns(facts.steps, facts.compile),
+        facts.pause_ns,
+        pause_ns(facts.steps, facts.compile),
     )
 
 
@@ -131,10 +133,21 @@ def saving_since_ns(steps: StepCounts, compile: CompileCounts) -> int:
     return since if since >= steps.last_step_ns else 0
 
 
-def saving_ns(steps: StepCounts, compile: CompileCounts) -> int:
-    """Until when a rank is busy with saving: the last one's end, or that of our patience."""
-    since = saving_since_ns(steps, compile)
-    return max(compile.saved_ns, since + SAVING_PATIENCE_NS if since else 0)
+def evaluating_since_ns(steps: StepCounts, compile: CompileCounts) -> int:
+    """Since when the rank evaluates; 0 where it does not, or has not said so. Likewise."""
+    since = compile.evaluating_since_ns
+    return since if since >= steps.last_step_ns else 0
+
+
+def pause_ns(steps: StepCounts, compile: CompileCounts) -> int:
+    """Until when a rank saves or evaluates: the last one's end, or that of our patience."""
+    saving, evaluating = saving_since_ns(steps, compile), evaluating_since_ns(steps, compile)
+    return max(
+        compile.saved_ns,
+        compile.evaluated_ns,
+        saving + SAVING_PATIENCE_NS if saving else 0,
+        evaluating + EVALUATING_PATIENCE_NS if evaluating else 0,
+    )
 
 
 def open_since_ns(facts: Facts) -> int | None:

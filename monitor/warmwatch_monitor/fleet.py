@@ -250,7 +250,13 @@ def _figures(
 
 def _pauses(telling: _Telling, epoch: float) -> Pauses:
     since = telling.value("checkpoint_start_timestamp_seconds")
+    evaluating = telling.value("evaluation_start_timestamp_seconds")
+    ended = telling.value("evaluations_total")
     return Pauses(
+        evaluating_seconds=telling.value("evaluation_seconds_total"),
+        evaluating_since=evaluating,
+        evaluating_for_seconds=None if evaluating is None else max(0.0, epoch - evaluating),
+        evaluations=None if ended is None else int(ended),
         saving_seconds=telling.value("checkpoint_seconds_total"),
         saving_since=since,
         saving_for_seconds=None if since is None else max(0.0, epoch - since),

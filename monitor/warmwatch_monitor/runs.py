@@ -102,8 +102,8 @@ def _run(
     compiled = max(compiled_ns(reading, now_ns) for reading in readings)
     # while one rank evaluates, the others wait for it in a collective
     at_work_ns = max((working.get(one.folder, 0) for one in readings if one.alive), default=0)
-    saving_ns = max(
-        (verdict.saving_ns(r.slot.steps, r.slot.compile) for r in readings if r.alive), default=0
+    pause_ns = max(
+        (verdict.pause_ns(r.slot.steps, r.slot.compile) for r in readings if r.alive), default=0
     )
     ranks = [
         view(
@@ -111,7 +111,7 @@ def _run(
             now_ns,
             peers_compiled_ns=compiled,
             at_work_ns=at_work_ns,
-            saving_ns=saving_ns,
+            pause_ns=pause_ns,
             working_ns=working.get(reading.folder, 0),
             busy_ns=busy.get(reading.folder),
             peers_longest_ns=precedents.longest_ns(reading.slot.compile),
@@ -133,7 +133,7 @@ def view(
     *,
     peers_compiled_ns: int = 0,
     at_work_ns: int = 0,
-    saving_ns: int = 0,
+    pause_ns: int = 0,
     working_ns: int = 0,
     busy_ns: int | None = None,
     peers_longest_ns: int = 0,
@@ -145,10 +145,10 @@ def view(
 
     ``working_ns``: when it was last seen to work; ``at_work_ns``: when a rank it may wait for was;
     ``busy_ns``: when anything of it last was busy, ``None`` where that cannot be seen.
-    ``saving_ns``: until when a rank that it may wait for is busy with saving.
+    ``pause_ns``: until when a rank that it may wait for saves or evaluates.
     """
     known = replace(
-        facts(reading, peers_compiled_ns, at_work_ns, saving_ns),
+        facts(reading, peers_compiled_ns, at_work_ns, pause_ns),
         peers_longest_ns=peers_longest_ns,
         long_compile_ns=long_compile_ns,
     )
@@ -215,7 +215,7 @@ def compiled_ns(reading: RecordReading, now_ns: int) -> int:
 
 
 def facts(
-    reading: RecordReading, peers_compiled_ns: int = 0, working_ns: int = 0, saving_ns: int = 0
+    reading: RecordReading, peers_compiled_ns: int = 0, working_ns: int = 0, pause_ns: int = 0
 ) -> Facts:
     """What a record says, as the verdict takes it."""
     slot, clean = reading.slot, kept(reading).steps.clean
@@ -231,5 +231,5 @@ def facts(
         peers_compiled_ns=peers_compiled_ns,
         last_batch_ns=slot.steps.last_batch_ns,
         working_ns=working_ns,
-        saving_ns=saving_ns,
+        pause_ns=pause_ns,
     )

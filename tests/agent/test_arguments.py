@@ -159,3 +159,18 @@ steps(1)
 def test_a_number_of_warm_steps_out_of_bounds_is_the_default(records: Path, value: str) -> None:
     run(records, STEPS + "steps(4)", env={"WARMWATCH_WARM_STEPS": value})
     assert slots.read(slots.only(records)).header.warm_steps == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [(torch.bfloat16, "bfloat16"), ("bfloat16", "bfloat16"), (torch.float8_e4m3fn, "float8")],
+)
+def test_a_type_is_taken_by_name_or_as_pytorch_s_own(value: Any, name: str) -> None:
+    assert checked({"dtype": value}) == ({"dtype": name}, ())
+
+
+@pytest.mark.parametrize("value", ["bf16", torch.int8, 16, torch.ones(()), Strange()])
+def test_what_is_no_type_of_the_table_is_refused(value: Any) -> None:
+    taken, (complaint,) = checked({"dtype": value})
+    assert taken == {}
+    assert complaint.startswith("attach(dtype=...) is ")

@@ -61,7 +61,7 @@ def test_the_layout_of_version_3_is_pinned() -> None:
     data = image(DISTINCT, identity, steps, tuple(range(record.BINS)))
     assert (record.VERSION, len(data)) == (3, 24576)
     assert hashlib.sha256(data).hexdigest() == (
-        "598957bddc4bc2b39a2abe3878e9bf0864627288f67e4cf98a15dc111a241650"
+        "5c895bda44d996edfc808bed39bdad3033f13af51a6c2d618f6a59157fa0efff"
     )
 
 
@@ -83,12 +83,13 @@ def test_what_is_not_known_is_nothing() -> None:
     assert {name for name, value in unknown.items() if value is None} == {
         *("local_rank", "world_size", "clock_offset_ns"),
         *("tokens_per_step", "samples_per_step", "flops_per_step", "collective_timeout"),
+        *("parameters", "parameters_seen"),
     }
     assert {name for name, value in unknown.items() if value == 0} == {"rank", "attempt", "pid"}
     assert {name for name, value in unknown.items() if value == ()} == {"hooks", "missing", "gpus"}
     assert {name for name, value in unknown.items() if value == ""} == {
         *("launch", "launcher", "host", "boot_id", "python", "torch", "agent"),
-        "collective_backend",
+        *("collective_backend", "dtype", "started_by"),
     }
 
 

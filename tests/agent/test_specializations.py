@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from warmwatch.hooks.specializations import Memory, of_kernel, of_tuning
-from warmwatch_monitor.export.words.advice import advice
-from warmwatch_monitor.export.words.reasons import plain
+from warmwatch.words.advice import advice
+from warmwatch.words.reasons import plain
 
 NAMES = ("x", "n", "BLOCK", "MODE")
 

@@ -14,8 +14,9 @@ from time import monotonic_ns
 import pytest
 
 from support.records import wait_until
+from warmwatch._activity_watch import ActivityWatch, Look
 from warmwatch._config import settings_from
-from warmwatch._stacks import StackWatch
+from warmwatch._stacks import StackWriter
 from warmwatch.record import STACKS, RecordError
 from warmwatch.record.stacks import (
     LINE_LIMIT,
@@ -37,13 +38,13 @@ class Watched:
 
     def __init__(self, folder: Path | None, after: float | None = 0.01) -> None:
         self.since, self.folder = 0, folder
-        self.watch = StackWatch(
-            after,
-            since=lambda: self.since,
+        stacks = StackWriter(
             phase=lambda: 3,
             threads=lambda: (threading.get_ident(), threading.main_thread().ident or 0),
             place=lambda: (self.folder, 0o640) if self.folder else None,
         )
+        looks = [Look(after=after, act=stacks.write, again=True)] if after else []
+        self.watch = ActivityWatch(lambda: self.since, looks)
 
     def begin(self) -> None:
         self.since = monotonic_ns()
@@ -83,7 +84,12 @@ def test_where_a_long_activity_is_is_written_ever_more_rarely(tmp_path: Path) ->
     thread = looks[0].threads[0]
     assert (looks[0].phase, thread.main, thread.compiles) == ("inductor", True, True)
     assert Path(__file__).name in {frame.file for frame in thread.frames}
-    assert not any(f.file == "_stacks.py" for look in looks for t in look.threads for f in t.frames)
+    assert not any(
+        f.file in ("_stacks.py", "_activity_watch.py")
+        for look in looks
+        for t in look.threads
+        for f in t.frames
+    )
     assert (tmp_path / STACKS).stat().st_mode & 0o777 == 0o640
 
 

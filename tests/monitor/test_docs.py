@@ -12,8 +12,8 @@ import pytest
 from warmwatch import _config as agent
 from warmwatch.record import CATEGORIES
 from warmwatch.verdict import State
+from warmwatch.words.advice import ADVICE
 from warmwatch_monitor import config as monitor
-from warmwatch_monitor.export.words.advice import ADVICE
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()

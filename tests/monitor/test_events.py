@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,12 +13,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import slots
 from support.daemon import daemon, daemon_process
-from support.records import compiling, held, update, wait_until, warm, write_record
-from support.values import replace
+from support.records import wait_until
+from support.standing import training
 from support.web import TOKEN, ask
-from warmwatch.record import Slot
 from warmwatch_monitor.views.events import MOST_LISTENERS
 
 Event = dict[str, Any]
@@ -63,34 +60,6 @@ def listening(url: str, query: str = "", **headers: str) -> Iterator[Listener]:
         yield listener
     finally:
         listener.close()
-
-
-@contextmanager
-def training(place: Path, run: str = "gpt2") -> Iterator[Training]:
-    folder = write_record(place, compiling(run), name=run)
-    with held(folder):
-        yield Training(folder)
-
-
-class Training:
-    """A record whose numbers the test changes."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._slot = folder, slots.read(folder)
-
-    def becomes(self, slot: Slot) -> None:
-        update(self._folder, replace(slot, header=self._slot.header, identity=self._slot.identity))
-
-    def warm(self) -> None:
-        self.becomes(warm())
-
-    def compiles(self, phase: int = 3) -> None:
-        """Again, where it was warm."""
-        now, was = time.monotonic_ns(), slots.read(self._folder)
-        open = {"active_since_ns": now, "active_phase": phase, "accounted_ns": now}
-        self.becomes(
-            replace(was, compile=replace(was.compile, begun=was.compile.begun + 1, **open))
-        )
 
 
 def test_a_client_is_told_what_is_so_and_then_what_changes(tmp_path: Path) -> None:

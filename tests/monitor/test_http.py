@@ -241,9 +241,9 @@ def test_a_source_that_is_down_does_not_make_it_unready() -> None:
 def test_the_landing_page_links_what_answers() -> None:
     page = get("/")
     assert page.headers["content-type"].startswith("text/html")
-    for path in ("/status", "/metrics", "/docs", "/-/healthy", "/-/ready"):
+    for path in ("status", "metrics", "docs"):
         assert f'href="{path}"' in page.text
-        assert get(path).status_code == 200
+        assert get(f"/{path}").status_code == 200
 
 
 def test_the_page_of_the_interface_needs_no_other_host_and_no_script() -> None:
@@ -600,7 +600,7 @@ def test_who_waits_is_answered_when_the_daemon_ends_and_nobody_waits_any_more() 
 def test_the_interface_explains_every_field_of_an_answer() -> None:
     document = get("/openapi.json").json()
     paths, schemas = document["paths"], document["components"]["schemas"]
-    assert paths.keys() == {"/status", "/events", "/metrics", "/-/healthy", "/-/ready"}
+    assert paths.keys() == {"/status", "/events", "/history", "/metrics", "/-/healthy", "/-/ready"}
     parameters = {p["name"]: p["schema"] for p in paths["/status"]["get"]["parameters"]}
     assert parameters.keys() == {"run", "wait", "timeout"}
     assert parameters["wait"]["enum"] == [*(state.value for state in State), "ended"]

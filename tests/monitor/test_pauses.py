@@ -107,9 +107,48 @@ def test_a_save_whose_end_was_lost_is_over_at_the_next_step() -> None:
 def test_a_save_after_one_whose_end_was_lost_begins_anew() -> None:
     words = [0] * COMPILE_WORDS
     pauses = Pauses(words)
-    assert pauses.save_began(1, 100, 1, 5)
-    assert not pauses.save_began(1, 110, 1, 5)  # within it
-    assert pauses.save_began(1, 900, 1, 6)
-    assert pauses.save_ended(1, 950)
+    assert pauses.began("saving", 1, 100, 1, 5)
+    assert not pauses.began("saving", 1, 110, 1, 5)  # within it
+    assert pauses.began("saving", 1, 900, 1, 6)
+    assert pauses.ended("saving", 1, 950)
     assert words[COMPILE_INDEX["saving_ns"]] == 50
     assert words[COMPILE_INDEX["saving_since_ns"]] == 0
+
+
+def evaluates(since: float, base: Slot = b.STALLED) -> Slot:
+    told = {"evaluations": 2, "evaluating_ns": 8 * b.SECOND}
+    counts = replace(base.compile, evaluating_since_ns=b.ago(since), **told)
+    return replace(base, compile=counts)
+
+
+def test_a_rank_that_evaluates_is_not_stalled_and_says_what_it_does() -> None:
+    view = b.view(evaluates(61))
+    assert view.judgement.state.value == "warm"
+    assert summary(b.snapshot(view)) == (
+        "gpt2: warm since step 4: 36 ms a step is the real speed; no step for 75 s; "
+        "evaluating for 61 s"
+    )
+    hangs = evaluates(3700)
+    steps = replace(b.WARM.steps, last_step_ns=b.ago(3701))
+    assert b.view(replace(hangs, steps=steps)).judgement.state.value == "stalled"
+
+
+def test_one_that_compiles_in_an_evaluation_is_recompiling() -> None:
+    slot = evaluates(61)
+    counts = replace(slot.compile, begun=9, active_since_ns=b.ago(5), active_phase=1)
+    view = b.view(replace(slot, compile=counts))
+    assert view.judgement.state.value == "recompiling"
+
+
+def test_what_went_to_evaluations_is_told_where_one_was_told_of() -> None:
+    slot = evaluates(61)
+    snapshot = b.snapshot(b.view(slot))
+    pauses = status(snapshot)["runs"][0]["ranks"][0]["pauses"]
+    assert (pauses["evaluations"], pauses["evaluation_seconds"]) == (2, 69.0)
+    assert pauses["evaluating_since"] == b.EPOCH - 61
+    text = render(snapshot, None)[0].decode()
+    assert 'warmwatch_evaluation_seconds_total{rank="0",run="gpt2"} 69.0' in text
+    assert 'warmwatch_evaluations_total{rank="0",run="gpt2"} 2' in text
+    untold = b.snapshot(b.view(b.WARM))
+    assert status(untold)["runs"][0]["ranks"][0]["pauses"]["evaluation_seconds"] is None
+    assert "warmwatch_evaluation_seconds_total{" not in render(untold, None)[0].decode()

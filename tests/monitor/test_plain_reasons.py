@@ -7,7 +7,7 @@ import time
 import pytest
 
 from warmwatch.hooks.reasons import category_of
-from warmwatch_monitor.export.words.reasons import plain
+from warmwatch.words.reasons import plain
 
 KEYS = "dispatch key set mismatch. expected DispatchKeySet"
 USER = "# def sz(x): return x*2 if x.size(0)>5 else x*3  # words/real.py:79 in sz"

@@ -316,7 +316,7 @@ def test_what_makes_the_figures_doubtful_is_said() -> None:
     counts = replace(b.WARM.compile, fallbacks=1, failures=2, agent_errors=3, journal_dropped=4)
     identity = replace(b.WARM.identity, missing=("log_compilation_event",))
     view = b.view(replace(b.WARM, compile=counts, identity=identity), broken_lines=5)
-    assert evidence_of(view)[2:] == [
+    assert evidence_of(view)[3:] == [
         "1 frame hit the recompile limit: eager from then on",
         "2 compilations failed",
         "the agent swallowed 3 errors of its own: its figures may be low",

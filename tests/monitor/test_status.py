@@ -10,9 +10,9 @@ import pytest
 from support import builders as b
 from support.values import replace
 from warmwatch.record import CATEGORIES, CompileCounts, Slot
+from warmwatch.words.advice import ADVICE
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.export.answer import chosen, reached, status
-from warmwatch_monitor.export.words.advice import ADVICE
 from warmwatch_monitor.model import (
     Compilation,
     ProcessReading,

@@ -77,8 +77,8 @@ import torch.distributed.checkpoint as dcp
 torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
 import warmwatch._ledger as ledger
 changes = []
-publish = ledger.Ledger._saves
-ledger.Ledger._saves = lambda self, changed: (changes.append(changed), publish(self, changed))
+publish = ledger.Ledger._paused
+ledger.Ledger._paused = lambda self, changed: (changes.append(changed), publish(self, changed))
 dcp.save({{"model": model.state_dict()}}, checkpoint_id={str(tmp_path / "kept")!r})
 result([before, changes[0], changes[-1], len(changes) > sum(changes)])
 """
@@ -127,3 +127,33 @@ def test_nothing_of_ours_is_compiled_where_a_compiled_function_saves(
     other = tmp_path / "other"
     other.mkdir()
     assert result_of(records, COMPILED) == result_of(other, COMPILED, attach=False)
+
+
+EVALUATES = """
+train(model, o, 5)
+for _ in range(2):
+    with warmwatch.evaluating():
+        gate("evaluating")
+        with warmwatch.saving():
+            save(model.state_dict(), io.BytesIO())  # within it, twice over
+    train(model, o, 3)
+"""
+
+
+def test_an_evaluation_shows_while_it_goes_on_and_is_no_part_of_a_step(records: Path) -> None:
+    """The two kinds of time add up to all of it, whatever the machine's speed."""
+    with training(records, START + EVALUATES, attach=False) as one:
+        one.reach("evaluating")
+        during = slots.read(slots.only(records)).compile
+        one.go()
+        one.reach("evaluating")
+        one.go()
+        one.wait()
+    assert during.evaluating_since_ns > 0
+    slot = slots.read(slots.only(records))
+    counts = slot.compile
+    assert (counts.evaluations, counts.evaluating_since_ns) == (2, 0)
+    assert 0 < counts.saving_ns < counts.evaluating_ns
+    total = slot.steps.last_step_ns - counts.first_step_ns
+    assert slot.clean_sum_ns + counts.evaluating_ns == total
+    assert sum(slot.clean_bins) == slot.steps.steps - 1 == 11

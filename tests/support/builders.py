@@ -353,7 +353,7 @@ Block = TypeVar("Block", StepCounts, CompileCounts, Warmup)
 _LENGTHS = frozenset(
     {
         *("last_duration_ns", "longest_rest_ns", "first_duration_ns"),
-        *("compile_step_sum_ns", "clean_sum_ns", "phase_ns", "saving_ns"),
+        *("compile_step_sum_ns", "clean_sum_ns", "phase_ns", "saving_ns", "evaluating_ns"),
         "longest_activity_ns",
     }
 )

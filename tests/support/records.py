@@ -159,6 +159,14 @@ def warm(run: str = "gpt2", **identity: object) -> Slot:
     return live_slot(steps, counts, run=run, **identity)
 
 
+def ranks_of(directory: Path, count: int, run: str = "gpt2") -> list[Path]:
+    """Records of a run of so many ranks, each in the middle of its first compilation."""
+    return [
+        write_record(directory, compiling(run, rank=rank, world_size=count), name=f"rank{rank}")
+        for rank in range(count)
+    ]
+
+
 def ended(slot: Slot, how: str) -> Slot:
     """The same slot, its process ended now."""
     counts = replace(

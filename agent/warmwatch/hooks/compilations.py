@@ -91,6 +91,7 @@ def entry(metrics: Any) -> dict[str, Any]:
     where = (getattr(metrics, f"co_{of}", None) for of in ("name", "filename", "firstlineno"))
     values.update(place(*where))
     values["ops"] = getattr(metrics, "graph_op_count", None)
+    values["parameters"] = getattr(metrics, "param_numel", None)
     values["cache"] = _cache(metrics)
     values.update(costs(metrics))
     if _is_recompile(metrics, values["id"]):

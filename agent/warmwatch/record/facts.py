@@ -43,6 +43,7 @@ CATEGORIES = (
 )
 CACHES = ("inductor_fx", "aot_autograd", "triton")
 PROGRESS = ("kernels", "choices")  # what an activity in progress counts
+DTYPES = ("bfloat16", "float16", "float8", "tf32", "float32")  # in which a GPU computes
 DISABLED = ("", "environment", "stance", "config")  # by what compilation is turned off
 MEMORY = ("allocated", "reserved", "peak_allocated", "peak_reserved")
 TOUCHED_KEPT = 10
@@ -135,6 +136,8 @@ class CompileCounts:
         saving_ns: time spent in ``torch.save`` and its kin;
             saving_since_ns: begin of the one in progress, 0 where there is none; saved_ns: when
             the last one ended. Only those for which the training waited.
+        evaluating_ns, evaluating_since_ns, evaluated_ns: the same of evaluations, which a framework
+            or the user tells of; evaluations: how many have ended.
     """
 
     begun: int = 0
@@ -192,6 +195,10 @@ class CompileCounts:
     saving_ns: int = 0
     saving_since_ns: int = 0
     saved_ns: int = 0
+    evaluating_ns: int = 0
+    evaluating_since_ns: int = 0
+    evaluated_ns: int = 0
+    evaluations: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,9 +220,12 @@ class Identity:
         gpus: uuids of the CUDA devices that the process uses, ``GPU-...`` or ``MIG-...``, in the
             order of its own indices; empty until CUDA is up.
         tokens_per_step, samples_per_step, flops_per_step: what the user said a step is worth.
+        parameters: of the model, as the user said; parameters_seen: those that its optimizers hold.
+        dtype: in which it computes, of DTYPES, as the user said.
         collective_timeout: seconds after which the process's collectives give up, the shortest of
             its process groups; ``None`` where there are none. collective_backend: of that one,
             such as ``nccl``.
+        started_by: which ``warmwatch run`` started it, where that stays beside it; else empty.
     """
 
     run: str
@@ -238,8 +248,12 @@ class Identity:
     tokens_per_step: int | None = None
     samples_per_step: int | None = None
     flops_per_step: float | None = None
+    parameters: int | None = None
+    parameters_seen: int | None = None
+    dtype: str = ""
     collective_timeout: float | None = None
     collective_backend: str = ""
+    started_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

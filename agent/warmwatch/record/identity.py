@@ -143,6 +143,8 @@ _BY_TYPE: Mapping[str, Callable[[object], str | None]] = {
 _BY_NAME = {
     "tokens_per_step": _worth,
     "samples_per_step": _worth,
+    "parameters": _worth,
+    "parameters_seen": _worth,
     "clock_offset_ns": _offset,
 }
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "status": ("warmwatch_monitor.cli.status", "Is it still compiling? A sentence and a table."),
     "top": ("warmwatch_monitor.cli.top", "Runs and ranks on a live screen, with plots and keys."),
     "wait": ("warmwatch_monitor.cli.wait", "Block until a run is warm, or in another state."),
+    "run": ("warmwatch_monitor.cli.run", "Run a command with the agent attached, no code edited."),
     "stacks": ("warmwatch_monitor.cli.stacks", "What a rank that compiles is in the middle of."),
     "doctor": ("warmwatch_monitor.cli.doctor", "Check the installation and say what to do."),
     "replay": ("warmwatch_monitor.cli.replay", "The states that a journal tells, and when."),
@@ -36,6 +37,7 @@ Exit codes: 0 all is well, or what was waited for is reached
             5 no run found                           (status)
             6 who was asked does not answer, or the daemon cannot listen
             124 the timeout came first               (wait)
+            run ends with the exit code of its command
 """
 
 

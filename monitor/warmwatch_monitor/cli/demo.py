@@ -21,7 +21,7 @@ from warmwatch_monitor.cli.daemon import Answer, ask_daemon
 from warmwatch_monitor.cli.output import note, plain, say
 from warmwatch_monitor.config import PREFIX, Address
 from warmwatch_monitor.errors import DaemonError, WarmwatchError
-from warmwatch_monitor.export.words.wording import duration, own_words, step_length
+from warmwatch_monitor.views.account import account
 from warmwatch_monitor.views.terminal import picture
 
 _PAUSE_SECONDS = 0.1
@@ -49,7 +49,7 @@ def demo(keep_cache: bool) -> None:
         if training.returncode:
             note(Path(place, "output").read_text())
             raise WarmwatchError(f"the training failed with exit code {training.returncode}")
-    say(account(answer))
+    say("\n".join(["", *account(answer["runs"][0]["ranks"][0])]))
 
 
 def environment(environ: Mapping[str, str], directory: str) -> dict[str, str]:
@@ -156,28 +156,3 @@ def _screen() -> Iterator[Callable[[Answer], None]]:
             say(f"{time.monotonic() - began:6.1f} s  {answer['summary']}")
 
     yield line
-
-
-def account(answer: Answer) -> str:
-    """Where the time went, in a few lines."""
-    rank = answer["runs"][0]["ranks"][0]
-    steps, compile, first = rank["step_seconds"], rank["compile"], rank["warmup"]["first"]
-    phases = sorted(compile["phase_seconds"].items(), key=lambda item: -item[1])
-    lines = [
-        "",
-        "Where the time went",
-        f"  first step    {duration(steps['first'])}; at full speed {step_length(steps['median'])}",
-        f"  compiling     {duration(compile['seconds'])} in {compile['compilations']} compilations",
-        "                " + ", ".join(f"{name} {duration(taken)}" for name, taken in phases),
-    ]
-    if first:
-        lines.append(
-            f"  warm-up       {duration(first['seconds'])} and {first['steps']} step(s), "
-            "then three clean steps to be sure"
-        )
-    for entry in compile["last"]:
-        if entry["category"]:
-            why = entry["plain"] or own_words(entry["reason"] or entry["category"])
-            lines.append(f"  compiled again {duration(entry['seconds'] or 0.0)}: {why}")
-            lines.append(f"                ({entry['category']}) {entry['advice'] or ''}".rstrip())
-    return "\n".join(lines)

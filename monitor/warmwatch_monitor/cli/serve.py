@@ -125,17 +125,19 @@ def _spare_the_collector() -> None:
 
 
 def _serve(poller: Poller, sender: Sender | None, door: Door, listener: socket.socket) -> None:
+    from warmwatch_monitor.views.history import History
     from warmwatch_monitor.views.http import create_app
     from warmwatch_monitor.views.recent import Recent
 
     _spare_the_collector()
-    recent = Recent()
+    recent, history = Recent(), History()
     poller.follow(recent.take)
+    poller.follow(history.take)
     poller.start()
     if sender is not None:
         sender.start()
     try:
-        app = create_app(sender.latest if sender else poller.latest, __version__, recent)
+        app = create_app(sender.latest if sender else poller.latest, __version__, recent, history)
         door.serve(app, listener, app.leave)
     finally:
         if sender is not None:

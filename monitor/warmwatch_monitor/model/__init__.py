@@ -66,6 +66,7 @@ from warmwatch_monitor.model.snapshot import (
     any_compiling,
 )
 from warmwatch_monitor.model.spread import Spread, spread
+from warmwatch_monitor.model.worth import DTYPE, Utilization, Worth
 
 __all__ = [
     "BACKENDS",
@@ -73,6 +74,7 @@ __all__ = [
     "CACHES",
     "CATEGORIES",
     "DISABLED",
+    "DTYPE",
     "INNERMOST",
     "KINDS",
     "MEMORY",
@@ -118,11 +120,13 @@ __all__ = [
     "Steps",
     "ThreadStack",
     "Underway",
+    "Utilization",
     "VaryingDim",
     "WarmupSpan",
     "Warmups",
     "Who",
     "Workers",
+    "Worth",
     "all_warm",
     "any_compiling",
     "spread",

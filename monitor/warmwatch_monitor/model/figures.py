@@ -21,6 +21,7 @@ from warmwatch_monitor.model.records import (
     GraphBreak,
     VaryingDim,
 )
+from warmwatch_monitor.model.worth import Worth, typical_seconds
 
 # 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
 BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50)), 1000.0)
@@ -75,6 +76,11 @@ class Lengths(Struct, frozen=True, kw_only=True):
     median: float | None = None
     p99: float | None = None
     longest: float | None = None
+
+    @property
+    def typical(self) -> float | None:
+        """How long one of them takes, exact where they are alike; see :mod:`worth`."""
+        return typical_seconds(self.count, self.sum_seconds, self.median)
 
 
 class Steps(Struct, frozen=True, kw_only=True):
@@ -281,12 +287,17 @@ class Pauses(Struct, frozen=True, kw_only=True):
 
     Attributes:
         saving_seconds: checkpoints, the one in progress included. saving_since: when that began,
-        ``None`` where there is none; saving_for_seconds: since then.
+        ``None`` where there is none; saving_for_seconds: since then. evaluating_*: the same of
+        evaluations, and evaluations: how many have ended; ``None`` until one was told of.
     """
 
     saving_seconds: float | None = None
     saving_since: float | None = None
     saving_for_seconds: float | None = None
+    evaluating_seconds: float | None = None
+    evaluating_since: float | None = None
+    evaluating_for_seconds: float | None = None
+    evaluations: int | None = None
 
 
 class Life(Struct, frozen=True, kw_only=True):
@@ -352,3 +363,4 @@ class Figures(Struct, frozen=True, kw_only=True):
     pauses: Pauses = Pauses()
     workers: Workers | None = None
     memory: Memory | None = None
+    worth: Worth = Worth()

@@ -17,6 +17,7 @@ from warmwatch_monitor.model.machine import (
     SourceHealth,
 )
 from warmwatch_monitor.model.records import RecordReading, Refusal
+from warmwatch_monitor.model.worth import Utilization, utilization
 
 
 class Spending(Struct, frozen=True, kw_only=True):
@@ -85,6 +86,16 @@ class RankView(Struct, frozen=True, kw_only=True):
         if len(self.gpus) == len(self.figures.who.gpus):
             return tuple(gpu.uuid for gpu in self.gpus)
         return self.figures.who.gpus
+
+    @property
+    def utilization(self) -> Utilization | None:
+        """MFU of its clean steps; ``None`` where it is not known what they are worth, or which of
+        its GPUs can do how much. A MIG device is a part of a GPU of which nobody says how much.
+        """
+        if len(self.gpus) != len(self.figures.who.gpus):
+            return None
+        names = [None if gpu.parent else gpu.name for gpu in self.gpus]
+        return utilization(self.figures.worth, self.figures.steps.clean.typical, names)
 
     @property
     def compile_gpu_seconds(self) -> float | None:

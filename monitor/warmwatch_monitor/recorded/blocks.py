@@ -31,6 +31,7 @@ from warmwatch_monitor.model import (
     Warmups,
     WarmupSpan,
     Who,
+    Worth,
 )
 from warmwatch_monitor.recorded.lengths import seconds
 
@@ -122,6 +123,19 @@ def counted_of(counts: CompileCounts) -> Counted | None:
         return None
     of = PROGRESS[counts.progress_of - 1]
     return Counted(of=of, done=counts.progress_done, total=counts.progress_total)
+
+
+def worth_of(slot: Slot) -> Worth:
+    """What a step is worth: the latest that was said."""
+    said, counts = slot.identity, slot.compile
+    return Worth(
+        tokens=counts.tokens_per_step or None,
+        samples=counts.samples_per_step or None,
+        flops=said.flops_per_step,
+        parameters=said.parameters or said.parameters_seen,
+        estimated=said.parameters is None and said.parameters_seen is not None,
+        dtype=said.dtype or None,
+    )
 
 
 def memory_of(slot: Slot) -> Memory | None:

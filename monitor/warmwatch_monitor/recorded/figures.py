@@ -44,6 +44,7 @@ def figures(
         pauses=_pauses(reading, judgement, now_ns),
         workers=_workers(process),
         memory=known.memory,
+        worth=known.worth,
     )
 
 
@@ -64,14 +65,23 @@ def _progress(reading: RecordReading, facts: Facts, judgement: Judgement, now_ns
 def _pauses(reading: RecordReading, judgement: Judgement, now_ns: int) -> Pauses:
     """A process that died while it saved did so until its end was seen: no figure shrinks."""
     slot, counts, missing = reading.slot, reading.slot.compile, reading.slot.identity.missing
-    since = verdict.saving_since_ns(slot.steps, counts)
     living = judgement.state not in ENDED
     until = now_ns if living else counts.ended_ns or reading.gone_ns or 0
-    open_ns = max(0, until - since) if since else 0
+
+    def open_ns(since: int) -> int:
+        return max(0, until - since) if since else 0
+
+    save = verdict.saving_since_ns(slot.steps, counts)
+    evaluation = verdict.evaluating_since_ns(slot.steps, counts)
+    told = bool(counts.evaluations or evaluation)
     return Pauses(
-        saving_seconds=None if "saving" in missing else (counts.saving_ns + open_ns) / 1e9,
-        saving_since=epoch(slot.header, since) if living else None,
-        saving_for_seconds=open_ns / 1e9 if since and living else None,
+        saving_seconds=None if "saving" in missing else (counts.saving_ns + open_ns(save)) / 1e9,
+        saving_since=epoch(slot.header, save) if living else None,
+        saving_for_seconds=open_ns(save) / 1e9 if save and living else None,
+        evaluating_seconds=(counts.evaluating_ns + open_ns(evaluation)) / 1e9 if told else None,
+        evaluating_since=epoch(slot.header, evaluation) if living else None,
+        evaluating_for_seconds=open_ns(evaluation) / 1e9 if evaluation and living else None,
+        evaluations=counts.evaluations if told else None,
     )
 
 

@@ -22,6 +22,7 @@ from warmwatch_monitor.model import (
     Steps,
     Warmups,
     Who,
+    Worth,
 )
 from warmwatch_monitor.recorded import blocks
 from warmwatch_monitor.recorded.lengths import lengths
@@ -40,6 +41,7 @@ class Kept(Struct, frozen=True, kw_only=True):
     agent: Agent
     log: Log
     memory: Memory | None
+    worth: Worth
 
 
 _kept: dict[str, Kept] = {}
@@ -76,6 +78,7 @@ def _make(reading: RecordReading, before: Kept | None) -> Kept:
         agent=same.agent if same and _as_broken(reading, same) else _agent(reading),
         log=same.log if same and same_lines(reading, same.reading) else log_of(reading),
         memory=same.memory if same else blocks.memory_of(slot),
+        worth=same.worth if same else blocks.worth_of(slot),
     )
 
 

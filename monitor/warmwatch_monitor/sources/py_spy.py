@@ -23,7 +23,7 @@ from warmwatch_monitor.model import Frame, ThreadStack
 PATIENCE = 20.0  # seconds
 _SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _DENIED = ("permission denied", "operation not permitted")
-_AGENTS = ("_stacks.py", "_copies.py")
+_AGENTS = ("_activity_watch.py", "_stacks.py", "_copies.py")
 _LONGEST = 4 << 20  # bytes of an answer
 MISSING = "py-spy is not installed here: pip install 'warmwatch[stacks]'"
 _AS_ROOT = 'run it as root: sudo env "PATH=$PATH" warmwatch stacks'

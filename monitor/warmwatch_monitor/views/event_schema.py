@@ -50,3 +50,39 @@ EVENTS_EXAMPLE = (
     'data: {"at":1763679040.2,"run":"gpt2","summary":"gpt2: warm since step 4 ...","rank":0,'
     '"state":"warm","before":"warming","since":1763679040.1}\n\n'
 )
+
+HISTORY_DESCRIPTION = (
+    "The last hour, second by second, in columns: `at` is the end of each value, seconds since the "
+    "epoch, and each column has one value for each of `at`; `seconds` is how many seconds a value "
+    "is of (1, unless fewer `points` are asked for: then means, of `steps` the last). Of a rank: "
+    "`steps`, all so far; `step_seconds`, the last one's length; `compile_seconds` within a "
+    "second; `states` and `phases`, each as it began: `[at, name]`, to the second whatever "
+    "`points` says, and null where none is known or there is none. Of a GPU: "
+    "`utilization_ratio`, `power_watts`, `memory_used_bytes`. What is not known is null. Kept for "
+    "256 ranks and 64 GPUs, in the daemon's memory: it begins with the daemon."
+)
+HISTORY_EXAMPLE: Mapping[str, object] = {
+    "at": [1763679040.2, 1763679041.2],
+    "seconds": 1,
+    "ranks": [
+        {
+            "run": "gpt2",
+            "rank": 0,
+            "steps": [2, 29],
+            "step_seconds": [0.036, 0.036],
+            "compile_seconds": [0.8, 0.0],
+            "states": [[1763679040.2, "compiling"], [1763679041.2, "warm"]],
+            "phases": [[1763679040.2, "inductor"], [1763679041.2, None]],
+        }
+    ],
+    "gpus": [
+        {
+            "uuid": "gpu-71d7c0de",
+            "index": 0,
+            "power_limit_watts": 700.0,
+            "utilization_ratio": [0.0, 0.98],
+            "power_watts": [120.5, 691.0],
+            "memory_used_bytes": [77e9, 77e9],
+        }
+    ],
+}

@@ -6,9 +6,9 @@ reads the latest Snapshot, so no answer waits for a source, a GPU or another req
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable
 from functools import partial
-from html import escape
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Query, Request, Response
@@ -17,16 +17,19 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.model import Snapshot
-from warmwatch_monitor.views import reference
+from warmwatch_monitor.views import page_files, reference
 from warmwatch_monitor.views.answers import Answers
 from warmwatch_monitor.views.event_schema import (
     EVENTS_DESCRIPTION,
     EVENTS_EXAMPLE,
     EVENTS_RUN_DESCRIPTION,
+    HISTORY_DESCRIPTION,
+    HISTORY_EXAMPLE,
     LAST_ID_DESCRIPTION,
     SAMPLES_DESCRIPTION,
 )
 from warmwatch_monitor.views.events import CrowdedError, Events
+from warmwatch_monitor.views.history import SECONDS, History, columns, sample
 from warmwatch_monitor.views.kept import Body, json_body
 from warmwatch_monitor.views.lane import Lane, gone
 from warmwatch_monitor.views.recent import Recent
@@ -69,10 +72,12 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(latest: Latest, version: str, recent: Recent | None = None) -> Lane:
+def create_app(
+    latest: Latest, version: str, recent: Recent | None = None, history: History | None = None
+) -> Lane:
     """The application over ``latest``, which returns the newest Snapshot at once.
 
-    ``recent`` has what changed, of the same Snapshots.
+    ``recent`` has what changed, ``history`` what was so, of the same Snapshots.
     """
     app = FastAPI(
         title="Warmwatch",
@@ -83,12 +88,13 @@ def create_app(latest: Latest, version: str, recent: Recent | None = None) -> La
     )
     _add_refusals(app)
     answers = Answers(latest, version)
-    events = Events(latest, recent or Recent())
+    events = Events(latest, recent or Recent(), sample)
     _add_status(app, answers)
     _add_events(app, events)
+    _add_history(app, history or History())
     _add_metrics(app, answers)
     _add_probes(app, latest)
-    _add_landing(app, version)
+    _add_page(app)
     _add_reference(app)
     return Lane(app, answers, events)
 
@@ -149,6 +155,57 @@ def _add_events(app: FastAPI, events: Events) -> None:
         return EventStream(events.listen(run, last_event_id, samples=samples))
 
 
+def _add_history(app: FastAPI, history: History) -> None:
+    one_at_a_time = asyncio.Lock()
+
+    @app.get(
+        "/history",
+        description=HISTORY_DESCRIPTION,
+        response_description="The columns.",
+        responses={
+            200: {"content": {"application/json": {"example": HISTORY_EXAMPLE}}},
+            422: _RESPONSES[422],
+        },
+    )
+    async def get_history(
+        request: Request,
+        seconds: Annotated[
+            int, Query(ge=1, le=SECONDS, description="How far back it goes.")
+        ] = SECONDS,
+        run: Annotated[
+            str | None, Query(description="Ranks of this run alone, by the name that is shown.")
+        ] = None,
+        points: Annotated[
+            int, Query(ge=1, le=SECONDS, description="At most so many values in a column.")
+        ] = SECONDS,
+    ) -> Response:
+        def make() -> Body:
+            return json_body(columns(history, seconds=seconds, run=run, points=points))
+
+        # in a thread: an hour of many ranks takes its time, and others ask meanwhile
+        async with one_at_a_time:
+            body = await asyncio.to_thread(make)
+        return _sent(body, request)
+
+
+def _add_page(app: FastAPI) -> None:
+    @app.get("/", include_in_schema=False)
+    async def landing(request: Request) -> Response:
+        return _page("index.html", request)
+
+    @app.get("/page/{name}", include_in_schema=False)
+    async def part(name: str, request: Request) -> Response:
+        return _page(name, request)
+
+
+def _page(name: str, request: Request) -> Response:
+    body = page_files.file(name)
+    if body is None:
+        return PlainTextResponse("there is no such file of the page\n", status_code=404)
+    content, headers = body.encoded(request.headers.get("accept-encoding", ""))
+    return Response(content, headers={**headers, **page_files.HEADERS})
+
+
 def _add_metrics(app: FastAPI, answers: Answers) -> None:
     @app.get(
         "/metrics",
@@ -205,30 +262,6 @@ def _add_probes(app: FastAPI, latest: Latest) -> None:
 
 def _late(seconds: float) -> Response:
     return PlainTextResponse(f"nothing has been published for {seconds:.0f} s\n", status_code=503)
-
-
-_ENDPOINTS: Mapping[str, str] = {
-    "/status": "the whole answer, JSON",
-    "/metrics": "for Prometheus",
-    "/events": "what changes, as it happens",
-    "/docs": "the interface",
-    "/-/healthy": "the daemon answers",
-    "/-/ready": "the records have been read",
-}
-
-
-def _add_landing(app: FastAPI, version: str) -> None:
-    links = "".join(
-        f'<li><a href="{path}">{path}</a>: {escape(what)}</li>' for path, what in _ENDPOINTS.items()
-    )
-    page = (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Warmwatch</title>'
-        f"<h1>Warmwatch {escape(version)}</h1><ul>{links}</ul></html>"
-    )
-
-    @app.get("/", include_in_schema=False)
-    async def landing() -> Response:
-        return HTMLResponse(page)
 
 
 def _add_reference(app: FastAPI) -> None:

@@ -215,6 +215,15 @@ class Pauses(BaseModel):
         " null where this torch has no seam for it."
     )
     saving_since: Epoch | None = Field(description="When the save in progress began, else null.")
+    evaluations: int | None = Field(
+        description="Evaluations that have ended; null until one was told of."
+    )
+    evaluation_seconds: Seconds | None = Field(
+        description="For evaluations, the one in progress included; null likewise."
+    )
+    evaluating_since: Epoch | None = Field(
+        description="When the evaluation in progress began, else null."
+    )
 
 
 class End(BaseModel):
@@ -267,6 +276,27 @@ class Cost(BaseModel):
         description="How much longer the steps with compile activity took than clean ones would."
     )
     steps_touched: int | None = Field(description="Steps that held compile activity.")
+
+
+class Worth(BaseModel):
+    """What a step of this rank is worth, and what its clean steps come to."""
+
+    tokens_per_second: float | None = Field(description="Of clean steps; null where not said.")
+    samples_per_second: float | None = Field(description="Likewise.")
+    mfu_ratio: float | None = Field(
+        description="Model FLOPs utilization of clean steps: the operations of a step, over its "
+        "length, over what the rank's GPUs can do; null where one of them is not known."
+    )
+    tokens_per_step: int | None = Field(description="As the user or the framework said.")
+    samples_per_step: int | None = Field(description="Likewise.")
+    flops_per_step: float | None = Field(description="As the user said, else by the formula.")
+    formula: str | None = Field(description="By which the operations were worked out, if by any.")
+    parameters: int | None = Field(description="Of the model.")
+    estimated: bool = Field(description="The parameters are those that the optimizers hold.")
+    dtype: str = Field(description="Whose peak the MFU is held against.")
+    peak_flops: float | None = Field(
+        description="Dense operations a second of the rank's GPUs together, by the data sheets."
+    )
 
 
 class Condition(BaseModel):
@@ -336,6 +366,7 @@ class Rank(BaseModel):
     batches: Batches | None = Field(description="Null where this torch, or a series, tells none.")
     pauses: Pauses
     cost: Cost
+    worth: Worth | None = Field(description="Null where nothing is known of what a step is worth.")
     conditions: list[Condition] = Field(description="Those that hold.")
     gpus: list[str] = Field(description="Uuids of its GPUs.")
     energy: Energy | None = Field(description="Null where no energy was measured.")

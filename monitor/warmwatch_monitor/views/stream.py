@@ -50,7 +50,7 @@ class EventStream(Response):
         }
         body = {"type": "http.response.body", "more_body": True}
         try:
-            await send(start)
+            await send({**start, "headers": self.raw_headers})
             async with aclosing(self._events) as events:
                 async for content in events:
                     for at in range(0, len(content), _PART):

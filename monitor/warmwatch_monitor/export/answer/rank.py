@@ -6,15 +6,16 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from warmwatch.words.advice import advice
+from warmwatch.words.reasons import plain
 from warmwatch_monitor.export.answer.functions import functions
-from warmwatch_monitor.export.words.advice import advice
 from warmwatch_monitor.export.words.conditions import conditions
 from warmwatch_monitor.export.words.ends import how
 from warmwatch_monitor.export.words.evidence import evidence
-from warmwatch_monitor.export.words.reasons import plain
 from warmwatch_monitor.export.words.remedy import remedy, since_seconds
 from warmwatch_monitor.model import (
     CACHES,
+    DTYPE,
     Compilation,
     Compile,
     Memory,
@@ -25,12 +26,14 @@ from warmwatch_monitor.model import (
     VaryingDim,
     Warmups,
     WarmupSpan,
+    Worth,
 )
 
 LAST = 5
 BREAKS = 20
 VARYING = 20
 _FX = "inductor_fx"
+_FORMULA = "6 x parameters x tokens"
 
 
 def rank(view: RankView, *, ended_together: bool | None = None) -> dict[str, Any]:
@@ -49,6 +52,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> dict[str, Any
         "batches": _batches(figures.steps),
         "pauses": _pauses(view),
         "cost": _cost(figures.steps),
+        "worth": _worth(view),
         "conditions": [{"condition": name, "words": words} for name, words in conditions(view)],
         "gpus": list(view.gpu_uuids),
         "energy": _energy(view),
@@ -203,6 +207,9 @@ def _pauses(view: RankView) -> dict[str, Any]:
         "data_seconds": batches["wait_seconds"] if batches else None,
         "checkpoint_seconds": pauses.saving_seconds,
         "saving_since": pauses.saving_since,
+        "evaluations": pauses.evaluations,
+        "evaluation_seconds": pauses.evaluating_seconds,
+        "evaluating_since": pauses.evaluating_since,
     }
 
 
@@ -242,6 +249,27 @@ def _cost(steps: Steps) -> dict[str, float | int | None]:
         "steady_step_seconds": steady,
         "beyond_steady_seconds": beyond,
         "steps_touched": touched.count,
+    }
+
+
+def _worth(view: RankView) -> dict[str, Any] | None:
+    """What a step is worth, and what its clean steps come to; ``None`` where nobody said."""
+    worth, mfu = view.figures.worth, view.utilization
+    if worth == Worth():
+        return None
+    seconds = view.figures.steps.clean.typical
+    return {
+        "tokens_per_second": worth.tokens / seconds if worth.tokens and seconds else None,
+        "samples_per_second": worth.samples / seconds if worth.samples and seconds else None,
+        "mfu_ratio": mfu.ratio if mfu else None,
+        "tokens_per_step": worth.tokens,
+        "samples_per_step": worth.samples,
+        "flops_per_step": worth.operations,
+        "formula": _FORMULA if worth.flops is None and worth.operations is not None else None,
+        "parameters": worth.parameters,
+        "estimated": worth.estimated,
+        "dtype": worth.dtype or DTYPE,
+        "peak_flops": mfu.peak_flops if mfu else None,
     }
 
 

@@ -180,6 +180,11 @@ _TRAINING_SERIES: tuple[Series[RankView], ...] = (
         "Samples trained on: steps times what the user said a step is worth.",
         lambda view: view.figures.steps.samples,
     ),
+    gauge(
+        "warmwatch_mfu_ratio",
+        "Model FLOPs utilization of the clean steps, against the dense peak of the rank's GPUs.",
+        lambda view: view.utilization.ratio if view.utilization else None,
+    ),
     counter(
         "warmwatch_process_cpu_seconds_total",
         "CPU time of the training process.",
@@ -239,6 +244,22 @@ _PAUSE_SERIES: tuple[Series[RankView], ...] = (
         "warmwatch_checkpoint_start_timestamp_seconds",
         "When the save in progress began; absent where none is.",
         lambda view: view.figures.pauses.saving_since,
+    ),
+    counter(
+        "warmwatch_evaluation_seconds_total",
+        "Time in which the training evaluated, the one in progress included; absent until one was "
+        "told of.",
+        lambda view: view.figures.pauses.evaluating_seconds,
+    ),
+    counter(
+        "warmwatch_evaluations_total",
+        "Evaluations that have ended; absent until one was told of.",
+        lambda view: view.figures.pauses.evaluations,
+    ),
+    gauge(
+        "warmwatch_evaluation_start_timestamp_seconds",
+        "When the evaluation in progress began; absent where none is.",
+        lambda view: view.figures.pauses.evaluating_since,
     ),
 )
 RANK_SERIES: tuple[Series[RankView], ...] = (

@@ -12,6 +12,7 @@ from warmwatch.verdict import State
 from warmwatch_monitor.export.words import pauses, remedy, silicon
 from warmwatch_monitor.export.words.asked import turned_off
 from warmwatch_monitor.export.words.conditions import conditions
+from warmwatch_monitor.export.words.throughput import throughput
 from warmwatch_monitor.export.words.wording import counted, duration
 from warmwatch_monitor.model import RankView
 
@@ -25,6 +26,7 @@ def evidence(view: RankView) -> list[str]:
         *_steps(view),
         *_gpus(view),
         *_first_step(view),
+        *_throughput(view),
         *pauses.evidence(view),
         *remedy.evidence(view.figures),
         *_doubts(view),
@@ -85,6 +87,11 @@ def _first_step(view: RankView) -> Iterator[str]:
     inside = steps.first_seconds is not None and compile.seconds <= steps.first_seconds
     held = f"{compile.seconds:.1f} s of compile activity"
     yield f"step 1 held {held}" if inside else f"{held} before the end of step 1, none after it"
+
+
+def _throughput(view: RankView) -> Iterator[str]:
+    if words := throughput(view):
+        yield f"clean steps: {words}"
 
 
 def _steps(view: RankView) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from warmwatch.verdict import State
 from warmwatch_monitor.export.words import silicon
-from warmwatch_monitor.export.words.pauses import saving
+from warmwatch_monitor.export.words.pauses import pausing
 from warmwatch_monitor.export.words.wording import duration
 from warmwatch_monitor.model import RankView, RunView
 from warmwatch_monitor.work import BUSY_RATIO
@@ -25,22 +25,22 @@ def without_steps(run: RunView, speaker: RankView) -> str | None:
         return None
     said = f"no step for {duration(progress.quiet_seconds)}"
     others = [view for view in run.living if view is not speaker]
-    seen = next(_signs(speaker), None) or next(_saved_by(others), None)
+    seen = next(_signs(speaker), None) or next(_held_up_by(others), None)
     if seen is None and any(next(_signs(view), None) for view in others):
         seen = "another rank works"
     return f"{said}; {seen}" if seen else said
 
 
-def _saved_by(others: list[RankView]) -> Iterator[str]:
+def _held_up_by(others: list[RankView]) -> Iterator[str]:
     """``rank 0 is saving a checkpoint for 43 s``: they may wait for it."""
     for view in others:
-        if words := saving(view):
+        if words := pausing(view):
             yield f"rank {view.rank} is {words}"
 
 
 def _signs(view: RankView) -> Iterator[str]:
     """What moves, the surest sign first."""
-    if words := saving(view):
+    if words := pausing(view):
         yield words
     progress = view.figures.progress
     batch, limit = progress.batch_quiet_seconds, progress.stall_limit_seconds

@@ -12,7 +12,7 @@ from warmwatch_monitor.export.words import differences, ends, observed, silicon
 from warmwatch_monitor.export.words.conditions import conditions
 from warmwatch_monitor.export.words.deadline import deadline
 from warmwatch_monitor.export.words.deadline import words as deadline_words
-from warmwatch_monitor.export.words.pauses import saving
+from warmwatch_monitor.export.words.pauses import pausing
 from warmwatch_monitor.export.words.progress import without_steps
 from warmwatch_monitor.export.words.states import elapsed, says
 from warmwatch_monitor.model import RankView, RunView, Snapshot
@@ -68,7 +68,7 @@ def _meanwhile(run: RunView, speaker: RankView) -> list[str]:
         parts = [silicon.waiting(speaker.gpus), silicon.workers(speaker)]
     elif run.state is State.STALLED:
         parts = [silicon.meanwhile(speaker.gpus)]
-    parts.append(saving(speaker))
+    parts.append(pausing(speaker))
     return [part for part in parts if part]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from warmwatch.verdict import State
+from warmwatch.words.reasons import plain
 from warmwatch_monitor.export.words import ends
 from warmwatch_monitor.export.words.asked import never_compiled, turned_off
 from warmwatch_monitor.export.words.conditions import nothing_captured
-from warmwatch_monitor.export.words.reasons import plain
 from warmwatch_monitor.export.words.remedy import of_recompile
 from warmwatch_monitor.export.words.soon import so_far
 from warmwatch_monitor.export.words.wording import (

@@ -4,57 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from warmwatch.words.phrases import counted, duration, exact_length, place, step_length
+
 if TYPE_CHECKING:  # the command line formats numbers without loading the model
     from warmwatch_monitor.model import Compilation, Underway
 
+__all__ = [
+    "backward_of",
+    "counted",
+    "duration",
+    "exact_length",
+    "own_words",
+    "place",
+    "step_length",
+    "target",
+]
 _REASON_LIMIT = 80
-_WRAPPER = "external_utils.py"
-
-
-def duration(seconds: float) -> str:
-    """A duration: ``116 ms``, ``2.1 s``, ``43 s``, ``12 min``, ``3 h 5 min``, ``2 d 4 h``."""
-    if seconds < 0.9995:
-        return f"{seconds * 1e3:.3g} ms"
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    if seconds < 119.5:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 120:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-    days, hours = divmod(hours, 24)
-    return f"{days} d {hours} h" if hours else f"{days} d"
-
-
-def step_length(seconds: float) -> str:
-    """A step's length to two figures, as many as its bin is good for: ``36 ms``, ``1.5 s``."""
-    if seconds < 0.995:
-        return f"{float(f'{seconds * 1e3:.2g}'):g} ms"
-    return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
-
-
-def exact_length(seconds: float) -> str:
-    """The length of one step, as it was measured: ``36 ms``, ``10.0 s``, ``43 s``."""
-    return f"{seconds:.1f} s" if 0.9995 <= seconds < 99.95 else duration(seconds)
-
-
-def counted(number: int, noun: str) -> str:
-    """``1 step``, ``3 steps``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def place(name: str | None, file: str | None = None, line: int | None = None) -> str:
-    """The user's function: ```forward` (model.py:31)``; empty where it is not known."""
-    if not name:
-        return ""
-    if file == _WRAPPER:  # what PyTorch puts around a module of its own: nobody wrote that name
-        return "the model"
-    if not file:
-        return f"`{name}`"
-    return f"`{name}` ({file})" if line is None else f"`{name}` ({file}:{line})"
 
 
 def target(of: Underway | Compilation | None) -> str:

@@ -1,0 +1,44 @@
+"""The answer of this process in one line, for where a training is watched from inside. Pure."""
+
+from __future__ import annotations
+
+from time import monotonic_ns
+
+from warmwatch.record import PHASES, PROGRESS, Slot, quantile_ns
+from warmwatch.words.phrases import counted, duration, step_length
+
+
+def answer(slot: Slot, state: str, steps_before: int = 0) -> str:
+    """Such as ``compiling for 43 s (inductor): kernels 31 of 86``; empty where nothing was seen.
+
+    ``steps_before``: those that are not counted.
+    """
+    if slot.compile.active_since_ns:
+        return _at_work(slot, "recompiling" if slot.compile.warmups else "compiling")
+    steps = counted(slot.steps.steps - steps_before, "step")
+    median = quantile_ns(slot.clean_bins, 0.5)
+    speed = f"{step_length(median / 1e9)} a step" if median else ""
+    if state == "warm":
+        since = slot.compile.clean_after + slot.header.warm_steps
+        real = f": {speed} is the real speed" if speed else ""
+        return f"warm since step {since}{real}; {steps}"
+    if state == "eager":
+        return f"no compile activity: the model runs eagerly; {steps}" + (speed and f", {speed}")
+    if not slot.steps.steps:
+        return f"nothing compiles at this moment; {duration(_spent(slot))} of compiling so far"
+    clean = max(0, slot.steps.steps - slot.compile.clean_after)
+    return f"{state}, {clean} of {slot.header.warm_steps} clean steps; {steps}"
+
+
+def _spent(slot: Slot) -> float:
+    return sum(slot.compile.phase_ns) / 1e9
+
+
+def _at_work(slot: Slot, verb: str) -> str:
+    counts = slot.compile
+    elapsed = duration(max(0, monotonic_ns() - counts.active_since_ns) / 1e9)
+    phase = f" ({PHASES[counts.active_phase - 1]})" if counts.active_phase else ""
+    if not counts.progress_of:
+        return f"{verb} for {elapsed}{phase}"
+    far = f"{PROGRESS[counts.progress_of - 1]} {counts.progress_done} of {counts.progress_total}"
+    return f"{verb} for {elapsed}{phase}: {far}"

@@ -1,0 +1,137 @@
+"""What the agent says aloud, where the user asked for it: one line at each turn of the run.
+
+When a compilation has taken 10 s, when the run is warm, for each recompile, and the account at the
+end. Rank 0 speaks for its run; another rank speaks of what is wrong with it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from warmwatch import _terminal
+from warmwatch._guard import report
+from warmwatch.record import PHASES, Slot, quantile_ns
+
+if TYPE_CHECKING:
+    from warmwatch._ending import End
+
+LONG_SECONDS = 10.0
+_MOST_RECOMPILES = 20  # told one by one
+
+
+class Announcer:
+    """Says what it is told of.
+
+    Args:
+        shown: in the terminal, too; the log has it where the user asked for our logger.
+        slot: the record as it is now. rank: this process's; ``None`` where it is no rank.
+    """
+
+    def __init__(
+        self, *, shown: bool, slot: Callable[[], Slot], rank: Callable[[], int | None]
+    ) -> None:
+        self.shown = shown
+        self._slot, self._rank = slot, rank
+        self._recompiles = 0
+
+    def long(self, since: int, first: bool) -> None:  # noqa: ARG002 - a Look's call
+        """A compilation has taken so long."""
+        self._say(_long)
+
+    def warm(self) -> None:
+        """Its warm-up has ended."""
+        self._say(_warm)
+
+    def compiled(self, kind: str, values: Mapping[str, Any]) -> None:
+        """A compilation ended: told where it is a recompile."""
+        if "category" not in values:
+            return
+        self._recompiles += 1
+        if self._recompiles < _MOST_RECOMPILES:
+            self._say(lambda slot: _recompiled(slot, kind, values))
+        elif self._recompiles == _MOST_RECOMPILES:
+            self._say(lambda _slot: f"{_MOST_RECOMPILES} recompiles; those to come are not said")
+
+    def fallback(self, values: Mapping[str, Any]) -> None:
+        """A frame hit the recompile limit."""
+        self._say(lambda _slot: _fallback(values), wrong=True)
+
+    def ended(self, end: End) -> None:
+        """The process ends."""
+        self._say(lambda slot: _account(slot, end), wrong=end.how == "failed")
+
+    def _say(self, words: Callable[[Slot], str], *, wrong: bool = False) -> None:
+        try:
+            if not (self.shown or _terminal.is_logged()):
+                return
+            rank = self._rank()
+            if rank is None or (rank and not wrong):
+                return
+            line = words(self._slot())
+            _terminal.put(f"rank {rank}: {line}" if rank else line, shown=self.shown)
+        except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+            report("say", error)
+
+
+def _long(slot: Slot) -> str:
+    from warmwatch.words.phrases import duration  # here, and below: most trainings say nothing
+
+    phase = slot.compile.active_phase
+    return f"compiling for {duration(LONG_SECONDS)}" + (f" ({PHASES[phase - 1]})" if phase else "")
+
+
+def _warm(slot: Slot) -> str:
+    from warmwatch.words.phrases import duration, step_length
+
+    counts = slot.compile
+    if not counts.begun:
+        return "runs eagerly: no compile activity so far"
+    median = quantile_ns(slot.clean_bins, 0.5)
+    speed = f"; {step_length(median / 1e9)} a step" if median else ""
+    span = counts.last_warmup
+    seconds = (span.ended_ns - span.began_ns) / 1e9
+    again = "again " if counts.warmups > 1 else ""
+    step = counts.clean_after + slot.header.warm_steps
+    return f"warm {again}since step {step}, after {duration(max(seconds, 0.0))}{speed}"
+
+
+def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
+    from warmwatch.words.advice import advice
+    from warmwatch.words.phrases import duration, place
+    from warmwatch.words.reasons import plain
+
+    category, reason = values["category"], values.get("reason")
+    what = place(values.get("name"), values.get("file"), values.get("line"))
+    took = f" in {duration(values['seconds'])}" if values.get("seconds") else ""
+    why = plain(reason, category) or category
+    remedy = advice(category, kind)
+    head = f"recompiled {what or 'a graph'} in step {slot.steps.steps + 1}{took}: {why}"
+    return f"{head}. {remedy}" if remedy else head
+
+
+def _fallback(values: Mapping[str, Any]) -> str:
+    from warmwatch.words.phrases import place
+
+    what = place(values.get("name"), values.get("file"), values.get("line"))
+    return f"{what or 'a frame'} hit the recompile limit and runs eagerly from now on"
+
+
+def _account(slot: Slot, end: End) -> str:
+    from warmwatch.words.phrases import counted, duration, step_length
+
+    counts, steps = slot.compile, slot.steps.steps
+    spent = sum(counts.phase_ns) / 1e9
+    parts = [f"{duration(spent)} of compiling" if counts.begun else "nothing compiled"]
+    if recompiles := sum(counts.recompiles):
+        parts.append(counted(recompiles, "recompile"))
+    if median := quantile_ns(slot.clean_bins, 0.5):
+        parts.append(f"{step_length(median / 1e9)} a clean step")
+    return f"{_how(end)} after {counted(steps, 'step')}: {', '.join(parts)}"
+
+
+def _how(end: End) -> str:
+    if end.how == "failed":
+        return f"failed ({end.exception or f'exit code {end.code}'})"
+    # an exit code is not known here: `sys.exit(3)` ends like the last line does
+    return "interrupted" if end.how == "interrupted" else "ended"

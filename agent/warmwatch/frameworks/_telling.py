@@ -1,0 +1,65 @@
+"""What the files of the frameworks share: how they tell, and never in the way of a training."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec
+
+from warmwatch import _current, attach
+from warmwatch._brackets import Pause
+from warmwatch._guard import report
+
+_P = ParamSpec("_P")
+
+
+def guarded(tell: Callable[_P, object]) -> Callable[_P, None]:
+    """``tell``, whose errors are counted and never raised: a framework may not be as it was."""
+
+    @functools.wraps(tell)
+    def telling(*args: _P.args, **kwargs: _P.kwargs) -> None:
+        try:
+            tell(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+            report("frameworks", error)
+
+    return telling
+
+
+def is_attached() -> bool:
+    """Whether somebody has attached the agent to this process."""
+    return _current.attached is not None
+
+
+def trains() -> None:
+    """This process trains: the user has said so, by a framework's callback."""
+    attach()
+
+
+def suggest(**options: Any) -> None:
+    """What the framework knows of the run: it gives way to what the user said."""
+    if _current.attached is not None:
+        _current.attached.suggest(options)
+
+
+class Phases:
+    """What is between two steps, as a framework tells of its begin and its end.
+
+    A begin may be told twice, and an end of what has not begun.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, Pause] = {}
+
+    def begin(self, what: str) -> None:
+        if what not in self._open:
+            self._open[what] = pause = Pause(what)
+            pause.__enter__()
+
+    def end(self, what: str) -> None:
+        if (pause := self._open.pop(what, None)) is not None:
+            pause.__exit__(None, None, None)
+
+    def end_all(self) -> None:
+        for what in tuple(self._open):
+            self.end(what)

@@ -1,0 +1,37 @@
+"""Hugging Face Accelerate, in loops of one's own: ``watch(accelerator)``.
+
+Steps are those of the optimizer within, which Accelerate leaves out while gradients accumulate.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import warmwatch
+from warmwatch.frameworks._telling import guarded, suggest, trains
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+_SAVES = ("save_state", "save_model")
+
+
+def watch(accelerator: Accelerator) -> None:
+    """Attach, name the run as its trackers' project, and tell of its saves."""
+    trains()
+    _wrap(accelerator)
+
+
+@guarded
+def _wrap(accelerator: Any) -> None:
+    for name in _SAVES:
+        setattr(accelerator, name, warmwatch.saving()(getattr(accelerator, name)))
+    init_trackers = accelerator.init_trackers
+
+    @functools.wraps(init_trackers)
+    def named(project_name: str, *args: Any, **kwargs: Any) -> Any:
+        guarded(suggest)(run=project_name)
+        return init_trackers(project_name, *args, **kwargs)
+
+    accelerator.init_trackers = named

@@ -1,0 +1,1 @@
+"""Words for people that the agent and the monitor say alike: pure, loaded when first needed."""

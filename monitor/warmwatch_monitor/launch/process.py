@@ -1,0 +1,80 @@
+"""Becoming a command, or standing beside it as little as can be.
+
+Beside it: the command is in our process group, so the terminal is its own, and what the terminal
+sends (Ctrl-C, Ctrl-Z) it gets itself. What somebody sends to us alone is passed on. We end as it
+ends: by its exit code, or by the signal that killed it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as shells have it
+
+# Python ignores these, which a command would inherit
+_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
+_PASSED = (
+    *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM),
+    *(signal.SIGUSR1, signal.SIGUSR2),
+)
+_WAITED = (*_PASSED, signal.SIGCHLD, signal.SIGTSTP)
+
+
+def become(command: tuple[str, ...], environ: Mapping[str, str]) -> NoReturn:
+    """Be ``command`` from here on. Raises OSError where it cannot be."""
+    for one in _IGNORED:
+        signal.signal(one, signal.SIG_DFL)
+    os.execvpe(command[0], command, environ)  # noqa: S606 - what the user asked for
+
+
+def attend(
+    command: tuple[str, ...],
+    environ: Mapping[str, str],
+    *,
+    look: Callable[[], None],
+    stopped: Callable[[], None],
+    seconds: float,
+) -> int:
+    """Start ``command`` and look every ``seconds`` until it ends; its wait status.
+
+    ``stopped``: called before we stop with it (Ctrl-Z). Raises OSError where it cannot be started.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
+    try:
+        child = os.posix_spawnp(command[0], command, environ, setsigmask=before, setsigdef=_IGNORED)
+        while True:
+            got = signal.sigtimedwait(_WAITED, seconds)
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return status
+            if got is None:
+                look()
+            elif got.si_signo == signal.SIGTSTP:
+                _pass(got, child)
+                stopped()
+                os.kill(os.getpid(), signal.SIGSTOP)
+            elif got.si_signo in _PASSED:
+                _pass(got, child)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _pass(got: signal.struct_siginfo, child: int) -> None:
+    """The terminal sends to all of its foreground, a process to us alone."""
+    if got.si_code <= 0:  # SI_USER and its like; what the kernel sends is above
+        os.kill(child, got.si_signo)
+
+
+def end_as(status: int) -> NoReturn:
+    """End as the process with this wait status did."""
+    if os.WIFSIGNALED(status):
+        fatal = os.WTERMSIG(status)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        if fatal != signal.SIGKILL:
+            signal.signal(fatal, signal.SIG_DFL)
+        os.kill(os.getpid(), fatal)
+    os._exit(os.waitstatus_to_exitcode(status) % 256)

@@ -1,0 +1,85 @@
+"""What a step is worth, and what that comes to: tokens a second, and MFU. Pure.
+
+All of it is of clean steps. Where they are alike, their mean is their length, exact to the
+nanosecond; where a few were much longer (an evaluation, a checkpoint), their median is, which its
+bins give to 2.5 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from warmwatch_monitor.model.peaks import peak_flops
+
+DTYPE = "bfloat16"  # against whose peak an MFU is held where nobody said another
+_FLOPS_PER_PARAMETER = 6  # for each token: 2 in the forward, 4 in the backward
+_ALIKE = 0.05  # as far as a bin is wide
+
+
+class Worth(Struct, frozen=True, kw_only=True):
+    """What one step of a rank is worth; ``None`` where nobody said.
+
+    Attributes:
+        tokens, samples: that it trains on. flops: that it takes, as the user said.
+        parameters: of the model; estimated: they are those that its optimizers hold.
+        dtype: in which it computes, as the user said.
+    """
+
+    tokens: int | None = None
+    samples: int | None = None
+    flops: float | None = None
+    parameters: int | None = None
+    estimated: bool = False
+    dtype: str | None = None
+
+    @property
+    def operations(self) -> float | None:
+        """Floating-point operations of a step: as the user said, else 6 x parameters x tokens."""
+        if self.flops is not None:
+            return self.flops
+        if self.parameters is None or self.tokens is None:
+            return None
+        return float(_FLOPS_PER_PARAMETER * self.parameters * self.tokens)
+
+
+class Utilization(Struct, frozen=True, kw_only=True):
+    """Model FLOPs utilization of clean steps.
+
+    Attributes:
+        ratio: of the peak. peak_flops: dense operations a second of the rank's GPUs together.
+        dtype: whose peak that is. estimated: the parameters are, see ``Worth``.
+    """
+
+    ratio: float
+    peak_flops: float
+    dtype: str
+    estimated: bool
+
+
+def typical_seconds(
+    count: int | None, sum_seconds: float | None, median: float | None
+) -> float | None:
+    """How long one of these steps takes; ``None`` of none."""
+    if not median:
+        return None
+    mean = sum_seconds / count if count and sum_seconds else median
+    return mean if abs(mean - median) <= _ALIKE * median else median
+
+
+def utilization(
+    worth: Worth, step_seconds: float | None, gpus: Iterable[str | None]
+) -> Utilization | None:
+    """Of a rank that has the GPUs of these names; ``None`` where anything of it is not known."""
+    operations, dtype = worth.operations, worth.dtype or DTYPE
+    peaks = [peak_flops(name, dtype) if name else None for name in gpus]
+    known = [peak for peak in peaks if peak is not None]
+    if operations is None or not step_seconds or not known or len(known) != len(peaks):
+        return None
+    return Utilization(
+        ratio=operations / step_seconds / sum(known),
+        peak_flops=sum(known),
+        dtype=dtype,
+        estimated=worth.estimated and worth.flops is None,
+    )

@@ -1,0 +1,180 @@
+// The charts: one time axis, drawn by uPlot. What they show stands in the tables too.
+
+import { drawLanes, laneHeight, mark, shade } from "./lanes.js";
+import { as, colour, items, text } from "./show.js";
+
+const PALETTE = ["dynamo", "inductor", "aot_autograd", "autotune", "kernel_compile", "cudagraph", "cache_load", "other"];
+const KEYS = PALETTE.length; // more series than that are one crowd, without a key for each
+const SIDE = 58;
+const BELOW = 26;
+const SHORTEST = 60; // seconds that the time axis shows at least
+
+export class Charts {
+  // chosen(at): somebody pointed to a moment
+  constructor(root, chosen) {
+    this.root = root;
+    this.chosen = chosen;
+    this.plots = new Map();
+    this.place = { run: null, rank: null, at: null };
+    new ResizeObserver(() => this.#resize()).observe(root);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#forget());
+  }
+
+  draw(past, place) {
+    this.past = past;
+    this.place = place;
+    const of = [...past.ranks.values()];
+    this.ranks = of.filter((one) => place.run === null || one.run === place.run);
+    this.lanes = [...this.ranks].sort((a, b) => (a.run < b.run ? -1 : a.run > b.run ? 1 : a.rank - b.rank));
+    const gpus = [...past.gpus.values()].sort((a, b) => a.index - b.index);
+    const newest = past.at[past.at.length - 1] ?? Date.now() / 1000;
+    const oldest = past.at[0] ?? newest;
+    this.window = [Math.max(newest - past.range, Math.min(oldest, newest - SHORTEST)), newest];
+    this.#lanes();
+    const steps = this.lanes.map((one) => [one.rank, stepped(one)]);
+    this.#lines("steps", "key-rank", steps, { log: true, show: as.seconds });
+    this.#lines("power", "key-gpu", gpus.map((one) => [one.index, one.power_watts]), { show: as.watts });
+    const active = gpus.map((one) => [one.index, one.utilization_ratio.map((v) => (v === null ? null : v * 100))]);
+    this.#lines("activity", "key-gpu", active, { top: 100, show: (v) => as.percent(v / 100) });
+  }
+
+  #colour(name) {
+    this.colours ??= getComputedStyle(document.documentElement);
+    return this.colours.getPropertyValue(`--${name}`).trim();
+  }
+
+  #forget() {
+    this.colours = null;
+    for (const one of this.plots.values()) one.plot.destroy();
+    this.plots.clear();
+    if (this.past) this.draw(this.past, this.place);
+  }
+
+  #lanes() {
+    const figure = this.root.querySelector("[data-chart=lanes]");
+    figure.hidden = this.lanes.length === 0;
+    if (figure.hidden) return;
+    const count = this.lanes.length;
+    const every = Math.ceil(count / 16);
+    const label = (at) => (Number.isInteger(at - 0.5) && (at - 0.5) % every === 0 ? this.lanes[at - 0.5]?.rank : null);
+    const plot = this.#plot("lanes", `${count}`, () => ({
+      height: count * laneHeight(count) + BELOW + 16,
+      scales: { x: { time: true }, y: { range: () => [0, count], dir: -1 } },
+      series: [{}, { label: "", points: { show: false }, paths: () => null }],
+      axes: [this.#times(), {
+        ...this.#axis(), size: SIDE, grid: { show: false },
+        splits: () => this.lanes.map((_, at) => at + 0.5),
+        values: (_, splits) => splits.map((at) => label(at) ?? ""),
+      }],
+      hooks: { draw: [(u) => {
+        drawLanes(u, this.lanes, (name) => this.#colour(name), this.place.rank);
+        mark(u, this.place.at, this.#colour("text"));
+      }] },
+    }));
+    this.#set(plot, [this.past.at, this.past.at.map(() => null)]);
+    this.#names("states");
+    this.#names("phases");
+  }
+
+  // the states or phases that the lanes show, each with its colour
+  #names(kind) {
+    const list = document.getElementById(kind);
+    const names = [...new Set(this.lanes.flatMap((one) => one[kind].map(([, name]) => name)))].filter(Boolean).sort();
+    items(list, names, "key");
+    names.forEach((name, at) => colour(list.children[at].querySelector(".dot"), "--dot", name));
+  }
+
+  #lines(name, key, series, { log = false, top = null, show }) {
+    const figure = this.root.querySelector(`[data-chart=${name}]`);
+    const known = series.filter(([, column]) => column.some((value) => value !== null));
+    figure.hidden = known.length === 0;
+    if (figure.hidden) return;
+    const crowd = known.length > KEYS;
+    const plot = this.#plot(name, known.map(([label]) => label).join(" "), () => ({
+      height: 150,
+      scales: { x: { time: true }, y: log ? { distr: 3 } : { range: (_, low, high) => [0, top ?? Math.max(1, high * 1.1)] } },
+      series: [{}, ...known.map(([label], at) => ({
+        label: String(label), points: { size: 4 }, spanGaps: name === "steps",
+        width: crowd ? 1 : 1.5, alpha: crowd ? 0.45 : 1,
+        stroke: this.#colour(crowd ? "dynamo" : PALETTE[at % KEYS]),
+      }))],
+      axes: [this.#times(), { ...this.#axis(), size: SIDE }],
+      hooks: {
+        drawClear: [(u) => shade(u, this.ranks, this.#colour("compiling"))],
+        draw: [(u) => mark(u, this.place.at, this.#colour("text"))],
+      },
+    }));
+    this.#set(plot, [this.past.at, ...known.map(([, column]) => column)]);
+    this.#keys(figure.querySelector(".keys"), key, crowd ? [] : known, show);
+  }
+
+  // a key for each line, with its value at the moment that is looked at, or now
+  #keys(list, template, known, show) {
+    const at = nearest(this.past.at, this.place.at);
+    items(list, known.map(([label]) => label), template);
+    known.forEach(([, column], index) => {
+      const item = list.children[index];
+      colour(item.querySelector(".dot"), "--dot", PALETTE[index % KEYS]);
+      const value = column[at];
+      text(item.querySelector("b"), value === null || value === undefined ? "" : show(value));
+    });
+  }
+
+  #times() {
+    return { ...this.#axis(), size: BELOW, space: 80, values: (_, splits) => splits.map(as.moment) };
+  }
+
+  #axis() {
+    return { stroke: this.#colour("quiet"), grid: { stroke: this.#colour("line"), width: 1 }, ticks: { show: false } };
+  }
+
+  // the plot of a figure, made anew where `shape` is another
+  #plot(name, shape, options) {
+    const before = this.plots.get(name);
+    if (before?.shape === shape) return before.plot;
+    before?.plot.destroy();
+    const place = this.root.querySelector(`[data-chart=${name}] .plot`);
+    const plot = new uPlot({
+      width: this.#width(), legend: { show: false }, cursor: { sync: { key: "time" }, y: false, drag: { x: false, y: false }, points: { show: false } },
+      ...options(),
+    }, null, place);
+    plot.over.addEventListener("click", (event) => {
+      const at = plot.posToVal(event.clientX - plot.over.getBoundingClientRect().left, "x");
+      if (Number.isFinite(at)) this.chosen(Math.round(at));
+    });
+    plot.root.setAttribute("aria-hidden", "true");
+    this.plots.set(name, { shape, plot });
+    return plot;
+  }
+
+  #set(plot, data) {
+    plot.batch(() => {
+      plot.setData(data, false);
+      plot.setScale("x", { min: this.window[0], max: this.window[1] });
+    });
+  }
+
+  #width() {
+    return Math.max(240, Math.floor(this.root.getBoundingClientRect().width));
+  }
+
+  #resize() {
+    const width = this.#width();
+    for (const { plot } of this.plots.values()) {
+      if (plot.width !== width) plot.setSize({ width, height: plot.height });
+    }
+  }
+}
+
+// a step's length where there was one: until the next, nothing is known
+function stepped({ steps, step_seconds: lengths }) {
+  return lengths.map((length, at) => (length > 0 && steps[at] !== steps[at - 1] ? length : null));
+}
+
+// the place of the last value at or before a moment; without one, the newest
+export function nearest(times, at) {
+  if (at === null) return times.length - 1;
+  let found = 0;
+  while (found + 1 < times.length && times[found + 1] <= at) found += 1;
+  return found;
+}

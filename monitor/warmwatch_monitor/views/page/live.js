@@ -1,0 +1,39 @@
+// What the daemon tells as it happens. A daemon that ends and comes back is found again.
+
+const AGAIN_MS = 2000;
+const SILENT_MS = 6000; // a sample comes every second
+const CHANGES = [
+  "attached", "state", "compile_begin", "phase", "compilation", "compile_end",
+  "reopened", "warm", "ended", "run", "gone", "source",
+];
+
+export function listen({ present, sample, change, connection }) {
+  let source = null;
+  let heard = Date.now();
+  const hear = (told) => (event) => {
+    heard = Date.now();
+    connection("live");
+    told(JSON.parse(event.data), event.type);
+  };
+  function connect() {
+    source?.close();
+    heard = Date.now();
+    source = new EventSource("events?samples=true");
+    source.addEventListener("snapshot", hear(present));
+    source.addEventListener("reset", hear(present));
+    source.addEventListener("sample", hear(sample));
+    for (const kind of CHANGES) source.addEventListener(kind, hear(change));
+    source.onerror = () => {
+      connection("lost");
+      if (source.readyState === EventSource.CLOSED) setTimeout(connect, AGAIN_MS);
+    };
+  }
+  setInterval(() => {
+    if (Date.now() - heard < SILENT_MS || document.hidden) return;
+    connection("lost");
+    if (source.readyState === EventSource.OPEN) connect(); // a network that swallows all
+  }, 1000);
+  addEventListener("pagehide", () => source?.close());
+  addEventListener("pageshow", (event) => event.persisted && connect());
+  connect();
+}

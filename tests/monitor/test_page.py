@@ -1,0 +1,127 @@
+"""The page at ``/``, in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from support.browser import chromium, visit
+from support.daemon import daemon, daemon_process
+from support.records import ranks_of
+from support.standing import training
+from support.web import ask
+from warmwatch_monitor.views.page_files import FILES
+
+LIVE = "document.getElementById('connection').dataset.is === 'live'"
+
+
+def says(words: str, of: str = "summary") -> str:
+    return f"document.getElementById('{of}').textContent.includes({words!r})"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+def test_it_is_live_and_asks_nobody_else(browser: Browser, tmp_path: Path) -> None:
+    with training(tmp_path) as one, daemon(tmp_path) as url, visit(browser, url) as page:
+        page.until(LIVE)
+        page.until(says("gpt2: compiling"))
+        one.warm()
+        page.until(says("gpt2: warm"))
+        one.compiles()
+        page.until(says("gpt2: recompiling"))
+        page.until(says("gpt2: recompiling", of="news"))  # for who does not see it
+        page.until("document.querySelector('#ranks .state').textContent === 'recompiling'")
+        page.until("document.querySelector('[data-chart=lanes] canvas') !== null")
+        assert (page.errors, page.elsewhere) == ([], [])
+
+
+def test_it_outlives_the_daemon_and_says_so_meanwhile(browser: Browser, tmp_path: Path) -> None:
+    options = ("--dir", str(tmp_path))
+    with (
+        training(tmp_path),
+        daemon_process(*options) as (process, url),
+        visit(browser, url) as page,
+    ):
+        page.until(says("gpt2: compiling"))
+        process.terminate()
+        process.wait(60)
+        page.until("document.getElementById('connection').dataset.is === 'lost'")
+        assert "the daemon does not answer" in page.text("#connection")
+        address = url.removeprefix("http://")
+        with daemon_process(*options, "--address", address) as (_, again):
+            assert again == url
+            page.until(LIVE)
+            page.until(says("gpt2: compiling"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_use_it(browser: Browser, tmp_path: Path, scheme: str) -> None:
+    with training(tmp_path) as one, daemon(tmp_path) as url:
+        one.warm()
+        one.compiles()
+        at = "#run=gpt2&rank=0"
+        with visit(browser, url, at, color_scheme=scheme) as page:
+            page.until("!document.getElementById('rank').hidden")
+            page.until(LIVE)
+            assert page.violations() == []
+
+
+def test_a_link_opens_a_run_a_rank_and_a_moment(browser: Browser, tmp_path: Path) -> None:
+    with training(tmp_path), training(tmp_path, "bert"), daemon(tmp_path) as url:
+        with visit(browser, url) as page:
+            page.until("document.querySelectorAll('#ranks tbody tr').length === 2")
+            page.page.click("#ranks tbody tr:nth-child(2) a")
+            page.until("document.activeElement.id === 'h-rank'")
+            page.page.focus("#moment")
+            page.page.keyboard.press("ArrowLeft")
+            page.until("location.hash.includes('at=')")
+            link = page.page.evaluate("location.hash")
+        assert link.startswith("#run=gpt2&rank=0&at=")
+        with visit(browser, url, link) as page:
+            page.until("!document.getElementById('rank').hidden")
+            assert page.text("#h-rank") == "Rank 0 of gpt2"
+            assert page.page.input_value("#run") == "gpt2"
+            assert page.text("#summary").startswith("gpt2:")
+
+
+def test_many_ranks_fit_a_phone(browser: Browser, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        ranks_of(tmp_path, 64)
+        url = stack.enter_context(daemon(tmp_path))
+        phone = {"width": 390, "height": 844}
+        page = stack.enter_context(visit(browser, url, viewport=phone))
+        page.until("document.querySelectorAll('#ranks tbody tr').length === 64")
+        page.until("document.querySelector('[data-chart=lanes] canvas') !== null")
+        assert page.page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert page.errors == []
+
+
+def test_a_name_is_text_whatever_it_says(browser: Browser, tmp_path: Path) -> None:
+    name = "<img src=x onerror=document.title=1>"
+    with ExitStack() as stack:
+        stack.enter_context(training(tmp_path, name, name="odd"))
+        url = stack.enter_context(daemon(tmp_path))
+        page = stack.enter_context(visit(browser, url))
+        page.until("document.querySelectorAll('#runs tbody tr').length === 1")
+        page.until(says(name))
+        assert page.page.query_selector("main img") is None
+        assert page.page.title() == "Warmwatch"
+        assert page.errors == []
+
+
+def test_its_files_are_sent_and_no_others(tmp_path: Path) -> None:
+    with daemon(tmp_path) as url:
+        for name in FILES:
+            reply = ask(url, f"/page/{name}")
+            assert (reply.status, reply.headers["content-type"]) == (200, FILES[name])
+            assert "default-src 'none'" in reply.headers["content-security-policy"]
+        for name in ("nothing.js", "..%2fhttp.py", "library"):
+            assert ask(url, f"/page/{name}").status == 404

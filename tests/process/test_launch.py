@@ -1,0 +1,231 @@
+"""``warmwatch run``: attached without an edit, and otherwise as if nobody had been there."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+import warmwatch
+from support import slots
+from support.trainings import PRELUDE, environment
+
+RUN = [sys.executable, "-m", "warmwatch_monitor", "run"]
+BOOT = Path(warmwatch.__file__).parent / "_boot"
+
+EAGER = """
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+train(torch.compile(model, backend="eager"), o, 5)
+"""
+
+
+def started(
+    *command: str,
+    options: tuple[str, ...] = (),
+    env: dict[str, str] | None = None,
+    **kwargs: object,
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*RUN, *options, "--", *command],
+        env=env,
+        check=False,
+        capture_output=True,
+        text=True,
+        **kwargs,
+    )
+
+
+def script(place: Path, body: str) -> str:
+    path = place / "train.py"
+    path.write_text(body)
+    return str(path)
+
+
+def test_a_training_in_a_shell_script_is_attached_to_and_its_exit_code_passes(
+    records: Path,
+) -> None:
+    # a tool that imports Dynamo and trains nothing would have come no further than the first line
+    tool = f"import os, torch._dynamo; print(os.listdir({str(records)!r}))\n"
+    train = script(records.parent, tool + PRELUDE + EAGER + "raise SystemExit(7)")
+    line = f"{sys.executable} -c pass && {sys.executable} {train}"
+    done = started("sh", "-c", line, options=("--run", "mine"), env=environment(records))
+    assert (done.returncode, done.stdout, done.stderr) == (7, "[]\n", "")
+    slot = slots.read(slots.only(records))
+    assert (slot.identity.run, slot.steps.steps) == ("mine", 5)
+
+
+def test_ranks_are_ranks_and_launchers_and_compile_workers_are_none(records: Path) -> None:
+    body = PRELUDE + EAGER.replace(', backend="eager"', "")
+    env = environment(records, TORCHINDUCTOR_COMPILE_THREADS="2")
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
+    done = started(*torchrun, "--standalone", script(records.parent, body), env=env)
+    assert done.returncode == 0, done.stderr
+    found = [slots.read(one) for one in slots.folders(records)]
+    assert sorted(slot.identity.rank for slot in found) == [0, 1]
+    assert [slot.steps.steps for slot in found] == [5, 5]
+
+
+def test_the_report_is_the_account_and_never_in_the_piped_output(records: Path) -> None:
+    train = script(records.parent, PRELUDE + EAGER + "print('mine alone')")
+    done = started(sys.executable, train, options=("--report", "--watch"), env=environment(records))
+    assert done.stdout == "mine alone\n"
+    assert "train: finished after 5 steps" in done.stderr
+    assert "compiling" in done.stderr.split("Where the time went")[1]
+    assert "\x1b" not in done.stderr
+
+
+# Of the interpreter alone.
+
+SAYS = """
+import json, sys
+customize = sys.modules.get("sitecustomize")
+print(json.dumps([sys.path, sorted(sys.modules), getattr(customize, "__file__", None)]))
+"""
+
+
+@pytest.mark.parametrize(
+    "own", [None, "print('once')", "raise ImportError('mine')", "import nothing_of_that_name"]
+)
+def test_the_users_own_sitecustomize_runs_as_without_us(tmp_path: Path, own: str | None) -> None:
+    if own is not None:
+        (tmp_path / "sitecustomize.py").write_text(own)
+    command = [sys.executable, "-c", SAYS]
+    alone, below = (
+        subprocess.run(
+            command,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for paths in ([str(tmp_path)], [str(BOOT), str(tmp_path)])
+    )
+    assert (below.stdout, below.stderr) == (alone.stdout, alone.stderr)
+
+
+@pytest.mark.parametrize("before", [None, "", "/a:/b", "/a:"])
+def test_the_environment_is_otherwise_as_it_was(before: str | None) -> None:
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    env |= {} if before is None else {"PYTHONPATH": before}
+    # the C library's: SIGPIPE and SIGXFSZ, which Python ignores, are not
+    says = "env -0; grep SigIgn /proc/self/status"
+    alone = subprocess.check_output(["sh", "-c", says], env=env, text=True, restore_signals=True)
+    below = started("sh", "-c", says, env=env).stdout
+    ours = f"PYTHONPATH={BOOT}" + (f":{before}" if before else "")
+    differ = set(below.split("\0")) - set(alone.split("\0"))
+    assert {one for one in differ if not one.startswith("_=")} <= {ours}
+    assert ours in below.split("\0")
+
+
+def test_a_python_without_warmwatch_gets_the_agent_and_nothing_else_of_ours(
+    tmp_path: Path,
+) -> None:
+    """Its torch is a module of that name: what matters is who is asked when it is imported."""
+    (tmp_path / "torch.py").write_text("")
+    foreign = [getattr(sys, "_base_executable", sys.executable), "-s", "-c"]
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"PYTHONPATH": str(tmp_path)}
+    says = """
+import json, sys
+before = "warmwatch" in sys.modules
+import torch, importlib.util
+from warmwatch import _current
+print(json.dumps([before, _current.attached is not None, sys.modules["warmwatch"].__file__,
+    importlib.util.find_spec("warmwatch_monitor") is not None or sys.path]))
+"""
+    before, attached, where, others = json.loads(started(*foreign, says, env=env).stdout)
+    assert (before, attached) == (False, True)
+    assert Path(where).parent == BOOT.parent
+    assert not {str(BOOT), str(BOOT.parent), str(BOOT.parents[1])} & set(others)
+    off = started(*foreign, says, env={**env, "WARMWATCH_DISABLE": "1"})
+    assert "No module named 'warmwatch'" in off.stderr
+
+
+def test_what_is_read_by_every_python_is_syntax_for_all() -> None:
+    source = (BOOT / "sitecustomize.py").read_text()
+    compile(source, "sitecustomize.py", "exec", dont_inherit=True)
+    for newer in (" f'", ' f"', ":=", "->", "from __future__"):
+        assert newer not in source
+
+
+@pytest.mark.parametrize("options", [(), ("--report",)])
+def test_it_ends_by_the_signal_that_killed_the_command(options: tuple[str, ...]) -> None:
+    done = started("sh", "-c", "kill -TERM $$", options=options)
+    assert done.returncode == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_what_is_sent_to_the_one_that_stands_beside_it_comes_to_the_command(
+    number: signal.Signals,
+) -> None:
+    line = f"trap 'exit 9' {number.name[3:]}; echo ready; while :; do sleep 0.05; done"
+    with subprocess.Popen(
+        [*RUN, "--report", "--", "sh", "-c", line],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as beside:
+        assert beside.stdout
+        assert beside.stdout.readline() == "ready\n"
+        beside.send_signal(number)
+        assert beside.wait() == 9
+
+
+@pytest.mark.parametrize(("command", "code"), [("nothing-of-that-name", 127), ("/", 126)])
+@pytest.mark.parametrize("options", [(), ("--report",)])
+def test_a_command_that_cannot_be_run_says_so(
+    options: tuple[str, ...], command: str, code: int
+) -> None:
+    done = started(command, options=options)
+    assert done.returncode == code
+    assert done.stderr.startswith(f"warmwatch: {command}: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_the_live_line_stands_below_the_output_and_goes_at_the_end(tmp_path: Path) -> None:
+    """In a terminal of 24 lines, which the command writes to itself."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+    # the command ends when the line has been seen
+    line = f"test -t 1 && echo terminal; until test -e {tmp_path}/seen; do sleep 0.05; done"
+    with subprocess.Popen(
+        [*RUN, "--watch", "--", "sh", "-c", line],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "WARMWATCH_DIR": str(tmp_path), "TERM": "xterm"},
+        start_new_session=True,
+    ) as beside:
+        os.close(theirs)
+        shown = read_until(ours, "no step and no compilation for")
+        (tmp_path / "seen").touch()
+        shown += read_until(ours, None)
+        assert beside.wait() == 0
+    os.close(ours)
+    assert "terminal\r\n" in shown
+    assert "\x1b[1;23r" in shown  # all lines but the last scroll
+    assert "\x1b[24;1H\x1b[2K\x1b[7mno step and no compilation for" in shown
+    assert shown.endswith("\x1b7\x1b[r\x1b[24;1H\x1b[2K\x1b8")
+
+
+def read_until(descriptor: int, text: str | None) -> str:
+    """What comes, up to where ``text`` has come or the terminal is closed."""
+    shown = ""
+    while text is None or text not in shown:
+        try:
+            part = os.read(descriptor, 4096)
+        except OSError:  # Linux says so of a terminal that nobody has open any more
+            part = b""
+        if not part:
+            assert text is None, shown
+            break
+        shown += part.decode()
+    return shown

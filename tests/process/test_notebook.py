@@ -1,0 +1,43 @@
+"""``%load_ext warmwatch`` in a real notebook: a kernel of IPython that runs its cells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.trainings import PRELUDE, environment
+
+nbclient = pytest.importorskip("nbclient", reason="no Jupyter here: make test-frameworks")
+nbformat = pytest.importorskip("nbformat")
+pytest.importorskip("ipykernel")
+
+TRAIN = """
+model = make(); compiled = torch.compile(model); optimizer = torch.optim.SGD(model.parameters())
+losses = train(compiled, optimizer, 8)
+"""
+
+
+def shown(cell: Any) -> list[str]:
+    displays = [one for one in cell.outputs if one.output_type == "display_data"]
+    return [one["data"]["text/plain"] for one in displays]
+
+
+def test_the_cell_that_trains_has_the_answer_under_it_and_no_other(
+    records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment(records).items():
+        monkeypatch.setenv(name, value)
+    cells = ["%load_ext warmwatch", PRELUDE, TRAIN, "2 + 2", "train(compiled, optimizer, 4);"]
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source) for source in cells]
+    )
+    client = nbclient.NotebookClient(notebook, kernel_name="python3", timeout=600)
+    client.execute(cwd=str(records.parent))
+    loaded, prelude, first, sum_, second = map(shown, notebook.cells)
+    assert loaded == prelude == sum_ == []
+    assert len(first) == len(second) == 1  # one display, updated
+    assert first[0].startswith("warmwatch: warm since step 4: ")
+    assert first[0].endswith("a step is the real speed; 8 steps")
+    assert second[0].endswith("; 4 steps")

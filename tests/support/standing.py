@@ -1,0 +1,41 @@
+"""A training without one: a record that a process holds, and whose numbers a test changes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from support import slots
+from support.records import compiling, held, update, warm, write_record
+from support.values import replace
+from warmwatch.record import Slot
+
+
+@contextmanager
+def training(place: Path, run: str = "gpt2", name: str | None = None) -> Iterator[Training]:
+    folder = write_record(place, compiling(run), name=name or run)
+    with held(folder):
+        yield Training(folder)
+
+
+class Training:
+    """A record whose numbers the test changes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._slot = folder, slots.read(folder)
+
+    def becomes(self, slot: Slot) -> None:
+        update(self._folder, replace(slot, header=self._slot.header, identity=self._slot.identity))
+
+    def warm(self) -> None:
+        self.becomes(warm())
+
+    def compiles(self, phase: int = 3) -> None:
+        """Again, where it was warm."""
+        now, was = time.monotonic_ns(), slots.read(self._folder)
+        open = {"active_since_ns": now, "active_phase": phase, "accounted_ns": now}
+        self.becomes(
+            replace(was, compile=replace(was.compile, begun=was.compile.begun + 1, **open))
+        )
