@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -253,6 +254,39 @@ def test_what_is_wrong_stands_beside_the_last_answer(trouble: Exception) -> None
             assert "old: " in shown.text
             assert str(trouble).strip("'") in shown.text
             assert rows(shown.text) == before
+
+    asyncio.run(run())
+
+
+def test_the_plots_begin_with_the_daemon() -> None:
+    """Long before the first look."""
+    answer = told(b.in_every_state()["warm"])
+    seconds = range(-110, 0)
+    rank = {"run": "gpt2", "rank": 0, "steps": [200 + at for at in seconds]}
+    lengths = {"step_seconds": [0.036] * 110, "compile_seconds": [0.0] * 110}
+    past = {"at": [b.EPOCH + at for at in seconds], "ranks": [{**rank, **lengths}], "gpus": []}
+
+    async def run() -> None:
+        async with screen(lambda: answer, SMALL, lambda: past) as shown:
+            while "█" * 50 not in shown.text:
+                await shown.look()
+
+    asyncio.run(run())
+
+
+def test_a_daemon_that_keeps_no_history_is_none_the_worse() -> None:
+    refused = threading.Event()
+
+    def past() -> dict[str, Any]:
+        refused.set()
+        raise NoDaemonError("it answers with HTTP 404")
+
+    async def run() -> None:
+        async with screen(every_state, LARGE, past) as shown:
+            assert await asyncio.to_thread(refused.wait, 60)
+            await shown.look()
+            assert "404" not in shown.text
+            assert rows(shown.text)[0] == "run-stalled"
 
     asyncio.run(run())
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support import builders as b
+from support.daemon import daemon
+from support.records import held, wait_until, warm, write_record
+from warmwatch_monitor.cli.answers import past_of
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.views.top import seen as module
 from warmwatch_monitor.views.top.chart import GUTTER, Series, Window, chart
+from warmwatch_monitor.views.top.past import frames
 from warmwatch_monitor.views.top.seen import Seen
 
 WHOSE = ("gpt2", 0)
@@ -92,6 +97,50 @@ def test_an_answer_that_is_not_newer_adds_nothing() -> None:
     assert [at for at, _ in history.watts(UUID)] == [1.0, 2.0]
 
 
+def past(count: int, **columns: list[Any]) -> dict[str, Any]:
+    """A daemon's history: a value a second before 0."""
+    blank: list[Any] = [None] * count
+    rank = {"steps": list(range(count)), "step_seconds": [0.036] * count, "compile_seconds": blank}
+    gpu = {"power_watts": blank, "utilization_ratio": [0.5] * count}
+    for column, values in columns.items():
+        (gpu if column in gpu else rank)[column] = values
+    return {
+        "at": [float(at) for at in range(-count, 0)],
+        "ranks": [{"run": "gpt2", "rank": 0, **rank}],
+        "gpus": [{"uuid": UUID, **gpu}],
+    }
+
+
+def test_what_a_daemon_kept_stands_before_what_was_seen() -> None:
+    history = seen(answer(steps=9, seconds=50.0), answer(steps=10, seconds=50.0))
+    known = past(3, compile_seconds=[0.0, 0.2, 0.0], power_watts=[None, 5.0, 6.0])
+    history.precede(frames(known))
+    assert history.compiling(WHOSE) == [(-3.0, -2.0)], "and none where the two meet"
+    assert history.watts(UUID) == [(-2.0, 5.0), (-1.0, 6.0), (0.0, 686.0), (1.0, 686.0)]
+    assert [at for at, _ in history.steps(WHOSE)] == [-2.0, -1.0, 0.0, 1.0]
+
+
+def test_of_what_a_daemon_kept_the_seconds_that_were_seen_too_are_left_out() -> None:
+    history = Seen()
+    history.add(answer(), -2.0)
+    history.precede(frames(past(4)))
+    assert [at for at, _ in history.activity(UUID)] == [-4.0, -3.0, -2.0]
+
+
+def test_what_a_daemon_kept_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was seen comes before it."""
+    monkeypatch.setattr(module, "_MOST_CELLS", 10)
+    history = seen(answer(), answer())
+    history.precede(frames(past(40)))
+    assert [at for at, _ in history.activity(UUID)] == [-3.0, -2.0, -1.0, 0.0, 1.0]
+
+
+def test_a_rank_that_was_not_there_yet_has_no_points() -> None:
+    history = seen(answer(steps=7))
+    history.precede(frames(past(3, steps=[None, None, 6])))
+    assert [at for at, _ in history.steps(WHOSE)] == [0.0]
+
+
 def plot(
     *points: tuple[float, float],
     spans: tuple[tuple[float, float], ...] = (),
@@ -130,3 +179,13 @@ def test_no_plot_is_higher_or_wider_than_its_place(height: int) -> None:
         height,
     )
     assert [line.cell_len for line in lines] == [40] * height
+
+
+def test_the_history_is_that_of_the_daemon_that_is_asked(tmp_path: Path) -> None:
+    with held(write_record(tmp_path, warm())), daemon(tmp_path) as url:
+        asked = {"address": url.removeprefix("http://"), "prometheus": None, "access": {}}
+        wait_until(lambda: (past_of(**asked, dir=None) or {"ranks": []})["ranks"])
+        found = past_of(**asked, dir=None)
+        assert found is not None
+        assert [frame.ranks[WHOSE].steps for frame in frames(found)][-1] == 9
+        assert past_of(**{**asked, "address": None}, dir=str(tmp_path)) is None

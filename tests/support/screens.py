@@ -53,9 +53,13 @@ class Screen:
 
 
 @asynccontextmanager
-async def screen(ask: Callable[[], Answer], size: tuple[int, int]) -> AsyncIterator[Screen]:
+async def screen(
+    ask: Callable[[], Answer],
+    size: tuple[int, int],
+    past: Callable[[], Answer | None] = lambda: None,
+) -> AsyncIterator[Screen]:
     """A ``top`` on a screen of ``size``, after its first look."""
-    app = Top(ask, _NEVER)
+    app = Top(ask, _NEVER, past)
     async with app.run_test(size=size) as pilot:
         shown = Screen(app, pilot)
         await shown.settle()

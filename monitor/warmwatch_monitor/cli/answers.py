@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from warmwatch_monitor.access import ANYBODY, Access
 from warmwatch_monitor.cli.choice import choose, is_pattern
-from warmwatch_monitor.cli.daemon import ask_daemon
+from warmwatch_monitor.cli.daemon import ask_daemon, ask_history
 from warmwatch_monitor.cli.output import note
 from warmwatch_monitor.config import Settings, load, load_access
 from warmwatch_monitor.errors import NoDaemonError, UsageError
@@ -71,6 +71,26 @@ def asker(
         return choose(read() if found is None else found, run, os.geteuid(), own=own)
 
     return answer
+
+
+def past_of(
+    *,
+    address: str | None,
+    dir: str | None,
+    prometheus: str | None,
+    access: Mapping[str, str | None],
+) -> Answer | None:
+    """The history of the daemon that :func:`asker` would ask; ``None`` where it asks none.
+
+    Raises:
+        DaemonError: the daemon keeps none, or has gone.
+    """
+    if dir is not None or prometheus is not None:
+        return None
+    settings = settings_from(address=address, **access)
+    if _from_daemon(settings) is None:
+        return None
+    return ask_history(settings.address, settings.access)
 
 
 def note_missing_directory(dir: str | None, what_now: str = "") -> None:

@@ -23,6 +23,7 @@ SCHEMA_VERSION = 1
 CONNECT_SECONDS = 2.0
 ANSWER_SECONDS = 5.0
 LONGEST_ANSWER = 64 << 20  # bytes; one of 512 ranks has about 1 MB
+HISTORY = "/history?points=1200"
 _OTHER = "give the daemon's address with --address HOST:PORT, or --dir to read the records"
 _CREDENTIALS = "give --token-file or --user-file with what it knows, or --dir to read the records"
 
@@ -49,9 +50,22 @@ def ask_daemon(address: Address, access: Access = ANYBODY) -> Answer:
     return answer
 
 
-def _fetch(address: Address, access: Access) -> bytes:
+def ask_history(address: Address, access: Access = ANYBODY) -> Answer | None:
+    """The daemon's last hour, of every three seconds; ``None`` where it keeps none.
+
+    Raises as :func:`ask_daemon`.
+    """
+    try:
+        found = json.loads(_fetch(address, access, HISTORY))
+    except (ValueError, RecursionError):
+        return None
+    known = isinstance(found, dict) and {"at", "ranks", "gpus"} <= found.keys()
+    return found if known else None
+
+
+def _fetch(address: Address, access: Access, path: str = "/status") -> bytes:
     """The body of the reply. Raises as :func:`ask_daemon`."""
-    request = _request(address, access)
+    request = _request(address, access, path)
     tls = access.tls() if address.tls else None
     try:
         peer = socket.create_connection((address.host, address.port), CONNECT_SECONDS)
@@ -91,11 +105,11 @@ def _fetch(address: Address, access: Access) -> bytes:
     return body
 
 
-def _request(address: Address, access: Access) -> bytes:
+def _request(address: Address, access: Access, path: str) -> bytes:
     who = access.authorization()
     shown = f"Authorization: {who}\r\n" if who else ""
     return (
-        f"GET /status HTTP/1.0\r\nHost: {address}\r\nAccept: application/json\r\n"
+        f"GET {path} HTTP/1.0\r\nHost: {address}\r\nAccept: application/json\r\n"
         f"{shown}Connection: close\r\n\r\n".encode()
     )
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from functools import partial
 
 import click
 
 from warmwatch_monitor.cli import options
-from warmwatch_monitor.cli.answers import asker
+from warmwatch_monitor.cli.answers import asker, past_of
 from warmwatch_monitor.cli.output import is_redrawn, plain
 from warmwatch_monitor.errors import UnknownRunError, UsageError
 
@@ -17,8 +18,8 @@ _LEAST_SECONDS, _MOST_SECONDS = 0.2, 3600.0
 _HELP = """Watch runs and ranks: state, phase, progress, steps, power, recompiles, functions, GPUs.
 
 RUN is a name or a pattern such as 'gpt*', as for `status`; without it every run is shown. A daemon
-is asked where one runs, or the one at --address; else the records here are read. The plots begin
-when this does. `?` lists the keys.
+is asked where one runs, or the one at --address; else the records here are read. The plots go back
+as far as the daemon does, an hour at most; without one they begin now. `?` lists the keys.
 
 \b
 Exit code: 0 it was left
@@ -53,7 +54,8 @@ def top(
         ask()
     from warmwatch_monitor.views.top.app import Top
 
-    Top(lambda: plain(ask()), seconds).run()
+    past = partial(past_of, address=address, dir=dir, prometheus=prometheus, access=access)
+    Top(lambda: plain(ask()), seconds, lambda: plain(past())).run()
 
 
 def _seconds(text: str | None) -> float:

@@ -24,7 +24,8 @@ from warmwatch_monitor.views.top.chart import Window
 from warmwatch_monitor.views.top.detail import PANES, Shown, detail
 from warmwatch_monitor.views.top.help import Help
 from warmwatch_monitor.views.top.listing import ORDERS, Entry, Key, Listing, at, listing
-from warmwatch_monitor.views.top.seen import Seen
+from warmwatch_monitor.views.top.past import frames
+from warmwatch_monitor.views.top.seen import Frame, Seen
 from warmwatch_monitor.views.top.table import fill
 
 Answer = Mapping[str, Any]
@@ -35,6 +36,7 @@ WINDOWS = (120.0, 600.0, 3600.0)
 class Top(App[None]):
     """Args:
     ask: gives the answer, each of its texts printable; raises WarmwatchError.
+    past: gives a daemon's history alike, once; ``None`` where there is none.
     seconds: between two looks.
     """
 
@@ -55,11 +57,16 @@ class Top(App[None]):
         *(Binding(str(n), f"pane('{name}')", show=False) for n, name in enumerate(PANES, 1)),
     ]
 
-    def __init__(self, ask: Callable[[], Answer], seconds: float) -> None:
+    def __init__(
+        self,
+        ask: Callable[[], Answer],
+        seconds: float,
+        past: Callable[[], Answer | None] = lambda: None,
+    ) -> None:
         super().__init__()
         self.theme = "ansi-dark"  # the terminal's own colours, and few bytes for each
         self.animation_level = "none"
-        self._ask, self._seconds = ask, seconds
+        self._ask, self._seconds, self._past = ask, seconds, past
         self._answer: Answer | None = None
         self._asking, self._trouble = False, ""
         self._history = Seen()
@@ -82,6 +89,7 @@ class Top(App[None]):
         self.query_one(DataTable).focus()
         self.set_interval(self._seconds, self.look)
         self.look()
+        threading.Thread(target=self._look_back, name="past", daemon=True).start()
 
     # asking: one question at a time, in a thread that dies with the program
 
@@ -105,6 +113,18 @@ class Top(App[None]):
             answer, trouble = None, described(error)
         with suppress(RuntimeError):  # it has ended meanwhile
             self.call_from_thread(self._take, answer, trouble)
+
+    def _look_back(self) -> None:
+        """Where there is no history, or none that can be read, the plots begin now."""
+        with suppress(WarmwatchError, LookupError, TypeError, ValueError):
+            before = self._past()
+            if before is not None:
+                with suppress(RuntimeError):
+                    self.call_from_thread(self._take_past, list(frames(before)))
+
+    def _take_past(self, past: list[Frame]) -> None:
+        self._history.precede(past)
+        self.draw()
 
     def _take(self, answer: Answer | None, trouble: str) -> None:
         self._asking, self._trouble = False, trouble

@@ -15,7 +15,7 @@ from warmwatch_monitor.views.table import wrapped
 from warmwatch_monitor.views.top.chart import Series, Window, axis, chart
 from warmwatch_monitor.views.top.gpus import gpus
 from warmwatch_monitor.views.top.listing import Entry
-from warmwatch_monitor.views.top.seen import History, activity_of
+from warmwatch_monitor.views.top.seen import History
 
 _BAR = 30
 _LEAST_ROWS, _MOST_ROWS = 2, 12  # of one plot
@@ -102,9 +102,9 @@ def _of_gpu(shown: Shown) -> Iterator[Series]:
     if gpu["power_watts"] is not None:
         watts = shown.history.watts(gpu["uuid"])
         yield Series(f"{name} power", watts, lambda value: f"{value:.0f} W", limit)
-    if activity_of(gpu) is not None:
+    if gpu["utilization_ratio"] is not None:
         busy = shown.history.activity(gpu["uuid"])
-        yield Series(f"{name} active", busy, lambda value: f"{value * 100:.0f} %", 1.0)
+        yield Series(f"{name} busy", busy, lambda value: f"{value * 100:.0f} %", 1.0)
 
 
 def _recompiles(shown: Shown) -> list[Text]:

@@ -8,9 +8,8 @@ from typing import Any
 from rich.text import Text
 
 from warmwatch_monitor.views.table import wrapped
-from warmwatch_monitor.views.top.seen import activity_of
 
-_HEAD = ("", "GPU", "power", "active", "memory", "temp", "held down by", "name")
+_HEAD = ("", "GPU", "power", "busy", "SMs", "memory", "temp", "held down by", "name")
 _LEFT = frozenset({"", "held down by", "name"})
 _UNKNOWN = "-"
 
@@ -46,7 +45,8 @@ def _row(gpu: Mapping[str, Any], own: bool) -> tuple[str, ...]:
         "*" if own else "",
         str(gpu["index"]),
         _of(gpu["power_watts"], gpu["power_limit_watts"], 1, "W"),
-        _said(activity_of(gpu), lambda ratio: f"{ratio * 100:.0f} %"),
+        _said(gpu["utilization_ratio"], _percent),
+        _said(gpu["sm_active_ratio"], _percent),
         _of(gpu["memory_used_bytes"], gpu["memory_total_bytes"], 2**30, "GiB"),
         _said(gpu["temperature_celsius"], lambda degrees: f"{degrees:.0f} C"),
         ", ".join(gpu["throttled"] or ()),
@@ -64,3 +64,7 @@ def _of(value: float | None, most: float | None, unit: float, name: str) -> str:
 
 def _said(value: float | None, words: Callable[[float], str]) -> str:
     return _UNKNOWN if value is None else words(value)
+
+
+def _percent(ratio: float) -> str:
+    return f"{ratio * 100:.0f} %"

@@ -38,7 +38,7 @@ class Help(ModalScreen[None]):
         for keys, does in KEYS:
             words.append(f"{keys:<21}", style="bold cyan").append(f"{does}\n", style="not bold")
         words.append(
-            "\nThe plots show what was seen since this began. ░: compile activity.\n"
+            "\n░: compile activity. The plots begin with the daemon, or else with this.\n"
             "What was not measured is blank.",
             style="not bold dim",
         )

@@ -1,4 +1,4 @@
-"""What the plots are made of: what was told since ``top`` began, in bounded memory.
+"""What the plots are made of: what was told since ``top`` began, and before, in bounded memory.
 
 A look that failed leaves a gap. A step's length is a point of the look that saw the step made, and
 of no later one.
@@ -7,7 +7,7 @@ of no later one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 Answer = Mapping[str, Any]
@@ -39,16 +39,20 @@ class History(Protocol):
         """For what is counted now, at its rate so far; ``None`` where that cannot be told."""
 
 
-class _Rank(NamedTuple):
+class RankThen(NamedTuple):
+    """What a rank was at: all its steps, the last one's length, all compile time."""
+
     steps: int
     last_step: float | None
     compiled: float
     compiling: bool
 
 
-class _Frame(NamedTuple):
+class Frame(NamedTuple):
+    """One look. Of a GPU: its power in watts, and how busy it was."""
+
     at: float
-    ranks: dict[Whose, _Rank]
+    ranks: dict[Whose, RankThen]
     gpus: dict[str, tuple[float | None, float | None]]
 
 
@@ -64,7 +68,7 @@ class Seen:
     """A :class:`History` of the answers that it was given."""
 
     def __init__(self) -> None:
-        self._frames: deque[_Frame] = deque(maxlen=_MOST_FRAMES)
+        self._frames: deque[Frame] = deque(maxlen=_MOST_FRAMES)
         self._cells = 0
         self._counted: dict[Whose, _Counted] = {}
 
@@ -76,16 +80,24 @@ class Seen:
             return
         if len(self._frames) == _MOST_FRAMES:
             self._forget()
-        frame = _Frame(at, _ranks(answer), _gpus(answer))
+        frame = Frame(at, _ranks(answer), _gpus(answer))
         self._frames.append(frame)
-        self._cells += len(frame.ranks) + len(frame.gpus)
+        self._cells += _cells(frame)
         while self._cells > _MOST_CELLS and len(self._frames) > 1:
             self._forget()
         self._counted = dict(_counted(answer, at, self._counted))
 
+    def precede(self, past: Iterable[Frame]) -> None:
+        """Keep ``past`` before what was added, as much of it as there is room for."""
+        own = list(self._frames)
+        before = [frame for frame in past if not own or frame.at < own[0].at]
+        self._frames = deque([*before, *own], maxlen=_MOST_FRAMES)
+        self._cells = sum(map(_cells, self._frames))
+        while self._cells > _MOST_CELLS and len(self._frames) > 1:
+            self._forget()
+
     def _forget(self) -> None:
-        oldest = self._frames.popleft()
-        self._cells -= len(oldest.ranks) + len(oldest.gpus)
+        self._cells -= _cells(self._frames.popleft())
 
     def steps(self, whose: Whose) -> list[Point]:
         points: list[Point] = []
@@ -101,7 +113,7 @@ class Seen:
 
     def compiling(self, whose: Whose) -> list[Span]:
         spans: list[Span] = []
-        before: tuple[float, _Rank] | None = None
+        before: tuple[float, RankThen] | None = None
         for frame in self._frames:
             rank = frame.ranks.get(whose)
             if rank is None:
@@ -139,9 +151,13 @@ class Seen:
         return (counted.what[1] - counted.now[1]) * took / done
 
 
-def _ranks(answer: Answer) -> dict[Whose, _Rank]:
+def _cells(frame: Frame) -> int:
+    return len(frame.ranks) + len(frame.gpus)
+
+
+def _ranks(answer: Answer) -> dict[Whose, RankThen]:
     return {
-        (run["run"], rank["rank"]): _Rank(
+        (run["run"], rank["rank"]): RankThen(
             steps=rank["steps"],
             last_step=rank["step_seconds"]["last"],
             compiled=rank["compile"]["seconds"],
@@ -153,13 +169,10 @@ def _ranks(answer: Answer) -> dict[Whose, _Rank]:
 
 
 def _gpus(answer: Answer) -> dict[str, tuple[float | None, float | None]]:
-    return {gpu["uuid"]: (gpu["power_watts"], activity_of(gpu)) for gpu in answer.get("gpus", ())}
-
-
-def activity_of(gpu: Mapping[str, Any]) -> float | None:
-    """How busy its multiprocessors are; where it does not tell, whether any kernel runs."""
-    active: float | None = gpu["sm_active_ratio"]
-    return gpu["utilization_ratio"] if active is None else active
+    return {
+        gpu["uuid"]: (gpu["power_watts"], gpu["utilization_ratio"])
+        for gpu in answer.get("gpus", ())
+    }
 
 
 def _counted(
