@@ -16,6 +16,8 @@ from support.standing import training
 from support.web import ask
 from warmwatch_monitor.views.page_files import FILES
 
+pytestmark = pytest.mark.slow
+
 LIVE = "document.getElementById('connection').dataset.is === 'live'"
 
 
