@@ -26,11 +26,11 @@ demo: $(DEMO)/.ready ## the main job: a small compiled training, watched live (u
 	.venv-demo/bin/pip install "$(TORCH)" -e ".[monitor]"
 	touch $@
 
-test: $(READY) lint ## lint, type-check and run the test suite
+test: $(READY) lint ## lint, type-check and run the test suite, in a quarter of an hour
 	tests/support/install-programs.sh
 	$(BIN)/python -m pytest $(SPREAD) -m "not long" $(PYTEST_ARGS)
 
-test-long: $(READY) ## the real trainings that test leaves out, so that it stays within a quarter of an hour
+test-long: $(READY) ## the real trainings that test leaves out
 	tests/support/install-programs.sh
 	$(BIN)/python -m pytest $(SPREAD) -m long $(PYTEST_ARGS)
 
@@ -38,9 +38,9 @@ test-frameworks: $(READY) ## Hugging Face, Lightning, Fabric, Accelerate and Jup
 	$(BIN)/pip install -q --group frameworks
 	$(BIN)/python -m pytest $(SPREAD) tests/process/test_frameworks.py tests/process/test_notebook.py $(PYTEST_ARGS)
 
-test-fast: $(READY) ## for daily work: all but real trainings and tests/process
+test-fast: $(READY) ## for daily work: what trains nothing and is quick, in under 2 minutes
 	tests/support/install-programs.sh
-	$(BIN)/python -m pytest $(SPREAD) -m "not training" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(SPREAD) -m "not training and not slow" $(PYTEST_ARGS)
 
 test-torch: ## the agent with another PyTorch, in an environment of its own (TORCH=torch==2.11.0)
 	$(MAKE) test-agent VENV=.venv-$(subst ==,-,$(TORCH))

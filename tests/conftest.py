@@ -33,7 +33,7 @@ settings.load_profile("warmwatch")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is no part of ``make test-fast``: who asks for ``records`` trains with PyTorch."""
+    """Mark what trains: all of ``tests/process``, and who asks for ``records``."""
     for item in items:
         if PROCESS in item.path.parents or "records" in getattr(item, "fixturenames", ()):
             item.add_marker("training")

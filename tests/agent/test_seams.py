@@ -181,6 +181,7 @@ result([Logger.log_event_start is start, len(handler.start_callbacks)])
 """
 
 
+@pytest.mark.training
 def test_a_seam_that_fails_half_way_undoes_what_it_did(tmp_path: Path) -> None:
     """The second half of two seams cannot be put in place: their first half is gone again."""
     records = tmp_path / "records"

@@ -11,6 +11,8 @@ import yaml
 
 from warmwatch.verdict import State
 
+pytestmark = pytest.mark.slow
+
 RULES = Path(__file__).parents[2] / "dashboards" / "rules"
 CASES = Path(__file__).parent / "rules"
 # Groups of one state each: promtool's cases hold a few of them.

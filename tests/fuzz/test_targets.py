@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from fuzz.targets import TARGETS, Fuzzed, Target
 
+pytestmark = pytest.mark.slow
+
 SHORTEST, LONGEST = 60, 400  # hypothesis makes short ones where it may
 
 

@@ -28,6 +28,8 @@ from warmwatch_monitor.serving.connections import (
 from warmwatch_monitor.serving.protection import OPEN
 from warmwatch_monitor.serving.server import Server
 
+pytestmark = pytest.mark.slow
+
 DESCRIPTORS = 256
 HALF = b"GET /status HTTP/1.1\r\nHost: localhost\r\nX-"
 

@@ -19,6 +19,8 @@ from support.web import ask
 from warmwatch_monitor.views import page_files
 from warmwatch_monitor.views.page_files import FILES
 
+pytestmark = pytest.mark.slow
+
 LIVE = "document.getElementById('connection').dataset.is === 'live'"
 
 

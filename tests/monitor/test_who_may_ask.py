@@ -22,6 +22,8 @@ from support.web import HASH, PASSWORD, TOKEN, Authority, ask, basic
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.serving.hosts import allowed_names, is_address, is_allowed
 
+pytestmark = pytest.mark.slow
+
 EVERYWHERE = ("--address", "0.0.0.0:0")
 USERS = f"basic_auth_users: {{alice: {HASH}}}\n"
 

@@ -30,7 +30,7 @@ if __name__ == "__main__": main()
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_data_loading_workers(records: Path, context: str) -> None:
-    run(records, LOADER.replace("CONTEXT", repr(context)))
+    run(records, LOADER.replace("CONTEXT", repr(context)), fresh=True)
     slot = slots.read(slots.only(records))
     assert slot.steps.steps == 3
     assert slot.compile.begun == 0
@@ -43,7 +43,7 @@ def test_compile_workers(records: Path, method: str) -> None:
 model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
 train(torch.compile(model), o, 2)
 """
-    run(records, body, env=env)
+    run(records, body, env=env, fresh=True)
     assert slots.read(slots.only(records)).steps.steps == 2
 
 
@@ -58,7 +58,7 @@ train(m, o, 4)
 p = mp.get_context("fork").Process(target=child); p.start(); p.join()
 train(m, o, 1)
 """
-    run(records, body)
+    run(records, body, fresh=True)
     parent, child = map(slots.read, slots.folders(records))
     assert (parent.steps.steps, child.steps.steps) == (5, 2)
     assert parent.identity.launch == child.identity.launch
@@ -81,7 +81,7 @@ if __name__ == "__main__":
     with socket.socket() as s: s.bind(("127.0.0.1", 0)); port = s.getsockname()[1]
     mp.spawn(rank, args=(port,), nprocs=2)
 """
-    run(records, body)
+    run(records, body, fresh=True)
     read = [slots.read(folder) for folder in slots.folders(records)]
     assert sorted((s.identity.rank, s.identity.world_size, s.steps.steps) for s in read) == [
         (0, 2, 3),

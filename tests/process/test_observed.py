@@ -50,7 +50,7 @@ def test_a_training_without_the_agent_is_seen_while_its_workers_compile(tmp_path
     options = ("--dir", str(records), "--gpu-interval", "off")
     with (
         daemon_process(*options, WARMWATCH_OBSERVE="on") as (_, url),
-        training(records, TRAIN, attach=False, env=env) as run,
+        training(records, TRAIN, attach=False, env=env, fresh=True) as run,
     ):
 
         def seen() -> dict[str, Any]:

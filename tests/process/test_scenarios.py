@@ -11,8 +11,10 @@ from support.case import Case
 from support.comparison import findings
 from support.scenarios import Scenario
 
+RUN = [pytest.param(one, marks=[pytest.mark.long] * one.long) for one in scenarios.every()]
 
-@pytest.mark.parametrize("scenario", scenarios.every(), ids=lambda scenario: scenario.name)
+
+@pytest.mark.parametrize("scenario", RUN, ids=lambda scenario: scenario.name)
 def test_the_verdict_agrees_with_the_truth(scenario: Scenario, tmp_path: Path) -> None:
     """Never warm too early or too late; every count, time and reason is PyTorch's own."""
     if scenario.lacks:

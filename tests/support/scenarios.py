@@ -5,7 +5,8 @@ literal ``EXPECT`` what must come out; ``on`` in it says what is different on wh
 It is run twice: with the agent and a poller beside it, then
 without the agent and with PyTorch's structured trace on. PyTorch's caches are cold for both, but
 for the objects that the C++ compiler made of equal kernels (they cost most of the time, and no
-cache counts them); a scenario that declares ``cold`` begins without those too.
+cache counts them): of the model that nearly all share, and for the second run those of the first.
+A scenario that declares ``cold`` begins without those too.
 """
 
 from __future__ import annotations
@@ -17,10 +18,8 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from support import looks, slots, truth
 from support.filesystems import MEMORY
 from support.poller import Poller, Sample
 from support.torch_versions import VERSION
-from support.trainings import ROOT, Training, environment
+from support.trainings import ROOT, Training, environment, started
 from warmwatch import record
 
 FOLDER = ROOT / "tests" / "process" / "scenarios"
@@ -60,6 +59,7 @@ class Scenario:
         cold: no object of the C++ compiler is there yet.
         warm_cache: run once beforehand, so that the caches are full.
         env: environment variables that it needs.
+        long: left to `make test-long`, for other scenarios meet each of its kinds of event as well.
         ranks: processes that train together, each with a GPU of its own.
         traced: PyTorch keeps no record of some of what it compiles; its trace has the times.
         limits: in words, each difference from the truth that the numbers above allow for.
@@ -85,6 +85,7 @@ class Scenario:
     cold: bool = False
     warm_cache: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
+    long: bool = False
     ranks: int = 1
     traced: bool = False
     limits: str = ""
@@ -135,8 +136,8 @@ def declared(path: Path) -> Scenario:
 
 def run(scenario: Scenario, folder: Path) -> tuple[Watched, Reference]:
     """Run it both ways, in two empty folders of ``folder``."""
-    watched = _watched(scenario, _prepared(scenario, folder / "with"))
-    alone = _prepared(scenario, folder / "without")
+    watched = _watched(scenario, _prepared(scenario, folder / "with", _objects))
+    alone = _prepared(scenario, folder / "without", lambda: folder / "with" / _CACHE)
     trace = alone / "trace"
     account, output = _run(scenario, alone, "without", TORCH_TRACE=str(trace))
     return watched, Reference(
@@ -144,11 +145,12 @@ def run(scenario: Scenario, folder: Path) -> tuple[Watched, Reference]:
     )
 
 
-def _prepared(scenario: Scenario, folder: Path) -> Path:
-    """A folder with the caches that the scenario begins with."""
+def _prepared(scenario: Scenario, folder: Path, objects: Callable[[], Path]) -> Path:
+    """A folder with the caches that the scenario begins with: but for ``objects``, none."""
     folder.mkdir(parents=True)
     if not scenario.cold:
-        shutil.copytree(_objects(), folder / _CACHE)
+        counted = shutil.ignore_patterns(*_COUNTED_CACHES)
+        shutil.copytree(objects(), folder / _CACHE, ignore=counted)
     if scenario.warm_cache:
         _run(scenario, folder, "before")
     return folder
@@ -166,8 +168,6 @@ def _objects() -> Path:
         if not made.exists():
             aside = Path(tempfile.mkdtemp(dir=SHARED))
             _run(declared(FOLDER / "static.py"), aside, "objects")
-            for cache in _COUNTED_CACHES:  # not every PyTorch has each of them on
-                shutil.rmtree(aside / _CACHE / cache, ignore_errors=True)
             aside.rename(SHARED / "made")
     return made
 
@@ -201,16 +201,9 @@ def _run(scenario: Scenario, folder: Path, how: str, **env: str) -> tuple[dict[s
     """Its account, and what it printed with the moments taken out."""
     account, errors = folder / f"{how}.json", folder / f"{how}.stderr"
     more = {"SCENARIO_ACCOUNT": str(account), **scenario.env, **env}
-    with errors.open("w") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, str(scenario.path)],
-            env=environment(folder / "records", **more),
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-        )
+    variables = environment(folder / "records", **more)
+    foreign = scenario.path.parent != FOLDER  # those of tests/gpu, which start CUDA
+    process = started(scenario.path, folder, variables, errors, fresh=foreign)
     training = Training(process, errors)
     try:
         training.reach("done")

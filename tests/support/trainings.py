@@ -3,6 +3,11 @@
 A script calls ``gate("name")`` (from :mod:`support.gate`): it says so on its standard output and
 waits for a line on its standard input. So a test never waits for a time, only for a training to
 come somewhere.
+
+It is forked by a Python that has imported PyTorch (:mod:`support.preloaded`), as far as that can
+become it. One for which that would prove something else asks for ``fresh=True``: where the agent is
+to be there before PyTorch, or what the kernel knows of the program that was started matters, or how
+a process makes others. With ``FRESH_PYTHONS`` in the environment of the tests, all are fresh.
 """
 
 from __future__ import annotations
@@ -12,10 +17,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from support.preloaded import OWN, Forked, Preloaded
 
 ROOT = Path(__file__).resolve().parents[2]
 GATE = "@gate "
@@ -48,7 +56,7 @@ def train(model, optimizer, steps, batch=4, width=8):
 class Training:
     """A training that runs."""
 
-    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
+    def __init__(self, process: subprocess.Popen[str] | Forked, errors: Path) -> None:
         self.process, self._errors = process, errors
         self.output: list[str] = []
 
@@ -117,6 +125,37 @@ def environment(records: Path, **more: str) -> dict[str, str]:
     }
 
 
+@cache
+def _preloaded() -> Preloaded:
+    """This process's own."""
+    common = environment(Path())
+    return Preloaded({name: value for name, value in common.items() if not name.startswith(OWN)})
+
+
+def started(
+    script: Path,
+    cwd: Path,
+    env: Mapping[str, str],
+    errors: Path,
+    *,
+    launcher: Sequence[str] = (),
+    fresh: bool = False,
+) -> subprocess.Popen[str] | Forked:
+    """``script`` in a process of its own, which writes its errors to the file ``errors``."""
+    with errors.open("w") as stderr:
+        if not (fresh or "FRESH_PYTHONS" in os.environ) and _preloaded().fits(env):
+            return _preloaded().start(script, cwd, env, stderr.fileno())
+        return subprocess.Popen(
+            [sys.executable, *launcher, str(script)],
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+
+
 @contextmanager
 def training(
     records: Path,
@@ -126,21 +165,15 @@ def training(
     attach: bool = True,
     env: Mapping[str, str] | None = None,
     launcher: tuple[str, ...] = (),
+    fresh: bool = False,
 ) -> Iterator[Training]:
     """Run ``body`` after the prelude, with the agent attached unless told otherwise."""
     script = records.parent / f"{name}.py"
     script.write_text(("import warmwatch.auto\n" if attach else "") + PRELUDE + body)
     errors = records.parent / f"{name}.stderr"
-    with errors.open("w") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, *launcher, str(script)],
-            env=environment(records, **(env or {})),
-            cwd=records.parent,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-        )
+    variables = environment(records, **(env or {}))
+    fresh = fresh or bool(launcher)
+    process = started(script, records.parent, variables, errors, launcher=launcher, fresh=fresh)
     try:
         yield Training(process, errors)
     finally:

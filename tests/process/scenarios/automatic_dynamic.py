@@ -4,6 +4,7 @@ import torch
 from _common import finish, small, train
 
 EXPECT = {
+    "long": True,
     "states": "compiling warming warm recompiling warm",
     "categories": "shape",
     "on": {  # each size compiles, without the agent too

@@ -4,6 +4,7 @@ import torch
 from _common import finish, small, train
 
 EXPECT = {
+    "long": True,
     "states": "compiling warming warm recompiling warm",
     "categories": "requires_grad",
     "on": {  # parameters are not guarded there

@@ -5,7 +5,7 @@ from _common import batch, finish, mark, small
 
 import warmwatch
 
-EXPECT = {"states": "compiling warming warm recompiling warm", "categories": "shape"}
+EXPECT = {"long": True, "states": "compiling warming warm recompiling warm", "categories": "shape"}
 
 compiled = torch.compile(small().eval())
 with torch.inference_mode():

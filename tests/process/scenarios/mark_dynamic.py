@@ -4,6 +4,7 @@ import torch
 from _common import batch, finish, loss_of, mark, small
 
 EXPECT = {
+    "long": True,
     "states": "compiling warming warm",
     "on": {
         "2.6": {"lacks": "2.6 refuses it: the mark is violated, without the agent too"},

@@ -8,7 +8,7 @@ from torch._dynamo.callback import callback_handler
 from torch._dynamo.utils import ChromiumEventLogger
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-EXPECT = {"states": "compiling warming warm recompiling warm", "categories": "shape"}
+EXPECT = {"long": True, "states": "compiling warming warm recompiling warm", "categories": "shape"}
 
 heard = {"start": 0, "end": 0, "events": 0, "steps": 0}
 

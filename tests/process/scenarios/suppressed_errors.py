@@ -4,6 +4,7 @@ import torch
 from _common import finish, small, train
 
 EXPECT = {
+    "long": True,
     "states": "compiling warming warm",
     "failures": 1,
     "uncompiled_graphs": 1,

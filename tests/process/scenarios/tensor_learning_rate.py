@@ -4,6 +4,7 @@ import torch
 from _common import batch, finish, loss_of, mark, small
 
 EXPECT = {
+    "long": True,
     "states": "compiling warming warm",
     "eager_frames": "torch_dynamo_resume_in_wrapper",
     "limits": "beside the agent the frame around the optimizer's step, which holds nothing to "

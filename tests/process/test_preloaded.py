@@ -1,0 +1,80 @@
+"""What a preloaded Python forks is the process that a Python started anew would be."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.trainings import Training, environment, run, started
+
+
+@pytest.fixture(autouse=True)
+def _forks_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FRESH_PYTHONS", raising=False)
+
+
+ENDS = {
+    "returns": ("pass", 0),
+    "exit 3": ("sys.exit(3)", 3),
+    "words": ("sys.exit('no data')", 1),
+    "uncaught": ("1 / 0", 1),
+    "interrupted": ("raise KeyboardInterrupt", -signal.SIGINT),
+    "killed": ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
+    "os._exit": ("os._exit(5)", 5),
+    "at its end": ("atexit.register(lambda: os._exit(6))", 6),
+}
+TELLS = """
+import atexit, json, os, signal, sys, threading
+atexit.register(print, "at exit", flush=True)
+print(json.dumps([
+    sys.argv, sys.path[0], os.getcwd(), dict(os.environ), __name__, __file__, sys.stdin.readline(),
+    os.environb[b"WARMWATCH_RUN"].decode(), threading.active_count(), signal.getsignal(2).__name__,
+    sorted(os.listdir("/proc/self/fd"))[:4], os.getpgid(0), sorted(globals()),
+    [stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)],
+]), flush=True)
+"""
+
+
+def ended(place: Path, body: str, *, fresh: bool) -> tuple[int, list[str], list[str]]:
+    """Its exit code, what it wrote, and the last line of its errors."""
+    script = place / "train.py"
+    script.write_text(body)
+    env, errors = environment(place / "records", WARMWATCH_RUN="mine"), place / "errors"
+    training = Training(started(script, place, env, errors, fresh=fresh), errors)
+    training.go()
+    code = training.wait()
+    training.process.stdout.close()
+    return code, training.output, training.stderr.splitlines()[-1:]
+
+
+@pytest.mark.parametrize(("end", "code"), ENDS.values(), ids=ENDS)
+def test_a_forked_training_is_and_ends_as_one_that_is_started_anew(
+    tmp_path: Path, end: str, code: int
+) -> None:
+    forked = ended(tmp_path, TELLS + end, fresh=False)
+    assert forked == ended(tmp_path, TELLS + end, fresh=True)
+    assert forked[0] == code
+
+
+def test_one_whose_environment_pytorch_reads_at_its_import_is_started_anew(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.py").write_text("import sys; print('torch' in sys.modules)")
+    said = []
+    for more in ({"WARMWATCH_RUN": "mine"}, {"OMP_NUM_THREADS": "2"}):
+        env, errors = environment(tmp_path / "records", **more), tmp_path / "errors"
+        training = Training(started(tmp_path / "train.py", tmp_path, env, errors), errors)
+        assert training.wait() == 0
+        training.process.stdout.close()
+        said += training.output
+    assert said == ["True\n", "False\n"]
+
+
+def test_its_record_is_that_of_a_process_that_nobody_forked(records: Path) -> None:
+    run(records, "train(model := make(), torch.optim.SGD(model.parameters()), 1)")
+    identity = slots.read(slots.only(records)).identity
+    assert identity.run == "train"
+    assert identity.launch.startswith(f"process:{identity.pid}:")
