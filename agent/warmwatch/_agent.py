@@ -77,6 +77,7 @@ class Agent:
             is_step=self._is_step,
             warm_steps=settings.warm_steps,
             on_warm=self._call_back,
+            on_long=self._long_step,
         )
         self.batches = make_batches(self.record.writer.buffer)
         self._announcer = self._announce(bool(options.get("say", settings.say)))
@@ -326,6 +327,10 @@ class Agent:
         is_step = self._rounds.is_step(optimizer)
         self.record.has_parameters(self._parameters.seen)
         return is_step
+
+    def _long_step(self, steps: int, now: int, duration: int, usual: int) -> None:
+        """A clean step came far later than usual."""
+        self.ledger.long_step(steps, now, duration, usual, self.batches.behind(steps - 1))
 
     def _call_back(self) -> None:
         """It may be warm now: tell those who asked for it."""

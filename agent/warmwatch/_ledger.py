@@ -11,16 +11,20 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from time import monotonic_ns
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from warmwatch import record
 from warmwatch._activity import Activity
 from warmwatch._components import Told
 from warmwatch._ending import End
 from warmwatch._inbox import Inbox
+from warmwatch._long_steps import LeftOut
 from warmwatch._pauses import Pauses
 from warmwatch._phases import is_preparation
 from warmwatch.record import COMPILE_INDEX as AT
+
+if TYPE_CHECKING:
+    from warmwatch._batches import Behind
 
 _MOST_BREAKS = 100  # reasons that are told: some name a place each
 _LARGEST_WORD = 2**64 - 1
@@ -79,6 +83,7 @@ class Ledger:
         self.words = [0] * record.COMPILE_WORDS
         self._activity, self._pauses = Activity(self.words), Pauses(self.words)
         self._told_keys = Told()
+        self._left_out = LeftOut()
         self._training: int | None = None  # the thread that marks the steps
         self._store, self._pytorch, self._clock = store, pytorch, clock
         self._word_break = word_break
@@ -215,6 +220,17 @@ class Ledger:
             self._inbox.post(lambda: self._first(now, duration))
         values = {"n": steps, "seconds": duration / 1e9 if duration else None, "clean": not touched}
         self._inbox.post(lambda: self._noted("step", now, values))
+
+    def long_step(
+        self, steps: int, now: int, duration: int, usual: int, behind: Behind | None
+    ) -> None:
+        """A clean step took far longer than usual ones; ``behind``: the batches within it."""
+        values = {"n": steps, "seconds": duration / 1e9, "usual": usual / 1e9}
+        if behind is not None:
+            values["data"] = behind.wait_ns / 1e9
+            values["batches"] = behind.batches
+            values["batches_before"] = behind.all_batches - behind.batches
+        self._inbox.post(lambda: self._long_step(now, values))
 
     def warm(self, now: int, steps: int) -> None:
         """The K-th clean step in a row was marked; ``steps`` came before the first of them."""
@@ -406,6 +422,13 @@ class Ledger:
         words[AT["first_step_ns"]] = now
         words[AT["first_duration_ns"]] = duration
         words[AT["episode_began_ns"]] = words[AT["episode_began_ns"]] or now
+
+    def _long_step(self, now: int, values: dict[str, float]) -> None:
+        left_out = self._left_out.before(now)
+        if left_out is not None:
+            took = self._pauses.behind(int(values["n"]) - 1)
+            parts = {what: ns / 1e9 for what, ns in took.items()}
+            self._store.note("long_step", now, {**values, **parts, "left_out": left_out})
 
     def _warm(self, now: int, steps: int) -> None:
         words = self.words

@@ -50,6 +50,10 @@ class Pauses:
         self._ended.clear()
         return took
 
+    def behind(self, steps: int) -> dict[str, int]:
+        """Of each kind, the nanoseconds after so many steps and before the next one."""
+        return {what: one.behind(steps) for what, one in self._kinds.items()}
+
 
 class _Pause:
     """One kind of it."""
@@ -62,6 +66,7 @@ class _Pause:
         self._count = None if count is None else AT[count]
         self._thread: int | None = None
         self._depth = self._steps = 0
+        self._latest = 0, 0  # behind how many steps the last ones began, and how long they took
 
     def began(self, thread: int, now: int, training: int | None, steps: int) -> bool:
         if self._thread == thread and self._steps != steps:
@@ -84,9 +89,16 @@ class _Pause:
             return 0
         words, self._thread = self._words, None
         since = words[self._since]
-        words[self._total] += max(0, now - since)
+        took = max(0, now - since)
+        words[self._total] += took
+        self._latest = self._steps, took + self.behind(self._steps)
         words[self._since] = 0
         words[self._until] = now
         if self._count is not None:
             words[self._count] += 1
         return since
+
+    def behind(self, steps: int) -> int:
+        """Nanoseconds of it after so many steps and before the next one."""
+        steps_then, took = self._latest
+        return took if steps_then == steps else 0

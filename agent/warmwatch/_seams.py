@@ -8,11 +8,13 @@ through it. Neither side knows more, and no hook knows another. Nothing here imp
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from warmwatch._guard import report
+
+_Answer = TypeVar("_Answer")
 
 
 class Listener(Protocol):
@@ -138,6 +140,41 @@ def look_up() -> Iterator[None]:
         raise SeamAbsentError(str(error)) from error
 
 
+class Replaced:
+    """Attributes of modules and classes that a hook has replaced by its own.
+
+    They go back as they were: what was inherited is inherited again, and what somebody else has
+    wrapped meanwhile stays, with ours in it.
+    """
+
+    def __init__(self) -> None:
+        self._done: list[tuple[Any, str, Any, Any]] = []
+
+    def put(self, owner: Any, name: str, ours: Any) -> None:
+        """Replace ``name`` of ``owner``, a module or a class."""
+        self._done.append((owner, name, vars(owner).get(name, self), ours))
+        setattr(owner, name, ours)
+
+    def put_all(self, wanted: Iterable[tuple[Any, str, Any]]) -> None:
+        """Replace each, or none where one cannot be."""
+        with contextlib.ExitStack() as broken_off:
+            broken_off.callback(self.undo)
+            for owner, name, ours in wanted:
+                self.put(owner, name, ours)
+            broken_off.pop_all()
+
+    def undo(self) -> None:
+        """Put back what was there."""
+        while self._done:
+            owner, name, original, ours = self._done.pop()
+            if vars(owner).get(name) is not ours:
+                continue
+            if original is self:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)
+
+
 Install = Callable[[Listener], Installed]
 
 
@@ -195,27 +232,33 @@ class Hooks:
     def counters(self) -> dict[str, int]:
         """PyTorch's counters, where a seam reads them."""
         found: dict[str, int] = {}
-        for seam in tuple(self._installed.values()):
-            found.update(seam.counters())
+        for told in self._answers(lambda seam: seam.counters()):
+            found.update(told)
         return found
 
     def graph_breaks(self) -> dict[str, int]:
         """How often each reason broke a graph, where a seam knows it."""
         found: dict[str, int] = {}
-        for seam in tuple(self._installed.values()):
-            found.update(seam.graph_breaks())
+        for told in self._answers(lambda seam: seam.graph_breaks()):
+            found.update(told)
         return found
 
     def asynchronous(self) -> bool:
         """Whether compiled code may be swapped in later, with no event."""
-        return any(seam.asynchronous() for seam in tuple(self._installed.values()))
+        return any(self._answers(lambda seam: seam.asynchronous()))
 
     def disabled(self) -> str:
         """By which of ``record.DISABLED`` compilation is turned off now."""
-        found = (seam.disabled() for seam in tuple(self._installed.values()))
-        return next(filter(None, found), "")
+        return next(filter(None, self._answers(lambda seam: seam.disabled())), "")
 
     def memory(self) -> tuple[int, ...]:
         """Bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known."""
-        found = (seam.memory() for seam in tuple(self._installed.values()))
-        return next(filter(None, found), ())
+        return next(filter(None, self._answers(lambda seam: seam.memory())), ())
+
+    def _answers(self, ask: Callable[[Installed], _Answer]) -> Iterator[_Answer]:
+        """What each seam says; one that cannot answer keeps no other from it."""
+        for name, seam in tuple(self._installed.items()):
+            try:
+                yield ask(seam)
+            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                report(f"hooks.{name}", error)

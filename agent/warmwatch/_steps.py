@@ -25,6 +25,7 @@ from typing import Any
 from warmwatch import record
 from warmwatch._guard import report
 from warmwatch._ledger import Ledger
+from warmwatch._long_steps import is_long, usual_ns, worth_a_look_ns
 from warmwatch.record import BOUNDS_NS, COMPILE_INDEX, STEPS_INDEX
 
 _BEGUN = COMPILE_INDEX["begun"]
@@ -41,6 +42,7 @@ assert _HOT == [8, 9, 10], "likewise slot[8] to slot[10]"
 # Where each bin begins, and the last one ends. To search it gives 1 for the first bin.
 _EDGES = (-1, *BOUNDS_NS, 2**64)
 _BEFORE_CLEAN_BINS = record.CLEAN_BINS_OFFSET // 8 - 1
+_CLEAN_BINS = slice(_BEFORE_CLEAN_BINS + 1, _BEFORE_CLEAN_BINS + 1 + record.BINS)
 _BEFORE_COMPILE_BINS = record.COMPILE_BINS_OFFSET // 8 - 1
 
 Buffer = bytearray | mmap.mmap
@@ -72,6 +74,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
     is_step: Callable[[Any], bool],
     warm_steps: int,
     on_warm: Callable[[], None],
+    on_long: Callable[[int, int, int, int], None],
     clock: Callable[[], int] = monotonic_ns,
 ) -> Steps:
     """The step functions, as closures: cells are the cheapest state that Python has.
@@ -80,12 +83,15 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         buffer: where the slot is, or plain memory. ledger: what the compiler does.
         is_step: whether a call by an optimizer that does not lead is a step all the same.
         warm_steps: K. on_warm: called at the K-th clean step in a row, when all is stored.
+        on_long: called with the steps by then, the time, how long ago the step before was, and the
+            usual length, where a clean step came far later than usual.
     """
     words, slot = ledger.words, memoryview(buffer).cast("Q")
     id_of, bin_of, edges = id, bisect_left, _EDGES
     regular = leader = early = compiled = begun = 0
     seen, warm_at = _TOUCHED, warm_steps
     low = high = place = 0  # the bin of the last regular step: its bounds, its word
+    suspect = 0  # what is longer may be a long step; 0: find out
 
     def on_step(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001 - torch's signature
         nonlocal low, high, place
@@ -98,8 +104,8 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
             duration = now - last
             if not low < duration <= high:
                 index = bin_of(edges, duration)
-                if now < last or slot[9] != last:  # another thread has marked a step meanwhile
-                    mark(now)
+                if now < last or slot[9] != last or duration > suspect:
+                    mark(now)  # another thread has marked a step meanwhile, or it is long
                     return
                 low, high, place = edges[index - 1], edges[index], _BEFORE_CLEAN_BINS + index
             slot[10] = duration
@@ -141,6 +147,15 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
                 regular = 0
         if count == warm_at:
             tell_warm(now, count)
+        elif duration > suspect and count > warm_at:
+            look_whether_long(count, last + duration, duration)
+
+    def look_whether_long(count: int, now: int, duration: int) -> None:
+        nonlocal suspect
+        usual = usual_ns(slot[_CLEAN_BINS])
+        suspect = worth_a_look_ns(usual)
+        if is_long(duration, usual):
+            on_long(count, now, duration, usual)
 
     def look_closely(now: int) -> None:
         """The first step, one that held activity, or one after a step in which some was on."""
@@ -179,6 +194,8 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
             tell_warm(now, count)
 
     def tell_warm(now: int, count: int) -> None:
+        nonlocal suspect
+        suspect = 0
         ledger.warm(now, count - warm_steps)
         on_warm()
 
@@ -187,8 +204,8 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
 
     def look() -> None:
         """Compile activity has begun: no step is regular until it was looked at."""
-        nonlocal regular
-        regular = 0
+        nonlocal regular, suspect
+        regular = suspect = 0
 
     def lead(optimizer_id: int) -> None:
         nonlocal leader, regular
@@ -196,11 +213,13 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
 
     def bind(new_buffer: Buffer, new_ledger: Ledger) -> None:
         nonlocal slot, ledger, words, early, compiled, begun, leader, regular, seen, warm_at
+        nonlocal suspect
         slot = memoryview(new_buffer).cast("Q")
         if new_ledger is not ledger:
             ledger, words = new_ledger, new_ledger.words
             early = compiled = begun = leader = regular = 0
             seen, warm_at = _TOUCHED, warm_steps
+            suspect = 0
             ledger.on_begin(look)
 
     def wrap_rare(wrap: Callable[[Any], Any]) -> None:

@@ -11,12 +11,53 @@ from warmwatch_dashboards.queries import CHOSEN, per_second
 
 def activity() -> list[timeseries.Panel]:
     """Where the compile time goes, and why there is any."""
-    return [_phases(), _recompiles(), _graphs(), _workers()]
+    return [_in_progress(), _how_far(), _phases(), _recompiles(), _graphs(), _workers()]
 
 
 def cost() -> list[timeseries.Panel]:
     """What the GPUs spent meanwhile."""
     return [_gpu_seconds(), _energy(), _energy_by_step()]
+
+
+def _in_progress() -> timeseries.Panel:
+    began = f"warmwatch_compile_start_timestamp_seconds{{{CHOSEN}}}"
+    limit = f"warmwatch_compile_limit_seconds{{{CHOSEN}}} and on (run, rank) {began}"
+    return lines(
+        About(
+            title="The compilation in progress",
+            description="How long it has been going on, beside the limit from which on it counts "
+            "as too long (docs/hangs.md), and the timeout after which the collectives give up in "
+            "which other ranks wait for it.",
+            unit=units.Seconds,
+            width=12,
+            none="nothing compiles",
+        ),
+        Query(f"max by (rank) (time() - {began})", "so far, rank {{rank}}"),
+        Query(f"max by (rank) ({limit})", "too long, rank {{rank}}"),
+        Query(
+            f"min(warmwatch_collective_timeout_seconds{{{CHOSEN}}}) and on () {began}",
+            "collectives give up",
+        ),
+    )
+
+
+def _how_far() -> timeseries.Panel:
+    done, planned = (
+        f"max by (rank, of) (warmwatch_compile_progress_{word}{{{CHOSEN}}})"
+        for word in ("done", "planned")
+    )
+    return lines(
+        About(
+            title="How far it is",
+            description="Of the kernels that Inductor waits for, or of the choices that it "
+            "measures for one, those that are done. It counts for each graph and kernel anew, and "
+            "nothing while it traces and lowers.",
+            unit=units.PercentUnit,
+            width=12,
+            none="nothing is counted",
+        ),
+        Query(f"{done} / {planned}", "{{of}}, rank {{rank}}"),
+    ).max(1)
 
 
 def _phases() -> timeseries.Panel:

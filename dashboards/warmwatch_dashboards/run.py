@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as build
-from grafana_foundation_sdk.builders import stat, statetimeline
+from grafana_foundation_sdk.builders import stat, statetimeline, timeseries
 from grafana_foundation_sdk.models import units
 
 from warmwatch_dashboards import compiler, ends, states, training
 from warmwatch_dashboards.annotations import Mark
 from warmwatch_dashboards.layout import dashboard, lay_out, variable
-from warmwatch_dashboards.panels import About, Query, level, number, state, timeline
-from warmwatch_dashboards.queries import CHOSEN
+from warmwatch_dashboards.panels import About, Query, counts, level, number, state, timeline
+from warmwatch_dashboards.queries import CHOSEN, seen
 
 _GONE = "not seen"
 
@@ -29,7 +29,7 @@ def run() -> build.Dashboard:
     return lay_out(
         board,
         {
-            "Is this the real speed?": [*_now(), _states(), ends.of_ranks(CHOSEN)],
+            "Is this the real speed?": [*_now(), _states(), _conditions(), ends.of_ranks(CHOSEN)],
             "Compiler": compiler.activity(),
             "Steps and GPUs": training.at_work(),
             "What compilation cost": compiler.cost(),
@@ -136,4 +136,20 @@ def _states() -> statetimeline.Panel:
         ),
         Query(states.number_by_rank(CHOSEN), "rank {{rank}}"),
         states.mapping(),
+    )
+
+
+def _conditions() -> timeseries.Panel:
+    holds = seen(f"warmwatch_condition{{{CHOSEN}}}")
+    return counts(
+        About(
+            title="Conditions",
+            description="What holds beside the state, as the number of ranks: a compilation that "
+            "takes too long, thrashing, a model that was to be compiled and is not, and others.",
+            unit=units.NoUnit,
+            width=24,
+            height=6,
+            none="none",
+        ),
+        Query(f"sum by (condition) (max by (rank, condition) ({holds})) > 0", "{{condition}}"),
     )

@@ -79,10 +79,12 @@ def _activity() -> timeseries.Panel:
 
 
 def _memory() -> timeseries.Panel:
+    allocator = f'warmwatch_torch_memory_bytes{{{CHOSEN},kind=~"allocated|reserved"}}'
     return lines(
         About(
             title="Memory of the ranks' GPUs",
-            description="Device memory in use by all processes on these GPUs.",
+            description="Device memory in use by all processes on these GPUs, and what PyTorch's "
+            "allocator held of it when the agent last looked, which it does at rare moments.",
             unit=units.BytesIEC,
             width=12,
         ),
@@ -90,21 +92,24 @@ def _memory() -> timeseries.Panel:
             of_gpus_of_ranks("warmwatch_gpu_memory_used_bytes", CHOSEN),
             "rank {{rank}}, GPU {{gpu}}",
         ),
+        Query(f"max by (rank, kind) ({allocator})", "PyTorch, {{kind}}, rank {{rank}}"),
     )
 
 
 def _waiting() -> timeseries.Panel:
     waited = per_second(f"warmwatch_data_wait_seconds_total{{{CHOSEN}}}")
+    saved = per_second(f"warmwatch_checkpoint_seconds_total{{{CHOSEN}}}")
     return lines(
         About(
-            title="Waiting for data",
+            title="Waiting for data, and saving",
             description="The share of its time in which a rank waited for the next batch of a "
-            "DataLoader. Much of it after the warm-up: more workers, or less work for each batch.",
+            "DataLoader, or for a checkpoint to be written. Much waiting after the warm-up: more "
+            "workers, or less work for each batch.",
             unit=units.PercentUnit,
             width=12,
-            none="no DataLoader",
         ),
-        Query(f"max by (rank) ({waited})", "rank {{rank}}"),
+        Query(f"max by (rank) ({waited})", "data, rank {{rank}}"),
+        Query(f"max by (rank) ({saved})", "saving, rank {{rank}}"),
     )
 
 

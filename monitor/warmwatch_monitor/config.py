@@ -228,14 +228,19 @@ def parse_address(name: str, text: str) -> Address:
     return Address(host=host, port=int(port), tls=scheme == "https")
 
 
-def _seconds(name: str, text: str, limits: tuple[float, float]) -> float:
+_NOR_OFF = "neither off nor"
+
+
+def _seconds(name: str, text: str, limits: tuple[float, float], what: str = "not") -> float:
+    """Raises UsageError: it is ``what`` a number within the limits."""
     low, high = limits
     try:
         value = float(text)
     except ValueError:
         value = float("nan")
     if not low <= value <= high:
-        raise UsageError(f"{name}: {text!r} is not a number of seconds from {low:g} to {high:g}")
+        span = f"from {low:,.12g} to {high:,.12g}"
+        raise UsageError(f"{name}: {text!r} is {what} a number of seconds {span}")
     return value
 
 
@@ -248,12 +253,12 @@ def _switch(name: str, text: str) -> bool:
 
 def _gpu_interval(name: str, text: str) -> float | None:
     off = SWITCHES.get(text.strip().lower()) is False
-    return None if off else _seconds(name, text, GPU_INTERVAL_LIMITS)
+    return None if off else _seconds(name, text, GPU_INTERVAL_LIMITS, _NOR_OFF)
 
 
 def _long_compile(name: str, text: str) -> float | None:
     off = SWITCHES.get(text.strip().lower()) is False
-    return None if off else _seconds(name, text, LONG_COMPILE_LIMITS) or None
+    return None if off else _seconds(name, text, LONG_COMPILE_LIMITS, _NOR_OFF) or None
 
 
 def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -135,6 +135,50 @@ result([before, attached, after, state])
     assert (slot.steps.steps, slots.events(slots.only(records))[-1]["how"]) == (0, "detached")
 
 
+def test_attached_and_detached_again_and_again_it_leaves_nothing_behind(records: Path) -> None:
+    body = """
+import io, logging, os, sys, warmwatch
+import torch._dynamo, torch._inductor.select_algorithm, torch._inductor.async_compile
+import torch.utils.cpp_extension
+from torch._dynamo import callback, convert_frame, decorators, utils
+from torch.optim import optimizer
+from torch.utils.data import dataloader
+owners = [
+    torch._dynamo, convert_frame, decorators, utils, utils.ChromiumEventLogger, torch.serialization,
+    torch.serialization._open_zipfile_writer_file, torch.serialization._open_zipfile_writer_buffer,
+    dataloader._BaseDataLoaderIter, torch._inductor.async_compile, torch.utils.cpp_extension,
+    torch._inductor.select_algorithm.AlgorithmSelectorCache,
+]
+def functions(of):
+    kinds = classmethod, staticmethod
+    return sorted((n, id(v)) for n, v in vars(of).items() if callable(v) or isinstance(v, kinds))
+handler = callback.callback_handler
+def left():
+    counts = [
+        len(handler.start_callbacks), len(handler.end_callbacks),
+        len(optimizer._global_optimizer_post_hooks), len(sys.meta_path),
+        len(logging.getLogger("torch._dynamo.convert_frame").filters),
+    ]
+    return counts, list(map(functions, owners))
+def open_ones():
+    return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+def turn():
+    warmwatch.attach()
+    train(torch.compile(model, backend="eager"), o, 2)
+    torch.save(model.state_dict(), io.BytesIO())
+    torch._dynamo.reset()
+    warmwatch.detach()
+before = left()
+turn(); first = open_ones()
+for _ in range(4): turn()
+result([left() == before, open_ones() == first])
+"""
+    assert result_of(records, body, attach=False) == [True, True]
+    ends = [slots.events(folder)[-1]["how"] for folder in slots.folders(records)]
+    assert ends == ["detached"] * 5
+
+
 def test_detaching_before_dynamo_came_leaves_no_finder(records: Path) -> None:
     code = "import sys; n = len(sys.meta_path); import warmwatch as w; w.attach()\n"
     code += "assert len(sys.meta_path) == n + 1; w.detach(); assert len(sys.meta_path) == n"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support import slots
 from support.trainings import result_of
 from warmwatch import _guard
-from warmwatch._seams import Hooks, Installed, Listener, look_up
+from warmwatch._seams import Hooks, Installed, Listener, Replaced, look_up
 
 
 @pytest.fixture(name="reported")
@@ -74,6 +75,83 @@ def test_a_hook_that_cannot_be_put_back_keeps_no_begin_from_being_told(
     hooks.rearm()
     assert rearmed == ["second"]
     assert reported == ["hooks.first: RuntimeError('the seam is gone')"]
+
+
+def test_a_hook_that_cannot_answer_keeps_no_other_from_it(reported: list[str]) -> None:
+    def fails() -> Any:
+        raise RuntimeError("the seam is gone")
+
+    wrong = Installed(
+        counters=fails, graph_breaks=fails, asynchronous=fails, disabled=fails, memory=fails
+    )
+    right = Installed(
+        counters=lambda: {"graphs": 1},
+        graph_breaks=lambda: {"print": 2},
+        asynchronous=lambda: True,
+        disabled=lambda: "stance",
+        memory=lambda: (1, 2, 3, 4),
+    )
+    hooks = Hooks()
+    hooks.install((("wrong", lambda _: wrong), ("right", lambda _: right)), object())  # type: ignore[arg-type]
+    assert (hooks.counters(), hooks.graph_breaks()) == ({"graphs": 1}, {"print": 2})
+    assert (hooks.asynchronous(), hooks.disabled()) == (True, "stance")
+    assert hooks.memory() == (1, 2, 3, 4)
+    assert reported == ["hooks.wrong: RuntimeError('the seam is gone')"] * 5
+
+
+def test_a_function_that_cannot_be_hidden_keeps_no_other_from_it(reported: list[str]) -> None:
+    import warmwatch.hooks
+
+    def one() -> None: ...
+
+    warmwatch.hooks.hide([5, one])  # type: ignore[list-item]
+    assert one._torchdynamo_disable  # type: ignore[attr-defined]
+    assert [line.partition(":")[0] for line in reported] == ["hooks.hide"]
+
+
+class _Base:
+    def inherited(self) -> str:
+        return "theirs"
+
+
+class _Owner(_Base):
+    def own(self) -> str:
+        return "theirs"
+
+    @classmethod
+    def of_class(cls) -> str:
+        return "theirs"
+
+
+def _ours(*_: object) -> str:
+    return "ours"
+
+
+def test_what_was_replaced_goes_back_as_it_was() -> None:
+    before = dict(vars(_Owner))
+    replaced = Replaced()
+    replaced.put_all((_Owner, name, _ours) for name in ("inherited", "own", "of_class"))
+    assert (_Owner().own(), _Owner().inherited()) == ("ours", "ours")
+    replaced.undo()
+    assert dict(vars(_Owner)) == before
+    assert _Owner.of_class() == _Owner().inherited() == "theirs"
+
+
+def test_what_somebody_has_put_around_ours_stays() -> None:
+    replaced = Replaced()
+    replaced.put(_Owner, "own", _ours)
+    theirs = lambda _: "around"  # noqa: E731
+    before, _Owner.own = vars(_Owner)["own"], theirs  # type: ignore[method-assign]
+    replaced.undo()
+    assert before is _ours
+    assert vars(_Owner)["own"] is theirs
+
+
+def test_where_one_of_several_cannot_be_replaced_none_is() -> None:
+    replaced = Replaced()
+    with pytest.raises(TypeError):
+        replaced.put_all([(_Base, "inherited", _ours), (int, "real", _ours)])
+    assert _Base().inherited() == "theirs"
 
 
 HALF = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from time import monotonic_ns
 import pytest
 
 from support.records import wait_until
+from warmwatch import _guard
 from warmwatch._activity_watch import ActivityWatch, Look
 from warmwatch._config import settings_from
 from warmwatch._stacks import StackWriter
@@ -33,18 +35,33 @@ from warmwatch.record.stacks import (
 SECOND = 10**9
 
 
+@pytest.fixture(name="reported")
+def _reported() -> Iterator[list[str]]:
+    """Errors of the agent's own."""
+    reported: list[str] = []
+    _guard.connect(lambda where, error: reported.append(f"{where}: {error!r}"))
+    yield reported
+    _guard.connect(None)
+
+
 class Watched:
     """A watch over an activity that a test begins and ends."""
 
     def __init__(self, folder: Path | None, after: float | None = 0.01) -> None:
         self.since, self.folder = 0, folder
+        self.asked = 0
         stacks = StackWriter(
-            phase=lambda: 3,
+            phase=self.phase,
             threads=lambda: (threading.get_ident(), threading.main_thread().ident or 0),
             place=lambda: (self.folder, 0o640) if self.folder else None,
         )
         looks = [Look(after=after, act=stacks.write, again=True)] if after else []
         self.watch = ActivityWatch(lambda: self.since, looks)
+
+    def phase(self) -> int:
+        """Asked at each look."""
+        self.asked += 1
+        return 3
 
     def begin(self) -> None:
         self.since = monotonic_ns()
@@ -130,6 +147,31 @@ def test_nothing_is_written_where_it_is_off_or_there_is_no_record(after: float |
     with watched(None, after) as one:
         one.begin()
         assert one.watches is (after is not None)
+
+
+@pytest.mark.parametrize("what", ["fifo", "fifo that is read", "link", "directory"])
+def test_what_stands_in_the_file_s_place_is_neither_waited_for_nor_followed(
+    tmp_path: Path, reported: list[str], what: str
+) -> None:
+    place, other = tmp_path / STACKS, tmp_path / "other"
+    other.write_text("another's")
+    reader = None
+    if what.startswith("fifo"):
+        os.mkfifo(place)
+        reader = os.open(place, os.O_RDONLY | os.O_NONBLOCK) if "read" in what else None
+    elif what == "link":
+        place.symlink_to(other)
+    else:
+        place.mkdir()
+    try:
+        with watched(tmp_path) as one:
+            one.begin()
+            wait_until(lambda: one.asked > 3)
+    finally:
+        if reader is not None:
+            os.close(reader)
+    assert other.read_text() == "another's"
+    assert reported == []
 
 
 def test_a_folder_that_is_gone_is_no_error(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -100,6 +101,36 @@ def test_compiled_again_it_says_why(triton: SimpleNamespace) -> None:
     assert listener.compiled[1:] == [
         {"name": "scale", "cache": "miss", "reason": again, "category": "dtype"}
     ]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_kernel_that_is_compiled_within_another_leaves_that_one_its_own(
+    triton: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    """``lost``: a signal handler raised where the end of the inner one would have been told."""
+    inner, listener = triton.JITFunction(scale), Listener()
+
+    def outer() -> None: ...
+
+    def make_ir(source: Any) -> None:
+        if source.fn is not inner:
+            with suppress(KeyboardInterrupt):
+                inner.run(FLOAT, 4, 128)
+
+    def ends(ear: Any, source: Any, error: BaseException | None) -> None:
+        if lost and source.fn is inner:
+            raise KeyboardInterrupt
+        original(ear, source, error)
+
+    original = triton_kernels._Ear.compile_ends
+    monkeypatch.setattr(triton_kernels._Ear, "compile_ends", ends)
+    monkeypatch.setattr(triton.ASTSource, "make_ir", make_ir)
+    install(listener)
+    triton.JITFunction(outer).run(FLOAT, 4, 128)
+    named = [(one["name"], one["cache"]) for one in listener.compiled]
+    assert named == [("outer", "miss")] if lost else [("scale", "miss"), ("outer", "miss")]
+    told = [one[0] for one in listener.told]
+    assert told.count("begin") == told.count("end")
 
 
 def test_a_tuning_is_one_compilation_with_all_that_it_tries(triton: SimpleNamespace) -> None:

@@ -102,6 +102,12 @@ def test_a_port_in_use_exits_6_and_says_what_to_do() -> None:
     [
         (["--interval", "0.01"], {}, "--interval: '0.01' is not a number of seconds from 0.05"),
         (["--interval", "nan"], {}, "--interval: 'nan' is not a number of seconds"),
+        (
+            ["--long-compile", "1h"],
+            {},
+            "'1h' is neither off nor a number of seconds from 0 to 2,592",
+        ),
+        ([], {"WARMWATCH_LONG_COMPILE": "-1"}, "WARMWATCH_LONG_COMPILE: '-1' is neither off nor a"),
         ([], {"WARMWATCH_INTERVAL": "fast"}, "WARMWATCH_INTERVAL: 'fast' is not a number"),
         ([], {"WARMWATCH_RETENTION": "-1"}, "WARMWATCH_RETENTION: '-1' is not a number"),
         ([], {"WARMWATCH_ADDRESS": "10464"}, "WARMWATCH_ADDRESS: '10464' is not HOST:PORT"),

@@ -115,3 +115,18 @@ def test_the_demo_follows_nobodys_settings_for_his_own_daemon() -> None:
         "WARMWATCH_DIR": "/records",
         "WARMWATCH_RUN": "demo",
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0", None), ("-0", None), ("off", None), ("no", None), ("0.5", 0.5), (" 90 ", 90.0)],
+)
+def test_the_limit_of_one_compilation_may_be_none(text: str, seconds: float | None) -> None:
+    assert load({"WARMWATCH_LONG_COMPILE": text}, 7, {}).long_compile == seconds
+
+
+@pytest.mark.parametrize("text", ["-1", "nan", "inf", "1e400", "1h", "on", "2592001"])
+def test_a_limit_that_is_none_is_refused_with_what_would_be_one(text: str) -> None:
+    said = "is neither off nor a number of seconds from 0 to 2,592,000"
+    with pytest.raises(UsageError, match=f"WARMWATCH_LONG_COMPILE: {text!r} {said}"):
+        load({"WARMWATCH_LONG_COMPILE": text}, 7, {})

@@ -71,10 +71,22 @@ def test_the_sentence_says_what_is_left() -> None:
         ([waiting(0, 900, 600)], "; NCCL gives up in 505 s"),
         ([waiting(0, 95, 120, "mine")], "; their collective gives up in 25 s (init_process_group("),
         ([waiting(0, 95, 1800)], "; NCCL gives up in 28 min"),
+        ([waiting(0, 95, 95.4)], "; NCCL gives up any moment now"),
+        ([waiting(0, 95, 96.2)], "; NCCL gives up in 1 s ("),
         ([waiting(0, 95, 95)], "; NCCL has given up by now, or will: its 95 s are over"),
         ([waiting(0, 95, 60)], "; NCCL has given up by now, or will: its 60 s are over"),
     ],
-    ids=["the shortest", "came later", "not before", "little", "much", "over", "long over"],
+    ids=[
+        "the shortest",
+        "came later",
+        "not before",
+        "little",
+        "much",
+        "none",
+        "one",
+        "over",
+        "long over",
+    ],
 )
 def test_it_counts_from_when_the_rank_that_waits_can_have_begun_to(
     views: list[RankView], words: str

@@ -189,3 +189,16 @@ def test_where_there_is_no_run_the_command_adds_nothing(tmp_path: Path) -> None:
         for words in ([], ["--functions"])
     )
     assert (asked.exit_code, asked.output) == (5, bare.output)
+
+
+def test_one_that_is_let_go_of_again_is_one_of_the_others_once() -> None:
+    functions = Functions()
+    for turn in range(3):
+        for n in range(MOST + 2):
+            line = n if n < MOST else n + 1000
+            cost = 100.0 if n < MOST else 1.0
+            functions.fold(
+                Compilation(id=None, kind="forward", at_ns=turn, name="f", line=line, seconds=cost)
+            )
+    rest = functions.dearest[-1]
+    assert (rest.others, rest.compilations) == (2, 6)

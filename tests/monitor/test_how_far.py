@@ -31,7 +31,8 @@ def back(snapshot: Snapshot) -> RankView:
 def test_a_prometheus_gives_the_same_back() -> None:
     compiling = b.view(replace(b.COMPILING, compile=COUNTED))
     asked = replace(b.EAGER, compile=replace(b.EAGER.compile, wrappers=2, disabled=2))
-    for view in (compiling, b.view(replace(b.WARM, compile=HELD)), b.view(asked)):
+    tuned = b.view(replace(b.COMPILING, compile=replace(COUNTED, progress_of=2)))
+    for view in (compiling, tuned, b.view(replace(b.WARM, compile=HELD)), b.view(asked)):
         told = back(b.snapshot(view)).figures
         assert told.compile.open == view.figures.compile.open
         assert told.compile.wrappers == view.figures.compile.wrappers
@@ -80,3 +81,9 @@ def test_unknown_memory_is_absent() -> None:
     (rank,) = status(snapshot)["runs"][0]["ranks"]
     assert rank["torch_memory_bytes"] is None
     assert "warmwatch_torch_memory_bytes{" not in render(snapshot, None)[0].decode()
+
+
+def test_choices_that_are_measured_are_said_as_kernels_are() -> None:
+    tuned = b.view(replace(b.COMPILING, compile=replace(COUNTED, progress_of=2)))
+    sentence = summary(b.snapshot(tuned))
+    assert "compiling for 43 s (inductor): choices 31 of 86" in sentence

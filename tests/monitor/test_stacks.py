@@ -76,8 +76,11 @@ def test_what_the_agent_left_is_shown_with_how_long_it_has_been_there(tmp_path: 
     assert "py-spy is not installed here: pip install 'warmwatch[stacks]'" in shown.stderr
     lines = shown.stdout.splitlines()
     assert lines[0].startswith("gpt2 rank 0 (pid ")
-    assert lines[1].endswith("800 ms into the compilation, where it was 400 ms into it too:")
-    assert lines[2:] == [
+    assert lines[0].endswith(")")
+    assert lines[1].startswith("  compiling")
+    assert lines[2].startswith("  Python stacks, by its agent ")
+    assert lines[2].endswith(" ago, after 800 ms of compiling; the same as after 400 ms:")
+    assert lines[3:] == [
         "  thread 1 (main, compiles)",
         "    flock (filelock.py:31)",
         "    <module> (train.py:7)",
@@ -85,7 +88,9 @@ def test_what_the_agent_left_is_shown_with_how_long_it_has_been_there(tmp_path: 
 
 
 @pytest.mark.usefixtures("_no_py_spy")
-@pytest.mark.parametrize("what", ["none", "another activity's", "link", "too long", "garbage"])
+@pytest.mark.parametrize(
+    "what", ["none", "another activity's", "link", "fifo", "too long", "garbage"]
+)
 def test_stacks_that_are_not_to_be_believed_are_not_shown(tmp_path: Path, what: str) -> None:
     folder = write_record(tmp_path, compiling())
     file = folder / STACKS
@@ -96,6 +101,8 @@ def test_stacks_that_are_not_to_be_believed_are_not_shown(tmp_path: Path, what: 
     elif what == "link":
         (tmp_path / "secret").write_text("secret\n")
         file.symlink_to(tmp_path / "secret")
+    elif what == "fifo":
+        os.mkfifo(file, 0o600)
     elif what == "too long":
         leave(folder, 1.0)
         os.truncate(file, STACKS_LIMIT + 1)
@@ -138,8 +145,8 @@ def test_py_spy_is_asked_first_and_told_down_to_base_names(
     with held(write_record(tmp_path / "records", compiling())):
         shown = stacks("--dir", str(tmp_path / "records"))
     assert (shown.exit_code, shown.stderr) == (0, "")
-    assert shown.stdout.splitlines()[1:] == [
-        "  by py-spy, now:",
+    assert shown.stdout.splitlines()[2:] == [
+        "  Python stacks, by py-spy now:",
         "  thread 1 (main)",
         "    g (y.py:4)",
         "  thread 2",

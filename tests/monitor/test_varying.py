@@ -141,6 +141,36 @@ def test_a_recompile_for_another_cause_is_not_counted_for_what_older_entries_say
     assert one.count == 1
 
 
+def numbered(values: tuple[int, ...], seconds: float | None = 0.1) -> list[dict[str, object]]:
+    """Recompiles for a module's number, in Dynamo's words: of the new value it says nothing."""
+    lines = []
+    for new in range(1, len(values)):
+        why = "\n".join(
+            f"0/{n}: self.step == {values[n]:<50}# return x * self.step  # train.py:9 in forward\n"
+            "User stack trace:"
+            for n in reversed(range(new))
+        )
+        told = {**forward(new, why), "category": "python_value", "seconds": seconds}
+        lines.append(told)
+    return lines
+
+
+def test_a_number_for_which_a_function_is_compiled_again_and_again_is_told(tmp_path: Path) -> None:
+    view = rank(followed(tmp_path / "events.jsonl", *numbered((5, -6, 7, 8))))
+    told = "`self.step` took 3 values from -6 to 7; each cost 100 ms: pass it as a tensor, or keep "
+    assert f"{told}it out of the compiled function" in evidence(view)
+    (shown,) = status(b.snapshot(view))["runs"][0]["ranks"][0]["compile"]["varying"]
+    assert (shown["tensor"], shown["dim"], shown["values"]) == ("self.step", None, [-6, 5, 7])
+
+
+def test_a_recompile_that_nobody_timed_makes_no_other_cheaper(tmp_path: Path) -> None:
+    lines = numbered((5, 6, 7, 8, 9))
+    lines[1]["seconds"] = lines[2]["seconds"] = None
+    (one,) = followed(tmp_path / "events.jsonl", *lines).varying.dims
+    assert (one.count, one.timed) == (4, 2)
+    assert "each cost 100 ms" in " ".join(evidence(b.view(b.WARM, journal={"varying": (one,)})))
+
+
 def test_it_is_bounded(tmp_path: Path) -> None:
     many = [forward(1, reason((1, 2), f"t{n}")) for n in range(2 * DIMS_KEPT)]
     assert len(followed(tmp_path / "events.jsonl", *many).varying.dims) == DIMS_KEPT

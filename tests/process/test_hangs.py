@@ -108,9 +108,9 @@ while tasks() > before: pass
         shown = stacks("--dir", str(records))
         assert shown.exit_code == 0
         assert "pip install 'warmwatch[stacks]'" in shown.stderr
-        assert f"train rank 0 (pid {started.pid}): compiling" in shown.stdout
+        assert f"train rank 0 (pid {started.pid})\n  compiling" in shown.stdout
         assert "waits_for_ever (train.py:" in shown.stdout
-        assert ", where it was " in shown.stdout
+        assert "; the same as after " in shown.stdout
         started.go()
         started.reach("over")
         wait_until(lambda: rank(u)["state"] == "warm")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support import slots
+from support.torch_versions import TORCH
 from support.trainings import result_of
 from warmwatch.record import PROGRESS
 
@@ -113,3 +114,71 @@ def test_the_allocator_is_asked_at_rare_moments_and_only_once_cuda_is_up(
     expected = [[0, 0, 0, 0], False] if keeps_none else [[100, 200, 105, 205], True]
     assert after == expected
     assert calls == 1  # as it becomes known to be eager: no step beside that is looked at
+
+
+CHOICES = """
+from warmwatch import _current
+o = torch.optim.SGD(make().parameters(), lr=.1)
+agent = _current.attached.agent
+agent.open()
+seen = []
+original = agent.ledger._progress
+def followed(*told):
+    original(*told)
+    counts = agent.record.image().compile
+    if told[0] == "choices":
+        seen.append([counts.progress_of, counts.progress_done, counts.progress_total])
+agent.ledger._progress = followed
+"""
+MEASURED = """
+import types
+import torch._inductor.select_algorithm as module
+cache = module.AlgorithmSelectorCache
+names = "benchmark_choices", "benchmark_choice"
+before = [vars(cache)[name] for name in names]
+agent.begin("dynamo")  # any event: now it is seen that Inductor is there
+def cannot(*args): raise NotImplementedError
+def measured(get):
+    return cache.benchmark_choices([object() for _ in range(3)], types.SimpleNamespace(
+        get_benchmark_tensors=get))
+timings = list(measured(cannot).values())
+told, seen[:] = list(seen), []
+def interrupted(*args): raise KeyboardInterrupt
+try: measured(interrupted)
+except KeyboardInterrupt: raised = True
+agent.end("dynamo")
+import warmwatch; warmwatch.detach()
+restored = [vars(cache)[name] is one for name, one in zip(names, before)]
+result([told, [str(t) for t in timings], seen, raised, restored])
+"""
+COUNTED = 1 + PROGRESS.index("choices")
+counts_choices = pytest.mark.skipif("choices" in TORCH.missing, reason="this torch does not")
+
+
+@counts_choices
+def test_choices_are_counted_as_they_are_measured_also_where_none_can_be(records: Path) -> None:
+    told, timings, broken_off, raised, restored = result_of(records, CHOICES + MEASURED)
+    assert told == [*([COUNTED, done, 3] for done in range(3)), [0, 0, 0], [0, 0, 0]]
+    assert timings == ["inf"] * 3
+    assert (broken_off, raised) == ([[COUNTED, 0, 3], [COUNTED, 1, 3], [0, 0, 0]], True)
+    assert restored == [True, True]
+
+
+# Choices of a matrix product on a CPU: its library's own and a C++ template.
+TUNED = """
+import torch._inductor.config as config
+config.max_autotune = config.freezing = True
+config.max_autotune_gemm_backends = "ATEN,CPP"
+config.compile_threads = 1
+layer = torch.nn.Linear(64, 64).eval()
+with torch.no_grad(): torch.compile(layer)(torch.ones(64, 64))
+result(seen)
+"""
+
+
+@pytest.mark.long
+@counts_choices
+def test_choices_of_a_real_tuning_are_counted(records: Path) -> None:
+    *under_way, over = result_of(records, CHOICES + TUNED)
+    assert [COUNTED, 1, 2] in under_way
+    assert over == [0, 0, 0]

@@ -157,3 +157,49 @@ def test_an_evaluation_shows_while_it_goes_on_and_is_no_part_of_a_step(records: 
     total = slot.steps.last_step_ns - counts.first_step_ns
     assert slot.clean_sum_ns + counts.evaluating_ns == total
     assert sum(slot.clean_bins) == slot.steps.steps - 1 == 11
+
+
+LONG = """
+import io, time
+import warmwatch
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+c = torch.compile(model, backend="eager")
+data = [torch.randn(8) for _ in range(400)]
+class Slow(torch.utils.data.Dataset):
+    wait = 0
+    def __len__(self): return len(data)
+    def __getitem__(self, n):
+        time.sleep(Slow.wait); Slow.wait = 0
+        return data[n]
+loader = lambda: iter(torch.utils.data.DataLoader(Slow()))
+class Disk(io.BytesIO):
+    def write(self, data):
+        if not self.tell(): time.sleep(1.5)
+        return super().write(data)
+batches = loader()
+def step():
+    c(next(batches)).sum().backward(); o.step(); o.zero_grad()
+for _ in range(20): step()
+torch.save(model.state_dict(), Disk())
+step()
+Slow.wait = 1.5
+step()
+with torch.no_grad():
+    for batch in loader(): c(batch)
+for _ in range(5): step()
+with torch.no_grad():
+    for batch in loader(): c(batch)
+time.sleep(1.5)
+for _ in range(5): step()
+"""
+
+
+def test_a_long_step_is_told_with_what_it_went_to_and_is_no_compilation(records: Path) -> None:
+    run(records, LONG)
+    lines = slots.events(slots.only(records))
+    told = {line["n"]: line for line in lines if line["event"] == "long_step"}
+    assert set(told) >= {21, 22, 28}  # on a machine that stood still others may be, too
+    assert told[21]["saving"] >= 1.5 > told[21]["data"]
+    assert told[22]["data"] >= 1.5 > told[22]["saving"]
+    assert (told[28]["batches"], told[28]["saving"]) == (401, 0)
+    assert 23 not in told, "that one held the evaluation's compilation"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from warmwatch import record, verdict
+from warmwatch._batches import Behind
 from warmwatch._ledger import Ledger
 from warmwatch._steps import make_steps
 from warmwatch._writer import Writer
@@ -67,6 +68,7 @@ class Rank:
         self.attached = self.now
         self.store, self.pytorch = Store(), Pytorch()
         self.warm_calls = 0
+        self.behind: Behind | None = None
         self.tick = lambda: self.now
         self.ledger = Ledger(self.store, self.pytorch, str, clock=lambda: self.now)
         self._steps = make_steps(
@@ -75,6 +77,7 @@ class Rank:
             is_step=lambda _: True,
             warm_steps=K,
             on_warm=self._on_warm,
+            on_long=lambda *told: self.ledger.long_step(*told, self.behind),
             clock=lambda: self.tick(),
         )
 

@@ -34,7 +34,7 @@ class Tells:
 _TELLS = {
     (2, 6): Tells(
         reason=False,
-        missing=("runtime_compilations", "cache_verdicts"),
+        missing=("runtime_compilations", "cache_verdicts", "choices"),
         cache_load=False,
         limit="cache_size_limit",
     ),

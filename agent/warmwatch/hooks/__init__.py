@@ -18,12 +18,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from warmwatch._guard import quietly
 from warmwatch._seams import Install
 from warmwatch.hooks import (
     async_modes,
     batches,
     cache_events,
     callbacks,
+    choices,
     compilations,
     cpp_extension,
     disabled,
@@ -53,6 +55,7 @@ SEAMS: tuple[tuple[str, Install], ...] = (
     ("wrappers", wrappers.install),
     ("disabled", disabled.install),
     ("kernels", kernels.install),
+    ("choices", choices.install),
     ("memory", memory.install),
     ("cache_events", cache_events.install),
 )
@@ -68,4 +71,4 @@ def hide(functions: Sequence[Callable[..., Any]]) -> None:
     from torch._dynamo.decorators import skip
 
     for function in functions:
-        skip(function)
+        quietly("hooks.hide", skip, function)

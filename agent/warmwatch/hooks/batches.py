@@ -15,7 +15,7 @@ from time import monotonic_ns
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch._seams import Installed, Listener, look_up
+from warmwatch._seams import Installed, Listener, Replaced, look_up
 
 
 def install(listener: Listener) -> Installed:
@@ -39,13 +39,12 @@ def install(listener: Listener) -> Installed:
                 report("hooks.batches", error)
         return batch
 
-    ours = skip(next_batch)
+    replaced = Replaced()
 
     def uninstall() -> None:
         nonlocal listening
         listening = False
-        if iterator.__dict__.get("__next__") is ours:
-            iterator.__next__ = original
+        replaced.undo()
 
-    iterator.__next__ = ours
+    replaced.put(iterator, "__next__", skip(next_batch))
     return Installed(uninstall=uninstall)

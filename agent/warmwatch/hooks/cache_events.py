@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch._seams import Installed, Listener, look_up
+from warmwatch._seams import Installed, Listener, Replaced, look_up
 
 _CACHES = {"fx_graph_cache_": "inductor_fx", "autograd_cache_": "aot_autograd"}
 _VERDICTS = ("hit", "miss", "bypass")
@@ -37,15 +37,14 @@ def install(listener: Listener) -> Installed:
                 report("hooks.cache_events", error)
         return given
 
-    ours = disable(wrapper)
+    replaced = Replaced()
 
     def uninstall() -> None:
         nonlocal listening
         listening = False
-        if ChromiumEventLogger.__dict__.get("log_instant_event") is ours:
-            ChromiumEventLogger.log_instant_event = original
+        replaced.undo()
 
-    ChromiumEventLogger.log_instant_event = ours
+    replaced.put(ChromiumEventLogger, "log_instant_event", disable(wrapper))
     return Installed(uninstall=uninstall)
 
 

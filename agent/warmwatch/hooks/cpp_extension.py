@@ -2,7 +2,8 @@
 
 ``load`` and ``load_inline`` build in ``_write_ninja_file_and_build_library``, which is called at
 the first load in a process also where there is nothing to do: what was built shows in the library's
-file. Another process that builds the same is waited for in ``FileBaton.wait``.
+file. Another process that builds the same is waited for in ``FileBaton.wait``; in torch 2.15 in a
+lock of the kernel, which is taken at each load: whether it had to be waited for nobody tells.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from warmwatch._guard import quietly
 from warmwatch._phases import EXTENSION_BUILD, EXTENSION_CHECK
-from warmwatch._seams import Installed, Listener, look_up
+from warmwatch._seams import Installed, Listener, Replaced, look_up
 
 _KIND = "cpp_extension"
 _quietly = functools.partial(quietly, "hooks.cpp_extension")
@@ -76,19 +77,18 @@ def install(listener: Listener) -> Installed:
         from torch.utils import cpp_extension as module
 
         original, suffix = module._write_ninja_file_and_build_library, module.LIB_EXT
-        baton, waits = module.FileBaton, module.FileBaton.wait
-    ear = _Ear(listener, suffix)
-    ours, wait = _building(ear, original), _waiting(ear, waits)
+        baton = getattr(module, "FileBaton", None)  # up to 2.13
+    ear, replaced = _Ear(listener, suffix), Replaced()
+    wanted = [(module, "_write_ninja_file_and_build_library", _building(ear, original))]
+    if baton is not None:
+        wanted.append((baton, "wait", _waiting(ear, baton.wait)))
 
     def uninstall() -> None:
         ear.listening = False
-        if module._write_ninja_file_and_build_library is ours:
-            module._write_ninja_file_and_build_library = original
-        if baton.wait is wait:
-            baton.wait = waits
+        replaced.undo()
 
-    module._write_ninja_file_and_build_library, baton.wait = ours, wait
-    return Installed(uninstall=uninstall, functions=(ours, wait))
+    replaced.put_all(wanted)
+    return Installed(uninstall=uninstall, functions=[ours for *_, ours in wanted])
 
 
 def _building(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ import os
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch._seams import Installed, Listener, look_up
+from warmwatch._seams import Installed, Listener, Replaced, look_up
 
 _VARIABLE = "TORCHDYNAMO_DISABLE"
 
@@ -45,11 +45,12 @@ def install(listener: Listener) -> Installed:
                 report("hooks.disabled", error)
         return before
 
+    replaced = Replaced()
+
     def uninstall() -> None:
         nonlocal listening
         listening = False
-        if decorators._set_stance is set_stance:
-            decorators._set_stance = original
+        replaced.undo()
 
-    decorators._set_stance = set_stance
+    replaced.put(decorators, "_set_stance", set_stance)
     return Installed(uninstall=uninstall, disabled=disabled)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch._seams import Installed, Listener, look_up
+from warmwatch._seams import Installed, Listener, Replaced, look_up
 
 _MODULE = "torch._inductor.async_compile"
 
@@ -25,22 +25,20 @@ def install(listener: Listener) -> Installed:
         from torch.compiler import disable
 
         _ = importlib.import_module("torch.hub").tqdm  # what the module takes its own from
-    replaced: list[tuple[Any, Any, Any]] = []  # the module, what was there, ours
+    replaced = Replaced()
+    classes: list[Any] = []  # ours
 
     def put() -> None:
         module: Any = sys.modules.get(_MODULE)
-        if module is None or replaced or not isinstance(getattr(module, "tqdm", None), type):
+        if module is None or classes or not isinstance(getattr(module, "tqdm", None), type):
             return
-        original = module.tqdm
-        ours = _telling(original, listener, disable)
-        replaced.append((module, original, ours))
-        module.tqdm = ours
+        classes.append(_telling(module.tqdm, listener, disable))
+        replaced.put(module, "tqdm", classes[0])
 
     def uninstall() -> None:
-        for module, original, ours in replaced:
-            ours.listening = False
-            if module.tqdm is ours:
-                module.tqdm = original
+        for one in classes:
+            one.listening = False
+        replaced.undo()
 
     put()
     return Installed(uninstall=uninstall, rearm=put)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch._seams import Installed, Listener, look_up
+from warmwatch._seams import Installed, Listener, Replaced, look_up
 from warmwatch.hooks.compilations import place
 from warmwatch.hooks.reasons import category_of, telling_first
 
@@ -40,15 +40,14 @@ def install(listener: Listener) -> Installed:
                 report("hooks.recompile_reasons", error)
         return reasons
 
-    ours = disable(reasons_of)
+    replaced = Replaced()
 
     def uninstall() -> None:
         nonlocal listening
         listening = False
-        if getattr(convert_frame, name) is ours:
-            setattr(convert_frame, name, original)
+        replaced.undo()
 
-    setattr(convert_frame, name, ours)
+    replaced.put(convert_frame, name, disable(reasons_of))
     return Installed(uninstall=uninstall)
 
 

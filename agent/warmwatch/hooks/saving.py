@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch._seams import Installed, Listener, look_up
+from warmwatch._seams import Installed, Listener, Replaced, look_up
 
 _SAVER = "torch.distributed.checkpoint.state_dict_saver"
 _STAGING = "torch.distributed.checkpoint.staging"
@@ -61,14 +61,14 @@ class _Saves:
         self._skip, self._began, self._ended = skip, began, ended
         self._listening = True
         skip(type(self)._tell)
-        self._wrapped: dict[tuple[int, str], tuple[Any, Any, Any]] = {}
+        self._wrapped: set[tuple[int, str]] = set()
+        self._replaced = Replaced()
 
     def put(self, owner: Any, name: str, wrap: _Wrap) -> None:
         """Wrap ``name`` of ``owner``, once; of what it inherits it gets one of its own."""
         if (id(owner), name) not in self._wrapped:
-            ours = self._skip(wrap(getattr(owner, name)))
-            self._wrapped[id(owner), name] = owner, vars(owner).get(name), ours
-            setattr(owner, name, ours)
+            self._wrapped.add((id(owner), name))
+            self._replaced.put(owner, name, self._skip(wrap(getattr(owner, name))))
 
     def look_again(self) -> None:
         """Wrap what of the distributed checkpoint has been imported meanwhile."""
@@ -81,13 +81,7 @@ class _Saves:
     def remove(self) -> None:
         """Put back what was there, unless somebody else has wrapped ours meanwhile."""
         self._listening = False
-        for (_, name), (owner, original, ours) in self._wrapped.items():
-            if vars(owner).get(name) is not ours:
-                continue
-            if original is None:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, original)
+        self._replaced.undo()
 
     def before(self, original: Any) -> Any:
         """``original``, after which a save has begun."""

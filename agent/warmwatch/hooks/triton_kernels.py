@@ -26,7 +26,7 @@ from typing import Any
 
 from warmwatch._guard import quietly
 from warmwatch._phases import TRITON_COMPILE, TRITON_TUNE
-from warmwatch._seams import Installed, Listener, look_up
+from warmwatch._seams import Installed, Listener, Replaced, look_up
 from warmwatch.hooks.compilations import place
 from warmwatch.hooks.specializations import Memory, of_kernel, of_tuning
 
@@ -62,7 +62,7 @@ class _Thread(threading.local):
     """What the calling thread is at. ``due``: an autotuner and how many configurations it has."""
 
     def __init__(self) -> None:
-        self.compiling: _Making | None = None
+        self.compiling: list[_Making] = []  # one within another, where a compiler compiles
         self.tunings: list[_Making] = []
         self.due: tuple[Any, int] = (None, 0)
 
@@ -82,21 +82,33 @@ class _Ear:
         if function is not None:
             why = self._kernels.changed(function, of_kernel(source, options))
         why = None if self._thread.tunings else why  # there it is the tuning that has a reason
-        self._thread.compiling = _Making(source, of, why)
-        self._begin(TRITON_COMPILE, self._thread.compiling)
+        self._thread.compiling.append(_Making(source, of, why))
+        self._begin(TRITON_COMPILE, self._thread.compiling[-1])
 
     def built(self) -> None:
-        if self._thread.compiling is not None:
-            self._thread.compiling.built = True
+        if self._thread.compiling:
+            self._thread.compiling[-1].built = True
 
-    def compile_ends(self, error: BaseException | None) -> None:
-        making, self._thread.compiling = self._thread.compiling, None
+    def compile_ends(self, source: Any, error: BaseException | None) -> None:
+        making = self._ended(source)
         if making is None:
             return
         try:
             self._compiled(making, error)
         finally:
             self._listener.end(TRITON_COMPILE)
+
+    def _ended(self, source: Any) -> _Making | None:
+        """What was compiling from ``source``. What began within it and is not over never will be:
+        a signal handler may have raised where its end would have been told.
+        """
+        open_ones = self._thread.compiling
+        if all(one.owner is not source for one in open_ones):
+            return None  # its begin was not told
+        while open_ones[-1].owner is not source:
+            open_ones.pop()
+            self._listener.end(TRITON_COMPILE)
+        return open_ones.pop()
 
     def _compiled(self, making: _Making, error: BaseException | None) -> None:
         if error is None:
@@ -183,14 +195,13 @@ def install(listener: Listener) -> Installed:
     if bind is not None:
         placed.append((JITFunction, "_do_compile", bind, _bound(bind, *placed[0][2:])))
 
+    replaced = Replaced()
+
     def uninstall() -> None:
         ear.listening = False
-        for owner, name, original, ours in placed:
-            if vars(owner).get(name) is ours:
-                setattr(owner, name, original)
+        replaced.undo()
 
-    for owner, name, _, ours in placed:
-        setattr(owner, name, ours)
+    replaced.put_all((owner, name, ours) for owner, name, _, ours in placed)
     return Installed(uninstall=uninstall, functions=[ours for *_, ours in placed])
 
 
@@ -205,9 +216,9 @@ def _compile(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
         try:
             kernel = original(*args, **kwargs)
         except BaseException as error:
-            _quietly(ear.compile_ends, error)
+            _quietly(ear.compile_ends, source, error)
             raise
-        _quietly(ear.compile_ends, None)
+        _quietly(ear.compile_ends, source, None)
         return kernel
 
     return compile

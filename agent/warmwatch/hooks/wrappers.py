@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch._seams import Installed, Listener, look_up
+from warmwatch._seams import Installed, Listener, Replaced, look_up
 
 # Through these comes every call: the wrapper around ours, torch.compile and its like.
 _DOORS = frozenset(
@@ -47,15 +47,14 @@ def install(listener: Listener) -> Installed:
                 report("hooks.wrappers", error)
         return original(*args, **kwargs)
 
-    ours = disable(optimize)
+    replaced = Replaced()
 
     def uninstall() -> None:
         nonlocal listening
         listening = False
-        if dynamo.optimize is ours:
-            dynamo.optimize = original
+        replaced.undo()
 
-    dynamo.optimize = ours
+    replaced.put(dynamo, "optimize", disable(optimize))
     return Installed(uninstall=uninstall)
 
 

@@ -35,9 +35,9 @@ def exact_length(seconds: float) -> str:
     return f"{seconds:.1f} s" if 0.9995 <= seconds < 99.95 else duration(seconds)
 
 
-def counted(number: int, noun: str) -> str:
-    """``1 step``, ``3 steps``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: int, noun: str, several: str = "") -> str:
+    """``1 step``, ``3 steps``; ``several``: its plural, where that is another."""
+    return f"{number} {noun}" if number == 1 else f"{number} {several or noun + 's'}"
 
 
 def place(name: str | None, file: str | None = None, line: int | None = None) -> str:

@@ -99,7 +99,7 @@ def _wanted(living: Sequence[RankView], number: int | None) -> list[RankView]:
 
 def _shown(view: RankView) -> Iterator[str]:
     """What it does, and what compiles for it."""
-    yield heading(view)
+    yield from heading(view)
     pid = view.figures.life.pid
     yield from () if pid is None else at_work(compilers_of(pid))
 
@@ -114,7 +114,7 @@ def _tell(view: RankView) -> bool:
         except SourceError as error:
             why = str(error)
         else:
-            say("  by py-spy, now:")
+            say("  Python stacks, by py-spy now:")
             for line in threads(found):
                 say(plain(line))
             return True

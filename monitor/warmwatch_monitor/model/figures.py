@@ -19,6 +19,7 @@ from warmwatch_monitor.model.records import (
     Fallback,
     FunctionCost,
     GraphBreak,
+    LongStep,
     VaryingDim,
 )
 from warmwatch_monitor.model.worth import Worth, typical_seconds
@@ -222,6 +223,8 @@ class Log(Struct, frozen=True, kw_only=True):
         of it is known yet.
         reopened_by: the last compilation of the warm-up now open that says why it was needed.
         varying: dimensions for which functions were compiled again.
+        long_steps: those that took far longer than usual and did not compile: the last ones and
+        the longest, oldest first.
     """
 
     compilations: tuple[Compilation, ...] = ()
@@ -231,6 +234,7 @@ class Log(Struct, frozen=True, kw_only=True):
     underway: Underway | None = None
     reopened_by: Compilation | None = None
     varying: tuple[VaryingDim, ...] = ()
+    long_steps: tuple[LongStep, ...] = ()
 
 
 class WarmupSpan(Struct, frozen=True, kw_only=True):

@@ -108,20 +108,25 @@ class Recompile(Struct, frozen=True, kw_only=True):
     line: int | None = None
 
 
+FEWEST_STEPS = 10  # clean steps whose mean says something
+
+
 class VaryingDim(Struct, frozen=True, kw_only=True):
     """A dimension for which a function was compiled again, over all that was read of a journal.
 
     Attributes:
-        tensor: the argument's name. dim: which of its dimensions. name, file, line: the function.
+        tensor: the argument's name. dim: which of its dimensions; ``None`` of a number that the
+        function was compiled for, one by one. name, file, line: the function.
         values: its sizes that were seen, in order; ``complete``: all of them were kept.
         lowest, highest: of all. count: recompiles. seconds: they took together, with their
-        backwards; ``None`` where PyTorch does not say. last_id: compile id of the last one.
+        backwards; ``None`` where PyTorch does not say. timed: of how many it does.
+        last_id: compile id of the last one.
         before_seconds: mean clean step before the first of them. since_ns, since_steps: clean steps
         after it, with whatever size they had.
     """
 
     tensor: str
-    dim: int
+    dim: int | None
     name: str | None = None
     file: str | None = None
     line: int | None = None
@@ -131,6 +136,7 @@ class VaryingDim(Struct, frozen=True, kw_only=True):
     highest: int | None = None
     count: int = 0
     seconds: float | None = None
+    timed: int = 0
     last_id: str | None = None
     before_seconds: float | None = None
     since_ns: int = 0
@@ -157,6 +163,29 @@ class Fallback(Struct, frozen=True, kw_only=True):
     name: str | None = None
     limit: int | None = None
     setting: str | None = None
+
+
+class LongStep(Struct, frozen=True, kw_only=True):
+    """A step without compile activity that came far later than usual, from a record's journal.
+
+    Attributes:
+        at_ns: when it ended. step: which one. seconds: since the one before, ``usual_seconds`` the
+        median then. saving_seconds, evaluating_seconds, data_seconds: of it, what the training
+        said it saved and evaluated, and waiting for batches.
+        batches: that were handed out in it, ``batches_usual`` in a usual step; each ``None`` where
+        there was none. left_out: how many others the journal left out before it.
+    """
+
+    at_ns: int
+    step: int
+    seconds: float
+    usual_seconds: float
+    saving_seconds: float = 0.0
+    evaluating_seconds: float = 0.0
+    data_seconds: float | None = None
+    batches: int | None = None
+    batches_usual: float | None = None
+    left_out: int = 0
 
 
 class Owner(Struct, frozen=True, kw_only=True):
@@ -196,6 +225,7 @@ class RecordReading(Struct, frozen=True, kw_only=True):
         varying: dimensions that changed. warm_since: when the span of clean steps began that is
         not over, and the steps by then.
         functions: what each cost, as far as the journal was read, the dearest first.
+        long_steps: the longest of those that were far longer than usual, and the last ones.
         exception: type of the exception that ended the process.
         broken_lines: journal lines that were torn.
         this_boot: whether its times are of this machine's boot.
@@ -215,6 +245,7 @@ class RecordReading(Struct, frozen=True, kw_only=True):
     varying: tuple[VaryingDim, ...] = ()
     warm_since: tuple[int, int] | None = None
     functions: tuple[FunctionCost, ...] = ()
+    long_steps: tuple[LongStep, ...] = ()
     exception: str | None = None
     broken_lines: int = 0
     this_boot: bool = True

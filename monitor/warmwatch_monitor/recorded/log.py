@@ -16,6 +16,7 @@ def log_of(reading: RecordReading) -> Log:
         fallbacks=reading.fallbacks,
         breaks=reading.breaks,
         functions=reading.functions,
+        long_steps=tuple(sorted(set(reading.long_steps), key=lambda one: one.at_ns)),
         underway=_underway(reading),
         varying=reading.varying,
         reopened_by=next((c for c in reversed(since) if c.reason), None),
@@ -47,6 +48,7 @@ def same_lines(reading: RecordReading, other: RecordReading) -> bool:
         and reading.breaks == other.breaks
         and reading.varying is other.varying
         and reading.functions is other.functions
+        and reading.long_steps is other.long_steps
     )
 
 

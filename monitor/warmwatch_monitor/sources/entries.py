@@ -12,7 +12,15 @@ from typing import Any
 
 from warmwatch import record
 from warmwatch.texts import printable
-from warmwatch_monitor.model import Beginning, Compilation, Cost, Fallback, GraphBreak, Recompile
+from warmwatch_monitor.model import (
+    Beginning,
+    Compilation,
+    Cost,
+    Fallback,
+    GraphBreak,
+    LongStep,
+    Recompile,
+)
 
 LONGEST_LINE = 64 * 1024
 LONGEST_TEXT = 4_000
@@ -156,6 +164,24 @@ def fallback(entry: Entry) -> Fallback:
         name=text(entry, "name", LONGEST_NAME),
         limit=_count(entry, "limit"),
         setting=text(entry, "setting", LONGEST_NAME),
+    )
+
+
+def long_step(entry: Entry) -> LongStep:
+    """Raises ValueError where the entry is not a long step's."""
+    step, seconds = _needed(_count(entry, "n")), _needed(_seconds(entry, "seconds"))
+    before = _count(entry, "batches_before")
+    return LongStep(
+        at_ns=_needed(_count(entry, "t")),
+        step=step,
+        seconds=seconds,
+        usual_seconds=_needed(_seconds(entry, "usual")),
+        saving_seconds=min(seconds, _seconds(entry, "saving") or 0.0),
+        evaluating_seconds=min(seconds, _seconds(entry, "evaluating") or 0.0),
+        data_seconds=_seconds(entry, "data"),
+        batches=_count(entry, "batches"),
+        batches_usual=None if before is None or step < 2 else before / (step - 1),
+        left_out=_count(entry, "left_out") or 0,
     )
 
 

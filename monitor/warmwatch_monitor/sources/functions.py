@@ -2,7 +2,8 @@
 
 A backward, and what is tuned or recorded at run time, has no name of its own: it belongs to the
 function whose compile id it has, as that was last used (``torch._dynamo.reset()`` begins anew).
-Beyond MOST functions the cheapest are summed, so the sum over all is that of all lines.
+Beyond MOST functions the cheapest are summed, so the sum over all is that of all lines. One that is
+compiled again after that is kept anew, and counts once among those that were summed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from warmwatch_monitor.model import Compilation, Cost, FunctionCost
 MOST = 100
 _SLOWEST = 3
 _MOST_IDS = 1_000
+_MOST_LET_GO = 10_000  # that are told apart
 _OTHERS_JITS = frozenset({"triton", "cpp_extension", "custom"})  # which compile no frame
 
 _Key = tuple[str | None, str | None, int | None]
@@ -27,6 +29,7 @@ class Functions:
     def __init__(self) -> None:
         self._kept: dict[_Key, FunctionCost] = {}
         self._rest: FunctionCost | None = None
+        self._let_gone: set[int] = set()
         self._by_id: dict[str, _Key] = {}
         self._dearest: tuple[FunctionCost, ...] | None = ()
 
@@ -48,7 +51,7 @@ class Functions:
         self._kept[key] = one if known is None else _sum(known, one)
         self._dearest = None
         if len(self._kept) > MOST:
-            self._let_go(self._kept.pop(min(self._kept, key=lambda k: self._kept[k].seconds)))
+            self._let_go(min(self._kept, key=lambda k: self._kept[k].seconds))
 
     def _whose(self, told: Compilation) -> _Key:
         if told.name is None:
@@ -61,9 +64,11 @@ class Functions:
                 del self._by_id[next(iter(self._by_id))]
         return key
 
-    def _let_go(self, cheapest: FunctionCost) -> None:
-        rest = self._rest or FunctionCost()
-        self._rest = replace(_sum(rest, cheapest), others=rest.others + 1)
+    def _let_go(self, cheapest: _Key) -> None:
+        rest, new = self._rest or FunctionCost(), hash(cheapest) not in self._let_gone
+        if len(self._let_gone) < _MOST_LET_GO:
+            self._let_gone.add(hash(cheapest))
+        self._rest = replace(_sum(rest, self._kept.pop(cheapest)), others=rest.others + new)
 
 
 def _alone(told: Compilation, key: _Key) -> FunctionCost:

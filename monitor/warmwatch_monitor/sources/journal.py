@@ -16,6 +16,7 @@ from warmwatch_monitor.model import (
     Fallback,
     FunctionCost,
     GraphBreak,
+    LongStep,
     Recompile,
 )
 from warmwatch_monitor.sources import entries
@@ -24,6 +25,7 @@ from warmwatch_monitor.sources.functions import Functions
 from warmwatch_monitor.sources.varying import Varying
 
 KEPT = 20
+LONG_STEPS_KEPT = 5
 BREAKS_KEPT = 100  # as many as an agent tells
 _ERROR_TEXT = 1_000
 CHUNK = 256 * 1024
@@ -35,14 +37,16 @@ class Journal:
 
     Attributes:
         compilations: the last ones, oldest first. fallbacks: frames that hit the recompile limit,
-        likewise. varying: dimensions that changed, over all lines. Each is the same object until
-        something is appended to it, so that what was made of it can be kept (``recorded.kept``).
+        likewise. long_steps: the longest, then the last ones. varying: dimensions that changed,
+        over all lines. Each is the same object until something is appended to it, so that what was
+        made of it can be kept (``recorded.kept``).
     """
 
     def __init__(self) -> None:
         self._offset, self._begun = 0, False
         self.compilations: tuple[Compilation, ...] = ()
         self.fallbacks: tuple[Fallback, ...] = ()
+        self.long_steps: tuple[LongStep, ...] = ()
         self._breaks: dict[str, GraphBreak] = {}
         self._functions = Functions()
         self.varying = Varying()
@@ -97,7 +101,7 @@ class Journal:
         if self._begun and size > self._offset:
             self.broken_lines += 1
         else:
-            self.compilations, self.fallbacks = (), ()
+            self.compilations, self.fallbacks, self.long_steps = (), (), ()
             self._breaks.clear()
             self._functions = Functions()
             self.varying = Varying()
@@ -147,6 +151,8 @@ class Journal:
             self._break(entries.graph_break(entry))
         elif event == "fallback":
             self.fallbacks = (*self.fallbacks, entries.fallback(entry))[-KEPT:]
+        elif event == "long_step":
+            self._long_step(entries.long_step(entry))
         elif event == "exit":
             self.exception = entries.text(entry, "exception", entries.LONGEST_NAME)
         elif event == "error":
@@ -156,3 +162,8 @@ class Journal:
     def _break(self, told: GraphBreak) -> None:
         if told.reason in self._breaks or len(self._breaks) < BREAKS_KEPT:
             self._breaks[told.reason] = told
+
+    def _long_step(self, told: LongStep) -> None:
+        """The longest of all comes first, whether it is one of the last or not."""
+        longest = max((*self.long_steps[:1], told), key=lambda one: one.seconds)
+        self.long_steps = longest, *(*self.long_steps[1:], told)[-LONG_STEPS_KEPT:]

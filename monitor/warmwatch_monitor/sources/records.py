@@ -174,6 +174,7 @@ class _Record:
             varying=self._journal.varying.dims,
             warm_since=self._journal.varying.warm_since,
             functions=self._journal.functions,
+            long_steps=self._journal.long_steps,
             exception=self._journal.exception,
             broken_lines=self._journal.broken_lines + torn,
             this_boot=self._origin.shares_boot(slot.identity),

@@ -1,8 +1,10 @@
-"""Dimensions that kept changing, folded from a journal's lines as they are read. Bounded.
+"""Dimensions and numbers that kept changing, folded from a journal's lines as they are read.
 
 Dynamo says of each recompile which guard of which compiled entry did not fit. The entry that was
 compiled last comes first, and its guard is the cause; the lines of the others tell only further
-values of it. A guard on a symbol (``2 <= x.size()[1]``) tells no value; then another line may.
+values of it. A guard on a symbol (``2 <= x.size()[1]``) tells no value; then another line may. One
+on a number (``self.step == 3``) tells the values that were compiled, and never the new one. All of
+it is bounded.
 """
 
 from __future__ import annotations
@@ -13,13 +15,12 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from warmwatch_monitor.model import Compilation, VaryingDim
+from warmwatch_monitor.model import FEWEST_STEPS, Compilation, VaryingDim
 
 DIMS_KEPT = 50
 VALUES_KEPT = 100
 _IDS_KEPT = 20  # recompiles whose backward may still come
 _LINES_READ = 100  # of a reason: one for each compiled entry
-_FEWEST_STEPS = 10  # of a span of clean steps whose mean says something
 
 _ENTRY = re.compile(r"^\s*!?[\d/_]+:\s*")
 _LOCAL = re.compile(r"\b[LG]\[['\"](\w+)['\"]\]")
@@ -27,18 +28,23 @@ _SIZE = re.compile(
     r"tensor '(?P<tensor>.{1,200})' size mismatch at index (?P<dim>\d{1,3})\. "
     r"expected (?P<old>\d{1,15}), actual (?P<new>\d{1,15})\s*$"
 )
+_NUMBER = re.compile(r"(?P<name>[\w.\[\]'\"]{1,200}) == (?P<old>-?\d{1,15})$")
 # Looked for by what is fixed, and then backwards: forwards each character may begin a name.
 _SYMBOL = re.compile(r"\.size\(\)\[(?P<dim>\d{1,3})\]")
 _NAME_BEFORE = re.compile(r"[\w.\[\]'\"]{1,200}")
 
-_Key = tuple[str | None, str | None, int | None, str, int]
+_OF_NUMBERS = "python_value"
+_Key = tuple[str | None, str | None, int | None, str, int | None]
 
 
 class _Size(Struct, frozen=True, kw_only=True):
-    """What one line says of one dimension; no values where it compares a symbol."""
+    """What one line says of one dimension; no values where it compares a symbol.
+
+    Of a number there is no ``dim``.
+    """
 
     tensor: str
-    dim: int
+    dim: int | None = None
     values: tuple[int, ...] = ()
 
 
@@ -64,7 +70,7 @@ class Varying:
     def begin(self, at_ns: int, steps: int) -> None:
         """Compile activity began: the clean steps up to here are one span."""
         span, self._warm = self._warm, None
-        if span is None or steps - span[1] < _FEWEST_STEPS or at_ns <= span[0]:
+        if span is None or steps - span[1] < FEWEST_STEPS or at_ns <= span[0]:
             return
         took_ns, count = at_ns - span[0], steps - span[1]
         self._before = took_ns / count / 1e9
@@ -74,14 +80,14 @@ class Varying:
         self._publish()
 
     def compilation(self, made: Compilation) -> None:
-        """A compilation: of a recompile for a size, or the backward of one."""
+        """A compilation: of a recompile for a size or a number, or the backward of one."""
         key = self._by_id.get(made.id) if made.id else None
         if made.kind == "backward":
             if key is not None and made.seconds:
                 dim = self._known[key]
                 self._known[key] = replace(dim, seconds=(dim.seconds or 0.0) + made.seconds)
                 self._publish()
-        elif made.kind == "forward" and made.category == "shape" and made.reason:
+        elif made.kind == "forward" and made.category in ("shape", _OF_NUMBERS) and made.reason:
             self._recompile(made, made.reason)
 
     def _recompile(self, made: Compilation, reason: str) -> None:
@@ -89,6 +95,8 @@ class Varying:
         if not sizes or sizes[0] is None:
             return
         cause = sizes[0]
+        if (cause.dim is None) != (made.category == _OF_NUMBERS):
+            return  # what changed is another thing than the guard that stands first
         key = made.name, made.file, made.line, cause.tensor, cause.dim
         if key not in self._known and len(self._known) >= DIMS_KEPT:
             return
@@ -118,6 +126,7 @@ class Varying:
             lowest=min(ends, default=None),
             highest=max(ends, default=None),
             count=known.count + 1,
+            timed=known.timed + (made.seconds is not None),
             seconds=seconds if made.seconds is None else (seconds or 0.0) + made.seconds,
             last_id=made.id,
         )
@@ -135,6 +144,8 @@ def _sizes(reason: str) -> Iterator[_Size | None]:
             yield _Size(tensor=found["tensor"], dim=int(found["dim"]), values=values)
         elif (found := _SYMBOL.search(guard)) and (tensor := _name_before(guard, found.start())):
             yield _Size(tensor=tensor, dim=int(found["dim"]))
+        elif found := _NUMBER.fullmatch(guard):
+            yield _Size(tensor=found["name"], values=(int(found["old"]),))
         else:
             yield None
 

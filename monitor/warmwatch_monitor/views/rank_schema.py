@@ -115,10 +115,10 @@ class Break(BaseModel):
 
 
 class Varying(BaseModel):
-    """A dimension for which a function was compiled again."""
+    """A dimension, or a number, for which a function was compiled again."""
 
     tensor: str = Field(description="The argument's name.")
-    dim: int = Field(description="Which of its dimensions.")
+    dim: int | None = Field(description="Which of its dimensions; null: it is a number itself.")
     values: list[int] = Field(description="The sizes that were seen, in order.")
     complete: bool = Field(description="Whether all of them were kept.")
     smallest: int | None = Field(description="The smallest of all.")
@@ -191,7 +191,7 @@ class Compile(BaseModel):
     last: list[PastCompilation] = Field(description="The last five compilations, newest last.")
     breaks: list[Break] = Field(description="Why Dynamo broke graphs, in the order of time.")
     varying: list[Varying] = Field(
-        description="Dimensions that changed, at most 20, in the order of time."
+        description="Dimensions and numbers that changed, at most 20, in the order of time."
     )
 
 
@@ -202,6 +202,24 @@ class Batches(BaseModel):
     wait_seconds: Seconds | None = Field(
         description="Time that the loop waited for them; null until there was one."
     )
+
+
+class LongStep(BaseModel):
+    """A step that came far later than usual, though nothing compiled in it."""
+
+    step: int = Field(description="Which one, from 1.")
+    seconds: Seconds = Field(description="Since the one before, pauses included.")
+    usual_seconds: Seconds = Field(description="Median of the clean steps, then.")
+    checkpoint_seconds: Seconds = Field(description="Of it, saving.")
+    evaluation_seconds: Seconds = Field(description="Of it, evaluating, where that was told.")
+    data_seconds: Seconds | None = Field(
+        description="Of it, waiting for batches of DataLoaders; null where none gave one in it."
+    )
+    batches: int | None = Field(description="Batches that were handed out in it; null: none.")
+    evaluation: bool = Field(
+        description="It was told of, or far more batches were handed out than in a usual step."
+    )
+    words: str = Field(description="The same in one clause.")
 
 
 class Pauses(BaseModel):
@@ -363,6 +381,10 @@ class Rank(BaseModel):
     compile: Compile
     warmup: Warmup
     step_seconds: StepSeconds
+    long_steps: list[LongStep] = Field(
+        description="Steps that came at least four times as late as usual, and a second, without "
+        "compiling: the last ones and the longest, oldest first."
+    )
     batches: Batches | None = Field(description="Null where this torch, or a series, tells none.")
     pauses: Pauses
     cost: Cost

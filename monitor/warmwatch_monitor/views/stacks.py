@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from warmwatch_monitor.export.words.conditions import conditions
+from warmwatch_monitor.export.words.conditions import beside
 from warmwatch_monitor.export.words.states import says
 from warmwatch_monitor.export.words.wording import counted, duration
 from warmwatch_monitor.model import INNERMOST, Compiler, RankView, Stacks, ThreadStack
 
 
-def heading(view: RankView) -> str:
-    """``gpt2 rank 3 (pid 4711): recompiling `forward` for 12 min; ...``."""
+def heading(view: RankView) -> Iterator[str]:
+    """Which rank, and below it what it does: a line for that, and one for each condition."""
     pid = view.figures.life.pid
-    who = f"{view.run} rank {view.rank}" + ("" if pid is None else f" (pid {pid})")
+    yield f"{view.run} rank {view.rank}" + ("" if pid is None else f" (pid {pid})")
     head, tail = says(view)
-    return "; ".join([f"{who}: {head}{tail}", *(words for _, words in conditions(view))])
+    yield f"  {head}{tail}"
+    yield from (f"  {words}" for _, words in beside(view))
 
 
 def at_work(compilers: Sequence[Compiler]) -> Iterator[str]:
@@ -29,8 +30,9 @@ def left_by_agent(stacks: Sequence[Stacks], now_ns: int) -> Iterator[str]:
     """The latest of what an agent wrote, and since when it has been there."""
     last = stacks[-1]
     ago = duration(max(0, now_ns - last.at_ns) / 1e9)
-    into = f"{_into(last)} into the compilation" + (f" ({last.phase})" if last.phase else "")
-    yield f"  as its agent wrote it {ago} ago, {into}{_as(stacks)}:"
+    phase = f" in {last.phase}" if last.phase else ""
+    into = f"after {_into(last)} of compiling{phase}"
+    yield f"  Python stacks, by its agent {ago} ago, {into}{_as(stacks)}:"
     yield from threads(last.threads)
     if last.threads_left_out:
         yield f"  ... and {counted(last.threads_left_out, 'thread')} more"
@@ -55,8 +57,8 @@ def _as(stacks: Sequence[Stacks]) -> str:
     """Since when every look has found the same."""
     same = [one for one in stacks if _where(one) == _where(stacks[-1])]
     if len(stacks) < 2 or len(same) < 2:
-        return ", elsewhere than before" if len(stacks) > 1 else ""
-    return f", where it was {_into(same[0])} into it too"
+        return "; elsewhere than before" if len(stacks) > 1 else ""
+    return f"; the same as after {_into(same[0])}"
 
 
 def _where(one: Stacks) -> tuple[object, ...]:

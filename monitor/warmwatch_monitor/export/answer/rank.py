@@ -12,12 +12,14 @@ from warmwatch_monitor.export.answer.functions import functions
 from warmwatch_monitor.export.words.conditions import conditions
 from warmwatch_monitor.export.words.ends import how
 from warmwatch_monitor.export.words.evidence import evidence
+from warmwatch_monitor.export.words.long_steps import is_evaluation, words
 from warmwatch_monitor.export.words.remedy import remedy, since_seconds
 from warmwatch_monitor.model import (
     CACHES,
     DTYPE,
     Compilation,
     Compile,
+    LongStep,
     Memory,
     OpenActivity,
     RankView,
@@ -49,11 +51,12 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> dict[str, Any
         "compile": _compile(view),
         "warmup": _warmup(figures.warmups),
         "step_seconds": _step_seconds(figures.steps),
+        "long_steps": [_long_step(one) for one in figures.log.long_steps],
         "batches": _batches(figures.steps),
         "pauses": _pauses(view),
         "cost": _cost(figures.steps),
         "worth": _worth(view),
-        "conditions": [{"condition": name, "words": words} for name, words in conditions(view)],
+        "conditions": [{"condition": name, "words": said} for name, said in conditions(view)],
         "gpus": list(view.gpu_uuids),
         "energy": _energy(view),
         "evidence": evidence(view),
@@ -198,6 +201,21 @@ def _batches(steps: Steps) -> dict[str, Any] | None:
         return None
     waited = steps.batch_wait_seconds if steps.batches else None
     return {"count": steps.batches, "wait_seconds": waited}
+
+
+def _long_step(one: LongStep) -> dict[str, Any]:
+    """A step that came far later than usual and did not compile, and what is known of it."""
+    return {
+        "step": one.step,
+        "seconds": one.seconds,
+        "usual_seconds": one.usual_seconds,
+        "checkpoint_seconds": one.saving_seconds,
+        "evaluation_seconds": one.evaluating_seconds,
+        "data_seconds": one.data_seconds,
+        "batches": one.batches,
+        "evaluation": is_evaluation(one) or one.evaluating_seconds > 0,
+        "words": words(one),
+    }
 
 
 def _pauses(view: RankView) -> dict[str, Any]:

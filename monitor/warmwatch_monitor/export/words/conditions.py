@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from warmwatch.verdict import THRASHING_STEPS, THRASHING_WINDOW
 from warmwatch_monitor.export.words.asked import cudagraph_skipped, never_compiled
-from warmwatch_monitor.export.words.hangs import long_compile
+from warmwatch_monitor.export.words.hangs import long_compile, too_long
 from warmwatch_monitor.export.words.remedy import remedy
 from warmwatch_monitor.export.words.wording import counted, own_words
 from warmwatch_monitor.model import Figures, RankView
@@ -16,6 +16,14 @@ from warmwatch_monitor.model import Figures, RankView
 def conditions(view: RankView) -> list[tuple[str, str]]:
     """Name and clause of every condition that holds for ``view``, in the verdict's order."""
     return [(name, _words(name, view)) for name in view.judgement.conditions]
+
+
+def beside(view: RankView) -> list[tuple[str, str]]:
+    """The same, put behind a sentence that has said for how long ``view`` has been compiling."""
+    return [
+        (name, too_long(view) if name == "long_compile" else _words(name, view))
+        for name in view.judgement.conditions
+    ]
 
 
 def _words(name: str, view: RankView) -> str:

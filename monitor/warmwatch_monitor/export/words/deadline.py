@@ -26,6 +26,7 @@ _NAMES = {
 }
 _LITTLE = 0.3  # of the timeout: then the sentence says what raises it
 _IN_SECONDS = 1000.0
+_AT_ONCE = 1.0  # second: less is none that anybody can use
 
 
 class Deadline(Struct, frozen=True, kw_only=True):
@@ -63,6 +64,8 @@ def words(known: Deadline) -> str:
         return (
             f"{name} has given up by now, or will: its {duration(known.timeout_seconds)} are over"
         )
+    if left < _AT_ONCE:
+        return f"{name} gives up any moment now"
     shown = f"{left:.0f} s" if left < _IN_SECONDS else duration(left)
     raises = left < _LITTLE * known.timeout_seconds
     how = " (init_process_group(timeout=) sets that, before it begins)" if raises else ""

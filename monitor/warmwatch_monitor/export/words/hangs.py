@@ -21,6 +21,14 @@ def long_compile(view: RankView) -> str:
     return "; ".join(filter(None, [f"one compilation{took}, {_against(view)}", at_work(view)]))
 
 
+def too_long(view: RankView) -> str:
+    """The same behind words that have said how long it takes: ``too long: the longest before...``.
+
+    They go by the same clock, see ``states.elapsed``.
+    """
+    return "; ".join(filter(None, [f"too long: {_against(view)}", at_work(view)]))
+
+
 def _against(view: RankView) -> str:
     progress = view.figures.progress
     limit, before = progress.compile_limit_seconds, progress.compile_precedent_seconds

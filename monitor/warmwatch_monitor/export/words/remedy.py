@@ -1,35 +1,36 @@
-"""What to do about a dimension that keeps changing, with the numbers that were seen. Pure."""
+"""What to do about a dimension or a number that keeps changing, by what was seen of it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from warmwatch_monitor.export.words.wording import duration, exact_length
-from warmwatch_monitor.model import Figures, VaryingDim
+from warmwatch_monitor.model import FEWEST_STEPS, Figures, VaryingDim
 
 # Two values are what automatic dynamic shapes need to see, and then often nothing more comes.
 _KEEPS_CHANGING = 3
-_FEWEST_STEPS = 10  # clean steps whose mean says something
 _MOST = 3
 
 
 def remedy(one: VaryingDim) -> str | None:
     """``dim 1 of `tokens` took 9 values from 48 to 64; each cost 11 s: mark it dynamic, or pad to
     64``; ``None`` where it has not kept changing.
+
+    Those that PyTorch tells no time of cost as much as the others.
     """
     if len(one.values) < _KEEPS_CHANGING or one.highest is None:
         return None
     number = f"{len(one.values)}" if one.complete else f"more than {len(one.values)}"
-    cost = "" if one.seconds is None else f"; each cost {duration(one.seconds / one.count)}"
-    return (
-        f"dim {one.dim} of `{one.tensor}` took {number} values from {one.lowest} to {one.highest}"
-        f"{cost}: mark it dynamic, or pad to {one.highest}"
-    )
+    cost = f"; each cost {duration(one.seconds / one.timed)}" if one.seconds and one.timed else ""
+    took = f"`{one.tensor}` took {number} values from {one.lowest} to {one.highest}{cost}"
+    if one.dim is None:
+        return f"{took}: pass it as a tensor, or keep it out of the compiled function"
+    return f"dim {one.dim} of {took}: mark it dynamic, or pad to {one.highest}"
 
 
 def since_seconds(one: VaryingDim) -> float | None:
     """Mean clean step since it first changed; ``None`` where too few are known."""
-    return one.since_ns / one.since_steps / 1e9 if one.since_steps >= _FEWEST_STEPS else None
+    return one.since_ns / one.since_steps / 1e9 if one.since_steps >= FEWEST_STEPS else None
 
 
 def of_recompile(figures: Figures) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from warmwatch.verdict import ENDED, WARM, State, least_advanced
 from warmwatch_monitor.export.words import differences, ends, observed, silicon
-from warmwatch_monitor.export.words.conditions import conditions
+from warmwatch_monitor.export.words.conditions import beside, conditions
 from warmwatch_monitor.export.words.deadline import deadline
 from warmwatch_monitor.export.words.deadline import words as deadline_words
 from warmwatch_monitor.export.words.pauses import pausing
@@ -79,13 +79,14 @@ def _doubts(run: RunView) -> list[str]:
 
 
 def _conditions(run: RunView) -> list[str]:
-    """Each condition once, in the words of the first rank for which it holds."""
-    words: dict[str, str] = {}
+    """Each condition once, in the words of the speaker, else of the first rank it holds for."""
+    speaker = speaker_of(run)
+    words = dict(beside(speaker)) if speaker.living else {}
     for view in run.living:
         for name, clause in conditions(view):
             words.setdefault(name, clause)
     said = _LEADS.get(run.state, "")
-    if said in speaker_of(run).judgement.conditions:
+    if said in speaker.judgement.conditions:
         words.pop(said)  # the sentence began with it
     return list(words.values())
 

@@ -35,13 +35,16 @@ def says(view: RankView) -> Says:
 
 
 def elapsed(view: RankView) -> str:
-    """How long it has been compiling, and in which phase: ``43 s (inductor)``."""
+    """How long it has been compiling, and in which phase: ``43 s (inductor)``.
+
+    Of one compilation that takes too long it is that one's time, by which it is judged.
+    """
     phase = f" ({view.judgement.phase})" if view.judgement.phase else ""
     activity, progress = view.figures.compile.open, view.figures.progress
     seconds = progress.open_seconds
-    if seconds is None:
-        seconds = activity.seconds if activity else 0.0
-    return duration(seconds) + phase
+    if activity and (seconds is None or "long_compile" in view.judgement.conditions):
+        seconds = activity.seconds
+    return duration(seconds or 0.0) + phase
 
 
 def _starting(view: RankView) -> Says:
