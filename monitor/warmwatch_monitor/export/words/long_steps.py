@@ -31,7 +31,6 @@ def is_evaluation(one: LongStep) -> bool:
 def _causes(one: LongStep) -> Iterator[str]:
     explained = one.usual_seconds
     for seconds, what in (
-        (one.evaluating_seconds, "evaluating"),
         (one.saving_seconds, "saving a checkpoint"),
         (one.evaluating_seconds, "evaluating"),
         (one.data_seconds or 0.0, "waiting for data"),
