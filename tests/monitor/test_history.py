@@ -118,6 +118,17 @@ def test_a_rank_not_seen_for_an_hour_is_forgotten() -> None:
     assert columns(History()) == {"at": [], "seconds": 1, "ranks": [], "gpus": []}
 
 
+def test_who_was_gone_before_the_time_that_is_asked_for_is_not_told_of() -> None:
+    """Else each of an hour's short runs has an empty lane in a chart of five minutes."""
+    history = kept(
+        at(0, STATES["warm"], gpus=(b.gpu(),)), at(400, b.in_every_state("bert")["warm"])
+    )
+    found = columns(history, seconds=300)
+    assert [rank["run"] for rank in found["ranks"]] == ["bert"]
+    assert found["gpus"] == []
+    assert {rank["run"] for rank in columns(history)["ranks"]} == {"bert", "gpt2"}
+
+
 def test_a_sample_is_the_moment_with_its_sentences() -> None:
     found = sample(b.snapshot(STATES["compiling"], gpus=(b.gpu(),)))
     assert found["summary"].startswith("gpt2: compiling for 43 s")

@@ -122,6 +122,38 @@ def test_a_name_is_text_whatever_it_says(browser: Browser, tmp_path: Path) -> No
         assert page.errors == []
 
 
+WEEKS = """async () => {
+  const { Past } = await import("/page/past.js");
+  const past = new Past();
+  const gpu = { uuid: "gpu", index: 0, utilization_ratio: 1, power_watts: 1, memory_used_bytes: 1 };
+  const step = { steps: 1, step_seconds: 1, compile_seconds: 0 };
+  const told = { rank: 0, state: "warm", phase: null, ...step };
+  for (let at = 1; at <= 3000; at += 1) {
+    const ranks = [{ ...told, run: `run${Math.floor(at / 300)}` }];
+    past.add({ at, ranks, gpus: at < 300 ? [gpu] : [] });
+  }
+  return [[...past.ranks.values()].map((one) => one.run), past.gpus.size];
+}"""
+
+
+def test_a_page_that_is_open_for_weeks_keeps_those_of_its_range_alone(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        runs, gpus = page.page.evaluate(WEEKS)
+    assert runs[-2:] == ["run9", "run10"]
+    assert len(runs) <= 3
+    assert gpus == 0
+
+
+def test_a_link_to_a_moment_that_is_no_date_is_one_to_now(browser: Browser, tmp_path: Path) -> None:
+    with training(tmp_path), daemon(tmp_path) as url, visit(browser, url, "#at=1e300") as page:
+        page.until(LIVE)
+        page.until(says("gpt2: compiling"))
+        page.until("document.getElementById('at').textContent !== ''")
+        assert page.errors == []
+
+
 def test_its_files_are_sent_and_no_others(tmp_path: Path) -> None:
     with daemon(tmp_path) as url:
         for name in FILES:

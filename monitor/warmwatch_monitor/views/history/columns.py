@@ -6,8 +6,8 @@ States and phases are told as they begin, ``[second, name]``: most of an hour is
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from warmwatch_monitor.export.words.sentence import run_sentence, summary
 from warmwatch_monitor.model import RankView, Snapshot, all_warm, any_compiling
@@ -21,6 +21,7 @@ from warmwatch_monitor.views.history.ring import (
 )
 
 _DIGITS = 6  # of a second, a watt
+K = TypeVar("K")
 
 
 def columns(
@@ -36,8 +37,8 @@ def columns(
         since = max(history.first, until - min(seconds, SECONDS)) if until else 0
         width = max(1, math.ceil((until - since) / points))
         epochs = _whole(history).cut("at", since, until)
-        ranks = {key: _cut(one, since, until) for key, one in history.ranks.items()}
-        gpus = {uuid: _cut(one, since, until) for uuid, one in history.gpus.items()}
+        ranks = _seen(history.ranks, since, until)
+        gpus = _seen(history.gpus, since, until)
         called = dict(history.called)
     return {
         "at": [round(epochs[min(at, len(epochs)) - 1], 3) for at in _ends(epochs, width)],
@@ -104,8 +105,13 @@ def _whole(history: History) -> Series:
     return series
 
 
-def _cut(series: Series, since: int, until: int) -> dict[str, Sequence[float]]:
-    return {name: series.cut(name, since, until) for name in series.kinds}
+def _seen(kept: Mapping[K, Series], since: int, until: int) -> dict[K, dict[str, Sequence[float]]]:
+    """The columns of those that were seen in these seconds."""
+    return {
+        key: {name: series.cut(name, since, until) for name in series.kinds}
+        for key, series in kept.items()
+        if series.newest >= since
+    }
 
 
 def _rank(cut: dict[str, Sequence[float]], epochs: Sequence[float], width: int) -> dict[str, Any]:

@@ -76,6 +76,11 @@ export class Past {
       }
     }
     for (const kept of this.gpus.values()) for (const name of GPU) kept[name].splice(0, passed);
+    // a page may be open for weeks: who was not there in all of this time has no lane any more
+    for (const [key, kept] of this.ranks) if (kept.states.every(([, name]) => name === null)) this.ranks.delete(key);
+    for (const [key, kept] of this.gpus) {
+      if (GPU.every((name) => kept[name].every((value) => value === null))) this.gpus.delete(key);
+    }
   }
 }
 

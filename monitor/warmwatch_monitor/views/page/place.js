@@ -1,13 +1,14 @@
 // What the address' fragment says: which run, rank and moment is looked at. A link keeps all of it.
 
 const NAMES = ["run", "rank", "at"];
+const LAST = 8.64e12; // seconds: no date comes after it
 
 export function read() {
   const said = new URLSearchParams(location.hash.slice(1));
   const place = {};
   for (const name of NAMES) if (said.get(name)) place[name] = said.get(name);
   const at = Number(place.at);
-  return { run: place.run ?? null, rank: place.rank ?? null, at: Number.isFinite(at) && at > 0 ? at : null };
+  return { run: place.run ?? null, rank: place.rank ?? null, at: at > 0 && at <= LAST ? at : null };
 }
 
 export function link(place) {
