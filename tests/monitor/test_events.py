@@ -144,7 +144,8 @@ def test_whose_token_is_taken_away_is_told_nothing_more(tmp_path: Path) -> None:
             (tmp_path / "other").rename(tmp_path / "token")
             wait_until(lambda: ask(url, "/status", **known).status == 401)
             one.warm()
-            assert list(listener) == []
+            # that the file was read at all may have been told before
+            assert [event for event in listener if event["event"] != "source"] == []
 
 
 def test_no_more_may_listen_than_there_is_room_for(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ import warmwatch, warmwatch_monitor
 from pathlib import Path
 from warmwatch import record
 for module in pkgutil.walk_packages(warmwatch.__path__, "warmwatch."):
+    if module.name.startswith("warmwatch.frameworks"):
+        continue  # what they import is not here
     if module.name not in ("warmwatch.auto", "warmwatch.__main__"):
         importlib.import_module(module.name)
 from warmwatch_monitor.sources.records import RecordsSource
