@@ -26,6 +26,8 @@ from typing import Any
 from support.preloaded import OWN, Forked, Preloaded
 
 ROOT = Path(__file__).resolve().parents[2]
+# what a library or another test has put there since is nothing of a training's
+_AT_FIRST = dict(os.environ)
 GATE = "@gate "
 RESULT = "@result "
 
@@ -108,8 +110,8 @@ class Training:
 
 def environment(records: Path, **more: str) -> dict[str, str]:
     """An environment for a training that writes its record to ``records``."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("WARMWATCH_")}
-    paths = (ROOT / "tests", *filter(None, [os.environ.get("PYTHONPATH")]))
+    clean = {k: v for k, v in _AT_FIRST.items() if not k.startswith("WARMWATCH_")}
+    paths = (ROOT / "tests", *filter(None, [_AT_FIRST.get("PYTHONPATH")]))
     return {
         **clean,
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
