@@ -22,6 +22,8 @@ def test_it_says_when_it_is_warm_what_recompiled_and_what_it_came_to(records: Pa
         assert started.wait() == 0
     lines = [line for line in started.stderr.splitlines() if "warmwatch: " in line]
     said = [line.partition("warmwatch: ")[2] for line in lines]
+    # on a slow machine also what it says of a compilation that has taken 10 s
+    said = [line for line in said if not line.startswith("compiling for ")]
     first, recompiled, again, ended = (one.split(",")[0] for one in said)
     assert first == "warm since step 4"
     assert recompiled.startswith("recompiled ")
