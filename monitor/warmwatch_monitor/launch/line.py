@@ -34,7 +34,11 @@ class LastLine:
         """Have ``text`` there, cut to one line; not while others have the foreground."""
         if not self._in_foreground():
             return
-        size = os.get_terminal_size(self._descriptor)
+        try:
+            size = os.get_terminal_size(self._descriptor)
+        except OSError:  # it is gone, and the command may go on
+            self._rows = 0
+            return
         if size.lines != self._rows:
             self._take(size.lines)
         if self._rows:
