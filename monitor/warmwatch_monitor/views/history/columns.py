@@ -35,7 +35,7 @@ def columns(
         until = history.newest + 1
         since = max(history.first, until - min(seconds, SECONDS)) if until else 0
         width = max(1, math.ceil((until - since) / points))
-        epochs = _whole(history).cut("at", since, until)
+        epochs = _in_order(_whole(history).cut("at", since, until))
         ranks = {key: _cut(one, since, until) for key, one in history.ranks.items()}
         gpus = {uuid: _cut(one, since, until) for uuid, one in history.gpus.items()}
         called = dict(history.called)
@@ -102,6 +102,16 @@ def _whole(history: History) -> Series:
     series = Series({})
     series.columns = {"at": history.epochs}
     return series
+
+
+def _in_order(epochs: Sequence[float]) -> list[float]:
+    """Where the wall clock was set back, what was before is told as if it had been so already."""
+    told, shift = list(epochs), 0.0
+    for at in range(len(told) - 2, -1, -1):
+        if told[at] + shift >= told[at + 1]:
+            shift = told[at + 1] - 1.0 - told[at]
+        told[at] += shift
+    return told
 
 
 def _cut(series: Series, since: int, until: int) -> dict[str, Sequence[float]]:

@@ -1,5 +1,6 @@
 // What the address' fragment says: which run, rank and moment is looked at. A link keeps all of it.
 
+const LAST = 8.64e12; // seconds: what comes later is no moment that can be shown
 const NAMES = ["run", "rank", "at"];
 
 export function read() {
@@ -7,7 +8,7 @@ export function read() {
   const place = {};
   for (const name of NAMES) if (said.get(name)) place[name] = said.get(name);
   const at = Number(place.at);
-  return { run: place.run ?? null, rank: place.rank ?? null, at: Number.isFinite(at) && at > 0 ? at : null };
+  return { run: place.run ?? null, rank: place.rank ?? null, at: at > 0 && at < LAST ? at : null };
 }
 
 export function link(place) {
