@@ -6,12 +6,12 @@ on, with a record, whatever was given. Nothing is read from a tensor, which coul
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from warmwatch.record.facts import DTYPES
+from warmwatch.record.identity import LARGEST_AMOUNT
 
 LARGEST = 2**53  # every whole number up to here survives JSON and a Prometheus sample
 RUN_LIMIT = 200  # characters of a name that a record holds
@@ -71,14 +71,14 @@ def _size(value: Any) -> int:
 
 
 def _amount(value: Any) -> float:
-    asked = "pass a number above 0"
+    asked = f"pass a number above 0, up to {LARGEST_AMOUNT:g}"
     if isinstance(value, bool | str | bytes | bytearray) or _is_tensor(value):
         raise _RefusedError(f"{_shown(value)}: {asked}")
     try:
         amount = float(value)
     except Exception:  # noqa: BLE001 - a stranger's __float__ may raise anything
         raise _RefusedError(f"{_shown(value)}: {asked}") from None
-    if not 0 < amount < math.inf:  # not a number, too
+    if not 0 < amount <= LARGEST_AMOUNT:  # not a number, too
         raise _RefusedError(f"{_shown(amount)}: {asked}")
     return amount
 

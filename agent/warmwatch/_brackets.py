@@ -74,6 +74,10 @@ class Pause(ContextDecorator):
         if not is_traced():
             self._tell("pause_ended")
 
+    def _recreate_cm(self) -> Pause:
+        """For each call of a decorated function one of its own, which Dynamo can enter."""
+        return Pause(self._what)
+
     def _tell(self, word: str) -> None:
         try:
             if _current.attached is not None:

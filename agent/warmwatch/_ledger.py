@@ -159,13 +159,13 @@ class Ledger:
 
     def pause_began(self, what: str) -> None:
         """The calling thread began to save or to evaluate: one of ``_pauses.WORDS``."""
-        thread, now = threading.get_ident(), self._clock()
-        self._inbox.post(lambda: self._pause_began(what, thread, now))
+        thread, now, steps = threading.get_ident(), self._clock(), self._store.steps()
+        self._inbox.post(lambda: self._pause_began(what, thread, now, steps))
 
     def pause_ended(self, what: str) -> None:
         """The calling thread ended what it began last of it."""
-        thread, now = threading.get_ident(), self._clock()
-        self._inbox.post(lambda: self._pause_ended(what, thread, now))
+        thread, now, steps = threading.get_ident(), self._clock(), self._store.steps()
+        self._inbox.post(lambda: self._pause_ended(what, thread, now, steps))
 
     def resumed(self, now: int, last: int, duration: int) -> int:
         """The length of a clean step, which is not the first, without the pauses in it.
@@ -339,12 +339,11 @@ class Ledger:
         parts = self._told_keys.packed(cache, values.get("lines") or [])
         self._store.note("cache", now, {"cache": cache, "verdict": verdict, **known, **parts})
 
-    def _pause_began(self, what: str, thread: int, now: int) -> None:
-        steps = self._store.steps()
+    def _pause_began(self, what: str, thread: int, now: int, steps: int) -> None:
         self._paused(self._pauses.began(what, thread, now, self._training, steps))
 
-    def _pause_ended(self, what: str, thread: int, now: int) -> None:
-        if changed := self._pauses.ended(what, thread, now):
+    def _pause_ended(self, what: str, thread: int, now: int, steps: int) -> None:
+        if changed := self._pauses.ended(what, thread, now, steps):
             self._on_begin()  # the step that it was in is no regular one
         self._paused(changed)
 

@@ -28,14 +28,20 @@ class Pauses:
     def began(self, what: str, thread: int, now: int, training: int | None, steps: int) -> bool:
         """``thread`` began it; whether a word changed. ``training``: that of the steps.
 
-        Where there were more ``steps`` since, the end of the one before was lost: a signal
-        handler may have raised where it would have been told.
+        Where there were more ``steps`` since, the end of the one before was lost, whoever began
+        it: a signal handler may have raised where it would have been told.
         """
         return self._kinds[what].began(thread, now, training, steps)
 
-    def ended(self, what: str, thread: int, now: int) -> bool:
-        """``thread`` ended what it began last; whether a word changed."""
-        since = self._kinds[what].ended(thread, now)
+    def ended(self, what: str, thread: int, now: int, steps: int) -> bool:
+        """``thread`` ended what it began last; whether a word changed.
+
+        Where there were more ``steps`` since, it was over already, and nobody knows when.
+        """
+        kind = self._kinds[what]
+        if kind.is_over(steps):
+            return kind.forget()
+        since = kind.ended(thread, now)
         if since:
             # one within the other, or begun before it, is one pause
             while self._ended and self._ended[-1][1] > since:
@@ -69,7 +75,7 @@ class _Pause:
         self._latest = 0, 0  # behind how many steps the last ones began, and how long they took
 
     def began(self, thread: int, now: int, training: int | None, steps: int) -> bool:
-        if self._thread == thread and self._steps != steps:
+        if self.is_over(steps):
             self._thread = None
         if self._thread == thread:
             self._depth += 1
@@ -78,6 +84,15 @@ class _Pause:
             return False
         self._thread, self._depth, self._steps = thread, 1, steps
         self._words[self._since] = now
+        return True
+
+    def is_over(self, steps: int) -> bool:
+        """Whether there were more steps since the one in progress began: its end was lost."""
+        return self._thread is not None and self._steps != steps
+
+    def forget(self) -> bool:
+        """The one in progress is over, and its end was lost; a word changes."""
+        self._thread, self._words[self._since] = None, 0
         return True
 
     def ended(self, thread: int, now: int) -> int:

@@ -24,10 +24,15 @@ def put(line: str, *, shown: bool) -> None:
     Raises:
         Exception: whatever the user's stream, log handler or progress bar raises.
     """
-    if is_logged():
-        _logger.info(line)
-    if not shown or sys.stderr is None:
-        return
+    try:
+        if shown and sys.stderr is not None:
+            _show(line)
+    finally:  # one of them that refuses is no reason to leave out the other
+        if is_logged():
+            _logger.info(line)
+
+
+def _show(line: str) -> None:
     text = f"warmwatch: {line}"
     bars = _bars()
     if bars is not None:

@@ -49,6 +49,16 @@ def test_each_second_has_what_was_seen_in_it_last() -> None:
     assert rank["phases"] == [(b.EPOCH + 0.4, None)]
 
 
+def test_the_seconds_stay_in_order_where_the_clock_was_set_back() -> None:
+    before, after = at(0, stepped(10)), at(1, stepped(12))
+    set_back = replace(at(2, stepped(14)), epoch=b.EPOCH - 3600)
+    found = columns(kept(before, after, set_back))
+    assert found["at"] == [b.EPOCH - 3602, b.EPOCH - 3601, b.EPOCH - 3600]
+    (rank,) = found["ranks"]
+    assert rank["states"] == [(b.EPOCH - 3602, "warm")]
+    assert rank["steps"] == [10, 12, 14]
+
+
 def test_seconds_of_which_nothing_is_known_are_unknown() -> None:
     (rank,) = columns(kept(at(0, stepped(10)), at(3, stepped(40))))["ranks"]
     assert rank["steps"] == [10, None, None, 40]

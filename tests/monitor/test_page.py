@@ -97,6 +97,32 @@ def test_a_link_opens_a_run_a_rank_and_a_moment(browser: Browser, tmp_path: Path
             assert page.text("#summary").startswith("gpt2:")
 
 
+@pytest.mark.parametrize("at", ["1e300", "-1", "nan", "8e12"])
+def test_a_link_to_no_moment_shows_the_page_all_the_same(
+    browser: Browser, tmp_path: Path, at: str
+) -> None:
+    with ExitStack() as stack:
+        stack.enter_context(training(tmp_path))
+        url = stack.enter_context(daemon(tmp_path))
+        page = stack.enter_context(visit(browser, url, f"#run=gpt2&at={at}"))
+        page.until("document.querySelectorAll('#ranks tbody tr').length === 1")
+        page.until(LIVE)
+        assert page.errors == []
+
+
+def test_its_time_goes_on_where_the_clock_is_set_back(browser: Browser, tmp_path: Path) -> None:
+    """What was shown till then is loaded again, as the clock has it now."""
+    with training(tmp_path), daemon(tmp_path) as url, visit(browser, url) as page:
+        page.until(LIVE)
+        added = page.page.evaluate("""async () => {
+            const { Past } = await import('./page/past.js');
+            const past = new Past();
+            const told = (at) => past.add({ at, ranks: [], gpus: [] });
+            return [told(5000), told(5001), told(5000.8), told(1400)];
+        }""")
+    assert added == [True, True, True, False]
+
+
 def test_many_ranks_fit_a_phone(browser: Browser, tmp_path: Path) -> None:
     with ExitStack() as stack:
         ranks_of(tmp_path, 64)

@@ -110,9 +110,33 @@ def test_a_save_after_one_whose_end_was_lost_begins_anew() -> None:
     assert pauses.began("saving", 1, 100, 1, 5)
     assert not pauses.began("saving", 1, 110, 1, 5)  # within it
     assert pauses.began("saving", 1, 900, 1, 6)
-    assert pauses.ended("saving", 1, 950)
+    assert pauses.ended("saving", 1, 950, 6)
     assert words[COMPILE_INDEX["saving_ns"]] == 50
     assert words[COMPILE_INDEX["saving_since_ns"]] == 0
+
+
+def test_steps_within_an_evaluation_whose_end_is_told_late_are_none_of_it() -> None:
+    words = [0] * COMPILE_WORDS
+    pauses = Pauses(words)
+    pauses.began("evaluating", 1, 100, 1, 5)
+    assert pauses.ended("evaluating", 1, 900, 8)
+    assert not pauses.ended("evaluating", 1, 950, 8)
+    assert pauses.began("evaluating", 1, 960, 1, 8)
+    assert pauses.ended("evaluating", 1, 970, 8)
+    counts = {name: words[COMPILE_INDEX[name]] for name in ("evaluating_ns", "evaluations")}
+    assert counts == {"evaluating_ns": 10, "evaluations": 1}
+    assert words[COMPILE_INDEX["evaluating_since_ns"]] == 0
+    assert pauses.since(0) == 10
+
+
+def test_one_that_another_thread_began_before_the_first_step_hides_none_of_those_to_come() -> None:
+    words = [0] * COMPILE_WORDS
+    pauses = Pauses(words)
+    assert pauses.began("evaluating", 2, 100, None, 0)  # nobody knows yet which thread trains
+    assert pauses.began("evaluating", 1, 500, 1, 3)
+    assert not pauses.ended("evaluating", 2, 550, 3)
+    assert pauses.ended("evaluating", 1, 600, 3)
+    assert words[COMPILE_INDEX["evaluating_ns"]] == 100
 
 
 def evaluates(since: float, base: Slot = b.STALLED) -> Slot:

@@ -13,6 +13,7 @@ import sys
 import termios
 from pathlib import Path
 
+import psutil
 import pytest
 from psutil import STATUS_STOPPED, Process
 
@@ -190,6 +191,87 @@ def test_a_command_that_cannot_be_run_says_so(
     assert done.returncode == code
     assert done.stderr.startswith(f"warmwatch: {command}: ")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--report",)])
+def test_a_command_without_a_name_is_one_that_is_not_found(options: tuple[str, ...]) -> None:
+    done = started("", options=options)
+    assert (done.returncode, "Traceback" in done.stderr) == (127, False)
+    assert done.stderr.startswith("warmwatch: '': not found")
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "2>/dev/full", "<&- >&- 2>&-"])
+def test_where_nothing_can_be_said_the_exit_code_is_still_the_commands(closed: str) -> None:
+    for options, command, code in (
+        ("--report", "sh -c 'exit 7'", 7),
+        ("--report --watch", "sh -c 'exit 7'", 7),
+        ("", "nothing-of-that-name", 127),
+    ):
+        line = f"{' '.join(RUN)} {options} -- {command} {closed}"
+        assert subprocess.run(["sh", "-c", line], check=False).returncode == code, line
+
+
+def test_the_exit_code_is_known_where_ended_children_are_ignored() -> None:
+    """As some service managers start a process."""
+    done = started(
+        *("sh", "-c", "sleep 0.05; exit 9"),
+        options=("--report",),
+        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+    )
+    assert done.returncode == 9
+
+
+def test_what_stops_and_continues_the_one_beside_it_does_so_to_the_command(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    line = f"trap 'echo on >> {log}' CONT; echo $$; while :; do sleep 0.05; done"
+    with subprocess.Popen(
+        [*RUN, "--report", "--", "sh", "-c", line],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        process_group=0,
+    ) as beside:
+        assert beside.stdout
+        child = int(beside.stdout.readline())
+        beside.send_signal(signal.SIGTSTP)
+        wait_until(lambda: psutil.Process(child).status() == psutil.STATUS_STOPPED)
+        wait_until(lambda: psutil.Process(beside.pid).status() == psutil.STATUS_STOPPED)
+        beside.send_signal(signal.SIGCONT)
+        wait_until(log.exists)
+        beside.terminate()
+
+
+def test_a_terminal_that_goes_away_ends_neither_the_command_nor_its_exit_code(
+    tmp_path: Path,
+) -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+    line = f"until test -e {tmp_path}/gone; do sleep 0.05; done; sleep 1.2; exit 9"
+    with subprocess.Popen(
+        [*RUN, "--watch", "--report", "--", "sh", "-c", line],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "WARMWATCH_DIR": str(tmp_path), "TERM": "xterm"},
+        start_new_session=True,
+    ) as beside:
+        os.close(theirs)
+        read_until(ours, "no step and no compilation for")
+        os.close(ours)
+        (tmp_path / "gone").touch()
+        assert beside.wait() == 9
+
+
+def test_an_agent_that_cannot_be_imported_fails_no_import_where_nothing_can_be_said(
+    tmp_path: Path,
+) -> None:
+    """Another package of our name stands in the way, and stderr is none or full."""
+    (tmp_path / "warmwatch.py").touch()
+    (tmp_path / "triton.py").touch()
+    (tmp_path / "train.py").write_text("import triton\nraise SystemExit(7)\n")
+    for closed in ("2>&-", "2>/dev/full"):
+        line = f"{' '.join(RUN)} -- {sys.executable} {tmp_path}/train.py {closed}"
+        assert subprocess.run(["sh", "-c", line], check=False).returncode == 7
 
 
 def test_the_live_line_stands_below_the_output_and_goes_at_the_end(tmp_path: Path) -> None:

@@ -129,6 +129,21 @@ def test_nothing_of_ours_is_compiled_where_a_compiled_function_saves(
     assert result_of(records, COMPILED) == result_of(other, COMPILED, attach=False)
 
 
+DECORATED = """
+for bracket in (warmwatch.evaluating(), warmwatch.saving()):
+    @bracket
+    def half(x): return x * .5
+    for f in (half, lambda x: half(x) + 1):
+        torch.compile(f, backend="eager", fullgraph=True)(torch.ones(2))
+result([dict(torch._dynamo.utils.counters[name]) for name in ("stats", "graph_break")])
+"""
+
+
+def test_what_is_decorated_is_one_graph_with_what_calls_it(records: Path) -> None:
+    stats, breaks = result_of(records, DECORATED)
+    assert (stats["unique_graphs"], breaks) == (4, {})
+
+
 EVALUATES = """
 train(model, o, 5)
 for _ in range(2):

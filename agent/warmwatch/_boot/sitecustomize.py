@@ -50,7 +50,14 @@ def _attach():
         if not _is_helper():
             import warmwatch._launched  # noqa: F401
     except Exception as error:  # noqa: BLE001 - the import is the training's, not ours
-        sys.stderr.write("warmwatch: could not attach (%r); the training goes on\n" % (error,))
+        _complain("warmwatch: could not attach (%r); the training goes on\n" % (error,))
+
+
+def _complain(line):
+    try:  # noqa: SIM105 - contextlib takes its time, and is another one in Python 2
+        sys.stderr.write(line)
+    except (AttributeError, OSError, ValueError):
+        pass  # it is none, full or closed: there is nowhere to say it
 
 
 def _is_helper():

@@ -8,7 +8,6 @@ anything downstream meets it. Keys that this release does not know are a newer a
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from functools import lru_cache
@@ -20,6 +19,7 @@ from warmwatch.texts import printable
 
 TEXT_LIMIT = 200  # characters
 _NUMBER_LIMIT = 10**7
+LARGEST_AMOUNT = 1e300  # with room to multiply and divide in
 _EXACT = 2**53  # above it a JSON number is no longer exact everywhere
 _COUNT_LIMIT = 256
 _OFFSET_LIMIT = 2**62  # nanoseconds: of a clock, in either direction
@@ -123,7 +123,7 @@ def _amount(value: object) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "is not a number"
     # compared as it is: a whole number may be too large for a float
-    return None if 0 < value < math.inf and value <= 1e300 else "is not positive and finite"
+    return None if 0 < value <= LARGEST_AMOUNT else "is not positive and finite"
 
 
 def _texts(value: object) -> str | None:

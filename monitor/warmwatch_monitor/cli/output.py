@@ -64,7 +64,7 @@ def height() -> int:
 
 def is_terminal() -> bool:
     """Whether a person reads stdout as it is written."""
-    return sys.stdout.isatty()
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def has_colour() -> bool:
@@ -96,7 +96,9 @@ def _size(stream: TextIO) -> os.terminal_size:
     return found if found.columns and found.lines else _USUAL
 
 
-def _write(stream: TextIO, text: str) -> None:
+def _write(stream: TextIO | None, text: str) -> None:
+    if stream is None:  # it was closed before we began
+        return
     encoding = stream.encoding or "utf-8"
     try:
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
@@ -104,3 +106,7 @@ def _write(stream: TextIO, text: str) -> None:
     except BrokenPipeError:
         # what is left in the buffer is written at exit: to nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except OSError:
+        if stream is not sys.stderr:
+            raise
+        # a full disk, a terminal that is gone: there is nowhere to say it, and the exit code stands

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 _PAUSE_SECONDS = 0.5
 _END_SECONDS = 3.0  # for the records of what has just ended to say so
 _NOTHING = (
-    "warmwatch: no step and no compilation was seen under this command; a Python under -I or -E "
-    "is not attached to, nor one older than 3.10: `import warmwatch.auto` is for those"
+    "warmwatch: no step and no compilation was seen under this command; a Python under -I, -E or "
+    "-S is not attached to, nor one older than 3.10: `import warmwatch.auto` is for those"
 )
 
 
@@ -53,7 +54,8 @@ def run(name: str | None, watch: bool, report: bool, command: tuple[str, ...]) -
     try:
         _start(command, name, watch=watch, report=report)
     except FileNotFoundError:
-        note(f"warmwatch: {command[0]}: not found; give what you would type without warmwatch")
+        name = command[0] or "''"
+        note(f"warmwatch: {name}: not found; give what you would type without warmwatch")
         raise SystemExit(NOT_FOUND) from None
     except OSError as error:
         note(f"warmwatch: {command[0]}: cannot be run ({error.strerror})")
@@ -107,7 +109,8 @@ def _attend(
     finally:
         leave()
     if report:
-        _account(ours.ended())
+        with suppress(OSError):  # nobody can read it; the exit code is CMD's all the same
+            _account(ours.ended())
     return status
 
 

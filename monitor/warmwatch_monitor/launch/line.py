@@ -36,8 +36,9 @@ class LastLine:
             return
         try:
             size = os.get_terminal_size(self._descriptor)
-        except OSError:
-            return  # it was closed, and the command may well go on
+        except OSError:  # it is gone, and the command may go on
+            self._rows = 0
+            return
         if size.lines != self._rows:
             self._take(size.lines)
         if self._rows:

@@ -7,6 +7,7 @@ ends: by its exit code, or by the signal that killed it.
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -26,6 +27,7 @@ _WAITED = (*_PASSED, signal.SIGCHLD, signal.SIGTSTP)
 
 def become(command: tuple[str, ...], environ: Mapping[str, str]) -> NoReturn:
     """Be ``command`` from here on. Raises OSError where it cannot be."""
+    _named(command)
     for one in _IGNORED:
         signal.signal(one, signal.SIG_DFL)
     os.execvpe(command[0], command, environ)  # noqa: S606 - what the user asked for
@@ -43,7 +45,8 @@ def attend(
 
     ``stopped``: called before we stop with it (Ctrl-Z). Raises OSError where it cannot be started.
     """
-    # where it is ignored, as some parents leave it, the kernel keeps no exit status for us
+    _named(command)
+    # inherited as ignored, the kernel would keep nothing of how the command ended
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
     try:
@@ -59,7 +62,7 @@ def attend(
                 _pass(got, child)
                 stopped()
                 os.kill(os.getpid(), signal.SIGSTOP)
-                os.kill(child, signal.SIGCONT)  # who continues us alone means it, too
+                _go_on(got, child)
             elif got.si_signo in _PASSED:
                 _pass(got, child)
     finally:
@@ -72,6 +75,17 @@ def _pass(got: signal.struct_siginfo, child: int) -> None:
         os.kill(child, got.si_signo)
 
 
+def _go_on(got: signal.struct_siginfo, child: int) -> None:
+    """We go on: so does what was stopped by us, and not by the terminal, which wakes it too."""
+    if got.si_code <= 0:
+        os.kill(child, signal.SIGCONT)
+
+
+def _named(command: tuple[str, ...]) -> None:
+    if not command[0]:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+
 def end_as(status: int) -> NoReturn:
     """End as the process with this wait status did."""
     if os.WIFSIGNALED(status):
@@ -80,4 +94,5 @@ def end_as(status: int) -> NoReturn:
         if fatal != signal.SIGKILL:
             signal.signal(fatal, signal.SIG_DFL)
         os.kill(os.getpid(), fatal)
-    os._exit(os.waitstatus_to_exitcode(status) % 256)
+        os._exit(128 + fatal)  # as a shell has it, where somebody above us had it blocked
+    os._exit(os.waitstatus_to_exitcode(status))

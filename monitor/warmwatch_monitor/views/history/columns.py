@@ -36,7 +36,7 @@ def columns(
         until = history.newest + 1
         since = max(history.first, until - min(seconds, SECONDS)) if until else 0
         width = max(1, math.ceil((until - since) / points))
-        epochs = _whole(history).cut("at", since, until)
+        epochs = _in_order(_whole(history).cut("at", since, until))
         ranks = _seen(history.ranks, since, until)
         gpus = _seen(history.gpus, since, until)
         called = dict(history.called)
@@ -112,6 +112,16 @@ def _seen(kept: Mapping[K, Series], since: int, until: int) -> dict[K, dict[str,
         for key, series in kept.items()
         if series.newest >= since
     }
+
+
+def _in_order(epochs: Sequence[float]) -> list[float]:
+    """Where the wall clock was set back, what was before is told as if it had been so already."""
+    told, shift = list(epochs), 0.0
+    for at in range(len(told) - 2, -1, -1):
+        if told[at] + shift >= told[at + 1]:
+            shift = told[at + 1] - 1.0 - told[at]
+        told[at] += shift
+    return told
 
 
 def _rank(cut: dict[str, Sequence[float]], epochs: Sequence[float], width: int) -> dict[str, Any]:

@@ -91,7 +91,7 @@ async function load(range) {
 
 function sample(told) {
   said = told;
-  past.add(told);
+  if (!past.add(told)) load(past.range);
   if (told.late_seconds !== null) {
     text(by("late"), as.moment(told.at));
     by("connection").dataset.is = "late";

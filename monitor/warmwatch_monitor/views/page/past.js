@@ -26,9 +26,11 @@ export class Past {
     for (const one of told.gpus) this.gpus.set(one.uuid, one);
   }
 
+  // false: the clock was set back, and what is there has to be loaded again
   add(sample) {
     const newest = this.at[this.at.length - 1];
-    if (newest !== undefined && sample.at - newest < 0.5) return;
+    if (sample.at < newest - 2) return false;
+    if (newest !== undefined && sample.at - newest < 0.5) return true;
     this.at.push(sample.at);
     const length = this.at.length;
     for (const one of sample.ranks) this.#rank(one, sample.at, length);
@@ -45,6 +47,7 @@ export class Past {
     }
     for (const kept of this.gpus.values()) for (const name of GPU) pad(kept[name], length);
     this.#trim(sample.at - this.range);
+    return true;
   }
 
   #rank(one, at, length) {
