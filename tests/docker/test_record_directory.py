@@ -26,6 +26,8 @@ MONITOR = 10464
 TRAINING = """
 import importlib, os, pkgutil, sys, warmwatch
 for module in pkgutil.walk_packages(warmwatch.__path__, "warmwatch."):
+    if module.name.startswith("warmwatch.frameworks"):
+        continue  # what they import is not here
     if module.name != "warmwatch.auto":
         importlib.import_module(module.name)
 uid, umask = int(sys.argv[1]), int(sys.argv[2], 8)
