@@ -149,7 +149,8 @@ def test_a_training_that_raises_has_failed_and_its_traceback_is_its_own(records:
     body = "train(make(), torch.optim.SGD(make().parameters()), 2)\ngate('here')\n1 / 0\n"
     told = {}
     for attach in (False, True):
-        with training(records, body, attach=attach) as started, daemon(records) as url:
+        alone = training(records, body, attach=attach, fresh=True)  # who forks is in a traceback
+        with alone as started, daemon(records) as url:
             started.reach("here")
             assert started.wait() == 1
             told[attach] = started.stderr
