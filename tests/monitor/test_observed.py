@@ -10,9 +10,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from support import builders as b
 from support.records import wait_until
+from warmwatch_monitor.cli.status import picture
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.words.observed import evidence
@@ -181,6 +183,14 @@ def test_a_run_with_the_agent_speaks_for_itself_beside_one_without() -> None:
     told = status(b.snapshot(warm, observed=(SEEN,)))
     assert told["warm"] is True
     assert "train.py" not in told["summary"]
+
+
+def test_one_that_does_nothing_is_no_line_beside_a_run_with_the_agent() -> None:
+    warm, seen = b.in_every_state()["warm"], SEEN
+    idle = replace(seen, gpus=(), signs=replace(seen.signs, cpu_ratio=0.0, gpu_ratio=None))
+    assert "train.py" in picture(status(b.snapshot(warm, observed=(seen,))))
+    assert "train.py" not in picture(status(b.snapshot(warm, observed=(idle,))))
+    assert "train.py" in picture(status(b.snapshot(observed=(idle,))))
 
 
 def test_the_listing_can_end_while_a_process_does(training: int) -> None:

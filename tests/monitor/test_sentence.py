@@ -203,7 +203,21 @@ def test_a_detached_agent_is_not_called_a_finished_training() -> None:
 
 def test_several_runs_are_named_briefly_the_least_advanced_first() -> None:
     views = (STATES["warm"], b.in_every_state("vit")["compiling"], b.in_every_state("bert")["lost"])
-    expected = "3 runs: vit compiling for 43 s (inductor); gpt2 warm; bert lost"
+    expected = "2 runs: vit compiling for 43 s (inductor); gpt2 warm; ended before: bert lost"
+    assert summary(b.snapshot(*views)) == expected
+
+
+def test_of_one_living_run_all_is_said_and_what_ended_beside_it() -> None:
+    views = (STATES["warm"], *(b.in_every_state(name)["lost"] for name in "abcd"))
+    alone = summary(b.snapshot(STATES["warm"]))
+    assert summary(b.snapshot(*views)) == (
+        f"{alone}; ended before: a lost, b lost, c lost and 1 more"
+    )
+
+
+def test_where_nothing_lives_that_comes_first() -> None:
+    views = (b.in_every_state("vit")["finished"], b.in_every_state("bert")["lost"])
+    expected = "nothing runs now; 2 runs ended: bert lost, vit finished"
     assert summary(b.snapshot(*views)) == expected
 
 

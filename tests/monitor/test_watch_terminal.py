@@ -25,6 +25,30 @@ def test_watch_draws_over_itself_and_ends_quietly_with_ctrl_c(tmp_path: Path) ->
     assert "Abort" not in shown.written
 
 
+def test_watch_waits_for_a_run_that_is_yet_to_begin(tmp_path: Path) -> None:
+    folder = write_record(tmp_path, warm("vit"), name="vit")
+    words = ("status", "gpt2", "--watch", "0.1", "--dir", str(tmp_path))
+    with held(folder), terminal(*words) as shown:
+        shown.read_until("no run named 'gpt2'; runs here: vit; waiting for it")
+        shown.process.send_signal(signal.SIGINT)
+        assert shown.read_to_end() == 5
+    with held(folder), terminal(*words) as shown:
+        shown.read_until("waiting for it")
+        with held(write_record(tmp_path, compiling("gpt2"), name="gpt2")):
+            shown.read_until("compiling\x1b[0m")
+            shown.process.send_signal(signal.SIGINT)
+            assert shown.read_to_end() == 3
+
+
+def test_a_wait_that_ctrl_c_ends_exits_as_a_shell_has_it(tmp_path: Path) -> None:
+    folder = write_record(tmp_path, compiling())
+    with held(folder), terminal("wait", "--dir", str(tmp_path)) as shown:
+        shown.read_until("compiling")
+        shown.process.send_signal(signal.SIGINT)
+        assert shown.read_to_end() == 130
+    assert "Abort" not in shown.written
+
+
 def test_watch_draws_no_more_lines_than_the_terminal_has(tmp_path: Path) -> None:
     """Else it would scroll, and every picture with it."""
     for number in range(12):

@@ -37,8 +37,11 @@ Exit codes: 0 all is well, or what was waited for is reached
             5 no run found                           (status)
             6 who was asked does not answer, or the daemon cannot listen
             124 the timeout came first               (wait)
+            130 Ctrl-C ended it
             run ends with the exit code of its command
 """
+
+_INTERRUPTED = 130  # as a shell has it
 
 
 class _Commands(click.Group):
@@ -83,6 +86,9 @@ class _Commands(click.Group):
         except WarmwatchError as error:
             note(f"warmwatch: {plain(str(error))}")
             ctx.exit(error.exit_code)
+        except KeyboardInterrupt:  # click would say "Aborted!", and that something has failed
+            note("")
+            ctx.exit(_INTERRUPTED)
 
 
 def _list(formatter: click.HelpFormatter) -> None:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from warmwatch.states import ENDED
+from warmwatch.states import ENDED, State
 from warmwatch_monitor.errors import UnknownRunError
+from warmwatch_monitor.export.words.several import Said, several
 
 Answer = dict[str, Any]
 
@@ -99,6 +100,7 @@ def only(answer: Answer, runs: Sequence[Answer]) -> Answer:
 
 
 def _summary(runs: Sequence[Answer]) -> str:
-    if len(runs) == 1:
-        return str(runs[0]["summary"])
-    return f"{len(runs)} runs: " + "; ".join(f"{one['run']} {one['state']}" for one in runs)
+    return several(
+        Said(str(one["run"]), State(one["state"]), str(one["state"]), str(one["summary"]))
+        for one in runs
+    )

@@ -25,6 +25,7 @@ _CODES = {
 }
 _WATCH_SECONDS = 0.5
 _LEAST_SECONDS, _MOST_SECONDS = 0.1, 3600.0
+_RESTING_CPU = 0.01  # of a core
 _HELP = """Say in one sentence and a table whether RUN (or every run) still compiles.
 
 RUN is a name or a pattern such as 'gpt*': of your own runs, else of others'. gpt2@alice is
@@ -40,8 +41,8 @@ Exit code: 0 warm, eager or finished
            5 no run found
            2 wrong usage
            6 the daemon or the Prometheus that was asked for does not answer
-With --misses: 0, 5 or 2, whatever the runs do. With --watch: that of the last answer; into a pipe
-it prints the answer whenever a state has changed.
+With --misses: 0, 5 or 2, whatever the runs do. With --watch: that of the last answer, which may
+name a run that is yet to begin; into a pipe it prints the answer whenever a state has changed.
 """
 
 
@@ -131,7 +132,7 @@ def _refuse_two_views(view: View) -> None:
         raise UsageError("--misses prints its own lines: give it without another view")
 
 
-def _watch(ask: Callable[[], Answer], view: View) -> Answer:
+def _watch(ask: Callable[[], Answer], view: View) -> Answer | None:
     from warmwatch_monitor.cli.watch import watch
 
     assert view.watch is not None
@@ -162,12 +163,12 @@ def _misses(run: str | None, asked: str | None, dir: str | None) -> int:
     return 0
 
 
-def exit_code(answer: Answer) -> int:
+def exit_code(answer: Answer | None) -> int:
     """The contract's exit code; of several runs that of the least advanced.
 
     What needs a person does whatever the others do.
     """
-    if not answer["runs"]:
+    if answer is None or not answer["runs"]:
         return NO_RUN
     if any(_needs_a_person(rank) for run in answer["runs"] for rank in run["ranks"]):
         return TROUBLE
@@ -192,9 +193,16 @@ def picture(answer: Answer, *, every_rank: bool = False) -> str:
         every_rank=every_rank,
     )
     for training in shown.get("observed", ()):
-        words = f"without the agent: {outside(training)}"
-        said += wrapped(words, width() if is_terminal() else None)
+        if not (shown["runs"] and _rests(training)):
+            words = f"without the agent: {outside(training)}"
+            said += wrapped(words, width() if is_terminal() else None)
     return "\n".join(said)
+
+
+def _rests(training: Answer) -> bool:
+    """Whether it holds no GPU and does nothing: beside runs that are known it would be noise."""
+    ratio = training["cpu_ratio"]
+    return not training["gpus"] and ratio is not None and ratio < _RESTING_CPU
 
 
 def outside(training: Answer) -> str:

@@ -7,13 +7,14 @@ Where the run has several ranks it says which one it speaks of and how many wait
 
 from __future__ import annotations
 
-from warmwatch.verdict import ENDED, WARM, State, least_advanced
+from warmwatch.verdict import ENDED, WARM, State
 from warmwatch_monitor.export.words import differences, ends, observed, silicon
 from warmwatch_monitor.export.words.conditions import beside, conditions
 from warmwatch_monitor.export.words.deadline import deadline
 from warmwatch_monitor.export.words.deadline import words as deadline_words
 from warmwatch_monitor.export.words.pauses import pausing
 from warmwatch_monitor.export.words.progress import without_steps
+from warmwatch_monitor.export.words.several import Said, several
 from warmwatch_monitor.export.words.states import elapsed, says
 from warmwatch_monitor.model import RankView, RunView, Snapshot
 
@@ -27,24 +28,12 @@ _LEADS = {State.WARM: "nothing_captured", State.EAGER: "never_compiled"}
 
 
 def summary(snapshot: Snapshot) -> str:
-    """One sentence for all runs, the least advanced first."""
+    """One sentence for all runs: what lives first, the least advanced before all."""
     if not snapshot.runs:
         return observed.no_run(snapshot.observed) if snapshot.observed else NO_RUN
-    if len(snapshot.runs) == 1:
-        return run_sentence(snapshot.runs[0])
-    order = _by_advancement({run.state for run in snapshot.runs})
-    runs = sorted(snapshot.runs, key=lambda run: order.index(run.state))
-    briefs = "; ".join(f"{run.run} {_brief(run)}" for run in runs)
-    return f"{len(runs)} runs: {briefs}"
-
-
-def _by_advancement(states: set[State]) -> list[State]:
-    """The states, least advanced first."""
-    ordered = []
-    while states:
-        ordered.append(least_advanced(states))
-        states = states - {ordered[-1]}
-    return ordered
+    return several(
+        Said(run.run, run.state, _brief(run), run_sentence(run)) for run in snapshot.runs
+    )
 
 
 def run_sentence(run: RunView) -> str:
