@@ -96,6 +96,26 @@ def test_the_clock_goes_on_when_the_backward_begins_and_it_is_named() -> None:
     assert summary(b.snapshot(unnamed)).endswith(", now a backward")
 
 
+def test_the_backward_of_a_recompile_is_compiled_for_what_its_forward_was() -> None:
+    again = replace(FORWARD, reason="0/0: GLOBAL_STATE changed: grad_mode", category="grad_mode")
+    counts = replace(b.RECOMPILING.compile, active_since_ns=b.ago(2), episode_began_ns=b.ago(7))
+    slot = replace(b.RECOMPILING, compile=counts)
+    said = summary(b.snapshot(b.view(slot, compilations=(again,), journal=BACKWARD)))
+    assert "now the backward of `forward` (a.py:3): grad mode changed" in said
+    before = replace(again, at_ns=b.ago(8))
+    said = summary(b.snapshot(b.view(slot, compilations=(before,), journal=BACKWARD)))
+    assert said.endswith("now the backward of `forward` (a.py:3)"), "that was an earlier one's"
+
+
+def test_a_speed_that_rests_on_few_steps_says_so() -> None:
+    bins = list(b.WARM.clean_bins)
+    place = next(at for at, count in enumerate(bins) if count)
+    few = [0] * len(bins)
+    few[place] = 4
+    said = summary(b.snapshot(b.view(replace(b.WARM, clean_bins=tuple(few)))))
+    assert "a step is the real speed so far, of 4 steps" in said
+
+
 def test_a_kernel_of_the_users_own_is_named_while_it_is_tuned() -> None:
     """At its first tuning; at a later one its reason is told, with the remedy for a kernel."""
     counts = replace(b.COMPILING.compile, active_since_ns=b.ago(2))

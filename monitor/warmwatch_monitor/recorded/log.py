@@ -79,4 +79,12 @@ def _underway(reading: RecordReading) -> Underway | None:
     forward = next((c for c in reversed(reading.compilations) if c.kind == "forward"), None)
     if forward is None:
         return Underway(backward=True)
-    return Underway(name=forward.name, file=forward.file, line=forward.line, backward=True)
+    ours = forward.at_ns >= reading.slot.compile.episode_began_ns > 0
+    return Underway(
+        name=forward.name,
+        file=forward.file,
+        line=forward.line,
+        backward=True,
+        reason=forward.reason if ours else None,
+        category=forward.category if ours else None,
+    )

@@ -19,7 +19,7 @@ from warmwatch_monitor.export.words.wording import (
     step_length,
     target,
 )
-from warmwatch_monitor.model import Compilation, RankView, Underway
+from warmwatch_monitor.model import FEWEST_STEPS, Compilation, Figures, RankView, Underway
 
 # what the sentence says before and after the words about ranks
 Says = tuple[str, str]
@@ -60,7 +60,7 @@ def _at_work(verb: str, view: RankView) -> Says:
     """The clock is that of the whole step; a backward is named as what it has come to."""
     now, far = view.figures.log.underway, _how_far(view)
     if now is not None and now.backward:
-        return f"{verb} for {elapsed(view)}, now {backward_of(now)}{far}", ""
+        return f"{verb} for {elapsed(view)}, now {backward_of(now)}{far}", _why(now)
     return f"{verb}{target(now)} for {elapsed(view)}{far}", _why(now)
 
 
@@ -135,9 +135,16 @@ def _warm(view: RankView) -> Says:
         return f"nothing has compiled since it was attached; {graphs} before that", ""
     text = f"warm since step {figures.warmups.warm_at_step}"
     if speed:
-        return f"{text}: {speed} is the real speed", _off(view)
+        return f"{text}: {speed} is the real speed{_of_few(figures)}", _off(view)
     quiet = duration(figures.progress.compiler_quiet_seconds or 0.0)
     return f"{text}; nothing has compiled for {quiet}", ""
+
+
+def _of_few(figures: Figures) -> str:
+    """The first clean steps may be anything but alike."""
+    count = figures.steps.clean.count
+    few = count is not None and count < FEWEST_STEPS
+    return f" so far, of {counted(count or 0, 'step')}" if few else ""
 
 
 def _eager(view: RankView) -> Says:
