@@ -160,6 +160,18 @@ def test_status_has_the_dearest_ten_and_the_table_names_them() -> None:
     assert table([run], 120)[3].startswith(f"{long.name} (quite_a_module.py:9)")
 
 
+def test_what_nobody_has_written_is_called_what_it_is() -> None:
+    wrapper = FunctionCost(name="inner", file="external_utils.py", line=67, seconds=2.0)
+    resumed = "torch_dynamo_resume_in_torch_dynamo_resume_in_forward_at_8_at_10"
+    rest = FunctionCost(name=resumed, file="t.py", line=10, seconds=1.0)
+    run = rank_with(wrapper, rest)
+    told = run["ranks"][0]["compile"]["functions"]
+    names = ["the model", "forward from its break on (t.py:10)"]
+    assert [one["called"] for one in told] == names
+    assert [told[0]["name"], told[1]["name"]] == ["inner", resumed], "as PyTorch has it"
+    assert [line.split("  ")[0] for line in table([run], 80)[2:]] == names
+
+
 def test_the_command_prints_the_table(tmp_path: Path) -> None:
     write_record(tmp_path, live_slot(), events=[FORWARD, BACKWARD])
     ran = CliRunner().invoke(status_command, ["--functions", "--dir", str(tmp_path)])

@@ -64,6 +64,7 @@ PLAIN = {
     "0/0: L['self'].training == True": None,
     "0/0: self.n == 1  # with torch.autocast('cpu', enabled=n > 0):": "`self.n` is no longer 1",
     "0/0: lr == 0.1": "`lr` is no longer 0.1",
+    "1/0: ___stack0 == 0.1": "a value from before the graph break is no longer 0.1",
     "0/0: cfg['...'] == '...'  # train.py:31 in forward": "`cfg['...']` changed",
     "0/0: G['cfg']['...'] == '...'": "`cfg['...']` changed",
     "0/0: cfg['...'] == 3": "`cfg['...']` is no longer 3",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 _WRAPPER = "external_utils.py"
+# what Dynamo calls the rest of a function behind a graph break
+_RESUMED = re.compile(r"(?:torch_dynamo_resume_in_)+(?P<name>.+?)(?:_at_\d+)*_at_(?P<line>\d+)")
 
 
 def duration(seconds: float) -> str:
@@ -46,6 +50,8 @@ def place(name: str | None, file: str | None = None, line: int | None = None) ->
         return ""
     if file == _WRAPPER:  # what PyTorch puts around a module of its own: nobody wrote that name
         return "the model"
+    if rest := _RESUMED.fullmatch(name):
+        return f"`{rest['name']}` from its break on ({file or 'line'}:{rest['line']})"
     if not file:
         return f"`{name}`"
     return f"`{name}` ({file})" if line is None else f"`{name}` ({file}:{line})"

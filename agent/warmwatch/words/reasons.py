@@ -26,6 +26,7 @@ _KERNEL = re.compile(
 )
 _SAME = re.compile(r"___check_(?:obj|type)_id\((?P<name>[^,]+)|^(?P<other>[\w.\[\]'\"]+) is ")
 _ONE = re.compile(r"^(?:type\()?(?P<name>[\w.\[\]'\"]+)")
+_OF_STACK = re.compile(r"___stack\d+")  # what was computed when a function broke
 _LONGEST = 120
 _LONGEST_GUARD = 1_000  # what is longer is nothing that is said in 120, and costs to be read
 
@@ -130,6 +131,8 @@ def _value(guard: str, category: str | None) -> str | None:
             if value in ("False", "0")
             else ("the module went from train() to eval()")
         )
+    if _OF_STACK.fullmatch(name):
+        return f"a value from before the graph break is no longer {value}"
     # the agent hides texts: that it is no longer '...' would tell nobody anything
     return f"`{name}` changed" if value == "'...'" else f"`{name}` is no longer {value}"
 

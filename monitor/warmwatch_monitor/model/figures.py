@@ -200,8 +200,8 @@ class Underway(Struct, frozen=True, kw_only=True):
     Attributes:
         kind: one of ``record.KINDS``; ``None`` where that is not known yet.
         name, file, line: the user's function. backward: it is that function's backward.
-        reason, category: why it is compiled again, in PyTorch's words, a backward for what its forward
-        was; of a first compile ``None``.
+        reason, category: why it is compiled again, in PyTorch's words; a backward is for what its
+        forward was; of a first compile ``None``.
     """
 
     kind: str | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from warmwatch_monitor.export.words.wording import duration
+from warmwatch_monitor.export.words.wording import duration, place
 
 Answer = dict[str, Any]
 
@@ -75,9 +75,7 @@ def _named(one: Answer) -> str:
         return f"{one['others']} others"
     if one["name"] is None:
         return "(of no known function)"
-    where = one["file"] or ""
-    where += f":{one['line']}" if where and one["line"] is not None else ""
-    return f"{one['name']} ({where})" if where else str(one["name"])
+    return place(one["name"], one["file"], one["line"]).replace("`", "")
 
 
 def _mostly(phases: dict[str, float]) -> str:

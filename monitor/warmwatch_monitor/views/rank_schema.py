@@ -43,6 +43,9 @@ class PastCompilation(BaseModel):
         description="What that reason is about, of a closed list; null for a first compilation."
     )
     advice: str | None = Field(description="What to do about it; null where nothing is known.")
+    called: str | None = Field(
+        description="It as sentences call it, `forward (model.py:31)` or `the model`."
+    )
     name: str | None = Field(description="The function that was compiled.")
     file: str | None = Field(description="The base name of the file that it is in.")
     line: int | None = Field(description="The line on which it begins.")
@@ -58,6 +61,9 @@ class Underway(BaseModel):
     """What the activity in progress compiles."""
 
     kind: str | None = Field(description="See `last`; null where it is not known yet.")
+    called: str | None = Field(
+        description="It as sentences call it, `forward (model.py:31)` or `the model`."
+    )
     name: str | None = Field(description="The function, as far as it is known.")
     file: str | None = Field(description="The base name of the file that it is in.")
     line: int | None = Field(description="The line on which it begins.")
@@ -86,6 +92,9 @@ class Kernel(BaseModel):
 class Function(BaseModel):
     """What all compilations of one function took, its backwards among them."""
 
+    called: str | None = Field(
+        description="It as sentences call it, `forward (model.py:31)` or `the model`."
+    )
     name: str | None = Field(description="Null for what belongs to no function that is known.")
     file: str | None = Field(description="The base name of the file that it is in.")
     line: int | None = Field(description="The line on which it begins.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from warmwatch_monitor.export.words.wording import place
 from warmwatch_monitor.model import FunctionCost
 
 MOST = 10
@@ -18,6 +19,7 @@ def functions(costs: Sequence[FunctionCost] | None) -> list[dict[str, Any]] | No
 def _function(one: FunctionCost) -> dict[str, Any]:
     cost = one.cost
     return {
+        "called": called(one.name, one.file, one.line),
         "name": one.name,
         "file": one.file,
         "line": one.line,
@@ -36,3 +38,8 @@ def _function(one: FunctionCost) -> dict[str, Any]:
         "allocated_bytes": cost.allocated,
         "reserved_bytes": cost.reserved,
     }
+
+
+def called(name: str | None, file: str | None, line: int | None) -> str | None:
+    """The function as sentences call it; ``None`` where it is not known."""
+    return place(name, file, line).replace("`", "") or None

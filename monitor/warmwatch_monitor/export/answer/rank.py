@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 
 from warmwatch.words.advice import advice
 from warmwatch.words.reasons import plain
-from warmwatch_monitor.export.answer.functions import functions
+from warmwatch_monitor.export.answer.functions import called, functions
 from warmwatch_monitor.export.words.conditions import conditions
 from warmwatch_monitor.export.words.ends import how
 from warmwatch_monitor.export.words.evidence import evidence
@@ -136,6 +136,7 @@ def compilation(one: Compilation) -> dict[str, Any]:
         "plain": plain(one.reason, one.category),
         "category": one.category,
         "advice": advice(one.category, one.kind),
+        "called": called(one.name, one.file, one.line),
         "name": one.name,
         "file": one.file,
         "line": one.line,
@@ -170,6 +171,7 @@ def underway(what: Underway | None) -> dict[str, Any] | None:
         return None
     return {
         "kind": what.kind,
+        "called": called(what.name, what.file, what.line),
         "name": what.name,
         "file": what.file,
         "line": what.line,

@@ -13,7 +13,7 @@ export function showTables(answer, place) {
     recompiles: rank.compile.recompiles, host: rank.host,
   }]));
   rows("recompiles", each(runs, recompiles));
-  const functions = each(runs, (rank, of) => (rank.compile.functions ?? []).map((one) => ({ ...one, ...of, where: where(one) })));
+  const functions = each(runs, (rank, of) => (rank.compile.functions ?? []).map((one) => ({ ...one, ...of, name: one.called })));
   rows("functions", functions.filter((one) => one.name).sort((a, b) => b.seconds - a.seconds).slice(0, 20));
   showMachine(answer);
   showRank(answer, place);
@@ -30,12 +30,8 @@ function recompiles(rank, of) {
   const varying = rank.compile.varying;
   return rank.compile.last.filter((one) => one.reason).map((one) => {
     const remedy = varying.find((dim) => dim.name === one.name && dim.file === one.file && dim.line === one.line);
-    return { ...of, name: one.name, where: where(one), seconds: one.seconds, reason: one.plain ?? one.reason, remedy: remedy?.words ?? one.advice };
+    return { ...of, name: one.called, seconds: one.seconds, reason: one.plain ?? one.reason, remedy: remedy?.words ?? one.advice };
   }).reverse();
-}
-
-function where(one) {
-  return one.file ? `${one.file}:${one.line}` : null;
 }
 
 function showMachine(answer) {
