@@ -67,6 +67,11 @@ def test_it_outlives_the_daemon_and_says_so_meanwhile(browser: Browser, tmp_path
             page.until(says("gpt2: compiling"))
 
 
+def test_a_link_to_a_run_that_is_not_there_says_so(browser: Browser, tmp_path: Path) -> None:
+    with training(tmp_path), daemon(tmp_path) as url, visit(browser, url, "#run=bert") as page:
+        page.until(says("bert is not seen here. gpt2: compiling"))
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_everybody_can_use_it(browser: Browser, tmp_path: Path, scheme: str) -> None:
     with training(tmp_path) as one, daemon(tmp_path) as url:

@@ -46,6 +46,7 @@ function showMachine(answer) {
   rows("observed", answer.observed.map((one) => ({ ...one, evidence: one.evidence.join("; ") })));
   document.getElementById("observed-part").hidden = answer.observed.length === 0;
   document.getElementById("no-gpus").hidden = answer.gpus.length > 0;
+  document.getElementById("gpus-part").hidden = answer.gpus.length === 0; // said once, in the charts' place
 }
 
 function showRank(answer, place) {
@@ -63,9 +64,10 @@ function showRank(answer, place) {
 // the sentence, in large type; one for each run where there are several
 export function showAnswer({ summary, runs }, place) {
   const run = runs.find((one) => one.run === place.run);
-  text(document.getElementById("summary"), run?.summary ?? summary);
+  const gone = place.run !== null && !run; // a link to a run that has left, or is yet to come
+  text(document.getElementById("summary"), gone ? `${place.run} is not seen here. ${summary}` : run?.summary ?? summary);
   const whole = document.getElementById("answer");
-  const state = run?.state ?? (runs.length === 1 ? runs[0].state : null);
+  const state = run?.state ?? (runs.length === 1 && !gone ? runs[0].state : null);
   whole.style.setProperty("--state", state ? `var(--${state})` : "var(--line)");
   const list = document.getElementById("sentences");
   list.hidden = runs.length < 2 || Boolean(run);
