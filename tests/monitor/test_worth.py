@@ -10,11 +10,13 @@ import pytest
 from support import builders as b
 from support.values import replace
 from warmwatch.record.facts import DTYPES
+from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.answer.rank import rank
 from warmwatch_monitor.export.words.throughput import throughput
 from warmwatch_monitor.model import RankView, Worth
 from warmwatch_monitor.model.peaks import PEAKS, Peaks, peak_flops
 from warmwatch_monitor.model.worth import typical_seconds
+from warmwatch_monitor.views.table import lines
 
 H100 = 989.4e12
 DOCUMENT = Path(__file__).parents[2] / "docs/worth.md"
@@ -49,6 +51,15 @@ def test_mfu_is_six_times_parameters_times_tokens_over_the_peak_of_its_gpus() ->
     assert told["formula"] == "6 x parameters x tokens"
     assert (told["estimated"], told["dtype"]) == (False, "bfloat16")
     assert throughput(view).endswith(f"MFU {by_hand * 100:.2g} %")
+
+
+def test_the_command_says_what_the_clean_steps_come_to() -> None:
+    view = worth(2, {"parameters": 124_000_000}, tokens_per_step=16_384)
+    shown = lines(status(b.snapshot(view)), now=b.EPOCH, width=80, wrap=False, colour=False)
+    assert f"gpt2: clean steps are {throughput(view)}" in shown
+    nobody = status(b.snapshot(worth(tokens_per_step=0)))
+    unsaid = lines(nobody, now=b.EPOCH, width=80, wrap=False, colour=False)
+    assert not any("clean steps are" in line for line in unsaid)
 
 
 def test_what_the_user_says_of_operations_outranks_the_formula() -> None:

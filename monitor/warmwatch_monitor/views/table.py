@@ -7,9 +7,10 @@ is left out, column by column, the least important first, and no cell is ever cu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from warmwatch_monitor.export.words.throughput import rates
 from warmwatch_monitor.views.reasons import reasons
 from warmwatch_monitor.views.rows import Row, rows
 from warmwatch_monitor.views.states import STYLES, painted
@@ -51,10 +52,23 @@ def lines(
     said = wrapped(answer["summary"], width if wrap else None)
     if answer["runs"]:
         said += table(answer["runs"], now, width, colour=colour, every_rank=every_rank)
+    for words in _worth(answer["runs"]):
+        said += wrapped(words, width if wrap else None)
     for words, advice in reasons(answer["runs"]):
         said += wrapped(words, width if wrap else None)
         said += wrapped(advice, width if wrap else None, indent="    ") if advice else []
     return said
+
+
+def _worth(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What each run's clean steps come to, as its first rank that knows it has it."""
+    for run in runs:
+        known = (one for rank in run["ranks"] if (one := rank.get("worth")))
+        if worth := next(known, None):
+            per_second = worth["tokens_per_second"], worth["samples_per_second"]
+            words = rates(*per_second, worth["mfu_ratio"], estimated=worth["estimated"])
+            if words:
+                yield f"{run['run']}: clean steps are {words}"
 
 
 def table(

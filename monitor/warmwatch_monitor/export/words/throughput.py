@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from warmwatch_monitor.model import RankView
+if TYPE_CHECKING:  # the command line formats numbers without loading the model
+    from warmwatch_monitor.model import RankView
 
 _UNITS = ((1e9, " G"), (1e6, " M"), (1e3, "k"))
 
 
 def throughput(view: RankView) -> str:
     """Of its clean steps; empty where nobody said what a step is worth."""
-    return ", ".join(_parts(view))
-
-
-def _parts(view: RankView) -> Iterator[str]:
-    worth, seconds = view.figures.worth, view.figures.steps.clean.typical
+    worth, seconds, mfu = view.figures.worth, view.figures.steps.clean.typical, view.utilization
     if not seconds:
-        return
-    for number, noun in ((worth.tokens, "tokens"), (worth.samples, "samples")):
+        return ""
+    return rates(
+        worth.tokens / seconds if worth.tokens is not None else None,
+        worth.samples / seconds if worth.samples is not None else None,
+        mfu.ratio if mfu else None,
+        estimated=bool(mfu and mfu.estimated),
+    )
+
+
+def rates(
+    tokens: float | None, samples: float | None, mfu: float | None, *, estimated: bool
+) -> str:
+    """Tokens and samples a second, and MFU as a ratio; each is left out where it is not known."""
+    return ", ".join(_parts(tokens, samples, mfu, "about " if estimated else ""))
+
+
+def _parts(
+    tokens: float | None, samples: float | None, mfu: float | None, about: str
+) -> Iterator[str]:
+    for number, noun in ((tokens, "tokens"), (samples, "samples")):
         if number is not None:
-            yield f"{_rounded(number / seconds)} {noun}/s"
-    if mfu := view.utilization:
-        about = "about " if mfu.estimated else ""
-        yield f"MFU {about}{mfu.ratio * 100:.2g} %"
+            yield f"{_rounded(number)} {noun}/s"
+    if mfu is not None:
+        yield f"MFU {about}{mfu * 100:.2g} %"
 
 
 def _rounded(number: float) -> str:
