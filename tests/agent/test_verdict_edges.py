@@ -258,3 +258,9 @@ def test_a_rank_is_lost_since_it_was_seen_gone() -> None:
     assert rank.judge(alive=False).since_ns is None
     gone = judge(facts(alive=False, gone_ns=5), AT)
     assert (gone.state, gone.since_ns) == (State.LOST, 5)
+
+
+def test_where_nobody_asks_for_it_no_compilation_takes_too_long() -> None:
+    assert verdict.compile_limit_ns(facts(long_compile_ns=0)) is None
+    long = facts(long_compile_ns=0, compile=compiled(begun=2, active_since_ns=AT))
+    assert "long_compile" not in judge(long, AT + 10_000 * MINUTE).conditions
