@@ -21,6 +21,7 @@ import warmwatch
 from support import slots
 from support.records import wait_until
 from support.trainings import PRELUDE, environment
+from warmwatch_monitor.launch.environment import environment as launch_environment
 
 RUN = [sys.executable, "-m", "warmwatch_monitor", "run"]
 BOOT = Path(warmwatch.__file__).parent / "_boot"
@@ -360,3 +361,10 @@ def read_until(descriptor: int, text: str | None) -> str:
             break
         shown += part.decode()
     return shown
+
+
+def test_a_launch_within_another_belongs_to_that_one_unless_it_is_watched_itself() -> None:
+    outer = launch_environment({}, "/boot", started_by="outer")
+    assert launch_environment(outer, "/boot")["WARMWATCH_STARTED_BY"] == "outer"
+    inner = launch_environment(outer, "/boot", started_by="inner")
+    assert inner["WARMWATCH_STARTED_BY"] == "inner"

@@ -8,6 +8,8 @@ import warmwatch
 from warmwatch.frameworks._telling import Phases, guarded, suggest, trains
 
 _UNNAMED = (None, "", "lightning_logs")  # what loggers are called whom nobody gave a name
+# those whose name is the same in every rank; others ask a server, and from the first rank alone
+_NAMED_ALIKE = frozenset({"TensorBoardLogger", "CSVLogger", "WandbLogger"})
 
 
 class Hooks:
@@ -22,9 +24,8 @@ class Hooks:
     @guarded
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
         self._step = trainer.global_step
-        names = [getattr(logger, "name", None) for logger in trainer.loggers]
-        if named := next((name for name in names if name not in _UNNAMED), None):
-            suggest(run=str(named))
+        if named := _name_of(trainer):
+            suggest(run=named)
 
     @guarded
     def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
@@ -49,6 +50,14 @@ class Hooks:
     @guarded
     def on_exception(self, *_: Any) -> None:
         self._phases.end_all()
+
+
+def _name_of(trainer: Any) -> str | None:
+    """The run's name as a logger has it; of several ranks all have to give the same."""
+    alone = trainer.world_size == 1
+    loggers = (one for one in trainer.loggers if alone or type(one).__name__ in _NAMED_ALIKE)
+    names = (getattr(logger, "name", None) for logger in loggers)
+    return next((str(name) for name in names if name not in _UNNAMED), None)
 
 
 class FabricHooks:

@@ -19,7 +19,6 @@ def environment(
     before = environ.get("PYTHONPATH")
     # an empty one is none to Python, while an empty part of one is the working directory
     made = {**environ, "PYTHONPATH": f"{boot}{os.pathsep}{before}" if before else boot}
-    made.pop(STARTED_BY, None)
     if run is not None:
         made["WARMWATCH_RUN"] = run
     if started_by is not None:
