@@ -23,7 +23,7 @@ from warmwatch_monitor.sources.told import Journals
 SOURCE = "history"
 LOOK_SECONDS = 1.0
 _LIVING_SECONDS = 60.0
-_RETRY_SECONDS = 15.0
+_RETRY_SECONDS = 5.0
 _STOP_SECONDS = 3.0
 
 
