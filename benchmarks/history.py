@@ -36,7 +36,7 @@ def measure() -> Iterator[Figure]:
         latest = f"gpt{RUNS % 50}"
         for what, limit, work in (
             ("the latest 20", 100.0, lambda: store.listed(Wanted(limit=20))),
-            ("all", 100.0, lambda: store.listed()),
+            ("all", None, lambda: store.listed()),
             ("those that match", 100.0, lambda: store.listed(Wanted(name="gpt1*", limit=20))),
             ("to find and load one", 100.0, lambda: find(store, latest)),
         ):
