@@ -11,11 +11,14 @@ from click.testing import CliRunner, Result
 
 from support import reported as a
 from support.browser import chromium
+from support.builders import EPOCH
 from support.records import warm, write_record
 from support.values import replace
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.cli.report import cleaned, document
+from warmwatch_monitor.config import load_keeping
 from warmwatch_monitor.export.report import report
+from warmwatch_monitor.remembered.store import Store
 from warmwatch_monitor.views.report.html import html
 
 
@@ -107,6 +110,23 @@ def test_runs_are_compared_and_exported(records: str, tmp_path: Path) -> None:
     one = tmp_path / "compilations.csv"
     assert run("export", "gpt2", "--csv", str(one), "--dir", records).exit_code == 0
     assert "model.py" in one.read_text()
+
+
+def test_a_run_whose_records_are_gone_is_told_of_from_the_history(tmp_path: Path) -> None:
+    state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path)}
+    state["WARMWATCH_STATE_DAYS"] = "36500"  # they are of a fixed day
+    before = a.finished(id="aaaaaaaa", run="gpt2", began=EPOCH - 9000)
+    Store(load_keeping(state)).save([before, a.finished()])
+    for name in ("gpt2", "k3nuf63p", "k3n"):
+        told = json.loads(run("report", name, "--json", **state).output)
+        assert told["id"] == "k3nuf63p"
+        assert told["recompiled"][0]["seconds"] == 14.0
+    assert json.loads(run("report", "--json", **state).output)["id"] == "k3nuf63p"
+    done = run("compare", "gpt2", "gpt2~1", **state)
+    assert done.exit_code == 0, done.output
+    assert "gpt2 (aaaaaaaa)" in done.output
+    nobody = run("report", "gpt3", **state)
+    assert (nobody.exit_code, "did you mean gpt2" in nobody.output) == (5, True)
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ COMMANDS = {
     "report": ("warmwatch_monitor.cli.report", "Where the time of a run went, on one page."),
     "compare": ("warmwatch_monitor.cli.compare", "Runs side by side, and their break-even."),
     "export": ("warmwatch_monitor.cli.export", "A run as a Perfetto trace, CSV or Parquet."),
+    "runs": ("warmwatch_monitor.cli.runs", "The runs that are remembered, newest first."),
     "stacks": ("warmwatch_monitor.cli.stacks", "What a rank that compiles is in the middle of."),
     "doctor": ("warmwatch_monitor.cli.doctor", "Check the installation and say what to do."),
     "replay": ("warmwatch_monitor.cli.replay", "The states that a journal tells, and when."),

@@ -24,7 +24,7 @@ def compare(runs: tuple[str, ...], as_json: bool, markdown: bool, dir: str | Non
     They are held against the first eager run among them, else against the first: "costs 17 s more
     and saves 17 ms a step: paid back at step 1,016". What makes them incomparable (another GPU,
     world size, batch, torch) is said first, with the rows that it touches. Each RUN is a name, an
-    id, or a pattern that may stand for several.
+    id, NAME~1 (the start before), or a pattern that may stand for several.
 
     \b
     Exit code: 0 whatever comes out; 5 no such run

@@ -33,8 +33,8 @@ def report(
     """Where the time of RUN went, on one page; without RUN, of the run that began last.
 
     Warm-up and recompiles with their reasons and what they cost, the steady step, and what to do
-    first. RUN is a name, or a pattern that one run matches. It may still go on, or have ended long
-    ago: what is known of it is told. WARMWATCH_PRICE_PER_GPU_HOUR puts a price on it.
+    first. RUN is a name, an id, or NAME~1 (the start before). It may still go on, or have ended
+    long ago: what is known of it is told. WARMWATCH_PRICE_PER_GPU_HOUR puts a price on it.
 
     \b
     Exit code: 0 whatever the run did; 5 no such run; 1 FILE cannot be written

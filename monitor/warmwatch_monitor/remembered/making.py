@@ -26,6 +26,9 @@ from warmwatch_monitor.model.account import (
 from warmwatch_monitor.sources.told import Told, ToldCompilation, told_in
 
 _ID_BYTES = 5  # 8 letters and digits
+_MOST_COMPILED = 40_000  # of all ranks of a run together
+_FEWEST_COMPILED = 50  # of each, however many ranks there are
+_LONGEST_REASON = 1_000
 _CACHE_STATES = frozenset({"cold", "warm"})
 _NO_RANKS: Mapping[int, Samples] = MappingProxyType({})
 _NO_GPUS: Mapping[str, Samples] = MappingProxyType({})
@@ -50,7 +53,8 @@ def account_of(
         run=run.run,
         owner=run.who.owner,
         host=first.figures.who.host,
-        began=_attached_ns(first) / 1e9,
+        start=start_of(run),
+        began=began_at(run),
         ended=ended_at(run),
         seen=snapshot.epoch,
         state=run.state.value,
@@ -78,22 +82,23 @@ def id_of(run: RunView) -> str:
     first = min(run.ranks, key=_attached_ns)
     identity = first.record.slot.identity
     attached = _attached_ns(first) if _is_own_launch(identity) else None
-    parts = (
-        run.who.owner_uid,
-        identity.boot_id or identity.host,
-        identity.launch,
-        identity.attempt,
-        attached,
-        None if attached is not None else _own_name(first),
-    )
-    return b32encode(sha256(repr(parts).encode()).digest()[:_ID_BYTES]).decode().lower()
+    return _short(start_of(run), attached, None if attached is not None else _own_name(first))
 
 
 def start_of(run: RunView) -> str:
     """Of which launch it is: one process may be called otherwise while it goes on."""
     identity = min(run.ranks, key=_attached_ns).record.slot.identity
-    parts = run.who.owner_uid, identity.boot_id or identity.host, identity.launch, identity.attempt
+    machine = identity.boot_id or identity.host
+    return _short(run.who.owner_uid, machine, identity.launch, identity.attempt)
+
+
+def _short(*parts: object) -> str:
     return b32encode(sha256(repr(parts).encode()).digest()[:_ID_BYTES]).decode().lower()
+
+
+def began_at(run: RunView) -> float:
+    """When its first rank attached."""
+    return min(map(_attached_ns, run.ranks)) / 1e9
 
 
 def ended_at(run: RunView) -> float | None:
@@ -133,11 +138,12 @@ def provenance(run: RunView, told: Iterable[Told] = ()) -> Provenance:
 
 
 def _rank(view: RankView, run: RunView, told: Told, samples: Samples | None) -> RankAccount:
+    most = max(_FEWEST_COMPILED, _MOST_COMPILED // len(run.ranks))
     return RankAccount(
         rank=view.rank,
         answer=answer_of(view, ended_together=run.ended_together),
-        compiled=tuple(_compiled(one, view) for one in told.compilations),
-        left_out=told.left_out,
+        compiled=tuple(_compiled(one, view) for one in told.compilations[:most]),
+        left_out=told.left_out + max(0, len(told.compilations) - most),
         samples=samples,
     )
 
@@ -154,7 +160,7 @@ def _compiled(told: ToldCompilation, view: RankView) -> Compiled:
         file=one.file,
         line=one.line,
         code=told.code,
-        reason=one.reason,
+        reason=one.reason[:_LONGEST_REASON] if one.reason else one.reason,
         category=one.category,
         cache=one.cache,
         failure=one.failure,

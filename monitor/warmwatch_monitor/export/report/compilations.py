@@ -21,7 +21,7 @@ _REASON = 160
 
 def is_after(one: Priced, moment: float | None) -> bool:
     """Whether it was made behind ``moment``, the end of an activity, which a line tells later."""
-    return moment is not None and one.ended - (one.seconds or 0.0) / 2 > moment
+    return moment is not None and one.began > moment
 
 
 def priced(compiled: Iterable[Compiled]) -> tuple[Priced, ...]:
@@ -41,6 +41,7 @@ def priced(compiled: Iterable[Compiled]) -> tuple[Priced, ...]:
 
 def _begun(one: Compiled) -> Priced:
     return Priced(
+        began=one.ended - (one.seconds or 0.0),
         ended=one.ended,
         seconds=one.seconds,
         step=one.step,

@@ -19,12 +19,13 @@ class Priced(Struct, frozen=True, kw_only=True):
     """One compilation with all that it brought: its backward, and what was tuned at its first run.
 
     Attributes:
-        ended: when the last of them was over. seconds: of all of them. step: steps before it.
-        kinds: which they were, in order. name, file, line, reason, category, cache, failure, ops,
-        kernels: as an Account's ``Compiled`` has them. plain: the reason in plain words.
-        phase_seconds: exclusive.
+        began, ended: of the first and the last of them. seconds: of all of them.
+        step: steps before it. kinds: which they were, in order. name, file, line, reason,
+        category, cache, failure, ops, kernels: as an Account's ``Compiled`` has them.
+        plain: the reason in plain words. phase_seconds: exclusive.
     """
 
+    began: float
     ended: float
     seconds: float | None = None
     step: int | None = None

@@ -34,7 +34,7 @@ class Strip(Struct, frozen=True):
 
 def strips(report: Report) -> tuple[Strip, ...]:
     """The dearest functions first, as the table beside it has them."""
-    ordered = sorted((one for each in report.functions for one in each.times), key=_ended)
+    ordered = sorted((one for each in report.functions for one in each.times), key=_began)
     pieces: dict[tuple[object, ...], list[Piece]] = {}
     clock = 0.0
     for one in ordered:
@@ -59,8 +59,8 @@ def whole(of: tuple[Strip, ...]) -> float:
     return max((piece.end for strip in of for piece in strip.pieces), default=0.0)
 
 
-def _ended(one: Priced) -> float:
-    return one.ended
+def _began(one: Priced) -> float:
+    return one.began
 
 
 def _phases(one: Priced) -> list[tuple[str, float]]:
