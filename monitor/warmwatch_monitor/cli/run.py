@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from warmwatch_monitor.cli.answers import Answer
+    from warmwatch_monitor.model import Snapshot
 
 _PAUSE_SECONDS = 0.5
 _END_SECONDS = 3.0  # for the records of what has just ended to say so
@@ -108,33 +109,24 @@ def _attend(
         status = attend(command, environ, look=look, stopped=leave, seconds=_PAUSE_SECONDS)
     finally:
         leave()
-    answer = ours.ended() if report else ours.answer()
+    seen = ours.ended() if report else ours.look()
     if report:
         with suppress(OSError):  # nobody can read it; the exit code is CMD's all the same
-            _account(answer)
+            _account(seen)
     ours.remember()
     return status
 
 
-def _account(answer: Answer) -> None:
+def _account(snapshot: Snapshot) -> None:
     """How its runs ended and where their time went: beside the command's output, not within it."""
-    if not answer["runs"]:
+    if not snapshot.runs:
         note(_NOTHING)
         return
-    from warmwatch_monitor.cli.status import picture
-    from warmwatch_monitor.views.account import account
+    from warmwatch_monitor.cli.accounts import accounts_in
+    from warmwatch_monitor.cli.report import in_short
 
-    said = [picture(answer)]
-    for one in plain(answer["runs"]):
-        slowest = max(one["ranks"], key=lambda rank: rank["compile"]["seconds"])
-        which = f" of {one['run']}, rank {slowest['rank']}" if _several(answer) else ""
-        head, *lines = account(slowest)
-        said += ["", f"{head}{which}", *lines]
-    (draw if is_terminal() else note)("\n".join(said))
-
-
-def _several(answer: Answer) -> bool:
-    return sum(len(run["ranks"]) for run in answer["runs"]) > 1
+    said = in_short(accounts_in(snapshot))
+    (draw if is_terminal() else note)(said)
 
 
 class _Launched:
@@ -157,21 +149,24 @@ class _Launched:
             return str(plain(answer["summary"]))
         return f"no step and no compilation for {duration(time.monotonic() - self._began)}"
 
-    def ended(self) -> Answer:
+    def ended(self) -> Snapshot:
         """How they ended, which their records may tell a moment late."""
         deadline = time.monotonic() + _END_SECONDS
         while True:
-            answer = self.answer()
-            living = [rank for run in answer["runs"] for rank in run["ranks"] if _lives(rank)]
-            if not living or time.monotonic() > deadline:
-                return answer
+            snapshot = self.look()
+            if not any(run.living for run in snapshot.runs) or time.monotonic() > deadline:
+                return snapshot
             time.sleep(0.1)
 
     def answer(self) -> Answer:
         """What ``/status`` says, of these runs alone."""
-        from msgspec.structs import replace
-
         from warmwatch_monitor.export.answer import status
+
+        return status(self.look())
+
+    def look(self) -> Snapshot:
+        """These runs alone, as they are now."""
+        from msgspec.structs import replace
 
         snapshot = self._poller.poll_once()
         ours = tuple(
@@ -181,14 +176,8 @@ class _Launched:
         )
         seen = replace(snapshot, runs=ours)
         self._seen.take(seen)
-        return status(seen)
+        return seen
 
     def remember(self) -> None:
         """Write those that have ended into the history."""
         self._seen.write()
-
-
-def _lives(rank: Answer) -> bool:
-    from warmwatch.states import ENDED, State
-
-    return State(rank["state"]) not in ENDED
