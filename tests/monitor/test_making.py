@@ -14,9 +14,17 @@ from support.values import replace
 from warmwatch.record import Slot
 from warmwatch_monitor.model import Owner, RankView, RunView, Snapshot
 from warmwatch_monitor.model.account import Account, Wrapping
+from warmwatch_monitor.recorded.kept import forget_others
 from warmwatch_monitor.remembered.making import account_of, id_of
 from warmwatch_monitor.sources import told as told_source
 from warmwatch_monitor.sources.told import Journals, Told, told_in
+
+
+@pytest.fixture(autouse=True)
+def _no_record_is_known() -> None:
+    """These are of one folder, and of several owners, which no record is."""
+    forget_others(())
+
 
 ALICE = Owner(uid=1000, name="alice", own=True)
 LAUNCH = "parent:4000:4026531836:777"

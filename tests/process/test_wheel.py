@@ -21,7 +21,8 @@ def call(*command: object, cwd: Path, **env: str) -> subprocess.CompletedProcess
     return subprocess.run(
         [*map(str, command)],
         cwd=cwd,
-        env={k: v for k, v in clean.items() if not k.startswith("WARMWATCH_")} | env,
+        env={k: v for k, v in clean.items() if not k.startswith("WARMWATCH_")}
+        | {"WARMWATCH_STATE": "off", **env},
         text=True,
         capture_output=True,
         check=False,
