@@ -26,6 +26,9 @@ GPU_INTERVAL_LIMITS = (0.1, 60.0)
 DEFAULT_LONG_COMPILE = 3600.0
 LONG_COMPILE_LIMITS = (0.0, 30 * 86400.0)
 RETENTION_LIMITS = (0.0, 30 * 86400.0)
+DEFAULT_STATE_RUNS, STATE_RUNS_LIMITS = 10_000, (1, 1_000_000)
+DEFAULT_STATE_DAYS, STATE_DAYS_LIMITS = 365, (1, 36_500)
+DEFAULT_STATE_MB, STATE_MB_LIMITS = 512, (1, 1_000_000)
 
 # name -> (default in words, meaning); the README's table is made of these and the agent's
 VARIABLES: Mapping[str, tuple[str, str]] = {
@@ -69,6 +72,13 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
         f"{DEFAULT_LONG_COMPILE:g}",
         "seconds after which one compilation counts as long whatever came before, or `off`",
     ),
+    "WARMWATCH_STATE": (
+        "$XDG_STATE_HOME/warmwatch or ~/.local/state/warmwatch",
+        "directory of the history of runs, or `off` to keep none",
+    ),
+    "WARMWATCH_STATE_RUNS": (str(DEFAULT_STATE_RUNS), "runs that the history holds at most"),
+    "WARMWATCH_STATE_DAYS": (str(DEFAULT_STATE_DAYS), "days for which it holds them"),
+    "WARMWATCH_STATE_MB": (str(DEFAULT_STATE_MB), "megabytes that it takes at most"),
 }
 # how a setting that is on or off may be spelled, in any case
 SWITCHES: Mapping[str, bool] = {
@@ -102,6 +112,21 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class Keeping(NamedTuple):
+    """Where runs are remembered, and how many.
+
+    Attributes:
+        directory: absolute; ``None``: none are. chosen: whether somebody named it.
+        runs, days, megabytes: beyond any of them, the runs that were seen longest ago leave.
+    """
+
+    directory: str | None = None
+    chosen: bool = False
+    runs: int = DEFAULT_STATE_RUNS
+    days: int = DEFAULT_STATE_DAYS
+    megabytes: int = DEFAULT_STATE_MB
+
+
 class Settings(NamedTuple):
     """What the monitor was told.
 
@@ -118,6 +143,7 @@ class Settings(NamedTuple):
         web_config: path of the file with TLS and who may ask. insecure: whether anybody may, from
         wherever. allowed_hosts: further names by which the daemon may be asked.
         access: what a command shows to whom it asks.
+        keeping: where runs are remembered.
     """
 
     directories: tuple[str, ...]
@@ -134,6 +160,7 @@ class Settings(NamedTuple):
     insecure: bool = False
     allowed_hosts: tuple[str, ...] = ()
     access: Access = ANYBODY
+    keeping: Keeping = Keeping()
 
 
 def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]) -> Settings:
@@ -170,7 +197,29 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
         insecure=_switch(*_raw("insecure", environ, options, "off")),
         allowed_hosts=tuple(_names(*_raw("allowed_hosts", environ, options, ""))),
         access=load_access(environ, options),
+        keeping=load_keeping(environ),
     )
+
+
+def load_keeping(environ: Mapping[str, str]) -> Keeping:
+    """Where runs are remembered. Raises UsageError."""
+    named = environ.get("WARMWATCH_STATE", "")
+    return Keeping(
+        directory=None if named.strip().lower() == "off" else _state_directory(environ, named),
+        chosen=bool(named),
+        runs=_whole("WARMWATCH_STATE_RUNS", environ, DEFAULT_STATE_RUNS, STATE_RUNS_LIMITS),
+        days=_whole("WARMWATCH_STATE_DAYS", environ, DEFAULT_STATE_DAYS, STATE_DAYS_LIMITS),
+        megabytes=_whole("WARMWATCH_STATE_MB", environ, DEFAULT_STATE_MB, STATE_MB_LIMITS),
+    )
+
+
+def _state_directory(environ: Mapping[str, str], named: str) -> str:
+    if named:
+        return _absolute(named)
+    home = environ.get("XDG_STATE_HOME", "")
+    if not home.startswith("/"):  # a relative one is to be ignored, says its specification
+        home = os.path.join(os.path.expanduser("~"), ".local", "state")
+    return _absolute(os.path.join(home, "warmwatch"))
 
 
 def _absolute(path: str) -> str:
@@ -242,6 +291,14 @@ def _seconds(name: str, text: str, limits: tuple[float, float], what: str = "not
         span = f"from {low:,.12g} to {high:,.12g}"
         raise UsageError(f"{name}: {text!r} is {what} a number of seconds {span}")
     return value
+
+
+def _whole(name: str, environ: Mapping[str, str], default: int, limits: tuple[int, int]) -> int:
+    """Raises UsageError: it is not a whole number within the limits."""
+    text, (low, high) = environ.get(name) or str(default), limits
+    if not text.isdecimal() or not low <= int(text) <= high:
+        raise UsageError(f"{name}: {text!r} is not a whole number from {low:,} to {high:,}")
+    return int(text)
 
 
 def _switch(name: str, text: str) -> bool:

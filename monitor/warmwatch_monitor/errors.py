@@ -54,6 +54,16 @@ class FleetError(WarmwatchError):
     exit_code = 6
 
 
+class StoreError(WarmwatchError):
+    """The history of runs cannot be read or written; says what to do."""
+
+
+class NotRememberedError(WarmwatchError):
+    """No such run is in the history."""
+
+    exit_code = 5
+
+
 class MissingExtraError(WarmwatchError):
     """What was asked for needs libraries that another extra brings."""
 

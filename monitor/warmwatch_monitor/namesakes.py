@@ -68,4 +68,8 @@ def _free(one: RecordReading, taken: set[str]) -> str:
 
 def _renamed(reading: RecordReading, name: str) -> RecordReading:
     slot = reading.slot
-    return structs.replace(reading, slot=replace(slot, identity=replace(slot.identity, run=name)))
+    return structs.replace(
+        reading,
+        slot=replace(slot, identity=replace(slot.identity, run=name)),
+        told_run=slot.identity.run,
+    )

@@ -44,6 +44,7 @@ RECORDS = {
     *("warmwatch_monitor.poller", "warmwatch_monitor.export.answer"),
 }
 ANSWER = {"socket", "json", "warmwatch_monitor.config", "warmwatch_monitor.views"}
+HISTORY = {"sqlite3", "warmwatch_monitor.remembered"}
 SPARED = {"dataclasses", "pathlib", "difflib", "textwrap", "shutil", "tempfile"}
 
 
@@ -74,13 +75,13 @@ def test_status_from_a_daemon_loads_nothing_that_reads_or_judges_records(tmp_pat
     with daemon(tmp_path) as url:
         found = loaded("status", "--address", url.removeprefix("http://"))
     assert "warmwatch_monitor.cli.status" in found
-    assert found.isdisjoint(AGENT | DAEMON | RECORDS | SPARED)
+    assert found.isdisjoint(AGENT | DAEMON | RECORDS | HISTORY | SPARED)
 
 
 def test_status_from_the_records_loads_nothing_of_the_agent_or_the_daemon(tmp_path: Path) -> None:
     found = loaded("status", "--dir", str(tmp_path))
     assert "warmwatch_monitor.poller" in found
-    assert found.isdisjoint(AGENT | DAEMON)
+    assert found.isdisjoint(AGENT | DAEMON | HISTORY)
 
 
 def test_where_no_driver_is_its_bindings_are_not_loaded_either(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 240.0) -> None:
 def environment(**variables: str) -> dict[str, str]:
     """This process's environment with no ``WARMWATCH_*`` but ``variables``.
 
-    Trainings that other tests run meanwhile are not looked for.
+    Trainings that other tests run meanwhile are not looked for, and none is remembered.
     """
     kept = {k: v for k, v in os.environ.items() if not k.startswith("WARMWATCH_")}
-    return {**kept, "WARMWATCH_OBSERVE": "off", **variables}
+    return {**kept, "WARMWATCH_OBSERVE": "off", "WARMWATCH_STATE": "off", **variables}

@@ -20,6 +20,7 @@ COMMANDS = {
     "top": ("warmwatch_monitor.cli.top", "Runs and ranks on a live screen, with plots and keys."),
     "wait": ("warmwatch_monitor.cli.wait", "Block until a run is warm, or in another state."),
     "run": ("warmwatch_monitor.cli.run", "Run a command with the agent attached, no code edited."),
+    "runs": ("warmwatch_monitor.cli.runs", "The runs that are remembered, newest first."),
     "stacks": ("warmwatch_monitor.cli.stacks", "What a rank that compiles is in the middle of."),
     "doctor": ("warmwatch_monitor.cli.doctor", "Check the installation and say what to do."),
     "replay": ("warmwatch_monitor.cli.replay", "The states that a journal tells, and when."),

@@ -19,6 +19,7 @@ from warmwatch_monitor.config import Settings, load, load_access
 from warmwatch_monitor.errors import NoDaemonError, UsageError
 
 if TYPE_CHECKING:
+    from warmwatch_monitor.model import Snapshot
     from warmwatch_monitor.poller import Poller
     from warmwatch_monitor.sources.readings import Source
 
@@ -46,11 +47,12 @@ def asker(
     prometheus: str | None = None,
     access: Mapping[str, str | None] = MappingProxyType({}),
     own: bool = False,
+    told: Callable[[Snapshot], None] | None = None,
 ) -> Callable[[], Answer]:
     """A function that gives the answer as it is now, for as long as a command needs it.
 
     ``access``: what is shown to whom it asks. ``own``: a name without an owner means no run but
-    this user's.
+    this user's. ``told``: is given what was read here, where no daemon answered.
 
     A directory that was named is read here; an address that was asked for answers or is an error.
     Only where neither was, the daemon is one that may run or not.
@@ -64,7 +66,7 @@ def asker(
         url, shown = prometheus, load_access(os.environ, access)
         return lambda: ask_fleet(url, run, shown)
     settings = settings_from(address=address, dir=dir, **access)
-    read = _reader(settings)
+    read = _reader(settings, told)
 
     def answer() -> Answer:
         found = None if dir is not None else _from_daemon(settings)
@@ -111,7 +113,7 @@ def _from_daemon(settings: Settings) -> Answer | None:
     return answer if watched or answer.get("directories") == list(settings.directories) else None
 
 
-def _reader(settings: Settings) -> Callable[[], Answer]:
+def _reader(settings: Settings, told: Callable[[Snapshot], None] | None) -> Callable[[], Answer]:
     """Reads the records here; one poller for all looks, which sees what changes between them."""
     pollers: list[Poller] = []
 
@@ -120,7 +122,10 @@ def _reader(settings: Settings) -> Callable[[], Answer]:
 
         if not pollers:
             pollers.append(make_poller(settings))
-        return status(pollers[0].poll_once())
+        snapshot = pollers[0].poll_once()
+        if told is not None:
+            told(snapshot)
+        return status(snapshot)
 
     return read
 

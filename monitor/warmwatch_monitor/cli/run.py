@@ -108,9 +108,11 @@ def _attend(
         status = attend(command, environ, look=look, stopped=leave, seconds=_PAUSE_SECONDS)
     finally:
         leave()
+    answer = ours.ended() if report else ours.answer()
     if report:
         with suppress(OSError):  # nobody can read it; the exit code is CMD's all the same
-            _account(ours.ended())
+            _account(answer)
+    ours.remember()
     return status
 
 
@@ -140,9 +142,10 @@ class _Launched:
 
     def __init__(self, launch: str) -> None:
         from warmwatch_monitor.cli.answers import make_poller, settings_from
+        from warmwatch_monitor.cli.remembering import Remembering
 
-        # nothing is looked for but what this launch has started
-        self._poller = make_poller(settings_from(observe="off"))
+        settings = settings_from(observe="off")  # nothing is looked for but what we have started
+        self._poller, self._seen = make_poller(settings), Remembering(settings.keeping)
         self._launch, self._began = launch, time.monotonic()
 
     def sentence(self) -> str:
@@ -176,7 +179,13 @@ class _Launched:
             for run in snapshot.runs
             if any(rank.record.slot.identity.started_by == self._launch for rank in run.ranks)
         )
-        return status(replace(snapshot, runs=ours))
+        seen = replace(snapshot, runs=ours)
+        self._seen.take(seen)
+        return status(seen)
+
+    def remember(self) -> None:
+        """Write those that have ended into the history."""
+        self._seen.write()
 
 
 def _lives(rank: Answer) -> bool:

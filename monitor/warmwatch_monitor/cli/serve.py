@@ -9,6 +9,7 @@ import socket
 import sys
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,12 +17,17 @@ from warmwatch import __version__
 from warmwatch_monitor.cli import options
 from warmwatch_monitor.cli.answers import make_poller, settings_from
 from warmwatch_monitor.cli.door import Door
+from warmwatch_monitor.cli.keeping import make_keeper, sources_of
 from warmwatch_monitor.cli.output import note, say
 from warmwatch_monitor.cli.sending import make_sender
 from warmwatch_monitor.config import Address, Settings, refuse_unknown
 from warmwatch_monitor.errors import DaemonError
 from warmwatch_monitor.poller import Poller
 from warmwatch_monitor.push.sender import Sender
+from warmwatch_monitor.views.history import History
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.remembered.keeper import Keeper
 
 _BACKLOG = 1024
 _VALUES_OF_A_LOOK = 20_000  # at a few hundred ranks
@@ -74,10 +80,12 @@ def serve(
         signal.signal(signum, _leave)
     with listen(settings.address) as listener:
         bound = door.checked(listener.getsockname())
-        poller = make_poller(settings, *door.sources)
+        history = History()
+        keeper = make_keeper(settings.keeping, history)
+        poller = make_poller(settings, *door.sources, *sources_of(keeper))
         sender = make_sender(poller, bound) if settings.otlp else None
         _announce(settings, bound)
-        _serve(poller, sender, door, listener)
+        _serve(poller, sender, door, listener, history, keeper)
 
 
 def _leave(_signum: int, _frame: FrameType | None) -> None:
@@ -124,15 +132,23 @@ def _spare_the_collector() -> None:
     gc.set_threshold(_VALUES_OF_A_LOOK)
 
 
-def _serve(poller: Poller, sender: Sender | None, door: Door, listener: socket.socket) -> None:
-    from warmwatch_monitor.views.history import History
+def _serve(
+    poller: Poller,
+    sender: Sender | None,
+    door: Door,
+    listener: socket.socket,
+    history: History,
+    keeper: Keeper | None,
+) -> None:
     from warmwatch_monitor.views.http import create_app
     from warmwatch_monitor.views.recent import Recent
 
     _spare_the_collector()
-    recent, history = Recent(), History()
+    recent = Recent()
     poller.follow(recent.take)
     poller.follow(history.take)
+    if keeper is not None:
+        poller.follow(keeper.take)
     poller.start()
     if sender is not None:
         sender.start()
@@ -143,3 +159,5 @@ def _serve(poller: Poller, sender: Sender | None, door: Door, listener: socket.s
         if sender is not None:
             sender.stop()
         poller.stop()
+        if keeper is not None:
+            keeper.finish()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,6 +14,8 @@ from warmwatch.states import ENDED, NEEDS_A_PERSON, State, least_advanced
 from warmwatch_monitor.cli import options
 from warmwatch_monitor.cli.answers import Answer, asker, note_missing_directory, settings_from
 from warmwatch_monitor.cli.output import draw, has_colour, is_terminal, note, plain, say, width
+from warmwatch_monitor.cli.remembering import Remembering
+from warmwatch_monitor.config import load_keeping
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.views.functions import functions
 from warmwatch_monitor.views.table import lines, wrapped
@@ -99,8 +102,10 @@ def status(
     _refuse_two_views(view)
     if view.misses:
         ctx.exit(_misses(run, address or prometheus, dir))
-    ask = asker(run, address=address, dir=dir, prometheus=prometheus, access=more)
+    seen = Remembering(load_keeping(os.environ))
+    ask = asker(run, address=address, dir=dir, prometheus=prometheus, access=more, told=seen.take)
     answer = _watch(ask, view) if view.watch is not None else _show(ask(), view, dir)
+    seen.write()
     ctx.exit(exit_code(answer))
 
 

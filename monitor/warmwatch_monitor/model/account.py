@@ -124,6 +124,7 @@ class Account(Struct, frozen=True, kw_only=True):
         began: when its first rank attached. ended: when its last one did; ``None`` while it lives
         or where nobody knows. seen: when this was last looked at. state: the run's.
         summary: the run's sentence then. what: its provenance.
+        start: of which launch it is; one run of it may be called otherwise while it goes on.
         gpu_samples: by uuid, of the GPUs that it used.
     """
 
@@ -139,3 +140,4 @@ class Account(Struct, frozen=True, kw_only=True):
     what: Provenance = Provenance()
     ranks: tuple[RankAccount, ...] = ()
     gpu_samples: Mapping[str, Samples] = field(default_factory=dict)
+    start: str | None = None

@@ -216,6 +216,7 @@ class RecordReading(Struct, frozen=True, kw_only=True):
     Attributes:
         folder: the record's folder, an id for the life of the process it speaks for.
         slot: its numbers; the run is called as its owner's is shown.
+        told_run: the run's name before a number told it from a namesake; ``None`` where none did.
         owner: whose it is; ``None`` where nobody looked. alive: whether a process holds its lock.
         pid: of the holder in this reader's own pid namespace; ``None`` where not alive.
         gone_ns: when this reader saw the lock free after it had seen it held; else ``None``.
@@ -234,6 +235,7 @@ class RecordReading(Struct, frozen=True, kw_only=True):
     folder: str
     slot: Slot
     alive: bool
+    told_run: str | None = None
     owner: Owner | None = None
     pid: int | None = None
     gone_ns: int | None = None

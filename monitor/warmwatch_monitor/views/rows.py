@@ -83,18 +83,18 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
         "rank": _ranges([rank["rank"] for rank in ranks]),
         "state": state,
         "phase": compile["phase"] or "",
-        "for": _brief(max(0.0, now - min(since))) if since else "",
+        "for": brief(max(0.0, now - min(since))) if since else "",
         "steps": str(min(rank["steps"] for rank in ranks)),
         "clean": _count(clean),
         "a step": step_length(max(medians)) if None not in medians else "",
-        "compiled": _brief(max(rank["compile"]["seconds"] for rank in ranks)),
+        "compiled": brief(max(rank["compile"]["seconds"] for rank in ranks)),
         "recompiles": _count(compile["recompiles"]),
         "breaks": _count(compile["graph_breaks"]),
         "pid": _count(first["pid"]) if len(ranks) == 1 else "",
     }
 
 
-def _brief(seconds: float) -> str:
+def brief(seconds: float) -> str:
     """A duration of seven places at the most: ``43 s``, ``119 min``, ``3.2 h``, ``12 d``."""
     hours = seconds / 3600
     if hours < 2:

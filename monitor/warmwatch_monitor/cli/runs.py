@@ -1,0 +1,121 @@
+"""``warmwatch runs``: the runs that are remembered, newest first."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from warmwatch.states import State
+from warmwatch_monitor.cli.output import draw, has_colour, plain, say, width
+from warmwatch_monitor.config import load_keeping
+from warmwatch_monitor.errors import UsageError
+
+_LIMIT = 20
+_UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_HELP = f"""List the runs that are remembered, newest first.
+
+A daemon (`warmwatch serve`) remembers all that it sees; without one, `status`, `run --watch` and
+`run --report` remember the runs whose end they see. Other commands take a run by its id, the begin
+of the id, its name (the latest), or NAME~1 (the one before). Nothing leaves this machine:
+docs/history.md says where it is kept, what, and for how long (WARMWATCH_STATE).
+
+\b
+Exit code: 0 there are some, or none at all yet
+           5 none fits what was asked for
+           1 the history cannot be read
+           2 wrong usage, or WARMWATCH_STATE=off
+
+A state with a `?` is the last that was seen of a run whose end nobody saw. Shown are
+{_LIMIT} runs, unless --limit says otherwise.
+"""
+
+
+@click.command(help=_HELP)
+@click.option("--name", metavar="PATTERN", help="Of this name, or matching such as 'gpt*'.")
+@click.option("--host", metavar="PATTERN", help="On this host, or one that matches.")
+@click.option(
+    "--since", metavar="WHEN", help="Seen since a day (2026-11-20) or for so long (90m, 12h, 7d)."
+)
+@click.option("--state", metavar="STATE", help="In this state when it was last seen.")
+@click.option(
+    "--limit", metavar="N", type=click.IntRange(min=0), help=f"At most so many; 0: all.  [{_LIMIT}]"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
+@click.pass_context
+def runs(
+    ctx: click.Context,
+    name: str | None,
+    host: str | None,
+    since: str | None,
+    state: str | None,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """The command; what it says of itself is ``_HELP``."""
+    moment = None if since is None else _moment(since, time.time())
+    _check_state(state)
+    keeping = load_keeping(os.environ)
+    if keeping.directory is None:
+        raise UsageError("no runs are remembered, for WARMWATCH_STATE is off; unset it")
+    from msgspec.structs import asdict
+
+    from warmwatch_monitor.remembered.listing import Wanted
+    from warmwatch_monitor.remembered.store import Store
+
+    store = Store(keeping)
+    most = _LIMIT if limit is None else limit
+    wanted = Wanted(name=name, host=host, since=moment, state=state, limit=most)
+    found = [plain(asdict(one)) for one in store.listed(wanted)]
+    asked = any(one is not None for one in (name, host, since, state))
+    if as_json:
+        say(json.dumps({"schema_version": 1, "database": str(store.path), "runs": found}, indent=2))
+    else:
+        _show(found, store.count(wanted), store.path, asked=asked)
+    ctx.exit(5 if asked and not found else 0)
+
+
+def _show(found: list[dict[str, object]], all_of_them: int, path: Path, *, asked: bool) -> None:
+    from warmwatch_monitor.views.runs import lines
+
+    if found:
+        draw("\n".join(lines(found, time.time(), width(), colour=has_colour())))
+        more = f"{len(found)} of {all_of_them} runs (--limit 0: all)"
+        whole = "1 run" if all_of_them == 1 else f"{all_of_them} runs"
+        say(f"{more if len(found) < all_of_them else whole}, in {path}")
+    elif asked:
+        say(f"no such run is remembered in {path}; `warmwatch runs` shows which are")
+    else:
+        say(
+            f"no run is remembered yet in {path}\n"
+            "start `warmwatch serve` and train beside it, or train by "
+            "`warmwatch run --report -- python train.py`"
+        )
+
+
+def _moment(text: str, now: float) -> float:
+    """The moment that ``--since`` names. Raises UsageError."""
+    if ago := re.fullmatch(r"(\d{1,6})([mhdw])", text):
+        return now - int(ago[1]) * _UNITS[ago[2]]
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(
+            f"--since: {text!r} is neither a day (2026-11-20, 2026-11-20T14:30) nor a time until "
+            "now (90m, 12h, 7d, 2w)"
+        ) from None
+
+
+def _check_state(state: str | None) -> None:
+    known = [one.value for one in State]
+    if state is not None and state not in known:
+        import difflib
+
+        near = difflib.get_close_matches(state, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        raise UsageError(f"--state: {state!r} is no state; {hint}")

@@ -1,0 +1,181 @@
+"""The file of the history: made, opened, brought to this release's version, and what goes wrong.
+
+This is the one place where an error of SQLite or of the disk becomes a sentence (StoreError). A
+connection is opened for each thing that is done, so a file that was moved away or a disk that came
+back is met at the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from warmwatch_monitor.config import Keeping
+from warmwatch_monitor.errors import StoreError
+from warmwatch_monitor.remembered.mounts import shares_memory
+from warmwatch_monitor.remembered.schema import MIGRATIONS
+
+FILE = "history.db"
+OFF = "no runs are remembered: WARMWATCH_STATE is off; name a directory in it, or unset it"
+_ELSEWHERE = "set WARMWATCH_STATE to a directory of your own, or to off"
+
+
+class Database:
+    """The history in ``keeping.directory``. ``patience``: seconds to wait for another writer.
+
+    Raises:
+        StoreError: none is kept.
+    """
+
+    def __init__(
+        self,
+        keeping: Keeping,
+        *,
+        patience: float = 5.0,
+        migrations: Sequence[Sequence[str]] = MIGRATIONS,
+    ) -> None:
+        if keeping.directory is None:
+            raise StoreError(OFF)
+        self._directory, self._chosen = Path(keeping.directory), keeping.chosen
+        self.path = self._directory / FILE
+        self._patience, self._migrations = patience, migrations
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A connection; the file is made where there is none. Raises StoreError."""
+        with self._explained():
+            self._make()
+            with closing(self._connect("rw")) as connection:
+                self._prepare(connection)
+                yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection | None]:
+        """A connection; ``None`` where there is no history yet. Raises StoreError."""
+        with self._explained():
+            if not self._is_there():
+                yield None
+                return
+            with closing(self._open_to_read()) as connection:
+                yield connection
+
+    def _open_to_read(self) -> sqlite3.Connection:
+        """As it is, where its version is ours; an older one is brought to it first."""
+        try:
+            connection = self._connect("ro")
+            version = self._version(connection)
+        except sqlite3.OperationalError as error:
+            if "unable to open" not in str(error):
+                raise
+            # in a directory that is read-only its index cannot be made: nobody writes there either
+            connection = self._connect("ro&immutable=1")
+            version = self._version(connection)
+        if version == len(self._migrations):
+            return connection
+        connection.close()
+        connection = self._connect("rw")
+        self._prepare(connection)
+        return connection
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        where = f"file:{quote(str(self.path))}?mode={mode}"
+        connection = sqlite3.connect(where, self._patience, isolation_level=None, uri=True)
+        connection.row_factory = sqlite3.Row
+        connection.execute("PRAGMA foreign_keys = ON")
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        version = self._version(connection)
+        if version == 0:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        mode = "WAL" if shares_memory(self._directory) else "DELETE"
+        connection.execute(f"PRAGMA journal_mode = {mode}").fetchall()
+        if mode == "WAL":  # what has been written is whole then, though a power cut may undo it
+            connection.execute("PRAGMA synchronous = NORMAL")
+        if version < len(self._migrations):
+            self._migrate(connection)
+
+    def _version(self, connection: sqlite3.Connection) -> int:
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        if version > len(self._migrations):
+            raise StoreError(
+                f"{self.path} was written by a newer warmwatch (version {version}, this one knows "
+                f"{len(self._migrations)}); update warmwatch, or {_ELSEWHERE}"
+            )
+        return version
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """All or nothing; another who does it at the same time is waited for."""
+        with transaction(connection):
+            for statements in self._migrations[self._version(connection) :]:
+                for statement in statements:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {len(self._migrations)}")
+
+    def _make(self) -> None:
+        """The directory and the file, for their owner alone."""
+        if not self._directory.is_dir():
+            self._refuse_another_users()
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self._is_there():
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+            os.close(os.open(self.path, flags, 0o600))  # SQLite's other files take its mode
+
+    def _is_there(self) -> bool:
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            return False
+        if stat.S_ISDIR(status.st_mode):
+            raise StoreError(f"{self.path} is a directory; remove it, or {_ELSEWHERE}")
+        if status.st_uid != os.geteuid():
+            raise StoreError(f"{self.path} is another user's; {_ELSEWHERE}")
+        return True
+
+    def _refuse_another_users(self) -> None:
+        """What root makes in somebody's home (sudo keeps HOME) its owner could never write to."""
+        above = next(one for one in self._directory.parents if one.exists())
+        if not self._chosen and above.stat().st_uid != os.geteuid():
+            raise StoreError(f"{self._directory} would be in another user's {above}; {_ELSEWHERE}")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(self._sentence(error)) from None
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise StoreError(f"{self._directory} cannot be used ({why}); {_ELSEWHERE}") from None
+        except msgspec.MsgspecError as error:
+            raise StoreError(f"{self.path} holds what warmwatch did not write: {error}") from None
+
+    def _sentence(self, error: sqlite3.Error) -> str:
+        words = str(error)
+        if "is locked" in words:
+            return f"{self.path} is being written by another program; it is tried again"
+        if "is full" in words:
+            return f"{self.path}: the disk is full; make room, or {_ELSEWHERE}"
+        if isinstance(error, sqlite3.OperationalError):
+            return f"{self.path} cannot be written or read ({words}); {_ELSEWHERE}"
+        return f"{self.path} is damaged ({words}); move it away, and a new one is begun"
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All of it, or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:  # a full disk has ended it already
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")

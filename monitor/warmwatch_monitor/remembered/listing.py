@@ -1,0 +1,105 @@
+"""The runs of the history in short: what ``warmwatch runs`` shows of each, and which are wanted."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from msgspec import Struct
+
+_COLUMNS = (
+    *("id", "run", "name", "owner", "host", "state", "began", "ended", "seen", "summary"),
+    *("world_size", "ranks", "steps", "first_step_seconds", "step_seconds", "warmup_seconds"),
+    *("compile_seconds", "compilations", "recompiles"),
+    *("script", "commit", "code", "torch", "gpu", "mode"),
+)
+
+
+class Listed(Struct, frozen=True, kw_only=True):
+    """A run in short. Of figures that each rank has, the greatest; ``None`` is "not known"."""
+
+    id: str
+    run: str
+    name: str
+    owner: str | None
+    host: str | None
+    state: str
+    began: float
+    ended: float | None
+    seen: float
+    summary: str
+    world_size: int | None
+    ranks: int
+    steps: int | None
+    first_step_seconds: float | None
+    step_seconds: float | None
+    warmup_seconds: float | None
+    compile_seconds: float | None
+    compilations: int | None
+    recompiles: int | None
+    script: str | None
+    commit: str | None
+    code: str | None
+    torch: str | None
+    gpu: str | None
+    mode: str | None
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """Which runs: each ``None`` means all. ``name``, ``host``: patterns, as a shell has them.
+
+    Attributes:
+        since: of when it was last seen. state: its last one. id: how it begins.
+        shown: exactly the name as it is shown. called: as its owner called it.
+        limit: how many at most, 0: all of them. skip: how many to pass over.
+    """
+
+    name: str | None = None
+    host: str | None = None
+    since: float | None = None
+    state: str | None = None
+    id: str | None = None
+    shown: str | None = None
+    called: str | None = None
+    limit: int = 0
+    skip: int = 0
+
+
+def count(connection: sqlite3.Connection, wanted: Wanted) -> int:
+    """How many are wanted, whatever the limit."""
+    where, values = _where(wanted)
+    return int(connection.execute(f"SELECT count(*) FROM runs{where}", values).fetchone()[0])  # noqa: S608
+
+
+def listed(connection: sqlite3.Connection, wanted: Wanted) -> list[Listed]:
+    """Those that are wanted, newest first."""
+    where, values = _where(wanted)
+    names = ", ".join(f'"{name}"' for name in _COLUMNS)
+    found = connection.execute(
+        f"SELECT {names} FROM runs{where} ORDER BY began DESC LIMIT ? OFFSET ?",  # noqa: S608
+        (*values, wanted.limit or -1, wanted.skip),
+    )
+    return [Listed(**dict(row)) for row in found]
+
+
+def _where(wanted: Wanted) -> tuple[str, list[Any]]:
+    terms: list[str] = []
+    values: list[Any] = []
+    for term, *given in (
+        ("(run GLOB ? OR name GLOB ?)", _glob(wanted.name), _glob(wanted.name)),
+        ("host GLOB ?", _glob(wanted.host)),
+        ("seen >= ?", wanted.since),
+        ("state = ?", wanted.state),
+        ("run = ?", wanted.shown),
+        ("name = ?", wanted.called),
+        ("substr(id, 1, ?) = ?", len(wanted.id) if wanted.id else None, wanted.id),
+    ):
+        if given[0] is not None:
+            terms.append(term)
+            values += given
+    return (f" WHERE {' AND '.join(terms)}" if terms else ""), values
+
+
+def _glob(pattern: str | None) -> str | None:
+    """As SQLite spells what a shell writes ``[!a]``."""
+    return None if pattern is None else pattern.replace("[!", "[^")

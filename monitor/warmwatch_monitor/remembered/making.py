@@ -1,0 +1,217 @@
+"""An Account of a run that is seen: of its view in a Snapshot, and the journals of its records.
+
+Pure but for the reading of journals, which is given. Only of runs of this host: what a Prometheus
+tells has no records.
+"""
+
+from __future__ import annotations
+
+from base64 import b32encode
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
+from types import MappingProxyType
+
+from warmwatch.record import Identity
+from warmwatch_monitor.export.answer.rank import rank as answer_of
+from warmwatch_monitor.export.words.sentence import run_sentence
+from warmwatch_monitor.model import RankView, RunView, Snapshot
+from warmwatch_monitor.model.account import (
+    Account,
+    Compiled,
+    Provenance,
+    RankAccount,
+    Samples,
+    Wrapping,
+)
+from warmwatch_monitor.sources.told import Told, ToldCompilation, told_in
+
+_ID_BYTES = 5  # 8 letters and digits
+_MOST_COMPILED = 40_000  # of all ranks of a run together
+_FEWEST_COMPILED = 50  # of each, however many ranks there are
+_LONGEST_REASON = 1_000
+_CACHE_STATES = frozenset({"cold", "warm"})
+_NO_RANKS: Mapping[int, Samples] = MappingProxyType({})
+_NO_GPUS: Mapping[str, Samples] = MappingProxyType({})
+
+
+def account_of(
+    run: RunView,
+    snapshot: Snapshot,
+    *,
+    read: Callable[[str], Told] = told_in,
+    samples: Mapping[int, Samples] = _NO_RANKS,
+    gpu_samples: Mapping[str, Samples] = _NO_GPUS,
+) -> Account:
+    """The Account of ``run``, which is one of ``snapshot``'s.
+
+    ``read``: what the journal of the record in a folder tells. ``samples``: by rank, and by uuid.
+    """
+    told = {view.rank: read(view.record.folder) for view in run.ranks}
+    first = min(run.ranks, key=_attached_ns)
+    return Account(
+        id=id_of(run),
+        run=run.run,
+        owner=run.who.owner,
+        host=first.figures.who.host,
+        start=start_of(run),
+        began=began_at(run),
+        ended=ended_at(run),
+        seen=snapshot.epoch,
+        state=run.state.value,
+        summary=run_sentence(run),
+        what=provenance(run, told.values()),
+        ranks=tuple(
+            _rank(view, run, told[view.rank], samples.get(view.rank)) for view in run.ranks
+        ),
+        gpu_samples={
+            uuid: gpu_samples[uuid]
+            for uuid in sorted({uuid for view in run.ranks for uuid in view.gpu_uuids})
+            if uuid in gpu_samples
+        },
+    )
+
+
+def id_of(run: RunView) -> str:
+    """Eight letters and digits: the same for one start of a run, whoever looks at it, and when.
+
+    Its launch tells it from other starts, with the boot for pids come again, and its name from
+    other runs that the same launcher started. A process that is its own launch may attach under
+    one name again and again: each time is a run. What a monitor sees otherwise than another (the
+    name with an owner behind it, or a number against a namesake) is no part of it.
+    """
+    first = min(run.ranks, key=_attached_ns)
+    identity = first.record.slot.identity
+    attached = _attached_ns(first) if _is_own_launch(identity) else None
+    return _short(start_of(run), attached, None if attached is not None else _own_name(first))
+
+
+def start_of(run: RunView) -> str:
+    """Of which launch it is: one process may be called otherwise while it goes on."""
+    identity = min(run.ranks, key=_attached_ns).record.slot.identity
+    machine = identity.boot_id or identity.host
+    return _short(run.who.owner_uid, machine, identity.launch, identity.attempt)
+
+
+def _short(*parts: object) -> str:
+    return b32encode(sha256(repr(parts).encode()).digest()[:_ID_BYTES]).decode().lower()
+
+
+def began_at(run: RunView) -> float:
+    """When its first rank attached."""
+    return min(map(_attached_ns, run.ranks)) / 1e9
+
+
+def ended_at(run: RunView) -> float | None:
+    """When its last rank ended; ``None`` while one lives, or where nobody saw one end."""
+    if run.living:
+        return None
+    ends = [view.figures.progress.state_since for view in run.ranks]
+    known = [at for at in ends if at is not None]
+    return max(known) if len(known) == len(ends) else None
+
+
+def provenance(run: RunView, told: Iterable[Told] = ()) -> Provenance:
+    """What the run was, as far as its ranks say."""
+    first = run.ranks[0]
+    identity, who, worth = first.record.slot.identity, first.figures.who, first.figures.worth
+    gpus = {gpu.uuid: gpu for view in run.ranks for gpu in view.gpus}
+    told = tuple(told)
+    return Provenance(
+        script=_text(identity, "script"),
+        commit=_text(identity, "commit"),
+        code=_code(told),
+        python=who.python,
+        torch=who.torch,
+        cuda=_text(identity, "cuda"),
+        triton=_text(identity, "triton"),
+        driver=next((gpu.driver for gpu in gpus.values() if gpu.driver), None),
+        gpus=tuple(gpu.name for gpu in gpus.values() if gpu.name),
+        launcher=who.launcher or None,
+        world_size=who.world_size,
+        wrappings=_wrappings(told),
+        disabled=first.figures.compile.disabled,
+        caches=_caches(identity),
+        compile_threads=_number(identity, "compile_threads"),
+        tokens_per_step=worth.tokens,
+        samples_per_step=worth.samples,
+    )
+
+
+def _rank(view: RankView, run: RunView, told: Told, samples: Samples | None) -> RankAccount:
+    most = max(_FEWEST_COMPILED, _MOST_COMPILED // len(run.ranks))
+    return RankAccount(
+        rank=view.rank,
+        answer=answer_of(view, ended_together=run.ended_together),
+        compiled=tuple(_compiled(one, view) for one in told.compilations[:most]),
+        left_out=told.left_out + max(0, len(told.compilations) - most),
+        samples=samples,
+    )
+
+
+def _compiled(told: ToldCompilation, view: RankView) -> Compiled:
+    one, cost = told.compilation, told.compilation.cost
+    return Compiled(
+        ended=view.record.slot.header.epoch_seconds(one.at_ns),
+        seconds=one.seconds,
+        step=told.step,
+        id=one.id,
+        kind=one.kind,
+        name=one.name,
+        file=one.file,
+        line=one.line,
+        code=told.code,
+        reason=one.reason[:_LONGEST_REASON] if one.reason else one.reason,
+        category=one.category,
+        cache=one.cache,
+        failure=one.failure,
+        phase_seconds=cost.phase_seconds if cost else {},
+        ops=cost.ops if cost else None,
+        kernels=cost.kernels if cost else None,
+    )
+
+
+def _attached_ns(view: RankView) -> int:
+    return view.record.slot.header.attached_epoch_ns
+
+
+def _is_own_launch(identity: Identity) -> bool:
+    """Whether the process is what was launched, and no rank or child of another."""
+    kind, pid, *_ = *identity.launch.split(":"), ""
+    return not identity.launch or (kind == "process" and pid == str(identity.pid))
+
+
+def _own_name(view: RankView) -> str:
+    """The run's name as the record has it."""
+    reading = view.record
+    shown = reading.told_run or reading.slot.identity.run
+    return reading.owner.plain(shown) if reading.owner else shown
+
+
+def _code(told: Iterable[Told]) -> str | None:
+    """One hash of all functions' hashes: the same whichever order and rank compiled them."""
+    known = {one.code for each in told for one in each.compilations if one.code}
+    return sha256("\n".join(sorted(known)).encode()).hexdigest()[:12] if known else None
+
+
+def _wrappings(told: Iterable[Told]) -> tuple[Wrapping, ...]:
+    """Those of the rank that made most: ranks of a run call it alike."""
+    return max((each.wrappings for each in told), key=len, default=())
+
+
+# What an older agent does not say of itself is ``None``.
+
+
+def _text(identity: Identity, name: str) -> str | None:
+    value = getattr(identity, name, None)
+    return value if isinstance(value, str) and value else None
+
+
+def _number(identity: Identity, name: str) -> int | None:
+    value = getattr(identity, name, None)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _caches(identity: Identity) -> Mapping[str, str]:
+    value = getattr(identity, "caches", None)
+    pairs = value.items() if isinstance(value, Mapping) else value or ()
+    return {str(name): state for name, state in pairs if state in _CACHE_STATES}

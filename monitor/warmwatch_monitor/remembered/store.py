@@ -1,0 +1,189 @@
+"""The history of runs: written, read again, listed, and kept within its bounds.
+
+Each run is one transaction, so it is there whole or as it was. Whoever writes last wins where he
+has seen more (``merging``); a run that was called otherwise before takes the place of what it was.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from warmwatch_monitor.config import Keeping
+from warmwatch_monitor.model.account import Account, Samples
+from warmwatch_monitor.remembered import rows
+from warmwatch_monitor.remembered.database import Database, transaction
+from warmwatch_monitor.remembered.listing import Listed, Wanted, count, listed
+from warmwatch_monitor.remembered.merging import OVER, is_news, merged
+from warmwatch_monitor.remembered.schema import MIGRATIONS
+
+_LEAVE_AT_ONCE = 0.02  # of all runs, where the file is too large
+
+
+class Store:
+    """The history that ``keeping`` names. ``patience``: seconds to wait for another writer.
+
+    Raises:
+        StoreError: none is kept; and from every method: it cannot be read or written now.
+    """
+
+    def __init__(
+        self,
+        keeping: Keeping,
+        *,
+        patience: float = 5.0,
+        migrations: Sequence[Sequence[str]] = MIGRATIONS,
+    ) -> None:
+        self._database = Database(keeping, patience=patience, migrations=migrations)
+        self._keeping, self.path = keeping, self._database.path
+
+    def save(self, accounts: Iterable[Account]) -> None:
+        """Write them, where they say more than what is there, and let go of the oldest."""
+        with self._database.writing() as connection:
+            for account in accounts:
+                with transaction(connection):
+                    _save(connection, account)
+            self._prune(connection)
+
+    def load(self, id: str) -> Account | None:
+        """The run with this id."""
+        with self._database.reading() as connection:
+            return None if connection is None else _load(connection, id)
+
+    def samples(self, id: str) -> tuple[Mapping[int, Samples], Mapping[str, Samples]]:
+        """Of this run's ranks and GPUs."""
+        with self._database.reading() as connection:
+            return (
+                ({}, {}) if connection is None else rows.samples_of(_of(connection, _SAMPLES, id))
+            )
+
+    def ended(self, ids: Collection[str]) -> set[str]:
+        """Those of ``ids`` that are known to be over."""
+        with self._database.reading() as connection:
+            if connection is None:
+                return set()
+            return {id for id in ids if _state(connection, id) in OVER}
+
+    def listed(self, wanted: Wanted = Wanted()) -> list[Listed]:  # noqa: B008 - frozen
+        """The runs that are wanted, newest first."""
+        with self._database.reading() as connection:
+            return [] if connection is None else listed(connection, wanted)
+
+    def count(self, wanted: Wanted = Wanted()) -> int:  # noqa: B008 - frozen
+        """How many runs are wanted, whatever the limit."""
+        with self._database.reading() as connection:
+            return 0 if connection is None else count(connection, wanted)
+
+    def _prune(self, connection: sqlite3.Connection) -> None:
+        oldest = time.time() - self._keeping.days * 86400.0
+        connection.execute("DELETE FROM runs WHERE seen < ?", (oldest,))
+        _let_go(connection, count(connection, Wanted()) - self._keeping.runs)
+        limit = self._keeping.megabytes * 1_000_000
+        while (left := count(connection, Wanted())) > 1 and _bytes(connection) > limit:
+            _let_go(connection, max(1, int(left * _LEAVE_AT_ONCE)))
+        connection.executescript("PRAGMA incremental_vacuum")  # execute() takes one step of it
+
+
+_RANKS = "SELECT * FROM ranks WHERE id = ? ORDER BY rank"
+_COMPILATIONS = "SELECT * FROM compilations WHERE id = ? ORDER BY rank, number"
+_SAMPLES = "SELECT * FROM samples WHERE id = ? ORDER BY rank, gpu"
+
+
+def _of(connection: sqlite3.Connection, question: str, id: str) -> Iterator[dict[str, Any]]:
+    return (dict(row) for row in connection.execute(question, (id,)))
+
+
+def _load(connection: sqlite3.Connection, id: str) -> Account | None:
+    run = connection.execute("SELECT * FROM runs WHERE id = ?", (id,)).fetchone()
+    if run is None:
+        return None
+    return rows.account(
+        dict(run),
+        _of(connection, _RANKS, id),
+        _of(connection, _COMPILATIONS, id),
+        _of(connection, _SAMPLES, id),
+    )
+
+
+def _state(connection: sqlite3.Connection, id: str) -> str | None:
+    found = connection.execute("SELECT state FROM runs WHERE id = ?", (id,)).fetchone()
+    return None if found is None else str(found["state"])
+
+
+def _save(connection: sqlite3.Connection, account: Account) -> None:
+    before = _load(connection, account.id)
+    if before is not None:
+        if not is_news(before, account):
+            return
+        account = merged(before, account)
+    _put(connection, account)
+    for table in ("ranks", "samples"):
+        connection.execute(f"DELETE FROM {table} WHERE id = ?", (account.id,))  # noqa: S608
+    _insert(connection, "ranks", rows.rank_rows(account))
+    _insert(connection, "samples", rows.sample_rows(account))
+    known = {} if before is None else {one.rank: one.compiled for one in before.ranks}
+    for rank in account.ranks:
+        if known.pop(rank.rank, ()) != rank.compiled:  # of a run that goes on it stays mostly as is
+            _forget_compilations(connection, account.id, rank.rank)
+            _insert(connection, "compilations", rows.compilation_rows(account.id, rank))
+    for gone in known:
+        _forget_compilations(connection, account.id, gone)
+    _forget_as_called_before(connection, account)
+
+
+def _put(connection: sqlite3.Connection, account: Account) -> None:
+    """In place, for what belongs to it goes where it is removed."""
+    row = rows.run_row(account)
+    names, places = _names(row)
+    anew = ", ".join(f'"{name}" = excluded."{name}"' for name in row)
+    connection.execute(
+        f"INSERT INTO runs ({names}) VALUES ({places}) ON CONFLICT (id) DO UPDATE SET {anew}",  # noqa: S608
+        row,
+    )
+
+
+def _forget_compilations(connection: sqlite3.Connection, id: str, rank: int) -> None:
+    connection.execute("DELETE FROM compilations WHERE id = ? AND rank = ?", (id, rank))
+
+
+def _forget_as_called_before(connection: sqlite3.Connection, account: Account) -> None:
+    """What was written of the same processes under a name that the run has no more."""
+    attached = [one.answer.get("attached_at") for one in account.ranks]
+    places = ", ".join("?" * len(attached))
+    connection.execute(
+        "DELETE FROM runs WHERE start = ? AND id != ? "  # noqa: S608
+        "AND state NOT IN ('finished', 'failed', 'lost') AND NOT EXISTS "
+        "(SELECT 1 FROM ranks WHERE ranks.id = runs.id "
+        f"AND (attached IS NULL OR attached NOT IN ({places})))",
+        (account.start, account.id, *attached),
+    )
+
+
+def _insert(connection: sqlite3.Connection, table: str, values: Sequence[dict[str, Any]]) -> None:
+    if values:
+        names, places = _names(values[0])
+        connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({places})", values)  # noqa: S608
+
+
+def _names(row: Mapping[str, Any]) -> tuple[str, str]:
+    """The columns of a row, and the places of their values."""
+    return ", ".join(f'"{name}"' for name in row), ", ".join(f":{name}" for name in row)
+
+
+def _let_go(connection: sqlite3.Connection, many: int) -> None:
+    """Of those that were seen longest ago."""
+    if many > 0:
+        connection.execute(
+            "DELETE FROM runs WHERE id IN (SELECT id FROM runs ORDER BY seen LIMIT ?)", (many,)
+        )
+
+
+def _bytes(connection: sqlite3.Connection) -> int:
+    """That are in use; what was let go of is none."""
+    pages, free, size = (
+        int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (pages - free) * size

@@ -1,0 +1,104 @@
+"""Remembered runs, built by hand, and a history to keep them in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from warmwatch_monitor.config import Keeping
+from warmwatch_monitor.model.account import (
+    Account,
+    Compiled,
+    Provenance,
+    RankAccount,
+    Samples,
+    Wrapping,
+)
+from warmwatch_monitor.remembered.store import Store
+
+BEGAN = 1_795_000_000.0
+
+
+def answer(**known: Any) -> dict[str, Any]:
+    """As much of a rank's part of ``/status`` as the history reads."""
+    return {
+        "state": "finished",
+        "attached_at": BEGAN,
+        "steps": 500,
+        "step_seconds": {"first": 17.5, "last": 0.036, "median": 0.036, "p99": 0.04},
+        "warmup": {"first": {"ended_at": BEGAN + 20, "seconds": 18.5, "steps": 2}},
+        "compile": {"seconds": 18.0, "compilations": 2, "recompiles": 1},
+        "energy": None,
+        **known,
+    }
+
+
+def samples(rows: int = 3) -> Samples:
+    return Samples(
+        seconds=1.0,
+        epochs=tuple(BEGAN + second for second in range(rows)),
+        columns={
+            "steps": tuple(float(second) for second in range(rows)),
+            "step_seconds": (None, *(0.036,) * (rows - 1)),
+            "compile_seconds": (1.0, *(0.0,) * (rows - 1)),
+            "state": ("compiling", *("warm",) * (rows - 1)),
+            "phase": ("inductor", *(None,) * (rows - 1)),
+        },
+    )
+
+
+COMPILED = (
+    Compiled(
+        ended=BEGAN + 11,
+        seconds=10.5,
+        step=0,
+        id="0/0",
+        kind="forward",
+        name="forward",
+        file="model.py",
+        line=31,
+        code="c0de",
+        phase_seconds={"dynamo": 0.5, "inductor": 10.0},
+        ops=120,
+    ),
+    Compiled(ended=BEGAN + 18, reason="size mismatch", category="shape", cache="miss"),
+)
+
+
+def rank(number: int = 0, **known: Any) -> RankAccount:
+    return RankAccount(**{"rank": number, "answer": answer(), "compiled": COMPILED, **known})
+
+
+def account(id: str = "abcdefgh", **known: Any) -> Account:
+    """A run that finished after 40 s."""
+    return Account(
+        **{
+            "id": id,
+            "start": f"start-{id}",
+            "run": "gpt2",
+            "owner": "alice",
+            "host": "node1",
+            "began": BEGAN,
+            "ended": BEGAN + 40,
+            "seen": BEGAN + 41,
+            "state": "finished",
+            "summary": "gpt2: finished after 500 steps",
+            "what": Provenance(torch="2.13.0", wrappings=(Wrapping(mode="max-autotune"),)),
+            "ranks": (rank(),),
+            **known,
+        }
+    )
+
+
+def living(id: str = "abcdefgh", **known: Any) -> Account:
+    """The same run before its end."""
+    return account(id, **{"ended": None, "seen": BEGAN + 30, "state": "warm", **known})
+
+
+def keeping(directory: Path, **bounds: int) -> Keeping:
+    """The history there; it holds what is old too."""
+    return Keeping(directory=str(directory), chosen=True, **{"days": 36_500, **bounds})
+
+
+def store(directory: Path, **how: Any) -> Store:
+    return Store(keeping(directory), **how)
