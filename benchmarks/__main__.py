@@ -5,7 +5,17 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-NAMES = ("step", "attach", "compile_time", "nvml", "daemon", "memory", "command", "exports")
+NAMES = (
+    "step",
+    "attach",
+    "compile_time",
+    "nvml",
+    "daemon",
+    "memory",
+    "command",
+    "exports",
+    "history",
+)
 
 
 def main(names: tuple[str, ...]) -> int:

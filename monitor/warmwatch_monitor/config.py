@@ -16,6 +16,7 @@ from warmwatch_monitor.access import ACCESS_KEYS, ANYBODY, Access
 from warmwatch_monitor.errors import UsageError
 
 PREFIX = "WARMWATCH_"
+PRICE = "WARMWATCH_PRICE_PER_GPU_HOUR"
 _NO_NAME = frozenset(":/@?#*[]%\\ \t")  # what no host's name has, so it would never match
 DEFAULT_ADDRESS = "127.0.0.1:10464"
 DEFAULT_INTERVAL = 0.2
@@ -71,6 +72,10 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
     "WARMWATCH_LONG_COMPILE": (
         f"{DEFAULT_LONG_COMPILE:g}",
         "seconds after which one compilation counts as long whatever came before, or `off`",
+    ),
+    PRICE: (
+        "none",
+        "what an hour of one GPU costs, so that reports say what compiling cost (docs/reports.md)",
     ),
     "WARMWATCH_STATE": (
         "$XDG_STATE_HOME/warmwatch or ~/.local/state/warmwatch",
@@ -238,6 +243,20 @@ def _names(option: str, text: str) -> Iterator[str]:
             )
         if name:
             yield name
+
+
+def price_per_gpu_hour(environ: Mapping[str, str]) -> float | None:
+    """What an hour of one GPU costs, in whatever currency. Raises UsageError: it is no price."""
+    text = environ.get(PRICE, "").strip()
+    if not text:
+        return None
+    try:
+        price = float(text)
+    except ValueError:
+        price = -1.0
+    if not 0 <= price < 1e9:  # which neither NaN nor an infinity is
+        raise UsageError(f"{PRICE}: {text!r} is no price; give a number such as 2.5, or unset it")
+    return price
 
 
 def load_access(environ: Mapping[str, str], options: Mapping[str, str | None]) -> Access:

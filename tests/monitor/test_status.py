@@ -120,6 +120,11 @@ def test_step_lengths_that_nobody_knows_are_null() -> None:
         "last": None,
         "median": None,
         "p99": None,
+        "typical": None,
+        "median_low": None,
+        "median_high": None,
+        "clean_count": 0,
+        "clean_seconds": 0.0,
     }
 
 

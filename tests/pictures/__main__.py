@@ -6,10 +6,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+from pictures.run import RUN
 from pictures.scene import play, ranks
 from support.browser import chromium, visit
 from support.daemon import daemon_process
 from support.nvml import Standin
+from warmwatch_monitor.cli.report import cleaned, document
+from warmwatch_monitor.export.report import report
+from warmwatch_monitor.views.report.html import html
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 # name -> how it is looked at
@@ -31,6 +35,7 @@ def main() -> None:
         with daemon_process(*options, **nvml.environment) as (_, url), ranks(records) as run:
             play(run, nvml)
             _look(url)
+    _look_at_report()
 
 
 def _look(url: str) -> None:
@@ -42,6 +47,19 @@ def _look(url: str) -> None:
                 page.page.wait_for_timeout(1500)
                 page.page.screenshot(path=FOLDER / f"{name}.png")
                 sys.stdout.write(f"docs/pictures/{name}.png\n")
+
+
+def _look_at_report() -> None:
+    """The file that ``warmwatch report --html`` writes, of a run that is told of by hand."""
+    account = RUN
+    made = cleaned(report(account, 2.5))
+    with tempfile.TemporaryDirectory() as place, chromium() as browser:
+        page = Path(place, "report.html")
+        page.write_text(html(document(made), made, account), encoding="utf-8")
+        shown = browser.new_context(viewport={"width": 1000, "height": 700}).new_page()
+        shown.goto(page.as_uri())
+        shown.screenshot(path=FOLDER / "report.png", full_page=True)
+        sys.stdout.write("docs/pictures/report.png\n")
 
 
 if __name__ == "__main__":

@@ -83,7 +83,9 @@ def test_the_report_is_the_account_and_never_in_the_piped_output(records: Path) 
     done = started(sys.executable, train, options=("--report", "--watch"), env=environment(records))
     assert done.stdout == "mine alone\n"
     assert "train: finished after 5 steps" in done.stderr
-    assert "compiling" in done.stderr.split("Where the time went")[1]
+    said = done.stderr.split("Where the time went")[1]
+    assert "clean steps" in said
+    assert "Compiling: " in said
     assert "\x1b" not in done.stderr
 
 

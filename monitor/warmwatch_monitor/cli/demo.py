@@ -17,11 +17,12 @@ import click
 from rich.console import Console
 from rich.live import Live
 
+from warmwatch_monitor.cli.accounts import accounts
 from warmwatch_monitor.cli.daemon import Answer, ask_daemon
-from warmwatch_monitor.cli.output import note, plain, say
+from warmwatch_monitor.cli.output import draw, note, plain, say
+from warmwatch_monitor.cli.report import in_short
 from warmwatch_monitor.config import PREFIX, Address
 from warmwatch_monitor.errors import DaemonError, WarmwatchError
-from warmwatch_monitor.views.account import account
 from warmwatch_monitor.views.terminal import picture
 
 _PAUSE_SECONDS = 0.1
@@ -45,11 +46,12 @@ def demo(keep_cache: bool) -> None:
         with _daemon(environ) as address, _training(environ, Path(place)) as training:
             say(f"The daemon serves {address.url}/status and {address.url}/metrics.")
             say("The training has one line of ours: import warmwatch.auto\n")
-            answer = _watch(address, training)
+            _watch(address, training)
         if training.returncode:
             note(Path(place, "output").read_text())
             raise WarmwatchError(f"the training failed with exit code {training.returncode}")
-    say("\n".join(["", *account(answer["runs"][0]["ranks"][0])]))
+        say("")
+        draw(in_short(accounts(dir=environ["WARMWATCH_DIR"])))
 
 
 def environment(environ: Mapping[str, str], directory: str) -> dict[str, str]:
@@ -98,8 +100,8 @@ def _training(environ: dict[str, str], place: Path) -> Iterator[subprocess.Popen
             training.terminate()
 
 
-def _watch(address: Address, training: subprocess.Popen[bytes]) -> Answer:
-    """Show what the daemon says until the training has ended; its last word."""
+def _watch(address: Address, training: subprocess.Popen[bytes]) -> None:
+    """Show what the daemon says until the training has ended, its last word too."""
     answer = _ask(address)
     with _screen() as show:
         while training.poll() is None:
@@ -107,9 +109,7 @@ def _watch(address: Address, training: subprocess.Popen[bytes]) -> Answer:
             if answer and answer["runs"]:
                 show(answer)
             time.sleep(_PAUSE_SECONDS)
-        last = _ended(address)
-        show(last)
-    return last
+        show(_ended(address))
 
 
 def _ask(address: Address) -> Answer | None:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from warmwatch_monitor.cli.launched import NOTHING, Launched, boot, check_name, startable
-from warmwatch_monitor.cli.output import draw, is_terminal, note, plain
+from warmwatch_monitor.cli.output import draw, is_terminal, note
 from warmwatch_monitor.launch.environment import environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from warmwatch_monitor.cli.answers import Answer
+    from warmwatch_monitor.model import Snapshot
 
 _PAUSE_SECONDS = 0.5
 
@@ -84,30 +84,21 @@ def _attend(
         status = attend(command, environ, look=look, stopped=leave, seconds=_PAUSE_SECONDS)
     finally:
         leave()
-    snapshot = ours.ended() if report else ours.snapshot()
+    seen = ours.ended() if report else ours.snapshot()
     if report:
         with suppress(OSError):  # nobody can read it; the exit code is CMD's all the same
-            _account(ours.answer(snapshot))
+            _account(seen)
     ours.remember()
     return status
 
 
-def _account(answer: Answer) -> None:
+def _account(snapshot: Snapshot) -> None:
     """How its runs ended and where their time went: beside the command's output, not within it."""
-    if not answer["runs"]:
+    if not snapshot.runs:
         note(f"warmwatch: {NOTHING}")
         return
-    from warmwatch_monitor.cli.status import picture
-    from warmwatch_monitor.views.account import account
+    from warmwatch_monitor.cli.accounts import accounts_in
+    from warmwatch_monitor.cli.report import in_short
 
-    said = [picture(answer)]
-    for one in plain(answer["runs"]):
-        slowest = max(one["ranks"], key=lambda rank: rank["compile"]["seconds"])
-        which = f" of {one['run']}, rank {slowest['rank']}" if _several(answer) else ""
-        head, *lines = account(slowest)
-        said += ["", f"{head}{which}", *lines]
-    (draw if is_terminal() else note)("\n".join(said))
-
-
-def _several(answer: Answer) -> bool:
-    return sum(len(run["ranks"]) for run in answer["runs"]) > 1
+    said = in_short(accounts_in(snapshot))
+    (draw if is_terminal() else note)(said)

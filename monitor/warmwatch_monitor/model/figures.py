@@ -69,6 +69,7 @@ class Lengths(Struct, frozen=True, kw_only=True):
         count, sum_seconds: how many, and together. upto: how many took at most each of
         BUCKET_SECONDS. All three are ``None`` where no histogram is known.
         median, p99, longest: seconds, to the accuracy of a bin; ``None`` where no step is known.
+        median_low, median_high: between them the median lies, with 95 % certainty.
     """
 
     count: int | None = None
@@ -77,6 +78,8 @@ class Lengths(Struct, frozen=True, kw_only=True):
     median: float | None = None
     p99: float | None = None
     longest: float | None = None
+    median_low: float | None = None
+    median_high: float | None = None
 
     @property
     def typical(self) -> float | None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from math import sqrt
 
 from warmwatch import record
 from warmwatch_monitor.model import BUCKET_SECONDS, Lengths
 
+_FEWEST = 6  # of fewer, the least and the greatest are not far enough apart
+_HALF_OF_95 = 0.98  # 1.96 standard deviations of a share of one half
 # the fine bin that ends where each bucket does
 _LAST_BINS = tuple(record.BOUNDS_NS.index(round(end * 1e9)) for end in BUCKET_SECONDS)
 
@@ -22,7 +25,19 @@ def lengths(bins: Sequence[int], sum_ns: int) -> Lengths:
         median=seconds(record.quantile_of(upto, 0.5)),
         p99=seconds(record.quantile_of(upto, 0.99)),
         longest=seconds(record.longest_of(upto)),
+        **_certain(upto),
     )
+
+
+def _certain(upto: Sequence[int]) -> dict[str, float | None]:
+    """Between which of its steps the median lies: whatever their distribution, by their order."""
+    off = _HALF_OF_95 / sqrt(upto[-1]) if upto[-1] >= _FEWEST else None
+    if off is None:
+        return {}
+    return {
+        "median_low": seconds(record.quantile_of(upto, 0.5 - off)),
+        "median_high": seconds(record.quantile_of(upto, 0.5 + off)),
+    }
 
 
 def seconds(ns: float | None) -> float | None:

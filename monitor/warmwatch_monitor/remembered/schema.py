@@ -8,7 +8,7 @@ from __future__ import annotations
 
 _RUNS = """
 CREATE TABLE runs (
-  id TEXT PRIMARY KEY,
+  id TEXT PRIMARY KEY NOT NULL,
   start TEXT,
   run TEXT NOT NULL,
   name TEXT NOT NULL,
@@ -35,7 +35,7 @@ CREATE TABLE runs (
   gpu TEXT,
   mode TEXT,
   what TEXT NOT NULL
-) WITHOUT ROWID
+)
 """
 _RANKS = """
 CREATE TABLE ranks (

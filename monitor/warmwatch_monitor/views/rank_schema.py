@@ -292,6 +292,13 @@ class StepSeconds(BaseModel):
     last: Seconds | None = Field(description="Of the last step.")
     median: Seconds | None = Field(description="The real speed; null before the first clean step.")
     p99: Seconds | None = Field(description="99th percentile; null before the first clean step.")
+    typical: Seconds | None = Field(
+        description="The clean steps' mean where they are alike, else their median."
+    )
+    median_low: Seconds | None = Field(description="The median is above this, at 97.5 %.")
+    median_high: Seconds | None = Field(description="Likewise below this.")
+    clean_count: int | None = Field(description="How many steps were clean.")
+    clean_seconds: Seconds | None = Field(description="What the clean steps took together.")
 
 
 class Cost(BaseModel):

@@ -249,12 +249,17 @@ def warmup_span(span: WarmupSpan | None) -> dict[str, Any]:
     return {"ended_at": span.ended_at, "seconds": span.seconds, "steps": span.steps}
 
 
-def _step_seconds(steps: Steps) -> dict[str, float | None]:
+def _step_seconds(steps: Steps) -> dict[str, float | int | None]:
     return {
         "first": steps.first_seconds,
         "last": steps.last_seconds,
         "median": steps.clean.median,
         "p99": steps.clean.p99,
+        "typical": steps.clean.typical,
+        "median_low": steps.clean.median_low,
+        "median_high": steps.clean.median_high,
+        "clean_count": steps.clean.count,
+        "clean_seconds": steps.clean.sum_seconds,
     }
 
 

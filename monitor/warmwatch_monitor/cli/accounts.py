@@ -1,0 +1,125 @@
+"""The Accounts of runs that a command was asked about: of the records, and of the history."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from warmwatch_monitor.cli.answers import make_poller, settings_from
+from warmwatch_monitor.cli.choice import choose_runs
+from warmwatch_monitor.cli.output import note, plain
+from warmwatch_monitor.errors import (
+    NoRunError,
+    NotRememberedError,
+    StoreError,
+    UnknownRunError,
+)
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.model import RunView, Snapshot
+    from warmwatch_monitor.model.account import Account
+    from warmwatch_monitor.remembered.store import Store
+
+_EVER = 10.0 * 365 * 86400  # seconds: the run may have ended long ago
+_NONE = "no run is known here: there are no records, and none is remembered"
+
+
+def accounts(names: Sequence[str] = (), *, dir: str | None = None) -> tuple[Account, ...]:
+    """One for each of ``names``, in their order; of none, that of the run that began last.
+
+    A name is that of a run whose record is there, where there is one, else of the history; a
+    pattern may stand for several. ``dir``: where the records lie, and then no history is asked.
+
+    Raises:
+        UnknownRunError, NotRememberedError: a name is of no run. NoRunError: there is none at all.
+        StoreError: the history has to be asked and cannot be. UsageError: ``dir`` cannot be used.
+    """
+    settings = settings_from(dir=dir, observe="off")
+    snapshot = make_poller(settings._replace(retention=_EVER)).poll_once()
+    history = None
+    if dir is None and settings.keeping.directory is not None:
+        from warmwatch_monitor.remembered.store import Store
+
+        history = Store(settings.keeping)
+    if not names:
+        return (_latest(snapshot, history),)
+    return tuple(one for name in names for one in _named(snapshot, name, history))
+
+
+def accounts_in(snapshot: Snapshot) -> tuple[Account, ...]:
+    """Of every run of ``snapshot``."""
+    from warmwatch_monitor.remembered.making import account_of
+
+    return tuple(account_of(run, snapshot) for run in snapshot.runs)
+
+
+def _seen(run: RunView, snapshot: Snapshot, history: Store | None) -> Account:
+    from warmwatch_monitor.remembered.making import account_of
+
+    return _with_history(account_of(run, snapshot), history)
+
+
+def _with_history(seen: Account, history: Store | None) -> Account:
+    """What is seen, with what a daemon knew beyond it: samples, and what was measured."""
+    if history is None:
+        return seen
+    from warmwatch_monitor.remembered.merging import merged
+
+    try:
+        before = history.load(seen.id)
+    except StoreError as error:
+        note(f"warmwatch: without the history: {plain(str(error))}")
+        return seen
+    return seen if before is None else merged(before, seen)
+
+
+def _latest(snapshot: Snapshot, history: Store | None) -> Account:
+    """The one that began last: mostly it is still there, and the history need not be asked."""
+    from warmwatch_monitor.remembered.listing import Wanted
+
+    runs = [one for one in snapshot.runs if one.attached_at is not None]
+    latest = max(runs, key=lambda one: one.attached_at or 0.0, default=None)
+    newest = history.listed(Wanted(limit=1)) if history is not None else []
+    if latest is not None and (not newest or (latest.attached_at or 0.0) >= newest[0].began):
+        return _seen(latest, snapshot, history)
+    found = history.load(newest[0].id) if history is not None and newest else None
+    if found is None:
+        raise NoRunError(_NONE)
+    return found
+
+
+def _named(snapshot: Snapshot, name: str, history: Store | None) -> list[Account]:
+    from warmwatch_monitor.remembered.making import id_of
+
+    shown = [
+        {
+            "run": view.run,
+            "name": view.who.name or view.run,
+            "owner": view.who.owner,
+            "owner_uid": view.who.owner_uid,
+        }
+        for view in snapshot.runs
+    ]
+    found = [view for view in snapshot.runs if id_of(view) == name]
+    try:
+        chosen = {one["run"] for one in choose_runs(shown, name, os.geteuid())} if not found else ()
+    except UnknownRunError as unknown:
+        if history is None:
+            raise
+        return [_remembered(history, name, unknown)]
+    found = found or [view for view in snapshot.runs if view.run in chosen]
+    return [_seen(view, snapshot, history) for view in found]
+
+
+def _remembered(history: Store, name: str, unknown: UnknownRunError) -> Account:
+    from warmwatch_monitor.remembered.finding import find
+
+    try:
+        return find(history, name)
+    except NotRememberedError:
+        if not unknown.known:
+            raise
+        raise NotRememberedError(
+            f"{unknown}; nor is one remembered, see `warmwatch runs`"
+        ) from None

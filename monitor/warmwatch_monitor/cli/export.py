@@ -1,0 +1,89 @@
+"""``warmwatch export``: what is known of a run, for other programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from warmwatch_monitor.cli import options
+from warmwatch_monitor.cli.output import note, say
+from warmwatch_monitor.errors import UsageError, WarmwatchError
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.model.account import Account
+
+
+@click.command()
+@click.argument("run", required=False)
+@click.option(
+    "--perfetto",
+    metavar="FILE",
+    help="A trace for ui.perfetto.dev and chrome://tracing: compilations, phases, steps and GPU "
+    "power on one axis; - is stdout.",
+)
+@click.option(
+    "--csv",
+    metavar="DIR|FILE",
+    help="A folder of tables: ranks, compilations, samples, gpus; FILE.csv has the compilations.",
+)
+@click.option("--parquet", metavar="DIR", help="The same tables as Parquet; needs pyarrow.")
+@options.directory
+def export(
+    run: str | None, perfetto: str | None, csv: str | None, parquet: str | None, dir: str | None
+) -> None:
+    """Write what is known of RUN into files; without RUN, of the run that began last.
+
+    \b
+    Exit code: 0 written; 1 it cannot be; 2 pyarrow is missing; 5 no such run
+    """
+    if perfetto is None and csv is None and parquet is None:
+        raise UsageError("nothing to write: give --perfetto FILE, --csv DIR or --parquet DIR")
+    from warmwatch_monitor.cli.accounts import accounts
+
+    found = accounts(() if run is None else (run,), dir=dir)
+    if len(found) > 1:
+        names = ", ".join(one.run for one in found)
+        raise UsageError(f"an export is of one run, and {run!r} means {names}: name one of them")
+    try:
+        _write(found[0], perfetto, csv, parquet)
+    except OSError as error:
+        raise WarmwatchError(
+            f"{error.filename} cannot be written ({error.strerror}); name another place"
+        ) from None
+
+
+def _write(account: Account, perfetto: str | None, csv: str | None, parquet: str | None) -> None:
+    if perfetto is not None:
+        _trace(account, perfetto)
+    if csv is None and parquet is None:
+        return
+    from pathlib import Path
+
+    from warmwatch_monitor.export.tables import tables
+    from warmwatch_monitor.views.files import write_csv, write_one_csv, write_parquet
+
+    found, written = tables(account), []
+    if csv is not None and csv.endswith(".csv"):
+        compilations = next(one for one in found if one.name == "compilations")
+        written.append(write_one_csv(compilations, Path(csv)))
+    elif csv is not None:
+        written += write_csv(found, Path(csv))
+    if parquet is not None:
+        written += write_parquet(found, Path(parquet))
+    for path in written:
+        note(f"warmwatch: wrote {path}")
+
+
+def _trace(account: Account, path: str) -> None:
+    import json
+
+    from warmwatch_monitor.export.trace import trace
+
+    text = json.dumps(trace(account))
+    if path == "-":
+        say(text)
+        return
+    with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 - one file needs no pathlib
+        file.write(text)
+    note(f"warmwatch: wrote {path}; open it at https://ui.perfetto.dev or chrome://tracing")

@@ -1,0 +1,73 @@
+"""Whether runs may be compared: what is otherwise, and which rows that touches. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from warmwatch_monitor.export.comparison.parts import Incomparable
+from warmwatch_monitor.export.report.parts import Report
+from warmwatch_monitor.model.account import Provenance
+
+# names of rows, as the table has them
+FIRST, FIRST_MEMORY = "first step", "memory when it had compiled"
+WARMUP, COST, SPENT = "warm-up", "compile cost", "its energy"
+STEADY, SPEED_UP = "steady step", "speed-up"
+PEAK, ENERGY, BREAK_EVEN = "peak memory", "energy a step", "break-even"
+_COMPILING = (FIRST, WARMUP, COST, SPENT, BREAK_EVEN)
+_STEPS = (STEADY, SPEED_UP, ENERGY, BREAK_EVEN)
+_ALL = (FIRST, FIRST_MEMORY, WARMUP, COST, SPENT, STEADY, SPEED_UP, PEAK, ENERGY, BREAK_EVEN)
+
+
+class _Fact(Struct, frozen=True):
+    """Something that runs have in common, or not. ``needed``: not to know it is worth a word."""
+
+    what: str
+    of: Callable[[Provenance], object]
+    rows: tuple[str, ...]
+    needed: bool = False
+
+
+_FACTS = (
+    _Fact("GPUs", lambda what: ", ".join(sorted(what.gpus)) or None, _ALL),
+    _Fact("world size", lambda what: what.world_size, _ALL),
+    _Fact("tokens a step", lambda what: what.tokens_per_step, (*_STEPS, FIRST, FIRST_MEMORY, PEAK)),
+    _Fact(
+        "samples a step", lambda what: what.samples_per_step, (*_STEPS, FIRST, FIRST_MEMORY, PEAK)
+    ),
+    _Fact("torch", lambda what: what.torch, _ALL),
+    _Fact("CUDA", lambda what: what.cuda, _ALL),
+    _Fact("Triton", lambda what: what.triton, _ALL),
+    _Fact("driver", lambda what: what.driver, _STEPS),
+    _Fact("script", lambda what: what.script, _ALL),
+    _Fact("commit", lambda what: what.commit, _ALL),
+    _Fact("compiled code", lambda what: what.code, _ALL),
+    _Fact("compile threads", lambda what: what.compile_threads, _COMPILING),
+    _Fact("caches", lambda what: _caches(what), _COMPILING),
+)
+_NEEDED = frozenset({"GPUs", "tokens a step"})
+
+
+def incomparable(reports: Sequence[Report]) -> tuple[Incomparable, ...]:
+    """What is known of several of them and not the same."""
+    found = []
+    for fact in _FACTS:
+        values = [fact.of(one.what) for one in reports]
+        known = {value for value in values if value is not None}
+        if len(known) > 1:
+            said = tuple("not known" if value is None else str(value) for value in values)
+            found.append(Incomparable(what=fact.what, values=said, rows=fact.rows))
+    return tuple(found)
+
+
+def unknown(reports: Sequence[Report]) -> tuple[str, ...]:
+    """What is not known of one of them at least, and would have to be the same."""
+    named = {fact.what: fact for fact in _FACTS}
+    return tuple(
+        name for name in sorted(_NEEDED) if any(named[name].of(one.what) is None for one in reports)
+    )
+
+
+def _caches(what: Provenance) -> str | None:
+    return ", ".join(f"{name} {state}" for name, state in sorted(what.caches.items())) or None

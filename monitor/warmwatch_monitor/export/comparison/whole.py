@@ -1,0 +1,111 @@
+"""The whole comparison of Accounts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from warmwatch_monitor.export.comparison.break_even import break_even
+from warmwatch_monitor.export.comparison.comparable import incomparable, unknown
+from warmwatch_monitor.export.comparison.parts import Comparison, Side
+from warmwatch_monitor.export.comparison.uncertain import ratio, steady
+from warmwatch_monitor.export.report import Report, report
+from warmwatch_monitor.export.report.whole import slowest_of
+from warmwatch_monitor.model.account import Account, Wrapping
+
+EAGER = "eager"
+
+
+def compare(accounts: Sequence[Account], price: float | None = None) -> Comparison:
+    """Each beside the others. Held against the first eager one, where there is one, else the first.
+
+    ``price``: of an hour of one GPU.
+    """
+    reports = [report(one, price) for one in accounts]
+    labels = _labels(reports)
+    sides = [
+        _side(account, made, label)
+        for account, made, label in zip(accounts, reports, labels, strict=True)
+    ]
+    baseline = next((one for one in sides if one.mode == EAGER), sides[0])
+    return Comparison(
+        baseline=baseline.label,
+        sides=tuple(_against(one, baseline) for one in sides),
+        incomparable=incomparable(reports),
+        unknown=unknown(reports),
+        break_even=tuple(break_even(one, baseline) for one in sides if one is not baseline),
+    )
+
+
+def _labels(reports: Sequence[Report]) -> list[str]:
+    """Names, with ids where two are the same."""
+    names = [one.run for one in reports]
+    return [one.run if names.count(one.run) == 1 else f"{one.run} ({one.id})" for one in reports]
+
+
+def _against(side: Side, baseline: Side) -> Side:
+    if side is baseline or side.steady is None or baseline.steady is None:
+        return side
+    return replace(side, speed_up=ratio(baseline.steady, side.steady))
+
+
+def _side(account: Account, made: Report, label: str) -> Side:
+    rank: dict[str, Any] = dict(slowest_of(account).answer) if account.ranks else {}
+    whole = made.costs[-1] if made.costs else None
+    return Side(
+        id=made.id,
+        run=made.run,
+        label=label,
+        state=made.state,
+        mode=_mode(made),
+        rank=made.rank,
+        steps=made.steps,
+        first_step_seconds=made.first_step_seconds,
+        compiled_memory_bytes=_compiled_memory(rank),
+        warmup_seconds=made.warmup_seconds,
+        warmup_steps=made.warmup_steps,
+        compile_seconds=made.compile_seconds,
+        cost_seconds=_cost(rank, made) if rank else None,
+        gpu_seconds=whole.gpu_seconds if whole else None,
+        joules=whole.joules if whole else None,
+        money=whole.money if whole else None,
+        steady=steady(made.steady),
+        steady_p99_seconds=made.steady.p99,
+        clean_steps=made.steady.count,
+        tokens_per_second=made.tokens_per_second,
+        peak_memory_bytes=made.peak_memory_bytes,
+        joules_per_step=made.joules_per_step,
+        graphs=made.graphs,
+        recompiles=made.recompiles,
+        graph_breaks=made.graph_breaks,
+    )
+
+
+def _mode(made: Report) -> str:
+    """How it was compiled; of one that never did, ``eager``."""
+    if not made.compile_seconds:
+        return EAGER
+    return "; ".join(dict.fromkeys(_called(one) for one in made.what.wrappings)) or "compiled"
+
+
+def _called(one: Wrapping) -> str:
+    return one.mode if one.backend == "inductor" else f"{one.mode} ({one.backend})"
+
+
+def _compiled_memory(rank: dict[str, Any]) -> int | None:
+    """The most that CUDA's allocator held at the end of a compilation."""
+    functions = (rank.get("compile") or {}).get("functions") or ()
+    known = [one["allocated_bytes"] for one in functions if one.get("allocated_bytes")]
+    return max(known, default=None)
+
+
+def _cost(rank: dict[str, Any], made: Report) -> float | None:
+    """What the compiler cost: of an eager run, what its first step took beyond the others."""
+    beyond = rank["cost"]["beyond_steady_seconds"]
+    if made.compile_seconds:
+        return max(beyond or 0.0, made.compile_seconds)
+    if made.first_step_seconds is None or made.steady.seconds is None:
+        return 0.0
+    return max(0.0, made.first_step_seconds - made.steady.seconds)

@@ -1,0 +1,171 @@
+"""Compilations of a rank, each priced with what it brought, and put together. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from warmwatch.words.advice import advice
+from warmwatch.words.reasons import plain
+from warmwatch_monitor.export.report.parts import Function, Place, Priced, Recompiled
+from warmwatch_monitor.export.words.wording import own_words
+from warmwatch_monitor.model.account import Compiled
+
+_OF_GRAPHS = ("forward", "other")
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
+_REASON = 160
+
+
+def is_after(one: Priced, moment: float | None) -> bool:
+    """Whether it was made behind ``moment``, the end of an activity, which a line tells later."""
+    return moment is not None and one.began > moment
+
+
+def priced(compiled: Iterable[Compiled]) -> tuple[Priced, ...]:
+    """Each compilation with its backward: those share an id, until a forward has it anew."""
+    found: list[Priced] = []
+    at: dict[str, int] = {}
+    for one in compiled:
+        known = at.get(one.id) if one.id else None
+        if known is None or (one.kind in _OF_GRAPHS and one.kind in found[known].kinds):
+            if one.id:
+                at[one.id] = len(found)
+            found.append(_begun(one))
+        else:
+            found[known] = _joined(found[known], one)
+    return tuple(found)
+
+
+def _begun(one: Compiled) -> Priced:
+    return Priced(
+        began=one.ended - (one.seconds or 0.0),
+        ended=one.ended,
+        seconds=one.seconds,
+        step=one.step,
+        id=one.id,
+        kinds=(one.kind,),
+        name=one.name,
+        file=one.file,
+        line=one.line,
+        reason=one.reason,
+        plain=plain(one.reason, one.category),
+        category=one.category,
+        cache=one.cache,
+        failure=one.failure,
+        phase_seconds=dict(one.phase_seconds),
+        ops=one.ops,
+        kernels=one.kernels,
+    )
+
+
+def _joined(whole: Priced, more: Compiled) -> Priced:
+    return replace(
+        whole,
+        ended=max(whole.ended, more.ended),
+        seconds=_sum(whole.seconds, more.seconds),
+        kinds=(*whole.kinds, more.kind),
+        name=whole.name or more.name,
+        file=whole.file or more.file,
+        line=whole.line if whole.line is not None else more.line,
+        reason=whole.reason or more.reason,
+        plain=whole.plain or plain(more.reason, more.category),
+        category=whole.category or more.category,
+        cache=whole.cache or more.cache,
+        failure=whole.failure or more.failure,
+        phase_seconds=added((whole.phase_seconds, more.phase_seconds)),
+        ops=_sum(whole.ops, more.ops),
+        kernels=_sum(whole.kernels, more.kernels),
+    )
+
+
+def _sum(one: Any, other: Any) -> Any:
+    """Of two of which each may be unknown."""
+    return other if one is None else one if other is None else one + other
+
+
+def added(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Seconds by phase, the longest first."""
+    found: dict[str, float] = {}
+    for part in parts:
+        for name, seconds in part.items():
+            found[name] = found.get(name, 0.0) + seconds
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def functions(of: Iterable[Priced]) -> tuple[Function, ...]:
+    """What each function cost, the dearest first."""
+    found: dict[tuple[str | None, str | None, int | None], list[Priced]] = {}
+    for one in of:
+        found.setdefault((one.name, one.file, one.line), []).append(one)
+    made = (
+        Function(
+            name=name,
+            file=file,
+            line=line,
+            seconds=sum(one.seconds or 0.0 for one in times),
+            phase_seconds=added(one.phase_seconds for one in times),
+            times=tuple(times),
+        )
+        for (name, file, line), times in found.items()
+    )
+    return tuple(sorted(made, key=lambda one: -one.seconds))
+
+
+def recompiled(
+    of: Iterable[Priced], varying: Sequence[Mapping[str, Any]], warm_at: float | None
+) -> tuple[Recompiled, ...]:
+    """Recompiles by function and category, the dearest first.
+
+    ``varying``: dimensions that changed, as ``/status`` has them. ``warm_at``: when the first
+    warm-up was over.
+    """
+    found: dict[tuple[str | None, str | None, int | None, str], list[Priced]] = {}
+    for one in of:
+        if one.category:
+            found.setdefault((one.name, one.file, one.line, one.category), []).append(one)
+    made = (_group(key, times, varying, warm_at) for key, times in found.items())
+    return tuple(sorted(made, key=lambda one: -one.seconds))
+
+
+def _group(
+    key: tuple[str | None, str | None, int | None, str],
+    times: Sequence[Priced],
+    varying: Sequence[Mapping[str, Any]],
+    warm_at: float | None,
+) -> Recompiled:
+    name, file, line, category = key
+    kind = times[0].kinds[0]
+    often = [
+        one["words"]
+        for one in varying
+        if (one.get("name"), one.get("file"), one.get("line")) == (name, file, line)
+        and one.get("words")
+        and category in ("shape", "python_value", "module_state")
+    ]
+    reasons = (one.plain or own_words(one.reason or "", _REASON) for one in times)
+    return Recompiled(
+        category=category,
+        count=len(times),
+        seconds=sum(one.seconds or 0.0 for one in times),
+        name=name,
+        file=file,
+        line=line,
+        steps=tuple(one.step for one in times if one.step is not None),
+        reasons=tuple(dict.fromkeys(reason for reason in reasons if reason)),
+        advice=advice(category, kind),
+        often=often[0] if often else None,
+        after_warm=sum(is_after(one, warm_at) for one in times),
+    )
+
+
+def places(of: Iterable[Priced]) -> tuple[Place, ...]:
+    """Where graphs broke: Dynamo names what it goes on with by the line at which it does."""
+    found: dict[tuple[str, str | None, int], Place] = {}
+    for one in of:
+        if one.name and (resumed := _RESUMED.search(one.name)):
+            key = (resumed["name"], one.file, int(resumed["line"]))
+            found[key] = Place(name=key[0], file=key[1], line=key[2])
+    return tuple(found.values())

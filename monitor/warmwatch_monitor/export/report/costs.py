@@ -1,0 +1,97 @@
+"""What the compiler cost: seconds, GPU-seconds, joules, and money where a price is set. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from warmwatch_monitor.export.report.parts import Cost
+
+WARMUP, RECOMPILES, ALL = "warm-up", "recompiles", "compiling"
+_HOUR = 3600.0
+_ALL_OF_IT = 0.995
+
+Rank = Mapping[str, Any]
+
+
+def costs(
+    ranks: Sequence[Rank], again: Sequence[float], slowest: int, price: float | None
+) -> tuple[Cost, ...]:
+    """Of all ``ranks``; seconds are those of the ``slowest``, by its place among them.
+
+    ``again``: the compile time of each behind its first warm-up. A warm-up that is over is measured
+    by the clock, from the first activity's begin to the last one's end, so what ran between them
+    is part of it; of an open one what was compiled counts.
+    """
+    compiling = [float(rank["compile"]["seconds"]) for rank in ranks]
+    if not any(compiling):
+        return ()
+    within = [spent - later for spent, later in zip(compiling, again, strict=True)]
+    warming = [_warmup(rank, spent) for rank, spent in zip(ranks, within, strict=True)]
+    first = ranks[slowest]["warmup"].get("first")
+    spending = _Spending(ranks, sum(compiling), price)
+    found = [spending.cost(WARMUP, warming, within, slowest, first["steps"] if first else None)]
+    if any(again):
+        found.append(spending.cost(RECOMPILES, again, again, slowest))
+        found.append(spending.cost(ALL, compiling, compiling, slowest))
+    return tuple(found)
+
+
+class _Spending(Struct, frozen=True):
+    """What the ranks' GPUs were told to spend on all compiling, to be shared out by its time."""
+
+    ranks: Sequence[Rank]
+    compiling: float
+    price: float | None
+
+    def cost(
+        self,
+        what: str,
+        seconds: Sequence[float],
+        compiling: Sequence[float],
+        slowest: int,
+        steps: int | None = None,
+    ) -> Cost:
+        """``seconds`` of each rank, in which it was ``compiling`` for so long."""
+        gpu_seconds = self._gpu_seconds(seconds)
+        joules, covered = _measured(self.ranks)
+        share = min(1.0, sum(compiling) / self.compiling)
+        return Cost(
+            what=what,
+            seconds=seconds[slowest],
+            steps=steps,
+            gpu_seconds=gpu_seconds,
+            joules=None if joules is None else joules * share,
+            estimated=joules is not None and share < _ALL_OF_IT,
+            covered=None if joules is None else min(1.0, covered / self.compiling),
+            money=None
+            if self.price is None or gpu_seconds is None
+            else gpu_seconds / _HOUR * self.price,
+        )
+
+    def _gpu_seconds(self, seconds: Sequence[float]) -> float | None:
+        """``None`` where no rank has a GPU that is known."""
+        counts = [len(rank["gpus"]) for rank in self.ranks]
+        if not any(counts):
+            return None
+        return sum(spent * count for spent, count in zip(seconds, counts, strict=True))
+
+
+def _warmup(rank: Rank, compiling: float) -> float:
+    first = rank["warmup"].get("first")
+    return max(compiling, float(first["seconds"])) if first else compiling
+
+
+def _measured(ranks: Sequence[Rank]) -> tuple[float | None, float]:
+    """Joules, and the seconds of compiling that they are of; a monitor that came late saw less."""
+    known = [
+        rank["energy"]
+        for rank in ranks
+        if rank["energy"] and rank["energy"]["compile_joules"] is not None
+    ]
+    if not known:
+        return None, 0.0
+    joules = sum(float(one["compile_joules"]) for one in known)
+    return joules, sum(float(one["covered_seconds"] or 0.0) for one in known)

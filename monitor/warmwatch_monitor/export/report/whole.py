@@ -1,0 +1,150 @@
+"""The whole report of an Account. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from warmwatch.states import ENDED, State
+from warmwatch_monitor.export.report.compilations import (
+    added,
+    functions,
+    places,
+    priced,
+    recompiled,
+)
+from warmwatch_monitor.export.report.costs import costs
+from warmwatch_monitor.export.report.first import to_do
+from warmwatch_monitor.export.report.goodput import after_warm_seconds, goodput
+from warmwatch_monitor.export.report.parts import Break, Priced, Report, Steady
+from warmwatch_monitor.export.report.ranks import differences, line
+from warmwatch_monitor.export.words.breaks import remedy
+from warmwatch_monitor.export.words.wording import counted
+from warmwatch_monitor.model.account import Account, RankAccount
+
+_ENDED = frozenset(state.value for state in ENDED)
+
+
+def report(account: Account, price: float | None = None) -> Report:
+    """``price``: of an hour of one GPU; ``None`` where none is set."""
+    whole = Report(
+        id=account.id,
+        run=account.run,
+        owner=account.owner,
+        host=account.host,
+        began=account.began,
+        ended=account.ended,
+        seen=account.seen,
+        state=account.state,
+        living=State(account.state) not in ENDED,
+        summary=account.summary,
+        what=account.what,
+        world_size=account.what.world_size,
+        price_per_gpu_hour=price,
+    )
+    if not account.ranks:
+        return whole
+    return _with_ranks(whole, account, price)
+
+
+def slowest_of(account: Account) -> RankAccount:
+    """The rank that compiled longest: the others waited for it. Where none did, the first."""
+    return max(account.ranks, key=lambda one: (one.answer["compile"]["seconds"], -one.rank))
+
+
+def _with_ranks(whole: Report, account: Account, price: float | None) -> Report:
+    ordered = sorted(account.ranks, key=lambda one: -one.answer["compile"]["seconds"])
+    slowest = slowest_of(account)
+    each = {one.rank: priced(one.compiled) for one in account.ranks}
+    again = [after_warm_seconds(one.answer, each[one.rank]) for one in account.ranks]
+    found = costs([one.answer for one in account.ranks], again, account.ranks.index(slowest), price)
+    return replace(
+        _of_rank(whole, slowest, each[slowest.rank]),
+        conditions=_conditions(account, slowest),
+        costs=found,
+        ranks=tuple(line(one) for one in ordered),
+        differences=tuple(differences(account.ranks)),
+        left_out=sum(one.left_out for one in account.ranks),
+        doubts=tuple(_doubts(account)),
+    )
+
+
+def _of_rank(whole: Report, account: RankAccount, compiled: tuple[Priced, ...]) -> Report:
+    rank, compile = account.answer, account.answer["compile"]
+    first, worth = rank["warmup"].get("first"), rank["worth"] or {}
+    again = recompiled(compiled, compile["varying"], first["ended_at"] if first else None)
+    breaks = tuple(
+        Break(reason=one["reason"], count=one["count"], advice=remedy(one["reason"]))
+        for one in compile["breaks"]
+    )
+    memory = rank["torch_memory_bytes"] or {}
+    return replace(
+        whole,
+        rank=account.rank,
+        steps=rank["steps"],
+        evidence=tuple(rank["evidence"]),
+        end=rank["end"],
+        first_step_seconds=rank["step_seconds"]["first"],
+        compile_seconds=compile["seconds"],
+        compilations=compile["compilations"],
+        graphs=compile["graphs"],
+        recompiles=compile["recompiles"],
+        recompiles_after_warm=compile["recompiles_after_warm"],
+        warmup_seconds=first["seconds"] if first else None,
+        warmup_steps=first["steps"] if first else None,
+        goodput=goodput(rank, compiled, whole.seen),
+        steady=_steady(rank["step_seconds"]),
+        joules_per_step=(rank["energy"] or {}).get("joules_per_clean_step"),
+        tokens_per_second=worth.get("tokens_per_second"),
+        samples_per_second=worth.get("samples_per_second"),
+        mfu_ratio=worth.get("mfu_ratio"),
+        peak_memory_bytes=memory.get("peak_allocated"),
+        phases=added((compile["phase_seconds"],)),
+        functions=functions(compiled),
+        recompiled=again,
+        breaks=breaks,
+        places=places(compiled),
+        graph_breaks=compile["graph_breaks"],
+        fallbacks=compile["fallbacks"],
+        failures=compile["failures"],
+        cudagraph_skips=compile["cudagraph_skips"],
+        do=to_do(rank, compiled, again, breaks, whole.what),
+    )
+
+
+def _steady(steps: Mapping[str, Any]) -> Steady:
+    return Steady(
+        count=steps.get("clean_count"),
+        seconds=steps.get("typical") or steps["median"],
+        median=steps["median"],
+        p99=steps["p99"],
+        low=steps.get("median_low"),
+        high=steps.get("median_high"),
+    )
+
+
+def _conditions(account: Account, slowest: RankAccount) -> dict[str, str]:
+    """Each once, in the words of the rank that the report speaks of where it holds for that."""
+    found: dict[str, str] = {}
+    for one in (slowest, *account.ranks):
+        for held in one.answer["conditions"]:
+            found.setdefault(held["condition"], held["words"])
+    return found
+
+
+def _doubts(account: Account) -> list[str]:
+    """What makes this less than the whole truth."""
+    left = sum(one.left_out for one in account.ranks)
+    errors = sum(one.answer["agent_errors"] or 0 for one in account.ranks)
+    seen, world = len(account.ranks), account.what.world_size
+    return [
+        words
+        for words, holds in (
+            (f"{counted(left, 'compilation')} more were made than are kept", left),
+            (f"the agent swallowed {counted(errors, 'error')} of its own", errors),
+            (f"{seen} of {world} ranks were seen here", world is not None and seen < world),
+        )
+        if holds
+    ]

@@ -1,0 +1,58 @@
+"""A report's charts as lines of a terminal: letters, so that they need no colour. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from warmwatch_monitor.export.report.parts import Report
+from warmwatch_monitor.export.report.strips import Strip, strips, whole
+from warmwatch_monitor.export.words.amounts import took
+
+# a letter and a colour for each phase
+PHASES = {
+    "dynamo": ("d", "blue"),
+    "aot_autograd": ("a", "cyan"),
+    "inductor": ("i", "yellow"),
+    "kernel_compile": ("k", "magenta"),
+    "autotune": ("t", "bright_magenta"),
+    "cudagraph": ("g", "green"),
+    "cache_load": ("c", "bright_black"),
+    "other": ("o", "white"),
+}
+_LABEL = 22
+
+
+def timeline(report: Report, width: int) -> list[Text]:
+    """A bar for each function, on the compiler's clock."""
+    rows, room = strips(report), max(20, width - _LABEL - 3)
+    seconds = whole(rows)
+    if not seconds:
+        return []
+    lines = [Text.assemble(f"  {_named(one):{_LABEL}} ", *_bar(one, seconds, room)) for one in rows]
+    used = {piece.phase for one in rows for piece in one.pieces}
+    key = ", ".join(f"{sign} {name}" for name, (sign, _) in PHASES.items() if name in used)
+    end = f"0 s{took(seconds):>{room - 3}}"
+    return [*lines, Text(f"  {'':{_LABEL}} {end}", style="dim"), Text(f"  {key}", style="dim")]
+
+
+def _named(one: Strip) -> str:
+    name = "others" if one.function is None else one.function.name or "-"
+    # what tells functions apart that Dynamo resumes stands at the end of their names
+    return name if len(name) <= _LABEL else f"...{name[-(_LABEL - 3) :]}"
+
+
+def _bar(one: Strip, seconds: float, room: int) -> Iterator[tuple[str, str]]:
+    """The phase that fills most of each place of the line; what is there is seen, however short."""
+    for place in range(room):
+        begin, end = place * seconds / room, (place + 1) * seconds / room
+        filled: dict[str, float] = {}
+        for piece in one.pieces:
+            within = min(end, piece.end) - max(begin, piece.begin)
+            if within > 0:
+                filled[piece.phase] = filled.get(piece.phase, 0.0) + within
+        if not filled:
+            yield ".", "dim"
+        else:
+            yield PHASES.get(max(filled, key=lambda phase: filled[phase]), PHASES["other"])

@@ -1,0 +1,155 @@
+"""``report``, ``compare`` and ``export`` through the command line, of records on disk."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from support import reported as a
+from support.browser import chromium
+from support.builders import EPOCH
+from support.records import warm, write_record
+from support.values import replace
+from warmwatch_monitor.cli import cli
+from warmwatch_monitor.cli.report import cleaned, document
+from warmwatch_monitor.config import load_keeping
+from warmwatch_monitor.export.report import report
+from warmwatch_monitor.remembered.store import Store
+from warmwatch_monitor.views.report.html import html
+
+
+def run(*arguments: str, **environ: str) -> Result:
+    return CliRunner().invoke(cli, arguments, env={"COLUMNS": "80", **environ})
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> str:
+    """Two runs that have ended long ago."""
+    for name in ("gpt2", "other"):
+        slot = warm()
+        slot = replace(slot, identity=replace(slot.identity, run=name))
+        line = {
+            "t": time.monotonic_ns(),
+            "event": "compilation",
+            "kind": "forward",
+            "id": "0/0",
+            "seconds": 12.5,
+            "name": "forward",
+            "file": "model.py",
+            "line": 31,
+        }
+        write_record(tmp_path / "records", slot, name=name, events=[line])
+    return str(tmp_path / "records")
+
+
+def test_a_report_is_of_the_run_that_is_named(records: str) -> None:
+    done = run("report", "gpt2", "--dir", records)
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("gpt2: ")
+    assert "Where the time went" in done.output
+    assert "12.5 s" in done.output
+
+
+def test_json_markdown_and_html_say_the_same(records: str, tmp_path: Path) -> None:
+    told = json.loads(run("report", "gpt2", "--json", "--dir", records).output)
+    assert told["schema_version"] == 1
+    assert told["functions"][0]["seconds"] == 12.5
+    assert (
+        "## Warmwatch report: gpt2" in run("report", "gpt2", "--markdown", "--dir", records).output
+    )
+    file = tmp_path / "report.html"
+    done = run("report", "gpt2", "--html", str(file), "--dir", records)
+    assert done.exit_code == 0, done.output
+    assert told["summary"] in file.read_text()
+
+
+def test_a_price_is_a_number(records: str) -> None:
+    done = run("report", "gpt2", "--dir", records, WARMWATCH_PRICE_PER_GPU_HOUR="2 euros")
+    assert done.exit_code == 2
+    assert "is no price" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("report", "nobody"), 5, "no run named 'nobody'"),
+        (("report", "gpt2", "--json", "--markdown"), 2, "give one"),
+        (("report", "*"), 2, "name one of them"),
+        (("report", "gpt2", "--html", "/nowhere/x.html"), 1, "name another file"),
+        (("compare", "gpt2"), 2, "give 2 to"),
+        (("compare", "gpt2", "nobody"), 5, "no run named"),
+        (("export", "gpt2"), 2, "nothing to write"),
+        (("export", "gpt2", "--perfetto", "/nowhere/x.json"), 1, "name another place"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    records: str, words: tuple[str, ...], code: int, says: str
+) -> None:
+    done = run(*words, "--dir", records)
+    assert done.exit_code == code
+    assert says in done.output
+    assert len(done.output.splitlines()) == 1
+
+
+def test_without_any_record_there_is_nothing_to_report(tmp_path: Path) -> None:
+    done = run("report", "--dir", str(tmp_path))
+    assert (done.exit_code, "no run is known" in done.output) == (5, True)
+
+
+def test_runs_are_compared_and_exported(records: str, tmp_path: Path) -> None:
+    done = run("compare", "gpt2", "other", "--dir", records)
+    assert done.exit_code == 0, done.output
+    assert "Side by side" in done.output
+    trace = tmp_path / "trace.json"
+    assert run("export", "gpt2", "--perfetto", str(trace), "--dir", records).exit_code == 0
+    assert json.loads(trace.read_text())["traceEvents"]
+    one = tmp_path / "compilations.csv"
+    assert run("export", "gpt2", "--csv", str(one), "--dir", records).exit_code == 0
+    assert "model.py" in one.read_text()
+
+
+def test_a_run_whose_records_are_gone_is_told_of_from_the_history(tmp_path: Path) -> None:
+    state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path)}
+    state["WARMWATCH_STATE_DAYS"] = "36500"  # they are of a fixed day
+    before = a.finished(id="aaaaaaaa", run="gpt2", began=EPOCH - 9000)
+    Store(load_keeping(state)).save([before, a.finished()])
+    for name in ("gpt2", "k3nuf63p", "k3n"):
+        told = json.loads(run("report", name, "--json", **state).output)
+        assert told["id"] == "k3nuf63p"
+        assert told["recompiled"][0]["seconds"] == 14.0
+    assert json.loads(run("report", "--json", **state).output)["id"] == "k3nuf63p"
+    done = run("compare", "gpt2", "gpt2~1", **state)
+    assert done.exit_code == 0, done.output
+    assert "gpt2 (aaaaaaaa)" in done.output
+    nobody = run("report", "gpt3", **state)
+    assert (nobody.exit_code, "did you mean gpt2" in nobody.output) == (5, True)
+
+
+@pytest.mark.slow
+def test_the_file_asks_nobody_and_runs_nothing(tmp_path: Path) -> None:
+    """As a browser has it, in both schemes and on paper."""
+    evil = "<script>document.title = 'x'</script><img src=http://a.invalid/>"
+    account = a.finished(
+        run=evil, summary=evil, samples=a.steps(), gpu_samples={"GPU-1": a.power()}
+    )
+    made = cleaned(report(account, 2.5))
+    file = tmp_path / "report.html"
+    file.write_text(html(document(made), made, account), encoding="utf-8")
+    asked, said, grounds = [], [], []
+    with chromium() as browser:
+        for scheme in ("light", "dark"):
+            page = browser.new_context(color_scheme=scheme).new_page()
+            page.on("request", lambda one: asked.append(one.url))
+            page.on("console", lambda one: said.append(one.text))
+            page.goto(file.as_uri())
+            assert evil in page.inner_text("#summary")
+            assert page.locator("svg").count() == 4
+            grounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        assert page.pdf()
+    assert {one for one in asked if not one.startswith("data:")} == {file.as_uri()}
+    assert said == []
+    assert len(set(grounds)) == 2

@@ -1,0 +1,59 @@
+"""The run whose report is in the docs' picture: two ranks, one graph break, a recompile."""
+
+from __future__ import annotations
+
+from support import builders as b
+from support import reported as a
+from support.builders import EPOCH
+from support.values import replace
+from warmwatch_monitor.model.account import Samples
+
+_TOLD = {
+    "gpus": ["GPU-0"],
+    "energy": {
+        "compile_joules": 14_400.0,
+        "covered_seconds": 122.0,
+        "joules_per_clean_step": 24.9,
+    },
+    "compile.seconds": 137.0,
+    "compile.compilations": 5,
+    "compile.recompiles": 1,
+    "compile.graph_breaks": 1,
+    "compile.breaks": [{"reason": "Unsupported Tensor.item() call", "count": 1}],
+    "pauses.data_seconds": 16.0,
+    "pauses.checkpoint_seconds": 6.0,
+    "pauses.evaluation_seconds": 9.0,
+}
+_RESUMED = replace(
+    a.FORWARD,
+    id="1/0",
+    ended=EPOCH - 141,
+    name="torch_dynamo_resume_in_forward_at_47",
+    seconds=9.0,
+    phase_seconds={"dynamo": 1.0, "inductor": 6.0, "kernel_compile": 2.0},
+)
+
+
+def _power() -> Samples:
+    """It waits at 118 W while it compiles."""
+    waits = {*range(50, 170), *range(236, 250)}
+    return Samples(
+        seconds=1.0,
+        epochs=tuple(EPOCH - 300 + at for at in range(300)),
+        columns={
+            "power_watts": tuple(
+                118.0 if at in waits or at < 50 else 684.0 + at * 7 % 13 for at in range(300)
+            )
+        },
+    )
+
+
+RUN = a.account(
+    *(b.view(b.as_rank(b.WARM, rank, 2)) for rank in range(2)),
+    compiled=(a.FORWARD, _RESUMED, a.BACKWARD, a.AGAIN, a.AGAIN_BACK),
+    answers=_TOLD,
+    gpu_samples={"GPU-0": _power()},
+    what=replace(
+        a.H100, world_size=2, gpus=a.H100.gpus * 2, caches={"inductor": "cold", "triton": "cold"}
+    ),
+)
