@@ -83,6 +83,7 @@ class Agent:
         self._announcer = self._announce(bool(options.get("say", settings.say)))
         self._stacks_after = settings.stacks
         self._watch = self._watched()
+        self._mode = settings.mode
         self._tell_worth()
 
     def arm(self) -> None:
@@ -90,6 +91,7 @@ class Agent:
         from warmwatch.hooks import SEAMS, hide
 
         self._hooks.install(SEAMS, self)
+        self._impose()
         hide([*self._hooks.functions(), *FRAMES])
         brackets.dynamo_came()
         self._armed = True
@@ -318,6 +320,16 @@ class Agent:
     def _tell_worth(self) -> None:
         if worth := self.record.worth:
             self.ledger.worth(worth)
+
+    def _impose(self) -> None:
+        """Have everything compiled in the mode that ``warmwatch modes`` asks for, if it does."""
+        if self._mode is None:
+            return
+        from warmwatch.hooks.imposed_mode import imposing
+
+        self._hooks.install((("imposed_mode", imposing(self._mode)),), self)
+        if "imposed_mode" in self._hooks.missing:
+            warn_once(f"this PyTorch has no place where the mode {self._mode!r} can be imposed")
 
     def _count(self) -> int:
         """Steps marked so far."""

@@ -41,6 +41,10 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
         "unset",
         "set by `warmwatch run`, which knows its runs by it",
     ),
+    "WARMWATCH_MODE": (
+        "unset",
+        "set by `warmwatch modes`: the mode that every `torch.compile` gets instead of its own",
+    ),
     "WARMWATCH_DISABLE": ("unset", "1: `import warmwatch.auto` and `attach()` do nothing"),
 }
 MONITOR_VARIABLES = (
@@ -76,6 +80,7 @@ class Settings:
         warm_steps: K, at least 1. disabled: do not attach.
         stacks: seconds of one activity after which its stacks are recorded, ``None`` for never.
         say: what happens is said in the training's terminal.
+        mode: of ``torch.compile``, that takes the place of the program's own; ``None`` for none.
         full_reasons: reasons are recorded as PyTorch words them (see ``_reduction``).
         complaints: what is wrong with the environment, one sentence each.
     """
@@ -87,6 +92,7 @@ class Settings:
     disabled: bool = False
     full_reasons: bool = False
     say: bool = False
+    mode: str | None = None
     complaints: tuple[str, ...] = ()
 
 
@@ -121,6 +127,7 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
         disabled=_is_on(environ, "WARMWATCH_DISABLE"),
         full_reasons=_is_on(environ, "WARMWATCH_FULL_REASONS"),
         say=_is_on(environ, "WARMWATCH_SAY"),
+        mode=environ.get("WARMWATCH_MODE") or None,
         complaints=tuple(complaints),
     )
 

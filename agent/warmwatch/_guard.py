@@ -32,6 +32,25 @@ def connect(sink: Callable[[str, Exception], None] | None) -> None:
     _sink = sink
 
 
+def overhear(sink: Callable[[str, Exception], None]) -> Callable[[], None]:
+    """Send what is reported to ``sink`` too; the function that ends it."""
+    global _sink
+    before = _sink
+
+    def both(where: str, error: Exception) -> None:
+        sink(where, error)
+        if before is not None:
+            before(where, error)
+
+    def end() -> None:
+        global _sink
+        if _sink is both:  # else somebody has connected another since
+            _sink = before
+
+    _sink = both
+    return end
+
+
 def report(where: str, error: Exception) -> None:
     """Count and journal an error of ours that happened in ``where``.
 

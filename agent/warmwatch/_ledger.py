@@ -406,7 +406,9 @@ class Ledger:
         words[AT["clean_sum_ns"]] += max(0, before - words[AT["irregular_step_ns"]])
         words[AT["irregular_step_ns"]] = max(words[AT["irregular_step_ns"]], now)
         words[AT["activities_seen"]] = seen
-        self._look_at_memory(now)
+        memory = dict(zip(record.MEMORY, self._look_at_memory(now), strict=False))
+        if memory and not before:
+            self._store.note("first_step", now, memory)
         self._look_whether_disabled()
         self._count_skips()
 

@@ -21,6 +21,7 @@ from warmwatch._seams import Installed, Listener, Replaced, look_up
 _DOORS = frozenset(
     {
         __name__,
+        "warmwatch.hooks.imposed_mode",
         "torch",
         "torch._dynamo.eval_frame",
         "torch.compiler",

@@ -57,6 +57,16 @@ _OF_TRITON = {
 }
 
 
+# What is no recompile.
+OF_BREAK = (
+    "Take it out of the compiled function; TORCH_LOGS=graph_breaks shows more, and "
+    "torch.compile(fullgraph=True) raises there."
+)
+OF_FALLBACK = (
+    "It was compiled anew up to the limit and runs eagerly since: see to its recompiles first."
+)
+
+
 def advice(category: str | None, kind: str | None = None) -> str | None:
     """The remedy for a recompile of ``category``, one sentence; ``None`` where none is known.
 

@@ -146,3 +146,8 @@ def _object(guard: str, category: str | None) -> str | None:
         one = _ONE.match(guard)
         name = one["name"] if one else None
     return _ABOUT[category].format(name.strip()) if name else None
+
+
+def plain_break(reason: str) -> str | None:
+    """Why a graph was broken, where PyTorch's words are hard to read; ``None``: take those."""
+    return "it branches on a tensor's value" if reason.startswith("generic_jump") else None

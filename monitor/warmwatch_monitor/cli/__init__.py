@@ -24,6 +24,7 @@ COMMANDS = {
     "compare": ("warmwatch_monitor.cli.compare", "Runs side by side, and their break-even."),
     "export": ("warmwatch_monitor.cli.export", "A run as a Perfetto trace, CSV or Parquet."),
     "runs": ("warmwatch_monitor.cli.runs", "The runs that are remembered, newest first."),
+    "check": ("warmwatch_monitor.cli.check", "A gate for CI: fail where CMD compiles more."),
     "stacks": ("warmwatch_monitor.cli.stacks", "What a rank that compiles is in the middle of."),
     "doctor": ("warmwatch_monitor.cli.doctor", "Check the installation and say what to do."),
     "replay": ("warmwatch_monitor.cli.replay", "The states that a journal tells, and when."),
@@ -33,12 +34,13 @@ COMMANDS = {
 _EPILOG = """
 \b
 Exit codes: 0 all is well, or what was waited for is reached
-            1 something failed, or doctor found something to do
+            1 something failed, doctor found something to do, or more is
+              compiled than by the baseline      (check)
             2 wrong usage, or the monitor's libraries are missing
             3 a run still compiles or warms up       (status)
             4 a run is stalled, failed or lost,      (status, wait)
               or needs a person: it may hang
-            5 no run found                           (status)
+            5 no run found                           (status, check)
             6 who was asked does not answer, or the daemon cannot listen
             124 the timeout came first               (wait)
             130 Ctrl-C ended it

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import os
-import time
 import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
-from warmwatch_monitor.cli.output import draw, is_terminal, note, plain
-from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.cli.launched import NOTHING, Launched, boot, check_name, startable
+from warmwatch_monitor.cli.output import draw, is_terminal, note
 from warmwatch_monitor.launch.environment import environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from warmwatch_monitor.cli.answers import Answer
     from warmwatch_monitor.model import Snapshot
 
 _PAUSE_SECONDS = 0.5
-_END_SECONDS = 3.0  # for the records of what has just ended to say so
-_NOTHING = (
-    "warmwatch: no step and no compilation was seen under this command; a Python under -I, -E or "
-    "-S is not attached to, nor one older than 3.10: `import warmwatch.auto` is for those"
-)
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -48,44 +41,26 @@ def run(name: str | None, watch: bool, report: bool, command: tuple[str, ...]) -
     Exit code: CMD's own (by a signal, where one killed it)
                127 CMD was not found, 126 it cannot be run
     """
-    if name is not None and not name.strip():
-        raise UsageError("--run: give the run a name, or leave the option out")
-    from warmwatch_monitor.launch.process import NOT_EXECUTABLE, NOT_FOUND
-
-    try:
+    check_name(name)
+    with startable(command):
         _start(command, name, watch=watch, report=report)
-    except FileNotFoundError:
-        name = command[0] or "''"
-        note(f"warmwatch: {name}: not found; give what you would type without warmwatch")
-        raise SystemExit(NOT_FOUND) from None
-    except OSError as error:
-        note(f"warmwatch: {command[0]}: cannot be run ({error.strerror})")
-        raise SystemExit(NOT_EXECUTABLE) from None
 
 
 def _start(command: tuple[str, ...], name: str | None, *, watch: bool, report: bool) -> None:
     from warmwatch_monitor.launch.process import become, end_as
 
     if not watch and not report:
-        become(command, environment(os.environ, _boot(), run=name))
+        become(command, environment(os.environ, boot(), run=name))
     launch = uuid.uuid4().hex
-    environ = environment(os.environ, _boot(), run=name, started_by=launch)
-    status = _attend(command, environ, _Launched(launch), watch=watch, report=report)
+    environ = environment(os.environ, boot(), run=name, started_by=launch)
+    status = _attend(command, environ, Launched(launch), watch=watch, report=report)
     end_as(status)
-
-
-def _boot() -> str:
-    """The folder of the ``sitecustomize`` that attaches."""
-    import warmwatch._boot
-
-    (place,) = warmwatch._boot.__path__
-    return os.path.abspath(place)  # noqa: PTH100 - what pathlib takes to load, the command waits
 
 
 def _attend(
     command: tuple[str, ...],
     environ: Mapping[str, str],
-    ours: _Launched,
+    ours: Launched,
     *,
     watch: bool,
     report: bool,
@@ -109,7 +84,7 @@ def _attend(
         status = attend(command, environ, look=look, stopped=leave, seconds=_PAUSE_SECONDS)
     finally:
         leave()
-    seen = ours.ended() if report else ours.look()
+    seen = ours.ended() if report else ours.snapshot()
     if report:
         with suppress(OSError):  # nobody can read it; the exit code is CMD's all the same
             _account(seen)
@@ -120,64 +95,10 @@ def _attend(
 def _account(snapshot: Snapshot) -> None:
     """How its runs ended and where their time went: beside the command's output, not within it."""
     if not snapshot.runs:
-        note(_NOTHING)
+        note(f"warmwatch: {NOTHING}")
         return
     from warmwatch_monitor.cli.accounts import accounts_in
     from warmwatch_monitor.cli.report import in_short
 
     said = in_short(accounts_in(snapshot))
     (draw if is_terminal() else note)(said)
-
-
-class _Launched:
-    """The runs of one launch, as their records tell. ``launch``: what they are known by."""
-
-    def __init__(self, launch: str) -> None:
-        from warmwatch_monitor.cli.answers import make_poller, settings_from
-        from warmwatch_monitor.cli.remembering import Remembering
-
-        settings = settings_from(observe="off")  # nothing is looked for but what we have started
-        self._poller, self._seen = make_poller(settings), Remembering(settings.keeping)
-        self._launch, self._began = launch, time.monotonic()
-
-    def sentence(self) -> str:
-        """How they are, in a sentence."""
-        from warmwatch_monitor.export.words.wording import duration
-
-        answer = self.answer()
-        if answer["runs"]:
-            return str(plain(answer["summary"]))
-        return f"no step and no compilation for {duration(time.monotonic() - self._began)}"
-
-    def ended(self) -> Snapshot:
-        """How they ended, which their records may tell a moment late."""
-        deadline = time.monotonic() + _END_SECONDS
-        while True:
-            snapshot = self.look()
-            if not any(run.living for run in snapshot.runs) or time.monotonic() > deadline:
-                return snapshot
-            time.sleep(0.1)
-
-    def answer(self) -> Answer:
-        """What ``/status`` says, of these runs alone."""
-        from warmwatch_monitor.export.answer import status
-
-        return status(self.look())
-
-    def look(self) -> Snapshot:
-        """These runs alone, as they are now."""
-        from msgspec.structs import replace
-
-        snapshot = self._poller.poll_once()
-        ours = tuple(
-            run
-            for run in snapshot.runs
-            if any(rank.record.slot.identity.started_by == self._launch for rank in run.ranks)
-        )
-        seen = replace(snapshot, runs=ours)
-        self._seen.take(seen)
-        return seen
-
-    def remember(self) -> None:
-        """Write those that have ended into the history."""
-        self._seen.write()

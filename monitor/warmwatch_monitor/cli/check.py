@@ -1,0 +1,315 @@
+"""``warmwatch check -- CMD``: a gate for CI. Fails where a training compiles more than it did."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from warmwatch_monitor.cli.launched import NOTHING, Launched, boot, check_name, startable
+from warmwatch_monitor.cli.output import note, say
+from warmwatch_monitor.errors import UsageError
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.gate.baseline import Baseline
+    from warmwatch_monitor.gate.measured import MeasuredRun
+    from warmwatch_monitor.model import RunView, Snapshot
+    from warmwatch_monitor.model.told import Told
+    from warmwatch_monitor.views.gate.result import Result
+
+GREW, FAILED, NOT_SEEN = 1, 4, 5
+_PAUSE_SECONDS = 0.5
+_CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+
+
+class _Wanted(NamedTuple):
+    """What was asked for."""
+
+    command: tuple[str, ...]
+    baseline: Path | None
+    against: tuple[str, ...]
+    name: str | None
+    tolerance: float | None
+    keep_caches: bool
+    markdown: Path | None
+    junit: Path | None
+    json: Path | None
+
+
+class _CannotCompareError(Exception):
+    """Nothing can be compared, for this reason; ``code``: the exit code."""
+
+    def __init__(self, words: str, code: int) -> None:
+        super().__init__(words)
+        self.code = code
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--baseline", metavar="FILE", help="Hold what CMD compiles against this file.")
+@click.option("--update", "--write", is_flag=True, help="Write the file from what CMD compiles.")
+@click.option("--against", metavar="CMD", help="Hold it against this command, run before it.")
+@click.option(
+    "--tolerance",
+    metavar="R",
+    type=click.FloatRange(min=0, max=1000),
+    help="How much the warm-up may grow: 0.5 is half as much again.  [the file's, else 1]",
+)
+@click.option("--keep-caches", is_flag=True, help="Leave the compile caches as they are.")
+@click.option("--run", "name", metavar="NAME", help="The run's name.")
+@click.option("--markdown", metavar="FILE", help="Write a summary for people.")
+@click.option("--junit", metavar="FILE", help="Write JUnit's XML for a CI server.")
+@click.option("--json", metavar="FILE", help="Write it for programs; - is stdout.")
+@click.argument("command", metavar="[--] CMD...", nargs=-1, type=click.UNPROCESSED, required=True)
+def check(
+    baseline: str | None,
+    update: bool,
+    against: str | None,
+    tolerance: float | None,
+    keep_caches: bool,
+    name: str | None,
+    markdown: str | None,
+    junit: str | None,
+    json: str | None,
+    command: tuple[str, ...],
+) -> None:
+    """Run CMD and fail where it compiles more than its baseline does.
+
+    CMD is run as `warmwatch run` does, attached to and not edited, with compile caches of its own
+    that are empty. Then its graphs, graph breaks, recompiles, recompiles after warm, fallbacks,
+    failures, kernels and CUDA graphs left out are held against the baseline's, rank by rank, and
+    its first warm-up, in steady steps. What grew is said on stderr, with reason and remedy.
+
+    Begin with --update, look at the file, and commit it. --against 'python old/train.py' measures
+    another command first, in the same job: then the warm-up is compared in seconds, and without
+    --baseline all numbers with that command's. Seconds of two machines are never compared.
+
+    \b
+    Exit code: 0 nothing grew, or the baseline was written
+               1 something grew
+               2 wrong usage; there is no baseline, or it cannot be read
+               4 CMD failed, or a training below it did: nothing was compared
+               5 no run was seen, or not all that the baseline knows
+               126, 127 CMD cannot be run, was not found; by a signal, where one killed it
+    """
+    check_name(name)
+    if baseline is None and (update or against is None):
+        raise UsageError("--baseline FILE says which file; --against CMD alone needs none")
+    if update and against is not None:
+        raise UsageError("--update writes what CMD compiles: leave --against out")
+    wanted = _Wanted(
+        command=command,
+        baseline=None if baseline is None else Path(baseline),
+        against=_words(against),
+        name=name,
+        tolerance=tolerance,
+        keep_caches=keep_caches,
+        markdown=_place("--markdown", markdown),
+        junit=_place("--junit", junit),
+        json=_place("--json", json),
+    )
+    raise SystemExit(_update(wanted) if update else _check(wanted))
+
+
+def _words(command: str | None) -> tuple[str, ...]:
+    try:
+        found = tuple(shlex.split(command or ""))
+    except ValueError as error:
+        raise UsageError(f"--against: {error}; it takes a command, as a shell would") from None
+    if command is not None and not found:
+        raise UsageError("--against takes a command")
+    return found
+
+
+def _place(option: str, file: str | None) -> Path | None:
+    """Where to write, known to be possible before minutes are spent on a training."""
+    if file is None:
+        return None
+    if file != "-" and not Path(file).absolute().parent.is_dir():
+        raise UsageError(f"{option}: the folder of {file} does not exist")
+    return Path(file)
+
+
+def _check(wanted: _Wanted) -> int:
+    from warmwatch_monitor.gate.growth import compared
+    from warmwatch_monitor.views.gate.result import Result
+
+    held = _read(wanted.baseline) if wanted.baseline is not None else None
+    said = str(wanted.baseline) if wanted.baseline else shlex.join(wanted.against)
+    accept = None
+    if wanted.baseline is not None:
+        again = ("warmwatch", "check", "--baseline", str(wanted.baseline), "--update")
+        accept = shlex.join((*again, "--", *wanted.command))
+    try:
+        if wanted.against:
+            held = _beside(_measured(wanted, wanted.against), held)
+        assert held is not None, "one of the two was asked for"
+        comparison = compared(_measured(wanted, wanted.command), held, wanted.tolerance)
+    except _CannotCompareError as error:
+        _tell(wanted, Result(against=said, problem=str(error)))
+        return error.code
+    result = Result(against=said, comparison=comparison, accept=accept)
+    _tell(wanted, result)
+    if comparison.grew:
+        return GREW
+    return NOT_SEEN if comparison.incomplete else 0
+
+
+def _beside(measured: tuple[MeasuredRun, ...], held: Baseline | None) -> Baseline:
+    """What was measured in this job as a baseline: all of it, or beside a file's the warm-up."""
+    from warmwatch_monitor.gate import baseline
+
+    here = baseline.of(measured)
+    return here if held is None else baseline.with_seconds(held, here)
+
+
+def _update(wanted: _Wanted) -> int:
+    from msgspec.structs import replace
+
+    from warmwatch_monitor.gate import baseline
+    from warmwatch_monitor.gate.growth import compared
+    from warmwatch_monitor.views.gate.text import changes
+
+    place = wanted.baseline
+    assert place is not None, "it was asked for"
+    before = _read(place) if place.exists() else None
+    try:
+        found = _measured(wanted, wanted.command)
+    except _CannotCompareError as error:
+        note(f"\nwarmwatch check: {error}; {place} was left as it is")
+        return error.code
+    made = baseline.of(found, before)
+    if wanted.tolerance is not None:
+        made = replace(made, tolerance=wanted.tolerance)
+    text = baseline.written(made)
+    _write(place, text)
+    was = before or baseline.parsed(text)
+    note(changes(str(place), compared(found, was), first=before is None))
+    return 0
+
+
+def _read(place: Path) -> Baseline:
+    from warmwatch_monitor.gate.baseline import parsed
+
+    try:
+        text = place.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UsageError(
+            f"{place}: there is no baseline yet; write it with `warmwatch check --baseline "
+            f"{shlex.quote(str(place))} --update -- CMD`, look at it and commit it"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"{place}: it cannot be read: {why}") from None
+    try:
+        return parsed(text)
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from None
+
+
+def _measured(wanted: _Wanted, command: Sequence[str]) -> tuple[MeasuredRun, ...]:
+    """Run it; what it compiled. Raises _CannotCompareError; ends as it where a signal killed it."""
+    from warmwatch_monitor.gate.measured import measured
+    from warmwatch_monitor.launch.environment import environment
+    from warmwatch_monitor.launch.process import attend, end_as
+
+    launch = uuid.uuid4().hex
+    ours = Launched(launch)
+    with _caches(keep=wanted.keep_caches) as caches, startable(command):
+        environ = environment({**os.environ, **caches}, boot(), run=wanted.name, started_by=launch)
+        status = attend(
+            tuple(command), environ, look=ours.look, stopped=lambda: None, seconds=_PAUSE_SECONDS
+        )
+    if os.WIFSIGNALED(status):
+        end_as(status)
+    snapshot = ours.ended()
+    _sound(snapshot, os.waitstatus_to_exitcode(status), command)
+    return measured(snapshot.runs, {folder: _told(folder) for folder in _folders(snapshot)})
+
+
+def _folders(snapshot: Snapshot) -> Iterator[str]:
+    return (rank.record.folder for run in snapshot.runs for rank in run.ranks)
+
+
+def _told(folder: str) -> Told:
+    from warmwatch.record import RecordError
+    from warmwatch_monitor.model.told import NOTHING as NOTHING_TOLD
+    from warmwatch_monitor.sources.causes import causes_in
+
+    try:
+        return causes_in(folder)
+    except (OSError, RecordError):
+        return NOTHING_TOLD  # the counts are in the slot; the reasons are missing
+
+
+def _sound(snapshot: Snapshot, code: int, command: Sequence[str]) -> None:
+    """Raises _CannotCompareError where what was seen is no whole run that compiled."""
+    from warmwatch_monitor.export.words.growth import uncompiled
+    from warmwatch_monitor.export.words.sentence import run_sentence
+
+    if code:
+        raise _CannotCompareError(
+            f"{command[0]} failed with exit code {code}, so nothing was compared", FAILED
+        )
+    if not snapshot.runs:
+        raise _CannotCompareError(NOTHING, NOT_SEEN)
+    for run in snapshot.runs:
+        if _broken(run):
+            raise _CannotCompareError(f"{run_sentence(run)}: nothing was compared", FAILED)
+    if not any(rank.figures.compile.begun for run in snapshot.runs for rank in run.ranks):
+        raise _CannotCompareError(uncompiled(snapshot.runs[0]), NOT_SEEN)
+
+
+def _broken(run: RunView) -> bool:
+    from warmwatch.states import State
+
+    return any(rank.judgement.state in (State.FAILED, State.LOST) for rank in run.ranks)
+
+
+@contextlib.contextmanager
+def _caches(*, keep: bool) -> Iterator[dict[str, str]]:
+    """Compile caches that are empty, so that what is compiled depends on nobody's day before."""
+    if keep:
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="warmwatch-check-", ignore_cleanup_errors=True) as it:
+        yield {variable: str(Path(it, name)) for variable, name in _CACHES.items()}
+
+
+def _tell(wanted: _Wanted, result: Result) -> None:
+    """On stderr, for stdout is the command's; and in the files that were asked for."""
+    from warmwatch_monitor.views.gate.answer import answer
+    from warmwatch_monitor.views.gate.junit import junit
+    from warmwatch_monitor.views.gate.markdown import markdown
+    from warmwatch_monitor.views.gate.text import text
+
+    note(text(result))
+    if wanted.markdown is not None:
+        # of several checks in one step of a job each has its part in the job's summary
+        shared = str(wanted.markdown) == os.environ.get("GITHUB_STEP_SUMMARY")
+        _write(wanted.markdown, markdown(result), append=shared)
+    if wanted.junit is not None:
+        _write(wanted.junit, junit(result))
+    if wanted.json is not None:
+        import json
+
+        told = json.dumps(answer(result), indent=2)
+        if str(wanted.json) == "-":
+            say(told)
+        else:
+            _write(wanted.json, told + "\n")
+
+
+def _write(place: Path, text: str, *, append: bool = False) -> None:
+    """Raises UsageError where it cannot be."""
+    try:
+        with place.open("a" if append else "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(f"{place}: it cannot be written: {error.strerror}") from None

@@ -1,0 +1,113 @@
+"""What the commands that start one share: how it is attached to, and the runs that came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from warmwatch_monitor.cli.output import note, plain
+from warmwatch_monitor.errors import UsageError
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.cli.answers import Answer
+    from warmwatch_monitor.model import Snapshot
+
+_END_SECONDS = 3.0  # for the records of what has just ended to say so
+_KEPT_SECONDS = "86400"  # a command may begin with a training that ends long before the last
+NOTHING = (
+    "no step and no compilation was seen under this command; a Python under -I, -E or "
+    "-S is not attached to, nor one older than 3.10: `import warmwatch.auto` is for those"
+)
+
+
+def boot() -> str:
+    """The folder of the ``sitecustomize`` that attaches."""
+    import warmwatch._boot
+
+    (place,) = warmwatch._boot.__path__
+    return os.path.abspath(place)  # noqa: PTH100 - what pathlib takes to load, the command waits
+
+
+def check_name(run: str | None) -> None:
+    """Raises UsageError where ``run`` was given and is none."""
+    if run is not None and not run.strip():
+        raise UsageError("--run: give the run a name, or leave the option out")
+
+
+@contextlib.contextmanager
+def startable(command: Sequence[str]) -> Iterator[None]:
+    """Says of a command that cannot be started why not, and exits as a shell does."""
+    from warmwatch_monitor.launch.process import NOT_EXECUTABLE, NOT_FOUND
+
+    try:
+        yield
+    except FileNotFoundError:
+        name = command[0] or "''"
+        note(f"warmwatch: {name}: not found; give what you would type without warmwatch")
+        raise SystemExit(NOT_FOUND) from None
+    except OSError as error:
+        note(f"warmwatch: {command[0]}: cannot be run ({error.strerror})")
+        raise SystemExit(NOT_EXECUTABLE) from None
+
+
+class Launched:
+    """The runs of one launch, as their records tell. ``launch``: what they are known by."""
+
+    def __init__(self, launch: str) -> None:
+        from warmwatch_monitor.cli.answers import make_poller, settings_from
+        from warmwatch_monitor.cli.remembering import Remembering
+
+        # nothing is looked for but what this launch has started
+        settings = settings_from(observe="off", retention=_KEPT_SECONDS)
+        self._poller, self._seen = make_poller(settings), Remembering(settings.keeping)
+        self._launch, self._began = launch, time.monotonic()
+
+    def sentence(self) -> str:
+        """How they are, in a sentence."""
+        from warmwatch_monitor.export.words.wording import duration
+
+        answer = self.answer(self.snapshot())
+        if answer["runs"]:
+            return str(plain(answer["summary"]))
+        return f"no step and no compilation for {duration(time.monotonic() - self._began)}"
+
+    def look(self) -> None:
+        """Follow them: of a journal that is long at the first look only the end would be read."""
+        self.snapshot()
+
+    def ended(self) -> Snapshot:
+        """How they ended, which their records may tell a moment late."""
+        deadline = time.monotonic() + _END_SECONDS
+        while True:
+            snapshot = self.snapshot()
+            living = [rank for run in snapshot.runs for rank in run.ranks if rank.living]
+            if not living or time.monotonic() > deadline:
+                return snapshot
+            time.sleep(0.1)
+
+    def snapshot(self) -> Snapshot:
+        """These runs, now."""
+        from msgspec.structs import replace
+
+        snapshot = self._poller.poll_once()
+        ours = tuple(
+            run
+            for run in snapshot.runs
+            if any(rank.record.slot.identity.started_by == self._launch for rank in run.ranks)
+        )
+        seen = replace(snapshot, runs=ours)
+        self._seen.take(seen)
+        return seen
+
+    def remember(self) -> None:
+        """Write those that have ended into the history."""
+        self._seen.write()
+
+    def answer(self, snapshot: Snapshot) -> Answer:
+        """What ``/status`` says of them."""
+        from warmwatch_monitor.export.answer import status
+
+        return status(snapshot)

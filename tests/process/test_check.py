@@ -1,0 +1,169 @@
+"""``warmwatch check``: the gate, on this project's own demo, and where it must not be passed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.trainings import PRELUDE, environment
+
+CHECK = [sys.executable, "-m", "warmwatch_monitor", "check"]
+HERE = Path(__file__).parent / "checked"
+
+# Two sizes and a graph break.
+GROWN = """
+import os
+assert not os.path.exists(os.environ["TORCHINDUCTOR_CACHE_DIR"]), "its caches are its own"
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+def loss_of(x):
+    print("mine")
+    return model(x).square().mean()
+compiled = torch.compile(loss_of, backend="eager")
+for size in (4, 5):
+    for _ in range(5):
+        compiled(torch.randn(size, 8)).backward(); o.step(); o.zero_grad()
+"""
+SMALL = """\
+schema = 1
+ignore = ["warmup_ratio"]
+[runs.train.ranks.0]
+graphs = 1
+graph_breaks = 0
+recompiles = 0
+recompiles_after_warm = 0
+fallbacks = 7
+"""
+
+
+def checked(
+    records: Path, *options: str, command: tuple[str, ...], **env: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*CHECK, *options, "--", *command],
+        cwd=records.parent,
+        env=environment(records, **env),
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_demo_compiles_what_its_baseline_says(records: Path) -> None:
+    """The gate of this project's own CI. What changed on purpose is accepted by ``--update``."""
+    base = str(HERE / "demo.toml")
+    done = checked(records, "--baseline", base, command=(sys.executable, str(HERE / "demo.py")))
+    assert done.returncode == 0, done.stderr
+    assert "passed: nothing grew" in done.stderr
+    assert "demo, rank 0: 2 graphs, 0 graph breaks, 1 recompile," in done.stderr
+
+
+def test_what_grew_fails_with_its_reasons_and_an_update_accepts_it(records: Path) -> None:
+    place = records.parent
+    (place / "train.py").write_text(PRELUDE + GROWN)
+    (place / "base.toml").write_text(SMALL)
+    train = (sys.executable, "train.py")
+    files = ("--markdown", "out.md", "--junit", "out.xml", "--json", "out.json")
+    done = checked(records, "--baseline", "base.toml", *files, command=train)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout == "mine\n" * 10  # all that is there is the command's own
+    assert "failed: 4 numbers grew beyond base.toml" in done.stderr
+    assert "went from 4 to 5\n      Pad the size that changes" in done.stderr
+    told = json.loads((place / "out.json").read_text())
+    grew = [one["measure"] for one in told["compared"] if one["grew"]]
+    assert grew == ["graphs", "graph_breaks", "recompiles", "recompiles_after_warm"]
+    assert "| ❌ graph breaks |" in (place / "out.md").read_text()
+    assert 'failures="4"' in (place / "out.xml").read_text()
+
+    done = checked(records, "--baseline", "base.toml", "--update", command=train)
+    assert done.returncode == 0, done.stderr
+    assert "wrote base.toml" in done.stderr
+    assert "functions left to run eagerly: 0, was 7" in done.stderr
+    written = (place / "base.toml").read_text()
+    for line in ('ignore = ["warmup_ratio"]', "recompiles = 1", "fallbacks = 0"):
+        assert f"\n{line}" in written
+
+
+# What must not pass; nothing of it trains.
+
+
+def test_without_a_baseline_it_says_what_to_run_and_runs_nothing(records: Path) -> None:
+    done = checked(records, "--baseline", "no.toml", command=("touch", "ran"))
+    assert done.returncode == 2
+    assert "`warmwatch check --baseline no.toml --update -- CMD`" in done.stderr
+    assert not (records.parent / "ran").exists()
+
+
+@pytest.mark.parametrize("update", [(), ("--update",)])
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        (("sh", "-c", "exit 1"), 4, "sh failed with exit code 1"),
+        (("true",), 5, "no step and no compilation was seen"),
+        (("nothing-of-that-name",), 127, "nothing-of-that-name: not found"),
+        (("sh", "-c", "kill -TERM $$"), -signal.SIGTERM, ""),
+    ],
+)
+def test_a_command_that_fails_or_trains_nothing_passes_nowhere(
+    records: Path, command: tuple[str, ...], code: int, words: str, update: tuple[str, ...]
+) -> None:
+    base = records.parent / "base.toml"
+    base.write_text(SMALL)
+    done = checked(records, "--baseline", "base.toml", *update, command=command)
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr
+    assert base.read_text() == SMALL
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "--baseline FILE says which file"),
+        (("--against", "' "), "--against: No closing quotation"),
+        (("--baseline", "b", "--update", "--against", "x"), "leave --against out"),
+        (("--baseline", "base.toml", "--junit", "no/where.xml"), "the folder of no/where.xml"),
+        (("--baseline", "broken.toml"), "broken.toml: it is not TOML"),
+    ],
+)
+def test_wrong_use_is_told_before_anything_runs(
+    records: Path, options: tuple[str, ...], words: str
+) -> None:
+    (records.parent / "broken.toml").write_text("schema =")
+    (records.parent / "base.toml").write_text(SMALL)
+    done = checked(records, *options, command=("touch", "ran"))
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert not (records.parent / "ran").exists()
+
+
+@pytest.mark.long
+def test_against_a_command_in_the_same_job_nothing_needs_a_file(records: Path) -> None:
+    place = records.parent
+    (place / "train.py").write_text(PRELUDE + GROWN)
+    train = f"{sys.executable} train.py"
+    done = checked(
+        records, "--against", train, "--tolerance", "9", command=(sys.executable, "train.py")
+    )
+    assert done.returncode == 0, done.stderr
+    assert "train: warm-up " in done.stderr
+    assert "steady steps" not in done.stderr  # in seconds, of one machine
+
+
+@pytest.mark.long
+def test_a_training_that_compiles_nothing_passes_nowhere(records: Path) -> None:
+    place = records.parent
+    (place / "train.py").write_text(
+        PRELUDE
+        + GROWN.split("assert")[0]
+        + """
+model = make(); train(model, torch.optim.SGD(model.parameters(), lr=.1), 5)
+"""
+    )
+    (place / "base.toml").write_text(SMALL)
+    done = checked(records, "--baseline", "base.toml", command=(sys.executable, "train.py"))
+    assert done.returncode == 5, done.stderr
+    assert "nothing was compiled: torch.compile was never called" in done.stderr
