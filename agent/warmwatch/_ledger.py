@@ -55,6 +55,9 @@ class Pytorch(Protocol):
     def graph_breaks(self) -> Mapping[str, int]:
         """How often each of its reasons broke a graph."""
 
+    def break_place(self, reason: str) -> Mapping[str, Any]:
+        """Where this reason last broke a graph: name, file and line, as far as it says."""
+
     def asynchronous(self) -> bool:
         """Whether a mode is on that swaps compiled code in later, with no event."""
 
@@ -306,14 +309,17 @@ class Ledger:
     def _tell_breaks(self, now: int) -> None:
         """A line for each reason of a graph break that no line has told yet."""
         rises: dict[str, int] = {}
+        words: dict[str, str] = {}
         for text, count in self._pytorch.graph_breaks().items():
             if (rise := count - self._breaks.get(text, 0)) > 0:
                 reason = self._word_break(text)
                 rises[reason] = rises.get(reason, 0) + rise
+                words[reason] = text
         for reason, rise in rises.items():
             if reason not in self._told_breaks and len(self._told_breaks) < _MOST_BREAKS:
                 self._told_breaks.add(reason)
-                self._store.note("graph_break", now, {"reason": reason, "count": rise})
+                where = self._pytorch.break_place(words[reason])
+                self._store.note("graph_break", now, {"reason": reason, "count": rise, **where})
 
     def _compilation(self, kind: str, values: Mapping[str, Any], now: int) -> None:
         words = self.words

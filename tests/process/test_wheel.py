@@ -46,6 +46,14 @@ def build(source: Path, place: Path) -> Path:
     return found
 
 
+def test_pytest_finds_the_plugin_in_it(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [one for one in archive.namelist() if one.endswith("/entry_points.txt")]
+        told = archive.read(name).decode()
+        assert "warmwatch/pytest_plugin.py" in archive.namelist()
+    assert "[pytest11]\nwarmwatch = warmwatch.pytest_plugin\n" in told
+
+
 @pytest.fixture(scope="module")
 def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheel and nothing else: no torch, no extra."""

@@ -50,6 +50,9 @@ class Pytorch:
     def graph_breaks(self) -> dict[str, int]:
         return dict(self.breaks)
 
+    def break_place(self, reason: str) -> dict[str, Any]:  # noqa: ARG002 - likewise
+        return {}
+
     def asynchronous(self) -> bool:
         return self.swaps_later
 

@@ -144,10 +144,16 @@ class VaryingDim(Struct, frozen=True, kw_only=True):
 
 
 class GraphBreak(Struct, frozen=True, kw_only=True):
-    """A reason for which Dynamo broke graphs, and how often when it was first told."""
+    """A reason for which Dynamo broke graphs, and how often when it was first told.
+
+    ``name``, ``file``, ``line``: where, of several places the last.
+    """
 
     reason: str
     count: int
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
 
 
 class Fallback(Struct, frozen=True, kw_only=True):

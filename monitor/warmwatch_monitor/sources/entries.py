@@ -142,7 +142,11 @@ def recompile(entry: Entry) -> Recompile:
 def graph_break(entry: Entry) -> GraphBreak:
     """Raises ValueError where the entry is not a graph break's."""
     return GraphBreak(
-        reason=_needed(text(entry, "reason", LONGEST_TEXT)), count=_needed(_count(entry, "count"))
+        reason=_needed(text(entry, "reason", LONGEST_TEXT)),
+        count=_needed(_count(entry, "count")),
+        name=text(entry, "name", LONGEST_NAME),
+        file=text(entry, "file", LONGEST_NAME),
+        line=_count(entry, "line"),
     )
 
 
