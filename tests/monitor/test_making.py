@@ -86,6 +86,17 @@ def test_it_says_what_the_run_was_and_what_each_rank_compiled(tmp_path: Path) ->
     assert rank.answer["state"] == "finished"
 
 
+@pytest.mark.parametrize(
+    ("triton", "known"),
+    [("", {"inductor": "cold"}), ("3.6.0", {"inductor": "cold", "triton": "cold"})],
+)
+def test_the_cache_of_a_triton_that_nothing_uses_says_nothing(
+    triton: str, known: dict[str, str], tmp_path: Path
+) -> None:
+    slot = as_named(b.WARM, caches={"inductor": "cold", "triton": "cold"}, triton=triton)
+    assert made(slot, [], tmp_path).what.caches == known
+
+
 def test_what_nobody_told_is_absent(tmp_path: Path) -> None:
     account = made(b.COMPILING, [], tmp_path)
     assert (account.ended, account.what.code, account.what.commit) == (None, None, None)

@@ -18,14 +18,15 @@ def in_progress(figures: Figures) -> str:
 def brought(figures: Figures) -> str:
     """``1.8x as fast as eager; paid back at step 1,016``; empty where that is not known."""
     known = gain(figures)
-    if known is None:
-        return ""
-    fast = f"{known.speed_up:.2g}x as fast as eager"
-    if known.speed_up <= 1:
+    return "" if known is None else gained(known.speed_up, known.paid_back_at)
+
+
+def gained(speed_up: float, paid_back_at: int | None) -> str:
+    """How many times as fast as eager compiled steps are, and where that has paid."""
+    fast = f"{speed_up:.2g}x as fast as eager"
+    if speed_up <= 1:
         return f"{fast}, so that compiling is never paid back"
-    return (
-        fast if known.paid_back_at is None else f"{fast}; paid back at step {known.paid_back_at:,}"
-    )
+    return fast if paid_back_at is None else f"{fast}; paid back at step {paid_back_at:,}"
 
 
 def measured(figures: Figures) -> str:
