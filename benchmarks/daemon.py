@@ -35,7 +35,8 @@ for _ in range(10**9):
 
 def measure() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
-        environ = {**os.environ, "WARMWATCH_DIR": place}
+        state = stack.enter_context(tempfile.TemporaryDirectory())
+        environ = {**os.environ, "WARMWATCH_DIR": place, "WARMWATCH_STATE": state}
         for rank in range(RANKS):
             train = subprocess.Popen(
                 [sys.executable, "-c", TRAIN],

@@ -44,13 +44,14 @@ while True:
 
 def measure() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
+        state = stack.enter_context(tempfile.TemporaryDirectory())
         writer = subprocess.Popen(
             [sys.executable, "-c", WRITE, place, str(RECORDS)], stdout=subprocess.PIPE, text=True
         )
         stack.callback(writer.kill)
         assert writer.stdout
         assert writer.stdout.readline() == "held\n"
-        environ = {**os.environ, "WARMWATCH_DIR": place}
+        environ = {**os.environ, "WARMWATCH_DIR": place, "WARMWATCH_STATE": state}
         served = stack.enter_context(daemon(environ, "--gpu-interval", "off"))
         while served.ask("/metrics").count(b"warmwatch_steps_total{") != RECORDS:
             time.sleep(0.5)

@@ -18,8 +18,6 @@ PROCESS = Path(__file__).parent / "process"
 
 # Commands that a test calls in this process do not look for what other tests train meanwhile.
 os.environ["WARMWATCH_OBSERVE"] = "off"
-# Nothing of what tests train goes into the history of who runs them.
-os.environ["WARMWATCH_STATE"] = "off"
 # How long an example takes is the machine's affair; pytest-timeout ends what never ends.
 settings.register_profile("warmwatch", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # For `make mutants`: the same examples each time, and what fails of one has not to be made small.

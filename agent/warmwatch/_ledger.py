@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from warmwatch import record
 from warmwatch._activity import Activity
+from warmwatch._asked import Functions, Ways
 from warmwatch._components import Told
 from warmwatch._ending import End
 from warmwatch._inbox import Inbox
@@ -55,6 +56,9 @@ class Pytorch(Protocol):
     def graph_breaks(self) -> Mapping[str, int]:
         """How often each of its reasons broke a graph."""
 
+    def break_place(self, reason: str) -> Mapping[str, Any]:
+        """Where this reason last broke a graph: name, file and line, as far as it says."""
+
     def asynchronous(self) -> bool:
         """Whether a mode is on that swaps compiled code in later, with no event."""
 
@@ -84,6 +88,9 @@ class Ledger:
         self._activity, self._pauses = Activity(self.words), Pauses(self.words)
         self._told_keys = Told()
         self._left_out = LeftOut()
+        self._ways, self._functions = Ways(), Functions()
+        self._on_purpose: Callable[[], bool] = lambda: False
+        self._is_open = False
         self._training: int | None = None  # the thread that marks the steps
         self._store, self._pytorch, self._clock = store, pytorch, clock
         self._word_break = word_break
@@ -98,6 +105,10 @@ class Ledger:
     def on_begin(self, callback: Callable[[], None]) -> None:
         """Call ``callback()`` whenever activity has begun, on whichever thread."""
         self._on_begin = callback
+
+    def on_purpose(self, holds: Callable[[], bool]) -> None:
+        """Where ``holds()``, the stance that turns compilation off is the agent's own."""
+        self._on_purpose = holds
 
     # What hooks call, on any thread.
 
@@ -182,9 +193,10 @@ class Ledger:
         now = self._clock()
         self._inbox.post(lambda: self._fallback(now, values))
 
-    def wrapped(self) -> None:
-        """The user's program handed something to ``torch.compile``."""
-        self._inbox.post(self._wrapped)
+    def wrapped(self, way: Mapping[str, Any]) -> None:
+        """The user's program handed something to ``torch.compile``, in this way."""
+        now = self._clock()
+        self._inbox.post(lambda: self._wrapped(way, now))
 
     def turned(self) -> None:
         """Compilation was perhaps turned off, or on again."""
@@ -204,12 +216,20 @@ class Ledger:
         self._inbox.post(lambda: self._count("agent_errors", "error", now, values))
 
     def step(
-        self, steps: int, now: int, duration: int, *, rest: int, seen: int, touched: bool
-    ) -> None:
-        """An irregular step was marked: the first one, or one that held activity.
+        self,
+        steps: int,
+        now: int,
+        duration: int,
+        *,
+        rest: int,
+        seen: int,
+        touched: bool,
+        baseline: bool = False,
+    ) -> int:
+        """An irregular step was marked: the first one, one that held activity, or a ``baseline``'s.
 
         ``seen`` activities had begun by then; ``touched``: some were within this step, which
-        without them took ``rest`` nanoseconds.
+        without them took ``rest`` nanoseconds. Gives back what is left of these without pauses.
         """
         before = now - duration if steps > 1 else 0
         # a gap that is explained is no measure of a stall; what compiled in it is taken off twice
@@ -217,11 +237,25 @@ class Ledger:
         self._training = threading.get_ident()
         self._inbox.post(lambda: self._irregular(now, before, seen))
         if touched:
-            self._inbox.post(lambda: self._touched(steps, duration, rest))
+            self._inbox.post(lambda: self._touched(steps, duration))
+        if touched or baseline:
+            self._inbox.post(lambda: self._not_clean(steps, rest))
         if steps == 1:
-            self._inbox.post(lambda: self._first(now, duration))
-        values = {"n": steps, "seconds": duration / 1e9 if duration else None, "clean": not touched}
-        self._inbox.post(lambda: self._noted("step", now, values))
+            self._inbox.post(lambda: self._first(now, duration, baseline=baseline))
+        seconds = duration / 1e9 if duration else None
+        clean = not (touched or baseline)
+        values = {"n": steps, "seconds": seconds, "clean": clean}
+        if touched or steps == 1:
+            self._inbox.post(lambda: self._noted("step", now, values))
+        else:
+            self._inbox.post(lambda: self._store.publish(self.words))
+        return rest
+
+    def baseline(self, steps: int, median_ns: int | None) -> None:
+        """The steps that were to run eagerly are over; ``median_ns``: of those that did."""
+        now = self._clock()
+        values = {"steps": steps, "median_ns": median_ns}
+        self._inbox.post(lambda: self._noted("baseline", now, values))
 
     def long_step(
         self, steps: int, now: int, duration: int, usual: int, behind: Behind | None
@@ -242,9 +276,10 @@ class Ledger:
         """The user said what a step is worth, in ``tokens`` or ``samples`` or both."""
         self._inbox.post(lambda: self._worth(values))
 
-    def compiled_before(self, graphs: int) -> None:
-        """So many graphs had been captured before this record began."""
-        self._inbox.post(lambda: self._compiled_before(graphs))
+    def opened(self, graphs: int) -> None:
+        """The record is there; so many graphs had been captured before it began."""
+        now = self._clock()
+        self._inbox.post(lambda: self._opened(graphs, now))
 
     def exit(self, end: End) -> None:
         """The process ends, or the agent is detached. The first end that is said holds."""
@@ -263,6 +298,7 @@ class Ledger:
 
     def _begin(self, thread: int, event: str, now: int, of: Mapping[str, Any]) -> None:
         words = self.words
+        self._functions.begun(of)
         if is_preparation(event) and not self._activity.holds(thread):
             return
         if not self._activity:
@@ -306,14 +342,17 @@ class Ledger:
     def _tell_breaks(self, now: int) -> None:
         """A line for each reason of a graph break that no line has told yet."""
         rises: dict[str, int] = {}
+        words: dict[str, str] = {}
         for text, count in self._pytorch.graph_breaks().items():
             if (rise := count - self._breaks.get(text, 0)) > 0:
                 reason = self._word_break(text)
                 rises[reason] = rises.get(reason, 0) + rise
+                words[reason] = text
         for reason, rise in rises.items():
             if reason not in self._told_breaks and len(self._told_breaks) < _MOST_BREAKS:
                 self._told_breaks.add(reason)
-                self._store.note("graph_break", now, {"reason": reason, "count": rise})
+                where = self._pytorch.break_place(words[reason])
+                self._store.note("graph_break", now, {"reason": reason, "count": rise, **where})
 
     def _compilation(self, kind: str, values: Mapping[str, Any], now: int) -> None:
         words = self.words
@@ -324,6 +363,8 @@ class Ledger:
             words[AT["recompiles_after_warm"]] += words[AT["warmups"]] > 0
         if memory := self._look_at_memory(now):
             values = {**values, "allocated": memory[0], "reserved": memory[1]}
+        if code := self._functions.code(values.get("id")):
+            values = {**values, "code": code}
         self._store.publish(words)
         self._store.note("compilation", now, {"kind": kind, **values})
 
@@ -358,10 +399,17 @@ class Ledger:
         words[AT["irregular_step_ns"]] = max(words[AT["irregular_step_ns"]], now)
         self._store.publish(words)
 
-    def _wrapped(self) -> None:
+    def _wrapped(self, way: Mapping[str, Any], now: int) -> None:
         self.words[AT["wrappers"]] += 1
+        self._ways.heard(way)
+        self._tell_ways(now)
         self._look_whether_disabled()
         self._store.publish(self.words)
+
+    def _tell_ways(self, now: int) -> None:
+        """A line for each way in which ``torch.compile`` was called that no line has told yet."""
+        for way in self._ways.untold() if self._is_open else ():
+            self._store.note("wrapped", now, way)
 
     def _progress(self, of: str, done: int, total: int) -> None:
         words, under_way = self.words, done < total and bool(self._activity)
@@ -376,8 +424,10 @@ class Ledger:
 
     def _look_whether_disabled(self) -> bool:
         """Whether that has changed."""
-        before = self.words[AT["disabled"]]
-        self.words[AT["disabled"]] = record.DISABLED.index(self._pytorch.disabled())
+        before, by = self.words[AT["disabled"]], self._pytorch.disabled()
+        if by == "stance" and self._on_purpose():
+            by = ""
+        self.words[AT["disabled"]] = record.DISABLED.index(by)
         return self.words[AT["disabled"]] != before
 
     def _look_at_memory(self, now: int) -> tuple[int, ...]:
@@ -412,19 +462,23 @@ class Ledger:
         self._look_whether_disabled()
         self._count_skips()
 
-    def _touched(self, steps: int, duration: int, rest: int) -> None:
+    def _not_clean(self, steps: int, rest: int) -> None:
         words = self.words
         words[AT["clean_after"]] = max(words[AT["clean_after"]], steps)
-        words[AT["compile_step_sum_ns"]] += duration
         words[AT["longest_rest_ns"]] = max(words[AT["longest_rest_ns"]], rest)
+
+    def _touched(self, steps: int, duration: int) -> None:
+        words = self.words
+        words[AT["compile_step_sum_ns"]] += duration
         recent = slice(AT["touched_steps"], AT["touched_steps"] + record.TOUCHED_KEPT)
         words[recent] = [steps, *words[recent]][: record.TOUCHED_KEPT]
 
-    def _first(self, now: int, duration: int) -> None:
+    def _first(self, now: int, duration: int, *, baseline: bool) -> None:
         words = self.words
         words[AT["first_step_ns"]] = now
         words[AT["first_duration_ns"]] = duration
-        words[AT["episode_began_ns"]] = words[AT["episode_began_ns"]] or now
+        if not baseline:  # after which the warm-up begins
+            words[AT["episode_began_ns"]] = words[AT["episode_began_ns"]] or now
 
     def _long_step(self, now: int, values: dict[str, float]) -> None:
         left_out = self._left_out.before(now)
@@ -469,8 +523,10 @@ class Ledger:
         words[AT["worth_since"]] = steps
         self._store.publish(words)
 
-    def _compiled_before(self, graphs: int) -> None:
+    def _opened(self, graphs: int, now: int) -> None:
         self.words[AT["graphs_before"]] = graphs
+        self._is_open = True
+        self._tell_ways(now)
         self._store.publish(self.words)
 
     def _exit(self, end: End, now: int) -> None:

@@ -34,7 +34,8 @@ class Listener(Protocol):
     def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
         """A compile event began on this thread.
 
-        ``of``, where the hook knows it: name, file and line of what is compiled, its kind.
+        ``of``, where the hook knows it: name, file, line and code of what is compiled, its kind,
+        its compile id.
         """
 
     def end(self, event: str) -> None:
@@ -66,8 +67,10 @@ class Listener(Protocol):
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
 
-    def wrapped(self) -> None:
-        """The user's program handed something to ``torch.compile``."""
+    def wrapped(self, way: Mapping[str, Any]) -> None:
+        """The user's program handed something to ``torch.compile``; ``way``: how, in the words of
+        the journal.
+        """
 
     def progress(self, of: str, done: int, total: int) -> None:
         """So many of what the activity counts are done; ``of`` is one of ``record.PROGRESS``."""
@@ -81,6 +84,10 @@ def _nothing() -> None:
 
 
 def _no_counters() -> Mapping[str, int]:
+    return {}
+
+
+def _nowhere(_reason: str) -> Mapping[str, Any]:
     return {}
 
 
@@ -106,6 +113,7 @@ class Installed:
         counters: PyTorch's cumulative counters, by the names of the slot's words (``graphs``,
             ``cache_hits.inductor_fx``...); they fall when a user clears them.
         graph_breaks: how often each of PyTorch's reasons broke a graph; they fall likewise.
+        break_place: where a reason last broke one: name, file and line, as far as PyTorch says.
         asynchronous: whether a mode is on that swaps compiled code in later, with no event.
         functions: ours that others' code calls, of seams that may be there before Dynamo is: they
             are hidden from it as soon as it comes.
@@ -117,6 +125,7 @@ class Installed:
     rearm: Callable[[], None] = _nothing
     counters: Callable[[], Mapping[str, int]] = _no_counters
     graph_breaks: Callable[[], Mapping[str, int]] = _no_counters
+    break_place: Callable[[str], Mapping[str, Any]] = _nowhere
     asynchronous: Callable[[], bool] = _never
     functions: Sequence[Callable[..., Any]] = ()
     disabled: Callable[[], str] = _by_nothing
@@ -240,6 +249,13 @@ class Hooks:
         """How often each reason broke a graph, where a seam knows it."""
         found: dict[str, int] = {}
         for told in self._answers(lambda seam: seam.graph_breaks()):
+            found.update(told)
+        return found
+
+    def break_place(self, reason: str) -> dict[str, Any]:
+        """Where this reason last broke a graph, where a seam knows it."""
+        found: dict[str, Any] = {}
+        for told in self._answers(lambda seam: seam.break_place(reason)):
             found.update(told)
         return found
 

@@ -18,6 +18,8 @@ from support.values import replace
 from warmwatch import record
 from warmwatch.record import CompileCounts, Slot, StepCounts
 from warmwatch_monitor.cli import cli
+from warmwatch_monitor.model.compile_host import CompileHost
+from warmwatch_monitor.sources.compile_host import compile_host
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +29,10 @@ def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         free = f"127.0.0.1:{taken.getsockname()[1]}"
     monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
     monkeypatch.setenv("WARMWATCH_ADDRESS", free)
+    # as one to compile on, any machine is a good one
+    monkeypatch.setattr(
+        "warmwatch_monitor.cli.doctor.compile_host", lambda _environ: CompileHost(processors=1)
+    )
     with_torch(monkeypatch, "2.13.0+cpu")
 
 
@@ -102,6 +108,27 @@ def test_what_is_no_record_is_a_trouble(tmp_path: Path) -> None:
     assert f"{tmp_path}/bad: not a warmwatch record" in line
 
 
+def test_what_a_dead_run_of_another_release_left_is_no_trouble_and_leaves_by_itself(
+    tmp_path: Path,
+) -> None:
+    folder = write_record(tmp_path, warm())
+    slot = folder / record.SLOT
+    slot.write_bytes(slot.read_bytes()[:8] + b"\x02" + slot.read_bytes()[9:])
+    with held(folder):
+        assert "record of version 2" in one_trouble(doctor())
+    result = doctor()
+    assert (result.exit_code, troubles(result)) == (0, [])
+    assert f"left by a process that is gone: {folder}: record of version 2" in result.stdout
+    assert "removes this user's oldest beyond 200" in result.stdout
+
+
+def test_records_of_ended_runs_are_counted_and_said_to_leave(tmp_path: Path) -> None:
+    write_record(tmp_path, warm())
+    result = doctor()
+    assert "1 records can be read, 0 of living processes" in result.stdout
+    assert "1 of them are of processes that have ended: shown for 900 s" in result.stdout
+
+
 def test_errors_of_the_agent_are_a_trouble_with_the_last_one(tmp_path: Path) -> None:
     slot = warm()
     slot = replace(slot, compile=replace(slot.compile, agent_errors=2))
@@ -169,3 +196,16 @@ def test_a_daemon_that_watches_another_directory_is_a_trouble(tmp_path: Path) ->
         result = doctor("--address", url.removeprefix("http://"))
     assert f"watches {other} and not {tmp_path}" in one_trouble(result)
     assert "the same WARMWATCH_DIR" in result.stdout
+
+
+def test_this_host_is_looked_at_as_one_to_compile_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path.with_name(f"{tmp_path.name}-file")
+    file.touch()
+    monkeypatch.setattr("warmwatch_monitor.cli.doctor.compile_host", compile_host)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(file))
+    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "many")
+    found = troubles(doctor())
+    assert "TORCHINDUCTOR_COMPILE_THREADS=many is no number of threads" in found[0]
+    assert f"{file} cannot be used: {file} is no directory" in found[1]

@@ -37,7 +37,7 @@ def test_every_make_target_that_is_named_exists(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", ["serve", "status", "wait", "doctor"])
+@pytest.mark.parametrize("command", ["serve", "status", "wait", "check", "doctor"])
 def test_every_command_that_is_shown_has_a_help(command: str) -> None:
     assert f"$ warmwatch {command}" in README
     words = [sys.executable, "-m", "warmwatch_monitor", command, "--help"]

@@ -108,16 +108,26 @@ def past(seconds: int, began: float) -> Mapping[str, Any]:
 
 def test_what_was_seen_as_time_went_is_kept_across_two_daemons(tmp_path: Path) -> None:
     began = b.EPOCH - 300
-    for seconds in (100, 200):  # the second daemon began its own last hour anew
-        keeper = Keeper(a.store(tmp_path), lambda *_, n=seconds: past(n, began), Time().clock())
-        keeper.take(seen(b.WARM, epoch=began + seconds - 1))
+    for first in (began, began + 100):  # the second daemon's last hour begins where it began
+        keeper = Keeper(a.store(tmp_path), lambda *_, at=first: past(100, at), Time().clock())
+        keeper.take(seen(b.WARM, epoch=first + 100))
         keeper.look()
     samples = remembered(tmp_path)[0].ranks[0].samples
     assert samples is not None
-    assert samples.epochs == tuple(began + second for second in range(199)), "but not the present"
-    assert samples.columns["state"] == ("compiling",) * 10 + ("warm",) * 189
+    assert samples.epochs == tuple(began + second for second in range(200))
+    assert samples.columns["state"] == (("compiling",) * 10 + ("warm",) * 90) * 2
     assert samples.columns["phase"][9:11] == ("inductor", None)
-    assert sum(float(one or 0) for one in samples.columns["compile_seconds"]) == 10.0
+    assert sum(float(one or 0) for one in samples.columns["compile_seconds"]) == 20.0
+
+
+def test_the_second_that_is_not_over_is_kept_when_it_is(tmp_path: Path) -> None:
+    began = b.EPOCH - 300
+    keeper = Keeper(a.store(tmp_path), lambda *_: past(100, began), Time().clock())
+    keeper.take(seen(b.WARM, epoch=began + 99))
+    keeper.look()
+    samples = remembered(tmp_path)[0].ranks[0].samples
+    assert samples is not None
+    assert samples.epochs[-1] == began + 98
 
 
 def test_a_long_run_is_kept_more_coarsely_and_loses_no_compile_time() -> None:

@@ -14,9 +14,17 @@ from support.values import replace
 from warmwatch.record import Slot
 from warmwatch_monitor.model import Owner, RankView, RunView, Snapshot
 from warmwatch_monitor.model.account import Account, Wrapping
+from warmwatch_monitor.recorded.kept import forget_others
 from warmwatch_monitor.remembered.making import account_of, id_of
 from warmwatch_monitor.sources import told as told_source
 from warmwatch_monitor.sources.told import Journals, Told, told_in
+
+
+@pytest.fixture(autouse=True)
+def _no_record_is_known() -> None:
+    """These are of one folder, and of several owners, which no record is."""
+    forget_others(())
+
 
 ALICE = Owner(uid=1000, name="alice", own=True)
 LAUNCH = "parent:4000:4026531836:777"
@@ -76,6 +84,17 @@ def test_it_says_what_the_run_was_and_what_each_rank_compiled(tmp_path: Path) ->
     assert (first.ops, first.seconds) == (12, 30.5)
     assert second.phase_seconds == {"inductor": 2.0}
     assert rank.answer["state"] == "finished"
+
+
+@pytest.mark.parametrize(
+    ("triton", "known"),
+    [("", {"inductor": "cold"}), ("3.6.0", {"inductor": "cold", "triton": "cold"})],
+)
+def test_the_cache_of_a_triton_that_nothing_uses_says_nothing(
+    triton: str, known: dict[str, str], tmp_path: Path
+) -> None:
+    slot = as_named(b.WARM, caches={"inductor": "cold", "triton": "cold"}, triton=triton)
+    assert made(slot, [], tmp_path).what.caches == known
 
 
 def test_what_nobody_told_is_absent(tmp_path: Path) -> None:

@@ -192,6 +192,20 @@ def test_an_end_takes_nothing_away_of_what_was_found_out() -> None:
     assert "uncaught exception" in text(a.account(b.in_every_state()["failed"]))
 
 
+def test_what_a_baseline_came_to_is_said() -> None:
+    eager = {"steps": 20, "seconds": 0.072, "break_even_steps": 996}
+    told = {**eager, "speed_up": 2.0, "paid_back_at_step": 1016}
+    said = " ".join(text(a.finished(answers={"baseline": told})).split())
+    assert (
+        "Baseline: the first 20 steps ran eagerly on purpose, 72 ms each; 2x as fast as eager; "
+        "paid back at step 1,016." in said
+    )
+    slower = {**told, "speed_up": 0.9, "paid_back_at_step": None}
+    said = " ".join(text(a.finished(answers={"baseline": slower})).split())
+    assert "so that compiling is never paid back" in said
+    assert "Baseline" not in text(a.finished())
+
+
 def test_advice_is_given_once_and_lengths_to_the_second() -> None:
     told = {"compile.seconds": 118.4}
     made = report(a.finished(answers=told))

@@ -54,6 +54,13 @@ def test_a_report_is_of_the_run_that_is_named(records: str) -> None:
     assert "12.5 s" in done.output
 
 
+def test_what_is_reported_of_records_is_remembered(records: str, tmp_path: Path) -> None:
+    environ = {"WARMWATCH_DIR": records, "WARMWATCH_STATE": str(tmp_path / "state")}
+    done = run("report", "gpt2", **environ)
+    assert done.exit_code == 0, done.output
+    assert "gpt2" in run("runs", **environ).output
+
+
 def test_json_markdown_and_html_say_the_same(records: str, tmp_path: Path) -> None:
     told = json.loads(run("report", "gpt2", "--json", "--dir", records).output)
     assert told["schema_version"] == 1

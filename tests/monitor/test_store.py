@@ -249,6 +249,7 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="nowhere"):
         a.store(tmp_path, migrations=newer).save([])
     assert loaded(a.store(tmp_path)) == a.account()
+    assert "mood" not in str(rows(tmp_path, "SELECT name FROM pragma_table_info('runs')"))
 
 
 def test_a_database_of_a_newer_version_is_refused_in_words(tmp_path: Path) -> None:

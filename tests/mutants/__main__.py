@@ -73,6 +73,10 @@ def main() -> int:
     parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"of {', '.join(TARGETS)}")
     parser.add_argument("--workers", type=int, default=2, help="processes at a time (2)")
     asked = parser.parse_args()
+    if unknown := set(asked.modules) - set(TARGETS):
+        parser.error(
+            f"no such module: {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}"
+        )
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     chosen = {name: TARGETS[name] for name in asked.modules or TARGETS}
     _load_libraries({test for tests in chosen.values() for test in tests})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -73,6 +74,7 @@ def test_what_grew_fails_with_its_reasons_and_an_update_accepts_it(records: Path
     assert done.stdout == "mine\n" * 10  # all that is there is the command's own
     assert "failed: 4 numbers grew beyond base.toml" in done.stderr
     assert "went from 4 to 5\n      Pad the size that changes" in done.stderr
+    assert re.search(r"graph breaks: 1, was 0\n    `loss_of` \(train\.py:\d+\): ", done.stderr)
     told = json.loads((place / "out.json").read_text())
     grew = [one["measure"] for one in told["compared"] if one["grew"]]
     assert grew == ["graphs", "graph_breaks", "recompiles", "recompiles_after_warm"]

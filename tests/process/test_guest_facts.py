@@ -187,6 +187,10 @@ shown(torch.ones(4)); opened(torch.ones(4)); shown(torch.ones(7))
     assert len({line["reason"] for line in lines}) == 2
     assert not any("secret" in line["reason"] or "\n" in line["reason"] for line in lines)
     assert all(len(line["reason"]) <= 300 for line in lines)
+    assert [(line["name"], line["file"]) for line in lines] == [
+        ("shown", "train.py"),
+        ("opened", "train.py"),
+    ]
 
 
 @pytest.mark.parametrize("loops", ["for batch in DataLoader(Slow()): twice(batch)", "inside()"])

@@ -90,7 +90,9 @@ train(c, o, 6)
 gate("over")
 while tasks() > before: pass
 """
-    with training(records, body, env=QUICK) as started, daemon(records, "--long-compile", "1") as u:
+    # who forks is at the bottom of a stack
+    alone = training(records, body, env=QUICK, fresh=True)
+    with alone as started, daemon(records, "--long-compile", "1") as u:
         started.reach("in the compiler")
         until_it_hangs(u, "now: it hangs")
         wait_until(lambda: len(written(records)) > 4)

@@ -18,7 +18,7 @@ import pytest
 from psutil import STATUS_STOPPED, Process
 
 import warmwatch
-from support import slots
+from support import accounts, slots
 from support.records import wait_until
 from support.trainings import PRELUDE, environment
 from warmwatch_monitor.launch.environment import environment as launch_environment
@@ -80,13 +80,17 @@ def test_ranks_are_ranks_and_launchers_and_compile_workers_are_none(records: Pat
 
 def test_the_report_is_the_account_and_never_in_the_piped_output(records: Path) -> None:
     train = script(records.parent, PRELUDE + EAGER + "print('mine alone')")
-    done = started(sys.executable, train, options=("--report", "--watch"), env=environment(records))
+    state = records.parent / "state"
+    env = environment(records, WARMWATCH_STATE=str(state))
+    done = started(sys.executable, train, options=("--report", "--watch"), env=env)
     assert done.stdout == "mine alone\n"
     assert "train: finished after 5 steps" in done.stderr
     said = done.stderr.split("Where the time went")[1]
     assert "clean steps" in said
     assert "Compiling: " in said
     assert "\x1b" not in done.stderr
+    (kept,) = accounts.store(state).listed()
+    assert (kept.run, kept.state, kept.steps) == ("train", "finished", 5)
 
 
 # Of the interpreter alone.

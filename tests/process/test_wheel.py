@@ -21,7 +21,8 @@ def call(*command: object, cwd: Path, **env: str) -> subprocess.CompletedProcess
     return subprocess.run(
         [*map(str, command)],
         cwd=cwd,
-        env={k: v for k, v in clean.items() if not k.startswith("WARMWATCH_")} | env,
+        env={k: v for k, v in clean.items() if not k.startswith("WARMWATCH_")}
+        | {"WARMWATCH_STATE": "off", **env},
         text=True,
         capture_output=True,
         check=False,
@@ -43,6 +44,14 @@ def build(source: Path, place: Path) -> Path:
     assert built.returncode == 0, built.stderr
     (found,) = place.glob("*.whl")
     return found
+
+
+def test_pytest_finds_the_plugin_in_it(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [one for one in archive.namelist() if one.endswith("/entry_points.txt")]
+        told = archive.read(name).decode()
+        assert "warmwatch/pytest_plugin.py" in archive.namelist()
+    assert "[pytest11]\nwarmwatch = warmwatch.pytest_plugin\n" in told
 
 
 @pytest.fixture(scope="module")

@@ -116,6 +116,7 @@ def environment(records: Path, **more: str) -> dict[str, str]:
         **clean,
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "WARMWATCH_DIR": str(records),
+        "WARMWATCH_STATE": "off",  # nothing of it goes into the history of who runs the tests
         "OMP_NUM_THREADS": "1",
         # else each empty cache begins with trial compilations for instructions that the CPU has:
         # two thirds of what the C++ compiler does for one small model

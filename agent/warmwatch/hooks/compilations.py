@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from warmwatch._guard import report
@@ -29,6 +29,7 @@ def install(listener: Listener) -> Installed:
         from torch.compiler import disable
 
         original, counters = utils.log_compilation_event, utils.counters
+        reasons = getattr(utils, "graph_break_reasons", ())
     listening = True
 
     def log_compilation_event(metrics: Any, *args: Any, **kwargs: Any) -> Any:
@@ -52,6 +53,7 @@ def install(listener: Listener) -> Installed:
         uninstall=uninstall,
         counters=lambda: read_counters(counters),
         graph_breaks=lambda: read_breaks(counters),
+        break_place=lambda reason: break_place(reasons, reason),
     )
 
 
@@ -135,6 +137,16 @@ def _cache(metrics: Any) -> str | None:
 def read_breaks(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     """How often each reason broke a graph. Creates no key."""
     return dict(counters["graph_break"]) if "graph_break" in counters else {}
+
+
+def break_place(reasons: Sequence[Any], reason: str) -> dict[str, Any]:
+    """Where ``reason`` last broke a graph: the innermost line of the user's, where it was kept."""
+    head = reason.strip().partition("\n")[0]
+    for one in reversed(reasons):
+        if str(one.reason).strip().partition("\n")[0] == head and one.user_stack:
+            frame = one.user_stack[-1]
+            return place(frame.name, frame.filename, frame.lineno)
+    return {}
 
 
 def read_counters(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from warmwatch_monitor.cli.answers import make_poller, settings_from
 from warmwatch_monitor.cli.choice import choose_runs
 from warmwatch_monitor.cli.output import note, plain
+from warmwatch_monitor.cli.remembering import Remembering
 from warmwatch_monitor.errors import (
     NoRunError,
     NotRememberedError,
@@ -42,6 +43,9 @@ def accounts(names: Sequence[str] = (), *, dir: str | None = None) -> tuple[Acco
         from warmwatch_monitor.remembered.store import Store
 
         history = Store(settings.keeping)
+        ended = Remembering(settings.keeping)
+        ended.take(snapshot)
+        ended.write()
     if not names:
         return (_latest(snapshot, history),)
     return tuple(one for name in names for one in _named(snapshot, name, history))

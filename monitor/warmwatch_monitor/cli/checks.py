@@ -20,15 +20,21 @@ from warmwatch_monitor.config import Settings, unknown_variables
 from warmwatch_monitor.errors import DaemonError, NoDaemonError
 from warmwatch_monitor.export.words.observed import ATTACH
 from warmwatch_monitor.feed import NOT_YET, Feed
-from warmwatch_monitor.model import RecordReading
+from warmwatch_monitor.model import RecordReading, Refusal
 from warmwatch_monitor.sources.folder import Folder
 from warmwatch_monitor.sources.journal import Journal
+from warmwatch_monitor.sources.leftover import is_leftover
 from warmwatch_monitor.sources.nvml import NvmlSource
 from warmwatch_monitor.sources.records import RecordsSource
 
 OLDEST_TORCH = (2, 6)
 _PATIENCE_SECONDS = 10.0
 _LONG_WITHOUT_A_STEP_NS = 30 * 10**9
+_LEAVES = (
+    "each new record removes this user's oldest beyond 200, those in memory go with a reboot; to "
+    "be rid of it at once, remove its folder"
+)
+_EVER_SECONDS = 10.0 * 365 * 86400
 
 
 class Mark(Enum):
@@ -90,15 +96,14 @@ def surroundings(settings: Settings) -> Iterator[Finding]:
     writable = next((path for path, why in _obstacles(settings).items() if why is None), None)
     yield from _directories(settings, writable)
     yield from _daemon(settings, writable)
-    source = RecordsSource(settings.directories, retention=settings.retention)
-    found = source.read()
-    for refusal in found.refusals:
-        yield Finding(mark=Mark.TROUBLE, what=f"{refusal.path}: {refusal.reason}")
+    found = RecordsSource(settings.directories, retention=_EVER_SECONDS).read()
+    yield from map(_refused, found.refusals)
     living = [reading for reading in found.records if reading.alive]
     yield Finding(
         mark=Mark.FINE,
         what=f"{len(found.records)} records can be read, {len(living)} of living processes",
     )
+    yield from _ended(len(found.records) - len(living), settings.retention)
     if not living:
         yield Finding(
             mark=Mark.NOTE,
@@ -112,6 +117,29 @@ def surroundings(settings: Settings) -> Iterator[Finding]:
     for reading in living:
         yield from _agent(reading)
         yield from _steps(reading, now_ns)
+
+
+def _refused(refusal: Refusal) -> Finding:
+    """What cannot be read; of a dead run's record, which is nobody's any more, no trouble."""
+    what = f"{refusal.path}: {refusal.reason}"
+    if not is_leftover(refusal.path):
+        return Finding(mark=Mark.TROUBLE, what=what)
+    return Finding(
+        mark=Mark.NOTE,
+        what=f"left by a process that is gone: {what}",
+        advice=f"nothing to do: {_LEAVES}",
+    )
+
+
+def _ended(records: int, retention: float) -> Iterator[Finding]:
+    """Records of runs that are over are kept, and that is nothing that is wrong."""
+    if records:
+        yield Finding(
+            mark=Mark.FINE,
+            what=f"{records} of them are of processes that have ended: shown for {retention:g} s "
+            "after that, and kept for who asks later",
+            advice=f"nothing to do: {_LEAVES}",
+        )
 
 
 def _directories(settings: Settings, writable: str | None) -> Iterator[Finding]:

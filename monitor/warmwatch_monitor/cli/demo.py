@@ -27,7 +27,8 @@ from warmwatch_monitor.views.terminal import picture
 
 _PAUSE_SECONDS = 0.1
 _RUN = "demo"
-_KEPT = ("WARMWATCH_GPU_INTERVAL", "WARMWATCH_OBSERVE")  # what is to be left alone on this machine
+# what is to be left alone on this machine, and where the demo is remembered, like any run
+_KEPT = ("WARMWATCH_GPU_INTERVAL", "WARMWATCH_OBSERVE", "WARMWATCH_STATE")
 
 
 @click.command()

@@ -16,7 +16,9 @@ from warmwatch_monitor.cli.checks import (
     surroundings,
     variables,
 )
+from warmwatch_monitor.cli.host_checks import compiling
 from warmwatch_monitor.cli.output import plain, say
+from warmwatch_monitor.sources.compile_host import compile_host
 
 _SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
 
@@ -29,13 +31,22 @@ _SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
 def doctor(
     ctx: click.Context, /, address: str | None, dir: str | None, **access: str | None
 ) -> None:
-    """Check the installation and say what to do. Exit code: 0 fine, 1 something needs doing."""
+    """Check the installation, and this host as one to compile on; say what to do.
+
+    The host as a training with this environment would find it: CPU quota and memory limit of the
+    cgroup beside the number of compile workers, and the directories of the compile caches. So ask
+    where the training runs: in its container, in its job.
+
+    \b
+    Exit code: 0 fine, 1 something needs doing
+    """
     settings = settings_from(address=address, dir=dir, **access)
     findings = [
         *installation(),
         *variables(os.environ),
         *surroundings(settings),
         *gpus(settings),
+        *compiling(lambda: compile_host(os.environ)),
     ]
     for finding in findings:
         say(_line(finding))

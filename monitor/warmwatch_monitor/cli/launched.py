@@ -13,7 +13,11 @@ from warmwatch_monitor.errors import UsageError
 
 if TYPE_CHECKING:
     from warmwatch_monitor.cli.answers import Answer
+    from warmwatch_monitor.clock import Clock
+    from warmwatch_monitor.config import Settings
     from warmwatch_monitor.model import Snapshot
+    from warmwatch_monitor.sources.readings import Read, Readings, Source
+    from warmwatch_monitor.sources.records import RecordsReading
 
 _END_SECONDS = 3.0  # for the records of what has just ended to say so
 _CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
@@ -69,17 +73,40 @@ def fresh_caches(*, keep: bool) -> Iterator[dict[str, str]]:
         yield {variable: f"{it}/{name}" for variable, name in _CACHES.items()}
 
 
+def _records_of(launch: str) -> Source[RecordsReading]:
+    """The source of records, of one launch: an earlier start of the same name is none of it."""
+    from msgspec.structs import replace
+
+    from warmwatch_monitor.sources.listed import RECORDS
+
+    def make(settings: Settings, clock: Clock) -> Read[RecordsReading]:
+        read = RECORDS.make(settings, clock)
+
+        def ours(others: Readings) -> RecordsReading:
+            found = read(others)
+            records = (one for one in found.records if one.slot.identity.started_by == launch)
+            return replace(found, records=tuple(records))
+
+        return ours
+
+    return replace(RECORDS, make=make)
+
+
 class Launched:
     """The runs of one launch, as their records tell. ``launch``: what they are known by."""
 
     def __init__(self, launch: str) -> None:
-        from warmwatch_monitor.cli.answers import make_poller, settings_from
+        from warmwatch_monitor.cli.answers import settings_from
         from warmwatch_monitor.cli.remembering import Remembering
+        from warmwatch_monitor.poller import Poller
+        from warmwatch_monitor.sources.listed import RECORDS, SOURCES
 
         # nothing is looked for but what this launch has started
         settings = settings_from(observe="off", retention=_KEPT_SECONDS)
-        self._poller, self._seen = make_poller(settings), Remembering(settings.keeping)
-        self._launch, self._began = launch, time.monotonic()
+        ours = _records_of(launch)
+        sources = [ours if one is RECORDS else one for one in SOURCES]
+        self._poller, self._seen = Poller(settings, sources=sources), Remembering(settings.keeping)
+        self._began = time.monotonic()
 
     def sentence(self) -> str:
         """How they are, in a sentence."""
@@ -106,15 +133,7 @@ class Launched:
 
     def snapshot(self) -> Snapshot:
         """These runs, now."""
-        from msgspec.structs import replace
-
-        snapshot = self._poller.poll_once()
-        ours = tuple(
-            run
-            for run in snapshot.runs
-            if any(rank.record.slot.identity.started_by == self._launch for rank in run.ranks)
-        )
-        seen = replace(snapshot, runs=ours)
+        seen = self._poller.poll_once()
         self._seen.take(seen)
         return seen
 

@@ -213,6 +213,9 @@ def _number(identity: Identity, name: str) -> int | None:
 
 
 def _caches(identity: Identity) -> Mapping[str, str]:
-    value = getattr(identity, "caches", None)
-    pairs = value.items() if isinstance(value, Mapping) else value or ()
-    return {str(name): state for name, state in pairs if state in _CACHE_STATES}
+    """Triton's stays cold where nothing uses Triton, as on a CPU: that says nothing."""
+    return {
+        name: state
+        for name, state in identity.caches.items()
+        if state in _CACHE_STATES and (name != "triton" or identity.triton)
+    }

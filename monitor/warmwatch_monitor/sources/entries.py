@@ -118,6 +118,7 @@ def beginning(entry: Entry) -> Beginning:
         name=text(entry, "name", LONGEST_NAME),
         file=text(entry, "file", LONGEST_NAME),
         line=_count(entry, "line"),
+        code=text(entry, "code", LONGEST_NAME),
     )
 
 
@@ -142,7 +143,11 @@ def recompile(entry: Entry) -> Recompile:
 def graph_break(entry: Entry) -> GraphBreak:
     """Raises ValueError where the entry is not a graph break's."""
     return GraphBreak(
-        reason=_needed(text(entry, "reason", LONGEST_TEXT)), count=_needed(_count(entry, "count"))
+        reason=_needed(text(entry, "reason", LONGEST_TEXT)),
+        count=_needed(_count(entry, "count")),
+        name=text(entry, "name", LONGEST_NAME),
+        file=text(entry, "file", LONGEST_NAME),
+        line=_count(entry, "line"),
     )
 
 

@@ -178,7 +178,8 @@ class Report(Struct, frozen=True, kw_only=True):
         ended_how: how the rank of which it speaks ended. living: whether any of it is still there.
         rank: of which it speaks where it speaks of one: the one that compiled longest.
         conditions: name and words of each that holds for a rank.
-        first_step_seconds, first_step_memory_bytes: of that rank.
+        first_step_seconds, first_step_memory_bytes: of that rank. baseline: its steps that ran
+        eagerly on purpose, as ``/status`` has them.
         compilations: how many of graphs. goodput, phases, functions, recompiled, breaks, places:
         of that rank. costs: of all. do: what to do first, the dearest first.
         left_out: compilations that were too many to be kept. doubts: what makes it less than the
@@ -216,6 +217,7 @@ class Report(Struct, frozen=True, kw_only=True):
     price_per_gpu_hour: float | None = None
     steady: Steady = Steady()
     joules_per_step: float | None = None
+    baseline: Mapping[str, Any] | None = None
     tokens_per_second: float | None = None
     samples_per_second: float | None = None
     mfu_ratio: float | None = None

@@ -96,6 +96,7 @@ def _of_rank(whole: Report, account: RankAccount, compiled: tuple[Priced, ...]) 
         warmup_steps=first["steps"] if first else None,
         goodput=goodput(rank, compiled, whole.seen),
         steady=_steady(rank["step_seconds"]),
+        baseline=rank.get("baseline"),
         joules_per_step=(rank["energy"] or {}).get("joules_per_clean_step"),
         tokens_per_second=worth.get("tokens_per_second"),
         samples_per_second=worth.get("samples_per_second"),

@@ -81,7 +81,9 @@ def _times(count: int) -> str:
 
 def _cause(cause: Cause, measure: str) -> tuple[str, str | None]:
     if isinstance(cause, GraphBreak):
-        return plain_break(cause.reason) or own_words(cause.reason, _LONGEST), OF_BREAK
+        why = plain_break(cause.reason) or own_words(cause.reason, _LONGEST)
+        where = place(cause.name, cause.file, cause.line)
+        return f"{where}: {why}" if where else why, OF_BREAK
     if isinstance(cause, Compilation):
         return _compilation(cause, measure)
     limit = f" of {cause.limit}" if cause.limit is not None else ""

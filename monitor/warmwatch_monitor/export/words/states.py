@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from warmwatch.verdict import State
 from warmwatch.words.reasons import plain
-from warmwatch_monitor.export.words import ends
+from warmwatch_monitor.export.words import baseline, ends
 from warmwatch_monitor.export.words.asked import never_compiled, turned_off
 from warmwatch_monitor.export.words.conditions import nothing_captured
 from warmwatch_monitor.export.words.remedy import of_recompile
@@ -27,6 +27,8 @@ Says = tuple[str, str]
 # A first step has pauses in which nothing compiles, between a forward and its backward say. After
 # so long without a step it may as well be that none is seen.
 _PAUSE_SECONDS = 10.0
+# What began so soon after another is told by one clock: half of the last figure that is shown.
+_SAME_SECONDS = 0.05
 
 
 def says(view: RankView) -> Says:
@@ -49,7 +51,9 @@ def elapsed(view: RankView) -> str:
 
 def _starting(view: RankView) -> Says:
     attached = duration(view.figures.progress.quiet_seconds)
-    return f"starting; no step and no compile activity in the {attached} since it attached", ""
+    eager = baseline.in_progress(view.figures)
+    seen = f"starting; no step and no compile activity in the {attached} since it attached"
+    return seen, f"; {eager}" if eager else ""
 
 
 def _compiling(view: RankView) -> Says:
@@ -57,11 +61,20 @@ def _compiling(view: RankView) -> Says:
 
 
 def _at_work(verb: str, view: RankView) -> Says:
-    """The clock is that of the whole step; a backward is named as what it has come to."""
+    """The clock is that of the whole step; what it has come to since it began is named as that."""
     now, far = view.figures.log.underway, _how_far(view)
     if now is not None and now.backward:
         return f"{verb} for {elapsed(view)}, now {backward_of(now)}{far}", _why(now)
+    if _is_later(view) and target(now):
+        return f"{verb} for {elapsed(view)}, now{target(now)}{far}", _why(now)
     return f"{verb}{target(now)} for {elapsed(view)}{far}", _why(now)
+
+
+def _is_later(view: RankView) -> bool:
+    """Whether the time that is said began before the activity in progress did."""
+    activity, whole = view.figures.compile.open, view.figures.progress.open_seconds
+    alone = "long_compile" in view.judgement.conditions  # see ``elapsed``
+    return bool(activity and whole and not alone and whole - activity.seconds > _SAME_SECONDS)
 
 
 def _how_far(view: RankView) -> str:
@@ -86,6 +99,8 @@ def _warming(view: RankView) -> Says:
     if not figures.steps.count:
         return _no_step_yet(view), ""
     known = so_far(view)
+    if eager := baseline.in_progress(figures):
+        return eager, ""
     if not figures.compile.begun:
         head = f"warming, {_clean_so_far(view)} and no compile activity"
     elif view.judgement.clean_steps and known:
@@ -135,7 +150,9 @@ def _warm(view: RankView) -> Says:
         return f"nothing has compiled since it was attached; {graphs} before that", ""
     text = f"warm since step {figures.warmups.warm_at_step}"
     if speed:
-        return f"{text}: {speed} is the real speed{_of_few(figures)}", _off(view)
+        brought = baseline.brought(figures)
+        tail = f", {brought}" if brought else ""
+        return f"{text}: {speed} is the real speed{_of_few(figures)}{tail}", _off(view)
     quiet = duration(figures.progress.compiler_quiet_seconds or 0.0)
     return f"{text}; nothing has compiled for {quiet}", ""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from warmwatch_monitor.export.document import Section
 from warmwatch_monitor.export.report.parts import Report
 from warmwatch_monitor.export.words import amounts
 from warmwatch_monitor.export.words.amounts import took
+from warmwatch_monitor.export.words.baseline import gained
 from warmwatch_monitor.export.words.tables import table
 from warmwatch_monitor.export.words.wording import counted
 
@@ -42,10 +44,24 @@ def _lengths(report: Report) -> Iterator[str]:
     if report.first_step_seconds is not None:
         yield f"First step: {took(report.first_step_seconds)}."
     yield f"Steady step: {steady(report)}."
+    if eager := _baseline(report.baseline):
+        yield eager
     yield f"Compiling: {_compiling(report)}."
     if report.goodput is not None and (untold := report.goodput.untold) and not report.living:
         names = "; ".join(_NOT_TOLD[one] for one in untold)
         yield f'Not told, so within "nothing known" or the steps: {names}.'
+
+
+def _baseline(told: Mapping[str, Any] | None) -> str:
+    """What the steps that ran eagerly on purpose came to, and what compiling brought."""
+    if told is None or told["seconds"] is None:
+        return ""
+    steps = counted(told["steps"], "step")
+    said = f"Baseline: the first {steps} ran eagerly on purpose, {took(told['seconds'])} each"
+    if (known := told["speed_up"]) is None:
+        return f"{said}."
+    paid = told["paid_back_at_step"]
+    return f"{said}; {gained(known, paid)}."
 
 
 def _compiling(report: Report) -> str:

@@ -1,0 +1,120 @@
+"""Samples of a Prometheus to a Snapshot: runs over any number of hosts. Pure.
+
+Each daemon has judged its own ranks; their states are taken over, never judged anew. What a series
+tells becomes a figure; what none tells is ``None``. Times are those of the wall clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from warmwatch.verdict import CONDITIONS, Judgement, State, least_advanced
+from warmwatch_monitor.fleet.figures import figures, known
+from warmwatch_monitor.fleet.telling import Telling, latest, sort, tell
+from warmwatch_monitor.model import (
+    GpuReading,
+    RankView,
+    RunView,
+    Sample,
+    Snapshot,
+    SourceHealth,
+)
+
+_SECOND = 10**9
+_TOGETHER_SECONDS = 10.0  # what hosts' clocks may differ by included
+
+
+def assemble(samples: Iterable[Sample], epoch: float) -> Snapshot:
+    """All runs that the samples speak of, as they were at ``epoch``."""
+    ranks: dict[tuple[str, int], dict[str, Telling]] = {}
+    devices: dict[str, dict[str, float | str]] = {}
+    for sample in samples:
+        if sample.name.startswith("gpu_"):
+            tell(devices, sample)
+        else:
+            sort(ranks, sample)
+    now_ns = round(epoch * _SECOND)
+    gpus = {uuid: gpu(uuid, device, now_ns) for uuid, device in devices.items()}
+    views = [_view(who, latest(tellings), gpus, epoch) for who, tellings in sorted(ranks.items())]
+    health = SourceHealth(source="prometheus", up=True, last_success=epoch)
+    return Snapshot(
+        epoch=epoch,
+        now_ns=now_ns,
+        runs=_runs([view for view in views if view is not None]),
+        gpus=tuple(gpus[uuid] for uuid in sorted(gpus)),
+        sources=(health,),
+    )
+
+
+def _runs(views: Iterable[RankView]) -> tuple[RunView, ...]:
+    by_name: dict[str, list[RankView]] = {}
+    for view in views:
+        by_name.setdefault(view.run, []).append(view)
+    return tuple(
+        RunView(
+            run=name,
+            state=least_advanced(view.judgement.state for view in views),
+            ranks=tuple(sorted(views, key=lambda view: view.rank)),
+            ended_together=_ended_together(views),
+        )
+        for name, views in sorted(by_name.items())
+    )
+
+
+def _ended_together(views: Sequence[RankView]) -> bool | None:
+    """As ``runs`` says of one host, by the moments at which the states began."""
+    gone = [view for view in views if not view.living]
+    if len(views) < 2 or not gone:
+        return None
+    if len(gone) < len(views):
+        return False
+    ends = [view.figures.progress.state_since for view in gone]
+    known = [end for end in ends if end is not None]
+    return max(known) - min(known) <= _TOGETHER_SECONDS if len(known) == len(ends) else None
+
+
+def _view(
+    who: tuple[str, int], telling: Telling, gpus: Mapping[str, GpuReading], epoch: float
+) -> RankView | None:
+    """``None`` where no state is told: a daemon of another version, or half a scrape."""
+    judgement = _judgement(telling)
+    if judgement is None:
+        return None
+    return RankView(
+        figures=figures(who, telling, judgement, epoch),
+        judgement=judgement,
+        gpus=tuple(gpus[uuid] for uuid in sorted(telling.gpus) if uuid in gpus),
+        oom_killed=known(telling.value("oom_killed")),
+    )
+
+
+def _judgement(telling: Telling) -> Judgement | None:
+    states = telling.chosen("state")
+    if len(states) != 1 or states[0] not in {state.value for state in State}:
+        return None
+    phases = telling.chosen("compile_phase")
+    return Judgement(
+        state=State(states[0]),
+        since_ns=None,  # this clock's; the figures have the time of day
+        compiling="compile_start_timestamp_seconds" in telling.single,
+        phase=phases[0] if phases else None,
+        clean_steps=telling.count("clean_steps") or 0,
+        conditions=tuple(name for name in CONDITIONS if name in telling.chosen("condition")),
+    )
+
+
+def gpu(uuid: str, device: Mapping[str, float | str], now_ns: int) -> GpuReading:
+    def known(name: str) -> float | None:
+        value = device.get(name)
+        return value if isinstance(value, float) else None
+
+    return GpuReading(
+        uuid=uuid,
+        index=int(device["index"]),
+        at_ns=now_ns,
+        utilization_ratio=known("utilization_ratio"),
+        power_watts=known("power_watts"),
+        power_limit_watts=known("power_limit_watts"),
+        sm_active_ratio=known("sm_active_ratio"),
+        tensor_active_ratio=known("tensor_active_ratio"),
+    )

@@ -1,0 +1,219 @@
+"""A rank's figures from what a daemon tells of it: what no series tells is ``None``. Pure."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from warmwatch.verdict import ENDED, Judgement, State
+from warmwatch_monitor.fleet.telling import Telling, whole
+from warmwatch_monitor.model import (
+    BACKENDS,
+    CACHES,
+    CATEGORIES,
+    DISABLED,
+    KINDS,
+    MEMORY,
+    PHASES,
+    PROGRESS,
+    Agent,
+    Compile,
+    Counted,
+    Figures,
+    Lengths,
+    Life,
+    Memory,
+    OpenActivity,
+    Pauses,
+    Progress,
+    Steps,
+    Warmups,
+    WarmupSpan,
+    Who,
+    Workers,
+)
+
+_WARM_STEPS = 3  # of a daemon that does not say
+# a seam of the agent -> the series that is absent where its torch does not have it
+_SEAMS = {"compilations": "graphs_total", "recompile_limit": "compile_fallbacks_total"}
+
+
+def figures(who: tuple[str, int], telling: Telling, judgement: Judgement, epoch: float) -> Figures:
+    compile = _compile(telling, judgement, epoch)
+    attached = telling.value("attach_timestamp_seconds")
+    stepped = telling.value("last_step_timestamp_seconds")
+    signs = (attached, stepped, compile.last_end_at)
+    return Figures(
+        who=_who(who, telling, attached),
+        steps=Steps(
+            count=telling.count("steps_total") or 0,
+            last_at=stepped,
+            clean=Lengths(median=telling.value("steady_step_seconds")),
+            tokens=telling.count("tokens_total"),
+            samples=telling.count("samples_total"),
+            batches=telling.count("batches_total"),
+            batch_wait_seconds=telling.value("data_wait_seconds_total"),
+            last_batch_at=telling.value("last_batch_timestamp_seconds"),
+        ),
+        compile=compile,
+        warmups=_warmups(telling, judgement),
+        progress=Progress(
+            quiet_seconds=max(0.0, epoch - max(sign or 0.0 for sign in signs)),
+            state_since=telling.value("state_start_timestamp_seconds"),
+            compiler_quiet_seconds=_ago(compile.last_end_at, epoch),
+            stall_limit_seconds=telling.value("stall_limit_seconds"),
+            batch_quiet_seconds=_ago(telling.value("last_batch_timestamp_seconds"), epoch),
+            open_seconds=_open_seconds(telling, judgement, stepped, epoch),
+            compile_limit_seconds=telling.value("compile_limit_seconds"),
+        ),
+        life=_life(telling, judgement),
+        agent=Agent(
+            version=telling.info.get("agent") or None,
+            missing=tuple(seam for seam, name in _SEAMS.items() if name not in telling.single),
+        ),
+        pauses=_pauses(telling, epoch),
+        workers=_workers(telling),
+        memory=_memory(telling),
+    )
+
+
+def _pauses(telling: Telling, epoch: float) -> Pauses:
+    since = telling.value("checkpoint_start_timestamp_seconds")
+    evaluating = telling.value("evaluation_start_timestamp_seconds")
+    ended = telling.value("evaluations_total")
+    return Pauses(
+        evaluating_seconds=telling.value("evaluation_seconds_total"),
+        evaluating_since=evaluating,
+        evaluating_for_seconds=None if evaluating is None else max(0.0, epoch - evaluating),
+        evaluations=None if ended is None else int(ended),
+        saving_seconds=telling.value("checkpoint_seconds_total"),
+        saving_since=since,
+        saving_for_seconds=None if since is None else max(0.0, epoch - since),
+    )
+
+
+def _who(who: tuple[str, int], telling: Telling, attached: float | None) -> Who:
+    name, owner = _called(who[0])
+    return Who(
+        run=who[0],
+        rank=who[1],
+        name=name,
+        owner=owner,
+        world_size=telling.count("world_size"),
+        attached_at=attached,
+        host=telling.info.get("host") or telling.instance or None,
+        launcher=telling.info.get("launcher") or None,
+        python=telling.info.get("python") or None,
+        torch=telling.info.get("torch") or None,
+        gpus=tuple(sorted(telling.gpus)),
+        **_collective(telling),
+    )
+
+
+def _collective(telling: Telling) -> dict[str, Any]:
+    found = telling.values("collective_timeout_seconds", BACKENDS)
+    if not found:
+        return {}
+    backend, seconds = min(found.items(), key=lambda one: one[1])
+    return {"collective_timeout_seconds": seconds, "collective_backend": backend}
+
+
+def _called(run: str) -> tuple[str, str | None]:
+    """A run's own name and its owner, of what a daemon shows (``Owner.shown``).
+
+    No owner's name has an ``@``, and no run whose own name has one is shown without its owner.
+    """
+    name, _, owner = run.rpartition("@")
+    return (name, owner) if name and owner else (run, None)
+
+
+def _compile(telling: Telling, judgement: Judgement, epoch: float) -> Compile:
+    ended = telling.value("compile_end_timestamp_seconds")
+    began = telling.value("compile_start_timestamp_seconds")
+    phase_seconds = telling.values("compile_seconds_total", PHASES)
+    return Compile(
+        begun=ended is not None or judgement.compiling,
+        open=None
+        if began is None
+        else OpenActivity(
+            began_at=began,
+            seconds=max(0.0, epoch - began),
+            phase=judgement.phase,
+            counted=_counted(telling),
+        ),
+        last_end_at=ended,
+        seconds=math.fsum(phase_seconds.values()),
+        phase_seconds=phase_seconds,
+        compilations=telling.counts("compilations_total", KINDS),
+        recompiles=telling.counts("recompiles_total", CATEGORIES),
+        graphs=telling.count("graphs_total"),
+        graph_breaks=telling.count("graph_breaks_total"),
+        failures=telling.count("compile_failures_total"),
+        recompiles_after_warm=telling.count("recompiles_after_warm_total"),
+        fallbacks=telling.count("compile_fallbacks_total"),
+        wrappers=telling.count("compile_wrappers_total"),
+        disabled=next((by for by in telling.chosen("compile_disabled") if by in DISABLED), None),
+        cudagraph_skips=telling.count("cudagraph_skips_total"),
+        cache_hits=telling.complete("compile_cache_hits_total", CACHES),
+        cache_misses=telling.complete("compile_cache_misses_total", CACHES),
+    )
+
+
+def _counted(telling: Telling) -> Counted | None:
+    done = telling.counts("compile_progress_done", PROGRESS) or {}
+    planned = telling.counts("compile_progress_planned", PROGRESS) or {}
+    both = ((of, done.get(of), planned.get(of)) for of in PROGRESS)
+    known = [(of, so_far, all_) for of, so_far, all_ in both if so_far is not None and all_]
+    return Counted(of=known[0][0], done=known[0][1], total=known[0][2]) if known else None
+
+
+def _memory(telling: Telling) -> Memory | None:
+    held = telling.complete("torch_memory_bytes", MEMORY)
+    return Memory(bytes=held) if held else None
+
+
+def _warmups(telling: Telling, judgement: Judgement) -> Warmups:
+    needed = whole(telling.info.get("warm_steps", "")) or _WARM_STEPS
+    steps, ended = telling.count("steps_total"), telling.value("warmup_end_timestamp_seconds")
+    seconds, taken = telling.value("warmup_seconds"), telling.count("warmup_steps")
+    latest = None
+    if ended is not None and seconds is not None and taken is not None:
+        latest = WarmupSpan(ended_at=ended, seconds=seconds, steps=taken)
+    return Warmups(
+        clean_steps_needed=needed,
+        latest=latest,
+        warm_at_step=None if steps is None else max(0, steps - judgement.clean_steps) + needed,
+    )
+
+
+def _open_seconds(
+    telling: Telling, judgement: Judgement, stepped: float | None, epoch: float
+) -> float | None:
+    """As the verdict has it (``open_since_ns``); a state that compiles began with its warm-up."""
+    began = telling.value("state_start_timestamp_seconds")
+    active = telling.value("compile_start_timestamp_seconds")
+    if not judgement.compiling or began is None or active is None:
+        return None
+    return max(0.0, epoch - min(active, max(began, stepped or 0.0)))
+
+
+def _life(telling: Telling, judgement: Judgement) -> Life:
+    how, code = telling.end.get("end"), telling.end.get("exit_code") or ""
+    return Life(
+        alive=judgement.state not in ENDED,
+        end=None if how == State.LOST.value else how,
+        exit_code=whole(code),
+    )
+
+
+def known(value: float | None) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _ago(moment: float | None, epoch: float) -> float | None:
+    return None if moment is None else epoch - moment
+
+
+def _workers(telling: Telling) -> Workers | None:
+    counts = telling.complete("compile_workers", ("busy", "idle"))
+    return Workers(**counts) if counts else None
