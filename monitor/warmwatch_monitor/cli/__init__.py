@@ -25,6 +25,7 @@ COMMANDS = {
     "export": ("warmwatch_monitor.cli.export", "A run as a Perfetto trace, CSV or Parquet."),
     "runs": ("warmwatch_monitor.cli.runs", "The runs that are remembered, newest first."),
     "check": ("warmwatch_monitor.cli.check", "A gate for CI: fail where CMD compiles more."),
+    "modes": ("warmwatch_monitor.cli.modes", "CMD in each mode of torch.compile, side by side."),
     "stacks": ("warmwatch_monitor.cli.stacks", "What a rank that compiles is in the middle of."),
     "doctor": ("warmwatch_monitor.cli.doctor", "Check the installation and say what to do."),
     "replay": ("warmwatch_monitor.cli.replay", "The states that a journal tells, and when."),

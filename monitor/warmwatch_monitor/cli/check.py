@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
-import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from warmwatch_monitor.cli.launched import NOTHING, Launched, boot, check_name, startable
+from warmwatch_monitor.cli.launched import (
+    NOTHING,
+    Launched,
+    boot,
+    check_name,
+    fresh_caches,
+    startable,
+)
 from warmwatch_monitor.cli.output import note, say
 from warmwatch_monitor.errors import UsageError
 
@@ -26,7 +31,6 @@ if TYPE_CHECKING:
 
 GREW, FAILED, NOT_SEEN = 1, 4, 5
 _PAUSE_SECONDS = 0.5
-_CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 
 
 class _Wanted(NamedTuple):
@@ -221,7 +225,7 @@ def _measured(wanted: _Wanted, command: Sequence[str]) -> tuple[MeasuredRun, ...
 
     launch = uuid.uuid4().hex
     ours = Launched(launch)
-    with _caches(keep=wanted.keep_caches) as caches, startable(command):
+    with fresh_caches(keep=wanted.keep_caches) as caches, startable(command):
         environ = environment({**os.environ, **caches}, boot(), run=wanted.name, started_by=launch)
         status = attend(
             tuple(command), environ, look=ours.look, stopped=lambda: None, seconds=_PAUSE_SECONDS
@@ -270,16 +274,6 @@ def _broken(run: RunView) -> bool:
     from warmwatch.states import State
 
     return any(rank.judgement.state in (State.FAILED, State.LOST) for rank in run.ranks)
-
-
-@contextlib.contextmanager
-def _caches(*, keep: bool) -> Iterator[dict[str, str]]:
-    """Compile caches that are empty, so that what is compiled depends on nobody's day before."""
-    if keep:
-        yield {}
-        return
-    with tempfile.TemporaryDirectory(prefix="warmwatch-check-", ignore_cleanup_errors=True) as it:
-        yield {variable: str(Path(it, name)) for variable, name in _CACHES.items()}
 
 
 def _tell(wanted: _Wanted, result: Result) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from warmwatch_monitor.sources.records import RecordsReading
 
 _END_SECONDS = 3.0  # for the records of what has just ended to say so
+_CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 _KEPT_SECONDS = "86400"  # a command may begin with a training that ends long before the last
 NOTHING = (
     "no step and no compilation was seen under this command; a Python under -I, -E or "
@@ -55,6 +56,21 @@ def startable(command: Sequence[str]) -> Iterator[None]:
     except OSError as error:
         note(f"warmwatch: {command[0]}: cannot be run ({error.strerror})")
         raise SystemExit(NOT_EXECUTABLE) from None
+
+
+@contextlib.contextmanager
+def fresh_caches(*, keep: bool) -> Iterator[dict[str, str]]:
+    """Compile caches that are empty, so that what is compiled depends on nobody's day before.
+
+    What is to be set in the environment for them; with ``keep`` nothing.
+    """
+    if keep:
+        yield {}
+        return
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="warmwatch-caches-", ignore_cleanup_errors=True) as it:
+        yield {variable: f"{it}/{name}" for variable, name in _CACHES.items()}
 
 
 def _records_of(launch: str) -> Source[RecordsReading]:

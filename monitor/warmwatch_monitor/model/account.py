@@ -105,7 +105,8 @@ class RankAccount(Struct, frozen=True, kw_only=True):
 
     ``answer``: its part of ``/status`` when it was last looked at, schema version 1. ``compiled``:
     all compilations that its journal tells of, in order. ``left_out``: how many of them were too
-    many to be kept. ``samples``: ``None`` where no daemon was there.
+    many to be kept. ``samples``: ``None`` where no daemon was there. ``first_step_bytes``: the most
+    that CUDA's allocator had handed out when the first step ended.
     """
 
     rank: int
@@ -113,6 +114,7 @@ class RankAccount(Struct, frozen=True, kw_only=True):
     compiled: tuple[Compiled, ...] = ()
     left_out: int = 0
     samples: Samples | None = None
+    first_step_bytes: int | None = None
 
 
 class Account(Struct, frozen=True, kw_only=True):

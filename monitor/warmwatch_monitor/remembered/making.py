@@ -145,6 +145,7 @@ def _rank(view: RankView, run: RunView, told: Told, samples: Samples | None) -> 
         compiled=tuple(_compiled(one, view) for one in told.compilations[:most]),
         left_out=told.left_out + max(0, len(told.compilations) - most),
         samples=samples,
+        first_step_bytes=told.first_step_bytes,
     )
 
 

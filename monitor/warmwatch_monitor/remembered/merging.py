@@ -50,6 +50,7 @@ def _rank(before: RankAccount | None, now: RankAccount) -> RankAccount:
         compiled=before.compiled if gone else now.compiled,
         left_out=max(before.left_out, now.left_out),
         samples=before.samples if now.samples is None else now.samples,
+        first_step_bytes=before.first_step_bytes if gone else now.first_step_bytes,
     )
 
 

@@ -60,6 +60,7 @@ def rank_rows(account: Account) -> list[dict[str, Any]]:
             "step_seconds": _most([one.answer], "step_seconds", "median"),
             "compile_seconds": _most([one.answer], "compile", "seconds"),
             "left_out": one.left_out,
+            "first_step_bytes": one.first_step_bytes,
             "answer": _text(one.answer),
         }
         for one in account.ranks
@@ -116,6 +117,7 @@ def account(
                 answer=msgspec.json.decode(row["answer"], type=dict[str, Any]),
                 compiled=tuple(by_rank.get(row["rank"], ())),
                 left_out=row["left_out"],
+                first_step_bytes=row["first_step_bytes"],
                 samples=of_ranks.get(row["rank"]),
             )
             for row in ranks

@@ -120,4 +120,5 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         _RANK_SAMPLES,
         _GPU_SAMPLES,
     ),
+    ("ALTER TABLE ranks ADD COLUMN first_step_bytes INTEGER",),
 )

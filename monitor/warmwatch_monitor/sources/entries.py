@@ -190,6 +190,11 @@ def long_step(entry: Entry) -> LongStep:
     )
 
 
+def first_step_bytes(entry: Entry) -> int | None:
+    """The most that CUDA's allocator had handed out by the end of the first step."""
+    return _count(entry, "peak_allocated")
+
+
 def text(entry: Entry, key: str, longest: int) -> str | None:
     """A text, cut where it is too long; ``None`` where there is none. Raises ValueError."""
     value = entry.get(key)

@@ -22,7 +22,7 @@ MOST_WRAPPINGS = 50
 _MOST_OPTIONS = 50
 _LONGEST_HASH = 64
 _LARGEST_JOURNAL = 16 * 1024 * 1024
-_EVENTS = (b'"compilation"', b'"begin"', b'"wrapped"')
+_EVENTS = (b'"compilation"', b'"begin"', b'"wrapped"', b'"first_step"')
 _Place = tuple[str | None, str | None, int | None]
 
 
@@ -35,11 +35,15 @@ class ToldCompilation(Struct, frozen=True, kw_only=True):
 
 
 class Told(Struct, frozen=True, kw_only=True):
-    """What one journal tells: compilations in order, ``left_out`` beyond MOST, calls by kind."""
+    """What one journal tells: compilations in order, ``left_out`` beyond MOST, calls by kind.
+
+    ``first_step_bytes``: the most that was allocated up to the end of the first step.
+    """
 
     compilations: tuple[ToldCompilation, ...] = ()
     left_out: int = 0
     wrappings: tuple[Wrapping, ...] = ()
+    first_step_bytes: int | None = None
 
 
 NOTHING = Told()
@@ -93,6 +97,7 @@ def _parsed(data: bytes) -> Told:
         compilations=tuple(reader.compilations),
         left_out=reader.left_out,
         wrappings=tuple(reader.wrappings()),
+        first_step_bytes=reader.first_step_bytes,
     )
 
 
@@ -102,6 +107,7 @@ class _Reader:
     def __init__(self) -> None:
         self.compilations: list[ToldCompilation] = []
         self.left_out = 0
+        self.first_step_bytes: int | None = None
         self._step: int | None = None
         self._code: tuple[_Place, str] | None = None  # of the last begin that told of one
         self._wrapped: dict[Wrapping, int] = {}
@@ -113,6 +119,8 @@ class _Reader:
             self._begin(entry)
         elif event == "compilation":
             self._compilation(entry)
+        elif event == "first_step":
+            self.first_step_bytes = entries.first_step_bytes(entry)
         elif event == "wrapped":
             how = _wrapping(entry)
             if how in self._wrapped or len(self._wrapped) < MOST_WRAPPINGS:

@@ -23,6 +23,7 @@ class Side(Struct, frozen=True, kw_only=True):
 
     Attributes:
         label: what it is called here. mode: how ``torch.compile`` was called, or ``eager``.
+        first_step_memory_bytes: the most that CUDA's allocator had handed out by its end.
         compiled_memory_bytes: what CUDA's allocator held when a compilation had ended, the most of
         them: a backward's ends in the first step, with all that its forward keeps.
         cost_seconds: what the compiler cost: what steps took beyond a steady one, or all compile
@@ -37,6 +38,7 @@ class Side(Struct, frozen=True, kw_only=True):
     rank: int | None = None
     steps: int = 0
     first_step_seconds: float | None = None
+    first_step_memory_bytes: int | None = None
     compiled_memory_bytes: int | None = None
     warmup_seconds: float | None = None
     warmup_steps: int | None = None

@@ -18,13 +18,18 @@ from warmwatch_monitor.model.account import Account, Wrapping
 EAGER = "eager"
 
 
-def compare(accounts: Sequence[Account], price: float | None = None) -> Comparison:
+def compare(
+    accounts: Sequence[Account],
+    price: float | None = None,
+    *,
+    labels: Sequence[str] | None = None,
+) -> Comparison:
     """Each beside the others. Held against the first eager one, where there is one, else the first.
 
-    ``price``: of an hour of one GPU.
+    ``price``: of an hour of one GPU. ``labels``: what they are called, where not by their names.
     """
     reports = [report(one, price) for one in accounts]
-    labels = _labels(reports)
+    labels = labels or _labels(reports)
     sides = [
         _side(account, made, label)
         for account, made, label in zip(accounts, reports, labels, strict=True)
@@ -63,6 +68,7 @@ def _side(account: Account, made: Report, label: str) -> Side:
         rank=made.rank,
         steps=made.steps,
         first_step_seconds=made.first_step_seconds,
+        first_step_memory_bytes=slowest_of(account).first_step_bytes if account.ranks else None,
         compiled_memory_bytes=_compiled_memory(rank),
         warmup_seconds=made.warmup_seconds,
         warmup_steps=made.warmup_steps,

@@ -23,6 +23,7 @@ _ROWS: tuple[tuple[str, Callable[[Side], str | None]], ...] = (
     ("torch.compile", lambda one: one.mode),
     ("state", lambda one: one.state),
     (rows.FIRST, lambda one: _took(one.first_step_seconds)),
+    ("its peak memory", lambda one: _size(one.first_step_memory_bytes)),
     (rows.FIRST_MEMORY, lambda one: _size(one.compiled_memory_bytes)),
     (rows.WARMUP, lambda one: _warmup(one)),
     (rows.COST, lambda one: _took(one.cost_seconds)),

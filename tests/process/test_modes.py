@@ -1,0 +1,180 @@
+"""``warmwatch modes``: a mode imposed on real calls, and a real script in two of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import slots
+from support.records import wait_until
+from support.trainings import PRELUDE, environment, result_of
+
+MODES = [sys.executable, "-m", "warmwatch_monitor", "modes"]
+
+# What PyTorch itself says of the settings that each compiled object has; nothing is compiled.
+CALLS = """
+import pathlib, sys, warnings
+place = pathlib.Path("site-packages"); place.mkdir(); sys.path.insert(0, str(place))
+(place / "library.py").write_text("import torch\\ndef asked(f): return torch.compile(f)\\n")
+import library
+
+def settings(made):
+    found = getattr(made, "dynamo_ctx", made)
+    config = getattr(found, "compiler_config", None) or made.get_compiler_config()
+    return [config["max_autotune"], config["coordinate_descent_tuning"], config["shape_padding"]]
+
+def plain(x): return x + 1
+
+@torch.compile(mode="reduce-overhead")
+def decorated(x): return x + 2
+
+made = {
+    "function": torch.compile(plain),
+    "decorator": decorated,
+    "module": torch.compile(make(), mode="max-autotune", dynamic=False),
+    "compiler": torch.compiler.compile(plain),
+    "library": library.asked(plain),
+}
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    made["options"] = torch.compile(plain, options={"shape_padding": False})
+    x = torch.compile(plain, backend="eager")(torch.ones(2)).tolist()
+told = {name: settings(one) for name, one in made.items()}
+import warmwatch; warmwatch.detach()
+told["after"] = settings(torch.compile(plain))
+result([told, x, [str(one.message) for one in said if "warmwatch" in str(one.message)]])
+"""
+
+
+def test_every_call_gets_the_mode_and_what_cannot_is_said(records: Path) -> None:
+    env = {"WARMWATCH_MODE": "max-autotune-no-cudagraphs"}
+    told, x, said = result_of(records, CALLS, env=env)
+    after = told.pop("after")
+    padding = after[2]
+    assert told == {key: [True, True, padding] for key in told}
+    assert after == [False, False, padding]
+    assert x == [2.0, 2.0]
+    assert len(said) == 2
+    assert "takes the place of a call's options: shape_padding" in said[0]
+    assert "backend 'eager'" in said[1]
+
+
+UNKNOWN = """
+import warnings
+warnings.simplefilter("ignore")
+def plain(x): return x + 1
+made = torch.compile(plain, mode="max-autotune-no-cudagraphs")
+result(made.get_compiler_config()["max_autotune"])
+"""
+
+
+def test_a_mode_that_pytorch_does_not_know_leaves_the_scripts_own(tmp_path: Path) -> None:
+    """A guest: the training goes on, and the error is counted."""
+    records = tmp_path / "records"
+    records.mkdir()
+    body = UNKNOWN + "o = torch.optim.SGD(make().parameters(), lr=.1)\n"
+    assert result_of(records, body, env={"WARMWATCH_MODE": "no-such"}) is True
+    (folder,) = slots.folders(records)
+    assert slots.read(folder).compile.agent_errors == 1
+
+
+# as little for the C++ compiler as can be
+ENDLESS = """
+weight = torch.nn.Parameter(torch.ones(4)); o = torch.optim.SGD([weight], lr=.1)
+compiled = torch.compile(lambda x: (x * weight).sum(), mode="reduce-overhead")
+while True:
+    compiled(torch.ones(4)).backward(); o.step(); o.zero_grad()
+"""
+
+
+def command(
+    records: Path, body: str, *options: str, **env: str
+) -> tuple[list[str], dict[str, str]]:
+    script = records.parent / "fit.py"
+    script.write_text(PRELUDE.replace("from support.gate import gate, result\n", "") + body)
+    variables = environment(records, WARMWATCH_STATE=str(records.parent / "state"), **env)
+    return [*MODES, *options, "--", sys.executable, str(script)], variables
+
+
+def test_a_script_is_measured_in_each_mode_and_remembered(records: Path, tmp_path: Path) -> None:
+    """It would go on for ever: it is ended in each when enough of it was seen."""
+    options = ("--mode", "eager", "--mode", "default", "--steps", "30", "--json")
+    line, env = command(records, ENDLESS, *options, "--output", str(tmp_path / "out"))
+    done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    eager, default = told["rows"]
+    assert (told["baseline"], told["caches"], told["untried"]) == ("eager", "cold", [])
+    for row in (eager, default):
+        assert (row["outcome"], row["ended_by"]) == ("measured", "steps")
+        assert row["steps"] >= 30
+        assert row["steady"]["value"] > 0
+        assert row["agent_errors"] == 0
+    assert (eager["compiled"], default["compiled"], default["graphs"]) == (False, True, 1)
+    assert default["cost_seconds"] >= default["compile_seconds"] > 0
+    assert sorted(one.name for one in (tmp_path / "out").iterdir()) == ["default.log", "eager.log"]
+    runs = [sys.executable, "-m", "warmwatch_monitor", "runs", "--json"]
+    known = json.loads(subprocess.check_output(runs, env=env, text=True))
+    assert {one["run"]: one["state"] for one in known["runs"]} == {
+        "fit/eager": "finished",
+        "fit/default": "finished",
+    }
+
+
+def test_ctrl_c_ends_it_and_shows_what_is_known(records: Path, tmp_path: Path) -> None:
+    options = (
+        "--mode",
+        "eager",
+        "--mode",
+        "default",
+        "--output",
+        str(tmp_path),
+        "--timeout",
+        "600",
+    )
+    body = "print('up', flush=True)\nimport time\nwhile True: time.sleep(0.05)"
+    line, env = command(records, body, *options)
+    with subprocess.Popen(
+        line, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as beside:
+        output = tmp_path / "eager.log"
+        wait_until(lambda: output.exists() and "up" in output.read_text())
+        beside.send_signal(signal.SIGINT)
+        shown, _ = beside.communicate()
+    assert beside.returncode == 128 + signal.SIGINT
+    assert "no step and no compilation was seen: it was interrupted" in " ".join(shown.split())
+    assert "not tried: default" in shown
+
+
+def test_a_command_that_is_not_there_is_said_and_tried_once(records: Path) -> None:
+    env = environment(records)
+    done = subprocess.run(
+        [*MODES, "--", "nothing-of-that-name"], env=env, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "nothing-of-that-name: not found" in done.stderr) == (127, True)
+    assert "mode 2" not in done.stderr
+
+
+@pytest.mark.parametrize("options", [("--mode", "fast"), ("--json", "--markdown")])
+def test_what_cannot_be_meant_is_refused_before_anything_runs(
+    records: Path, options: tuple[str, ...]
+) -> None:
+    began = time.monotonic()
+    done = subprocess.run(
+        [*MODES, *options, "--", "sleep", "600"],
+        env={**os.environ, "WARMWATCH_DIR": str(records)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("warmwatch: --")
+    assert time.monotonic() - began < 600
