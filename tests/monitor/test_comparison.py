@@ -65,6 +65,16 @@ def test_each_outcome_is_said(
     assert words in sentence(found)
 
 
+def test_what_costs_less_and_steps_longer_is_ahead_for_a_while() -> None:
+    quick, slow = side("default", 40.0, 0.5, 0.01), side("tuned", 100.0, 0.25, 0.01)
+    found, other_way = break_even(quick, slow), break_even(slow, quick)
+    assert (found.outcome, other_way.outcome) == ("ahead_until", "paid_back")
+    assert found.step == other_way.step == 240
+    assert (found.earliest, found.latest) == (other_way.earliest, other_way.latest)
+    assert "costs 60 s less" in sentence(found)
+    assert "ahead until step 240 (228 to 255)." in sentence(found)
+
+
 def test_what_has_no_clean_step_has_no_break_even() -> None:
     found = break_even(replace(EAGER, label="new", steady=None), EAGER)
     assert (found.outcome, found.step) == ("unknown", None)

@@ -69,10 +69,11 @@ class BreakEven(Struct, frozen=True, kw_only=True):
     """When a run has paid back what it cost more than ``against``.
 
     Attributes:
-        cost_seconds: more than the other. saves: of each step. step: from which on it is ahead;
-        ``None`` where it never is, or nobody can say. earliest, latest: where the step lies by the
-        uncertainty of what is saved; ``latest`` is ``None`` where it may be never.
-        outcome: ``paid_back``, ``at_once``, ``never``, ``no_difference`` or ``unknown``.
+        cost_seconds: more than the other. saves: of each step. step: from which on it is ahead, or
+        of ``ahead_until`` no more; ``None`` where there is none, or nobody can say. earliest,
+        latest: where the step lies by the uncertainty of what is saved.
+        outcome: ``paid_back``, ``at_once``, ``ahead_until`` (it costs less, and its steps are
+        longer), ``never``, ``no_difference`` or ``unknown``.
     """
 
     run: str

@@ -68,7 +68,9 @@ def sentence(one: BreakEven) -> str:
         )
     if one.saves.value < 0:
         slower = _length(Measured(value=-one.saves.value, uncertainty=one.saves.uncertainty))
-        return f"{head}: {costs} and makes each step {slower} longer: never paid back."
+        said = f"{head}: {costs} and makes each step {slower} longer"
+        until = f"ahead until step {one.step:,}{_between(one)}" if one.step else "never paid back"
+        return f"{said}: {until}."
     saves = f"{costs} and saves {_length(one.saves)} a step"
     if one.outcome == "at_once":
         return f"{head}: {saves}: ahead from the first step."
