@@ -22,18 +22,20 @@ class Side(Struct, frozen=True, kw_only=True):
     """One run.
 
     Attributes:
-        label: what it is called here. mode: how ``torch.compile`` was called, or ``eager``.
+        label: what it is called here. mode: how ``torch.compile`` was called, or ``eager``;
+        ``None`` where it has neither compiled nor made a step.
         compiled_memory_bytes: what CUDA's allocator held when a compilation had ended, the most of
         them: a backward's ends in the first step, with all that its forward keeps.
         cost_seconds: what the compiler cost: what steps took beyond a steady one, or all compile
-        time where that is more. steady: a clean step. speed_up: of it, against the baseline.
+        time where that is more; ``None`` where nobody saw it. steady: a clean step. speed_up: of
+        it, against the baseline.
     """
 
     id: str
     run: str
     label: str
     state: str
-    mode: str
+    mode: str | None
     rank: int | None = None
     steps: int = 0
     first_step_seconds: float | None = None

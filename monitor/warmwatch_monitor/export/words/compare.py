@@ -60,7 +60,7 @@ def sentence(one: BreakEven) -> str:
     """``compiling costs 17 s and saves 17 ms a step: paid back at step 1,016``."""
     head = f"{one.run} against {one.against}"
     if one.saves is None or one.cost_seconds is None:
-        return f"{head}: not known, for one of them has no clean step."
+        return f"{head}: not known, for one of them has no clean step, or no cost that was seen."
     costs = _costs(one.cost_seconds)
     if one.outcome == "no_difference":
         return (
