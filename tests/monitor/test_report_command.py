@@ -129,6 +129,17 @@ def test_a_run_whose_records_are_gone_is_told_of_from_the_history(tmp_path: Path
     assert (nobody.exit_code, "did you mean gpt2" in nobody.output) == (5, True)
 
 
+def test_of_a_history_that_cannot_be_read_only_that_is_missing(
+    records: str, tmp_path: Path
+) -> None:
+    (tmp_path / "history.db").write_text("something else" * 100)
+    for name in ((), ("gpt2",)):
+        done = run("report", *name, WARMWATCH_STATE=str(tmp_path), WARMWATCH_DIR=records)
+        assert done.exit_code == 0, done.output
+        assert "Where the time went" in done.output
+        assert "without the history" in done.output
+
+
 @pytest.mark.slow
 def test_the_file_asks_nobody_and_runs_nothing(tmp_path: Path) -> None:
     """As a browser has it, in both schemes and on paper."""

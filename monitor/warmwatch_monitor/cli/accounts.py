@@ -69,9 +69,13 @@ def _with_history(seen: Account, history: Store | None) -> Account:
     try:
         before = history.load(seen.id)
     except StoreError as error:
-        note(f"warmwatch: without the history: {plain(str(error))}")
+        _without_history(error)
         return seen
     return seen if before is None else merged(before, seen)
+
+
+def _without_history(error: StoreError) -> None:
+    note(f"warmwatch: without the history: {plain(str(error))}")
 
 
 def _latest(snapshot: Snapshot, history: Store | None) -> Account:
@@ -80,7 +84,13 @@ def _latest(snapshot: Snapshot, history: Store | None) -> Account:
 
     runs = [one for one in snapshot.runs if one.attached_at is not None]
     latest = max(runs, key=lambda one: one.attached_at or 0.0, default=None)
-    newest = history.listed(Wanted(limit=1)) if history is not None else []
+    try:
+        newest = history.listed(Wanted(limit=1)) if history is not None else []
+    except StoreError as error:
+        if latest is None:
+            raise
+        _without_history(error)
+        return _seen(latest, snapshot, None)
     if latest is not None and (not newest or (latest.attached_at or 0.0) >= newest[0].began):
         return _seen(latest, snapshot, history)
     found = history.load(newest[0].id) if history is not None and newest else None
