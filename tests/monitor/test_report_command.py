@@ -129,6 +129,25 @@ def test_a_run_whose_records_are_gone_is_told_of_from_the_history(tmp_path: Path
     assert (nobody.exit_code, "did you mean gpt2" in nobody.output) == (5, True)
 
 
+def test_the_start_before_is_counted_from_the_one_that_is_still_there(
+    records: str, tmp_path: Path
+) -> None:
+    """Which no daemon has remembered."""
+    state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": records}
+    state["WARMWATCH_STATE_DAYS"] = "36500"
+    before = [a.finished(id=id, began=EPOCH - ago) for id, ago in (("earlier", 300), ("old", 900))]
+    store = Store(load_keeping(state))
+    store.save(before)
+
+    def reported(name: str) -> str:
+        return str(json.loads(run("report", name, "--json", **state).output)["id"])
+
+    last = reported("gpt2")
+    assert [reported("gpt2~1"), reported("gpt2~2")] == ["earlier", "old"]
+    store.save([replace(before[0], id=last, began=EPOCH)])
+    assert [reported("gpt2~1"), reported("gpt2~2")] == ["earlier", "old"]
+
+
 def test_of_a_history_that_cannot_be_read_only_that_is_missing(
     records: str, tmp_path: Path
 ) -> None:

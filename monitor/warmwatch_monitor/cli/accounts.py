@@ -100,6 +100,17 @@ def _latest(snapshot: Snapshot, history: Store | None) -> Account:
 
 
 def _named(snapshot: Snapshot, name: str, history: Store | None) -> list[Account]:
+    try:
+        views = _views(snapshot, name)
+    except UnknownRunError as unknown:
+        if history is None:
+            raise
+        return [_remembered(history, _as_remembered(snapshot, name, history), unknown)]
+    return [_seen(view, snapshot, history) for view in views]
+
+
+def _views(snapshot: Snapshot, name: str) -> list[RunView]:
+    """Those that are still there and meant by ``name``, or by an id. Raises UnknownRunError."""
     from warmwatch_monitor.remembered.making import id_of
 
     shown = [
@@ -111,15 +122,26 @@ def _named(snapshot: Snapshot, name: str, history: Store | None) -> list[Account
         }
         for view in snapshot.runs
     ]
-    found = [view for view in snapshot.runs if id_of(view) == name]
+    if found := [view for view in snapshot.runs if id_of(view) == name]:
+        return found
+    chosen = {one["run"] for one in choose_runs(shown, name, os.geteuid())}
+    return [view for view in snapshot.runs if view.run in chosen]
+
+
+def _as_remembered(snapshot: Snapshot, name: str, history: Store) -> str:
+    """``NAME~2`` as the history counts, which may not know yet the start that is still there."""
+    from warmwatch_monitor.remembered.listing import Wanted
+    from warmwatch_monitor.remembered.making import id_of
+
+    plain_name, _, back = name.rpartition("~")
+    if not plain_name or not back.isdecimal() or len(back) > 9 or not int(back):
+        return name
     try:
-        chosen = {one["run"] for one in choose_runs(shown, name, os.geteuid())} if not found else ()
-    except UnknownRunError as unknown:
-        if history is None:
-            raise
-        return [_remembered(history, name, unknown)]
-    found = found or [view for view in snapshot.runs if view.run in chosen]
-    return [_seen(view, snapshot, history) for view in found]
+        views = _views(snapshot, plain_name)
+    except UnknownRunError:
+        return name
+    known = len(views) != 1 or history.listed(Wanted(id=id_of(views[0]), limit=1))
+    return name if known else f"{plain_name}~{int(back) - 1}"
 
 
 def _remembered(history: Store, name: str, unknown: UnknownRunError) -> Account:
