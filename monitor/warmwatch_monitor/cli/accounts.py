@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from warmwatch_monitor.cli.answers import make_poller, settings_from
@@ -25,11 +25,17 @@ _EVER = 10.0 * 365 * 86400  # seconds: the run may have ended long ago
 _NONE = "no run is known here: there are no records, and none is remembered"
 
 
-def accounts(names: Sequence[str] = (), *, dir: str | None = None) -> tuple[Account, ...]:
+def accounts(
+    names: Sequence[str] = (),
+    *,
+    dir: str | None = None,
+    told: Callable[[Snapshot], None] | None = None,
+) -> tuple[Account, ...]:
     """One for each of ``names``, in their order; of none, that of the run that began last.
 
     A name is that of a run whose record is there, where there is one, else of the history; a
     pattern may stand for several. ``dir``: where the records lie, and then no history is asked.
+    ``told``: is given what was read of the records.
 
     Raises:
         UnknownRunError, NotRememberedError: a name is of no run. NoRunError: there is none at all.
@@ -37,6 +43,8 @@ def accounts(names: Sequence[str] = (), *, dir: str | None = None) -> tuple[Acco
     """
     settings = settings_from(dir=dir, observe="off")
     snapshot = make_poller(settings._replace(retention=_EVER)).poll_once()
+    if told is not None:
+        told(snapshot)
     history = None
     if dir is None and settings.keeping.directory is not None:
         from warmwatch_monitor.remembered.store import Store
