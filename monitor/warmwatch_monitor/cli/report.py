@@ -42,16 +42,24 @@ def report(
     if sum((html is not None, as_json, markdown)) > 1:
         raise UsageError("--html, --json and --markdown exclude each other: give one")
     from warmwatch_monitor.cli.accounts import accounts
+    from warmwatch_monitor.cli.remembering import Remembering
+    from warmwatch_monitor.config import load_keeping
 
-    found = accounts(() if run is None else (run,), dir=dir)
+    seen = Remembering(load_keeping(os.environ))
+    found = accounts(() if run is None else (run,), dir=dir, told=None if dir else seen.take)
     if len(found) > 1:
         names = ", ".join(one.run for one in found)
         raise UsageError(f"a report is of one run, and {run!r} means {names}: name one of them")
-    made = reported(found[0])
+    _show(found[0], html=html, as_json=as_json, markdown=markdown)
+    seen.write()
+
+
+def _show(account: Account, *, html: str | None, as_json: bool, markdown: bool) -> None:
+    made = reported(account)
     if as_json:
         say(as_text(made))
     elif html is not None:
-        _write(html, _html(found[0], made))
+        _write(html, _html(account, made))
     elif markdown:
         from warmwatch_monitor.views.report.markdown import markdown as text_of
 

@@ -168,6 +168,9 @@ class Compile(BaseModel):
     )
     compilations: int | None = Field(description="Graphs compiled, forward and backward.")
     graphs: int | None = Field(description="Graphs captured by Dynamo.")
+    graphs_before: int | None = Field(
+        description="Graphs that it had captured before the agent attached."
+    )
     recompiles: int | None = Field(description="Compilations of what had been compiled before.")
     recompiles_after_warm: int | None = Field(description="Those of a rank that had been warm.")
     graph_breaks: int | None = Field(description="Graph breaks counted by Dynamo.")

@@ -88,6 +88,7 @@ def _compile(view: RankView) -> dict[str, Any]:
         "phase_seconds": {name: spent for name, spent in compile.phase_seconds.items() if spent},
         "compilations": compile.graphs_compiled,
         "graphs": compile.graphs,
+        "graphs_before": compile.graphs_before,
         "recompiles": compile.recompiles_total,
         "recompiles_after_warm": compile.recompiles_after_warm,
         "graph_breaks": compile.graph_breaks,

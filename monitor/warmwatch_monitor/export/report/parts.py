@@ -180,7 +180,8 @@ class Report(Struct, frozen=True, kw_only=True):
         conditions: name and words of each that holds for a rank.
         first_step_seconds, first_step_memory_bytes: of that rank. baseline: its steps that ran
         eagerly on purpose, as ``/status`` has them.
-        compilations: how many of graphs. goodput, phases, functions, recompiled, breaks, places:
+        compilations: how many of graphs. graphs_before: captured before the agent attached, so
+        nobody knows what they cost. goodput, phases, functions, recompiled, breaks, places:
         of that rank. costs: of all. do: what to do first, the dearest first.
         left_out: compilations that were too many to be kept. doubts: what makes it less than the
         whole truth.
@@ -208,6 +209,7 @@ class Report(Struct, frozen=True, kw_only=True):
     compile_seconds: float = 0.0
     compilations: int | None = None
     graphs: int | None = None
+    graphs_before: int | None = None
     recompiles: int | None = None
     recompiles_after_warm: int | None = None
     warmup_seconds: float | None = None

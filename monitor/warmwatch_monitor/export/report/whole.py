@@ -90,6 +90,7 @@ def _of_rank(whole: Report, account: RankAccount, compiled: tuple[Priced, ...]) 
         compile_seconds=compile["seconds"],
         compilations=compile["compilations"],
         graphs=compile["graphs"],
+        graphs_before=compile.get("graphs_before"),
         recompiles=compile["recompiles"],
         recompiles_after_warm=compile["recompiles_after_warm"],
         warmup_seconds=first["seconds"] if first else None,
