@@ -243,6 +243,13 @@ def test_a_database_of_an_older_version_is_brought_to_this_one(tmp_path: Path) -
     store.save([a.account("another1")])
 
 
+def test_a_run_whose_compilation_was_turned_off_is_listed_as_eager(tmp_path: Path) -> None:
+    one = a.account()
+    off = replace(one, what=replace(one.what, disabled="environment"))
+    a.store(tmp_path).save([off])
+    assert rows(tmp_path, "SELECT mode FROM runs") == [("eager",)]
+
+
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     a.store(tmp_path).save([a.account()])
     newer = (*MIGRATIONS, ("ALTER TABLE runs ADD COLUMN mood TEXT", "DROP TABLE nowhere"))
