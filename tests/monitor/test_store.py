@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from msgspec.structs import replace
 
@@ -256,8 +257,20 @@ def test_a_database_of_a_newer_version_is_refused_in_words(tmp_path: Path) -> No
     newer = (*MIGRATIONS, ("ALTER TABLE runs ADD COLUMN mood TEXT",))
     a.store(tmp_path, migrations=newer).save([a.account()])
     for use in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([])):
-        with pytest.raises(StoreError, match=r"newer warmwatch .version 2, this one knows 1.; upd"):
+        with pytest.raises(
+            StoreError, match=r"newer warmwatch .version 2, this one knows 1.; upd"
+        ) as refused:
             use()
+        assert refused.value.__traceback__, "whose frames hold what was not closed"
+        open_files = [one.path for one in psutil.Process().open_files()]
+        assert not [path for path in open_files if path.startswith(str(tmp_path))]
+
+
+def test_a_directory_of_any_name_holds_a_history(tmp_path: Path) -> None:
+    """Names of files are bytes, and not all are UTF-8."""
+    store = a.store(tmp_path / os.fsdecode(b"m\xfcnchen?%20#"))
+    store.save([a.account()])
+    assert [one.id for one in store.listed()] == ["abcdefgh"]
 
 
 def test_what_is_wanted_is_listed_newest_first(tmp_path: Path) -> None:

@@ -63,29 +63,31 @@ class Database:
             if not self._is_there():
                 yield None
                 return
-            with closing(self._open_to_read()) as connection:
+            mode = self._mode_to_read()
+            with closing(self._connect(mode)) as connection:
+                if mode == "rw":
+                    self._prepare(connection)
                 yield connection
 
-    def _open_to_read(self) -> sqlite3.Connection:
-        """As it is, where its version is ours; an older one is brought to it first."""
+    def _mode_to_read(self) -> str:
+        """As it is, where its version is ours; an older one is to be brought to it first."""
+        mode = "ro"
         try:
-            connection = self._connect("ro")
-            version = self._version(connection)
+            version = self._version_by(mode)
         except sqlite3.OperationalError as error:
             if "unable to open" not in str(error):
                 raise
             # in a directory that is read-only its index cannot be made: nobody writes there either
-            connection = self._connect("ro&immutable=1")
-            version = self._version(connection)
-        if version == len(self._migrations):
-            return connection
-        connection.close()
-        connection = self._connect("rw")
-        self._prepare(connection)
-        return connection
+            mode = "ro&immutable=1"
+            version = self._version_by(mode)
+        return mode if version == len(self._migrations) else "rw"
+
+    def _version_by(self, mode: str) -> int:
+        with closing(self._connect(mode)) as connection:
+            return self._version(connection)
 
     def _connect(self, mode: str) -> sqlite3.Connection:
-        where = f"file:{quote(str(self.path))}?mode={mode}"
+        where = f"file:{quote(os.fsencode(self.path))}?mode={mode}"
         connection = sqlite3.connect(where, self._patience, isolation_level=None, uri=True)
         connection.row_factory = sqlite3.Row
         connection.execute("PRAGMA foreign_keys = ON")
