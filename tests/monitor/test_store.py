@@ -366,6 +366,10 @@ def test_root_makes_nothing_in_anothers_home(
     with pytest.raises(StoreError, match="would be in another user's"):
         Store(default).save([])
     assert not list(tmp_path.iterdir())
+    (place := Path(str(default.directory))).mkdir(parents=True)
+    with pytest.raises(StoreError, match="would be in another user's"):
+        Store(default).save([])
+    assert not list(place.iterdir()), "a file of root's, which its owner could never write to"
 
 
 def test_a_writer_that_is_busy_is_waited_for_and_then_said(tmp_path: Path) -> None:

@@ -123,10 +123,9 @@ class Database:
 
     def _make(self) -> None:
         """The directory and the file, for their owner alone."""
-        if not self._directory.is_dir():
+        if not self._is_there():
             self._refuse_another_users()
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not self._is_there():
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
             os.close(os.open(self.path, flags, 0o600))  # SQLite's other files take its mode
 
@@ -143,9 +142,9 @@ class Database:
 
     def _refuse_another_users(self) -> None:
         """What root makes in somebody's home (sudo keeps HOME) its owner could never write to."""
-        above = next(one for one in self._directory.parents if one.exists())
+        above = next(one for one in self.path.parents if one.exists())
         if not self._chosen and above.stat().st_uid != os.geteuid():
-            raise StoreError(f"{self._directory} would be in another user's {above}; {_ELSEWHERE}")
+            raise StoreError(f"{self.path} would be in another user's {above}; {_ELSEWHERE}")
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
