@@ -91,6 +91,7 @@ def test_a_price_is_a_number(records: str) -> None:
         (("compare", "gpt2", "nobody"), 5, "no run named"),
         (("export", "gpt2"), 2, "nothing to write"),
         (("export", "gpt2", "--perfetto", "/nowhere/x.json"), 1, "name another place"),
+        (("export", "gpt2", "--perfetto", "/dev/full"), 1, "/dev/full cannot be written (No space"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(

@@ -62,7 +62,10 @@ def runs(
     _check_state(state)
     keeping = load_keeping(os.environ)
     if keeping.directory is None:
-        raise UsageError("no runs are remembered, for WARMWATCH_STATE is off; unset it")
+        raise UsageError(
+            "no runs are remembered, for WARMWATCH_STATE is off; unset it, or where this user has "
+            "no home directory name one in it"
+        )
     from msgspec.structs import asdict
 
     from warmwatch_monitor.remembered.listing import Wanted
