@@ -173,9 +173,9 @@ class Agent:
         self.ledger.fallback(values)
         self._announcer.fallback(values)
 
-    def wrapped(self) -> None:
+    def wrapped(self, way: Mapping[str, Any]) -> None:
         """The user's program handed something to ``torch.compile``."""
-        self.ledger.wrapped()
+        self.ledger.wrapped(way)
 
     def progress(self, of: str, done: int, total: int) -> None:
         """So many of what the activity counts are done."""
@@ -253,7 +253,7 @@ class Agent:
         try:
             self.record.open(self._hooks.names, self._hooks.missing, graphs_before=graphs)
         finally:  # a signal handler may raise while a disk is waited for: it is made all the same
-            self.ledger.compiled_before(graphs)
+            self.ledger.opened(graphs)
             self.steps.bind(self.record.writer.buffer, self.ledger)
             self.batches.bind(self.record.writer.buffer)
             at_childs_end(self.finish)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from warmwatch import record
 from warmwatch._activity import Activity
+from warmwatch._asked import Functions, Ways
 from warmwatch._components import Told
 from warmwatch._ending import End
 from warmwatch._inbox import Inbox
@@ -84,6 +85,8 @@ class Ledger:
         self._activity, self._pauses = Activity(self.words), Pauses(self.words)
         self._told_keys = Told()
         self._left_out = LeftOut()
+        self._ways, self._functions = Ways(), Functions()
+        self._is_open = False
         self._training: int | None = None  # the thread that marks the steps
         self._store, self._pytorch, self._clock = store, pytorch, clock
         self._word_break = word_break
@@ -182,9 +185,10 @@ class Ledger:
         now = self._clock()
         self._inbox.post(lambda: self._fallback(now, values))
 
-    def wrapped(self) -> None:
-        """The user's program handed something to ``torch.compile``."""
-        self._inbox.post(self._wrapped)
+    def wrapped(self, way: Mapping[str, Any]) -> None:
+        """The user's program handed something to ``torch.compile``, in this way."""
+        now = self._clock()
+        self._inbox.post(lambda: self._wrapped(way, now))
 
     def turned(self) -> None:
         """Compilation was perhaps turned off, or on again."""
@@ -242,9 +246,10 @@ class Ledger:
         """The user said what a step is worth, in ``tokens`` or ``samples`` or both."""
         self._inbox.post(lambda: self._worth(values))
 
-    def compiled_before(self, graphs: int) -> None:
-        """So many graphs had been captured before this record began."""
-        self._inbox.post(lambda: self._compiled_before(graphs))
+    def opened(self, graphs: int) -> None:
+        """The record is there; so many graphs had been captured before it began."""
+        now = self._clock()
+        self._inbox.post(lambda: self._opened(graphs, now))
 
     def exit(self, end: End) -> None:
         """The process ends, or the agent is detached. The first end that is said holds."""
@@ -263,6 +268,7 @@ class Ledger:
 
     def _begin(self, thread: int, event: str, now: int, of: Mapping[str, Any]) -> None:
         words = self.words
+        self._functions.begun(of)
         if is_preparation(event) and not self._activity.holds(thread):
             return
         if not self._activity:
@@ -324,6 +330,8 @@ class Ledger:
             words[AT["recompiles_after_warm"]] += words[AT["warmups"]] > 0
         if memory := self._look_at_memory(now):
             values = {**values, "allocated": memory[0], "reserved": memory[1]}
+        if code := self._functions.code(values.get("id")):
+            values = {**values, "code": code}
         self._store.publish(words)
         self._store.note("compilation", now, {"kind": kind, **values})
 
@@ -358,10 +366,17 @@ class Ledger:
         words[AT["irregular_step_ns"]] = max(words[AT["irregular_step_ns"]], now)
         self._store.publish(words)
 
-    def _wrapped(self) -> None:
+    def _wrapped(self, way: Mapping[str, Any], now: int) -> None:
         self.words[AT["wrappers"]] += 1
+        self._ways.heard(way)
+        self._tell_ways(now)
         self._look_whether_disabled()
         self._store.publish(self.words)
+
+    def _tell_ways(self, now: int) -> None:
+        """A line for each way in which ``torch.compile`` was called that no line has told yet."""
+        for way in self._ways.untold() if self._is_open else ():
+            self._store.note("wrapped", now, way)
 
     def _progress(self, of: str, done: int, total: int) -> None:
         words, under_way = self.words, done < total and bool(self._activity)
@@ -467,8 +482,10 @@ class Ledger:
         words[AT["worth_since"]] = steps
         self._store.publish(words)
 
-    def _compiled_before(self, graphs: int) -> None:
+    def _opened(self, graphs: int, now: int) -> None:
         self.words[AT["graphs_before"]] = graphs
+        self._is_open = True
+        self._tell_ways(now)
         self._store.publish(self.words)
 
     def _exit(self, end: End, now: int) -> None:

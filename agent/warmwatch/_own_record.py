@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from warmwatch import _exit_status, places, record
+from warmwatch import _exit_status, _provenance, places, record
 from warmwatch._arguments import plain_name
 from warmwatch._collectives import shortest_timeout
 from warmwatch._config import Settings
@@ -98,6 +98,7 @@ class OwnRecord:
             agent=self._version,
             hooks=hooks,
             missing=missing,
+            **_known_at_first(),
             **{**self._options, "run": plain_name(chosen or _program())},
         )
         directories = places.directories(os.environ, os.geteuid())
@@ -193,7 +194,7 @@ class OwnRecord:
             pass_on(error)  # else another C library, another system: the status is not known
 
     def _look_again(self) -> None:
-        """Say which GPUs and which rank this is, and when its collectives give up: what changed.
+        """Say what may have changed: GPUs, rank, versions, when its collectives give up.
 
         All of it may come up late.
         """
@@ -206,6 +207,7 @@ class OwnRecord:
                 gpus=used() or self._identity.gpus,
                 collective_timeout=timeout,
                 collective_backend=backend,
+                **_provenance.by_now(),
             )
             if member := distributed():
                 run = found.run.removesuffix(self._child)  # a rank after all
@@ -219,6 +221,15 @@ class OwnRecord:
     def _rename(self, identity: record.Identity) -> None:
         self._identity = identity  # before: from here on another change adds to it
         self.writer.rename(identity)
+
+
+def _known_at_first() -> dict[str, Any]:
+    """What the run is, as far as that can be looked at."""
+    try:
+        return {**_provenance.at_first(os.environ), **_provenance.by_now()}
+    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+        report("provenance", error)
+        return {}
 
 
 def _program() -> str:

@@ -34,7 +34,8 @@ class Listener(Protocol):
     def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
         """A compile event began on this thread.
 
-        ``of``, where the hook knows it: name, file and line of what is compiled, its kind.
+        ``of``, where the hook knows it: name, file, line and code of what is compiled, its kind,
+        its compile id.
         """
 
     def end(self, event: str) -> None:
@@ -66,8 +67,10 @@ class Listener(Protocol):
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
 
-    def wrapped(self) -> None:
-        """The user's program handed something to ``torch.compile``."""
+    def wrapped(self, way: Mapping[str, Any]) -> None:
+        """The user's program handed something to ``torch.compile``; ``way``: how, in the words of
+        the journal.
+        """
 
     def progress(self, of: str, done: int, total: int) -> None:
         """So many of what the activity counts are done; ``of`` is one of ``record.PROGRESS``."""

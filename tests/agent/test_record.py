@@ -83,14 +83,16 @@ def test_what_is_not_known_is_nothing() -> None:
     assert {name for name, value in unknown.items() if value is None} == {
         *("local_rank", "world_size", "clock_offset_ns"),
         *("tokens_per_step", "samples_per_step", "flops_per_step", "collective_timeout"),
-        *("parameters", "parameters_seen"),
+        *("parameters", "parameters_seen", "compile_threads"),
     }
     assert {name for name, value in unknown.items() if value == 0} == {"rank", "attempt", "pid"}
     assert {name for name, value in unknown.items() if value == ()} == {"hooks", "missing", "gpus"}
     assert {name for name, value in unknown.items() if value == ""} == {
         *("launch", "launcher", "host", "boot_id", "python", "torch", "agent"),
         *("collective_backend", "dtype", "started_by"),
+        *("script", "commit", "cuda", "triton"),
     }
+    assert {name for name, value in unknown.items() if value == {}} == {"caches"}
 
 
 def test_the_histogram_edges_of_version_1_are_pinned() -> None:
@@ -261,6 +263,9 @@ WRONG = {
     "clock_offset_ns": ["x", True, 1.5, [0], 2**62, -(2**62)],
     "gpus": [[1], "GPU-1", ["x" * 201], [["a"]], ["a"] * 257, {"a": 1}],
     "tokens_per_step": [0, -1, 2**53 + 1, 1.5, True, "491520"],
+    "script": [7, "x" * 201],
+    "caches": [[], "warm", None, {"inductor": "hot"}, {"triton": ["warm"]}, {"inductor": None}],
+    "compile_threads": [-1, 1.5, "32"],
     "flops_per_step": [0, -1.0, math.inf, math.nan, "1e15", True, 10**400],
 }
 
@@ -288,12 +293,20 @@ def test_a_field_of_the_identity_that_is_wrong_is_named(name: str) -> None:
         ("flops_per_step", 1e300),
         ("flops_per_step", 1),
         ("world_size", None),
+        ("caches", {"inductor": "cold", "triton": "warm"}),
+        ("compile_threads", 0),
         ("torch", ""),
     ],
 )
 def test_a_field_of_the_identity_may_be_as_large_as_it_may_be(name: str, most: object) -> None:
     identity = record_identity.unpack_identity(json.dumps({"run": "gpt2", name: most}).encode())
     assert getattr(identity, name) == (tuple(most) if isinstance(most, list) else most)
+
+
+def test_a_cache_of_a_newer_agent_is_passed_over() -> None:
+    told = {"inductor": "warm", "aot": {"dir": 7}}
+    identity = record_identity.unpack_identity(json.dumps({"run": "a", "caches": told}).encode())
+    assert identity.caches == {"inductor": "warm"}
 
 
 @pytest.mark.parametrize("value", [1.001e300, 2e300, 10**301])
@@ -348,6 +361,7 @@ def test_whatever_an_identity_says_its_fields_are_of_their_types(known: dict[str
     for field in fields(Identity):
         value = getattr(identity, field.name)
         kinds = {"str": str, "int": int, "float": (int, float), "tuple[str, ...]": tuple}
+        kinds["Mapping[str, str]"] = dict
         bare, _, optional = str(field.type).partition(" | ")
         assert isinstance(value, kinds[bare]) or (optional and value is None)
         assert not isinstance(value, bool)

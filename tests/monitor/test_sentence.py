@@ -123,14 +123,40 @@ def test_a_kernel_of_the_users_own_is_named_while_it_is_tuned() -> None:
     kernel = {"kind": "triton", "name": "scale", "file": "kernels.py", "line": 7}
     began = {"beginning": Beginning(at_ns=b.ago(2), what="triton tune", **kernel)}
     first = b.view(slot, journal=began)
-    assert (
-        summary(b.snapshot(first)) == "gpt2: compiling `scale` (kernels.py:7) for 43 s (inductor)"
+    assert summary(b.snapshot(first)) == (
+        "gpt2: compiling for 43 s (inductor), now `scale` (kernels.py:7)"
     )
     why = {"reason": "n: expected 4096, actual 8192", "category": "shape"}
     later = b.view(slot, journal={"recompile": Recompile(at_ns=b.ago(1), **kernel, **why)})
-    assert summary(b.snapshot(later)).endswith("(inductor): `n` went from 4096 to 8192")
+    assert summary(b.snapshot(later)).endswith(
+        "now `scale` (kernels.py:7): `n` went from 4096 to 8192"
+    )
     assert later.figures.log.underway is not None
     assert later.figures.log.underway.kind == "triton"
+
+
+FRAME = {"name": "forward", "file": "train.py", "line": 31, "code": "a7b1be19100f"}
+
+
+def test_the_function_that_is_compiled_is_named_as_soon_as_that_begins() -> None:
+    """It is said that the clock is this function's where it began with it, and only there."""
+    first = b.view(
+        b.COMPILING, journal={"beginning": Beginning(at_ns=b.ago(43), what="dynamo", **FRAME)}
+    )
+    assert summary(b.snapshot(first)) == (
+        "gpt2: compiling `forward` (train.py:31) for 43 s (inductor)"
+    )
+    counts = replace(b.COMPILING.compile, active_since_ns=b.ago(8))
+    began = {"beginning": Beginning(at_ns=b.ago(8), what="dynamo", **FRAME)}
+    later = b.view(replace(b.COMPILING, compile=counts), journal=began)
+    assert summary(b.snapshot(later)) == (
+        "gpt2: compiling for 43 s (inductor), now `forward` (train.py:31)"
+    )
+    # one that takes too long is judged by its own time
+    slow = replace(counts, active_since_ns=b.ago(4000), episode_began_ns=b.ago(4100))
+    began = {"beginning": Beginning(at_ns=b.ago(4000), what="dynamo", **FRAME)}
+    long = b.view(replace(b.COMPILING, compile=slow), journal=began)
+    assert "compiling `forward` (train.py:31) for 67 min (inductor)" in summary(b.snapshot(long))
 
 
 def test_the_clock_of_a_later_step_begins_with_it() -> None:

@@ -14,10 +14,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from warmwatch._guard import report
+from warmwatch._guard import quietly, report
 from warmwatch._seams import Installed, Listener, look_up
+from warmwatch.hooks.code import EVENT, being_compiled
 
 _NAME = "event_name"
+_CODE = "hooks.code"
 
 
 def install(listener: Listener) -> Installed:
@@ -28,6 +30,9 @@ def install(listener: Listener) -> Installed:
         starts = _Wrap(disable, ChromiumEventLogger, "log_event_start")
         ends = _Wrap(disable, ChromiumEventLogger, "log_event_end")
 
+    def begin(event: str) -> None:
+        listener.begin(event, quietly(_CODE, being_compiled) if event == EVENT else None)
+
     def end(event: str) -> None:
         if ends.heard > starts.heard:
             ends.heard = starts.heard = 0
@@ -36,7 +41,7 @@ def install(listener: Listener) -> Installed:
 
     with contextlib.ExitStack() as undo:
         undo.callback(starts.remove)
-        starts.put(listener.begin)
+        starts.put(begin)
         undo.callback(ends.remove)
         ends.put(end)
         return Installed(uninstall=undo.pop_all().close)

@@ -16,6 +16,7 @@ from typing import Any
 
 from warmwatch._guard import report
 from warmwatch._seams import Installed, Listener, Replaced, look_up
+from warmwatch.hooks.ways import way_of
 
 # Through these comes every call: the wrapper around ours, torch.compile and its like.
 _DOORS = frozenset(
@@ -42,7 +43,7 @@ def install(listener: Listener) -> Installed:
         if listening:
             try:
                 if not kwargs.get("disable") and is_asked_for(sys._getframe(1)):
-                    listener.wrapped()
+                    listener.wrapped(way_of(args, kwargs))
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.wrappers", error)
         return original(*args, **kwargs)

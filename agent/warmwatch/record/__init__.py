@@ -65,6 +65,7 @@ from warmwatch.record.ends import (
 from warmwatch.record.facts import (
     CACHES,
     CATEGORIES,
+    COMPILE_CACHES,
     DISABLED,
     ENDS,
     KINDS,
@@ -119,6 +120,7 @@ __all__ = [
     "CLEAN_BINS_OFFSET",
     "COMPILE_BINS_OFFSET",
     "COMPILE_BLOCK",
+    "COMPILE_CACHES",
     "COMPILE_INDEX",
     "COMPILE_WORDS",
     "DISABLED",

@@ -5,7 +5,8 @@ All frozen. Counts are cumulative; ``*_ns`` are monotonic nanoseconds, 0 meaning
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 # The closed lists. A position is a code in the slot: append, never reorder.
 PHASES = (
@@ -42,6 +43,7 @@ CATEGORIES = (
     "other",
 )
 CACHES = ("inductor_fx", "aot_autograd", "triton")
+COMPILE_CACHES = ("inductor", "triton")  # directories, of which each is cold or warm
 PROGRESS = ("kernels", "choices")  # what an activity in progress counts
 DTYPES = ("bfloat16", "float16", "float8", "tf32", "float32")  # in which a GPU computes
 DISABLED = ("", "environment", "stance", "config")  # by what compilation is turned off
@@ -226,6 +228,11 @@ class Identity:
             its process groups; ``None`` where there are none. collective_backend: of that one,
             such as ``nccl``.
         started_by: which ``warmwatch run`` started it, where that stays beside it; else empty.
+        script: its base name. commit: that was checked out where the script lies.
+        cuda, triton: versions, as far as they are imported.
+        caches: ``cold`` or ``warm``, by COMPILE_CACHES, when the record began; a cache of which
+            that is not known is left out.
+        compile_threads: workers that Inductor may use.
     """
 
     run: str
@@ -254,6 +261,12 @@ class Identity:
     collective_timeout: float | None = None
     collective_backend: str = ""
     started_by: str = ""
+    script: str = ""
+    commit: str = ""
+    cuda: str = ""
+    triton: str = ""
+    caches: Mapping[str, str] = field(default_factory=dict)
+    compile_threads: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from dataclasses import asdict, fields
 from functools import lru_cache
 from typing import Any
 
-from warmwatch.record.facts import Identity
+from warmwatch.record.facts import COMPILE_CACHES, Identity
 from warmwatch.record.seal import RecordError, unseal
 from warmwatch.texts import printable
 
@@ -31,7 +31,7 @@ def pack_identity(identity: Identity, limit: int) -> bytes:
     Raises:
         RecordError: it does not fit even so.
     """
-    known = {k: v for k, v in asdict(identity).items() if k == "run" or v not in (None, "", ())}
+    known = {k: v for k, v in asdict(identity).items() if k == "run" or v not in (None, "", (), {})}
     for length in (TEXT_LIMIT, 40):
         body = json.dumps({k: _shorten(v, length) for k, v in known.items()}).encode()
         if len(body) <= limit:
@@ -88,6 +88,8 @@ def _checked(known: Mapping[str, Any]) -> dict[str, Any]:
 def _shown(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value)
+    if isinstance(value, dict):
+        return {name: value[name] for name in COMPILE_CACHES if name in value}
     return tuple(map(printable, value)) if isinstance(value, tuple) else value
 
 
@@ -134,11 +136,20 @@ def _texts(value: object) -> str | None:
     return next((problem for one in value if (problem := _text(one)) is not None), None)
 
 
+def _caches(value: object) -> str | None:
+    """A cache that this release does not know is a newer agent's."""
+    if not isinstance(value, dict):
+        return "is no table"
+    known = (value[name] for name in COMPILE_CACHES if name in value)
+    return None if all(one in ("cold", "warm") for one in known) else "is neither cold nor warm"
+
+
 _BY_TYPE: Mapping[str, Callable[[object], str | None]] = {
     "str": _text,
     "int": _number,
     "float": _amount,
     "tuple[str, ...]": _texts,
+    "Mapping[str, str]": _caches,
 }
 _BY_NAME = {
     "tokens_per_step": _worth,

@@ -87,7 +87,10 @@ class Compilation(Struct, frozen=True, kw_only=True):
 class Beginning(Struct, frozen=True, kw_only=True):
     """The begin of compile activity, from a journal: when, and by which event, in PyTorch's words.
 
-    What is compiled is known at once where another compiler than PyTorch's is at work.
+    Attributes:
+        kind: of another compiler than PyTorch's; what it compiles is known at once.
+        name, file, line: what is compiled, of PyTorch's where it is a function that Dynamo looks
+        at. code: hash of that function's code.
     """
 
     at_ns: int
@@ -96,6 +99,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
     name: str | None = None
     file: str | None = None
     line: int | None = None
+    code: str | None = None
 
 
 class Recompile(Struct, frozen=True, kw_only=True):

@@ -72,7 +72,7 @@ def _underway(reading: RecordReading) -> Underway | None:
         )
     if began is None or began.at_ns < since_ns:
         return None
-    if began.kind is not None:
+    if began.name is not None or began.kind is not None:
         return Underway(kind=began.kind, name=began.name, file=began.file, line=began.line)
     if "backward" not in (began.what or ""):
         return None

@@ -119,6 +119,7 @@ def beginning(entry: Entry) -> Beginning:
         name=text(entry, "name", LONGEST_NAME),
         file=text(entry, "file", LONGEST_NAME),
         line=_count(entry, "line"),
+        code=text(entry, "code", LONGEST_NAME),
     )
 
 

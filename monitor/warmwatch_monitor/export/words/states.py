@@ -27,6 +27,8 @@ Says = tuple[str, str]
 # A first step has pauses in which nothing compiles, between a forward and its backward say. After
 # so long without a step it may as well be that none is seen.
 _PAUSE_SECONDS = 10.0
+# What began so soon after another is told by one clock: half of the last figure that is shown.
+_SAME_SECONDS = 0.05
 
 
 def says(view: RankView) -> Says:
@@ -57,11 +59,20 @@ def _compiling(view: RankView) -> Says:
 
 
 def _at_work(verb: str, view: RankView) -> Says:
-    """The clock is that of the whole step; a backward is named as what it has come to."""
+    """The clock is that of the whole step; what it has come to since it began is named as that."""
     now, far = view.figures.log.underway, _how_far(view)
     if now is not None and now.backward:
         return f"{verb} for {elapsed(view)}, now {backward_of(now)}{far}", _why(now)
+    if _is_later(view) and target(now):
+        return f"{verb} for {elapsed(view)}, now{target(now)}{far}", _why(now)
     return f"{verb}{target(now)} for {elapsed(view)}{far}", _why(now)
+
+
+def _is_later(view: RankView) -> bool:
+    """Whether the time that is said began before the activity in progress did."""
+    activity, whole = view.figures.compile.open, view.figures.progress.open_seconds
+    alone = "long_compile" in view.judgement.conditions  # see ``elapsed``
+    return bool(activity and whole and not alone and whole - activity.seconds > _SAME_SECONDS)
 
 
 def _how_far(view: RankView) -> str:

@@ -1,0 +1,46 @@
+"""What is kept of the user's own calls and functions, so that a line can tell it: bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_MOST_WAYS = 20
+_MOST_FUNCTIONS = 4096
+
+
+class Ways:
+    """How ``torch.compile`` was called: each way once, told when there is somewhere to tell it."""
+
+    def __init__(self) -> None:
+        self._known: list[Mapping[str, Any]] = []
+        self._told = 0
+
+    def heard(self, way: Mapping[str, Any]) -> None:
+        """It was called so; what comes after many other ways is left out."""
+        if way not in self._known and len(self._known) < _MOST_WAYS:
+            self._known.append(way)
+
+    def untold(self) -> list[Mapping[str, Any]]:
+        """Those that nobody has taken yet."""
+        new, self._told = self._known[self._told :], len(self._known)
+        return new
+
+
+class Functions:
+    """The code of each function by compile id: of a backward PyTorch tells the id alone."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, str] = {}
+
+    def begun(self, of: Mapping[str, Any]) -> None:
+        """Dynamo begins to compile this."""
+        if (known := of.get("id")) is not None and "code" in of:
+            self._codes.pop(known, None)  # ids begin anew after a reset: the latest comes last
+            self._codes[known] = of["code"]
+            if len(self._codes) > _MOST_FUNCTIONS:
+                del self._codes[next(iter(self._codes))]
+
+    def code(self, compile_id: Any) -> str | None:
+        """That of the function which was compiled under this id last."""
+        return self._codes.get(compile_id)

@@ -1,0 +1,108 @@
+"""What a run was: its script, its commit, versions, how its compile caches were when it began.
+
+Looked at and never asked of anybody: no process is started, no module imported, no directory made.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import sys
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from warmwatch._commit import commit_of
+from warmwatch._guard import pass_on
+
+_NO_SCRIPTS = ("", "-c", "-m", "-", "ipykernel_launcher.py", "colab_kernel_launcher.py")
+_LOOKED_AT = 16  # entries of a directory: locks may lie in one in which nothing was cached
+_NO_ENTRIES = ("locks", ".lock")
+_MOST_THREADS = 1_000_000
+
+
+def at_first(environ: Mapping[str, str]) -> dict[str, Any]:
+    """What is known as a run begins, by the identity's names."""
+    path = script_path()
+    name = script(path)
+    return {
+        "script": name,
+        "commit": commit_of(path) if name else "",
+        "caches": caches(environ),
+    }
+
+
+def by_now() -> dict[str, Any]:
+    """What is known of modules that somebody has imported by now, likewise."""
+    threads = getattr(sys.modules.get("torch._inductor.config"), "compile_threads", None)
+    sane = type(threads) is int and 0 <= threads <= _MOST_THREADS
+    return {
+        "cuda": _text(sys.modules.get("torch.version"), "cuda"),
+        "triton": _text(sys.modules.get("triton"), "__version__"),
+        "compile_threads": threads if sane else None,
+    }
+
+
+def _text(module: object, name: str) -> str:
+    value = getattr(module, name, None)
+    return value if isinstance(value, str) else ""
+
+
+def script_path() -> str:
+    """The file that runs; the program's working directory may be another one by now."""
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    return main if isinstance(main, str) else sys.argv[0] if sys.argv else ""
+
+
+def script(path: str) -> str:
+    """Its base name, the package's for ``-m package``; empty where there is no script."""
+    last = Path(path)
+    name = last.parent.name if last.name == "__main__.py" else last.name
+    return "" if name in _NO_SCRIPTS else name
+
+
+def caches(environ: Mapping[str, str]) -> dict[str, str]:
+    """``cold`` or ``warm`` by cache: Inductor's own, and the one that it has Triton use.
+
+    Warm is one in which anything lies, of whichever model. Without a word where caches are turned
+    off, or cannot be looked at.
+    """
+    if environ.get("TORCHINDUCTOR_FORCE_DISABLE_CACHES") == "1":
+        return {}
+    inductor = inductor_cache(environ)
+    triton = Path(environ.get("TRITON_CACHE_DIR") or inductor / "triton")
+    looked_at = {"inductor": _state(inductor), "triton": _state(triton)}
+    return {cache: state for cache, state in looked_at.items() if state}
+
+
+def inductor_cache(environ: Mapping[str, str]) -> Path:
+    """The directory as PyTorch chooses it (2.6 to 2.15), which would make it if it were asked."""
+    if chosen := environ.get("TORCHINDUCTOR_CACHE_DIR"):
+        return Path(chosen)
+    try:
+        user = getpass.getuser()
+    except (KeyError, ImportError, OSError) as error:
+        pass_on(error)
+        user = f"uid_{os.getuid()}"
+    return _temporary(environ) / ("torchinductor_" + re.sub(r'[\\/:*?"<>|]', "_", user))
+
+
+def _temporary(environ: Mapping[str, str]) -> Path:
+    """The directory that ``tempfile`` chooses, which would try to write there."""
+    chosen = getattr(sys.modules.get("tempfile"), "tempdir", None)
+    if isinstance(chosen, str):
+        return Path(chosen)
+    named = [Path(environ[name]) for name in ("TMPDIR", "TEMP", "TMP") if environ.get(name)]
+    return next((folder for folder in named if folder.is_dir()), Path("/tmp"))  # noqa: S108
+
+
+def _state(folder: Path) -> str:
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in islice(entries, _LOOKED_AT)]
+    except (OSError, ValueError) as error:
+        pass_on(error)
+        return "cold" if isinstance(error, FileNotFoundError | NotADirectoryError) else ""
+    return "warm" if any(not name.endswith(_NO_ENTRIES) for name in names) else "cold"
