@@ -14,19 +14,24 @@ def left(view: RankView) -> str:
     known = view.estimate
     if known is None or not view.judgement.compiling:
         return ""
-    before = _before(known, view.figures)
+    took = duration(known.last_seconds)
     if known.left_seconds is None:
-        return f"longer than {before[0]} ({before[1]})"
-    return f"{before[0]} {before[1]}: about {duration(known.left_seconds)} left{_spread(known)}"
+        whole = "the whole warm-up takes " if _is_part(known, view.figures) else ""
+        return f"{whole}longer than {'another rank' if known.of_rank else 'last time'} ({took})"
+    before = _before(known, _is_part(known, view.figures))
+    return f"{before} {took}: about {duration(known.left_seconds)} left{_spread(known)}"
 
 
-def _before(known: Estimate, figures: Figures) -> tuple[str, str]:
-    """Who took how long. The warm-up is named where the sentence speaks of a part of it."""
-    who = "another rank" if known.of_rank else "last time"
-    said, took = figures.progress.open_seconds, duration(known.last_seconds)
-    if known.of == "warmup" and said is not None and known.so_far_seconds - said > _SAME_SECONDS:
-        return f"the whole warm-up {'on' if known.of_rank else ''} {who}".replace("  ", " "), took
-    return who, took
+def _before(known: Estimate, part: bool) -> str:
+    if known.of_rank:
+        return f"{'the whole warm-up of ' if part else ''}another rank took"
+    return "last time the whole warm-up took" if part else "last time"
+
+
+def _is_part(known: Estimate, figures: Figures) -> bool:
+    """Whether the time that the sentence says is that of a part of what the estimate is of."""
+    said = figures.progress.open_seconds
+    return known.of == "warmup" and said is not None and known.so_far_seconds - said > _SAME_SECONDS
 
 
 def _spread(known: Estimate) -> str:
