@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from warmwatch import _brackets as brackets
 from warmwatch import record
 from warmwatch._activity_watch import ActivityWatch, Look
+from warmwatch._baseline import Baseline
 from warmwatch._batches import make_batches
 from warmwatch._config import Settings
 from warmwatch._ending import End, at_childs_end
 from warmwatch._family import child_name, is_data_worker, is_preparing
-from warmwatch._guard import report, warn_once
+from warmwatch._guard import quietly, report, warn_once
 from warmwatch._imports import FRAMES, is_imported
 from warmwatch._ledger import Ledger
 from warmwatch._own_record import OwnRecord
@@ -27,7 +28,7 @@ from warmwatch._phases import is_tracing
 from warmwatch._reduction import words
 from warmwatch._rounds import Rounds
 from warmwatch._say import LONG_SECONDS, Announcer
-from warmwatch._seams import Hooks
+from warmwatch._seams import Hooks, SeamAbsentError
 from warmwatch._stacks import StackWriter
 from warmwatch._steps import make_steps
 from warmwatch._terminal import is_logged
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 _Moment = tuple[int, int]
 _SINCE = record.COMPILE_INDEX["active_since_ns"]
 _PHASE = record.COMPILE_INDEX["active_phase"]
+_BEGUN = record.COMPILE_INDEX["begun"]
+_OWN_OPTIONS = ("say", "baseline_steps")  # what the record does not hold as it was said
 
 
 class Agent:
@@ -64,8 +67,11 @@ class Agent:
         self._explicit = False
         self._words = words(full=settings.full_reasons)
         self._hooks = Hooks()
-        said = {key: value for key, value in options.items() if key != "say"}
-        self.record = OwnRecord(settings, version=version, options=said, attached=attached)
+        self._baseline_steps = int(options.get("baseline_steps", 0))
+        self._baseline: Baseline | None = None
+        self.record = OwnRecord(
+            settings, version=version, options=_of_the_record(options), attached=attached
+        )
         self.ledger = Ledger(self.record, self._hooks, self._words.graph_break)
         self._parameters = Parameters()
         self._rounds = Rounds(
@@ -78,6 +84,7 @@ class Agent:
             warm_steps=settings.warm_steps,
             on_warm=self._came_warm,
             on_long=self._long_step,
+            on_baseline=self._eager_step,
         )
         self.batches = make_batches(self.record.writer.buffer)
         self._announcer = self._announce(bool(options.get("say", settings.say)))
@@ -93,6 +100,7 @@ class Agent:
         hide([*self._hooks.functions(), *FRAMES])
         brackets.dynamo_came()
         self._armed = True
+        self._begin_baseline()
         if child_name() is None and not self._quiet:
             self.open()
         self.record.hooked(self._hooks.names, self._hooks.missing)
@@ -183,6 +191,8 @@ class Agent:
 
     def turned(self) -> None:
         """Compilation was perhaps turned off, or on again."""
+        if self._baseline is not None:
+            self._baseline.stance.turned()
         self.ledger.turned()
 
     def error(self, where: str, error: Exception) -> None:
@@ -212,8 +222,11 @@ class Agent:
 
     def update(self, options: Mapping[str, Any]) -> None:
         """The user gave more options; a new value replaces the old one."""
-        self.record.update({key: value for key, value in options.items() if key != "say"})
+        self.record.update(_of_the_record(options))
         self._tell_worth()
+        if "baseline_steps" in options:
+            self._baseline_steps = options["baseline_steps"]
+            self._begin_baseline()
         say = options.get("say", self._announcer.shown)
         if say != self._announcer.shown:
             self._announcer.shown = say
@@ -234,6 +247,7 @@ class Agent:
             median_step_ns=record.quantile_ns(slot.clean_bins, 0.5),
             longest_step_ns=record.longest_ns(slot.clean_bins),
             last_batch_ns=slot.steps.last_batch_ns,
+            baseline_steps=slot.identity.baseline_steps or 0,
         )
         return verdict.judge(facts, monotonic_ns())
 
@@ -276,6 +290,8 @@ class Agent:
 
     def detach(self) -> None:
         """Take every hook away and let go of the record."""
+        if self._baseline is not None and not self._baseline.over:
+            quietly("baseline", self._baseline.end)
         self._hooks.uninstall_all()
         self._watch.stop()
         self.finish(End(how="detached"))
@@ -288,6 +304,8 @@ class Agent:
         self.ledger = Ledger(self.record, self._hooks, self._words.graph_break)
         self._rounds.renew()
         self.steps.bind(self.record.writer.buffer, self.ledger)
+        if self._baseline is not None and (renewed := self._baseline.renewed()):
+            self._hold(renewed)
         self.batches.bind(self.record.writer.buffer, anew=True)
         self._announcer = self._announce(self._announcer.shown)
         self._watch = self._watched()  # the parent's thread is not here
@@ -319,6 +337,56 @@ class Agent:
         if worth := self.record.worth:
             self.ledger.worth(worth)
 
+    def _begin_baseline(self) -> None:
+        """Run the first steps eagerly, where the user asked for that and it can be done."""
+        steps = self._baseline_steps
+        if not steps or not self._armed or self._baseline or is_preparing() or is_data_worker():
+            return
+        asked = f"attach(baseline_steps={steps}) is left out: "
+        if self._count() or self.ledger.words[_BEGUN]:
+            warn_once(asked + "a step was made, or something compiled; say it before the first")
+            return
+        try:
+            from warmwatch.hooks.stance import EagerStance
+
+            if "disabled" not in self._hooks.names:  # by which stances are heard
+                raise SeamAbsentError("torch._dynamo.decorators._set_stance")
+            self._hold(Baseline(steps, EagerStance()))
+        except SeamAbsentError as error:
+            warn_once(f"{asked}this PyTorch has no torch.compiler.set_stance ({error})")
+        except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+            report("baseline", error)
+            warn_once(f"{asked}the stance cannot be set ({error})")
+
+    def _hold(self, baseline: Baseline) -> None:
+        self._baseline = baseline
+        self.ledger.on_purpose(baseline.stance.holds)
+        self.ledger.turned()
+        self.steps.baseline(baseline.steps)
+        self.record.baseline(baseline.steps)
+
+    def _eager_step(self, count: int, length: int) -> None:
+        """One of the steps that were to run eagerly was marked."""
+        baseline = self._baseline
+        if baseline is None or baseline.over:
+            return
+        over = False
+        try:
+            over = baseline.step(count, length)
+        except Exception as error:  # noqa: BLE001 - likewise
+            report("baseline", error)
+        finally:  # what cannot be ended, or is interrupted in that, is ended at the next step
+            if not over:
+                self.steps.baseline(max(count + 1, baseline.steps))
+        if not over:
+            return
+        if baseline.median_ns is None:
+            why = "a stance was set, or each of the steps compiled"
+            warn_once(f"attach(baseline_steps=...) measured nothing: {why}")
+        self.steps.baseline(count)
+        self.record.baseline(count, baseline.median_ns)
+        self.ledger.baseline(count, baseline.median_ns)
+
     def _count(self) -> int:
         """Steps marked so far."""
         return self.record.steps()
@@ -349,3 +417,7 @@ class Agent:
             except Exception as error:  # noqa: BLE001 - it would surface inside optimizer.step()
                 report("on_warm", error)
                 warn_once(f"the on_warm callback {callback!r} raised {error!r}")
+
+
+def _of_the_record(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in _OWN_OPTIONS}

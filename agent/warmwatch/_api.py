@@ -22,6 +22,7 @@ def attach(
     parameters: int | None = None,
     dtype: object = None,
     say: bool | None = None,
+    baseline_steps: int | None = None,
 ) -> None:
     """Attach the agent to this process; where it is attached, tell it more.
 
@@ -38,6 +39,10 @@ def attach(
         say: one line on stderr when a compilation takes long, when warm, for each recompile, and at
             the end, as ``WARMWATCH_SAY=1`` does. The logger ``warmwatch`` has the same lines where
             it was given a level.
+        baseline_steps: run the first so many steps eagerly, from 2 to 10,000 of them, and compile
+            after that: what compiling is worth is then known (``baseline`` in ``/status``). It
+            changes the run, by ``torch.compiler.set_stance("force_eager")``; stances of your own
+            win. Say it before the first step.
 
     An argument that cannot be taken is left out with a warning; the others are taken.
     """
@@ -53,6 +58,7 @@ def attach(
             "parameters": parameters,
             "dtype": dtype,
             "say": say,
+            "baseline_steps": baseline_steps,
         },
     )
 

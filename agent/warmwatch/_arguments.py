@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from warmwatch._baseline import FEWEST, MOST
 from warmwatch.record.facts import DTYPES
 from warmwatch.record.identity import LARGEST_AMOUNT
 
@@ -70,6 +71,17 @@ def _size(value: Any) -> int:
     return size
 
 
+def _steps(value: Any) -> int:
+    asked = f"pass a whole number from {FEWEST} to {MOST:,}"
+    try:
+        steps = _size(value)
+    except _RefusedError:
+        raise _RefusedError(f"{_shown(value)}: {asked}") from None
+    if not FEWEST <= steps <= MOST:
+        raise _RefusedError(f"{_shown(steps)}: {asked}")
+    return steps
+
+
 def _amount(value: Any) -> float:
     asked = f"pass a number above 0, up to {LARGEST_AMOUNT:g}"
     if isinstance(value, bool | str | bytes | bytearray) or _is_tensor(value):
@@ -109,6 +121,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "parameters": _size,
     "dtype": _dtype,
     "say": _flag,
+    "baseline_steps": _steps,
 }
 
 

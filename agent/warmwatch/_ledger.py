@@ -86,6 +86,7 @@ class Ledger:
         self._told_keys = Told()
         self._left_out = LeftOut()
         self._ways, self._functions = Ways(), Functions()
+        self._on_purpose: Callable[[], bool] = lambda: False
         self._is_open = False
         self._training: int | None = None  # the thread that marks the steps
         self._store, self._pytorch, self._clock = store, pytorch, clock
@@ -101,6 +102,10 @@ class Ledger:
     def on_begin(self, callback: Callable[[], None]) -> None:
         """Call ``callback()`` whenever activity has begun, on whichever thread."""
         self._on_begin = callback
+
+    def on_purpose(self, holds: Callable[[], bool]) -> None:
+        """Where ``holds()``, the stance that turns compilation off is the agent's own."""
+        self._on_purpose = holds
 
     # What hooks call, on any thread.
 
@@ -208,12 +213,20 @@ class Ledger:
         self._inbox.post(lambda: self._count("agent_errors", "error", now, values))
 
     def step(
-        self, steps: int, now: int, duration: int, *, rest: int, seen: int, touched: bool
-    ) -> None:
-        """An irregular step was marked: the first one, or one that held activity.
+        self,
+        steps: int,
+        now: int,
+        duration: int,
+        *,
+        rest: int,
+        seen: int,
+        touched: bool,
+        baseline: bool = False,
+    ) -> int:
+        """An irregular step was marked: the first one, one that held activity, or a ``baseline``'s.
 
         ``seen`` activities had begun by then; ``touched``: some were within this step, which
-        without them took ``rest`` nanoseconds.
+        without them took ``rest`` nanoseconds. Gives back what is left of these without pauses.
         """
         before = now - duration if steps > 1 else 0
         # a gap that is explained is no measure of a stall; what compiled in it is taken off twice
@@ -221,11 +234,25 @@ class Ledger:
         self._training = threading.get_ident()
         self._inbox.post(lambda: self._irregular(now, before, seen))
         if touched:
-            self._inbox.post(lambda: self._touched(steps, duration, rest))
+            self._inbox.post(lambda: self._touched(steps, duration))
+        if touched or baseline:
+            self._inbox.post(lambda: self._not_clean(steps, rest))
         if steps == 1:
-            self._inbox.post(lambda: self._first(now, duration))
-        values = {"n": steps, "seconds": duration / 1e9 if duration else None, "clean": not touched}
-        self._inbox.post(lambda: self._noted("step", now, values))
+            self._inbox.post(lambda: self._first(now, duration, baseline=baseline))
+        seconds = duration / 1e9 if duration else None
+        clean = not (touched or baseline)
+        values = {"n": steps, "seconds": seconds, "clean": clean}
+        if touched or steps == 1:
+            self._inbox.post(lambda: self._noted("step", now, values))
+        else:
+            self._inbox.post(lambda: self._store.publish(self.words))
+        return rest
+
+    def baseline(self, steps: int, median_ns: int | None) -> None:
+        """The steps that were to run eagerly are over; ``median_ns``: of those that did."""
+        now = self._clock()
+        values = {"steps": steps, "median_ns": median_ns}
+        self._inbox.post(lambda: self._noted("baseline", now, values))
 
     def long_step(
         self, steps: int, now: int, duration: int, usual: int, behind: Behind | None
@@ -391,8 +418,10 @@ class Ledger:
 
     def _look_whether_disabled(self) -> bool:
         """Whether that has changed."""
-        before = self.words[AT["disabled"]]
-        self.words[AT["disabled"]] = record.DISABLED.index(self._pytorch.disabled())
+        before, by = self.words[AT["disabled"]], self._pytorch.disabled()
+        if by == "stance" and self._on_purpose():
+            by = ""
+        self.words[AT["disabled"]] = record.DISABLED.index(by)
         return self.words[AT["disabled"]] != before
 
     def _look_at_memory(self, now: int) -> tuple[int, ...]:
@@ -425,19 +454,23 @@ class Ledger:
         self._look_whether_disabled()
         self._count_skips()
 
-    def _touched(self, steps: int, duration: int, rest: int) -> None:
+    def _not_clean(self, steps: int, rest: int) -> None:
         words = self.words
         words[AT["clean_after"]] = max(words[AT["clean_after"]], steps)
-        words[AT["compile_step_sum_ns"]] += duration
         words[AT["longest_rest_ns"]] = max(words[AT["longest_rest_ns"]], rest)
+
+    def _touched(self, steps: int, duration: int) -> None:
+        words = self.words
+        words[AT["compile_step_sum_ns"]] += duration
         recent = slice(AT["touched_steps"], AT["touched_steps"] + record.TOUCHED_KEPT)
         words[recent] = [steps, *words[recent]][: record.TOUCHED_KEPT]
 
-    def _first(self, now: int, duration: int) -> None:
+    def _first(self, now: int, duration: int, *, baseline: bool) -> None:
         words = self.words
         words[AT["first_step_ns"]] = now
         words[AT["first_duration_ns"]] = duration
-        words[AT["episode_began_ns"]] = words[AT["episode_began_ns"]] or now
+        if not baseline:  # after which the warm-up begins
+            words[AT["episode_began_ns"]] = words[AT["episode_began_ns"]] or now
 
     def _long_step(self, now: int, values: dict[str, float]) -> None:
         left_out = self._left_out.before(now)

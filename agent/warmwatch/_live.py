@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import monotonic_ns
 
 from warmwatch.record import PHASES, PROGRESS, Slot, quantile_ns
-from warmwatch.words.phrases import counted, duration, step_length
+from warmwatch.words.phrases import baseline_words, counted, duration, step_length
 
 
 def answer(slot: Slot, state: str, steps_before: int = 0) -> str:
@@ -26,6 +26,9 @@ def answer(slot: Slot, state: str, steps_before: int = 0) -> str:
         return f"warm since step {since}{real}; {steps}"
     if state == "eager":
         return f"no compile activity: the model runs eagerly; {steps}" + (speed and f", {speed}")
+    baseline = slot.identity.baseline_steps or 0
+    if slot.steps.steps < baseline:
+        return baseline_words(slot.steps.steps, baseline)
     if not slot.steps.steps:
         return f"nothing compiles at this moment; {duration(_spent(slot))} of compiling so far"
     clean = max(0, slot.steps.steps - slot.compile.clean_after)

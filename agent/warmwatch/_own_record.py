@@ -50,6 +50,7 @@ class OwnRecord:
     ) -> None:
         self._settings, self._version, self._options = settings, version, dict(options)
         self._opened = False
+        self._eager: dict[str, Any] = {}  # what is known of a baseline
         self._child = ""  # ends the name of the run in a child that is no rank of it
         self._identity: record.Identity | None = None
         self.writer = Writer(who=settings.readers, made=self._arm_exit_status)
@@ -99,6 +100,7 @@ class OwnRecord:
             hooks=hooks,
             missing=missing,
             **_known_at_first(),
+            **self._eager,
             **{**self._options, "run": plain_name(chosen or _program())},
         )
         directories = places.directories(os.environ, os.geteuid())
@@ -146,6 +148,13 @@ class OwnRecord:
         known = self._identity
         if known is not None and known.parameters_seen != seen:
             self._rename(replace(known, parameters_seen=seen))
+
+    def baseline(self, steps: int, median_ns: int | None = None) -> None:
+        """The first so many steps run, or ran, eagerly on purpose, each as long as said."""
+        seconds = median_ns / 1e9 if median_ns else None
+        self._eager = {"baseline_steps": steps, "baseline_seconds": seconds}
+        if self._identity is not None:
+            self._rename(replace(self._identity, **self._eager))
 
     def flush(self, *, leaving: bool) -> None:
         """All is said: have it where a monitor finds it, also if its disk is slow, or frozen.

@@ -32,6 +32,7 @@ _BEGUN = COMPILE_INDEX["begun"]
 _SINCE = COMPILE_INDEX["active_since_ns"]
 _FIRST_BEGIN = COMPILE_INDEX["first_begin_ns"]
 _TOUCHED = -1  # a number of activities that never is: the next step is looked at closely
+_BASELINE = -2  # likewise, because it is to run eagerly
 assert _BEGUN == 0, "known as words[0]: a constant costs less than a name"
 _HOT = [
     record.STEPS_OFFSET // 8 + STEPS_INDEX[name]
@@ -59,12 +60,15 @@ class Steps:
         bind: stores into another buffer from now on; with another ledger, begins anew.
         wrap_rare: wraps all that ``on_step`` calls of ours, which is rare: a regular step then
             runs no other Python code than its own.
+        baseline: says that the first so many steps run eagerly on purpose: none of them is clean,
+            and each is told. To be called before the first, or as one of them is told.
     """
 
     on_step: Callable[[Any, Any, Any], None]
     lead: Callable[[int], None]
     bind: Callable[[Buffer, Ledger], None]
     wrap_rare: Callable[[Callable[[Any], Any]], None]
+    baseline: Callable[[int], None]
 
 
 def make_steps(  # noqa: C901 - closures that share cells have to stand in one function
@@ -75,6 +79,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
     warm_steps: int,
     on_warm: Callable[[], None],
     on_long: Callable[[int, int, int, int], None],
+    on_baseline: Callable[[int, int], None] = lambda count, length: None,  # noqa: ARG005
     clock: Callable[[], int] = monotonic_ns,
 ) -> Steps:
     """The step functions, as closures: cells are the cheapest state that Python has.
@@ -85,11 +90,14 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         warm_steps: K. on_warm: called at the K-th clean step in a row, when all is stored.
         on_long: called with the steps by then, the time, how long ago the step before was, and the
             usual length, where a clean step came far later than usual.
+        on_baseline: called with the steps by then and the length of the last, where that was to run
+            eagerly; 0 where its length is not known, or activity was within it.
     """
     words, slot = ledger.words, memoryview(buffer).cast("Q")
     id_of, bin_of, edges = id, bisect_left, _EDGES
     regular = leader = early = compiled = begun = 0
     seen, warm_at = _TOUCHED, warm_steps
+    eager = 0  # the number of the last step that is to run so
     low = high = place = 0  # the bin of the last regular step: its bounds, its word
     suspect = 0  # what is longer may be a long step; 0: find out
 
@@ -169,17 +177,20 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         count = slot[8] + early + 1
         early += 1  # taken, and stored when the ledger has told of it
         touched = active or known != begun or (seen == _TOUCHED and count > 1)
+        baseline = count <= eager
         now = now if now > last else last
         start = last or (words[_FIRST_BEGIN] if touched else 0)
         duration = now - start if start else 0
         rest = duration - (total - compiled) if last else 0
         compiled, begun, regular = total, known, 0
-        seen = _TOUCHED if active else known
+        seen = _TOUCHED if active else _BASELINE if count < eager else known
         if touched:
-            warm_at = count + warm_steps
+            warm_at = max(count, eager) + warm_steps
         try:
-            if touched or count == 1:
-                ledger.step(count, now, duration, rest=rest, seen=known, touched=touched)
+            if touched or baseline or count == 1:
+                rest = ledger.step(
+                    count, now, duration, rest=rest, seen=known, touched=touched, baseline=baseline
+                )
             index = bin_of(edges, duration)
         finally:
             early -= 1
@@ -188,10 +199,18 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         slot[8] += 1
         if touched:
             slot[_BEFORE_COMPILE_BINS + index] += 1
-        elif count > 1:  # meanwhile another thread's step was looked at: this one is clean
+        elif count > 1 and not baseline:  # another thread's was looked at meanwhile: it is clean
             slot[_BEFORE_CLEAN_BINS + index] += 1
+        if baseline:
+            on_baseline(count, 0 if touched or not last else rest)
         if count == warm_at:
             tell_warm(now, count)
+
+    def eager_until(count: int) -> None:
+        nonlocal eager, warm_at, regular, seen
+        eager, warm_at, regular = count, count + warm_steps, 0
+        if slot[8] and seen != _TOUCHED:
+            seen = _BASELINE if count > slot[8] else begun
 
     def tell_warm(now: int, count: int) -> None:
         nonlocal suspect
@@ -213,11 +232,11 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
 
     def bind(new_buffer: Buffer, new_ledger: Ledger) -> None:
         nonlocal slot, ledger, words, early, compiled, begun, leader, regular, seen, warm_at
-        nonlocal suspect
+        nonlocal suspect, eager
         slot = memoryview(new_buffer).cast("Q")
         if new_ledger is not ledger:
             ledger, words = new_ledger, new_ledger.words
-            early = compiled = begun = leader = regular = 0
+            early = compiled = begun = leader = regular = eager = 0
             seen, warm_at = _TOUCHED, warm_steps
             suspect = 0
             ledger.on_begin(look)
@@ -227,4 +246,4 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         ask, mark, failed = wrap(ask), wrap(mark), wrap(failed)
 
     ledger.on_begin(look)
-    return Steps(on_step=on_step, lead=lead, bind=bind, wrap_rare=wrap_rare)
+    return Steps(on_step=on_step, lead=lead, bind=bind, wrap_rare=wrap_rare, baseline=eager_until)

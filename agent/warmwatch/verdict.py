@@ -65,6 +65,7 @@ class Facts:
         begun, so that they have done what it is at; 0 where there is none.
         long_compile_ns: how long an activity may take at most, 0 for as long as it likes.
         earlier_warmups_ns: lengths of the first warm-ups of comparable earlier runs, newest first.
+        baseline_steps: how many first steps run eagerly on purpose: none of them is clean.
     """
 
     attached_ns: int
@@ -82,6 +83,7 @@ class Facts:
     long_compile_ns: int = LONG_COMPILE_NS
     pause_ns: int = 0
     earlier_warmups_ns: tuple[int, ...] = ()
+    baseline_steps: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +114,12 @@ def clean_steps(steps: StepCounts, compile: CompileCounts) -> int:
     if compile.activities_seen != compile.begun:
         return 0
     return max(0, steps.steps - compile.clean_after)
+
+
+def _clean(facts: Facts) -> int:
+    """The same of a rank, whose first steps may be eager on purpose."""
+    after = max(0, facts.steps.steps - facts.baseline_steps)
+    return min(after, clean_steps(facts.steps, facts.compile))
 
 
 def quiet_since_ns(facts: Facts) -> int:
@@ -243,7 +251,7 @@ def _nothing_captured(facts: Facts) -> bool:
     return (
         compile.compilations[KINDS.index("forward")] > 0
         and not compile.graphs + compile.graphs_before
-        and clean_steps(facts.steps, compile) >= facts.warm_steps
+        and _clean(facts) >= facts.warm_steps
     )
 
 
@@ -262,7 +270,7 @@ def _never_compiled(facts: Facts) -> bool:
         and not compile.compilations[KINDS.index("forward")]
         and not compile.graphs + compile.graphs_before
         and not any(dynamo)
-        and clean_steps(facts.steps, compile) >= facts.warm_steps
+        and _clean(facts) >= facts.warm_steps
     )
 
 
@@ -283,7 +291,7 @@ def _living(facts: Facts, now_ns: int) -> Judgement:
         return Judgement(state=state, since_ns=since, compiling=True, phase=phase)
     if not steps.steps and not compile.begun:
         return Judgement(state=State.STARTING, since_ns=facts.attached_ns)
-    clean = clean_steps(steps, compile)
+    clean = _clean(facts)
     stalled_at = moved_ns(facts) + stall_after_ns(facts)
     if steps.steps and now_ns > stalled_at:
         return Judgement(state=State.STALLED, since_ns=stalled_at, clean_steps=clean)
@@ -305,8 +313,7 @@ def _ended(facts: Facts) -> Judgement | None:
 
 
 def _over(facts: Facts, state: State, since_ns: int | None) -> Judgement:
-    clean = clean_steps(facts.steps, facts.compile)
-    return Judgement(state=state, since_ns=since_ns, clean_steps=clean)
+    return Judgement(state=state, since_ns=since_ns, clean_steps=_clean(facts))
 
 
 def _without_activity(facts: Facts, clean: int) -> Judgement:

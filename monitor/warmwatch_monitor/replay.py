@@ -102,6 +102,11 @@ def _step(facts: Facts, event: Event) -> Facts:
     return _at_step(replace(facts, compile=compile), event["n"], event["t"])
 
 
+def _baseline(facts: Facts, event: Event) -> Facts:
+    """The steps that were to run eagerly are over: none of them was clean."""
+    return _at_step(replace(facts, baseline_steps=event["steps"]), event["steps"], event["t"])
+
+
 def _warm(facts: Facts, event: Event) -> Facts:
     warmup = Warmup(
         began_ns=event["began"], ended_ns=event["ended"], warm_ns=event["t"], steps=event["steps"]
@@ -133,6 +138,7 @@ _FOLDS = {
     "begin": _begin,
     "end": _end,
     "step": _step,
+    "baseline": _baseline,
     "warm": _warm,
     "eager": _eager,
     "exit": _exit,

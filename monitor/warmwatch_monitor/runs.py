@@ -239,4 +239,5 @@ def facts(
         last_batch_ns=slot.steps.last_batch_ns,
         working_ns=working_ns,
         pause_ns=pause_ns,
+        baseline_steps=slot.identity.baseline_steps or 0,
     )

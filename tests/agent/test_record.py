@@ -84,6 +84,7 @@ def test_what_is_not_known_is_nothing() -> None:
         *("local_rank", "world_size", "clock_offset_ns"),
         *("tokens_per_step", "samples_per_step", "flops_per_step", "collective_timeout"),
         *("parameters", "parameters_seen", "compile_threads"),
+        *("baseline_steps", "baseline_seconds"),
     }
     assert {name for name, value in unknown.items() if value == 0} == {"rank", "attempt", "pid"}
     assert {name for name, value in unknown.items() if value == ()} == {"hooks", "missing", "gpus"}
@@ -266,6 +267,7 @@ WRONG = {
     "script": [7, "x" * 201],
     "caches": [[], "warm", None, {"inductor": "hot"}, {"triton": ["warm"]}, {"inductor": None}],
     "compile_threads": [-1, 1.5, "32"],
+    "baseline_seconds": [0, -1.0, math.nan, "0.04"],
     "flops_per_step": [0, -1.0, math.inf, math.nan, "1e15", True, 10**400],
 }
 

@@ -54,6 +54,7 @@ def everything() -> Snapshot:
     spent = Spending(compile_joules=9.0, compile_seconds=3.0, clean_joules=8.0, clean_steps=2.0)
     touched = replace(b.WARM.compile, touched_steps=(3602, 3601, 3600, *[0] * 7))
     told = {"collective_timeout": 600.0, "collective_backend": "nccl"}
+    told |= {"baseline_steps": 20, "baseline_seconds": 0.05}
     identity = replace(b.WARM.identity, gpus=(GPU.uuid,), host="node7", **told)
     held = replace(touched, memory=(1, 2, 3, 4), memory_ns=b.ago(9))
     thrashing = replace(b.WARM, compile=held, identity=identity)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import CodeType
 
@@ -86,7 +87,7 @@ def test_a_record_says_what_is_run_and_how_it_is_compiled(records: Path) -> None
     slot = slots.read(folder)
     assert (slot.compile.wrappers, slot.compile.agent_errors) == (5, 0)
     told = slot.identity
-    assert (told.script, told.commit) == ("train.py", COMMIT)
+    assert (told.script, told.commit, told.baseline_steps) == ("train.py", COMMIT, None)
     assert told.caches == {"inductor": "cold", "triton": "cold"}
     assert told.compile_threads is not None
 
@@ -130,3 +131,165 @@ def test_the_cache_that_is_looked_at_is_the_one_that_this_torch_uses(records: Pa
     env = {"TORCHINDUCTOR_CACHE_DIR": "", "TMPDIR": str(records.parent), "LOGNAME": "a:b"}
     mine, torchs, made = result_of(records, CACHE, attach=False, env=env, fresh=True)
     assert (mine, made) == (torchs, False)
+
+
+# Every case begins with nothing compiled, and ends with what the stance is then.
+BASELINE = (
+    MODEL
+    + """
+import json, warnings
+import warmwatch, torch._dynamo
+from torch._dynamo import eval_frame
+from torch._dynamo.utils import counters
+from warmwatch import _current
+
+def graphs():
+    return counters["stats"].get("unique_graphs", 0)
+
+def stance():
+    return eval_frame._stance.stance
+
+def stepped(model, optimizer, count=1, batch=4):
+    seen = []
+    for _ in range(count):
+        train(model, optimizer, 1, batch)
+        seen.append((warmwatch.state(), graphs()))
+    return seen
+
+def made(**options):
+    torch._dynamo.reset(); counters.clear(); torch.manual_seed(0)
+    warmwatch.attach(**options)
+    model = Model(); o = torch.optim.SGD(model.parameters(), lr=.1)
+    return torch.compile(model, backend="aot_eager"), o
+
+def told():
+    identity = _current.attached.agent.record.image().identity
+    return identity.baseline_steps, identity.baseline_seconds is not None
+
+def errors():
+    return _current.attached.agent.record.image().compile.agent_errors
+
+def plain():
+    model, o = made()
+    seen = stepped(model, o, 8)
+    return seen[-1], stance(), train(model, o, 1)
+
+def baseline():
+    model, o = made(baseline_steps=4)
+    eager = [stance(), *stepped(model, o, 4)]
+    after = [stance(), *stepped(model, o, 4)]
+    return eager, after, told(), train(model, o, 1)
+
+def another_stance_of_the_users():
+    model, o = made(baseline_steps=9)
+    before = stepped(model, o, 2)
+    torch.compiler.set_stance("default")
+    after = stepped(model, o, 4)
+    kept = stance()
+    torch.compiler.set_stance("default")
+    return before, after, told(), kept
+
+def one_that_ends_after_it():
+    model, o = made(baseline_steps=2)
+    with torch.compiler.set_stance("force_eager"):
+        stepped(model, o, 1)
+        inside = stance()
+        stepped(model, o, 2)
+    return inside, stance(), stepped(model, o, 1)[-1][1]
+
+def one_that_was_there_before():
+    torch.compiler.set_stance("eager_on_recompile")
+    model, o = made(baseline_steps=2)
+    first = stance()
+    stepped(model, o, 2)
+    now = stance()
+    torch.compiler.set_stance("default")
+    return first, now
+
+def detached_in_the_middle():
+    model, o = made(baseline_steps=9)
+    stepped(model, o, 2)
+    held = stance()
+    warmwatch.detach()
+    return held, stance()
+
+def too_late():
+    model, o = made()
+    stepped(model, o, 1)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        warmwatch.attach(baseline_steps=5)
+    return stance(), [str(one.message) for one in said]
+
+def no_such_stance():
+    kept, torch.compiler.set_stance = torch.compiler.set_stance, None
+    del torch.compiler.set_stance
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model, o = made(baseline_steps=7)
+    torch.compiler.set_stance = kept
+    return stance(), stepped(model, o, 1)[0][1], [str(one.message) for one in said]
+
+found = {}
+for case in (plain, baseline, another_stance_of_the_users, one_that_ends_after_it,
+             one_that_was_there_before, detached_in_the_middle, too_late, no_such_stance):
+    found[case.__name__] = case()
+    assert _current.attached is None or errors() == 0, case
+    warmwatch.detach()
+result(found)
+"""
+)
+
+
+def test_the_first_steps_run_eagerly_where_that_was_asked_for(records: Path) -> None:
+    found = result_of(records, BASELINE, attach=False)
+    (state, graphs), stance, losses = found["plain"]
+    assert (state, stance) == ("warm", "default")
+    eager, after, told, same = found["baseline"]
+    assert eager == ["force_eager", *[["warming", 0]] * 4]
+    assert after == ["default", *[["warming", graphs]] * 3, ["warm", graphs]]
+    assert (told, same) == ([4, True], losses)
+    before, after, told, kept = found["another_stance_of_the_users"]
+    assert before == [["warming", 0]] * 2
+    assert after == [*[["warming", graphs]] * 3, ["warm", graphs]]
+    assert (told, kept) == ([3, True], "default")
+    assert found["one_that_ends_after_it"] == ["force_eager", "default", graphs]
+    assert found["one_that_was_there_before"] == ["force_eager", "eager_on_recompile"]
+    assert found["detached_in_the_middle"] == ["force_eager", "default"]
+    stance, (warning,) = found["too_late"]
+    assert stance == "default"
+    assert warning == (
+        "warmwatch: attach(baseline_steps=5) is left out: a step was made, or something compiled; "
+        "say it before the first"
+    )
+    stance, compiled, (warning,) = found["no_such_stance"]
+    assert (stance, compiled) == ("default", graphs)
+    assert "this PyTorch has no torch.compiler.set_stance" in warning
+
+
+FORKED = """
+import os, warmwatch, torch._dynamo
+from torch._dynamo import eval_frame
+warmwatch.attach(baseline_steps=3)
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+compiled = torch.compile(model, backend="eager")
+train(compiled, o, 2)
+if not os.fork():
+    train(compiled, o, 2)
+    held = eval_frame._stance.stance
+    train(compiled, o, 1)
+    open("child", "w").write(f"{held} {eval_frame._stance.stance}")
+    os._exit(0)
+os.wait()
+train(compiled, o, 1)
+result([open("child").read(), eval_frame._stance.stance])
+"""
+
+
+def test_a_forked_child_has_a_baseline_of_its_own(records: Path) -> None:
+    assert result_of(records, FORKED, attach=False) == ["force_eager default", "default"]
+    told = [slots.read(folder).identity for folder in slots.folders(records)]
+    assert [one.baseline_steps for one in told] == [3, 3]
+    assert all(one.baseline_seconds for one in told)
+    lines = [json.dumps(e) for f in slots.folders(records) for e in slots.events(f)]
+    assert sum('"event": "baseline"' in line for line in lines) == 2

@@ -69,6 +69,8 @@ class Rank:
         self.store, self.pytorch = Store(), Pytorch()
         self.warm_calls = 0
         self.behind: Behind | None = None
+        self.baseline_steps = 0
+        self.eager: list[tuple[int, int]] = []
         self.tick = lambda: self.now
         self.ledger = Ledger(self.store, self.pytorch, str, clock=lambda: self.now)
         self._steps = make_steps(
@@ -78,11 +80,22 @@ class Rank:
             warm_steps=K,
             on_warm=self._on_warm,
             on_long=lambda *told: self.ledger.long_step(*told, self.behind),
+            on_baseline=self._on_eager,
             clock=lambda: self.tick(),
         )
 
     def step(self) -> None:
         self._steps.on_step(None, (), {})
+
+    def run_eagerly(self, steps: int) -> None:
+        """The steps up to this one are to run eagerly on purpose."""
+        self.baseline_steps = steps
+        self._steps.baseline(steps)
+
+    def _on_eager(self, count: int, length: int) -> None:
+        self.eager.append((count, length))
+        if count == self.baseline_steps:
+            self.ledger.baseline(count, None)
 
     def _on_warm(self) -> None:
         self.warm_calls += 1
@@ -110,5 +123,6 @@ class Rank:
             median_step_ns=record.quantile_ns(slot.clean_bins, 0.5),
             longest_step_ns=record.longest_ns(slot.clean_bins),
             alive=alive,
+            baseline_steps=self.baseline_steps,
         )
         return verdict.judge(facts, self.now)

@@ -233,6 +233,8 @@ class Identity:
         caches: ``cold`` or ``warm``, by COMPILE_CACHES, when the record began; a cache of which
             that is not known is left out.
         compile_threads: workers that Inductor may use.
+        baseline_steps: how many first steps run eagerly on purpose, before anything is compiled.
+        baseline_seconds: the median of them, once they are over.
     """
 
     run: str
@@ -267,6 +269,8 @@ class Identity:
     triton: str = ""
     caches: Mapping[str, str] = field(default_factory=dict)
     compile_threads: int | None = None
+    baseline_steps: int | None = None
+    baseline_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,6 +44,11 @@ def counted(number: int, noun: str, several: str = "") -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {several or noun + 's'}"
 
 
+def baseline_words(done: int, steps: int) -> str:
+    """While the first steps of a run are eager on purpose: ``baseline: step 7 of 20, ...``."""
+    return f"baseline: step {min(done + 1, steps)} of {steps}, eager on purpose"
+
+
 def place(name: str | None, file: str | None = None, line: int | None = None) -> str:
     """The user's function: ```forward` (model.py:31)``; empty where it is not known."""
     if not name:

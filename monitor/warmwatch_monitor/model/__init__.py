@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from warmwatch.record import CACHES, CATEGORIES, DISABLED, KINDS, MEMORY, PHASES, PROGRESS
 from warmwatch.record.stacks import INNERMOST, Frame, Stacks, ThreadStack
+from warmwatch_monitor.model.baseline import Baseline, Gain, beyond_steady_seconds, gain
 from warmwatch_monitor.model.estimate import Done, Estimate, Precedent, Remembered
 from warmwatch_monitor.model.figures import (
     BACKENDS,
@@ -85,6 +86,7 @@ __all__ = [
     "PHASES",
     "PROGRESS",
     "Agent",
+    "Baseline",
     "Beginning",
     "Compilation",
     "Compile",
@@ -98,6 +100,7 @@ __all__ = [
     "Figures",
     "Frame",
     "FunctionCost",
+    "Gain",
     "GpuReading",
     "GraphBreak",
     "HostReading",
@@ -138,5 +141,7 @@ __all__ = [
     "Worth",
     "all_warm",
     "any_compiling",
+    "beyond_steady_seconds",
+    "gain",
     "spread",
 ]

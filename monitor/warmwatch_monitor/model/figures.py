@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
+from warmwatch_monitor.model.baseline import Baseline
 from warmwatch_monitor.model.records import (
     Compilation,
     Fallback,
@@ -360,7 +361,8 @@ class Agent(Struct, frozen=True, kw_only=True):
 class Figures(Struct, frozen=True, kw_only=True):
     """All figures of one rank.
 
-    ``workers`` is ``None`` where nobody looked at them twice, ``memory`` until CUDA is up.
+    ``workers`` is ``None`` where nobody looked at them twice, ``memory`` until CUDA is up,
+    ``baseline`` where no steps were to run eagerly on purpose.
     """
 
     who: Who
@@ -375,3 +377,4 @@ class Figures(Struct, frozen=True, kw_only=True):
     workers: Workers | None = None
     memory: Memory | None = None
     worth: Worth = Worth()
+    baseline: Baseline | None = None

@@ -22,6 +22,7 @@ from warmwatch.record import (
     Warmup,
 )
 from warmwatch_monitor.model import (
+    Baseline,
     Compile,
     Counted,
     Lengths,
@@ -136,6 +137,13 @@ def worth_of(slot: Slot) -> Worth:
         estimated=said.parameters is None and said.parameters_seen is not None,
         dtype=said.dtype or None,
     )
+
+
+def baseline_of(identity: Identity) -> Baseline | None:
+    """The first steps, where they were to run eagerly on purpose."""
+    if not identity.baseline_steps:
+        return None
+    return Baseline(steps=identity.baseline_steps, seconds=identity.baseline_seconds)
 
 
 def memory_of(slot: Slot) -> Memory | None:

@@ -46,6 +46,7 @@ def figures(
         workers=_workers(process),
         memory=known.memory,
         worth=known.worth,
+        baseline=known.baseline,
     )
 
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from warmwatch.record import ENDS, Slot
 from warmwatch_monitor.model import (
     Agent,
+    Baseline,
     Compile,
     Lengths,
     Life,
@@ -42,6 +43,7 @@ class Kept(Struct, frozen=True, kw_only=True):
     log: Log
     memory: Memory | None
     worth: Worth
+    baseline: Baseline | None
 
 
 _kept: dict[str, Kept] = {}
@@ -79,6 +81,7 @@ def _make(reading: RecordReading, before: Kept | None) -> Kept:
         log=same.log if same and same_lines(reading, same.reading) else log_of(reading),
         memory=same.memory if same else blocks.memory_of(slot),
         worth=same.worth if same else blocks.worth_of(slot),
+        baseline=before.baseline if before else blocks.baseline_of(slot.identity),
     )
 
 

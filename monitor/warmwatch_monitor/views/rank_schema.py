@@ -333,6 +333,21 @@ class Cost(BaseModel):
     steps_touched: int | None = Field(description="Steps that held compile activity.")
 
 
+class Baseline(BaseModel):
+    """The first steps, where they were to run eagerly on purpose, and what compiling brought."""
+
+    steps: int = Field(description="How many; once it is over, how many they were.")
+    seconds: Seconds | None = Field(description="The median of them; null before the last one.")
+    speed_up: float | None = Field(
+        description="How many times as fast as eager its clean steps are; null before it was warm."
+    )
+    break_even_steps: int | None = Field(
+        description="Steps after the baseline that make good what compiling cost beyond clean "
+        "steps; null where they are no faster."
+    )
+    paid_back_at_step: int | None = Field(description="The step by which they have.")
+
+
 class Worth(BaseModel):
     """What a step of this rank is worth, and what its clean steps come to."""
 
@@ -425,6 +440,9 @@ class Rank(BaseModel):
     batches: Batches | None = Field(description="Null where this torch, or a series, tells none.")
     pauses: Pauses
     cost: Cost
+    baseline: Baseline | None = Field(
+        description="Null where no steps were to run eagerly: `attach(baseline_steps=...)`."
+    )
     worth: Worth | None = Field(description="Null where nothing is known of what a step is worth.")
     conditions: list[Condition] = Field(description="Those that hold.")
     gpus: list[str] = Field(description="Uuids of its GPUs.")

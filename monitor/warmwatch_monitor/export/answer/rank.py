@@ -19,6 +19,7 @@ from warmwatch_monitor.model import (
     DTYPE,
     Compilation,
     Compile,
+    Figures,
     LongStep,
     Memory,
     OpenActivity,
@@ -29,6 +30,8 @@ from warmwatch_monitor.model import (
     Warmups,
     WarmupSpan,
     Worth,
+    beyond_steady_seconds,
+    gain,
 )
 
 LAST = 5
@@ -55,6 +58,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> dict[str, Any
         "batches": _batches(figures.steps),
         "pauses": _pauses(view),
         "cost": _cost(figures.steps),
+        "baseline": _baseline(view.figures),
         "worth": _worth(view),
         "conditions": [{"condition": name, "words": said} for name, said in conditions(view)],
         "gpus": list(view.gpu_uuids),
@@ -284,15 +288,25 @@ def _step_seconds(steps: Steps) -> dict[str, float | int | None]:
 
 def _cost(steps: Steps) -> dict[str, float | int | None]:
     """What the compiler cost so far: how much longer than clean steps the touched ones took."""
-    steady, touched = steps.clean.median, steps.touched
-    beyond = None
-    if steady is not None and touched.count and touched.sum_seconds is not None:
-        beyond = touched.sum_seconds - touched.count * steady
     return {
         "first_step_seconds": steps.first_seconds,
-        "steady_step_seconds": steady,
-        "beyond_steady_seconds": beyond,
-        "steps_touched": touched.count,
+        "steady_step_seconds": steps.clean.median,
+        "beyond_steady_seconds": beyond_steady_seconds(steps),
+        "steps_touched": steps.touched.count,
+    }
+
+
+def _baseline(figures: Figures) -> dict[str, float | int | None] | None:
+    """The first steps, where they were eager on purpose, and what compiling brought since."""
+    baseline, known = figures.baseline, gain(figures)
+    if baseline is None:
+        return None
+    return {
+        "steps": baseline.steps,
+        "seconds": baseline.seconds,
+        "speed_up": known.speed_up if known else None,
+        "break_even_steps": known.break_even_steps if known else None,
+        "paid_back_at_step": known.paid_back_at if known else None,
     }
 
 

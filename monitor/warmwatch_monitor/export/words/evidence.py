@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from warmwatch.verdict import State
-from warmwatch_monitor.export.words import long_steps, pauses, remedy, silicon
+from warmwatch_monitor.export.words import baseline, long_steps, pauses, remedy, silicon
 from warmwatch_monitor.export.words.asked import turned_off
 from warmwatch_monitor.export.words.conditions import conditions
 from warmwatch_monitor.export.words.throughput import throughput
@@ -26,6 +26,7 @@ def evidence(view: RankView) -> list[str]:
         *_steps(view),
         *_gpus(view),
         *_first_step(view),
+        *filter(None, [baseline.measured(view.figures)]),
         *_throughput(view),
         *pauses.evidence(view),
         *long_steps.evidence(view.figures),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from warmwatch.verdict import State
 from warmwatch.words.reasons import plain
-from warmwatch_monitor.export.words import ends
+from warmwatch_monitor.export.words import baseline, ends
 from warmwatch_monitor.export.words.asked import never_compiled, turned_off
 from warmwatch_monitor.export.words.conditions import nothing_captured
 from warmwatch_monitor.export.words.remedy import of_recompile
@@ -51,7 +51,9 @@ def elapsed(view: RankView) -> str:
 
 def _starting(view: RankView) -> Says:
     attached = duration(view.figures.progress.quiet_seconds)
-    return f"starting; no step and no compile activity in the {attached} since it attached", ""
+    eager = baseline.in_progress(view.figures)
+    seen = f"starting; no step and no compile activity in the {attached} since it attached"
+    return seen, f"; {eager}" if eager else ""
 
 
 def _compiling(view: RankView) -> Says:
@@ -97,6 +99,8 @@ def _warming(view: RankView) -> Says:
     if not figures.steps.count:
         return _no_step_yet(view), ""
     known = so_far(view)
+    if eager := baseline.in_progress(figures):
+        return eager, ""
     if not figures.compile.begun:
         head = f"warming, {_clean_so_far(view)} and no compile activity"
     elif view.judgement.clean_steps and known:
@@ -146,7 +150,9 @@ def _warm(view: RankView) -> Says:
         return f"nothing has compiled since it was attached; {graphs} before that", ""
     text = f"warm since step {figures.warmups.warm_at_step}"
     if speed:
-        return f"{text}: {speed} is the real speed{_of_few(figures)}", _off(view)
+        brought = baseline.brought(figures)
+        tail = f", {brought}" if brought else ""
+        return f"{text}: {speed} is the real speed{_of_few(figures)}{tail}", _off(view)
     quiet = duration(figures.progress.compiler_quiet_seconds or 0.0)
     return f"{text}; nothing has compiled for {quiet}", ""
 
