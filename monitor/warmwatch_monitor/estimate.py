@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from warmwatch_monitor.model.estimate import Done, Estimate, Precedent
 
+_DOUBT = 0.05  # of the whole: what has to have ended before it says how fast the host is
 _Parts = Mapping[str, float]
 _Rest = tuple[float, _Parts]  # seconds, and of them those of each phase
 
@@ -88,18 +89,30 @@ def _rest(now: Now, before: Precedent) -> _Rest:
     parts = {name: max(0.0, took - spent[name]) for name, took in before.phase_seconds.items()}
     left = whole = sum(parts.values())
     if now.compiled is not None and before.compiled is not None:
-        left = _of_compilations(before.compiled[len(now.compiled) :], now.activity_seconds)
+        speed = _speed(now.compiled, before.compiled)
+        left = _of_compilations(before.compiled[len(now.compiled) :], now.activity_seconds, speed)
     share = left / whole if whole else 0.0
     phases = {name: part * share for name, part in parts.items() if part * share}
     return left + _between(now.seconds, now.phase_seconds, before), phases
 
 
-def _of_compilations(rest: Sequence[Done], so_far: float) -> float:
+def _of_compilations(rest: Sequence[Done], so_far: float, speed: float) -> float:
     """Of those that are to come, the first of which is in progress for ``so_far``."""
     if not rest:
         return 0.0
-    current, *after = (one.seconds or 0.0 for one in rest)
+    current, *after = (speed * (one.seconds or 0.0) for one in rest)
     return max(0.0, current - so_far) + sum(after)
+
+
+def _speed(ended: Sequence[Done], before: Sequence[Done]) -> float:
+    """How many times as long as last time it takes, by what has ended: a host that others use is
+    slower. As long as little has, that says little.
+    """
+    pairs = [(one.seconds, two.seconds) for one, two in zip(ended, before, strict=False)]
+    mine = sum(one for one, two in pairs if one and two)
+    theirs = sum(two for one, two in pairs if one and two)
+    doubt = _DOUBT * sum(one.seconds or 0.0 for one in before)
+    return (mine + doubt) / (theirs + doubt) if theirs else 1.0
 
 
 def _between(seconds: float, phase_seconds: _Parts, before: Precedent) -> float:

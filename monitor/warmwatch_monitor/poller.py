@@ -24,6 +24,7 @@ from warmwatch_monitor.publisher import Follower, Publisher
 from warmwatch_monitor.sources.listed import RECORDS, SOURCES
 from warmwatch_monitor.sources.readings import Readings, Source
 
+_ONCE_SECONDS = 5.0
 _LONGEST_SILENCE = 1.0
 _LATE_AFTER_PAUSES = 3
 _STOP_SECONDS = 2.0
@@ -41,7 +42,7 @@ class Poller:
     ) -> None:
         self._clock = clock or Clock()
         self._feeds: dict[str, Feed[Any]] = {}
-        self._once_seconds: dict[str, float] = {}
+        self._once_seconds: dict[str, float | None] = {}
         for source in sources:
             interval = source.interval(settings)
             if interval is not None:
@@ -74,7 +75,7 @@ class Poller:
         One that hangs, such as a driver, holds up the first question and no other.
         """
         for name, feed in self._feeds.items():
-            feed.read_within(self._once_seconds[name])
+            feed.read_within(self._once_seconds[name] or _ONCE_SECONDS)
         return self._publisher.publish()
 
     def start(self) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from support import builders as b
-from support.accounts import BEGAN, account, rank, store
-from support.sources import poller
+from support.accounts import BEGAN, account, keeping, rank, store
+from support.sources import instead, settings
 from support.sources import records as reading
 from support.values import replace
-from warmwatch.record import CompileCounts, Slot
+from warmwatch.record import Slot
 from warmwatch_monitor.cli.recalling import recalling
 from warmwatch_monitor.estimate import Now, estimate
 from warmwatch_monitor.export.answer import status
@@ -29,8 +29,10 @@ from warmwatch_monitor.model import (
     Snapshot,
 )
 from warmwatch_monitor.model.account import Account, Compiled, Provenance, Wrapping
+from warmwatch_monitor.poller import Poller
 from warmwatch_monitor.remembered.alike import is_alike, is_comparable, known_of, precedent
 from warmwatch_monitor.remembered.recalling import Recalling
+from warmwatch_monitor.sources.listed import RECORDS
 
 FORWARD = Done(kind="forward", name="forward", code="c0de", cache="miss", seconds=80.0)
 BACKWARD = Done(kind="backward", cache="miss", seconds=30.0)
@@ -57,8 +59,16 @@ def left(now: Now, *precedents: Precedent) -> float | None:
 
 def test_the_rest_is_that_of_the_compilation_in_progress_and_what_came_after_it() -> None:
     assert left(now(20), BEFORE) == pytest.approx(60 + 30 + 3)  # 3 s in which nothing compiled
-    slower = replace(FORWARD, seconds=95.0)
-    assert left(now(100, 5, slower), BEFORE) == pytest.approx(25 + 3)
+    assert left(now(85, 5, FORWARD), BEFORE) == pytest.approx(25 + 3)
+
+
+def test_a_host_that_is_slower_than_last_time_is_expected_to_stay_so() -> None:
+    """Twice as slow so far; less is made of it where less has ended."""
+    before = replace(BEFORE, compiled=(replace(FORWARD, seconds=20.0), BACKWARD, BACKWARD))
+    slower = now(45, 5, replace(FORWARD, seconds=40.0))
+    doubt = 0.05 * 80
+    speed = (40 + doubt) / (20 + doubt)
+    assert left(slower, before) == pytest.approx(speed * 30 - 5 + speed * 30 + 3)
 
 
 def test_where_compilations_are_not_known_one_by_one_the_rest_is_that_of_the_phases() -> None:
@@ -254,11 +264,6 @@ def test_the_history_is_asked_by_a_command_only_where_something_compiles(tmp_pat
 
 
 def _polled(state: Path, record: RecordReading) -> Snapshot:
-    from support.accounts import keeping
-    from warmwatch_monitor.poller import Poller
-    from warmwatch_monitor.sources.listed import RECORDS
-    from support.sources import instead, settings
-
     sources = (instead(RECORDS, reading(record)), *recalling(keeping(state)))
     return Poller(settings("/nowhere"), sources=sources).poll_once()
 
@@ -317,7 +322,7 @@ def test_the_answer_and_the_series_have_it_where_it_is_known() -> None:
         "precedents": 3,
         "of_rank": False,
     }
-    series = 'warmwatch_compile_left_seconds{run="gpt2",rank="0"} 70'
+    series = 'warmwatch_compile_left_seconds{rank="0",run="gpt2"} 70'
     assert series in _metrics(seen(MANY))
     assert "\nwarmwatch_compile_left_seconds{" not in _metrics(
         seen(replace(MANY, left_seconds=None))

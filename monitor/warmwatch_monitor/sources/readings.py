@@ -30,13 +30,13 @@ class Source(Struct, Generic[T_co], frozen=True, kw_only=True):
         name: the public one, in ``/status`` and as a label.
         interval: seconds between two looks, ``None`` where the settings leave it alone.
         make: begins to follow it, and gives the function that reads it.
-        once_seconds: for how long a command that reads it once waits for it.
+        once_seconds: for how long a command that reads it once waits for it, where not as usual.
     """
 
     name: str
     interval: Callable[[Settings], float | None]
     make: Callable[[Settings, Clock], Read[T_co]]
-    once_seconds: float = 5.0
+    once_seconds: float | None = None
 
 
 class Readings(Struct, frozen=True, kw_only=True):
