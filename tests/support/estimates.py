@@ -139,8 +139,10 @@ def section(measured: list[Measured], torch: str) -> str:
 
 Written by `{COMMAND}`. Each scenario was trained twice with all caches cold, its precedent being
 the first. Cells: by how much of the whole warm-up the estimate of the rest was off when that share
-of it was over / by how much the guess "as long again as so far" was. PyTorch {torch}, Python
-{platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores, which others used too.
+of it was over / by how much the guess "as long again as so far" was, which by its nature is right
+at the half and nowhere else. *Nothing said*: by then it took longer than the precedent. PyTorch
+{torch}, Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores, whose
+other users explain why a second warm-up was longer than the first.
 
 | scenario | first warm-up | second | at 25 % | at 50 % | at 75 % |
 |---|---|---|---|---|---|

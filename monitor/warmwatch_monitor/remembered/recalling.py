@@ -14,7 +14,13 @@ from msgspec import Struct
 from warmwatch_monitor.errors import SourceError, StoreError
 from warmwatch_monitor.model import GpuReading, RecordReading, Remembered
 from warmwatch_monitor.model.account import Account
-from warmwatch_monitor.remembered.alike import Known, is_alike, is_comparable, precedent
+from warmwatch_monitor.remembered.alike import (
+    Known,
+    is_alike,
+    is_comparable,
+    known_of,
+    precedent,
+)
 from warmwatch_monitor.remembered.listing import Listed, Wanted
 from warmwatch_monitor.remembered.making import start_of_record, what_of
 from warmwatch_monitor.remembered.store import Store
@@ -64,26 +70,32 @@ class Recalling:
             self._asked[one.folder] = _Asked(about, known)
 
     def _remembered(self, one: RecordReading, gpus: tuple[str | None, ...]) -> Remembered:
-        now = _known(one, gpus)
-        earlier = [each for each in self._earlier(one, now) if is_comparable(now, each)][:MOST]
-        alike = [precedent(each, one.slot.identity.rank) for each in earlier if is_alike(now, each)]
-        warmups = (precedent(each, one.slot.identity.rank) for each in earlier)
+        now, rank = _known(one, gpus), one.slot.identity.rank
+        attached = one.slot.header.attached_epoch_ns / 1e9
+        found = _comparable(self._store, now, attached, start_of_record(one))
+        alike = (precedent(each, rank) for each in found if is_alike(now, each))
+        warmups = (precedent(each, rank) for each in found)
         return Remembered(
             precedents=tuple(each for each in alike if each is not None),
             warmups=tuple(each.seconds for each in warmups if each is not None),
         )
 
-    def _earlier(self, one: RecordReading, now: Known) -> Iterable[Account]:
-        """Those of its name, and of its script, that became warm before it began."""
-        wanted = [Wanted(called=now.run, warm=True, limit=_LISTED)]
-        if now.what.script:
-            wanted.append(Wanted(script=now.what.script, warm=True, limit=_LISTED))
-        found = {each.id: each for one_ in wanted for each in self._store.listed(one_)}
-        ordered = sorted(found.values(), key=lambda each: -each.began)
-        attached = one.slot.header.attached_epoch_ns / 1e9
-        likely = [each.id for each in ordered if _may_be(each, now) and each.began < attached]
-        start = start_of_record(one)
-        return [each for each in self._store.told(likely[:_LOOKED_AT]) if each.start != start]
+
+def earlier(store: Store, account: Account) -> list[Account]:
+    """The runs before ``account`` that it may be held against, newest first. Raises StoreError."""
+    return _comparable(store, known_of(account), account.began, account.start)
+
+
+def _comparable(store: Store, now: Known, began: float, start: str | None) -> list[Account]:
+    """Those of its name, and of its script, that became warm and are of another start."""
+    wanted = [Wanted(called=now.run, warm=True, limit=_LISTED)]
+    if now.what.script:
+        wanted.append(Wanted(script=now.what.script, warm=True, limit=_LISTED))
+    found = {one.id: one for each in wanted for one in store.listed(each)}
+    ordered = sorted(found.values(), key=lambda one: -one.began)
+    likely = [one.id for one in ordered if _may_be(one, now) and one.began < began]
+    known = (one for one in store.told(likely[:_LOOKED_AT]) if one.start != start)
+    return [one for one in known if is_comparable(now, one)][:MOST]
 
 
 def _may_be(one: Listed, now: Known) -> bool:
