@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from warmwatch_monitor.cli.answers import make_poller, settings_from
 from warmwatch_monitor.cli.choice import choose_runs
 from warmwatch_monitor.cli.output import note, plain
+from warmwatch_monitor.config import load_keeping
 from warmwatch_monitor.errors import (
     NoRunError,
     NotRememberedError,
@@ -53,6 +54,21 @@ def accounts(
     if not names:
         return (_latest(snapshot, history),)
     return tuple(one for name in names for one in _named(snapshot, name, history))
+
+
+def last_like(account: Account) -> Account | None:
+    """The last run like it that is remembered; ``None`` where none is, or nobody can say."""
+    keeping = load_keeping(os.environ)
+    if keeping.directory is None:
+        return None
+    from warmwatch_monitor.remembered.recalling import earlier
+    from warmwatch_monitor.remembered.store import Store
+
+    try:
+        return next(iter(earlier(Store(keeping), account)), None)
+    except StoreError as error:
+        note(f"warmwatch: not held against earlier runs: {plain(str(error))}")
+        return None
 
 
 def accounts_in(snapshot: Snapshot) -> tuple[Account, ...]:

@@ -41,7 +41,7 @@ def report(
     """
     if sum((html is not None, as_json, markdown)) > 1:
         raise UsageError("--html, --json and --markdown exclude each other: give one")
-    from warmwatch_monitor.cli.accounts import accounts
+    from warmwatch_monitor.cli.accounts import accounts, last_like
     from warmwatch_monitor.cli.remembering import Remembering
     from warmwatch_monitor.config import load_keeping
 
@@ -50,12 +50,14 @@ def report(
     if len(found) > 1:
         names = ", ".join(one.run for one in found)
         raise UsageError(f"a report is of one run, and {run!r} means {names}: name one of them")
-    _show(found[0], html=html, as_json=as_json, markdown=markdown)
+    made = reported(found[0], None if dir is not None else last_like(found[0]))
+    _show(found[0], made, html=html, as_json=as_json, markdown=markdown)
     seen.write()
 
 
-def _show(account: Account, *, html: str | None, as_json: bool, markdown: bool) -> None:
-    made = reported(account)
+def _show(
+    account: Account, made: Report, *, html: str | None, as_json: bool, markdown: bool
+) -> None:
     if as_json:
         say(as_text(made))
     elif html is not None:
@@ -68,12 +70,12 @@ def _show(account: Account, *, html: str | None, as_json: bool, markdown: bool) 
         draw(picture(document(made), made))
 
 
-def reported(account: Account) -> Report:
-    """Its report, at the price that is set, fit to be shown."""
+def reported(account: Account, before: Account | None = None) -> Report:
+    """Its report, at the price that is set, held against ``before``, fit to be shown."""
     from warmwatch_monitor.config import price_per_gpu_hour
     from warmwatch_monitor.export.report import report as report_of
 
-    return cleaned(report_of(account, price_per_gpu_hour(os.environ)))
+    return cleaned(report_of(account, price_per_gpu_hour(os.environ), before))
 
 
 def as_text(value: object) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from warmwatch_monitor.export.document import Document, Section
 from warmwatch_monitor.export.report.parts import Report
 from warmwatch_monitor.export.words.amounts import took
+from warmwatch_monitor.export.words.report.changed import since_last_time
 from warmwatch_monitor.export.words.report.compiled import again, broken, timeline
 from warmwatch_monitor.export.words.report.cost import cost
 from warmwatch_monitor.export.words.report.do import to_do
@@ -47,6 +48,7 @@ def short(report: Report) -> Document:
 
 def _sections(report: Report) -> Iterator[Section | None]:
     yield where(report)
+    yield since_last_time(report)
     yield again(report)
     yield to_do(report)
     yield cost(report)
