@@ -130,6 +130,7 @@ def test_the_demo_follows_nobodys_settings_for_his_own_daemon() -> None:
         "CXX": "g++",
         "WARMWATCH_GPU_INTERVAL": "x",
         "WARMWATCH_OBSERVE": "x",
+        "WARMWATCH_STATE": "x",
         "WARMWATCH_DIR": "/records",
         "WARMWATCH_RUN": "demo",
     }
