@@ -32,6 +32,7 @@ class State(str, Enum):
 #   long_compile  an activity in progress takes far longer than any before explains: it may hang
 #   never_compiled    torch.compile was asked for, is not turned off, and nothing has compiled
 #   cudagraph_skipped  CUDA graphs were asked for and left out
+#   slower_than_before  the first warm-up took far longer than those of earlier runs like it
 CONDITIONS = (
     "thrashing",
     "fallback",
@@ -40,6 +41,7 @@ CONDITIONS = (
     "long_compile",
     "never_compiled",
     "cudagraph_skipped",
+    "slower_than_before",
 )
 NEEDS_A_PERSON = frozenset({"nothing_captured", "long_compile", "never_compiled"})
 MAY_NEVER_END = frozenset({"long_compile"})  # so who waits for another state is told, and may leave

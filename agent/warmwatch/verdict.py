@@ -34,6 +34,11 @@ LONG_COMPILE_FLOOR_NS = 5 * 60 * 10**9
 LONG_COMPILE_TIMES = 5
 LONG_COMPILE_NS = 3600 * 10**9  # whatever came before; a setting of the monitor
 
+SLOWER_TIMES = 2
+SLOWER_TIMES_OF_SEVERAL = 1.5
+SLOWER_SEVERAL = 3  # earlier warm-ups, whose longest says how far they spread
+SLOWER_FLOOR_NS = 30 * 10**9
+
 THRASHING_WINDOW = 10
 THRASHING_STEPS = 3
 
@@ -59,6 +64,7 @@ class Facts:
         peers_longest_ns: the longest activity of the peers that have ended as many as this one has
         begun, so that they have done what it is at; 0 where there is none.
         long_compile_ns: how long an activity may take at most, 0 for as long as it likes.
+        earlier_warmups_ns: lengths of the first warm-ups of comparable earlier runs, newest first.
         baseline_steps: how many first steps run eagerly on purpose: none of them is clean.
     """
 
@@ -76,6 +82,7 @@ class Facts:
     peers_longest_ns: int = 0
     long_compile_ns: int = LONG_COMPILE_NS
     pause_ns: int = 0
+    earlier_warmups_ns: tuple[int, ...] = ()
     baseline_steps: int = 0
 
 
@@ -216,6 +223,7 @@ def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:
         "long_compile": _long_compile(facts, now_ns),
         "never_compiled": _never_compiled(facts),
         "cudagraph_skipped": facts.compile.cudagraph_skips > 0,
+        "slower_than_before": _slower_than_before(facts),
     }
     return tuple(name for name in CONDITIONS if holds[name])
 
@@ -225,6 +233,16 @@ def _long_compile(facts: Facts, now_ns: int) -> bool:
     if not since or limit is None or _ended(facts) is not None:
         return False
     return now_ns - since > limit
+
+
+def _slower_than_before(facts: Facts) -> bool:
+    """Its first warm-up is far beyond the longest of earlier runs: one says less than several."""
+    earlier, first = facts.earlier_warmups_ns, facts.compile.first_warmup
+    if not earlier or not facts.compile.warmups:
+        return False
+    times = SLOWER_TIMES_OF_SEVERAL if len(earlier) >= SLOWER_SEVERAL else SLOWER_TIMES
+    took, longest = first.ended_ns - first.began_ns, max(earlier)
+    return took >= times * longest and took - longest >= SLOWER_FLOOR_NS
 
 
 def _nothing_captured(facts: Facts) -> bool:

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from warmwatch_monitor.config import Settings
 from warmwatch_monitor.errors import described
+from warmwatch_monitor.foreseen import with_estimates
 from warmwatch_monitor.judging import Around, Judging
 from warmwatch_monitor.model import GpuReading, Refusal, RunView, Snapshot, SourceHealth
 from warmwatch_monitor.sources.listed import HOST, NVML, OBSERVED, RECORDS
@@ -57,12 +59,16 @@ class Assembly:
         gpus = readings.of(NVML) or ()
         records, refused = (found.records, found.refusals) if found else ((), ())
         present = None if found is None else _present(found)
-        around = _around(host, gpus, now_ns)
+        around = replace(_around(host, gpus, now_ns), remembered=readings.remembered)
         runs, unjudged = trial.of(
             "judging the runs", lambda: self._judging.of(records, around, present), _NOTHING
         )
         before = kept(self._accounts, present, now_ns, self._retention_ns), runs
         self._accounts, runs = trial.of("adding up energy", lambda: charge(*before, now_ns), before)
+        judged, known = runs, readings.remembered
+        runs = trial.of(
+            "estimating the time left", lambda: with_estimates(judged, now_ns, known), judged
+        )
         refusals = (*unjudged, *refused)
         shown = bounded(refusals)
         snapshot = Snapshot(

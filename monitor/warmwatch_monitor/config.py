@@ -219,18 +219,20 @@ def load_keeping(environ: Mapping[str, str]) -> Keeping:
     )
 
 
-def _state_directory(environ: Mapping[str, str], named: str) -> str:
+def _state_directory(environ: Mapping[str, str], named: str) -> str | None:
+    """``None``: nobody named one, and the user has no home."""
     if named:
         return _absolute(named)
     home = environ.get("XDG_STATE_HOME", "")
     if not home.startswith("/"):  # a relative one is to be ignored, says its specification
         home = os.path.join(os.path.expanduser("~"), ".local", "state")
-    return _absolute(os.path.join(home, "warmwatch"))
+    return _absolute(os.path.join(home, "warmwatch")) if home.startswith("/") else None
 
 
 def _absolute(path: str) -> str:
     """``path`` from the root; ``..`` stays, since what is before it may be a link."""
-    parts = os.path.join(os.getcwd(), path).split("/")
+    whole = path if path.startswith("/") else os.path.join(os.getcwd(), path)
+    parts = whole.split("/")
     return "/" + "/".join(part for part in parts if part not in ("", "."))
 
 

@@ -18,6 +18,7 @@ from warmwatch_monitor.model import (
     RankView,
     RecordReading,
     Refusal,
+    Remembered,
     RunView,
 )
 from warmwatch_monitor.namesakes import Start, told_apart
@@ -27,12 +28,15 @@ from warmwatch_monitor.work import Work, follow
 
 
 class Around(Struct, frozen=True, kw_only=True):
-    """What was read beside the records, at ``now_ns``; ``oom_killed`` of pids that are gone."""
+    """What was read beside the records, at ``now_ns``; ``oom_killed`` of pids that are gone,
+    ``remembered`` by record.
+    """
 
     now_ns: int
     processes: Mapping[int, ProcessReading] = field(default_factory=dict)
     gpus: tuple[GpuReading, ...] = ()
     oom_killed: Mapping[int, bool] = field(default_factory=dict)
+    remembered: Mapping[str, Remembered] = field(default_factory=dict)
 
 
 class _Judged(Struct, frozen=True, kw_only=True):
@@ -107,6 +111,10 @@ class Judging:
             working,
             busy={folder: work.busy_ns for folder, work in works.items()},
             long_compile_ns=self._long_compile_ns,
+            earlier={
+                folder: tuple(round(seconds * 1e9) for seconds in one.warmups)
+                for folder, one in around.remembered.items()
+            },
         )
         return _Judged(runs=runs, works=works, names=names)
 

@@ -42,10 +42,12 @@ class Poller:
     ) -> None:
         self._clock = clock or Clock()
         self._feeds: dict[str, Feed[Any]] = {}
+        self._once_seconds: dict[str, float | None] = {}
         for source in sources:
             interval = source.interval(settings)
             if interval is not None:
                 read = source.make(settings, self._clock)
+                self._once_seconds[source.name] = source.once_seconds
                 self._feeds[source.name] = Feed(
                     source.name, partial(self._told, read), self._clock, interval
                 )
@@ -72,8 +74,8 @@ class Poller:
 
         One that hangs, such as a driver, holds up the first question and no other.
         """
-        for feed in self._feeds.values():
-            feed.read_within(_ONCE_SECONDS)
+        for name, feed in self._feeds.items():
+            feed.read_within(self._once_seconds[name] or _ONCE_SECONDS)
         return self._publisher.publish()
 
     def start(self) -> None:

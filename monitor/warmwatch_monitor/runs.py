@@ -31,11 +31,13 @@ def group(
     *,
     busy: Mapping[str, int] = MappingProxyType({}),
     long_compile_ns: int = verdict.LONG_COMPILE_NS,
+    earlier: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> tuple[RunView, ...]:
     """All runs, by name, each with its ranks in order, judged at ``now_ns`` and with its GPUs.
 
     ``working``: by record, when its rank was last seen to work; ``busy``: when anything of it last
-    was, a compiler too. ``long_compile_ns``: see ``Facts``.
+    was, a compiler too. ``earlier``: by record, lengths of the first warm-ups of comparable runs.
+    ``long_compile_ns``: see ``Facts``.
     """
     readings, devices = tuple(readings), _by_uuid(gpus)
     forget_others(readings)
@@ -55,6 +57,7 @@ def group(
             working,
             busy,
             long_compile_ns,
+            earlier,
         )
         for name, ranks in sorted(speakers.items())
     )
@@ -96,6 +99,7 @@ def _run(
     working: Mapping[str, int],
     busy: Mapping[str, int],
     long_compile_ns: int,
+    earlier: Mapping[str, tuple[int, ...]],
 ) -> RunView:
     precedents = Precedents(reading.slot.compile for reading in readings)
     # its own too: what a rank compiled itself it did not stall for either
@@ -116,6 +120,7 @@ def _run(
             busy_ns=busy.get(reading.folder),
             peers_longest_ns=precedents.longest_ns(reading.slot.compile),
             long_compile_ns=long_compile_ns,
+            earlier_warmups_ns=earlier.get(reading.folder, ()),
             process=None if reading.pid is None else processes.get(reading.pid),
             gpus=_used(reading, devices),
         )
@@ -138,6 +143,7 @@ def view(
     busy_ns: int | None = None,
     peers_longest_ns: int = 0,
     long_compile_ns: int = verdict.LONG_COMPILE_NS,
+    earlier_warmups_ns: tuple[int, ...] = (),
     process: ProcessReading | None = None,
     gpus: tuple[GpuReading, ...] = (),
 ) -> RankView:
@@ -151,6 +157,7 @@ def view(
         facts(reading, peers_compiled_ns, at_work_ns, pause_ns),
         peers_longest_ns=peers_longest_ns,
         long_compile_ns=long_compile_ns,
+        earlier_warmups_ns=earlier_warmups_ns,
     )
     judgement = verdict.judge(known, now_ns)
     return RankView(

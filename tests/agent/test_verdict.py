@@ -396,7 +396,7 @@ def test_the_names_of_the_states_are_public() -> None:
     assert {state.value for state in states.WARM} == {"warm", "eager"}
     needs = {"nothing_captured", "long_compile", "never_compiled"}
     assert set(states.CONDITIONS) > states.NEEDS_A_PERSON == needs
-    others = ("thrashing", "fallback", "unknown", "cudagraph_skipped")
+    others = ("thrashing", "fallback", "unknown", "cudagraph_skipped", "slower_than_before")
     assert set(states.CONDITIONS) == {*needs, *others}
 
 

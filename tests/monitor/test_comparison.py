@@ -13,7 +13,9 @@ from warmwatch_monitor.cli.report import as_text, cleaned
 from warmwatch_monitor.export.comparison import compare
 from warmwatch_monitor.export.comparison.break_even import break_even
 from warmwatch_monitor.export.comparison.parts import Measured, Side
+from warmwatch_monitor.export.report import report
 from warmwatch_monitor.export.words.compare import page, sentence
+from warmwatch_monitor.export.words.report.page import answer
 from warmwatch_monitor.model.account import Account, Provenance
 from warmwatch_monitor.views.report.markdown import markdown
 from warmwatch_monitor.views.report.terminal import lines
@@ -65,6 +67,16 @@ def test_each_outcome_is_said(
     assert words in sentence(found)
 
 
+def test_what_costs_less_and_steps_longer_is_ahead_for_a_while() -> None:
+    quick, slow = side("default", 40.0, 0.5, 0.01), side("tuned", 100.0, 0.25, 0.01)
+    found, other_way = break_even(quick, slow), break_even(slow, quick)
+    assert (found.outcome, other_way.outcome) == ("ahead_until", "paid_back")
+    assert found.step == other_way.step == 240
+    assert (found.earliest, found.latest) == (other_way.earliest, other_way.latest)
+    assert "costs 60 s less" in sentence(found)
+    assert "ahead until step 240 (228 to 255)." in sentence(found)
+
+
 def test_what_has_no_clean_step_has_no_break_even() -> None:
     found = break_even(replace(EAGER, label="new", steady=None), EAGER)
     assert (found.outcome, found.step) == ("unknown", None)
@@ -86,6 +98,21 @@ def test_an_eager_run_is_the_baseline_wherever_it_stands() -> None:
     assert compiled.speed_up.uncertainty is not None
     assert eager.speed_up is None
     assert not made.incomparable
+
+
+def test_a_run_is_eager_where_it_has_run_and_nothing_of_it_was_compiled() -> None:
+    """Not before its first step, nor where it was attached when all had been compiled."""
+    slot = replace(b.EAGER, compile=replace(b.EAGER.compile, graphs_before=3))
+    late = a.account(b.view(b.ended("finished", slot), alive=False), run="late")
+    starting = a.account(b.view(b.STARTING), run="starting")
+    made = compare((a.finished(), late, starting))
+    assert [one.mode for one in made.sides] == ["default", "default", None]
+    assert made.baseline == "gpt2"
+    assert [one.cost_seconds for one in made.sides[1:]] == [None, None]
+    assert [one.outcome for one in made.break_even] == ["unknown", "unknown"]
+    assert "nothing was compiled since it was attached; 3 graphs before that" in answer(
+        report(late)
+    )
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,24 @@ def test_without_anything_set_the_documented_defaults_hold() -> None:
     assert config.VARIABLES["WARMWATCH_OTLP"][0] == "off"
 
 
+def test_a_user_without_a_home_has_no_history_unless_one_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in a container under a number that no table knows."""
+    monkeypatch.setattr(config.os.path, "expanduser", lambda path: path)
+    assert config.load_keeping({}).directory is None
+    assert config.load_keeping({"WARMWATCH_STATE": "/srv/x"}).directory == "/srv/x"
+
+
+def test_a_directory_to_work_in_that_is_gone_is_not_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert load({"WARMWATCH_DIR": "/srv/x", "HOME": "/home/me"}, 7, {}).directories == ("/srv/x",)
+
+
 def test_otlp_is_switched_on_by_its_variable_and_by_its_option() -> None:
     assert load({"WARMWATCH_OTLP": "on"}, 7, {}).otlp
     assert load({"WARMWATCH_OTLP": "off"}, 7, {"otlp": "on"}).otlp

@@ -18,7 +18,7 @@ from support.daemon import daemon_process
 from support.nvml.clock import Time
 from support.records import compiling, ended, held, update, wait_until, warm, write_record
 from support.values import replace
-from warmwatch_monitor.errors import SourceError
+from warmwatch_monitor.errors import SourceError, StoreError
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.model.account import Account
 from warmwatch_monitor.remembered.keeper import Keeper
@@ -74,6 +74,28 @@ def test_what_could_not_be_written_is_said_and_written_later(tmp_path: Path) -> 
     time.passes(6)
     keeper.look()
     assert [one.state for one in remembered(tmp_path)] == ["finished"]
+
+
+def test_while_nothing_can_be_written_no_run_is_kept_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk may be full for weeks, and can be read meanwhile."""
+    store, time = a.store(tmp_path), Time()
+    keeper = Keeper(store, lambda *_: NO_PAST, time.clock())
+    keeper.look()
+    monkeypatch.setattr(store, "save", raise_full)
+    for attempt in range(3):
+        slot = b.ended("finished")
+        launch = replace(slot.identity, launch=f"elsewhere:{attempt}")
+        keeper.take(seen(replace(slot, identity=launch), alive=False))
+        with pytest.raises(SourceError, match="full"):
+            keeper.look()
+        time.passes(6)
+    assert len(keeper._traces._known) == 1
+
+
+def raise_full(_: object) -> None:
+    raise StoreError("the disk is full")
 
 
 def test_a_run_that_ended_is_written_again_where_more_is_known_of_its_end(tmp_path: Path) -> None:

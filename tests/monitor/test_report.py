@@ -137,13 +137,15 @@ def test_costs_are_absent_where_nothing_is_known_and_add_up_where_it_is() -> Non
 
 
 def test_places_of_graph_breaks_are_those_at_which_dynamo_went_on() -> None:
-    resumed = replace(a.FORWARD, id="1/0", name="torch_dynamo_resume_in_forward_at_47", line=31)
+    once = "torch_dynamo_resume_in_forward_at_47"
+    again = f"torch_dynamo_resume_in_{once}_at_52"
+    resumed = [replace(a.FORWARD, id=f"{name}/0", name=name, line=31) for name in (once, again)]
     told = {
         "compile.graph_breaks": 2,
         "compile.breaks": [{"reason": "Unsupported Tensor.item() call", "count": 2}],
     }
-    said = text(a.finished(compiled=(*a.FIRST, resumed), answers=told))
-    assert "`forward` (model.py:47)" in said
+    said = text(a.finished(compiled=(*a.FIRST, *resumed), answers=told))
+    assert "Dynamo went on at `forward` (model.py:47), `forward` (model.py:52)." in said
     assert "capture_scalar_outputs" in said.replace("\n", "")
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from support import reported as a
 from support.browser import chromium
 from support.builders import EPOCH
-from support.records import warm, write_record
+from support.records import ended, update, warm, write_record
 from support.values import replace
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.cli.report import cleaned, document
@@ -91,6 +91,7 @@ def test_a_price_is_a_number(records: str) -> None:
         (("compare", "gpt2", "nobody"), 5, "no run named"),
         (("export", "gpt2"), 2, "nothing to write"),
         (("export", "gpt2", "--perfetto", "/nowhere/x.json"), 1, "name another place"),
+        (("export", "gpt2", "--perfetto", "/dev/full"), 1, "/dev/full cannot be written (No space"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(
@@ -134,6 +135,50 @@ def test_a_run_whose_records_are_gone_is_told_of_from_the_history(tmp_path: Path
     assert "gpt2 (aaaaaaaa)" in done.output
     nobody = run("report", "gpt3", **state)
     assert (nobody.exit_code, "did you mean gpt2" in nobody.output) == (5, True)
+
+
+def test_a_report_remembers_what_has_ended_and_once(records: str, tmp_path: Path) -> None:
+    state = {"WARMWATCH_STATE": str(tmp_path / "state")}
+    update(Path(records, "gpt2"), ended(warm(), "finished"))
+    done = run("report", "gpt2", "--dir", records, **state)
+    assert (done.exit_code, (tmp_path / "state").exists()) == (0, False), "a place for a look"
+    done = run("report", "gpt2", WARMWATCH_DIR=records, **state)
+    assert done.exit_code == 0, done.output
+    store = Store(load_keeping(state))
+    known = store.listed()
+    assert ("gpt2", "finished") in [(one.run, one.state) for one in known]
+    assert run("report", "gpt2", WARMWATCH_DIR=records, **state).exit_code == 0
+    assert store.listed() == known
+
+
+def test_the_start_before_is_counted_from_the_one_that_is_still_there(
+    records: str, tmp_path: Path
+) -> None:
+    """Which no daemon has remembered."""
+    state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": records}
+    state["WARMWATCH_STATE_DAYS"] = "36500"
+    before = [a.finished(id=id, began=EPOCH - ago) for id, ago in (("earlier", 300), ("old", 900))]
+    store = Store(load_keeping(state))
+    store.save(before)
+
+    def reported(name: str) -> str:
+        return str(json.loads(run("report", name, "--json", **state).output)["id"])
+
+    last = reported("gpt2")
+    assert [reported("gpt2~1"), reported("gpt2~2")] == ["earlier", "old"]
+    store.save([replace(before[0], id=last, began=EPOCH)])
+    assert [reported("gpt2~1"), reported("gpt2~2")] == ["earlier", "old"]
+
+
+def test_of_a_history_that_cannot_be_read_only_that_is_missing(
+    records: str, tmp_path: Path
+) -> None:
+    (tmp_path / "history.db").write_text("something else" * 100)
+    for name in ((), ("gpt2",)):
+        done = run("report", *name, WARMWATCH_STATE=str(tmp_path), WARMWATCH_DIR=records)
+        assert done.exit_code == 0, done.output
+        assert "Where the time went" in done.output
+        assert "without the history" in done.output
 
 
 @pytest.mark.slow

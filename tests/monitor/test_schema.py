@@ -10,12 +10,14 @@ from pydantic import BaseModel
 
 from support import builders as b
 from support.values import replace
+from warmwatch.record import Slot
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.series import render
 from warmwatch_monitor.fleet import assemble
 from warmwatch_monitor.model import (
     Compiler,
     Cost,
+    Estimate,
     ExportHealth,
     FunctionCost,
     GraphBreak,
@@ -23,6 +25,7 @@ from warmwatch_monitor.model import (
     LongStep,
     ObservedTraining,
     ProcessReading,
+    RankView,
     Refusal,
     Sample,
     Signs,
@@ -49,6 +52,9 @@ SEEN = ObservedTraining(
 )
 
 
+LEFT = Estimate(of="function", so_far_seconds=2.1, last_seconds=8.0, left_seconds=5.9, low=5.0)
+
+
 def everything() -> Snapshot:
     """Every part of the answer that may be absent is there."""
     spent = Spending(compile_joules=9.0, compile_seconds=3.0, clean_joules=8.0, clean_steps=2.0)
@@ -63,23 +69,27 @@ def everything() -> Snapshot:
     cost = FunctionCost(name="forward", cost=Cost(slowest=(("triton_poi_fused_0", 1.5),)))
     return b.snapshot(
         b.view(b.as_rank(thrashing, 0, 4), process=PROCESS, gpus=(GPU,), spending=spent),
-        b.view(
-            b.as_rank(recompiling, 1, 4),
-            compilations=(b.RECOMPILATION,),
-            journal={
-                "recompile": b.RECOMPILE,
-                "breaks": (GraphBreak(reason="print", count=2),),
-                "varying": (VaryingDim(tensor="i", dim=0, values=(14, 16), count=1),),
-                "functions": (cost,),
-                "long_steps": (LongStep(at_ns=5, step=9, seconds=41.0, usual_seconds=0.5),),
-            },
-        ),
+        replace(_recompiling(b.as_rank(recompiling, 1, 4), cost), estimate=LEFT),
         b.view(b.as_rank(b.ended("failed"), 2, 4), alive=False),
         gpus=(GPU, replace(GPU, uuid="GPU-1", trouble="the driver has lost it")),
         host=HostReading(memory_total_bytes=64, memory_available_bytes=48, cpus=16),
         observed=(SEEN,),
         exports=(ExportHealth(export="otlp", up=True, last_success=b.EPOCH),),
         refusals=(Refusal(path="/run/warmwatch/x", reason="torn record"),),
+    )
+
+
+def _recompiling(slot: Slot, cost: FunctionCost) -> RankView:
+    return b.view(
+        slot,
+        compilations=(b.RECOMPILATION,),
+        journal={
+            "recompile": b.RECOMPILE,
+            "breaks": (GraphBreak(reason="print", count=2),),
+            "varying": (VaryingDim(tensor="i", dim=0, values=(14, 16), count=1),),
+            "functions": (cost,),
+            "long_steps": (LongStep(at_ns=5, step=9, seconds=41.0, usual_seconds=0.5),),
+        },
     )
 
 

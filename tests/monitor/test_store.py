@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from msgspec.structs import replace
 
@@ -243,6 +244,13 @@ def test_a_database_of_an_older_version_is_brought_to_this_one(tmp_path: Path) -
     store.save([a.account("another1")])
 
 
+def test_a_run_whose_compilation_was_turned_off_is_listed_as_eager(tmp_path: Path) -> None:
+    one = a.account()
+    off = replace(one, what=replace(one.what, disabled="environment"))
+    a.store(tmp_path).save([off])
+    assert rows(tmp_path, "SELECT mode FROM runs") == [("eager",)]
+
+
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     a.store(tmp_path).save([a.account()])
     newer = (*MIGRATIONS, ("ALTER TABLE runs ADD COLUMN mood TEXT", "DROP TABLE nowhere"))
@@ -255,10 +263,21 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
 def test_a_database_of_a_newer_version_is_refused_in_words(tmp_path: Path) -> None:
     newer = (*MIGRATIONS, ("ALTER TABLE runs ADD COLUMN mood TEXT",))
     a.store(tmp_path, migrations=newer).save([a.account()])
-    versions = f"version {len(newer)}, this one knows {len(MIGRATIONS)}"
+    known = len(MIGRATIONS)
+    said = rf"newer warmwatch .version {known + 1}, this one knows {known}.; upd"
     for use in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([])):
-        with pytest.raises(StoreError, match=rf"newer warmwatch .{versions}.; upd"):
+        with pytest.raises(StoreError, match=said) as refused:
             use()
+        assert refused.value.__traceback__, "whose frames hold what was not closed"
+        open_files = [one.path for one in psutil.Process().open_files()]
+        assert not [path for path in open_files if path.startswith(str(tmp_path))]
+
+
+def test_a_directory_of_any_name_holds_a_history(tmp_path: Path) -> None:
+    """Names of files are bytes, and not all are UTF-8."""
+    store = a.store(tmp_path / os.fsdecode(b"m\xfcnchen?%20#"))
+    store.save([a.account()])
+    assert [one.id for one in store.listed()] == ["abcdefgh"]
 
 
 def test_what_is_wanted_is_listed_newest_first(tmp_path: Path) -> None:
@@ -354,6 +373,10 @@ def test_root_makes_nothing_in_anothers_home(
     with pytest.raises(StoreError, match="would be in another user's"):
         Store(default).save([])
     assert not list(tmp_path.iterdir())
+    (place := Path(str(default.directory))).mkdir(parents=True)
+    with pytest.raises(StoreError, match="would be in another user's"):
+        Store(default).save([])
+    assert not list(place.iterdir()), "a file of root's, which its owner could never write to"
 
 
 def test_a_writer_that_is_busy_is_waited_for_and_then_said(tmp_path: Path) -> None:

@@ -207,6 +207,15 @@ def test_a_command_without_a_name_is_one_that_is_not_found(options: tuple[str, .
     assert done.stderr.startswith("warmwatch: '': not found")
 
 
+def test_a_price_that_is_none_is_said_before_the_command_begins(tmp_path: Path) -> None:
+    """At its end that would stand in the place of its exit code."""
+    made = tmp_path / "made"
+    price = {**os.environ, "WARMWATCH_PRICE_PER_GPU_HOUR": "2 euros"}
+    done = started("touch", str(made), options=("--report",), env=price)
+    assert (done.returncode, made.exists()) == (2, False)
+    assert "is no price" in done.stderr
+
+
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "2>/dev/full", "<&- >&- 2>&-"])
 def test_where_nothing_can_be_said_the_exit_code_is_still_the_commands(closed: str) -> None:
     for options, command, code in (

@@ -22,6 +22,7 @@ from support.trainings import ROOT
 DOCUMENT = ROOT / "docs" / "accuracy.md"
 COMMAND = "cd tests && PYTHONPATH=. python -m support.accuracy"
 WORKERS = 2
+ESTIMATES = "<!-- estimates -->"  # what `support.estimates` writes from here on is left as it is
 _ABOUT = "What each scenario is"
 COLUMNS = (
     "scenario",
@@ -187,7 +188,8 @@ def main() -> int:
             lines.append(line)
             print(f"{line.scenario.name}: {len(line.findings)} disagreements", flush=True)
     DOCUMENT.parent.mkdir(exist_ok=True)
-    DOCUMENT.write_text(document(lines))
+    _, mark, later = DOCUMENT.read_text().partition(ESTIMATES) if DOCUMENT.exists() else ("",) * 3
+    DOCUMENT.write_text(document(lines) + (f"\n{mark}{later}" if mark else ""))
     for line in lines:
         for found in line.findings:
             print(f"{line.scenario.name}: {found}")

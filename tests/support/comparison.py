@@ -293,10 +293,14 @@ def trace(case: Case) -> Findings:
     ]
     if bool(outside) != case.scenario.traced:
         yield f"the trace has events outside of every compilation: {outside}"
-    open_, recorded = truth.seconds(told["intervals"]), truth.seconds(told["windows"])
-    allowed = max(SECONDS * len(told["windows"]), RELATIVE * recorded) + truth.seconds(outside)
-    if abs(open_ - recorded) > allowed:
-        yield f"events were open for {open_:.3f} s, compilations took {recorded:.3f} s"
+    # how long they last beside each other a busy core decides, at both ends of each
+    empty = [
+        (a, b)
+        for a, b in told["windows"]
+        if not any(a < end and start < b for start, end in told["intervals"])
+    ]
+    if empty:
+        yield f"compilations in which the trace has no event: {empty}"
     records = len(case.reference.account["compilations"])
     yield from differ("records in the trace", told["records"], records)
 

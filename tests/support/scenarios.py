@@ -139,7 +139,7 @@ def run(scenario: Scenario, folder: Path) -> tuple[Watched, Reference]:
     watched = _watched(scenario, _prepared(scenario, folder / "with", _objects))
     alone = _prepared(scenario, folder / "without", lambda: folder / "with" / _CACHE)
     trace = alone / "trace"
-    account, output = _run(scenario, alone, "without", TORCH_TRACE=str(trace))
+    account, output = trained(scenario, alone, "without", TORCH_TRACE=str(trace))
     return watched, Reference(
         account=account, trace=truth.traced(trace, account["pid"]), output=output
     )
@@ -152,7 +152,7 @@ def _prepared(scenario: Scenario, folder: Path, objects: Callable[[], Path]) -> 
         counted = shutil.ignore_patterns(*_COUNTED_CACHES)
         shutil.copytree(objects(), folder / _CACHE, ignore=counted)
     if scenario.warm_cache:
-        _run(scenario, folder, "before")
+        trained(scenario, folder, "before")
     return folder
 
 
@@ -167,7 +167,7 @@ def _objects() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not made.exists():
             aside = Path(tempfile.mkdtemp(dir=SHARED))
-            _run(declared(FOLDER / "static.py"), aside, "objects")
+            trained(declared(FOLDER / "static.py"), aside, "objects")
             aside.rename(SHARED / "made")
     return made
 
@@ -185,7 +185,7 @@ def _looked_at(scenario: Scenario, folder: Path, records: Path) -> Watched:
     env = {"TORCH_TRACE": str(trace)} if scenario.traced else {}
     with Poller(records, folder) as poller:
         env[looks.MEETING] = str(folder)
-        account, output = _run(scenario, folder, "with", SCENARIO_AGENT="1", **env)
+        account, output = trained(scenario, folder, "with", SCENARIO_AGENT="1", **env)
     found = slots.only(records)
     return Watched(
         account=account,
@@ -197,7 +197,7 @@ def _looked_at(scenario: Scenario, folder: Path, records: Path) -> Watched:
     )
 
 
-def _run(scenario: Scenario, folder: Path, how: str, **env: str) -> tuple[dict[str, Any], str]:
+def trained(scenario: Scenario, folder: Path, how: str, **env: str) -> tuple[dict[str, Any], str]:
     """Its account, and what it printed with the moments taken out."""
     account, errors = folder / f"{how}.json", folder / f"{how}.stderr"
     more = {"SCENARIO_ACCOUNT": str(account), **scenario.env, **env}

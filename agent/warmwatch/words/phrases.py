@@ -49,14 +49,20 @@ def baseline_words(done: int, steps: int) -> str:
     return f"baseline: step {min(done + 1, steps)} of {steps}, eager on purpose"
 
 
+def resumed(name: str | None) -> tuple[str, int] | None:
+    """The function, and the line from which on its rest is compiled; of a whole one ``None``."""
+    rest = _RESUMED.fullmatch(name) if name else None
+    return (rest["name"], int(rest["line"])) if rest else None
+
+
 def place(name: str | None, file: str | None = None, line: int | None = None) -> str:
     """The user's function: ```forward` (model.py:31)``; empty where it is not known."""
     if not name:
         return ""
     if file == _WRAPPER:  # what PyTorch puts around a module of its own: nobody wrote that name
         return "the model"
-    if rest := _RESUMED.fullmatch(name):
-        return f"`{rest['name']}` from its break on ({file or 'line'}:{rest['line']})"
+    if rest := resumed(name):
+        return f"`{rest[0]}` from its break on ({file or 'line'}:{rest[1]})"
     if not file:
         return f"`{name}`"
     return f"`{name}` ({file})" if line is None else f"`{name}` ({file}:{line})"

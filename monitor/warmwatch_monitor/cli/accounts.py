@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from warmwatch_monitor.cli.answers import make_poller, settings_from
 from warmwatch_monitor.cli.choice import choose_runs
 from warmwatch_monitor.cli.output import note, plain
-from warmwatch_monitor.cli.remembering import Remembering
+from warmwatch_monitor.config import load_keeping
 from warmwatch_monitor.errors import (
     NoRunError,
     NotRememberedError,
@@ -26,11 +26,17 @@ _EVER = 10.0 * 365 * 86400  # seconds: the run may have ended long ago
 _NONE = "no run is known here: there are no records, and none is remembered"
 
 
-def accounts(names: Sequence[str] = (), *, dir: str | None = None) -> tuple[Account, ...]:
+def accounts(
+    names: Sequence[str] = (),
+    *,
+    dir: str | None = None,
+    told: Callable[[Snapshot], None] | None = None,
+) -> tuple[Account, ...]:
     """One for each of ``names``, in their order; of none, that of the run that began last.
 
     A name is that of a run whose record is there, where there is one, else of the history; a
     pattern may stand for several. ``dir``: where the records lie, and then no history is asked.
+    ``told``: is given what was read of the records.
 
     Raises:
         UnknownRunError, NotRememberedError: a name is of no run. NoRunError: there is none at all.
@@ -38,17 +44,31 @@ def accounts(names: Sequence[str] = (), *, dir: str | None = None) -> tuple[Acco
     """
     settings = settings_from(dir=dir, observe="off")
     snapshot = make_poller(settings._replace(retention=_EVER)).poll_once()
+    if told is not None:
+        told(snapshot)
     history = None
     if dir is None and settings.keeping.directory is not None:
         from warmwatch_monitor.remembered.store import Store
 
         history = Store(settings.keeping)
-        ended = Remembering(settings.keeping)
-        ended.take(snapshot)
-        ended.write()
     if not names:
         return (_latest(snapshot, history),)
     return tuple(one for name in names for one in _named(snapshot, name, history))
+
+
+def last_like(account: Account) -> Account | None:
+    """The last run like it that is remembered; ``None`` where none is, or nobody can say."""
+    keeping = load_keeping(os.environ)
+    if keeping.directory is None:
+        return None
+    from warmwatch_monitor.remembered.recalling import earlier
+    from warmwatch_monitor.remembered.store import Store
+
+    try:
+        return next(iter(earlier(Store(keeping), account)), None)
+    except StoreError as error:
+        note(f"warmwatch: not held against earlier runs: {plain(str(error))}")
+        return None
 
 
 def accounts_in(snapshot: Snapshot) -> tuple[Account, ...]:
@@ -73,9 +93,13 @@ def _with_history(seen: Account, history: Store | None) -> Account:
     try:
         before = history.load(seen.id)
     except StoreError as error:
-        note(f"warmwatch: without the history: {plain(str(error))}")
+        _without_history(error)
         return seen
     return seen if before is None else merged(before, seen)
+
+
+def _without_history(error: StoreError) -> None:
+    note(f"warmwatch: without the history: {plain(str(error))}")
 
 
 def _latest(snapshot: Snapshot, history: Store | None) -> Account:
@@ -84,7 +108,13 @@ def _latest(snapshot: Snapshot, history: Store | None) -> Account:
 
     runs = [one for one in snapshot.runs if one.attached_at is not None]
     latest = max(runs, key=lambda one: one.attached_at or 0.0, default=None)
-    newest = history.listed(Wanted(limit=1)) if history is not None else []
+    try:
+        newest = history.listed(Wanted(limit=1)) if history is not None else []
+    except StoreError as error:
+        if latest is None:
+            raise
+        _without_history(error)
+        return _seen(latest, snapshot, None)
     if latest is not None and (not newest or (latest.attached_at or 0.0) >= newest[0].began):
         return _seen(latest, snapshot, history)
     found = history.load(newest[0].id) if history is not None and newest else None
@@ -94,6 +124,17 @@ def _latest(snapshot: Snapshot, history: Store | None) -> Account:
 
 
 def _named(snapshot: Snapshot, name: str, history: Store | None) -> list[Account]:
+    try:
+        views = _views(snapshot, name)
+    except UnknownRunError as unknown:
+        if history is None:
+            raise
+        return [_remembered(history, _as_remembered(snapshot, name, history), unknown)]
+    return [_seen(view, snapshot, history) for view in views]
+
+
+def _views(snapshot: Snapshot, name: str) -> list[RunView]:
+    """Those that are still there and meant by ``name``, or by an id. Raises UnknownRunError."""
     from warmwatch_monitor.remembered.making import id_of
 
     shown = [
@@ -105,15 +146,26 @@ def _named(snapshot: Snapshot, name: str, history: Store | None) -> list[Account
         }
         for view in snapshot.runs
     ]
-    found = [view for view in snapshot.runs if id_of(view) == name]
+    if found := [view for view in snapshot.runs if id_of(view) == name]:
+        return found
+    chosen = {one["run"] for one in choose_runs(shown, name, os.geteuid())}
+    return [view for view in snapshot.runs if view.run in chosen]
+
+
+def _as_remembered(snapshot: Snapshot, name: str, history: Store) -> str:
+    """``NAME~2`` as the history counts, which may not know yet the start that is still there."""
+    from warmwatch_monitor.remembered.listing import Wanted
+    from warmwatch_monitor.remembered.making import id_of
+
+    plain_name, _, back = name.rpartition("~")
+    if not plain_name or not back.isdecimal() or len(back) > 9 or not int(back):
+        return name
     try:
-        chosen = {one["run"] for one in choose_runs(shown, name, os.geteuid())} if not found else ()
-    except UnknownRunError as unknown:
-        if history is None:
-            raise
-        return [_remembered(history, name, unknown)]
-    found = found or [view for view in snapshot.runs if view.run in chosen]
-    return [_seen(view, snapshot, history) for view in found]
+        views = _views(snapshot, plain_name)
+    except UnknownRunError:
+        return name
+    known = len(views) != 1 or history.listed(Wanted(id=id_of(views[0]), limit=1))
+    return name if known else f"{plain_name}~{int(back) - 1}"
 
 
 def _remembered(history: Store, name: str, unknown: UnknownRunError) -> Account:

@@ -121,7 +121,9 @@ def _reader(settings: Settings, told: Callable[[Snapshot], None] | None) -> Call
         from warmwatch_monitor.export.answer import status
 
         if not pollers:
-            pollers.append(make_poller(settings))
+            from warmwatch_monitor.cli.recalling import recalling
+
+            pollers.append(make_poller(settings, *recalling(settings.keeping)))
         snapshot = pollers[0].poll_once()
         if told is not None:
             told(snapshot)

@@ -47,9 +47,10 @@ def export(
         raise UsageError(f"an export is of one run, and {run!r} means {names}: name one of them")
     try:
         _write(found[0], perfetto, csv, parquet)
-    except OSError as error:
+    except OSError as error:  # of a full disk it knows no name
+        places = ", ".join(one for one in (perfetto, csv, parquet) if one is not None)
         raise WarmwatchError(
-            f"{error.filename} cannot be written ({error.strerror}); name another place"
+            f"{error.filename or places} cannot be written ({error.strerror}); name another place"
         ) from None
 
 

@@ -41,17 +41,27 @@ def report(
     """
     if sum((html is not None, as_json, markdown)) > 1:
         raise UsageError("--html, --json and --markdown exclude each other: give one")
-    from warmwatch_monitor.cli.accounts import accounts
+    from warmwatch_monitor.cli.accounts import accounts, last_like
+    from warmwatch_monitor.cli.remembering import Remembering
+    from warmwatch_monitor.config import load_keeping
 
-    found = accounts(() if run is None else (run,), dir=dir)
+    seen = Remembering(load_keeping(os.environ))
+    found = accounts(() if run is None else (run,), dir=dir, told=None if dir else seen.take)
     if len(found) > 1:
         names = ", ".join(one.run for one in found)
         raise UsageError(f"a report is of one run, and {run!r} means {names}: name one of them")
-    made = reported(found[0])
+    made = reported(found[0], None if dir is not None else last_like(found[0]))
+    _show(found[0], made, html=html, as_json=as_json, markdown=markdown)
+    seen.write()
+
+
+def _show(
+    account: Account, made: Report, *, html: str | None, as_json: bool, markdown: bool
+) -> None:
     if as_json:
         say(as_text(made))
     elif html is not None:
-        _write(html, _html(found[0], made))
+        _write(html, _html(account, made))
     elif markdown:
         from warmwatch_monitor.views.report.markdown import markdown as text_of
 
@@ -60,12 +70,12 @@ def report(
         draw(picture(document(made), made))
 
 
-def reported(account: Account) -> Report:
-    """Its report, at the price that is set, fit to be shown."""
+def reported(account: Account, before: Account | None = None) -> Report:
+    """Its report, at the price that is set, held against ``before``, fit to be shown."""
     from warmwatch_monitor.config import price_per_gpu_hour
     from warmwatch_monitor.export.report import report as report_of
 
-    return cleaned(report_of(account, price_per_gpu_hour(os.environ)))
+    return cleaned(report_of(account, price_per_gpu_hour(os.environ), before))
 
 
 def as_text(value: object) -> str:

@@ -51,6 +51,10 @@ def _start(command: tuple[str, ...], name: str | None, *, watch: bool, report: b
 
     if not watch and not report:
         become(command, environment(os.environ, boot(), run=name))
+    if report:
+        from warmwatch_monitor.config import price_per_gpu_hour
+
+        price_per_gpu_hour(os.environ)  # said before CMD begins, not in the place of its exit code
     launch = uuid.uuid4().hex
     environ = environment(os.environ, boot(), run=name, started_by=launch)
     status = _attend(command, environ, Launched(launch), watch=watch, report=report)

@@ -20,10 +20,10 @@ _LIMIT = 20
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _HELP = f"""List the runs that are remembered, newest first.
 
-A daemon (`warmwatch serve`) remembers all that it sees; without one, `status`, `run --watch` and
-`run --report` remember the runs whose end they see. Other commands take a run by its id, the begin
-of the id, its name (the latest), or NAME~1 (the one before). Nothing leaves this machine:
-docs/history.md says where it is kept, what, and for how long (WARMWATCH_STATE).
+A daemon (`warmwatch serve`) remembers all that it sees; without one, `status`, `report`,
+`run --watch` and `run --report` remember the runs whose end they see. Other commands take a run by
+its id, the begin of the id, its name (the latest), or NAME~1 (the one before). Nothing leaves this
+machine: docs/history.md says where it is kept, what, and for how long (WARMWATCH_STATE).
 
 \b
 Exit code: 0 there are some, or none at all yet
@@ -62,7 +62,10 @@ def runs(
     _check_state(state)
     keeping = load_keeping(os.environ)
     if keeping.directory is None:
-        raise UsageError("no runs are remembered, for WARMWATCH_STATE is off; unset it")
+        raise UsageError(
+            "no runs are remembered, for WARMWATCH_STATE is off; unset it, or where this user has "
+            "no home directory name one in it"
+        )
     from msgspec.structs import asdict
 
     from warmwatch_monitor.remembered.listing import Wanted

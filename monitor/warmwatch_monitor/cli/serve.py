@@ -19,6 +19,7 @@ from warmwatch_monitor.cli.answers import make_poller, settings_from
 from warmwatch_monitor.cli.door import Door
 from warmwatch_monitor.cli.keeping import make_keeper, sources_of
 from warmwatch_monitor.cli.output import note, say
+from warmwatch_monitor.cli.recalling import recalling
 from warmwatch_monitor.cli.sending import make_sender
 from warmwatch_monitor.config import Address, Settings, refuse_unknown
 from warmwatch_monitor.errors import DaemonError
@@ -82,7 +83,8 @@ def serve(
         bound = door.checked(listener.getsockname())
         history = History()
         keeper = make_keeper(settings.keeping, history)
-        poller = make_poller(settings, *door.sources, *sources_of(keeper))
+        recalled = recalling(settings.keeping, late=True)
+        poller = make_poller(settings, *door.sources, *sources_of(keeper), *recalled)
         sender = make_sender(poller, bound) if settings.otlp else None
         _announce(settings, bound)
         _serve(poller, sender, door, listener, history, keeper)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from warmwatch.record import CACHES, CATEGORIES, DISABLED, KINDS, MEMORY, PHASES, PROGRESS
 from warmwatch.record.stacks import INNERMOST, Frame, Stacks, ThreadStack
 from warmwatch_monitor.model.baseline import Baseline, Gain, beyond_steady_seconds, gain
+from warmwatch_monitor.model.estimate import Done, Estimate, Precedent, Remembered
 from warmwatch_monitor.model.figures import (
     BACKENDS,
     BUCKET_SECONDS,
@@ -92,6 +93,8 @@ __all__ = [
     "Compiler",
     "Cost",
     "Counted",
+    "Done",
+    "Estimate",
     "ExportHealth",
     "Fallback",
     "Figures",
@@ -110,12 +113,14 @@ __all__ = [
     "OpenActivity",
     "Owner",
     "Pauses",
+    "Precedent",
     "ProcessReading",
     "Progress",
     "RankView",
     "Recompile",
     "RecordReading",
     "Refusal",
+    "Remembered",
     "RunView",
     "Sample",
     "Signs",

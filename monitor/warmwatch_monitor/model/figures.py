@@ -258,6 +258,8 @@ class Warmups(Struct, frozen=True, kw_only=True):
         latest: the last one, ``None`` until it has ended and while it is open again.
         first: the first one that ended. count: how many did; ``None`` where that is not told.
         warm_at_step: the step that made, or would make, the rank warm.
+        earlier_seconds: of the first warm-ups of comparable earlier runs, as far as they are
+        remembered and somebody asked, newest first.
     """
 
     clean_steps_needed: int
@@ -265,6 +267,7 @@ class Warmups(Struct, frozen=True, kw_only=True):
     first: WarmupSpan | None = None
     count: int | None = None
     warm_at_step: int | None = None
+    earlier_seconds: tuple[float, ...] = ()
 
 
 class Progress(Struct, frozen=True, kw_only=True):

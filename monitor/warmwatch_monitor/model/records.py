@@ -61,6 +61,7 @@ class Compilation(Struct, frozen=True, kw_only=True):
         reason: why it was compiled again, in PyTorch's words. category: one of
         ``record.CATEGORIES``, ``None`` for a first compile.
         name: the function compiled. file, line: where it is, of the file the base name.
+        code: hash of the function's code.
         cache: ``hit``, ``miss``, or ``None`` where none was asked.
         failure: the exception's type where it failed.
         cudagraph_skip: why CUDA graphs were left out of it, in PyTorch's words.
@@ -76,6 +77,7 @@ class Compilation(Struct, frozen=True, kw_only=True):
     name: str | None = None
     file: str | None = None
     line: int | None = None
+    code: str | None = None
     cache: str | None = None
     failure: str | None = None
     cudagraph_skip: str | None = None

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from warmwatch.verdict import ENDED, Judgement, State
+from warmwatch_monitor.model.estimate import Estimate
 from warmwatch_monitor.model.figures import Figures, Who
 from warmwatch_monitor.model.machine import (
     ExportHealth,
@@ -47,6 +48,7 @@ class RankView(Struct, frozen=True, kw_only=True):
         working_ns: when its process or its GPUs were last seen to work, 0 where they never were.
         idle_seconds: for how long nothing of it has been busy, its process, its compilers and its
         GPUs together; ``None`` where nobody can tell.
+        estimate: how long what it compiles may take yet; ``None`` where nothing like it is known.
         oom_killed: of a lost rank, whether the kernel killed it for want of memory; ``None`` where
         nobody can tell.
     """
@@ -59,6 +61,7 @@ class RankView(Struct, frozen=True, kw_only=True):
     reading: RecordReading | None = None
     working_ns: int = 0
     idle_seconds: float | None = None
+    estimate: Estimate | None = None
     oom_killed: bool | None = None
 
     @property

@@ -15,6 +15,7 @@ from warmwatch_monitor.model import (
     ProcessReading,
     Progress,
     RecordReading,
+    Warmups,
     Workers,
 )
 from warmwatch_monitor.recorded.blocks import by_phase, counted_of, epoch
@@ -36,7 +37,7 @@ def figures(
         who=known.who,
         steps=known.steps,
         compile=_compile(known.compile, reading, judgement, now_ns),
-        warmups=known.warmups,
+        warmups=_warmups(known.warmups, facts),
         progress=_progress(reading, facts, judgement, now_ns),
         life=known.life,
         agent=known.agent,
@@ -116,6 +117,12 @@ def _compile(
             counted=counted_of(counts) if living else None,
         ),
     )
+
+
+def _warmups(warmups: Warmups, facts: Facts) -> Warmups:
+    if not facts.earlier_warmups_ns:
+        return warmups
+    return replace(warmups, earlier_seconds=tuple(ns / 1e9 for ns in facts.earlier_warmups_ns))
 
 
 def _workers(process: ProcessReading | None) -> Workers | None:

@@ -63,29 +63,31 @@ class Database:
             if not self._is_there():
                 yield None
                 return
-            with closing(self._open_to_read()) as connection:
+            mode = self._mode_to_read()
+            with closing(self._connect(mode)) as connection:
+                if mode == "rw":
+                    self._prepare(connection)
                 yield connection
 
-    def _open_to_read(self) -> sqlite3.Connection:
-        """As it is, where its version is ours; an older one is brought to it first."""
+    def _mode_to_read(self) -> str:
+        """As it is, where its version is ours; an older one is to be brought to it first."""
+        mode = "ro"
         try:
-            connection = self._connect("ro")
-            version = self._version(connection)
+            version = self._version_by(mode)
         except sqlite3.OperationalError as error:
             if "unable to open" not in str(error):
                 raise
             # in a directory that is read-only its index cannot be made: nobody writes there either
-            connection = self._connect("ro&immutable=1")
-            version = self._version(connection)
-        if version == len(self._migrations):
-            return connection
-        connection.close()
-        connection = self._connect("rw")
-        self._prepare(connection)
-        return connection
+            mode = "ro&immutable=1"
+            version = self._version_by(mode)
+        return mode if version == len(self._migrations) else "rw"
+
+    def _version_by(self, mode: str) -> int:
+        with closing(self._connect(mode)) as connection:
+            return self._version(connection)
 
     def _connect(self, mode: str) -> sqlite3.Connection:
-        where = f"file:{quote(str(self.path))}?mode={mode}"
+        where = f"file:{quote(os.fsencode(self.path))}?mode={mode}"
         connection = sqlite3.connect(where, self._patience, isolation_level=None, uri=True)
         connection.row_factory = sqlite3.Row
         connection.execute("PRAGMA foreign_keys = ON")
@@ -121,10 +123,9 @@ class Database:
 
     def _make(self) -> None:
         """The directory and the file, for their owner alone."""
-        if not self._directory.is_dir():
+        if not self._is_there():
             self._refuse_another_users()
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not self._is_there():
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
             os.close(os.open(self.path, flags, 0o600))  # SQLite's other files take its mode
 
@@ -141,9 +142,9 @@ class Database:
 
     def _refuse_another_users(self) -> None:
         """What root makes in somebody's home (sudo keeps HOME) its owner could never write to."""
-        above = next(one for one in self._directory.parents if one.exists())
+        above = next(one for one in self.path.parents if one.exists())
         if not self._chosen and above.stat().st_uid != os.geteuid():
-            raise StoreError(f"{self._directory} would be in another user's {above}; {_ELSEWHERE}")
+            raise StoreError(f"{self.path} would be in another user's {above}; {_ELSEWHERE}")
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

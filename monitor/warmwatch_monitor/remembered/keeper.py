@@ -91,12 +91,13 @@ class Keeper:
         except StoreError as error:
             self._problem, self._failed = str(error), self._now()
             return
+        finally:
+            if snapshot is not None:
+                self._forget(snapshot)
         self._problem, self._failed = None, float("-inf")
         now = self._now()
         for run in due:
             self._written[id_of(run)] = _Written(now, _end(run))
-        if snapshot is not None:
-            self._forget(snapshot)
 
     def _account(self, run: RunView, snapshot: Snapshot) -> Account:
         samples, gpus = self._traces.of(run, snapshot.epoch)

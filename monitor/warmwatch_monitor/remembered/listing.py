@@ -47,6 +47,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     Attributes:
         since: of when it was last seen. state: its last one. id: how it begins.
         shown: exactly the name as it is shown. called: as its owner called it.
+        script: its base name. warm: those that became warm.
         limit: how many at most, 0: all of them. skip: how many to pass over.
     """
 
@@ -57,6 +58,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
     id: str | None = None
     shown: str | None = None
     called: str | None = None
+    script: str | None = None
+    warm: bool | None = None
     limit: int = 0
     skip: int = 0
 
@@ -89,6 +92,8 @@ def _where(wanted: Wanted) -> tuple[str, list[Any]]:
         ("state = ?", wanted.state),
         ("run = ?", wanted.shown),
         ("name = ?", wanted.called),
+        ("script = ?", wanted.script),
+        ("(warmup_seconds IS NOT NULL) = ?", wanted.warm),
         ("id >= ? AND id < ?", wanted.id, f"{wanted.id}\uffff"),
     ):
         if given[0] is not None:

@@ -7,14 +7,16 @@ tells has no records.
 from __future__ import annotations
 
 from base64 import b32encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from warmwatch.record import Identity
 from warmwatch_monitor.export.answer.rank import rank as answer_of
 from warmwatch_monitor.export.words.sentence import run_sentence
-from warmwatch_monitor.model import RankView, RunView, Snapshot
+from warmwatch_monitor.model import RankView, RecordReading, RunView, Snapshot
 from warmwatch_monitor.model.account import (
     Account,
     Compiled,
@@ -87,9 +89,14 @@ def id_of(run: RunView) -> str:
 
 def start_of(run: RunView) -> str:
     """Of which launch it is: one process may be called otherwise while it goes on."""
-    identity = min(run.ranks, key=_attached_ns).record.slot.identity
+    return start_of_record(min(run.ranks, key=_attached_ns).record)
+
+
+def start_of_record(reading: RecordReading) -> str:
+    """The same of one of its records."""
+    identity, owner = reading.slot.identity, reading.owner
     machine = identity.boot_id or identity.host
-    return _short(run.who.owner_uid, machine, identity.launch, identity.attempt)
+    return _short(owner.uid if owner else None, machine, identity.launch, identity.attempt)
 
 
 def _short(*parts: object) -> str:
@@ -113,27 +120,33 @@ def ended_at(run: RunView) -> float | None:
 def provenance(run: RunView, told: Iterable[Told] = ()) -> Provenance:
     """What the run was, as far as its ranks say."""
     first = run.ranks[0]
-    identity, who, worth = first.record.slot.identity, first.figures.who, first.figures.worth
-    gpus = {gpu.uuid: gpu for view in run.ranks for gpu in view.gpus}
-    told = tuple(told)
+    worth, gpus = first.figures.worth, {gpu.uuid: gpu for one in run.ranks for gpu in one.gpus}
+    names = (gpu.name for gpu in gpus.values() if gpu.name)
+    return replace(
+        what_of(first.record.slot.identity, tuple(told), tuple(names)),
+        driver=next((gpu.driver for gpu in gpus.values() if gpu.driver), None),
+        disabled=first.figures.compile.disabled,
+        tokens_per_step=worth.tokens,
+        samples_per_step=worth.samples,
+    )
+
+
+def what_of(identity: Identity, told: Sequence[Told], gpus: tuple[str, ...]) -> Provenance:
+    """The same as far as one record and journals say, given the names of the GPUs."""
     return Provenance(
         script=_text(identity, "script"),
         commit=_text(identity, "commit"),
         code=_code(told),
-        python=who.python,
-        torch=who.torch,
+        python=identity.python or None,
+        torch=identity.torch or None,
         cuda=_text(identity, "cuda"),
         triton=_text(identity, "triton"),
-        driver=next((gpu.driver for gpu in gpus.values() if gpu.driver), None),
-        gpus=tuple(gpu.name for gpu in gpus.values() if gpu.name),
-        launcher=who.launcher or None,
-        world_size=who.world_size,
+        gpus=gpus,
+        launcher=identity.launcher or None,
+        world_size=identity.world_size,
         wrappings=_wrappings(told),
-        disabled=first.figures.compile.disabled,
         caches=_caches(identity),
         compile_threads=_number(identity, "compile_threads"),
-        tokens_per_step=worth.tokens,
-        samples_per_step=worth.samples,
     )
 
 

@@ -43,9 +43,16 @@ def run_row(account: Account) -> dict[str, Any]:
         "code": what.code,
         "torch": what.torch,
         "gpu": ", ".join(dict.fromkeys(what.gpus)) or None,
-        "mode": ", ".join(dict.fromkeys(one.mode for one in what.wrappings)) or None,
+        "mode": _mode(what),
         "what": _text(what),
     }
+
+
+def _mode(what: Provenance) -> str | None:
+    """How it was compiled, in a word: turned off, it ran eagerly whatever was asked for."""
+    if what.disabled:
+        return "eager"
+    return ", ".join(dict.fromkeys(one.mode for one in what.wrappings)) or None
 
 
 def rank_rows(account: Account) -> list[dict[str, Any]]:

@@ -52,6 +52,14 @@ class Store:
         with self._database.reading() as connection:
             return None if connection is None else _load(connection, id)
 
+    def told(self, ids: Iterable[str]) -> list[Account]:
+        """These runs, without what was seen of them as time went."""
+        with self._database.reading() as connection:
+            if connection is None:
+                return []
+            found = (_load(connection, id, samples=False) for id in ids)
+            return [one for one in found if one is not None]
+
     def samples(self, id: str) -> tuple[Mapping[int, Samples], Mapping[str, Samples]]:
         """Of this run's ranks and GPUs."""
         with self._database.reading() as connection:
@@ -95,7 +103,7 @@ def _of(connection: sqlite3.Connection, question: str, id: str) -> Iterator[dict
     return (dict(row) for row in connection.execute(question, (id,)))
 
 
-def _load(connection: sqlite3.Connection, id: str) -> Account | None:
+def _load(connection: sqlite3.Connection, id: str, *, samples: bool = True) -> Account | None:
     run = connection.execute("SELECT * FROM runs WHERE id = ?", (id,)).fetchone()
     if run is None:
         return None
@@ -103,7 +111,7 @@ def _load(connection: sqlite3.Connection, id: str) -> Account | None:
         dict(run),
         _of(connection, _RANKS, id),
         _of(connection, _COMPILATIONS, id),
-        _of(connection, _SAMPLES, id),
+        _of(connection, _SAMPLES, id) if samples else (),
     )
 
 

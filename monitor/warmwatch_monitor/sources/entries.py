@@ -63,6 +63,7 @@ def compilation(entry: Entry) -> Compilation:
         name=text(entry, "name", LONGEST_NAME),
         file=text(entry, "file", LONGEST_NAME),
         line=_count(entry, "line"),
+        code=text(entry, "code", LONGEST_NAME),
         cache=text(entry, "cache", LONGEST_NAME),
         failure=text(entry, "failure", LONGEST_NAME),
         cudagraph_skip=text(entry, "cudagraph_skip", LONGEST_TEXT),

@@ -13,6 +13,9 @@ from msgspec import Struct, field
 
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.config import Settings
+from warmwatch_monitor.model import Remembered
+
+PRECEDENTS = "precedents"  # what the history knows of the runs that are seen, where one is kept
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -27,11 +30,13 @@ class Source(Struct, Generic[T_co], frozen=True, kw_only=True):
         name: the public one, in ``/status`` and as a label.
         interval: seconds between two looks, ``None`` where the settings leave it alone.
         make: begins to follow it, and gives the function that reads it.
+        once_seconds: for how long a command that reads it once waits for it, where not as usual.
     """
 
     name: str
     interval: Callable[[Settings], float | None]
     make: Callable[[Settings, Clock], Read[T_co]]
+    once_seconds: float | None = None
 
 
 class Readings(Struct, frozen=True, kw_only=True):
@@ -42,3 +47,8 @@ class Readings(Struct, frozen=True, kw_only=True):
     def of(self, source: Source[T]) -> T | None:
         """What ``source`` read last; ``None`` where that is not known now."""
         return cast("T | None", self.values.get(source.name))
+
+    @property
+    def remembered(self) -> Mapping[str, Remembered]:
+        """What the history knows, by record; nothing where none is kept, or it cannot be read."""
+        return cast("Mapping[str, Remembered]", self.values.get(PRECEDENTS, {}))

@@ -82,6 +82,24 @@ class Counted(BaseModel):
     total: int = Field(description="Of how many.")
 
 
+class Estimate(BaseModel):
+    """How long what compiles may take yet, by what the same took before (`docs/estimates.md`)."""
+
+    of: str = Field(
+        description="`warmup`: all of a first one; `function`: the recompile in progress."
+    )
+    so_far_seconds: Seconds = Field(description="That it has taken.")
+    last_seconds: Seconds = Field(description="That it took last time, by the same clock.")
+    left_seconds: Seconds | None = Field(
+        description="Probably; null where it takes longer than any before."
+    )
+    low: Seconds | None = Field(description="The least by several precedents; null by one.")
+    high: Seconds | None = Field(description="The most, likewise.")
+    phases: dict[str, float] = Field(description="The rest by phase, as it was shared out then.")
+    precedents: int = Field(description="How many are known.")
+    of_rank: bool = Field(description="They are other ranks of this run, and no earlier runs.")
+
+
 class Kernel(BaseModel):
     """One that took long to compile."""
 
@@ -168,6 +186,9 @@ class Compile(BaseModel):
     )
     compilations: int | None = Field(description="Graphs compiled, forward and backward.")
     graphs: int | None = Field(description="Graphs captured by Dynamo.")
+    graphs_before: int | None = Field(
+        description="Graphs that it had captured before the agent attached."
+    )
     recompiles: int | None = Field(description="Compilations of what had been compiled before.")
     recompiles_after_warm: int | None = Field(description="Those of a rank that had been warm.")
     graph_breaks: int | None = Field(description="Graph breaks counted by Dynamo.")
@@ -193,6 +214,9 @@ class Compile(BaseModel):
     )
     progress: Counted | None = Field(
         description="How far the activity in progress is; null where PyTorch counts nothing."
+    )
+    estimate: Estimate | None = Field(
+        description="How long it may take yet; null where nothing like it is known."
     )
     underway: Underway | None = Field(
         description="What is compiled now; null where nothing is, or nothing of it is known."

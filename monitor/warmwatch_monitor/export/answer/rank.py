@@ -88,6 +88,7 @@ def _compile(view: RankView) -> dict[str, Any]:
         "phase_seconds": {name: spent for name, spent in compile.phase_seconds.items() if spent},
         "compilations": compile.graphs_compiled,
         "graphs": compile.graphs,
+        "graphs_before": compile.graphs_before,
         "recompiles": compile.recompiles_total,
         "recompiles_after_warm": compile.recompiles_after_warm,
         "graph_breaks": compile.graph_breaks,
@@ -98,6 +99,7 @@ def _compile(view: RankView) -> dict[str, Any]:
         "disabled": compile.disabled,
         "cudagraph_skips": compile.cudagraph_skips,
         "progress": _progress(compile.open),
+        "estimate": _estimate(view),
         "underway": underway(view.figures.log.underway),
         "functions": functions(view.figures.log.functions),
         "last": [compilation(one) for one in view.figures.log.compilations[-LAST:]],
@@ -112,6 +114,24 @@ def _progress(activity: OpenActivity | None) -> dict[str, Any] | None:
     """How far the activity in progress is, where PyTorch counts what it does."""
     counted = activity.counted if activity else None
     return None if counted is None else asdict(counted)
+
+
+def _estimate(view: RankView) -> dict[str, Any] | None:
+    """How long what is in progress may take yet; ``None`` where nothing like it is known."""
+    known = view.estimate
+    if known is None or not view.judgement.compiling:
+        return None
+    return {
+        "of": known.of,
+        "so_far_seconds": known.so_far_seconds,
+        "last_seconds": known.last_seconds,
+        "left_seconds": known.left_seconds,
+        "low": known.low,
+        "high": known.high,
+        "phases": dict(known.phases),
+        "precedents": known.precedents,
+        "of_rank": known.of_rank,
+    }
 
 
 def _memory(memory: Memory | None) -> dict[str, Any] | None:

@@ -22,19 +22,21 @@ class Side(Struct, frozen=True, kw_only=True):
     """One run.
 
     Attributes:
-        label: what it is called here. mode: how ``torch.compile`` was called, or ``eager``.
+        label: what it is called here. mode: how ``torch.compile`` was called, or ``eager``;
+        ``None`` where it has neither compiled nor made a step.
         first_step_memory_bytes: the most that CUDA's allocator had handed out by its end.
         compiled_memory_bytes: what CUDA's allocator held when a compilation had ended, the most of
         them: a backward's ends in the first step, with all that its forward keeps.
         cost_seconds: what the compiler cost: what steps took beyond a steady one, or all compile
-        time where that is more. steady: a clean step. speed_up: of it, against the baseline.
+        time where that is more; ``None`` where nobody saw it. steady: a clean step. speed_up: of
+        it, against the baseline.
     """
 
     id: str
     run: str
     label: str
     state: str
-    mode: str
+    mode: str | None
     rank: int | None = None
     steps: int = 0
     first_step_seconds: float | None = None
@@ -71,10 +73,11 @@ class BreakEven(Struct, frozen=True, kw_only=True):
     """When a run has paid back what it cost more than ``against``.
 
     Attributes:
-        cost_seconds: more than the other. saves: of each step. step: from which on it is ahead;
-        ``None`` where it never is, or nobody can say. earliest, latest: where the step lies by the
-        uncertainty of what is saved; ``latest`` is ``None`` where it may be never.
-        outcome: ``paid_back``, ``at_once``, ``never``, ``no_difference`` or ``unknown``.
+        cost_seconds: more than the other. saves: of each step. step: from which on it is ahead, or
+        of ``ahead_until`` no more; ``None`` where there is none, or nobody can say. earliest,
+        latest: where the step lies by the uncertainty of what is saved.
+        outcome: ``paid_back``, ``at_once``, ``ahead_until`` (it costs less, and its steps are
+        longer), ``never``, ``no_difference`` or ``unknown``.
     """
 
     run: str

@@ -89,10 +89,10 @@ def _side(account: Account, made: Report, label: str) -> Side:
     )
 
 
-def _mode(made: Report) -> str:
-    """How it was compiled; of one that never did, ``eager``."""
-    if not made.compile_seconds:
-        return EAGER
+def _mode(made: Report) -> str | None:
+    """How it was compiled; of one that never did, ``eager``, once it has made a step."""
+    if not made.compile_seconds and not made.graphs_before:
+        return EAGER if made.steps else None
     return "; ".join(dict.fromkeys(_called(one) for one in made.what.wrappings)) or "compiled"
 
 
@@ -108,7 +108,12 @@ def _compiled_memory(rank: dict[str, Any]) -> int | None:
 
 
 def _cost(rank: dict[str, Any], made: Report) -> float | None:
-    """What the compiler cost: of an eager run, what its first step took beyond the others."""
+    """What the compiler cost: of an eager run, what its first step took beyond the others.
+
+    Of one that compiled before the agent attached nobody knows.
+    """
+    if not made.compile_seconds and (made.graphs_before or not made.steps):
+        return None
     beyond = rank["cost"]["beyond_steady_seconds"]
     if made.compile_seconds:
         return max(beyond or 0.0, made.compile_seconds)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from warmwatch.words.advice import advice
+from warmwatch.words.phrases import resumed
 from warmwatch.words.reasons import plain
 from warmwatch_monitor.export.report.parts import Function, Place, Priced, Recompiled
 from warmwatch_monitor.export.words.wording import own_words
 from warmwatch_monitor.model.account import Compiled
 
 _OF_GRAPHS = ("forward", "other")
-_RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
 _REASON = 160
 
 
@@ -165,7 +164,7 @@ def places(of: Iterable[Priced]) -> tuple[Place, ...]:
     """Where graphs broke: Dynamo names what it goes on with by the line at which it does."""
     found: dict[tuple[str, str | None, int], Place] = {}
     for one in of:
-        if one.name and (resumed := _RESUMED.search(one.name)):
-            key = (resumed["name"], one.file, int(resumed["line"]))
-            found[key] = Place(name=key[0], file=key[1], line=key[2])
+        if rest := resumed(one.name):
+            name, line = rest
+            found[name, one.file, line] = Place(name=name, file=one.file, line=line)
     return tuple(found.values())

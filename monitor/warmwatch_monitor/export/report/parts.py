@@ -170,6 +170,51 @@ class RankLine(Struct, frozen=True, kw_only=True):
     step_seconds: float | None = None
 
 
+class ChangedFact(Struct, frozen=True, kw_only=True):
+    """Something that a run was and the one before was not."""
+
+    what: str
+    now: str | int
+    before: str | int
+
+
+class ChangedFunction(Struct, frozen=True, kw_only=True):
+    """What one function cost in the first warm-up, now and in the run before.
+
+    ``phases``: seconds more, by phase, of PyTorch's own account. ``times``: how often it was
+    compiled. ``ops``: operators in its graphs. ``code_changed``: ``None`` where nobody knows.
+    """
+
+    name: str | None
+    file: str | None
+    line: int | None
+    seconds: float
+    before_seconds: float
+    phases: Mapping[str, float]
+    times: int
+    before_times: int
+    ops: int | None = None
+    before_ops: int | None = None
+    code_changed: bool | None = None
+
+
+class Changed(Struct, frozen=True, kw_only=True):
+    """The last run like this one, and what is otherwise since.
+
+    ``id``, ``run``, ``began``: which it was. ``warmup_seconds``, ``before_seconds``: of both first
+    warm-ups. ``facts``: what is known of both and not the same. ``functions``: each of either
+    warm-up, those first that cost most more.
+    """
+
+    id: str
+    run: str
+    began: float
+    warmup_seconds: float
+    before_seconds: float
+    facts: tuple[ChangedFact, ...] = ()
+    functions: tuple[ChangedFunction, ...] = ()
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """A run after the fact, or so far.
 
@@ -180,10 +225,11 @@ class Report(Struct, frozen=True, kw_only=True):
         conditions: name and words of each that holds for a rank.
         first_step_seconds, first_step_memory_bytes: of that rank. baseline: its steps that ran
         eagerly on purpose, as ``/status`` has them.
-        compilations: how many of graphs. goodput, phases, functions, recompiled, breaks, places:
+        compilations: how many of graphs. graphs_before: captured before the agent attached, so
+        nobody knows what they cost. goodput, phases, functions, recompiled, breaks, places:
         of that rank. costs: of all. do: what to do first, the dearest first.
         left_out: compilations that were too many to be kept. doubts: what makes it less than the
-        whole truth.
+        whole truth. changed: since the last run like it, where one is remembered.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -208,6 +254,7 @@ class Report(Struct, frozen=True, kw_only=True):
     compile_seconds: float = 0.0
     compilations: int | None = None
     graphs: int | None = None
+    graphs_before: int | None = None
     recompiles: int | None = None
     recompiles_after_warm: int | None = None
     warmup_seconds: float | None = None
@@ -236,3 +283,4 @@ class Report(Struct, frozen=True, kw_only=True):
     differences: tuple[str, ...] = ()
     left_out: int = 0
     doubts: tuple[str, ...] = ()
+    changed: Changed | None = None

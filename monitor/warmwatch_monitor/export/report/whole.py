@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from warmwatch.states import ENDED, State
+from warmwatch_monitor.export.report.changed import changed
 from warmwatch_monitor.export.report.compilations import (
     added,
     functions,
@@ -27,8 +28,10 @@ from warmwatch_monitor.model.account import Account, RankAccount
 _ENDED = frozenset(state.value for state in ENDED)
 
 
-def report(account: Account, price: float | None = None) -> Report:
-    """``price``: of an hour of one GPU; ``None`` where none is set."""
+def report(account: Account, price: float | None = None, before: Account | None = None) -> Report:
+    """``price``: of an hour of one GPU; ``None`` where none is set. ``before``: the last run like
+    it, where one is remembered.
+    """
     whole = Report(
         id=account.id,
         run=account.run,
@@ -46,7 +49,8 @@ def report(account: Account, price: float | None = None) -> Report:
     )
     if not account.ranks:
         return whole
-    return _with_ranks(whole, account, price)
+    made = _with_ranks(whole, account, price)
+    return made if before is None else replace(made, changed=changed(account, before, made.rank))
 
 
 def slowest_of(account: Account) -> RankAccount:
@@ -90,6 +94,7 @@ def _of_rank(whole: Report, account: RankAccount, compiled: tuple[Priced, ...]) 
         compile_seconds=compile["seconds"],
         compilations=compile["compilations"],
         graphs=compile["graphs"],
+        graphs_before=compile.get("graphs_before"),
         recompiles=compile["recompiles"],
         recompiles_after_warm=compile["recompiles_after_warm"],
         warmup_seconds=first["seconds"] if first else None,

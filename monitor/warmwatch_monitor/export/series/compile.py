@@ -44,6 +44,11 @@ def _start(view: RankView) -> float | None:
     return activity.began_at if activity else None
 
 
+def _left(view: RankView) -> float | None:
+    estimate = view.estimate if view.judgement.compiling else None
+    return estimate.left_seconds if estimate else None
+
+
 def _counted(view: RankView) -> Counted | None:
     activity = view.figures.compile.open if view.judgement.compiling else None
     return activity.counted if activity else None
@@ -95,6 +100,12 @@ COMPILE_SERIES: tuple[Series[RankView], ...] = (
         "warmwatch_compile_limit_seconds",
         "How long one compile activity of the rank may take before it counts as long.",
         lambda view: view.figures.progress.compile_limit_seconds,
+    ),
+    gauge(
+        "warmwatch_compile_left_seconds",
+        "How long what compiles now will probably take yet, by what the same took before; absent "
+        "where nothing like it is known, and where it takes longer than it ever did.",
+        _left,
     ),
     counters(
         "warmwatch_compile_seconds_total",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from warmwatch.verdict import THRASHING_STEPS, THRASHING_WINDOW
 from warmwatch_monitor.export.words.asked import cudagraph_skipped, never_compiled
 from warmwatch_monitor.export.words.hangs import long_compile, too_long
+from warmwatch_monitor.export.words.left import slower_than_before
 from warmwatch_monitor.export.words.remedy import remedy
 from warmwatch_monitor.export.words.wording import counted, own_words
 from warmwatch_monitor.model import Figures, RankView
@@ -96,4 +97,5 @@ _WORDS: dict[str, Callable[[Figures], str]] = {
     "nothing_captured": nothing_captured,
     "never_compiled": never_compiled,
     "cudagraph_skipped": cudagraph_skipped,
+    "slower_than_before": slower_than_before,
 }

@@ -12,6 +12,7 @@ from warmwatch_monitor.export.words import differences, ends, observed, silicon
 from warmwatch_monitor.export.words.conditions import beside, conditions
 from warmwatch_monitor.export.words.deadline import deadline
 from warmwatch_monitor.export.words.deadline import words as deadline_words
+from warmwatch_monitor.export.words.left import left
 from warmwatch_monitor.export.words.pauses import pausing
 from warmwatch_monitor.export.words.progress import without_steps
 from warmwatch_monitor.export.words.several import Said, several
@@ -54,7 +55,7 @@ def _meanwhile(run: RunView, speaker: RankView) -> list[str]:
     if run.state in WARM:
         parts = [silicon.at_work(silicon.of_run(run))]
     elif speaker.judgement.compiling:
-        parts = [silicon.waiting(speaker.gpus), silicon.workers(speaker)]
+        parts = [left(speaker), silicon.waiting(speaker.gpus), silicon.workers(speaker)]
     elif run.state is State.STALLED:
         parts = [silicon.meanwhile(speaker.gpus)]
     parts.append(pausing(speaker))

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator
 from warmwatch_monitor.export.document import Document, Section
 from warmwatch_monitor.export.report.parts import Report
 from warmwatch_monitor.export.words.amounts import took
+from warmwatch_monitor.export.words.report.changed import since_last_time
 from warmwatch_monitor.export.words.report.compiled import again, broken, timeline
 from warmwatch_monitor.export.words.report.cost import cost
 from warmwatch_monitor.export.words.report.do import to_do
 from warmwatch_monitor.export.words.report.ranks import ranks
 from warmwatch_monitor.export.words.report.where import where
+from warmwatch_monitor.export.words.wording import counted
 from warmwatch_monitor.model.account import Wrapping
 
 Moment = Callable[[float], str]
@@ -46,6 +48,7 @@ def short(report: Report) -> Document:
 
 def _sections(report: Report) -> Iterator[Section | None]:
     yield where(report)
+    yield since_last_time(report)
     yield again(report)
     yield to_do(report)
     yield cost(report)
@@ -60,7 +63,12 @@ def answer(report: Report) -> str:
     if not report.living:
         said += [words for words in report.conditions.values() if words not in report.summary]
         if not report.conditions and not report.compile_seconds and report.steps:
-            said.append("nothing was compiled: it ran eagerly")
+            before = counted(report.graphs_before or 0, "graph")
+            said.append(
+                f"nothing was compiled since it was attached; {before} before that"
+                if report.graphs_before
+                else "nothing was compiled: it ran eagerly"
+            )
     return "; ".join(said)
 
 

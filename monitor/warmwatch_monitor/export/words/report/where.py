@@ -66,7 +66,7 @@ def _baseline(told: Mapping[str, Any] | None) -> str:
 
 def _compiling(report: Report) -> str:
     if not report.compile_seconds:
-        return "nothing compiled"
+        return "nothing compiled" + " since it was attached" * bool(report.graphs_before)
     known = report.compilations
     graphs = f" in {counted(known, 'compilation')} of graphs" if known else ""
     parts = [(name, spent) for name, spent in report.phases.items() if spent >= _SEEN]

@@ -1,0 +1,146 @@
+"""How long what a rank compiles may take yet, given what the same took before. Pure.
+
+Compilations that have ended are counted off, whatever they took this time: the rest is that of the
+one in progress and all that came after it last time. Where they are not known one by one it is what
+each phase has left. Nothing is said of what takes longer than it ever did, nor where what has been
+compiled so far is not what was compiled then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from msgspec import Struct, field
+
+from warmwatch_monitor.model.estimate import Done, Estimate, Precedent
+
+_DOUBT = 0.05  # of the whole: what has to have ended before it says how fast the host is
+_Parts = Mapping[str, float]
+_Rest = tuple[float, _Parts]  # seconds, and of them those of each phase
+
+
+class Now(Struct, frozen=True, kw_only=True):
+    """A rank that compiles.
+
+    Attributes:
+        seconds: of its first warm-up so far, by the clock; ``None`` in a later one.
+        activity_seconds: of the compilation in progress. phase_seconds: of all compile time so far.
+        compiled: what has ended, in order; ``None`` where not all of it is known.
+        underway: what is compiled now, as far as that is known. own: earlier compilations.
+    """
+
+    activity_seconds: float
+    seconds: float | None = None
+    phase_seconds: _Parts = field(default_factory=dict)
+    compiled: tuple[Done, ...] | None = None
+    underway: Done = Done()
+    own: tuple[Done, ...] = ()
+
+
+def estimate(now: Now, precedents: Sequence[Precedent]) -> Estimate | None:
+    """By ``precedents``, of which the first is the latest; ``None`` where there is none of it.
+
+    Other ranks of the run did the same under the same load: where any has, no other is asked.
+    """
+    peers = [one for one in precedents if one.of_rank]
+    if now.seconds is None:
+        return _of_function(now, precedents)
+    known = [one for one in peers or precedents if _is_alike(now, one)]
+    if not known:
+        return None
+    rests = [_rest(now, one) for one in known if one.seconds > now.seconds]
+    return _told("warmup", now.seconds, [one.seconds for one in known], rests, of_rank=bool(peers))
+
+
+def _of_function(now: Now, precedents: Sequence[Precedent]) -> Estimate | None:
+    """Of a recompile: what the same function took before, here or in an earlier run."""
+    mine = [one for one in reversed(now.own) if one.cache != "hit"]
+    before = [one for each in precedents for one in (*each.later, *(each.compiled or ()))]
+    took = [one.seconds for one in (*mine, *before) if _is_same(now.underway, one) and one.seconds]
+    if not took:
+        return None
+    so_far = now.activity_seconds
+    return _told("function", so_far, took, [(one - so_far, {}) for one in took if one > so_far])
+
+
+def _told(
+    of: str, so_far: float, took: Sequence[float], rests: Sequence[_Rest], of_rank: bool = False
+) -> Estimate:
+    left = sorted(seconds for seconds, _ in rests)
+    several = len(left) > 1
+    return Estimate(
+        of=of,
+        so_far_seconds=so_far,
+        last_seconds=took[0],
+        left_seconds=median(left) if left else None,
+        low=left[0] if several else None,
+        high=left[-1] if several else None,
+        phases=rests[0][1] if rests else {},
+        precedents=len(took),
+        of_rank=of_rank,
+    )
+
+
+def _rest(now: Now, before: Precedent) -> _Rest:
+    """What is left of ``before``, and how it is shared out among the phases."""
+    assert now.seconds is not None
+    spent = {name: now.phase_seconds.get(name, 0.0) for name in before.phase_seconds}
+    parts = {name: max(0.0, took - spent[name]) for name, took in before.phase_seconds.items()}
+    left = whole = sum(parts.values())
+    if now.compiled is not None and before.compiled is not None:
+        speed = _speed(now.compiled, before.compiled)
+        left = _of_compilations(before.compiled[len(now.compiled) :], now.activity_seconds, speed)
+    share = left / whole if whole else 0.0
+    phases = {name: part * share for name, part in parts.items() if part * share}
+    return left + _between(now.seconds, now.phase_seconds, before), phases
+
+
+def _of_compilations(rest: Sequence[Done], so_far: float, speed: float) -> float:
+    """Of those that are to come, the first of which is in progress for ``so_far``."""
+    if not rest:
+        return 0.0
+    current, *after = (speed * (one.seconds or 0.0) for one in rest)
+    return max(0.0, current - so_far) + sum(after)
+
+
+def _speed(ended: Sequence[Done], before: Sequence[Done]) -> float:
+    """How many times as long as last time it takes, by what has ended: a host that others use is
+    slower. As long as little has, that says little.
+    """
+    pairs = [(one.seconds, two.seconds) for one, two in zip(ended, before, strict=False)]
+    mine = sum(one for one, two in pairs if one and two)
+    theirs = sum(two for one, two in pairs if one and two)
+    doubt = _DOUBT * sum(one.seconds or 0.0 for one in before)
+    return (mine + doubt) / (theirs + doubt) if theirs else 1.0
+
+
+def _between(seconds: float, phase_seconds: _Parts, before: Precedent) -> float:
+    """The time to come in which nothing compiles: steps run, or pieces of the first one."""
+    whole = max(0.0, before.seconds - sum(before.phase_seconds.values()))
+    return max(0.0, whole - max(0.0, seconds - sum(phase_seconds.values())))
+
+
+def _is_alike(now: Now, before: Precedent) -> bool:
+    """Whether ``before`` began with what has been compiled so far and is compiled now."""
+    if now.compiled is None or before.compiled is None:
+        return True
+    mine = (*now.compiled, now.underway)
+    return all(_agree(one, other) for one, other in zip(mine, before.compiled, strict=False))
+
+
+def _agree(one: Done, other: Done) -> bool:
+    """Nothing that is known of both is otherwise."""
+    pairs = (
+        (one.kind, other.kind),
+        (one.name, other.name),
+        (one.code, other.code),
+        (one.cache, other.cache),
+    )
+    return all(None in pair or pair[0] == pair[1] for pair in pairs)
+
+
+def _is_same(one: Done, other: Done) -> bool:
+    """Whether both are of a function that is known, and the same."""
+    known = one.name is not None and other.name is not None
+    return known and _agree(one, other)

@@ -1,0 +1,72 @@
+"""How long what compiles may take yet, and what that is known from: frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+
+
+class Done(Struct, frozen=True, kw_only=True):
+    """A compilation that has ended, of this run or of an earlier one.
+
+    ``kind``, ``name``, ``code``, ``cache``, ``seconds``, ``phase_seconds``: as an Account's
+    ``Compiled`` has them.
+    """
+
+    kind: str | None = None
+    name: str | None = None
+    code: str | None = None
+    cache: str | None = None
+    seconds: float | None = None
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+class Precedent(Struct, frozen=True, kw_only=True):
+    """A first warm-up that may be held against one in progress.
+
+    Attributes:
+        seconds: by the clock, from its first compile activity to the end of its last.
+        phase_seconds: of that, exclusive. compiled: in order; ``None`` where not all are known.
+        later: compilations after it. of_rank: another rank of the same run has done it.
+    """
+
+    seconds: float
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+    compiled: tuple[Done, ...] | None = None
+    later: tuple[Done, ...] = ()
+    of_rank: bool = False
+
+
+class Remembered(Struct, frozen=True, kw_only=True):
+    """What is remembered of earlier starts of a rank's run, the newest first.
+
+    Attributes:
+        precedents: those that compiled the same under the same conditions.
+        warmups: seconds of the first warm-ups of all comparable ones, whatever changed since.
+    """
+
+    precedents: tuple[Precedent, ...] = ()
+    warmups: tuple[float, ...] = ()
+
+
+class Estimate(Struct, frozen=True, kw_only=True):
+    """How long what is in progress may take yet.
+
+    Attributes:
+        of: ``warmup`` (all of the first one), or ``function`` (the compilation in progress).
+        so_far_seconds: that it has taken. last_seconds: that it took last time, by the same clock.
+        left_seconds: ``None`` where it takes longer than any precedent. low, high: the least and
+        the most by several precedents, ``None`` by one. phases: the rest by phase.
+        precedents: how many there are. of_rank: they are other ranks of this run.
+    """
+
+    of: str
+    so_far_seconds: float
+    last_seconds: float
+    left_seconds: float | None = None
+    low: float | None = None
+    high: float | None = None
+    phases: Mapping[str, float] = field(default_factory=dict)
+    precedents: int = 1
+    of_rank: bool = False

@@ -1,0 +1,118 @@
+"""What the history knows of runs that are seen now: read as a source is, in a thread of its own.
+
+The database is asked once for a rank's run, when it first compiles (a daemon also where it comes
+later), and again where the run has since said more of what it is. So no answer waits for a disk,
+and a history that cannot be read leaves the estimates out and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from msgspec import Struct
+
+from warmwatch_monitor.errors import SourceError, StoreError
+from warmwatch_monitor.model import GpuReading, RecordReading, Remembered
+from warmwatch_monitor.model.account import Account
+from warmwatch_monitor.remembered.alike import (
+    Known,
+    is_alike,
+    is_comparable,
+    known_of,
+    precedent,
+)
+from warmwatch_monitor.remembered.listing import Listed, Wanted
+from warmwatch_monitor.remembered.making import start_of_record, what_of
+from warmwatch_monitor.remembered.store import Store
+from warmwatch_monitor.runs import owned
+from warmwatch_monitor.sources.told import told_in
+
+MOST = 5  # earlier runs that are held against one
+_LISTED, _LOOKED_AT = 40, 10  # of its name, to find those
+
+
+class _Asked(Struct, frozen=True):
+    """What the history was asked of a record, and what it knew."""
+
+    about: object
+    known: Remembered
+
+
+class Recalling:
+    """Of the records that are seen. ``is_due``: whether the history is to be asked about one."""
+
+    def __init__(self, store: Store, is_due: Callable[[RecordReading], bool]) -> None:
+        self._store, self._is_due = store, is_due
+        self._asked: dict[str, _Asked] = {}
+
+    def read(
+        self, records: Iterable[RecordReading], gpus: Iterable[GpuReading]
+    ) -> Mapping[str, Remembered]:
+        """By record, of those that are due and those that were. Raises SourceError."""
+        records = [one for one in records if one.alive]
+        used = owned(records, gpus)
+        there = {one.folder for one in records}
+        self._asked = {folder: one for folder, one in self._asked.items() if folder in there}
+        for one in records:
+            if self._is_due(one):
+                self._ask(one, used[one.folder])
+        return {folder: one.known for folder, one in self._asked.items()}
+
+    def _ask(self, one: RecordReading, gpus: tuple[GpuReading, ...]) -> None:
+        counts, names = one.slot.compile, tuple(gpu.name for gpu in gpus)
+        about = counts.wrappers, names, one.slot.identity, counts.warmups > 0
+        before = self._asked.get(one.folder)
+        if before is None or before.about != about:
+            try:
+                known = self._remembered(one, names)
+            except StoreError as error:
+                raise SourceError(str(error)) from None
+            self._asked[one.folder] = _Asked(about, known)
+
+    def _remembered(self, one: RecordReading, gpus: tuple[str | None, ...]) -> Remembered:
+        now, rank = _known(one, gpus), one.slot.identity.rank
+        attached = one.slot.header.attached_epoch_ns / 1e9
+        found = _comparable(self._store, now, attached, start_of_record(one))
+        alike = (precedent(each, rank) for each in found if is_alike(now, each))
+        warmups = (precedent(each, rank) for each in found)
+        return Remembered(
+            precedents=tuple(each for each in alike if each is not None),
+            warmups=tuple(each.seconds for each in warmups if each is not None),
+        )
+
+
+def earlier(store: Store, account: Account) -> list[Account]:
+    """The runs before ``account`` that it may be held against, newest first. Raises StoreError."""
+    return _comparable(store, known_of(account), account.began, account.start)
+
+
+def _comparable(store: Store, now: Known, began: float, start: str | None) -> list[Account]:
+    """Those of its name, and of its script, that became warm and are of another start."""
+    wanted = [Wanted(called=now.run, warm=True, limit=_LISTED)]
+    if now.what.script:
+        wanted.append(Wanted(script=now.what.script, warm=True, limit=_LISTED))
+    found = {one.id: one for each in wanted for one in store.listed(each)}
+    ordered = sorted(found.values(), key=lambda one: -one.began)
+    likely = [one.id for one in ordered if _may_be(one, now) and one.began < began]
+    known = (one for one in store.told(likely[:_LOOKED_AT]) if one.start != start)
+    return [one for one in known if is_comparable(now, one)][:MOST]
+
+
+def _may_be(one: Listed, now: Known) -> bool:
+    """What the list tells already."""
+    models = ", ".join(dict.fromkeys(now.what.gpus)) or None
+    return one.world_size == now.what.world_size and one.gpu == models
+
+
+def _known(one: RecordReading, gpus: tuple[str | None, ...]) -> Known:
+    shown = one.told_run or one.slot.identity.run
+    told = told_in(one.folder)
+    return Known(
+        run=one.owner.plain(shown) if one.owner else shown,
+        owner=one.owner.name if one.owner else None,
+        host=one.slot.identity.host or None,
+        what=what_of(one.slot.identity, (told,), tuple(name for name in gpus if name)),
+        names=frozenset(
+            each.compilation.name for each in told.compilations if each.compilation.name
+        ),
+    )

@@ -1,0 +1,168 @@
+"""``python -m support.estimates`` (in ``tests/``): how right the estimate of the time left is.
+
+Each scenario is trained twice with cold caches by real Inductor. Of the first the history keeps
+what it keeps of any run; during the second a monitor like that of ``warmwatch status`` estimates,
+several times a second. The table goes into docs/accuracy.md, which ``support.accuracy`` leaves it
+in: how far the estimate was off when 25, 50 and 75 % of the warm-up were over, beside the guess
+that it will take as long again as it has.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from support import scenarios
+from support.accounts import keeping, store
+from support.accuracy import DOCUMENT, ESTIMATES
+from support.scenarios import Scenario
+from support.sources import settings
+from warmwatch_monitor.cli.recalling import recalling
+from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.poller import Poller
+from warmwatch_monitor.remembered.making import account_of
+from warmwatch_monitor.sources.listed import HOST, RECORDS
+
+COMMAND = "cd tests && PYTHONPATH=. python -m support.estimates"
+CHOSEN = ("static", "graph_breaks", "compiled_train_step", "regional")
+SHARES = (0.25, 0.5, 0.75)
+LOOK_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guess:
+    """What was said ``so_far`` seconds into a warm-up."""
+
+    so_far: float
+    left: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One scenario: how long its two warm-ups were, and what was said during the second."""
+
+    name: str
+    first: float
+    second: float
+    guesses: tuple[Guess, ...]
+
+    def at(self, share: float) -> Guess | None:
+        """What was said nearest to that share of the second."""
+        wanted = share * self.second
+        return min(self.guesses, key=lambda one: abs(one.so_far - wanted), default=None)
+
+
+def measure(scenario: Scenario, folder: Path) -> Measured:
+    """Train it twice."""
+    history = keeping(folder / "state")
+    first = _watched(scenario, folder / "first", folder / "state")[-1]
+    (run,) = first.runs
+    store(folder / "state").save([account_of(run, first)])
+    seen = _watched(scenario, folder / "second", folder / "state")
+    assert history.directory is not None
+    return Measured(
+        name=scenario.name,
+        first=_took(first),
+        second=_took(seen[-1]),
+        guesses=tuple(_guesses(seen)),
+    )
+
+
+def _watched(scenario: Scenario, folder: Path, state: Path) -> list[Snapshot]:
+    """What a monitor saw while it trained, the last when it had ended."""
+    (folder / "records").mkdir(parents=True)
+    cold = replace(scenario, cold=True)
+    training = threading.Thread(
+        target=scenarios.trained, args=(cold, folder, "with"), kwargs={"SCENARIO_AGENT": "1"}
+    )
+    poller = Poller(
+        settings(str(folder / "records"), retention=3600.0),
+        sources=(RECORDS, HOST, *recalling(keeping(state))),
+    )
+    training.start()
+    seen = []
+    while training.is_alive():
+        training.join(LOOK_SECONDS)
+        seen.append(poller.poll_once())
+    return [*seen, poller.poll_once()]
+
+
+def _took(seen: Snapshot) -> float:
+    (run,) = seen.runs
+    first = run.ranks[0].figures.warmups.first
+    assert first is not None, "it never became warm"
+    return first.seconds
+
+
+def _guesses(seen: list[Snapshot]) -> list[Guess]:
+    """Of the first warm-up, at each look at which it compiled."""
+    found = []
+    for one in seen:
+        for run in one.runs:
+            known = run.ranks[0].estimate
+            if known is not None and known.of == "warmup":
+                found.append(Guess(so_far=known.so_far_seconds, left=known.left_seconds))
+    return found
+
+
+def rows(measured: list[Measured]) -> list[str]:
+    """The lines of the table."""
+    return [
+        f"| `{one.name}` | {one.first:.1f} s | {one.second:.1f} s | "
+        + " | ".join(_cell(one, share) for share in SHARES)
+        + " |"
+        for one in measured
+    ]
+
+
+def _cell(one: Measured, share: float) -> str:
+    guess = one.at(share)
+    if guess is None:
+        return "nothing said"
+    left = one.second - guess.so_far
+    naive = f"{100 * abs(guess.so_far - left) / one.second:.0f} %"
+    if guess.left is None:
+        return f"nothing said / {naive}"
+    return f"{100 * abs(guess.left - left) / one.second:.0f} % / {naive}"
+
+
+def section(measured: list[Measured], torch: str) -> str:
+    """The part of the document."""
+    return f"""{ESTIMATES}
+
+## How right the estimate of the time left is
+
+Written by `{COMMAND}`. Each scenario was trained twice with all caches cold, its precedent being
+the first. Cells: by how much of the whole warm-up the estimate of the rest was off when that share
+of it was over / by how much the guess "as long again as so far" was, which by its nature is right
+at the half and nowhere else. *Nothing said*: by then it took longer than the precedent. PyTorch
+{torch}, Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores, whose
+other users explain why a second warm-up was longer than the first.
+
+| scenario | first warm-up | second | at 25 % | at 50 % | at 75 % |
+|---|---|---|---|---|---|
+{chr(10).join(rows(measured))}
+"""
+
+
+def main(names: tuple[str, ...]) -> int:
+    chosen = [one for one in scenarios.every() if one.name in names]
+    measured = []
+    for scenario in chosen:
+        with tempfile.TemporaryDirectory() as folder:
+            measured.append(measure(scenario, Path(folder)))
+        print(rows(measured[-1:])[0], flush=True)
+    import torch
+
+    before = DOCUMENT.read_text().partition(ESTIMATES)[0].rstrip("\n")
+    DOCUMENT.write_text(f"{before}\n\n{section(measured, torch.__version__)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(tuple(sys.argv[1:]) or CHOSEN))
