@@ -35,8 +35,9 @@ COMMANDS = {
 _EPILOG = """
 \b
 Exit codes: 0 all is well, or what was waited for is reached
-            1 something failed, doctor found something to do, or more is
-              compiled than by the baseline      (check)
+            1 something failed, doctor found something to do, more is
+              compiled than by the baseline      (check), or a mode was
+              not measured                       (modes)
             2 wrong usage, or the monitor's libraries are missing
             3 a run still compiles or warms up       (status)
             4 a run is stalled, failed or lost,      (status, wait)
