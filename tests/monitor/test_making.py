@@ -171,6 +171,19 @@ def test_too_many_compilations_are_counted(tmp_path: Path) -> None:
     assert (len(found.compilations), found.left_out) == (told_source.MOST, 5)
 
 
+def test_of_a_journal_of_any_length_so_many_lines_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each costs the daemon, which reads whole journals once a minute."""
+    read: list[bytes] = []
+    parse = told_source.entries.parse
+    monkeypatch.setattr(told_source.entries, "parse", lambda one: read.append(one) or parse(one))
+    monkeypatch.setattr(told_source, "_MOST_LINES", 30)
+    write(tmp_path, [COMPILATION, {"t": 1, "event": "step"}] * 40)
+    found = told_in(str(tmp_path))
+    assert (len(read), len(found.compilations), found.left_out) == (30, 30, 10)
+
+
 def test_a_journal_is_read_again_where_it_has_grown_and_kept_where_it_has_gone(
     tmp_path: Path,
 ) -> None:

@@ -48,7 +48,10 @@ def figures(who: tuple[str, int], telling: Telling, judgement: Judgement, epoch:
         steps=Steps(
             count=telling.count("steps_total") or 0,
             last_at=stepped,
-            clean=Lengths(median=telling.value("steady_step_seconds")),
+            clean=Lengths(
+                count=(telling.counts("step_seconds_count", ("clean",)) or {}).get("clean"),
+                median=telling.value("steady_step_seconds"),
+            ),
             tokens=telling.count("tokens_total"),
             samples=telling.count("samples_total"),
             batches=telling.count("batches_total"),

@@ -22,7 +22,9 @@ MOST_WRAPPINGS = 50
 _MOST_OPTIONS = 50
 _LONGEST_HASH = 64
 _LARGEST_JOURNAL = 16 * 1024 * 1024
-_EVENTS = (b'"compilation"', b'"begin"', b'"wrapped"', b'"first_step"')
+_MOST_LINES = 20_000  # of a journal of any size: half a second, once a minute
+_COMPILATION = b'"compilation"'
+_EVENTS = (_COMPILATION, b'"begin"', b'"wrapped"', b'"first_step"')
 _Place = tuple[str | None, str | None, int | None]
 
 
@@ -87,15 +89,15 @@ def _content(folder: Folder) -> bytes:
 
 def _parsed(data: bytes) -> Told:
     reader = _Reader()
-    for line in data.splitlines():
-        if any(event in line for event in _EVENTS):
-            try:
-                reader.take(entries.parse(line))
-            except ValueError:
-                continue  # one that no agent writes
+    lines = [line for line in data.splitlines() if any(event in line for event in _EVENTS)]
+    for line in lines[:_MOST_LINES]:
+        try:
+            reader.take(entries.parse(line))
+        except ValueError:
+            continue  # one that no agent writes
     return Told(
         compilations=tuple(reader.compilations),
-        left_out=reader.left_out,
+        left_out=reader.left_out + sum(_COMPILATION in line for line in lines[_MOST_LINES:]),
         wrappings=tuple(reader.wrappings()),
         first_step_bytes=reader.first_step_bytes,
     )
@@ -181,5 +183,6 @@ def _options(told: object) -> list[str]:
         told = [f"{name}={short}" for name, short in told.items()]
     if not isinstance(told, list):
         raise ValueError("options are no list")
-    texts = (entries.text({"option": one}, "option", entries.LONGEST_NAME) for one in told)
-    return [one for one in texts if one][:_MOST_OPTIONS]
+    few = told[:_MOST_OPTIONS]
+    texts = (entries.text({"option": one}, "option", entries.LONGEST_NAME) for one in few)
+    return [one for one in texts if one]
