@@ -70,7 +70,10 @@ def summary(url: str, run: str) -> str:
 
 
 def timeless(sentence: str) -> str:
-    """Without the durations that grow while somebody asks."""
+    """Without durations that grow while somebody asks, and without the time left: what that rests
+    on is no series (docs/fleet.md).
+    """
+    sentence = re.sub(r"; (last time|longer than (last time|another rank)) [^;]*", "", sentence)
     return re.sub(r"(for|in the) [\d.]+ (ms|s|min)\b", r"\1 some time", sentence)
 
 
