@@ -142,6 +142,23 @@ def test_what_was_seen_as_time_went_is_kept_across_two_daemons(tmp_path: Path) -
     assert sum(float(one or 0) for one in samples.columns["compile_seconds"]) == 20.0
 
 
+def test_how_an_earlier_start_ended_is_nothing_of_this_one(tmp_path: Path) -> None:
+    """Which is what is seen by that name until this one's record appears."""
+    began = b.EPOCH - 300
+    seconds = past(100, began)
+    (rank,) = seconds["ranks"]
+    told = {"states": [(began, "finished"), (began + 60, "compiling")]}
+    keeper = Keeper(
+        a.store(tmp_path), lambda *_: {**seconds, "ranks": [{**rank, **told}]}, Time().clock()
+    )
+    keeper.take(seen(b.WARM, epoch=began + 100))
+    keeper.look()
+    samples = remembered(tmp_path)[0].ranks[0].samples
+    assert samples is not None
+    assert set(samples.columns["state"]) == {"compiling"}
+    assert samples.epochs[0] == began + 60
+
+
 def test_the_second_that_is_not_over_is_kept_when_it_is(tmp_path: Path) -> None:
     began = b.EPOCH - 300
     keeper = Keeper(a.store(tmp_path), lambda *_: past(100, began), Time().clock())

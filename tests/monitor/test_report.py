@@ -57,6 +57,18 @@ def test_every_second_of_the_run_is_in_one_share() -> None:
     assert found["warm-up"] == pytest.approx(120.0)
 
 
+def test_what_passed_before_the_first_step_is_no_riddle() -> None:
+    """Imports, building a model: of an eager run by its first step, else by its warm-up."""
+    attached = EPOCH - 300
+    told = {"attached_at": attached, "step_seconds.first_at": attached + 121}
+    made = report(a.eager(answers={**told, "step_seconds.first": 1.0}))
+    assert shares(made)["before the first step"] == pytest.approx(120)
+    warmup = {"ended_at": attached + 150, "seconds": 100.0, "steps": 1}
+    told = {"warmup.first": warmup, "compile.seconds": 90.0, "step_seconds.clean_seconds": 60.0}
+    made = report(a.finished(answers={"attached_at": attached, **told}))
+    assert shares(made)["before the first step"] == pytest.approx(50)
+
+
 @given(save=SECONDS, evaluate=SECONDS, data=SECONDS, compile=SECONDS, clean=SECONDS, long=SECONDS)
 @settings(max_examples=200, deadline=None)
 def test_shares_add_up_and_none_is_negative_whatever_is_told(

@@ -55,6 +55,14 @@ def resumed(name: str | None) -> tuple[str, int] | None:
     return (rest["name"], int(rest["line"])) if rest else None
 
 
+def short_place(name: str, file: str | None = None) -> str:
+    """The same for a label: ``forward``, ``forward:47`` for what is behind its break there."""
+    if file == _WRAPPER:
+        return "the model"
+    rest = resumed(name)
+    return f"{rest[0]}:{rest[1]}" if rest else name
+
+
 def place(name: str | None, file: str | None = None, line: int | None = None) -> str:
     """The user's function: ```forward` (model.py:31)``; empty where it is not known."""
     if not name:

@@ -66,7 +66,7 @@ class _CannotCompareError(Exception):
     help="How much the warm-up may grow: 0.5 is half as much again.  [the file's, else 1]",
 )
 @click.option("--keep-caches", is_flag=True, help="Leave the compile caches as they are.")
-@click.option("--run", "name", metavar="NAME", help="The run's name.")
+@click.option("--run", "--name", "name", metavar="NAME", help="The run's name.")
 @click.option("--markdown", metavar="FILE", help="Write a summary for people.")
 @click.option("--junit", metavar="FILE", help="Write JUnit's XML for a CI server.")
 @click.option("--json", metavar="FILE", help="Write it for programs; - is stdout.")

@@ -122,7 +122,8 @@ def _cache(cache: CachePlace) -> Iterator[Finding]:
     if not troubles:
         on = f" ({cache.filesystem})" if cache.filesystem else ""
         free = "" if cache.free_bytes is None else f", {_size(cache.free_bytes)} free"
-        state = {True: ", empty: the next run compiles all", False: "", None: ""}[cache.empty]
+        what = "all kernels for a GPU" if cache.name == "Triton" else "all"
+        state = f", empty: the next run compiles {what}" if cache.empty else ""
         yield Finding(mark=Mark.FINE, what=f"{name}{on}{free}{state}")
 
 

@@ -22,7 +22,7 @@ _PAUSE_SECONDS = 0.5
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--run", "name", metavar="NAME", help="The run's name.")
+@click.option("--run", "--name", "name", metavar="NAME", help="The run's name.")
 @click.option("--watch", is_flag=True, help="Show the answer, live, in the terminal's last line.")
 @click.option("--report", is_flag=True, help="Print the account of its runs when it has ended.")
 @click.argument("command", metavar="[--] CMD...", nargs=-1, type=click.UNPROCESSED, required=True)

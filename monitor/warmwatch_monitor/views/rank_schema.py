@@ -313,6 +313,7 @@ class StepSeconds(BaseModel):
     """Lengths of steps. Median and p99 are of clean steps, within 2.5 % of the true ones."""
 
     first: Seconds | None = Field(description="Of step 1, which holds most of the compiling.")
+    first_at: float | None = Field(description="When the first step ended; null before it.")
     last: Seconds | None = Field(description="Of the last step.")
     median: Seconds | None = Field(description="The real speed; null before the first clean step.")
     p99: Seconds | None = Field(description="99th percentile; null before the first clean step.")

@@ -276,6 +276,7 @@ def warmup_span(span: WarmupSpan | None) -> dict[str, Any]:
 def _step_seconds(steps: Steps) -> dict[str, float | int | None]:
     return {
         "first": steps.first_seconds,
+        "first_at": steps.first_at,
         "last": steps.last_seconds,
         "median": steps.clean.median,
         "p99": steps.clean.p99,

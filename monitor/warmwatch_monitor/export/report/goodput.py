@@ -17,7 +17,8 @@ from warmwatch_monitor.export.report.parts import Goodput, Priced, Share
 CLEAN, DATA, STALLS = "clean steps", "waiting for data", "stalls"
 WARMUP, RECOMPILES = "warm-up", "recompiles"
 EVALUATION, SAVING, NOTHING = "evaluation", "saving", "nothing known"
-NAMES = (CLEAN, DATA, STALLS, WARMUP, RECOMPILES, EVALUATION, SAVING, NOTHING)
+BEFORE = "before the first step"
+NAMES = (CLEAN, DATA, STALLS, BEFORE, WARMUP, RECOMPILES, EVALUATION, SAVING, NOTHING)
 
 
 def after_warm_seconds(rank: Mapping[str, Any], compiled: Iterable[Priced]) -> float:
@@ -77,6 +78,7 @@ def _shares(
     standing = left.take(quiet)
     # steps of the warm-up that did not compile, and what it did beside compiling
     rest = left.take(first["seconds"] - (compiling - recompiling) if first else 0.0)
+    before = left.take(_before(rank))
     within = _Left(stepping)
     stalls = within.take(_unexplained(rank.get("long_steps") or ()))
     data = within.take(pauses.get("data_seconds"))
@@ -84,12 +86,24 @@ def _shares(
         CLEAN: within.seconds,
         DATA: data,
         STALLS: stalls + standing,
+        BEFORE: before,
         WARMUP: compiling - recompiling + rest,
         RECOMPILES: recompiling,
         EVALUATION: evaluation,
         SAVING: saving,
         NOTHING: left.seconds,
     }
+
+
+def _before(rank: Mapping[str, Any]) -> float | None:
+    """Imports, and building: from the moment it attached until it stepped or compiled."""
+    attached, first = rank.get("attached_at"), rank["warmup"].get("first")
+    if attached is None:
+        return None
+    if first:
+        return float(first["ended_at"] - first["seconds"] - attached)
+    ended = rank["step_seconds"].get("first_at")
+    return None if ended is None else float(ended - (rank["step_seconds"]["first"] or 0) - attached)
 
 
 class _Left:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from warmwatch.words.phrases import short_place
 from warmwatch_monitor.export.report.parts import Function, Priced, Report
 from warmwatch_monitor.model import PHASES
 
@@ -23,6 +24,11 @@ class Piece(Struct, frozen=True):
     begin: float
     end: float
     of: Priced
+
+
+def labelled(function: Function, unknown: str) -> str:
+    """What a strip is called."""
+    return short_place(function.name, function.file) if function.name else unknown
 
 
 class Strip(Struct, frozen=True):

@@ -135,6 +135,12 @@ def _method(of: Comparison) -> Section:
             "cost is what steps took beyond a steady one, or all compile time where that is more."
         )
     )
+    items.append(
+        Item(
+            "Arguments and environment are not kept: whether these runs differed in them is not "
+            "known."
+        )
+    )
     return Section("How to read it", items=tuple(items))
 
 

@@ -25,9 +25,14 @@ _NOUNS: Mapping[str, tuple[str, str]] = {
     "cudagraph_skips": ("CUDA graph left out", "CUDA graphs left out"),
 }
 _LONGEST = 160
+_WRAPPED = "(external_utils.py)"  # what PyTorch puts around a module of its own
 _OF_FAILURE = "Run it with TORCH_LOGS=dynamo,inductor, which shows the error."
 _OF_SKIP = "torch.compiler.cudagraph_mark_step_begin and static inputs help, or another mode."
-_OF_WARMUP = "`warmwatch run --report -- CMD` shows where it goes, phase by phase."
+_OF_WARMUP = (
+    "It is held against the steady step, so steps that were faster this time do it too; where they "
+    'take some milliseconds it is noise: ignore = ["warmup_ratio"] in the baseline, or a wider '
+    "tolerance. `warmwatch run --report -- CMD` shows where it goes, phase by phase."
+)
 
 
 def title(measure: str) -> str:
@@ -38,7 +43,7 @@ def title(measure: str) -> str:
 def amount(measure: str, value: float) -> str:
     """``3``, ``684 steady steps``, ``12 s``."""
     if measure == RATIO:
-        return f"{value:.3g} steady steps"
+        return f"{value:,.0f} steady steps" if value >= 100 else f"{value:.3g} steady steps"
     return duration(value) if measure == SECONDS else f"{value:g}"
 
 
@@ -103,9 +108,11 @@ def _compilation(one: Compilation, measure: str) -> tuple[str, str | None]:
 
 
 def _moved(one: Moved) -> str:
+    """A forward and its backward are two compilations of one function."""
+    what = "the model" if one.function.endswith(_WRAPPED) else one.function
     if one.was is None:
-        return f"{one.function}: {_share(one.now)}; the baseline does not know it"
-    return f"{one.function}: {_share(one.now)}; was {_share(one.was)}"
+        return f"{what}: {_share(one.now)}; the baseline does not know it"
+    return f"{what}: {_share(one.now)}; was {_share(one.was)}"
 
 
 def _share(share: Share) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from warmwatch_monitor.export.report.parts import Report
-from warmwatch_monitor.export.report.strips import Strip, strips, whole
+from warmwatch_monitor.export.report.strips import Strip, labelled, strips, whole
 from warmwatch_monitor.export.words.amounts import took
 
 # a letter and a colour for each phase
@@ -38,8 +38,7 @@ def timeline(report: Report, width: int) -> list[Text]:
 
 
 def _named(one: Strip) -> str:
-    name = "others" if one.function is None else one.function.name or "-"
-    # what tells functions apart that Dynamo resumes stands at the end of their names
+    name = "others" if one.function is None else labelled(one.function, "-")
     return name if len(name) <= _LABEL else f"...{name[-(_LABEL - 3) :]}"
 
 

@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 
 from warmwatch_monitor.export.report import goodput as shares
 from warmwatch_monitor.export.report.parts import Report
-from warmwatch_monitor.export.report.strips import Strip, strips, whole
+from warmwatch_monitor.export.report.strips import Strip, labelled, strips, whole
 from warmwatch_monitor.export.words.amounts import percent, took
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.account import Account, Samples
@@ -28,6 +28,7 @@ _CLASSES = {
     shares.RECOMPILES: "s-recompiles",
     shares.EVALUATION: "s-evaluation",
     shares.SAVING: "s-saving",
+    shares.BEFORE: "s-before",
     shares.NOTHING: "s-nothing",
 }
 _SIGN = 8.0  # places that a letter takes, and more
@@ -67,7 +68,7 @@ def timeline(report: Report) -> Markup | None:
 
 
 def _strip(row: Strip, y: int, scale: float) -> Iterator[Markup]:
-    name = "others" if row.function is None else row.function.name or "(unknown)"
+    name = "others" if row.function is None else labelled(row.function, "(unknown)")
     shown = name if len(name) <= _LONGEST else f"…{name[1 - _LONGEST :]}"
     yield Markup('<text x="0" y="{}">{}<title>{}</title></text>').format(y + 15, shown, name)
     for piece in row.pieces:
