@@ -30,8 +30,8 @@ def timeline(report: Report) -> Section | None:
         remarks=(
             "A compilation is priced with its backward and what was tuned at its first run.",
             (
-                "Its phases here are PyTorch's own figures of it. Those of the whole run, above, are "
-                "made of its events, which tell C++ kernels and cache loads apart."
+                "Its phases here are PyTorch's own figures of it. Those of the whole run, above, "
+                "are made of its events, which tell C++ kernels and cache loads apart."
             ),
         ),
         chart="timeline",
