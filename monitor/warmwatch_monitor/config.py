@@ -230,10 +230,19 @@ def _state_directory(environ: Mapping[str, str], named: str) -> str | None:
 
 
 def _absolute(path: str) -> str:
-    """``path`` from the root; ``..`` stays, since what is before it may be a link."""
-    whole = path if path.startswith("/") else os.path.join(os.getcwd(), path)
-    parts = whole.split("/")
-    return "/" + "/".join(part for part in parts if part not in ("", "."))
+    """``path`` from the root; ``..`` stays, since what is before it may be a link.
+
+    Raises UsageError: there is nothing that it is relative to.
+    """
+    if not path.startswith("/"):
+        try:
+            path = os.path.join(os.getcwd(), path)
+        except OSError:
+            raise UsageError(
+                f"{path!r} is relative, and the working directory was removed; give it from the "
+                "root, or go to another directory"
+            ) from None
+    return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
 def _names(option: str, text: str) -> Iterator[str]:

@@ -107,3 +107,21 @@ def test_the_code_of_an_id_is_that_of_the_last_function_that_had_it() -> None:
     for number in range(5000):
         functions.begun({"id": f"{number}/9", "code": "c"})
     assert (functions.code("0/0"), functions.code("4999/9")) == (None, "c")
+
+
+def test_a_number_that_python_does_not_write_in_decimals_has_a_hash_too() -> None:
+    long = "0x" + "f" * 6_000
+    table = FORWARD.replace("0.5", long)
+    assert of_code(code_of(table)) == of_code(code_of(table))
+    assert of_code(code_of(table)) != of_code(code_of(table.replace(long, long[:-1])))
+    assert of_value({"mask": int(long, 16)}) != of_value({"mask": int(long[:-1], 16)})
+
+
+def test_what_is_nested_without_bound_is_looked_at_within_one() -> None:
+    """The training waits for it: looked at to its end, this would take longer than the universe."""
+    table: list[object] = [1]
+    nested: dict[str, object] = {"a": 1}
+    for _ in range(14):
+        table = [table] * 100
+        nested = {str(number): nested for number in range(100)}
+    assert of_value(table) != of_value(nested)

@@ -261,3 +261,38 @@ def test_nothing_is_remembered_where_it_is_off(memory: Path, tmp_path: Path) -> 
     done = warmwatch("status", "--dir", str(memory), **home, WARMWATCH_STATE="off")
     assert (done.returncode, done.stderr) == (0, "")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", [("runs", "--name"), ("report",)])
+def test_a_name_that_is_no_text_is_one_of_no_run(tmp_path: Path, words: tuple[str, ...]) -> None:
+    filled(tmp_path)
+    name = b"\xff".decode("utf-8", "surrogateescape")
+    done = warmwatch(*words, name, WARMWATCH_STATE=str(tmp_path), WARMWATCH_DIR=str(tmp_path))
+    assert done.returncode == 5
+    assert "Traceback" not in done.stderr
+
+
+def test_a_limit_beyond_all_numbers_is_wrong_usage(tmp_path: Path) -> None:
+    filled(tmp_path)
+    done = warmwatch("runs", "--limit", "9" * 20, WARMWATCH_STATE=str(tmp_path))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_in_a_directory_that_was_removed_a_path_is_given_from_the_root(tmp_path: Path) -> None:
+    filled(tmp_path / "state")
+    gone = 'mkdir "$1/gone"; cd "$1/gone"; rmdir "$1/gone"; exec "$0" -m warmwatch_monitor runs'
+    found = {
+        state: subprocess.run(
+            ["sh", "-c", gone, sys.executable, str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment(WARMWATCH_STATE=state),
+        )
+        for state in (str(tmp_path / "state"), "state")
+    }
+    assert found[str(tmp_path / "state")].returncode == 0
+    assert found["state"].returncode == 2
+    assert "the working directory was removed" in found["state"].stderr
+    assert "Traceback" not in found["state"].stderr

@@ -18,7 +18,7 @@ from support import accounts as a
 from support.accounts import BEGAN
 from support.filesystems import MEMORY
 from warmwatch_monitor.errors import StoreError
-from warmwatch_monitor.model.account import Account, Provenance
+from warmwatch_monitor.model.account import Account, Provenance, RankAccount
 from warmwatch_monitor.remembered import database
 from warmwatch_monitor.remembered.listing import Wanted
 from warmwatch_monitor.remembered.mounts import kind_of
@@ -406,3 +406,44 @@ def test_a_directory_in_memory_shares_memory() -> None:
     if MEMORY is None:
         pytest.skip("none here")
     assert database.shares_memory(Path(MEMORY))
+
+
+def test_an_end_is_kept_also_where_the_clock_was_set_back(tmp_path: Path) -> None:
+    store = a.store(tmp_path)
+    store.save([a.living(seen=BEGAN + 3600)])
+    store.save([a.account()])
+    assert (loaded(store).state, loaded(store).ended) == ("finished", BEGAN + 40)
+
+
+def test_an_older_end_is_none_of_ranks_that_attached_after_it(tmp_path: Path) -> None:
+    store = a.store(tmp_path)
+    anew = a.rank(answer=a.answer(attached_at=BEGAN + 100))
+    store.save([a.living(seen=BEGAN + 130, ranks=(anew,))])
+    store.save([a.account()])
+    assert loaded(store).state == "warm"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        a.rank(answer=a.answer(steps=2**64)),
+        a.rank(2**63),
+        a.rank(answer=a.answer(reason="\udcff")),
+        a.rank(compiled=(replace(a.COMPILED[0], ended=float("nan")),)),
+    ],
+    ids=["a number", "a rank", "a text", "no number"],
+)
+def test_a_run_that_no_row_holds_keeps_no_other_from_being_written(
+    tmp_path: Path, bad: RankAccount
+) -> None:
+    store = a.store(tmp_path)
+    with pytest.raises(StoreError, match=r"run 'gpt2' \(badbadba\) cannot be remembered"):
+        store.save([a.account("badbadba", ranks=(bad,)), a.account("goodgood")])
+    assert [one.id for one in store.listed()] == ["goodgood"]
+
+
+def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "history.db")
+    for act in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([a.account()])):
+        with pytest.raises(StoreError, match="is no regular file; remove it"):
+            act()

@@ -17,6 +17,7 @@ from warmwatch_monitor.config import load_keeping
 from warmwatch_monitor.errors import UsageError
 
 _LIMIT = 20
+_MOST = 1_000_000_000
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _HELP = f"""List the runs that are remembered, newest first.
 
@@ -44,7 +45,10 @@ A state with a `?` is the last that was seen of a run whose end nobody saw. Show
 )
 @click.option("--state", metavar="STATE", help="In this state when it was last seen.")
 @click.option(
-    "--limit", metavar="N", type=click.IntRange(min=0), help=f"At most so many; 0: all.  [{_LIMIT}]"
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=0, max=_MOST),
+    help=f"At most so many; 0: all.  [{_LIMIT}]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
 @click.pass_context

@@ -134,8 +134,9 @@ class Database:
             status = self.path.stat()
         except FileNotFoundError:
             return False
-        if stat.S_ISDIR(status.st_mode):
-            raise StoreError(f"{self.path} is a directory; remove it, or {_ELSEWHERE}")
+        if not stat.S_ISREG(status.st_mode):  # to open a pipe would wait for whoever writes to it
+            what = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
+            raise StoreError(f"{self.path} is {what}; remove it, or {_ELSEWHERE}")
         if status.st_uid != os.geteuid():
             raise StoreError(f"{self.path} is another user's; {_ELSEWHERE}")
         return True

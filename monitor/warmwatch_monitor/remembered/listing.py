@@ -7,6 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from warmwatch.texts import printable
+
 
 class Listed(Struct, frozen=True):
     """A run in short. Of figures that each rank has, the greatest; ``None`` is "not known"."""
@@ -90,11 +92,11 @@ def _where(wanted: Wanted) -> tuple[str, list[Any]]:
         ("host GLOB ?", _glob(wanted.host)),
         ("seen >= ?", wanted.since),
         ("state = ?", wanted.state),
-        ("run = ?", wanted.shown),
-        ("name = ?", wanted.called),
-        ("script = ?", wanted.script),
+        ("run = ?", _spelled(wanted.shown)),
+        ("name = ?", _spelled(wanted.called)),
+        ("script = ?", _spelled(wanted.script)),
         ("(warmup_seconds IS NOT NULL) = ?", wanted.warm),
-        ("id >= ? AND id < ?", wanted.id, f"{wanted.id}\uffff"),
+        ("id >= ? AND id < ?", _spelled(wanted.id), f"{_spelled(wanted.id)}\uffff"),
     ):
         if given[0] is not None:
             terms.append(term)
@@ -104,4 +106,10 @@ def _where(wanted: Wanted) -> tuple[str, list[Any]]:
 
 def _glob(pattern: str | None) -> str | None:
     """As SQLite spells what a shell writes ``[!a]``."""
-    return None if pattern is None else pattern.replace("[!", "[^")
+    spelled = _spelled(pattern)
+    return None if spelled is None else spelled.replace("[!", "[^")
+
+
+def _spelled(text: str | None) -> str | None:
+    """As names are kept: bytes of a command line that are no text are spelled out."""
+    return None if text is None else printable(text)

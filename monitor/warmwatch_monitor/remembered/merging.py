@@ -1,8 +1,9 @@
 """What is kept of an earlier look at a run when it is looked at again. Pure.
 
-Later wins, with two exceptions. What only one of two monitors can know (a daemon's samples, the
+Later wins, with three exceptions. What only one of two monitors can know (a daemon's samples, the
 energy that it measured, the driver) is not lost because another, which cannot, came after it. And a
-run that has said its end is over, whatever somebody else still takes it for.
+run that has said its end is over, whatever somebody else still takes it for. And an
+end is taken also where it seems to have been seen before: the clock was set back.
 """
 
 from __future__ import annotations
@@ -20,12 +21,20 @@ OVER = _SAID | {"lost"}
 
 def is_news(before: Account, now: Account) -> bool:
     """Whether ``now`` says more than ``before``, which is of the same run."""
-    if now.seen < before.seen:
-        return False
+    if now.seen < before.seen:  # a look that is older, or a clock that was set back meanwhile
+        return (
+            before.state not in OVER and now.state in OVER and _attached(before) <= _attached(now)
+        )
     if before.state not in _SAID or now.state in OVER:
         return True
     attached = (one.answer.get("attached_at") for one in now.ranks)
     return before.ended is not None and any(at is not None and at > before.ended for at in attached)
+
+
+def _attached(account: Account) -> float:
+    """When the last of its ranks did."""
+    known = (one.answer.get("attached_at") for one in account.ranks)
+    return max((at for at in known if at is not None), default=0.0)
 
 
 def merged(before: Account, now: Account) -> Account:

@@ -11,7 +11,10 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from warmwatch_monitor.config import Keeping
+from warmwatch_monitor.errors import StoreError
 from warmwatch_monitor.model.account import Account, Samples
 from warmwatch_monitor.remembered import rows
 from warmwatch_monitor.remembered.database import Database, transaction
@@ -19,6 +22,11 @@ from warmwatch_monitor.remembered.listing import Listed, Wanted, count, listed
 from warmwatch_monitor.remembered.merging import OVER, is_news, merged
 from warmwatch_monitor.remembered.schema import MIGRATIONS
 
+# what is wrong with one run, in what is to be written or in what is there: not with the file
+_OF_ONE_RUN = (
+    *(OverflowError, UnicodeEncodeError, msgspec.MsgspecError),
+    *(sqlite3.IntegrityError, sqlite3.DataError),
+)
 _LEAVE_AT_ONCE = 0.02  # of all runs, where the file is too large
 
 
@@ -40,12 +48,21 @@ class Store:
         self._keeping, self.path = keeping, self._database.path
 
     def save(self, accounts: Iterable[Account]) -> None:
-        """Write them, where they say more than what is there, and let go of the oldest."""
+        """Write them, where they say more than what is there, and let go of the oldest.
+
+        One that no row can hold keeps no other from being written; it is said once those are.
+        """
+        refused = ""
         with self._database.writing() as connection:
             for account in accounts:
-                with transaction(connection):
-                    _save(connection, account)
+                try:
+                    with transaction(connection):
+                        _save(connection, account)
+                except _OF_ONE_RUN as error:
+                    refused = f"run {account.run!r} ({account.id}) cannot be remembered: {error}"
             self._prune(connection)
+        if refused:
+            raise StoreError(refused)
 
     def load(self, id: str) -> Account | None:
         """The run with this id."""
