@@ -73,7 +73,9 @@ def timeless(sentence: str) -> str:
     """Without durations that grow while somebody asks, and without the time left: what that rests
     on is no series (docs/fleet.md).
     """
-    sentence = re.sub(r"; (last time|longer than (last time|another rank)) [^;]*", "", sentence)
+    sentence = re.sub(
+        r"; (last time|another rank took|longer than (last time|another rank)) [^;]*", "", sentence
+    )
     return re.sub(r"(for|in the) [\d.]+ (ms|s|min)\b", r"\1 some time", sentence)
 
 
