@@ -141,6 +141,12 @@ def test_another_batch_is_told_and_one_that_nobody_knows_is_too() -> None:
     assert compare((compiled, eager)).unknown == ("tokens a step",)
 
 
+def test_caches_of_a_run_that_compiled_nothing_are_held_against_nobody_s() -> None:
+    compiled = a.finished(run="a", what=replace(a.H100, caches={"inductor": "cold"}))
+    eager = replace(a.eager(run="b"), what=replace(a.H100, caches={"inductor": "warm"}))
+    assert "caches" not in {one.what for one in compare((compiled, eager)).incomparable}
+
+
 def test_caches_touch_what_compiling_cost_and_no_step() -> None:
     cold, warm = (
         a.finished(run=state, what=replace(a.H100, caches={"inductor": state}))

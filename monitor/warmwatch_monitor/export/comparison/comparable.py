@@ -53,7 +53,10 @@ def incomparable(reports: Sequence[Report]) -> tuple[Incomparable, ...]:
     """What is known of several of them and not the same."""
     found = []
     for fact in _FACTS:
-        values = [fact.of(one.what) for one in reports]
+        # what compiles nothing asks no cache, and has no workers
+        asked = [one.compile_seconds > 0 or fact.rows is not _COMPILING for one in reports]
+        pairs = zip(reports, asked, strict=True)
+        values = [fact.of(one.what) if is_asked else None for one, is_asked in pairs]
         known = {value for value in values if value is not None}
         if len(known) > 1:
             said = tuple("not known" if value is None else str(value) for value in values)
