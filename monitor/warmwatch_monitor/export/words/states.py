@@ -65,7 +65,7 @@ def _at_work(verb: str, view: RankView) -> Says:
     now, far = view.figures.log.underway, _how_far(view)
     if now is not None and now.backward:
         return f"{verb} for {elapsed(view)}, now {backward_of(now)}{far}", _why(now)
-    if _is_later(view) and target(now):
+    if (verb == "compiling" or _is_later(view)) and target(now):
         return f"{verb} for {elapsed(view)}, now{target(now)}{far}", _why(now)
     return f"{verb}{target(now)} for {elapsed(view)}{far}", _why(now)
 
