@@ -156,7 +156,9 @@ def test_the_function_that_is_compiled_is_named_as_soon_as_that_begins() -> None
     slow = replace(counts, active_since_ns=b.ago(4000), episode_began_ns=b.ago(4100))
     began = {"beginning": Beginning(at_ns=b.ago(4000), what="dynamo", **FRAME)}
     long = b.view(replace(b.COMPILING, compile=slow), journal=began)
-    assert "compiling for 67 min (inductor), now `forward` (train.py:31)" in summary(b.snapshot(long))
+    assert "compiling for 67 min (inductor), now `forward` (train.py:31)" in summary(
+        b.snapshot(long)
+    )
 
 
 def test_the_clock_of_a_later_step_begins_with_it() -> None:
