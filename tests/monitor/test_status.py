@@ -117,6 +117,7 @@ def test_the_entry_of_an_earlier_warm_up_is_not_taken_for_the_latest() -> None:
 def test_step_lengths_that_nobody_knows_are_null() -> None:
     assert of_slot(b.COMPILING)["step_seconds"] == {
         "first": None,
+        "first_at": None,
         "last": None,
         "median": None,
         "p99": None,

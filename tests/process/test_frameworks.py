@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import warmwatch
 from support import slots
 from support.trainings import environment, result_of
-from warmwatch_monitor.cli.run import _boot
+
+# Where `warmwatch run` puts itself in the training's way.
+BOOT = Path(warmwatch.__file__).parent / "_boot"
 
 
 def needs(*names: str) -> pytest.MarkDecorator:
@@ -64,7 +67,7 @@ def test_a_trainer_tells_of_its_steps_evaluations_saves_and_tokens(
     line = "from warmwatch.frameworks.transformers import WarmwatchCallback\n" if edited else ""
     callbacks = "[WarmwatchCallback()]" if edited else "[]"
     path = environment(records)["PYTHONPATH"]
-    env = {} if edited else {"PYTHONPATH": f"{_boot()}:{path}"}
+    env = {} if edited else {"PYTHONPATH": f"{BOOT}:{path}"}
     body = line + TRAINER.replace("CALLBACKS", callbacks)
     steps, tokens, compilations = result_of(records, body, attach=False, env=env)
     slot = slots.read(slots.only(records))
