@@ -71,13 +71,14 @@ class Trainer:
         self._model = model if mode == "eager" else torch.compile(model, mode=mode)
         self._batch = torch.randint(VOCABULARY, (2, BATCH, CONTEXT), device="cuda")
 
-    def step(self) -> None:
-        """One training step; it returns when it is queued, not when the GPU has done it."""
+    def step(self) -> torch.Tensor:
+        """One training step's loss; it returns when it is queued, not when the GPU has done it."""
         with torch.autocast("cuda", dtype=torch.bfloat16):
             loss = self._model(*self._batch)
         loss.backward()
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
 
     def seconds(self, steps: int) -> float:
         """How long ``steps`` steps take, the GPU's work included."""

@@ -1,0 +1,26 @@
+"""CUDA graphs asked for, and not recorded since the graph changes one of its inputs."""
+
+import torch
+from _gpu import finish, mark, model
+
+EXPECT = {"states": "compiling warming warm", "cold": True}
+
+net = model()
+optimizer = torch.optim.AdamW(net.parameters())
+seen = torch.zeros(256, device="cuda")
+
+
+@torch.compile(mode="reduce-overhead")
+def forward(inputs: torch.Tensor) -> torch.Tensor:
+    """It counts what it saw, in place."""
+    seen.add_(inputs.detach().mean(0))
+    return net(inputs + seen).square().mean()
+
+
+for _ in range(8):
+    loss = forward(torch.randn(64, 256).cuda())
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    mark(loss)
+finish()
