@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,14 +36,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if PROCESS in item.path.parents or "records" in getattr(item, "fixturenames", ()):
             item.add_marker("training")
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Remove what the workers of this run shared, when all of them have ended."""
-    workers = session.config.pluginmanager.get_plugin("dsession")
-    if workers is not None:
-        name = f"warmwatch-objects-{workers.nodemanager.testrunuid}"
-        shutil.rmtree(Path(tempfile.gettempdir()) / name, ignore_errors=True)
 
 
 @pytest.fixture

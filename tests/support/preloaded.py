@@ -34,7 +34,7 @@ _MOST = 1 << 17  # bytes of an order, which are those of the environment mostly
 # with what Dynamo imports besides itself, which costs more than it does
 _MODULES = ("torch", "sympy", "torch.distributed.fsdp", "torch.fx.experimental.symbolic_shapes")
 # Variables that are read after the fork: by the agent, the scenarios, Inductor and pytest.
-OWN = ("WARMWATCH_", "SCENARIO_", "TORCHINDUCTOR_", "TRITON_", "PYTEST_CURRENT_TEST")
+OWN = ("WARMWATCH_", "SCENARIO_", "TORCHINDUCTOR_", "TRITON_", "CXX", "PYTEST_CURRENT_TEST")
 _LOGS = ("TORCH_LOGS", "TORCH_TRACE")  # PyTorch is told to read these anew
 
 

@@ -3,23 +3,18 @@
 A scenario is a file of ``tests/process/scenarios``; its docstring says what it is about, and its
 literal ``EXPECT`` what must come out; ``on`` in it says what is different on which PyTorch.
 It is run twice: with the agent and a poller beside it, then
-without the agent and with PyTorch's structured trace on. PyTorch's caches are cold for both, but
-for the objects that the C++ compiler made of equal kernels (they cost most of the time, and no
-cache counts them): of the model that nearly all share, and for the second run those of the first.
-A scenario that declares ``cold`` begins without those too.
+without the agent and with PyTorch's structured trace on. PyTorch's caches are cold for both. What
+the C++ compiler made of equal kernels before is not made again (``compiler/g++``), but in a
+scenario that declares ``cold``.
 """
 
 from __future__ import annotations
 
 import ast
-import atexit
-import fcntl
 import json
-import os
 import re
-import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,13 +27,6 @@ from support.trainings import ROOT, Training, environment, started
 from warmwatch import record
 
 FOLDER = ROOT / "tests" / "process" / "scenarios"
-_CACHE = "inductor"
-_COUNTED_CACHES = ("fxgraph", "aotautograd")
-# Removed at the end of the tests by conftest.py, at that of another program by itself.
-_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID")
-SHARED = Path(tempfile.gettempdir()) / f"warmwatch-objects-{_RUN or os.getpid()}"
-if not _RUN:
-    atexit.register(shutil.rmtree, SHARED, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +44,7 @@ class Scenario:
             warm-up is noticed late, where the agent's step is not the scenario's iteration.
         eager_frames: a frame that runs eagerly beside the agent, and holds nothing to compile.
         in_vain: it calls ``torch.compile``, and nothing is ever compiled.
-        cold: no object of the C++ compiler is there yet.
+        cold: the C++ compiler makes everything anew.
         warm_cache: run once beforehand, so that the caches are full.
         env: environment variables that it needs.
         long: left to `make test-long`, for other scenarios meet each of its kinds of event as well.
@@ -136,8 +124,8 @@ def declared(path: Path) -> Scenario:
 
 def run(scenario: Scenario, folder: Path) -> tuple[Watched, Reference]:
     """Run it both ways, in two empty folders of ``folder``."""
-    watched = _watched(scenario, _prepared(scenario, folder / "with", _objects))
-    alone = _prepared(scenario, folder / "without", lambda: folder / "with" / _CACHE)
+    watched = _watched(scenario, _prepared(scenario, folder / "with"))
+    alone = _prepared(scenario, folder / "without")
     trace = alone / "trace"
     account, output = trained(scenario, alone, "without", TORCH_TRACE=str(trace))
     return watched, Reference(
@@ -145,31 +133,12 @@ def run(scenario: Scenario, folder: Path) -> tuple[Watched, Reference]:
     )
 
 
-def _prepared(scenario: Scenario, folder: Path, objects: Callable[[], Path]) -> Path:
-    """A folder with the caches that the scenario begins with: but for ``objects``, none."""
+def _prepared(scenario: Scenario, folder: Path) -> Path:
+    """A folder with the caches that the scenario begins with: in most, none."""
     folder.mkdir(parents=True)
-    if not scenario.cold:
-        counted = shutil.ignore_patterns(*_COUNTED_CACHES)
-        shutil.copytree(objects(), folder / _CACHE, ignore=counted)
     if scenario.warm_cache:
         trained(scenario, folder, "before")
     return folder
-
-
-def _objects() -> Path:
-    """What the C++ compiler makes of the model that nearly all share: made once, never added to.
-
-    All workers of one run of the tests share it; the first to ask makes it.
-    """
-    SHARED.mkdir(exist_ok=True)
-    made = SHARED / "made" / _CACHE
-    with (SHARED / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not made.exists():
-            aside = Path(tempfile.mkdtemp(dir=SHARED))
-            trained(declared(FOLDER / "static.py"), aside, "objects")
-            aside.rename(SHARED / "made")
-    return made
 
 
 def _watched(scenario: Scenario, folder: Path) -> Watched:
@@ -200,7 +169,8 @@ def _looked_at(scenario: Scenario, folder: Path, records: Path) -> Watched:
 def trained(scenario: Scenario, folder: Path, how: str, **env: str) -> tuple[dict[str, Any], str]:
     """Its account, and what it printed with the moments taken out."""
     account, errors = folder / f"{how}.json", folder / f"{how}.stderr"
-    more = {"SCENARIO_ACCOUNT": str(account), **scenario.env, **env}
+    compiler = {"CXX": "g++"} if scenario.cold else {}
+    more = {"SCENARIO_ACCOUNT": str(account), **compiler, **scenario.env, **env}
     variables = environment(folder / "records", **more)
     foreign = scenario.path.parent != FOLDER  # those of tests/gpu, which start CUDA
     process = started(scenario.path, folder, variables, errors, fresh=foreign)

@@ -26,6 +26,7 @@ from typing import Any
 from support.preloaded import OWN, Forked, Preloaded
 
 ROOT = Path(__file__).resolve().parents[2]
+COMPILER = Path(__file__).parent / "compiler" / "g++"
 # what a library or another test has put there since is nothing of a training's
 _AT_FIRST = dict(os.environ)
 GATE = "@gate "
@@ -121,6 +122,7 @@ def environment(records: Path, **more: str) -> dict[str, str]:
         # else each empty cache begins with trial compilations for instructions that the CPU has:
         # two thirds of what the C++ compiler does for one small model
         "TORCHINDUCTOR_VEC_ISA_OK": "1",
+        "CXX": str(COMPILER),
         # caches of one test never serve another: what is compiled must not depend on the order
         "TORCHINDUCTOR_CACHE_DIR": str(records.parent / "inductor"),
         "TRITON_CACHE_DIR": str(records.parent / "triton"),
