@@ -47,9 +47,14 @@ def main() -> None:
     told["steps"] = len(events)
     told["step"] = median([a.elapsed_time(b) / 1e3 for a, b in pairs(events[NOT_YET_STEADY:])])
     told["memory"] = torch.cuda.max_memory_allocated()
-    # whoever runs each mode of a script tells it which; by hand there is none
-    at: Path = chosen.file.with_suffix(f".{os.environ.get('WARMWATCH_MODE', chosen.mode)}.json")
-    at.write_text(json.dumps(told))
+    chosen.file.with_suffix(f".{mode_of(chosen.mode)}.json").write_text(json.dumps(told))
+
+
+def mode_of(chosen: str) -> str:
+    """Whoever runs each mode of a script does it by these variables; by hand there are none."""
+    if os.environ.get("TORCHDYNAMO_DISABLE") == "1":
+        return "eager"
+    return os.environ.get("WARMWATCH_MODE", chosen)
 
 
 def train(mode: str, steps: int, log_every: int, told: dict[str, Any]) -> None:

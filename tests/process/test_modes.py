@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -115,6 +116,8 @@ def measured(records: Path, output: Path, *modes: str) -> tuple[dict[str, Any], 
     )
     done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    for mode in modes:
+        assert re.search(rf"^warmwatch: {mode}: .+ \(.+ in all\)$", done.stderr, re.MULTILINE)
     told: dict[str, Any] = json.loads(done.stdout)
     for row in told["rows"]:
         assert (row["outcome"], row["ended_by"]) == ("measured", "steps")

@@ -59,6 +59,7 @@ def attempt(
     Raises OSError where it cannot be started.
     """
     from warmwatch_monitor.export.modes import Tried
+    from warmwatch_monitor.export.words.wording import duration
     from warmwatch_monitor.launch.bounded import bounded
     from warmwatch_monitor.launch.environment import environment
 
@@ -76,6 +77,7 @@ def attempt(
         )
     seconds = time.monotonic() - run.began
     progress.clear()
+    note(f"warmwatch: {mode}: {run.words()} ({duration(seconds)} in all)")
     account, others = run.ended(by_us=why is not None)
     return Tried(
         mode=mode,
@@ -138,6 +140,10 @@ class _Followed:
         if run is not None and enough(run, self._steps):
             return "steady" if self._steps is None else "steps"
         return "timeout" if time.monotonic() - self.began > self._timeout else None
+
+    def words(self) -> str:
+        """What is known of it, as it was when it was last looked at."""
+        return self._words(None if self._last is None else _main(self._last))
 
     def _words(self, run: RunView | None) -> str:
         from warmwatch_monitor.export.words.sentence import run_sentence
