@@ -13,7 +13,6 @@ import sys
 import termios
 from pathlib import Path
 
-import psutil
 import pytest
 from psutil import STATUS_STOPPED, Process
 
@@ -227,36 +226,6 @@ def test_where_nothing_can_be_said_the_exit_code_is_still_the_commands(closed: s
         assert subprocess.run(["sh", "-c", line], check=False).returncode == code, line
 
 
-def test_the_exit_code_is_known_where_ended_children_are_ignored() -> None:
-    """As some service managers start a process."""
-    done = started(
-        *("sh", "-c", "sleep 0.05; exit 9"),
-        options=("--report",),
-        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
-    )
-    assert done.returncode == 9
-
-
-def test_what_stops_and_continues_the_one_beside_it_does_so_to_the_command(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    line = f"trap 'echo on >> {log}' CONT; echo $$; while :; do sleep 0.05; done"
-    with subprocess.Popen(
-        [*RUN, "--report", "--", "sh", "-c", line],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        process_group=0,
-    ) as beside:
-        assert beside.stdout
-        child = int(beside.stdout.readline())
-        beside.send_signal(signal.SIGTSTP)
-        wait_until(lambda: psutil.Process(child).status() == psutil.STATUS_STOPPED)
-        wait_until(lambda: psutil.Process(beside.pid).status() == psutil.STATUS_STOPPED)
-        beside.send_signal(signal.SIGCONT)
-        wait_until(log.exists)
-        beside.terminate()
-
-
 def test_a_terminal_that_goes_away_ends_neither_the_command_nor_its_exit_code(
     tmp_path: Path,
 ) -> None:
@@ -314,25 +283,6 @@ def test_the_live_line_stands_below_the_output_and_goes_at_the_end(tmp_path: Pat
     assert "\x1b[1;23r" in shown  # all lines but the last scroll
     assert "\x1b[24;1H\x1b[2K\x1b[7mno step and no compilation for" in shown
     assert shown.endswith("\x1b7\x1b[r\x1b[24;1H\x1b[2K\x1b8")
-
-
-def test_a_terminal_that_is_closed_leaves_the_command_and_its_exit_code(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
-    # some looks later it ends
-    line = f"until test -e {tmp_path}/closed; do sleep 0.05; done; sleep 2; exit 7"
-    with subprocess.Popen(
-        [*RUN, "--watch", "--", "sh", "-c", line],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-        env={**os.environ, "WARMWATCH_DIR": str(tmp_path), "TERM": "xterm"},
-    ) as beside:
-        os.close(theirs)
-        read_until(ours, "no step and no compilation for")
-        os.close(ours)
-        (tmp_path / "closed").touch()
-        assert beside.wait() == 7
 
 
 def test_who_stops_and_continues_the_one_beside_it_does_so_to_the_command() -> None:

@@ -111,7 +111,7 @@ def torchrun(ranks: int, *more: str) -> tuple[str, ...]:
     return ("-m", "torch.distributed.run", f"--nproc-per-node={ranks}", "--standalone", *more)
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_the_rank_that_holds_the_others_back_is_named(records: Path, ranks: int) -> None:
     """While one compiles, and afterwards, where it compiled something that the others did not."""
     places = Places(records)

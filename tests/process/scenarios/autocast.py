@@ -3,7 +3,11 @@
 import torch
 from _common import finish, small, train
 
-EXPECT = {"states": "compiling warming warm recompiling warm", "categories": "autocast"}
+EXPECT = {
+    "long": True,
+    "states": "compiling warming warm recompiling warm",
+    "categories": "autocast",
+}
 
 model = small()
 compiled = torch.compile(model)

@@ -4,6 +4,7 @@ import torch
 from _common import batch, finish, loss_of, mark, small
 
 EXPECT = {
+    "long": True,
     "states": "compiling warming warm",
     "breaks": 1,
     "traced": True,  # no record tells of the capture

@@ -7,6 +7,7 @@ import torch
 from _common import batch, finish, loss_of, mark, small
 
 EXPECT = {
+    "long": True,
     "states": "compiling warming warm",
     "breaks": 1,
     "late_steps": (1,),

@@ -3,7 +3,7 @@
 import torch
 from _common import finish, small, train
 
-EXPECT = {"states": "compiling warming warm recompiling warm"}
+EXPECT = {"long": True, "states": "compiling warming warm recompiling warm"}
 
 model = small()
 compiled = torch.compile(model)

@@ -3,7 +3,11 @@
 import torch
 from _common import batch, finish, note, small, train
 
-EXPECT = {"states": "compiling warming warm recompiling warm", "categories": "grad_mode"}
+EXPECT = {
+    "long": True,
+    "states": "compiling warming warm recompiling warm",
+    "categories": "grad_mode",
+}
 
 model = small()
 compiled = torch.compile(model)

@@ -8,6 +8,7 @@ from _common import finish, small, train
 from torch._inductor.compile_fx_async import _AsyncFxCompile, _AsyncOutputCode
 
 EXPECT = {
+    "long": True,
     "states": "compiling warming",
     "traced": True,  # no record tells when the other code is swapped in
     "env": {

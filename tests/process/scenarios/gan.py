@@ -4,6 +4,7 @@ import torch
 from _common import batch, finish, mark, small
 
 EXPECT = {
+    "long": True,
     "states": "compiling warming warm",
     "categories": "object_identity requires_grad",  # judge and make are frames of one function
     "on": {"2.6": {"categories": "object_identity object_identity"}},

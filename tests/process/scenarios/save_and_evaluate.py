@@ -6,7 +6,7 @@ import time
 import torch
 from _common import batch, finish, note, small, train
 
-EXPECT = {"states": "compiling warming warm"}
+EXPECT = {"long": True, "states": "compiling warming warm"}
 
 
 class Disk(io.BytesIO):

@@ -4,6 +4,7 @@ import torch
 from _common import finish, small, train
 
 EXPECT = {
+    "long": True,
     "env": {"WARMWATCH_FULL_REASONS": "1"},
     "states": "compiling warming warm recompiling warm",
     "categories": "module_state",
