@@ -177,6 +177,28 @@ def test_a_page_that_is_open_for_weeks_keeps_those_of_its_range_alone(
     assert gpus == 0
 
 
+STARTS = """async () => {
+  const { stepped } = await import("/page/charts.js");
+  const shown = (length) => (length === undefined ? "on" : length);
+  const line = (steps, step_seconds) => stepped({ steps, step_seconds }).map(shown);
+  return [
+    line([1, 1, 2, 2, 0, 0, 1], [9, 9, 2, 2, 2, null, 8]),
+    line([7, 7, 1, 2], [2, 2, 9, 3]),
+    line([1, 2, null, null, 2, 3], [9, 2, null, null, 2, 4]),
+  ];
+}"""
+
+
+def test_the_line_of_steps_does_not_join_one_start_of_a_run_to_the_next(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        anew, at_once, gone = page.page.evaluate(STARTS)
+    assert anew == [9, "on", 2, "on", None, "on", 8]
+    assert at_once == [2, None, 9, 3]
+    assert gone == [9, 2, None, "on", 2, 4]
+
+
 def test_a_link_to_a_moment_that_is_no_date_is_one_to_now(browser: Browser, tmp_path: Path) -> None:
     with training(tmp_path), daemon(tmp_path) as url, visit(browser, url, "#at=1e300") as page:
         page.until(LIVE)

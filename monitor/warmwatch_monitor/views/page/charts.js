@@ -86,7 +86,7 @@ export class Charts {
 
   #lines(name, key, series, { log = false, top = null, show }) {
     const figure = this.root.querySelector(`[data-chart=${name}]`);
-    const known = series.filter(([, column]) => column.some((value) => value !== null));
+    const known = series.filter(([, column]) => column.some((value) => (value ?? null) !== null));
     figure.hidden = known.length === 0;
     if (figure.hidden) return;
     const crowd = known.length > KEYS;
@@ -94,7 +94,7 @@ export class Charts {
       height: 150,
       scales: { x: { time: true }, y: log ? { distr: 3 } : { range: (_, low, high) => [0, top ?? Math.max(1, high * 1.1)] } },
       series: [{}, ...known.map(([label], at) => ({
-        label: String(label), points: { size: 4 }, spanGaps: name === "steps",
+        label: String(label), points: { size: 4 },
         width: crowd ? 1 : 1.5, alpha: crowd ? 0.45 : 1,
         stroke: this.#colour(crowd ? "dynamo" : PALETTE[at % KEYS]),
       }))],
@@ -166,9 +166,18 @@ export class Charts {
   }
 }
 
-// a step's length where there was one: until the next, nothing is known
-function stepped({ steps, step_seconds: lengths }) {
-  return lengths.map((length, at) => (length > 0 && steps[at] !== steps[at - 1] ? length : null));
+// a step's length where there was one. Until the next nothing is known (undefined), and the line goes
+// on; where a rank is gone or has begun anew, null ends it
+export function stepped({ steps, step_seconds: lengths }) {
+  const line = [];
+  steps.forEach((count, at) => {
+    const before = steps[at - 1] ?? null;
+    const length = count > 0 && count !== before ? lengths[at] || undefined : undefined;
+    const anew = before !== null && (count === null || count < before);
+    if (anew && length !== undefined) line[at - 1] ??= null;
+    line.push(anew ? length ?? null : length);
+  });
+  return line;
 }
 
 // the place of the last value at or before a moment; without one, the newest
