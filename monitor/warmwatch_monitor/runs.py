@@ -45,7 +45,7 @@ def group(
     for reading in readings:
         ranks = speakers.setdefault(reading.slot.identity.run, {})
         rival = ranks.get(reading.slot.identity.rank)
-        if rival is None or _claim(reading) > _claim(rival):
+        if rival is None or _outranks(reading, rival):
             ranks[reading.slot.identity.rank] = reading
     return tuple(
         _run(
@@ -76,18 +76,41 @@ def present(readings: Sequence[RecordReading]) -> Sequence[RecordReading]:
     return [one for one in readings if one.start in starts or one.began > began]
 
 
+def _outranks(one: RecordReading, other: RecordReading) -> bool:
+    """Whether ``one`` speaks for the rank that both have.
+
+    What waits for the ranks that it has started, and did nothing itself, never speaks for one of
+    them, though it outlives them.
+    """
+    for parent, rank, answer in ((one, other, False), (other, one, True)):
+        started = parent.start == rank.start and _began_it(parent.slot.identity)
+        made_rank = rank.began > parent.began and not _helps(rank.slot.identity)
+        if started and made_rank and _tells(rank) and not _tells(parent):
+            return answer
+    return _claim(one) > _claim(other)
+
+
 def _claim(reading: RecordReading) -> tuple[bool, bool, bool, tuple[bool, int], str]:
     """Who speaks for a rank: a living record, and no helper's, with facts, the newest of those."""
-    slot = reading.slot
-    tells = bool(slot.steps.steps or slot.compile.begun)
-    helps, tells = _helps(slot.identity), reading.alive and tells
+    helps, tells = _helps(reading.slot.identity), reading.alive and _tells(reading)
     return reading.alive, not helps, tells, reading.began, reading.folder
+
+
+def _tells(reading: RecordReading) -> bool:
+    """Whether it has anything to tell."""
+    return bool(reading.slot.steps.steps or reading.slot.compile.begun)
 
 
 def _helps(identity: Identity) -> bool:
     """Whether it is a child of a run's process that nothing made a rank: it never outranks it."""
+    of_process = identity.launch.startswith("process")
+    return of_process and not _began_it(identity) and identity.world_size is None
+
+
+def _began_it(identity: Identity) -> bool:
+    """Whether the run began with this process."""
     kind, pid, *_ = *identity.launch.split(":"), ""  # and which process of that pid it was
-    return kind == "process" and pid != str(identity.pid) and identity.world_size is None
+    return kind == "process" and pid == str(identity.pid)
 
 
 def _run(

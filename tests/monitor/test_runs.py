@@ -104,6 +104,18 @@ def test_a_helper_never_speaks_for_the_rank_beside_it(
     assert speaker(rank, newer) == speaker(newer, rank) == ("rank" if helps else "newer")
 
 
+@pytest.mark.parametrize("alive", [True, False])
+def test_who_waits_for_the_ranks_it_started_speaks_for_none_of_them(*, alive: bool) -> None:
+    """It outlives them, and had imported PyTorch's compiler before it started them."""
+    parent = reading("parent", attached=20, launch="process:7:4026:99")
+    parent = replace(
+        parent, slot=replace(parent.slot, identity=replace(parent.slot.identity, pid=7))
+    )
+    known = {"launch": "process:7:4026:99", "world_size": 2, "steps": TELLING}
+    rank = reading("rank", alive=alive, attached=10, **known)
+    assert speaker(parent, rank) == speaker(rank, parent) == "rank"
+
+
 def test_a_run_is_where_its_least_advanced_living_rank_is() -> None:
     warm = StepCounts(steps=9, last_step_ns=NOW)
     (run,) = group(

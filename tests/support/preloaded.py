@@ -9,7 +9,8 @@ says ``import torch, warmwatch.auto``.
 
 What differs from a Python started anew is what the kernel knows of the program: its command line
 and the environment in ``/proc/PID``. And PyTorch has read its environment already: a training whose
-own differs in more than ``OWN`` has to be started anew (``fits``).
+own differs in more than ``OWN``, or with the compiler ``OWN_OF_COMPILER``, cannot be forked from it
+(``fits``).
 """
 
 from __future__ import annotations
@@ -23,18 +24,39 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import CodeType
 
-_SERVE = "from support import preloaded; exec(preloaded.serve(), globals())"
+_SERVE = "from support import preloaded; exec(preloaded.serve({!r}), globals())"
 _MOST = 1 << 17  # bytes of an order, which are those of the environment mostly
 # with what Dynamo imports besides itself, which costs more than it does
-_MODULES = ("torch", "sympy", "torch.distributed.fsdp", "torch.fx.experimental.symbolic_shapes")
+TORCH = ("torch", "sympy", "torch.distributed.fsdp", "torch.fx.experimental.symbolic_shapes")
+# with what it imports when it first compiles; what of it this PyTorch does not have is left out
+COMPILER = (
+    *TORCH,
+    "torch._dynamo",
+    "torch._dynamo.backends.inductor",
+    "torch._inductor.compile_fx",
+    "torch._inductor.choices",
+    "torch._inductor.codegen.cpp_wrapper_gpu",
+    "torch._inductor.codegen.cuda_combined_scheduling",
+    "torch._inductor.fx_passes.fuse_attention",
+    "torch._inductor.fx_passes.mkldnn_fusion",
+    "torch._inductor.fx_passes.pad_mm",
+    "torch._inductor.fx_passes.quantization",
+    "torch._inductor.fx_passes.serialized_patterns.addmm_pattern",
+    "torch.distributed.tensor.experimental",
+)
 # Variables that are read after the fork: by the agent, the scenarios, Inductor and pytest.
 OWN = ("WARMWATCH_", "SCENARIO_", "TORCHINDUCTOR_", "TRITON_", "CXX", "PYTEST_CURRENT_TEST")
+# Variables that are read even where Inductor is imported already.
+OWN_OF_COMPILER = (
+    *("WARMWATCH_", "SCENARIO_", "PYTEST_CURRENT_TEST"),
+    *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"),
+)
 _LOGS = ("TORCH_LOGS", "TORCH_TRACE")  # PyTorch is told to read these anew
 
 
@@ -76,15 +98,20 @@ class Forked:
 
 
 class Preloaded:
-    """The process that forks. It was started with ``environment``, and ends with this one."""
+    """The process that forks. It was started with ``environment``, and ends with this one.
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = dict(environment)
+    ``modules``: imported in it. ``own``: how the names of variables begin that a training may have.
+    """
+
+    def __init__(
+        self, environment: Mapping[str, str], modules: Sequence[str], own: tuple[str, ...]
+    ) -> None:
+        self._environment, self._own = dict(environment), own
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it closes with us
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _SERVE],
+                [sys.executable, "-c", _SERVE.format(tuple(modules))],
                 stdin=theirs,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
@@ -98,7 +125,7 @@ class Preloaded:
         return not any(
             environment.get(name) != self._environment.get(name)
             for name in names
-            if not name.startswith(OWN)
+            if not name.startswith(self._own)
         )
 
     def start(self, script: Path, cwd: Path, env: Mapping[str, str], stderr: int) -> Forked:
@@ -125,20 +152,21 @@ class Preloaded:
         self._errors.close()
 
 
-def serve() -> CodeType:
+def serve(modules: Sequence[str]) -> CodeType:
     """Fork whenever it is ordered, until nobody can order any more; the script, in what is forked.
 
     One thread alone, which waits for an order or the end of a child. What a child must not keep
     open are the orders, and what the tests are told of the others.
     """
-    for module in _MODULES:
-        import_module(module)
+    for module in modules:
+        with suppress(ImportError):
+            import_module(module)
     import torch
 
     torch.set_num_threads(1)
-    assert not {"torch._dynamo", "torch.utils.cpp_extension", "triton", "warmwatch"} & {
-        *sys.modules
-    }
+    unseen = {"torch.utils.cpp_extension", "triton", "warmwatch"}
+    unseen |= {"torch._dynamo"} - {*modules}
+    assert not unseen & {*sys.modules}
     (_,) = Path("/proc/self/task").iterdir()  # else a thread would be missing in what is forked
     orders = socket.socket(fileno=os.dup(0))
     ready = select.poll()

@@ -4,10 +4,11 @@ A script calls ``gate("name")`` (from :mod:`support.gate`): it says so on its st
 waits for a line on its standard input. So a test never waits for a time, only for a training to
 come somewhere.
 
-It is forked by a Python that has imported PyTorch (:mod:`support.preloaded`), as far as that can
-become it. One for which that would prove something else asks for ``fresh=True``: where the agent is
-to be there before PyTorch, or what the kernel knows of the program that was started matters, or how
-a process makes others. With ``FRESH_PYTHONS`` in the environment of the tests, all are fresh.
+It is forked by a Python that has imported PyTorch and its compiler (:mod:`support.preloaded`), as
+far as that can become it. One for which that would prove something else asks for ``plain=True``,
+where Dynamo must not have been imported, or for ``fresh=True``: where the agent is to be there
+before PyTorch, or what the kernel knows of the program that was started matters, or how a process
+makes others. With ``FRESH_PYTHONS`` in the environment of the tests, all are fresh.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from support.preloaded import OWN, Forked, Preloaded
+from support.preloaded import COMPILER, OWN, OWN_OF_COMPILER, TORCH, Forked, Preloaded
 
 ROOT = Path(__file__).resolve().parents[2]
-COMPILER = Path(__file__).parent / "compiler" / "g++"
+CXX = Path(__file__).parent / "compiler" / "g++"
 # what a library or another test has put there since is nothing of a training's
 _AT_FIRST = dict(os.environ)
 GATE = "@gate "
@@ -122,7 +123,7 @@ def environment(records: Path, **more: str) -> dict[str, str]:
         # else each empty cache begins with trial compilations for instructions that the CPU has:
         # two thirds of what the C++ compiler does for one small model
         "TORCHINDUCTOR_VEC_ISA_OK": "1",
-        "CXX": str(COMPILER),
+        "CXX": str(CXX),
         # caches of one test never serve another: what is compiled must not depend on the order
         "TORCHINDUCTOR_CACHE_DIR": str(records.parent / "inductor"),
         "TRITON_CACHE_DIR": str(records.parent / "triton"),
@@ -132,9 +133,27 @@ def environment(records: Path, **more: str) -> dict[str, str]:
 
 @cache
 def _preloaded() -> Preloaded:
-    """This process's own."""
+    """This process's own, which has imported PyTorch."""
     common = environment(Path())
-    return Preloaded({name: value for name, value in common.items() if not name.startswith(OWN)})
+    base = {name: value for name, value in common.items() if not name.startswith(OWN)}
+    return Preloaded(base, TORCH, OWN)
+
+
+@cache
+def _with_compiler() -> Preloaded:
+    """This process's own, which has imported Dynamo and Inductor too."""
+    common = environment(Path())
+    base = {name: value for name, value in common.items() if not name.startswith(OWN_OF_COMPILER)}
+    return Preloaded(base, COMPILER, OWN_OF_COMPILER)
+
+
+def _fork(env: Mapping[str, str], *, plain: bool) -> Preloaded | None:
+    """Who can fork a training with this environment."""
+    if "FRESH_PYTHONS" in os.environ:
+        return None
+    if not plain and _with_compiler().fits(env):
+        return _with_compiler()
+    return _preloaded() if _preloaded().fits(env) else None
 
 
 def started(
@@ -145,11 +164,12 @@ def started(
     *,
     launcher: Sequence[str] = (),
     fresh: bool = False,
+    plain: bool = False,
 ) -> subprocess.Popen[str] | Forked:
     """``script`` in a process of its own, which writes its errors to the file ``errors``."""
     with errors.open("w") as stderr:
-        if not (fresh or "FRESH_PYTHONS" in os.environ) and _preloaded().fits(env):
-            return _preloaded().start(script, cwd, env, stderr.fileno())
+        if not fresh and (preloaded := _fork(env, plain=plain)):
+            return preloaded.start(script, cwd, env, stderr.fileno())
         return subprocess.Popen(
             [sys.executable, *launcher, str(script)],
             env=env,
@@ -171,6 +191,7 @@ def training(
     env: Mapping[str, str] | None = None,
     launcher: tuple[str, ...] = (),
     fresh: bool = False,
+    plain: bool = False,
 ) -> Iterator[Training]:
     """Run ``body`` after the prelude, with the agent attached unless told otherwise."""
     script = records.parent / f"{name}.py"
@@ -178,7 +199,8 @@ def training(
     errors = records.parent / f"{name}.stderr"
     variables = environment(records, **(env or {}))
     fresh = fresh or bool(launcher)
-    process = started(script, records.parent, variables, errors, launcher=launcher, fresh=fresh)
+    how = {"fresh": fresh, "plain": plain}
+    process = started(script, records.parent, variables, errors, launcher=launcher, **how)
     try:
         yield Training(process, errors)
     finally:
