@@ -217,6 +217,9 @@ def compiling(**identity: Any) -> Slot:
     )
 
 
+WRAPPED = '{"t": 1, "event": "wrapped", "mode": "default"}\n'
+
+
 @pytest.fixture
 def asked(tmp_path: Path) -> Any:
     """What the history, in which ``accounts`` are, knows of a record with ``identity``."""
@@ -226,7 +229,7 @@ def asked(tmp_path: Path) -> Any:
         history.save(accounts)
         folder = tmp_path / "record"
         folder.mkdir(exist_ok=True)
-        (folder / "events.jsonl").write_text('{"t": 1, "event": "wrapped", "mode": "default"}\n')
+        (folder / "events.jsonl").write_text(WRAPPED)
         one = RecordReading(folder=str(folder), slot=compiling(**identity), alive=True)
         return Recalling(history, lambda _: True).read([one], ())[str(folder)]
 
@@ -238,6 +241,19 @@ def test_the_history_gives_what_is_like_it_and_all_that_is_comparable(asked: Any
     found = asked(before("cold"), warm, before("two", compile_threads=2))
     assert [one.seconds for one in found.precedents] == [113.0]
     assert sorted(found.warmups) == [9.0, 113.0, 113.0]
+
+
+def test_each_rank_of_a_run_is_held_against_all_of_an_earlier_one(tmp_path: Path) -> None:
+    gpus = b.gpu(0), b.gpu(1)
+    (tmp_path / "events.jsonl").write_text(WRAPPED)
+    history = store(tmp_path)
+    history.save([before(gpus=tuple(gpu.name or "" for gpu in gpus), world_size=2)])
+    for number, gpu in enumerate(gpus):
+        slot = compiling(rank=number, world_size=2, gpus=(gpu.uuid,))
+        one = RecordReading(folder=str(tmp_path), slot=slot, alive=True)
+        (found,) = Recalling(history, lambda _: True).read([one], gpus).values()
+        assert [known.seconds for known in found.precedents] == [113.0]
+        assert found.warmups == (113.0,)
 
 
 def test_a_run_is_no_precedent_of_itself(asked: Any) -> None:
