@@ -115,6 +115,23 @@ def test_another_rank_that_has_done_it_goes_before_the_history() -> None:
     assert (found.of_rank, found.last_seconds, found.precedents) == (True, 50.0, 1)
 
 
+def test_a_rank_that_is_not_at_the_end_itself_is_no_measure_of_what_is_left() -> None:
+    """Of a model that is compiled layer by layer, another rank waits behind the first."""
+    peer = Precedent(seconds=85.0, phase_seconds=PHASES, compiled=(FORWARD,), of_rank=True)
+    assert left(now(20), peer) == pytest.approx(60)
+    found = estimate(now(20), [peer, BEFORE])
+    assert found is not None
+    assert (found.of_rank, found.left_seconds) == (False, pytest.approx(60 + 30 + 3))
+
+
+@pytest.mark.parametrize("ended", [(), (FORWARD,)], ids=["under way", "ended"])
+def test_what_compiles_beyond_all_of_a_precedent_ends_the_estimate(ended: tuple[Done, ...]) -> None:
+    done = replace(FORWARD, seconds=30.0), replace(BACKWARD, seconds=10.0), *ended
+    underway = Done() if ended else Done(kind="forward", name="loss")
+    assert estimate(now(60, 15, *done, underway=underway), [BEFORE]) is None
+    assert estimate(now(45, 5, *done[:2]), [BEFORE]) is not None
+
+
 def test_a_recompile_is_held_against_the_same_function() -> None:
     own = replace(FORWARD, seconds=12.0), replace(FORWARD, name="loss", seconds=99.0)
     again = Now(activity_seconds=4.0, underway=Done(name="forward", code="c0de"), own=own)
