@@ -278,6 +278,19 @@ def test_a_run_is_no_precedent_of_itself(asked: Any) -> None:
     assert asked(own) == Remembered()
 
 
+def test_a_loop_that_calls_torch_compile_at_each_step_costs_no_question_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, asked = store(tmp_path), list[int]()
+    monkeypatch.setattr(history, "listed", lambda _: asked.append(1) or [])
+    recalling = Recalling(history, lambda _: True)
+    for calls in range(1, 500):
+        slot = compiling()
+        slot = replace(slot, compile=replace(slot.compile, wrappers=calls))
+        recalling.read([RecordReading(folder=str(tmp_path), slot=slot, alive=True)], ())
+    assert len(asked) < 50
+
+
 def test_a_history_that_cannot_be_read_leaves_the_estimate_out_and_nothing_else(
     tmp_path: Path,
 ) -> None:
