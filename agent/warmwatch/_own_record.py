@@ -25,7 +25,7 @@ from warmwatch._run_name import (
 )
 from warmwatch._writer import Writer
 
-_PATIENCE = 1.0  # seconds that the end waits for a disk
+_PATIENCE = 1.0  # seconds that the end waits for a disk, and a look at what the run is
 # Journal lines at which to look for the GPUs in use: all rare. The first compilation is what costs
 # most, so its beginning is one of them.
 _RARE_MOMENTS = ("begin", "end", "step", "warm", "eager")
@@ -235,7 +235,7 @@ class OwnRecord:
 def _known_at_first() -> dict[str, Any]:
     """What the run is, as far as that can be looked at."""
     try:
-        return {**_provenance.at_first(os.environ), **_provenance.by_now()}
+        return {**_provenance.at_first(os.environ, _PATIENCE), **_provenance.by_now()}
     except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
         report("provenance", error)
         return {}

@@ -1,6 +1,7 @@
 """What a run was: its script, its commit, versions, how its compile caches were when it began.
 
 Looked at and never asked of anybody: no process is started, no module imported, no directory made.
+A disk on which these lie may not answer: a thread looks, and is waited for no longer than is said.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from warmwatch._commit import commit_of
-from warmwatch._guard import pass_on
+from warmwatch._deaf_thread import DeafThread, release, taken
+from warmwatch._guard import pass_on, quietly
 
 _NO_SCRIPTS = ("", "-c", "-m", "-", "ipykernel_launcher.py", "colab_kernel_launcher.py")
 _LOOKED_AT = 16  # entries of a directory: locks may lie in one in which nothing was cached
@@ -23,8 +25,22 @@ _NO_ENTRIES = ("locks", ".lock")
 _MOST_THREADS = 1_000_000
 
 
-def at_first(environ: Mapping[str, str]) -> dict[str, Any]:
-    """What is known as a run begins, by the identity's names."""
+def at_first(environ: Mapping[str, str], seconds: float) -> dict[str, Any]:
+    """What is known as a run begins, by the identity's names; nothing that takes longer."""
+    known, found, done = dict(environ), list[dict[str, Any]](), taken()
+
+    def look() -> None:
+        try:
+            found.append(quietly("provenance", _looked_at, known) or {})
+        finally:
+            release(done)
+
+    if DeafThread(look).start():
+        done.acquire(timeout=seconds)
+    return found[0] if found else {}
+
+
+def _looked_at(environ: Mapping[str, str]) -> dict[str, Any]:
     path = script_path()
     name = script(path)
     return {

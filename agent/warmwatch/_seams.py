@@ -226,8 +226,8 @@ class Hooks:
             report(f"hooks.{name}", error)
 
     def uninstall_all(self) -> None:
-        """Take every hook away."""
-        for name in self.names:
+        """Take every hook away, the last first: one may stand around another's."""
+        for name in reversed(self.names):
             self.uninstall(name)
 
     def rearm(self) -> None:

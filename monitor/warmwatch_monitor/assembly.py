@@ -7,7 +7,7 @@ its part out and is named as a problem; the rest is published.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
@@ -17,7 +17,14 @@ from warmwatch_monitor.config import Settings
 from warmwatch_monitor.errors import described
 from warmwatch_monitor.foreseen import with_estimates
 from warmwatch_monitor.judging import Around, Judging
-from warmwatch_monitor.model import GpuReading, Refusal, RunView, Snapshot, SourceHealth
+from warmwatch_monitor.model import (
+    GpuReading,
+    Refusal,
+    Remembered,
+    RunView,
+    Snapshot,
+    SourceHealth,
+)
 from warmwatch_monitor.sources.listed import HOST, NVML, OBSERVED, RECORDS
 from warmwatch_monitor.sources.readings import Readings
 from warmwatch_monitor.spending import Account, charge, kept
@@ -48,6 +55,7 @@ class Assembly:
         self._directories = settings.directories
         self._retention_ns = round(max(settings.retention, _SHORTEST_RETENTION) * 1e9)
         self._accounts: dict[str, Account] = {}
+        self._remembered: Mapping[str, Remembered] = {}
         self._judging = Judging(round((settings.long_compile or 0.0) * 1e9))
 
     def make(
@@ -59,13 +67,14 @@ class Assembly:
         gpus = readings.of(NVML) or ()
         records, refused = (found.records, found.refusals) if found else ((), ())
         present = None if found is None else _present(found)
-        around = replace(_around(host, gpus, now_ns), remembered=readings.remembered)
+        known = self._known(readings)
+        around = replace(_around(host, gpus, now_ns), remembered=known)
         runs, unjudged = trial.of(
             "judging the runs", lambda: self._judging.of(records, around, present), _NOTHING
         )
         before = kept(self._accounts, present, now_ns, self._retention_ns), runs
         self._accounts, runs = trial.of("adding up energy", lambda: charge(*before, now_ns), before)
-        judged, known = runs, readings.remembered
+        judged = runs
         runs = trial.of(
             "estimating the time left", lambda: with_estimates(judged, now_ns, known), judged
         )
@@ -84,6 +93,12 @@ class Assembly:
             directories=self._directories,
         )
         return Assembled(snapshot=snapshot, problems=tuple(trial.problems))
+
+    def _known(self, readings: Readings) -> Mapping[str, Remembered]:
+        """What earlier runs took does not change because their history cannot be read now."""
+        if readings.remembered is not None:
+            self._remembered = readings.remembered
+        return self._remembered
 
 
 class _Trial:

@@ -58,6 +58,14 @@ class StoreError(WarmwatchError):
     """The history of runs cannot be read or written; says what to do."""
 
 
+class RefusedRunsError(StoreError):
+    """Runs that no row can hold, by their ``ids``; all others were written."""
+
+    def __init__(self, words: str, ids: frozenset[str]) -> None:
+        super().__init__(words)
+        self.ids = ids
+
+
 class NotRememberedError(WarmwatchError):
     """No such run is in the history."""
 

@@ -41,16 +41,27 @@ class Now(Struct, frozen=True, kw_only=True):
 def estimate(now: Now, precedents: Sequence[Precedent]) -> Estimate | None:
     """By ``precedents``, of which the first is the latest; ``None`` where there is none of it.
 
-    Other ranks of the run did the same under the same load: where any has, no other is asked.
+    Other ranks of the run did the same under the same load: where any has, no other is asked, but
+    those who know that more is to come than these have done yet.
     """
-    peers = [one for one in precedents if one.of_rank]
     if now.seconds is None:
         return _of_function(now, precedents)
-    known = [one for one in peers or precedents if _is_alike(now, one)]
+    peers = [one for one in precedents if one.of_rank]
+    alike = [one for one in precedents if _is_alike(now, one)]
+    known = [one for one in alike if one.of_rank is bool(peers)]
+    if further := _further(alike):
+        known, peers = further, []
     if not known:
         return None
     rests = [_rest(now, one) for one in known if one.seconds > now.seconds]
     return _told("warmup", now.seconds, [one.seconds for one in known], rests, of_rank=bool(peers))
+
+
+def _further(alike: Sequence[Precedent]) -> list[Precedent]:
+    """Earlier runs that compiled more than the other ranks have by now, where those are known."""
+    done = [len(one.compiled) for one in alike if one.of_rank and one.compiled is not None]
+    before = [one for one in alike if not one.of_rank and one.compiled is not None]
+    return [one for one in before if done and len(one.compiled or ()) > max(done)]
 
 
 def _of_function(now: Now, precedents: Sequence[Precedent]) -> Estimate | None:
@@ -125,8 +136,9 @@ def _is_alike(now: Now, before: Precedent) -> bool:
     """Whether ``before`` began with what has been compiled so far and is compiled now."""
     if now.compiled is None or before.compiled is None:
         return True
-    mine = (*now.compiled, now.underway)
-    return all(_agree(one, other) for one, other in zip(mine, before.compiled, strict=False))
+    mine = now.compiled if now.underway == Done() else (*now.compiled, now.underway)
+    pairs = zip(mine, before.compiled, strict=False)
+    return len(mine) <= len(before.compiled) and all(_agree(*pair) for pair in pairs)
 
 
 def _agree(one: Done, other: Done) -> bool:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from warmwatch import _provenance
 from warmwatch._commit import commit_of
-from warmwatch._provenance import by_now, caches, inductor_cache, script
+from warmwatch._provenance import at_first, by_now, caches, inductor_cache, script
 
 HASH = "5c895bda44d996edfc808bed39bdad3033f13af5"
 
@@ -115,6 +117,22 @@ def test_nothing_that_lies_there_holds_it_up(tmp_path: Path) -> None:
         branch.rmdir() if branch.is_dir() else branch.unlink()
     assert commit_of(str(tmp_path / "nowhere" / "train.py")) == ""
     assert commit_of("a\0b") == ""
+
+
+def test_a_disk_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+
+    def hangs(_: str) -> str:
+        answers.wait()
+        return HASH
+
+    monkeypatch.setattr(_provenance, "commit_of", hangs)
+    monkeypatch.setattr(_provenance, "script_path", lambda: "/on/a/server/train.py")
+    try:
+        assert at_first({}, 0.05) == {}
+    finally:
+        answers.set()
+    assert at_first({}, 60.0)["commit"] == HASH
 
 
 def test_a_folder_that_is_none_of_gits_is_passed_over(tmp_path: Path) -> None:

@@ -54,8 +54,23 @@ def test_a_hook_that_cannot_be_taken_away_keeps_no_other_in_place(reported: list
     )
     hooks.install(seams, object())  # type: ignore[arg-type]
     hooks.uninstall_all()
-    assert undone == ["first", "third"]
+    assert undone == ["third", "first"]
     assert reported == ["hooks.second: RuntimeError('the seam is gone')"]
+
+
+def test_of_two_hooks_in_one_place_nothing_is_left() -> None:
+    class Place:
+        def called(self) -> None: ...
+
+    def around(_: Listener) -> Installed:
+        replaced, before = Replaced(), Place.called
+        replaced.put(Place, "called", lambda self: before(self))
+        return Installed(uninstall=replaced.undo)
+
+    hooks, original = Hooks(), Place.called
+    hooks.install((("inner", around), ("outer", around)), object())  # type: ignore[arg-type]
+    hooks.uninstall_all()
+    assert Place.called is original
 
 
 def test_a_hook_that_cannot_be_put_back_keeps_no_begin_from_being_told(

@@ -56,6 +56,19 @@ def test_what_it_started_goes_too_in_whatever_session(tmp_path: Path) -> None:
     wait_until(lambda: not psutil.pid_exists(worker) or dead(worker))
 
 
+def test_what_it_left_to_init_goes_too(tmp_path: Path) -> None:
+    """A script's background job, whose shell is gone, and which no Ctrl-C reaches."""
+    job = f"echo $$ > {tmp_path}/worker; READY; while :; do sleep 0.05; done"
+    (tmp_path / "job.sh").write_text(job.replace("READY", f"touch {tmp_path}/ready"))
+    ended(tmp_path, f"(sh {tmp_path}/job.sh &); while :; do sleep 0.05; done", QUICK)
+    worker = int((tmp_path / "worker").read_text())
+    try:
+        assert dead(worker)
+    finally:
+        if not dead(worker):
+            os.kill(worker, signal.SIGKILL)
+
+
 def dead(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE

@@ -12,10 +12,14 @@ from pathlib import Path
 import pytest
 
 from support import accounts as a
+from support import builders as b
 from support.accounts import BEGAN
 from support.filesystems import NotHereError, full, mounted
 from support.records import compiling, ended, environment, held, warm, write_record
+from support.values import replace
+from warmwatch_monitor.cli.remembering import Remembering
 from warmwatch_monitor.errors import NotRememberedError
+from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.remembered.finding import find
 from warmwatch_monitor.remembered.store import Store
 from warmwatch_monitor.views.runs import lines
@@ -203,6 +207,17 @@ def test_status_remembers_a_run_whose_end_it_sees_and_once(memory: Path, tmp_pat
     assert (found.run, found.state) == ("gpt2", "finished")
     warmwatch("status", "--dir", str(memory), **state)
     assert a.store(tmp_path).listed() == [found], "what is known is not written again"
+
+
+def test_who_watches_for_weeks_keeps_of_each_look_what_has_ended(tmp_path: Path) -> None:
+    seen = Remembering(a.keeping(tmp_path))
+    for at in range(3):
+        slot = b.ended("finished")
+        slot = replace(slot, identity=replace(slot.identity, run=f"short{at}"))
+        runs = b.runs(b.view(slot, alive=False), b.view(b.WARM))
+        seen.take(Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=runs))
+    kept = [run.run for _, snapshot in seen._ended.values() for run in snapshot.runs]
+    assert kept == ["short0", "short1", "short2"]
 
 
 def test_status_of_what_lives_touches_no_history(memory: Path, tmp_path: Path) -> None:

@@ -134,6 +134,20 @@ def test_what_makes_them_incomparable_is_said_with_its_rows(
     assert row in found[what]
 
 
+def test_a_run_that_ended_earlier_is_no_other_program_for_that() -> None:
+    training = replace(a.FORWARD, code="c0de")
+    evaluation = replace(training, name="evaluate", line=80, code="e7a1")
+    whole = a.finished(run="whole", compiled=(training, evaluation))
+    whole = replace(whole, what=replace(whole.what, code="of both"))
+    short = a.finished(run="short", compiled=(training,))
+    short = replace(short, what=replace(short.what, code="of one"))
+    assert not compare((whole, short, a.eager())).incomparable
+    edited = a.finished(run="edited", compiled=(replace(training, code="0ther"), evaluation))
+    (found,) = compare((whole, edited)).incomparable
+    assert found.what == "compiled code"
+    assert len(set(found.values)) == 2
+
+
 def test_another_batch_is_told_and_one_that_nobody_knows_is_too() -> None:
     compiled, eager = two(tokens_per_step=8)
     told = compare((replace(compiled, what=replace(compiled.what, tokens_per_step=16)), eager))

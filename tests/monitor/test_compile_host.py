@@ -141,6 +141,29 @@ def test_limits_of_cgroup_v2_are_the_tightest_of_the_group_and_those_above(tmp_p
     assert (host.quota, host.memory_limit, host.memory_used) == (4.0, 8 * GIB, 7 * GIB)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_is_kept_of_files_is_not_used_memory(version: int, tmp_path: Path) -> None:
+    """A training that has read its data set fills a container with it, whatever the limit is."""
+    if version == 2:
+        files(
+            tmp_path,
+            proc__self__cgroup="0::/\n",
+            sys__memory_dot_max=f"{8 * GIB}\n",
+            sys__memory_dot_current=f"{7 * GIB}\n",
+            sys__memory_dot_stat=f"anon {GIB}\ninactive_file {5 * GIB}\n",
+        )
+    else:
+        files(
+            tmp_path,
+            proc__self__cgroup="4:memory:/\n",
+            sys__memory__memory_dot_limit_in_bytes=f"{8 * GIB}\n",
+            sys__memory__memory_dot_usage_in_bytes=f"{7 * GIB}\n",
+            sys__memory__memory_dot_stat=f"inactive_file 1\ntotal_inactive_file {5 * GIB}\n",
+        )
+    host = compile_host({}, proc=tmp_path / "proc", cgroups=tmp_path / "sys")
+    assert (host.memory_limit, host.memory_used) == (8 * GIB, 2 * GIB)
+
+
 def test_limits_of_cgroup_v1_also_where_the_kernel_names_the_hosts_group(tmp_path: Path) -> None:
     files(
         tmp_path,

@@ -115,6 +115,23 @@ def test_another_rank_that_has_done_it_goes_before_the_history() -> None:
     assert (found.of_rank, found.last_seconds, found.precedents) == (True, 50.0, 1)
 
 
+def test_a_rank_that_is_not_at_the_end_itself_is_no_measure_of_what_is_left() -> None:
+    """Of a model that is compiled layer by layer, another rank waits behind the first."""
+    peer = Precedent(seconds=85.0, phase_seconds=PHASES, compiled=(FORWARD,), of_rank=True)
+    assert left(now(20), peer) == pytest.approx(60)
+    found = estimate(now(20), [peer, BEFORE])
+    assert found is not None
+    assert (found.of_rank, found.left_seconds) == (False, pytest.approx(60 + 30 + 3))
+
+
+@pytest.mark.parametrize("ended", [(), (FORWARD,)], ids=["under way", "ended"])
+def test_what_compiles_beyond_all_of_a_precedent_ends_the_estimate(ended: tuple[Done, ...]) -> None:
+    done = replace(FORWARD, seconds=30.0), replace(BACKWARD, seconds=10.0), *ended
+    underway = Done() if ended else Done(kind="forward", name="loss")
+    assert estimate(now(60, 15, *done, underway=underway), [BEFORE]) is None
+    assert estimate(now(45, 5, *done[:2]), [BEFORE]) is not None
+
+
 def test_a_recompile_is_held_against_the_same_function() -> None:
     own = replace(FORWARD, seconds=12.0), replace(FORWARD, name="loss", seconds=99.0)
     again = Now(activity_seconds=4.0, underway=Done(name="forward", code="c0de"), own=own)
@@ -217,6 +234,9 @@ def compiling(**identity: Any) -> Slot:
     )
 
 
+WRAPPED = '{"t": 1, "event": "wrapped", "mode": "default"}\n'
+
+
 @pytest.fixture
 def asked(tmp_path: Path) -> Any:
     """What the history, in which ``accounts`` are, knows of a record with ``identity``."""
@@ -226,7 +246,7 @@ def asked(tmp_path: Path) -> Any:
         history.save(accounts)
         folder = tmp_path / "record"
         folder.mkdir(exist_ok=True)
-        (folder / "events.jsonl").write_text('{"t": 1, "event": "wrapped", "mode": "default"}\n')
+        (folder / "events.jsonl").write_text(WRAPPED)
         one = RecordReading(folder=str(folder), slot=compiling(**identity), alive=True)
         return Recalling(history, lambda _: True).read([one], ())[str(folder)]
 
@@ -240,9 +260,35 @@ def test_the_history_gives_what_is_like_it_and_all_that_is_comparable(asked: Any
     assert sorted(found.warmups) == [9.0, 113.0, 113.0]
 
 
+def test_each_rank_of_a_run_is_held_against_all_of_an_earlier_one(tmp_path: Path) -> None:
+    gpus = b.gpu(0), b.gpu(1)
+    (tmp_path / "events.jsonl").write_text(WRAPPED)
+    history = store(tmp_path)
+    history.save([before(gpus=tuple(gpu.name or "" for gpu in gpus), world_size=2)])
+    for number, gpu in enumerate(gpus):
+        slot = compiling(rank=number, world_size=2, gpus=(gpu.uuid,))
+        one = RecordReading(folder=str(tmp_path), slot=slot, alive=True)
+        (found,) = Recalling(history, lambda _: True).read([one], gpus).values()
+        assert [known.seconds for known in found.precedents] == [113.0]
+        assert found.warmups == (113.0,)
+
+
 def test_a_run_is_no_precedent_of_itself(asked: Any) -> None:
     own = replace(before(), began=BEGAN + 6000)
     assert asked(own) == Remembered()
+
+
+def test_a_loop_that_calls_torch_compile_at_each_step_costs_no_question_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, asked = store(tmp_path), list[int]()
+    monkeypatch.setattr(history, "listed", lambda _: asked.append(1) or [])
+    recalling = Recalling(history, lambda _: True)
+    for calls in range(1, 500):
+        slot = compiling()
+        slot = replace(slot, compile=replace(slot.compile, wrappers=calls))
+        recalling.read([RecordReading(folder=str(tmp_path), slot=slot, alive=True)], ())
+    assert len(asked) < 50
 
 
 def test_a_history_that_cannot_be_read_leaves_the_estimate_out_and_nothing_else(

@@ -198,6 +198,14 @@ def test_what_a_torch_does_not_tell_of_is_no_0() -> None:
     assert set(kinds(against(missing, DONE))) == {Kind.UNKNOWN_COUNT}
 
 
+def test_kernels_in_lines_that_were_not_written_do_not_pass() -> None:
+    comparison = against(DONE, counting(journal_dropped=1))
+    assert kinds(comparison) == [Kind.LOST_LINES]
+    assert comparison.incomplete
+    assert "could not be written" in remark(comparison.remarks[0])
+    assert "kernels" not in {one.measure for one in comparison.held}
+
+
 def test_what_never_compiled_or_was_never_warm_does_not_pass() -> None:
     assert kinds(against(DONE, b.ended("finished", b.EAGER))) == [Kind.NOT_COMPILED]
     assert Kind.NEVER_WARM in kinds(against(DONE, b.ended("finished", b.WARMING)))

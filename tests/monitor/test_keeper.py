@@ -76,6 +76,30 @@ def test_what_could_not_be_written_is_said_and_written_later(tmp_path: Path) -> 
     assert [one.state for one in remembered(tmp_path)] == ["finished"]
 
 
+def test_a_run_that_no_row_holds_has_no_other_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, time = a.store(tmp_path), Time()
+    keeper = Keeper(store, lambda *_: NO_PAST, time.clock())
+    tried: list[list[str]] = []
+    save = store.save
+
+    def followed(accounts: list[Account]) -> None:
+        tried.append([one.run for one in accounts])
+        save(accounts)
+
+    monkeypatch.setattr(store, "save", followed)
+    hostile = replace(b.WARM, steps=replace(b.WARM.steps, steps=2**64 - 1))
+    hostile = replace(hostile, identity=replace(hostile.identity, run="bad", launch="parent:1"))
+    views = b.view(hostile), b.view(b.ended("finished"), alive=False)
+    keeper.take(Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=b.runs(*views)))
+    for _ in range(2):
+        with pytest.raises(SourceError, match="run 'bad'"):
+            keeper.look()
+        time.passes(6)
+    assert tried == [["bad", "gpt2"], ["bad"]]
+
+
 def test_while_nothing_can_be_written_no_run_is_kept_that_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

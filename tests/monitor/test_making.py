@@ -141,6 +141,17 @@ def test_a_process_that_attaches_again_is_another_run_and_one_renamed_is_not() -
     assert id_of(run_of(named)[0]) == id_of(run_of(first)[0])
 
 
+@pytest.mark.parametrize("world_size", [None, 1])
+def test_trainings_that_a_batch_script_starts_one_after_another_are_runs_each(
+    world_size: int | None,
+) -> None:
+    launched = {"launch": "slurm:77.", "launcher": "slurm", "world_size": world_size}
+    first = as_named(b.ended("finished"), pid=77, **launched)
+    header = replace(first.header, attached_epoch_ns=first.header.attached_epoch_ns + SECOND)
+    second = as_named(replace(first, header=header), pid=78)
+    assert id_of(run_of(first)[0]) != id_of(run_of(second)[0])
+
+
 @pytest.mark.parametrize(
     "bad",
     [

@@ -54,6 +54,19 @@ def test_a_report_is_of_the_run_that_is_named(records: str) -> None:
     assert "12.5 s" in done.output
 
 
+def test_of_a_run_whose_end_nobody_saw_nothing_is_told_as_of_now(tmp_path: Path) -> None:
+    state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path)}
+    state["WARMWATCH_STATE_DAYS"] = "36500"
+    Store(load_keeping(state)).save([a.warm()])
+    assert json.loads(run("report", "--json", **state).output)["living"] is False
+    page = run("report", **state).output
+    assert "as last seen" in page
+    assert "so far" not in page
+    assert "nobody saw how it ended" in page
+    Store(load_keeping(state)).save([replace(a.warm(), seen=time.time())])
+    assert json.loads(run("report", "--json", **state).output)["living"] is True
+
+
 def test_what_is_reported_of_records_is_remembered(records: str, tmp_path: Path) -> None:
     environ = {"WARMWATCH_DIR": records, "WARMWATCH_STATE": str(tmp_path / "state")}
     done = run("report", "gpt2", **environ)

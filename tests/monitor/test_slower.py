@@ -12,9 +12,11 @@ from click.testing import CliRunner
 from support import builders as b
 from support import reported as a
 from support.builders import EPOCH
+from support.sources import settings
 from support.values import replace
 from warmwatch import states
 from warmwatch.verdict import conditions
+from warmwatch_monitor.assembly import Assembly
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.cli.report import moment
 from warmwatch_monitor.cli.status import exit_code
@@ -28,6 +30,9 @@ from warmwatch_monitor.model import RecordReading, Remembered, RunView, Snapshot
 from warmwatch_monitor.model.account import Account, Compiled
 from warmwatch_monitor.remembered.store import Store
 from warmwatch_monitor.runs import facts
+from warmwatch_monitor.sources.listed import RECORDS
+from warmwatch_monitor.sources.readings import PRECEDENTS, Readings
+from warmwatch_monitor.sources.records import RecordsReading
 
 HOLDS = "slower_than_before"  # b.WARM's first warm-up took 120 s
 
@@ -73,6 +78,19 @@ def test_what_is_slower_by_less_than_half_a_minute_is_not_worth_a_word() -> None
 def test_nothing_is_said_before_the_first_warm_up_has_ended() -> None:
     (rank,) = judged(1.0, slot=b.WARMING).ranks
     assert rank.judgement.conditions == ()
+
+
+def test_it_holds_on_while_the_history_cannot_be_read() -> None:
+    one = RecordReading(folder="/a", slot=b.WARM, alive=True, pid=7)
+    seen = {RECORDS.name: RecordsReading(records=(one,))}
+    earlier = {PRECEDENTS: {"/a": Remembered(warmups=(1.0,))}}
+    assembly = Assembly(settings("/nowhere"))
+    for known in (earlier, {}):
+        made = assembly.make(Readings(values={**seen, **known}), (), b.NOW, b.EPOCH)
+        ((rank,),) = (run.ranks for run in made.snapshot.runs)
+        assert HOLDS in rank.judgement.conditions
+    gone = assembly.make(Readings(values={**seen, PRECEDENTS: {}}), (), b.NOW, b.EPOCH)
+    assert gone.snapshot.runs[0].ranks[0].judgement.conditions == ()
 
 
 def test_it_is_said_and_calls_nobody() -> None:

@@ -207,6 +207,16 @@ a.store(Path(sys.argv[1])).save([a.account(summary="half")])
 """
 
 
+HALF = """
+import os, signal, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1] + "/history.db", isolation_level=None)
+connection.execute("PRAGMA cache_size = 1")  # so that it is written before it is whole
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("UPDATE runs SET summary = ?", ("half" * 50_000,))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
 def python(code: str, *arguments: str) -> subprocess.Popen[str]:
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     return subprocess.Popen(
@@ -232,6 +242,17 @@ def test_a_writer_that_is_killed_in_the_middle_leaves_what_was_there(tmp_path: P
     assert loaded(store).summary == "whole"
     store.save([a.account("another1")])
     assert rows(tmp_path, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_who_reads_after_a_writer_was_killed_finds_what_was_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "shares_memory", lambda _: False)  # as on a server
+    store = a.store(tmp_path)
+    store.save([a.account(summary="whole")])
+    python(HALF, str(tmp_path)).communicate()
+    assert (tmp_path / "history.db-journal").stat().st_size
+    assert loaded(store).summary == "whole"
 
 
 def test_a_database_of_an_older_version_is_brought_to_this_one(tmp_path: Path) -> None:

@@ -129,6 +129,7 @@ def test_a_command_that_fails_or_trains_nothing_passes_nowhere(
         (("--baseline", "b", "--update", "--against", "x"), "leave --against out"),
         (("--baseline", "base.toml", "--junit", "no/where.xml"), "the folder of no/where.xml"),
         (("--baseline", "broken.toml"), "broken.toml: it is not TOML"),
+        (("--baseline", "newer.toml", "--update"), "remove it, and write it anew with --update"),
     ],
 )
 def test_wrong_use_is_told_before_anything_runs(
@@ -136,6 +137,7 @@ def test_wrong_use_is_told_before_anything_runs(
 ) -> None:
     (records.parent / "broken.toml").write_text("schema =")
     (records.parent / "base.toml").write_text(SMALL)
+    (records.parent / "newer.toml").write_text("schema = 2")
     done = checked(records, *options, command=("touch", "ran"))
     assert done.returncode == 2
     assert words in done.stderr

@@ -24,10 +24,12 @@ class Remembering:
         self._ended: dict[tuple[str, float | None], tuple[RunView, Snapshot]] = {}
 
     def take(self, snapshot: Snapshot) -> None:
-        """Know which runs have ended by now."""
+        """Know which runs have ended by now; a command may watch for weeks, so no others."""
+        from msgspec.structs import replace
+
         for run in snapshot.runs:
             if not run.living:
-                self._ended[run.run, run.attached_at] = run, snapshot
+                self._ended[run.run, run.attached_at] = run, replace(snapshot, runs=(run,))
 
     def write(self) -> None:
         """Write them, where they are not written yet."""

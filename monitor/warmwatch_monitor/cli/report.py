@@ -75,7 +75,8 @@ def reported(account: Account, before: Account | None = None) -> Report:
     from warmwatch_monitor.config import price_per_gpu_hour
     from warmwatch_monitor.export.report import report as report_of
 
-    return cleaned(report_of(account, price_per_gpu_hour(os.environ), before))
+    price = price_per_gpu_hour(os.environ)
+    return cleaned(report_of(account, price, before, now=time.time()))
 
 
 def as_text(value: object) -> str:

@@ -117,7 +117,7 @@ def parsed(text: str) -> Baseline:
     if told.get("schema") != SCHEMA:
         raise UsageError(
             f"its schema is {told.get('schema')!r}, and this release reads {SCHEMA}: "
-            "write it anew with --update"
+            "remove it, and write it anew with --update"
         )
     return Baseline(
         runs={name: _run(name, one) for name, one in _table(told, "runs", "it").items()},

@@ -60,12 +60,16 @@ class Kind(Enum):
     NO_RUN = "a run of the baseline was not seen"
     NO_RANKS = "ranks of the baseline were not seen"
     NO_COUNT = "a number of the baseline is not told of"
+    LOST_LINES = "a number of the baseline is in lines that could not be written"
     NEVER_WARM = "it never became warm"
     NOT_COMPILED = "nothing of it was compiled"
 
 
 # For want of these nothing may pass.
-_GRAVE = (Kind.NO_RUN, Kind.NO_RANKS, Kind.NO_COUNT, Kind.NEVER_WARM, Kind.NOT_COMPILED)
+_GRAVE = (
+    *(Kind.NO_RUN, Kind.NO_RANKS, Kind.NO_COUNT, Kind.LOST_LINES),
+    *(Kind.NEVER_WARM, Kind.NOT_COMPILED),
+)
 
 
 class Remark(Struct, frozen=True, kw_only=True):
@@ -212,7 +216,9 @@ def _remarks(run: MeasuredRun, was: HeldRun, ignore: Sequence[str]) -> Iterator[
         if measure in ignore:
             continue
         if any(measure in before and measure not in now for now, before in both):
-            yield Remark(kind=Kind.NO_COUNT, run=run.run, what=measure)
+            lost = measure == "kernels" and any(one.dropped for one in run.ranks)
+            kind = Kind.LOST_LINES if lost else Kind.NO_COUNT
+            yield Remark(kind=kind, run=run.run, what=measure)
         elif any(measure in now and measure not in before for now, before in both):
             yield Remark(kind=Kind.UNKNOWN_COUNT, run=run.run, what=measure)
     if not run.compiled and any(one.counts.get("graphs") for one in was.ranks.values()):

@@ -42,7 +42,8 @@ class MeasuredRank(Struct, frozen=True, kw_only=True):
     Attributes:
         counts: by COUNTS; one that its torch does not tell of is left out.
         functions: by ``name (file)``. told: what its journal tells of each, the reasons among it.
-        errors: of the agent's own. living: it had not ended.
+        errors: of the agent's own. dropped: lines that its journal has not, without which kernels
+        are not told. living: it had not ended.
     """
 
     rank: int
@@ -50,6 +51,7 @@ class MeasuredRank(Struct, frozen=True, kw_only=True):
     functions: Mapping[str, Share]
     told: Told = NOTHING
     errors: int = 0
+    dropped: int = 0
     living: bool = False
 
 
@@ -111,6 +113,7 @@ def _ratio(view: RankView) -> float | None:
 def _rank(view: RankView, told: Told) -> MeasuredRank:
     compile, missing = view.figures.compile, view.figures.agent.missing
     functions = view.figures.log.functions or ()
+    dropped = view.figures.agent.lines_dropped or 0
     found = {
         "graphs": compile.graphs,
         "graph_breaks": compile.graph_breaks,
@@ -118,7 +121,7 @@ def _rank(view: RankView, told: Told) -> MeasuredRank:
         "recompiles_after_warm": compile.recompiles_after_warm,
         "fallbacks": compile.fallbacks,
         "failures": compile.failures,
-        "kernels": sum(one.cost.kernels or 0 for one in functions),
+        "kernels": None if dropped else sum(one.cost.kernels or 0 for one in functions),
         "cudagraph_skips": compile.cudagraph_skips,
     }
     return MeasuredRank(
@@ -131,6 +134,7 @@ def _rank(view: RankView, told: Told) -> MeasuredRank:
         functions=_shares(functions, told),
         told=told,
         errors=view.figures.agent.errors or 0,
+        dropped=dropped,
         living=view.living,
     )
 

@@ -3,7 +3,7 @@
 It has a session of its own: what is sent to its group comes to it and not to us, and the terminal
 sends it nothing. It is asked first as Ctrl-C asks, so that launchers end their workers and programs
 whatever they began; who does not listen is terminated, and then killed. Processes below it that
-have left its group (torchrun's workers do) are seen to as well.
+have left its group (torchrun's workers do) are seen to as well, and those that it left to init.
 """
 
 from __future__ import annotations
@@ -110,11 +110,21 @@ def _end(
 
 
 def _below(child: subprocess.Popen[bytes]) -> set[psutil.Process]:
-    """What it has started, directly or not, as far as that is not gone."""
+    """What it has started, directly or not, as far as that is not gone.
+
+    What has lost its parent is known by the session, which is the command's own.
+    """
+    found = {one for one in psutil.process_iter() if _session(one.pid) == child.pid != one.pid}
+    with suppress(psutil.Error):
+        found.update(psutil.Process(child.pid).children(recursive=True))
+    return found
+
+
+def _session(pid: int) -> int | None:
     try:
-        return set(psutil.Process(child.pid).children(recursive=True))
-    except psutil.Error:
-        return set()
+        return os.getsid(pid)
+    except OSError:
+        return None
 
 
 def _send(

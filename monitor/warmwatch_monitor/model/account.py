@@ -12,6 +12,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
+OUT_OF_SIGHT = 150.0  # seconds: a daemon writes what lives once a minute
+
 
 class Wrapping(Struct, frozen=True, kw_only=True):
     """How ``torch.compile`` was called, each way once.

@@ -33,7 +33,8 @@ class CompileHost(Struct, frozen=True, kw_only=True):
     Attributes:
         processors: that it may run on. quota: how many of them its cgroup may use at once.
         threads: ``TORCHINDUCTOR_COMPILE_THREADS`` as it is set; ``None`` where it is not.
-        memory_limit, memory_used: bytes, of its cgroup; ``None`` where there is no limit.
+        memory_limit, memory_used: bytes, of its cgroup; ``None`` where there is no limit. What is
+        kept of files that nobody uses now counts as free.
         nodes: of the job that it is in, where its launcher says.
     """
 

@@ -50,7 +50,7 @@ def is_comparable(now: Known, before: Account) -> bool:
         named
         and not _differ(now.owner, before.owner)
         and not _differ(mine.script, other.script)
-        and sorted(mine.gpus) == sorted(other.gpus)
+        and set(mine.gpus) == set(other.gpus)  # a rank tells of its own, an Account of all
         and mine.world_size == other.world_size
         and _is_asked_alike(mine.wrappings, other.wrappings)
         and not (now.names and theirs and now.names.isdisjoint(theirs))

@@ -75,6 +75,8 @@ class Database:
         try:
             version = self._version_by(mode)
         except sqlite3.OperationalError as error:
+            if "readonly" in str(error):  # a writer was killed: what it left half is undone first
+                return "rw"
             if "unable to open" not in str(error):
                 raise
             # in a directory that is read-only its index cannot be made: nobody writes there either

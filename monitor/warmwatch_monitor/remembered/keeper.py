@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from msgspec import Struct
 
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.errors import SourceError, StoreError
+from warmwatch_monitor.errors import RefusedRunsError, SourceError, StoreError
 from warmwatch_monitor.model import RunView, Snapshot
 from warmwatch_monitor.model.account import Account
 from warmwatch_monitor.remembered.making import account_of, id_of
@@ -86,18 +86,22 @@ class Keeper:
         if self._tried and not due and self._problem is None:
             return
         self._tried = True
+        refused: frozenset[str] = frozenset()
         try:
             self._store.save([self._account(run, snapshot) for run in due] if snapshot else [])
+            self._problem, self._failed = None, float("-inf")
         except StoreError as error:
             self._problem, self._failed = str(error), self._now()
-            return
+            if not isinstance(error, RefusedRunsError):
+                return
+            refused = error.ids
         finally:
             if snapshot is not None:
                 self._forget(snapshot)
-        self._problem, self._failed = None, float("-inf")
         now = self._now()
         for run in due:
-            self._written[id_of(run)] = _Written(now, _end(run))
+            if (id := id_of(run)) not in refused:  # which alone is tried again
+                self._written[id] = _Written(now, _end(run))
 
     def _account(self, run: RunView, snapshot: Snapshot) -> Account:
         samples, gpus = self._traces.of(run, snapshot.epoch)

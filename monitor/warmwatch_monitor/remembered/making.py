@@ -78,12 +78,14 @@ def id_of(run: RunView) -> str:
 
     Its launch tells it from other starts, with the boot for pids come again, and its name from
     other runs that the same launcher started. A process that is its own launch may attach under
-    one name again and again: each time is a run. What a monitor sees otherwise than another (the
-    name with an owner behind it, or a number against a namesake) is no part of it.
+    one name again and again, and a batch script start one training after another: each is a run.
+    What a monitor sees otherwise than another (the name with an owner behind it, or a number
+    against a namesake) is no part of it.
     """
     first = min(run.ranks, key=_attached_ns)
     identity = first.record.slot.identity
-    attached = _attached_ns(first) if _is_own_launch(identity) else None
+    alone = _is_own_launch(identity) or _is_only_rank(identity, run)
+    attached = _attached_ns(first) if alone else None
     return _short(start_of(run), attached, None if attached is not None else _own_name(first))
 
 
@@ -192,6 +194,12 @@ def _is_own_launch(identity: Identity) -> bool:
     """Whether the process is what was launched, and no rank or child of another."""
     kind, pid, *_ = *identity.launch.split(":"), ""
     return not identity.launch or (kind == "process" and pid == str(identity.pid))
+
+
+def _is_only_rank(identity: Identity, run: RunView) -> bool:
+    """Whether a launcher made the process the only rank of its run, and so all of it."""
+    alone = len(run.ranks) == 1 and identity.world_size in (None, 1)
+    return alone and bool(identity.launcher)
 
 
 def _own_name(view: RankView) -> str:

@@ -29,6 +29,7 @@ from warmwatch_monitor.sources.told import told_in
 
 MOST = 5  # earlier runs that are held against one
 _LISTED, _LOOKED_AT = 40, 10  # of its name, to find those
+_MOST_CALLS = 20  # of torch.compile: a loop may call it at each step
 
 
 class _Asked(Struct, frozen=True):
@@ -60,7 +61,8 @@ class Recalling:
 
     def _ask(self, one: RecordReading, gpus: tuple[GpuReading, ...]) -> None:
         counts, names = one.slot.compile, tuple(gpu.name for gpu in gpus)
-        about = counts.wrappers, names, one.slot.identity, counts.warmups > 0
+        calls = min(counts.wrappers, _MOST_CALLS)
+        about = calls, names, one.slot.identity, counts.warmups > 0
         before = self._asked.get(one.folder)
         if before is None or before.about != about:
             try:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from warmwatch_monitor.config import Keeping
-from warmwatch_monitor.errors import StoreError
+from warmwatch_monitor.errors import RefusedRunsError
 from warmwatch_monitor.model.account import Account, Samples
 from warmwatch_monitor.remembered import rows
 from warmwatch_monitor.remembered.database import Database, transaction
@@ -50,19 +50,22 @@ class Store:
     def save(self, accounts: Iterable[Account]) -> None:
         """Write them, where they say more than what is there, and let go of the oldest.
 
-        One that no row can hold keeps no other from being written; it is said once those are.
+        Raises:
+            RefusedRunsError: no row can hold some of them; those are said when the others are
+            written.
         """
-        refused = ""
+        refused: dict[str, str] = {}
         with self._database.writing() as connection:
             for account in accounts:
                 try:
                     with transaction(connection):
                         _save(connection, account)
                 except _OF_ONE_RUN as error:
-                    refused = f"run {account.run!r} ({account.id}) cannot be remembered: {error}"
+                    words = f"run {account.run!r} ({account.id}) cannot be remembered: {error}"
+                    refused[account.id] = words
             self._prune(connection)
         if refused:
-            raise StoreError(refused)
+            raise RefusedRunsError(next(iter(refused.values())), frozenset(refused))
 
     def load(self, id: str) -> Account | None:
         """The run with this id."""

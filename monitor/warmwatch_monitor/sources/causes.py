@@ -13,7 +13,7 @@ from warmwatch_monitor.model.told import Told
 from warmwatch_monitor.sources import entries
 from warmwatch_monitor.sources.folder import Folder
 
-_LARGEST_JOURNAL = 16 * 1024 * 1024  # an agent stops at 4
+_LARGEST_JOURNAL = 16 * 1024 * 1024  # an agent stops at half of it
 _MOST = 20_000
 
 

@@ -81,18 +81,28 @@ def _quota(proc: Path, cgroups: Path) -> float | None:
 
 
 def _memory(proc: Path, cgroups: Path) -> tuple[int | None, int | None]:
-    """Of the group that has least left, its limit and what is used of it."""
+    """Of the group that has least left, its limit and what is used of it.
+
+    What files were read lies in memory too, and is let go of where there is need: it is not used.
+    """
     found = []
     for group in _groups("memory", proc, cgroups):
-        for limit, used in (
-            ("memory.max", "memory.current"),
-            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+        for limit, used, of_files in (
+            ("memory.max", "memory.current", "inactive_file"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
         ):
             told = _words(group / limit) + _words(group / used)
             numbers = [int(word) for word in told if word.isdecimal()]
             if len(numbers) == 2 and numbers[0] < _NO_LIMIT:
-                found.append((numbers[0], numbers[1]))
+                found.append((numbers[0], max(0, numbers[1] - _told(group, of_files))))
     return min(found, key=lambda pair: pair[0] - pair[1], default=(None, None))
+
+
+def _told(group: Path, name: str) -> int:
+    """A number of the group's ``memory.stat``; 0 where it is not there."""
+    words = _words(group / "memory.stat")
+    found = dict(zip(words[::2], words[1::2], strict=False)).get(name, "")
+    return int(found) if found.isdecimal() else 0
 
 
 def _words(file: Path) -> list[str]:

@@ -49,6 +49,6 @@ class Readings(Struct, frozen=True, kw_only=True):
         return cast("T | None", self.values.get(source.name))
 
     @property
-    def remembered(self) -> Mapping[str, Remembered]:
-        """What the history knows, by record; nothing where none is kept, or it cannot be read."""
-        return cast("Mapping[str, Remembered]", self.values.get(PRECEDENTS, {}))
+    def remembered(self) -> Mapping[str, Remembered] | None:
+        """What the history knows, by record; ``None`` where none is kept, or it cannot be read."""
+        return cast("Mapping[str, Remembered] | None", self.values.get(PRECEDENTS))

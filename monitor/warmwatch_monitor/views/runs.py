@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from warmwatch_monitor.export.words.wording import step_length
+from warmwatch_monitor.model.account import OUT_OF_SIGHT
 from warmwatch_monitor.views.rows import brief
 from warmwatch_monitor.views.states import STYLES, painted
 from warmwatch_monitor.views.table import cell_width
@@ -23,7 +24,6 @@ _COLUMNS = (
 )
 _DISPENSABLE = ("host", "mode", "recompiles", "compiled", "took", "steps", "warm-up")
 _GAP = "  "
-_OUT_OF_SIGHT = 150.0  # seconds: a daemon writes what lives once a minute
 UNSEEN = "?: the last state that was seen of a run whose end nobody saw"
 
 
@@ -40,7 +40,7 @@ def lines(runs: Sequence[Run], now: float, width: int, *, colour: bool) -> list[
 
 def is_unseen(run: Run, now: float) -> bool:
     """Whether it was alive when it was seen last, and that is long ago."""
-    return lives(run) and now - run["seen"] > _OUT_OF_SIGHT
+    return lives(run) and now - run["seen"] > OUT_OF_SIGHT
 
 
 def _row(run: Run, now: float) -> dict[str, str]:

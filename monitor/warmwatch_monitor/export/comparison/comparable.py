@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from warmwatch_monitor.export.comparison.parts import Incomparable
 from warmwatch_monitor.export.report.parts import Report
-from warmwatch_monitor.model.account import Provenance
+from warmwatch_monitor.model.account import Account, Provenance
 
 # names of rows, as the table has them
 FIRST, FIRST_MEMORY = "first step", "memory when it had compiled"
@@ -49,8 +51,14 @@ _FACTS = (
 _NEEDED = frozenset({"GPUs", "tokens a step"})
 
 
-def incomparable(reports: Sequence[Report]) -> tuple[Incomparable, ...]:
+def incomparable(
+    accounts: Sequence[Account], reports: Sequence[Report]
+) -> tuple[Incomparable, ...]:
     """What is known of several of them and not the same."""
+    reports = [
+        replace(one, what=replace(one.what, code=code))
+        for one, code in zip(reports, _codes_apart(accounts), strict=True)
+    ]
     found = []
     for fact in _FACTS:
         # what compiles nothing asks no cache, and has no workers
@@ -70,6 +78,30 @@ def unknown(reports: Sequence[Report]) -> tuple[str, ...]:
     return tuple(
         name for name in sorted(_NEEDED) if any(named[name].of(one.what) is None for one in reports)
     )
+
+
+def _codes_apart(accounts: Sequence[Account]) -> list[str | None]:
+    """Of each one hash of what it compiled in another way than the others.
+
+    Of functions that all of them compiled: one that ended earlier, or never evaluated, is not
+    another program for that. ``None`` where there is none, and of what compiled nothing.
+    """
+    each = [_codes(one) for one in accounts]
+    known = [codes for codes in each if codes]
+    shared = set.intersection(*map(set, known)) if known else set()
+    apart = [key for key in shared if not set.intersection(*(codes[key] for codes in known))]
+    told = [sorted(code for key in apart for code in codes.get(key, ())) for codes in each]
+    return [sha256("\n".join(one).encode()).hexdigest()[:12] if one else None for one in told]
+
+
+def _codes(account: Account) -> dict[tuple[str, str | None], set[str]]:
+    """Hashes by function; that it moved in its file is no matter."""
+    found: dict[tuple[str, str | None], set[str]] = {}
+    for rank in account.ranks:
+        for one in rank.compiled:
+            if one.name and one.code:
+                found.setdefault((one.name, one.file), set()).add(one.code)
+    return found
 
 
 def _caches(what: Provenance) -> str | None:

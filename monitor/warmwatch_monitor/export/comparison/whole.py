@@ -38,7 +38,7 @@ def compare(
     return Comparison(
         baseline=baseline.label,
         sides=tuple(_against(one, baseline) for one in sides),
-        incomparable=incomparable(reports),
+        incomparable=incomparable(accounts, reports),
         unknown=unknown(reports),
         break_even=tuple(break_even(one, baseline) for one in sides if one is not baseline),
     )

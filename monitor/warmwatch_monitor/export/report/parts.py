@@ -220,7 +220,8 @@ class Report(Struct, frozen=True, kw_only=True):
 
     Attributes:
         id, run, owner, host, began, ended, seen, state, summary, what: as an Account has them.
-        ended_how: how the rank of which it speaks ended. living: whether any of it is still there.
+        end: how the rank of which it speaks ended. living: whether any of it was there a moment
+        before.
         rank: of which it speaks where it speaks of one: the one that compiled longest.
         conditions: name and words of each that holds for a rank.
         first_step_seconds, first_step_memory_bytes: of that rank. baseline: its steps that ran

@@ -23,15 +23,24 @@ from warmwatch_monitor.export.report.parts import Break, Priced, Report, Steady
 from warmwatch_monitor.export.report.ranks import differences, line
 from warmwatch_monitor.export.words.breaks import remedy
 from warmwatch_monitor.export.words.wording import counted
-from warmwatch_monitor.model.account import Account, RankAccount
+from warmwatch_monitor.model.account import OUT_OF_SIGHT, Account, RankAccount
 
+UNSEEN = "it is as it was when it was seen last: nobody saw how it ended"
 _ENDED = frozenset(state.value for state in ENDED)
 
 
-def report(account: Account, price: float | None = None, before: Account | None = None) -> Report:
+def report(
+    account: Account,
+    price: float | None = None,
+    before: Account | None = None,
+    *,
+    now: float | None = None,
+) -> Report:
     """``price``: of an hour of one GPU; ``None`` where none is set. ``before``: the last run like
-    it, where one is remembered.
+    it, where one is remembered. ``now``: where it may have been looked at long before that.
     """
+    lives = State(account.state) not in ENDED
+    unseen = lives and now is not None and now - account.seen > OUT_OF_SIGHT
     whole = Report(
         id=account.id,
         run=account.run,
@@ -41,11 +50,12 @@ def report(account: Account, price: float | None = None, before: Account | None 
         ended=account.ended,
         seen=account.seen,
         state=account.state,
-        living=State(account.state) not in ENDED,
+        living=lives and not unseen,
         summary=account.summary,
         what=account.what,
         world_size=account.what.world_size,
         price_per_gpu_hour=price,
+        doubts=(UNSEEN,) if unseen else (),
     )
     if not account.ranks:
         return whole
@@ -71,7 +81,7 @@ def _with_ranks(whole: Report, account: Account, price: float | None) -> Report:
         ranks=tuple(line(one) for one in ordered),
         differences=tuple(differences(account.ranks)),
         left_out=sum(one.left_out for one in account.ranks),
-        doubts=tuple(_doubts(account)),
+        doubts=(*whole.doubts, *_doubts(account)),
     )
 
 

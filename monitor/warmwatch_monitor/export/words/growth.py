@@ -153,6 +153,10 @@ _REMARKS: Mapping[Kind, Callable[[Remark], str]] = {
         f"{it.run}: this torch does not tell of {title(it.what)}, which the baseline has; put "
         f'"{it.what}" into its ignore, or use the torch that it was written with'
     ),
+    Kind.LOST_LINES: lambda it: (
+        f"{it.run}: lines of its journal could not be written, so its {title(it.what)} are not "
+        f'known; give its record more room (WARMWATCH_DIR), or put "{it.what}" into ignore'
+    ),
     Kind.NEVER_WARM: lambda it: (
         f"{it.run}: it never became warm, which the baseline's did: let it train some steps more"
     ),
