@@ -47,6 +47,13 @@ def test_who_does_not_listen_is_ended_all_the_same(tmp_path: Path, ignores: str)
     assert -code in (signal.SIGTERM, signal.SIGKILL)
 
 
+def test_what_nothing_ends_is_waited_for_no_longer(tmp_path: Path) -> None:
+    """As a process that waits within a driver."""
+    line = f"echo $$ > {tmp_path}/pid; READY; exec sleep 600"
+    assert ended(tmp_path, line, ()) == (-signal.SIGKILL, "seen")
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
 def test_what_it_started_goes_too_in_whatever_session(tmp_path: Path) -> None:
     """As torchrun's workers have sessions of their own, and may not listen."""
     own = f"trap '' INT; echo $$ > {tmp_path}/worker; READY; while :; do sleep 0.05; done"

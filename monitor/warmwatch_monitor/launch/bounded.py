@@ -83,7 +83,9 @@ def bounded(
     finally:  # whatever happens here, nothing of the user's goes on unseen
         if why is not None or child.poll() is None:
             _end(child, patience, hurry)
-    return child.wait(), why
+    # one that not even SIGKILL ends (it waits within a driver, say) is waited for no longer
+    code = _code(child, _PAUSE_SECONDS)
+    return -signal.SIGKILL if code is None else code, why
 
 
 def _code(child: subprocess.Popen[bytes], seconds: float) -> int | None:
