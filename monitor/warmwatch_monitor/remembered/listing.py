@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -12,6 +11,9 @@ from msgspec import Struct
 from warmwatch.texts import printable
 from warmwatch_monitor.model.account import Epoch
 from warmwatch_monitor.remembered.rows import RowError
+
+if TYPE_CHECKING:
+    import sqlite3  # which not every Python has
 
 
 class Listed(Struct, frozen=True):
