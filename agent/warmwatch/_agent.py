@@ -193,8 +193,6 @@ class Agent:
 
     def turned(self) -> None:
         """Compilation was perhaps turned off, or on again."""
-        if self._baseline is not None:
-            self._baseline.stance.turned()
         self.ledger.turned()
 
     def error(self, where: str, error: Exception) -> None:

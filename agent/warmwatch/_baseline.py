@@ -20,9 +20,6 @@ class Stance(Protocol):
     def give_back(self) -> None:
         """Put back what was there before."""
 
-    def turned(self) -> None:
-        """Another one was set, or ours again."""
-
 
 class Baseline:
     """``steps`` of them, while ``stance`` holds. Where the user sets another, they are over."""

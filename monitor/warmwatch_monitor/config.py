@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from typing import NamedTuple
 
 from warmwatch import places
@@ -16,6 +17,10 @@ from warmwatch_monitor.access import ACCESS_KEYS, ANYBODY, Access
 from warmwatch_monitor.errors import UsageError
 
 PREFIX = "WARMWATCH_"
+NO_SQLITE = (
+    "this Python was built without SQLite (it has no module _sqlite3); install warmwatch in one "
+    "that has it"
+)
 PRICE = "WARMWATCH_PRICE_PER_GPU_HOUR"
 _NO_NAME = frozenset(":/@?#*[]%\\ \t")  # what no host's name has, so it would never match
 DEFAULT_ADDRESS = "127.0.0.1:10464"
@@ -123,11 +128,13 @@ class Keeping(NamedTuple):
 
     Attributes:
         directory: absolute; ``None``: none are. chosen: whether somebody named it.
+        able: whether this Python has SQLite; where it has none, none are.
         runs, days, megabytes: beyond any of them, the runs that were seen longest ago leave.
     """
 
     directory: str | None = None
     chosen: bool = False
+    able: bool = True
     runs: int = DEFAULT_STATE_RUNS
     days: int = DEFAULT_STATE_DAYS
     megabytes: int = DEFAULT_STATE_MB
@@ -210,9 +217,11 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
 def load_keeping(environ: Mapping[str, str]) -> Keeping:
     """Where runs are remembered. Raises UsageError."""
     named = environ.get("WARMWATCH_STATE", "")
+    off, able = named.strip().lower() == "off", find_spec("_sqlite3") is not None
     return Keeping(
-        directory=None if named.strip().lower() == "off" else _state_directory(environ, named),
+        directory=None if off or not able else _state_directory(environ, named),
         chosen=bool(named),
+        able=off or able,
         runs=_whole("WARMWATCH_STATE_RUNS", environ, DEFAULT_STATE_RUNS, STATE_RUNS_LIMITS),
         days=_whole("WARMWATCH_STATE_DAYS", environ, DEFAULT_STATE_DAYS, STATE_DAYS_LIMITS),
         megabytes=_whole("WARMWATCH_STATE_MB", environ, DEFAULT_STATE_MB, STATE_MB_LIMITS),

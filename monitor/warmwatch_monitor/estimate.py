@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from warmwatch_monitor.model.estimate import Done, Estimate, Precedent
 
 _DOUBT = 0.05  # of the whole: what has to have ended before it says how fast the host is
+_MOST = 4.0  # times: what ended in a longer time was held up, which says nothing of the rest
 _Parts = Mapping[str, float]
 _Rest = tuple[float, _Parts]  # seconds, and of them those of each phase
 
@@ -117,13 +118,14 @@ def _of_compilations(rest: Sequence[Done], so_far: float, speed: float) -> float
 
 def _speed(ended: Sequence[Done], before: Sequence[Done]) -> float:
     """How many times as long as last time it takes, by what has ended: a host that others use is
-    slower. As long as little has, that says little.
+    slower. As long as little has, that says little; nor does what stood still in between.
     """
     pairs = [(one.seconds, two.seconds) for one, two in zip(ended, before, strict=False)]
     mine = sum(one for one, two in pairs if one and two)
     theirs = sum(two for one, two in pairs if one and two)
     doubt = _DOUBT * sum(one.seconds or 0.0 for one in before)
-    return (mine + doubt) / (theirs + doubt) if theirs else 1.0
+    speed = (mine + doubt) / (theirs + doubt) if theirs else 1.0
+    return min(_MOST, max(1 / _MOST, speed))
 
 
 def _between(seconds: float, phase_seconds: _Parts, before: Precedent) -> float:

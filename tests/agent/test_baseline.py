@@ -24,8 +24,6 @@ class Stance:
             raise RuntimeError("attempted to set_stance in a torch.compile region")
         self.in_force = False
 
-    def turned(self) -> None: ...
-
 
 def stepped(rank: Rank, *lengths: float) -> Rank:
     for seconds in lengths:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from support import accounts as a
 from support import builders as b
 from support.accounts import BEGAN
+from support.daemon import daemon_process
 from support.filesystems import NotHereError, full, mounted
 from support.records import compiling, ended, environment, held, warm, write_record
 from support.values import replace
@@ -116,6 +118,28 @@ def test_where_it_is_off_or_broken_it_says_so(tmp_path: Path) -> None:
     assert (broken.returncode, broken.stdout) == (1, "")
     assert "is damaged" in broken.stderr
     assert len(broken.stderr.splitlines()) == 1
+
+
+def test_a_python_without_sqlite_remembers_nothing_and_does_all_else(
+    memory: Path, tmp_path: Path
+) -> None:
+    """As some builds of Python are."""
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['_sqlite3'] = None\n")
+    environ = {"PYTHONPATH": str(tmp_path), "WARMWATCH_STATE": str(tmp_path / "state")}
+    write_record(memory, ended(warm(), "finished"))
+    for command in ("status", "report"):
+        done = warmwatch(command, WARMWATCH_DIR=str(memory), **environ)
+        assert (done.returncode, "gpt2: finished" in done.stdout, done.stderr) == (0, True, "")
+    done = warmwatch("runs", **environ)
+    assert (done.returncode, done.stdout) == (1, "")
+    said = "warmwatch: no runs are remembered, for this Python was built without SQLite (it has no"
+    assert done.stderr.startswith(said)
+    with daemon_process("--dir", str(memory), **environ) as (process, url):
+        with urllib.request.urlopen(f"{url}/status", timeout=60) as reply:
+            assert "history" not in {one["source"] for one in json.load(reply)["sources"]}
+        process.terminate()
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith(said)
 
 
 def test_by_default_it_is_in_the_users_state_directory(tmp_path: Path) -> None:

@@ -71,6 +71,17 @@ def test_a_host_that_is_slower_than_last_time_is_expected_to_stay_so() -> None:
     assert left(slower, before) == pytest.approx(speed * 30 - 5 + speed * 30 + 3)
 
 
+@pytest.mark.parametrize(("then", "took", "times"), [(1.0, 80.0, 4), (80.0, 1.0, 1 / 4)])
+def test_what_stood_still_in_a_compilation_is_not_expected_of_the_rest(
+    then: float, took: float, times: float
+) -> None:
+    """A machine that was suspended, a process that was stopped: now, or last time."""
+    known = (replace(FORWARD, seconds=then), BACKWARD, BACKWARD)
+    before = replace(BEFORE, seconds=110.0, compiled=known)
+    found = left(now(took + 5, 5, replace(FORWARD, seconds=took)), before)
+    assert found == pytest.approx(30 * times - 5 + 30 * times)
+
+
 def test_where_compilations_are_not_known_one_by_one_the_rest_is_that_of_the_phases() -> None:
     known = replace(now(20), compiled=None)
     found = estimate(known, [BEFORE])

@@ -145,6 +145,12 @@ def test_no_text_of_a_record_becomes_a_formula(tmp_path: Path) -> None:
     assert "'=HYPERLINK" in (tmp_path / "compilations.csv").read_text()
 
 
+def test_no_text_of_a_table_steers_a_terminal(tmp_path: Path) -> None:
+    evil = replace(a.FORWARD, name="\x1b]0;evil\x07\u202e")
+    write_csv(tables(a.finished(compiled=(evil,))), tmp_path)
+    assert r",\x1b]0;evil\x07\u202e," in (tmp_path / "compilations.csv").read_text()
+
+
 def test_without_pyarrow_one_sentence_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

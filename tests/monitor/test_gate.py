@@ -280,6 +280,20 @@ def test_the_outcome_for_people_and_programs() -> None:
     assert [one["measure"] for one in told["compared"] if one["grew"]] == ["recompiles"]
 
 
+def test_no_name_of_a_run_is_read_as_markdown() -> None:
+    """Neither a cell more in the table, nor code that begins in one text and ends in the next."""
+    name = "a|b`@team<img>"
+
+    def called(*slots: b.Slot) -> tuple[MeasuredRun, ...]:
+        return tuple(replace(one, run=name) for one in run_of(*slots))
+
+    grown = called(counting(recompiles=b.categories(shape=1)))
+    made = Result(against="base.toml", comparison=compared(grown, held(*called(DONE))), accept="")
+    table = [line for line in markdown(made).splitlines() if line.startswith("|")]
+    assert all(line.replace(r"\|", "").count("|") == 5 for line in table)
+    assert r"| a\|b\`\@team\<img\>, rank 0 | 0 | **1** |" in markdown(made)
+
+
 def test_what_could_not_be_compared_never_looks_like_a_pass() -> None:
     failed = Result(against="ci/base.toml", problem="no run was seen")
     assert "failed: it cannot be compared" in text(failed)

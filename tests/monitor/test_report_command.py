@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from support import accounts
 from support import reported as a
 from support.browser import chromium
 from support.builders import EPOCH
@@ -195,6 +196,25 @@ def test_of_a_history_that_cannot_be_read_only_that_is_missing(
 
 
 @pytest.mark.slow
+def test_a_remembered_run_that_is_damaged_is_said_to_be_where_that_matters(tmp_path: Path) -> None:
+    """Its answer lacks what a report of it needs, and nothing that the next run is held against."""
+    state, empty = tmp_path / "state", str(tmp_path / "none")
+    environ = {"WARMWATCH_STATE": str(state), "WARMWATCH_DIR": empty}
+    known = {"run": "gpt2", "owner": "alice", "host": "node1", "what": a.H100}
+    broken = accounts.account("broken11", **known, began=EPOCH - 2000, seen=EPOCH - 1000)
+    whole = a.finished(id="whole111", **known)
+    accounts.store(state).save([broken, whole])
+    for command in (("report",), ("compare", "whole111"), ("export", "--csv", str(tmp_path))):
+        done = run(command[0], "broken11", *command[1:], **environ)
+        assert done.exit_code == 1
+        said = done.output.replace("\n", " ")
+        assert "run 'gpt2' (broken11) is damaged, or of another warmwatch: rank 0, " in said
+    done = run("report", "whole111", **environ)
+    assert done.exit_code == 0, done.output
+    assert "Where the time went" in done.output
+    assert "Held against gpt2 (broken11)" in done.output
+
+
 def test_the_file_asks_nobody_and_runs_nothing(tmp_path: Path) -> None:
     """As a browser has it, in both schemes and on paper."""
     evil = "<script>document.title = 'x'</script><img src=http://a.invalid/>"

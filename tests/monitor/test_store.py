@@ -360,6 +360,40 @@ def test_values_that_are_not_ours_are_said_to_be(tmp_path: Path) -> None:
         store.load("abcdefgh")
 
 
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("runs SET began = 'x'", "Expected `float`, got `str` - at `$.began`"),
+        ("runs SET ended = 9e999", "`$.ended`"),
+        ("runs SET state = 'odd'", "'odd' is not a valid State"),
+        ("ranks SET answer = '{\"energy\": 1}'", "`$.energy`"),
+        ("compilations SET ended = 'x'", "`$.ranks[0].compiled[0].ended`"),
+        ("samples SET after = '[]'", "samples of which some are missing"),
+        ("samples SET began = 'x'", "can only concatenate str"),
+    ],
+)
+def test_a_row_that_is_damaged_is_named_and_holds_up_no_other(
+    tmp_path: Path, damage: str, said: str
+) -> None:
+    store = a.store(tmp_path)
+    store.save([a.account("one", ranks=(a.rank(samples=a.samples()),)), a.account("two")])
+    connection = sqlite3.connect(tmp_path / "history.db")
+    with connection:
+        connection.execute(f"UPDATE {damage} WHERE id = 'one'")
+    connection.close()
+    with pytest.raises(
+        StoreError, match=r"holds what warmwatch did not write: run 'one': "
+    ) as told:
+        store.load("one")
+    assert said in str(told.value)
+    with pytest.raises(StoreError, match=r"\(one\) cannot be remembered: run 'one': "):
+        store.save([a.account("one", seen=a.BEGAN + 99), a.account("three")])
+    told_of = {one.id for one in store.told(["one", "two", "three"])}  # without samples
+    assert told_of - {"one"} == {"two", "three"}
+    assert ("one" in told_of) == ("samples" in damage)
+    assert "samples" not in damage or store.samples("one") == ({}, {})
+
+
 def test_a_directory_in_its_place_is_said_to_be_one(tmp_path: Path) -> None:
     (tmp_path / "history.db").mkdir()
     with pytest.raises(

@@ -213,6 +213,13 @@ def detached_in_the_middle():
     warmwatch.detach()
     return held, stance()
 
+def detached_under_one_that_ends_after_it():
+    model, o = made(baseline_steps=9)
+    with torch.compiler.set_stance("eager_on_recompile"):
+        warmwatch.detach()
+        inside = stance()
+    return inside, stance()
+
 def too_late():
     model, o = made()
     stepped(model, o, 1)
@@ -232,7 +239,8 @@ def no_such_stance():
 
 found = {}
 for case in (plain, baseline, another_stance_of_the_users, one_that_ends_after_it,
-             one_that_was_there_before, detached_in_the_middle, too_late, no_such_stance):
+             one_that_was_there_before, detached_in_the_middle,
+             detached_under_one_that_ends_after_it, too_late, no_such_stance):
     found[case.__name__] = case()
     assert _current.attached is None or errors() == 0, case
     warmwatch.detach()
@@ -256,6 +264,8 @@ def test_the_first_steps_run_eagerly_where_that_was_asked_for(records: Path) -> 
     assert found["one_that_ends_after_it"] == ["force_eager", "default", graphs]
     assert found["one_that_was_there_before"] == ["force_eager", "eager_on_recompile"]
     assert found["detached_in_the_middle"] == ["force_eager", "default"]
+    ended = found["detached_under_one_that_ends_after_it"]
+    assert ended == ["eager_on_recompile", "default"]
     stance, (warning,) = found["too_late"]
     assert stance == "default"
     assert warning == (

@@ -2,11 +2,13 @@
 
 By ``torch.compiler.set_stance`` alone (torch 2.6 to 2.15), and only where the user asked for a
 baseline. The user's own stances win: where one is set meanwhile, ours is not put back over it; and
-where one that was set over ours ends after us, what it restores gives way to what was before ours.
+where one that was set over ours ends after us, what it restores is what was before ours, even after
+a detach: the object that it kept is made to say the same.
 """
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from warmwatch._seams import look_up
@@ -31,14 +33,13 @@ class EagerStance:
 
     def holds(self) -> bool:
         """Whether it is in force, and no stance of the user's own."""
-        return self._module._stance is self._set.stance
+        return not self._over and self._module._stance is self._set.stance
 
     def give_back(self) -> None:
         """Put back what was there before, unless the user has put something else there."""
-        self._over = True
-        self.turned()
-
-    def turned(self) -> None:
-        """A stance was set: perhaps ours again, by the end of one that was set over it."""
-        if self._over and self.holds():
+        before = self._set.prev
+        if self.holds():
             self._set.__exit__(None, None, None)
+        self._over = True
+        for field in fields(before):  # a stance over ours may put it back when nobody listens more
+            setattr(self._set.stance, field.name, getattr(before, field.name))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from warmwatch_monitor.cli.answers import make_poller, settings_from
@@ -69,6 +70,41 @@ def last_like(account: Account) -> Account | None:
     except StoreError as error:
         note(f"warmwatch: not held against earlier runs: {plain(str(error))}")
         return None
+
+
+@contextmanager
+def as_written(found: Iterable[Account]) -> Iterator[None]:
+    """Says which of ``found``, in a history that others may write, is not as we would write it.
+
+    Asked only where something of them could not be told: so an older answer, which lacks what has
+    been added since, is told as far as nobody misses that.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        for account in found:
+            if problem := _problem(account):
+                raise StoreError(
+                    f"run {account.run!r} ({account.id}) is damaged, or of another warmwatch: "
+                    f"{problem}; remove it from the history"
+                ) from None
+        raise
+
+
+def _problem(account: Account) -> str | None:
+    """What of its ranks' answers is not as ``/status`` has it."""
+    from pydantic import ValidationError
+
+    from warmwatch_monitor.views.rank_schema import Rank
+
+    for rank in account.ranks:
+        try:
+            Rank.model_validate(rank.answer)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            return f"rank {rank.rank}, {where}: {first['msg'].lower()}"
+    return None
 
 
 def accounts_in(snapshot: Snapshot) -> tuple[Account, ...]:

@@ -31,7 +31,7 @@ def compare(runs: tuple[str, ...], as_json: bool, markdown: bool, dir: str | Non
     """
     if as_json and markdown:
         raise UsageError("--json and --markdown exclude each other: give one")
-    from warmwatch_monitor.cli.accounts import accounts
+    from warmwatch_monitor.cli.accounts import accounts, as_written
     from warmwatch_monitor.cli.report import as_text, cleaned
     from warmwatch_monitor.config import price_per_gpu_hour
     from warmwatch_monitor.export.comparison import compare as compare_all
@@ -40,7 +40,8 @@ def compare(runs: tuple[str, ...], as_json: bool, markdown: bool, dir: str | Non
     if not 1 < len(found) <= _MOST:
         names = ", ".join(one.run for one in found)
         raise UsageError(f"give 2 to {_MOST} runs to compare; {' '.join(runs)!r} means {names}")
-    made = cleaned(compare_all(found, price_per_gpu_hour(os.environ)))
+    with as_written(found):
+        made = cleaned(compare_all(found, price_per_gpu_hour(os.environ)))
     if as_json:
         say(as_text(made))
         return

@@ -39,14 +39,15 @@ def export(
     """
     if perfetto is None and csv is None and parquet is None:
         raise UsageError("nothing to write: give --perfetto FILE, --csv DIR or --parquet DIR")
-    from warmwatch_monitor.cli.accounts import accounts
+    from warmwatch_monitor.cli.accounts import accounts, as_written
 
     found = accounts(() if run is None else (run,), dir=dir)
     if len(found) > 1:
         names = ", ".join(one.run for one in found)
         raise UsageError(f"an export is of one run, and {run!r} means {names}: name one of them")
     try:
-        _write(found[0], perfetto, csv, parquet)
+        with as_written(found):
+            _write(found[0], perfetto, csv, parquet)
     except OSError as error:  # of a full disk it knows no name
         places = ", ".join(one for one in (perfetto, csv, parquet) if one is not None)
         raise WarmwatchError(

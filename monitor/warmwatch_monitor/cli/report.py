@@ -41,7 +41,7 @@ def report(
     """
     if sum((html is not None, as_json, markdown)) > 1:
         raise UsageError("--html, --json and --markdown exclude each other: give one")
-    from warmwatch_monitor.cli.accounts import accounts, last_like
+    from warmwatch_monitor.cli.accounts import accounts, as_written, last_like
     from warmwatch_monitor.cli.remembering import Remembering
     from warmwatch_monitor.config import load_keeping
 
@@ -50,8 +50,9 @@ def report(
     if len(found) > 1:
         names = ", ".join(one.run for one in found)
         raise UsageError(f"a report is of one run, and {run!r} means {names}: name one of them")
-    made = reported(found[0], None if dir is not None else last_like(found[0]))
-    _show(found[0], made, html=html, as_json=as_json, markdown=markdown)
+    with as_written(found):
+        made = reported(found[0], None if dir is not None else last_like(found[0]))
+        _show(found[0], made, html=html, as_json=as_json, markdown=markdown)
     seen.write()
 
 

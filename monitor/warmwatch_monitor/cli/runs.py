@@ -13,8 +13,8 @@ import click
 
 from warmwatch.states import State
 from warmwatch_monitor.cli.output import draw, has_colour, plain, say, width
-from warmwatch_monitor.config import load_keeping
-from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.config import NO_SQLITE, load_keeping
+from warmwatch_monitor.errors import StoreError, UsageError
 
 _LIMIT = 20
 _MOST = 1_000_000_000
@@ -65,6 +65,8 @@ def runs(
     moment = None if since is None else _moment(since, time.time())
     _check_state(state)
     keeping = load_keeping(os.environ)
+    if not keeping.able:
+        raise StoreError(f"no runs are remembered, for {NO_SQLITE}")
     if keeping.directory is None:
         raise UsageError(
             "no runs are remembered, for WARMWATCH_STATE is off; unset it, or where this user has "

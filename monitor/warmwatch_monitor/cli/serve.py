@@ -21,7 +21,7 @@ from warmwatch_monitor.cli.keeping import make_keeper, sources_of
 from warmwatch_monitor.cli.output import note, say
 from warmwatch_monitor.cli.recalling import recalling
 from warmwatch_monitor.cli.sending import make_sender
-from warmwatch_monitor.config import Address, Settings, refuse_unknown
+from warmwatch_monitor.config import NO_SQLITE, Address, Settings, refuse_unknown
 from warmwatch_monitor.errors import DaemonError
 from warmwatch_monitor.poller import Poller
 from warmwatch_monitor.push.sender import Sender
@@ -125,6 +125,8 @@ def _announce(settings: Settings, bound: Address) -> None:
     for directory in settings.directories if settings.chosen else ():
         if not Path(directory).exists():
             note(f"warmwatch: {directory} does not exist yet; it is watched from when it does")
+    if not settings.keeping.able:
+        note(f"warmwatch: no runs are remembered, for {NO_SQLITE}")
     say(f"warmwatch {__version__} serves {bound.url}/status and {bound.url}/metrics")
 
 

@@ -8,9 +8,11 @@ the epoch; ``None`` is "not known".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
+
+Epoch = Annotated[float, Meta(ge=0, le=2**37)]  # seconds: what every calendar has a day for
 
 OUT_OF_SIGHT = 150.0  # seconds: a daemon writes what lives once a minute
 
@@ -136,9 +138,9 @@ class Account(Struct, frozen=True, kw_only=True):
     run: str
     owner: str | None = None
     host: str | None = None
-    began: float
-    ended: float | None = None
-    seen: float
+    began: Epoch
+    ended: Epoch | None = None
+    seen: Epoch
     state: str
     summary: str = ""
     what: Provenance = Provenance()

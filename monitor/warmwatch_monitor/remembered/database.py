@@ -159,7 +159,9 @@ class Database:
             why = (error.strerror or str(error)).lower()
             raise StoreError(f"{self._directory} cannot be used ({why}); {_ELSEWHERE}") from None
         except msgspec.MsgspecError as error:
-            raise StoreError(f"{self.path} holds what warmwatch did not write: {error}") from None
+            raise StoreError(
+                f"{self.path} holds what warmwatch did not write: {error}; remove that run"
+            ) from None
 
     def _sentence(self, error: sqlite3.Error) -> str:
         words = str(error)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import sqlite3
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
 from warmwatch.texts import printable
+from warmwatch_monitor.model.account import Epoch
+from warmwatch_monitor.remembered.rows import RowError
+
+if TYPE_CHECKING:
+    import sqlite3  # which not every Python has
 
 
 class Listed(Struct, frozen=True):
@@ -19,9 +25,9 @@ class Listed(Struct, frozen=True):
     owner: str | None
     host: str | None
     state: str
-    began: float
-    ended: float | None
-    seen: float
+    began: Epoch
+    ended: Epoch | None
+    seen: Epoch
     summary: str
     world_size: int | None
     ranks: int
@@ -77,11 +83,18 @@ def listed(connection: sqlite3.Connection, wanted: Wanted) -> list[Listed]:
     where, values = _where(wanted)
     cursor = connection.cursor()
     cursor.row_factory = None  # thousands of them: by place, not by name
-    found = cursor.execute(
+    found: Iterable[tuple[Any, ...]] = cursor.execute(
         f"SELECT {_COLUMNS} FROM runs{where} ORDER BY began DESC LIMIT ? OFFSET ?",  # noqa: S608
         (*values, wanted.limit or -1, wanted.skip),
     )
-    return [Listed(*row) for row in found]
+    return [_listed(row) for row in found]
+
+
+def _listed(row: tuple[Any, ...]) -> Listed:
+    try:
+        return msgspec.convert(dict(zip(Listed.__struct_fields__, row, strict=True)), Listed)
+    except msgspec.ValidationError as error:
+        raise RowError(f"run {row[0]!r}: {error}") from None
 
 
 def _where(wanted: Wanted) -> tuple[str, list[Any]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypedDict
 
 import msgspec
 
-from warmwatch_monitor.model.account import Account, Compiled, Provenance, RankAccount, Samples
+from warmwatch.verdict import State
+from warmwatch_monitor.model.account import Account, Provenance, RankAccount, Samples
 
 Row = Mapping[str, Any]
 _ROUNDED = 3  # digits of a second, counted from the first
@@ -98,43 +100,100 @@ def sample_rows(account: Account) -> list[dict[str, Any]]:
     return [_sampled(account.id, *one) for one in known if one[2].epochs]
 
 
+class RowError(msgspec.ValidationError):
+    """What a row holds is not ours, or damaged."""
+
+
+class _First(TypedDict):
+    seconds: float | None
+    ended_at: float
+
+
+class _Warmup(TypedDict, total=False):
+    first: _First | None
+
+
+class _Compile(TypedDict, total=False):
+    phase_seconds: dict[str, float] | None
+
+
+class _Energy(TypedDict, total=False):
+    covered_seconds: float | None
+
+
+class _Answer(TypedDict, total=False):
+    """As much of a rank's answer as the history itself reads."""
+
+    attached_at: float | None
+    warmup: _Warmup
+    compile: _Compile
+    energy: _Energy | None
+
+
 def account(
     run: Row, ranks: Iterable[Row], compilations: Iterable[Row], samples: Iterable[Row]
 ) -> Account:
-    """The Account of which these are all rows. Raises msgspec.MsgspecError: they are not ours."""
-    by_rank: dict[int, list[Compiled]] = {}
+    """The Account of which these are all rows. Raises RowError: they are not ours."""
+    with _of(run["id"]):
+        return _account(run, ranks, compilations, samples)
+
+
+@contextmanager
+def _of(id: str) -> Iterator[None]:
+    """Says of what is wrong with a row of which run it is."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError) as error:
+        why = f"no {error}" if isinstance(error, LookupError) else error
+        raise RowError(f"run {id!r}: {why}") from None
+
+
+def _account(
+    run: Row, ranks: Iterable[Row], compilations: Iterable[Row], samples: Iterable[Row]
+) -> Account:
+    by_rank: dict[int, list[dict[str, Any]]] = {}
     for row in compilations:
         by_rank.setdefault(row["rank"], []).append(_compiled(row))
-    of_ranks, of_gpus = samples_of(samples)
-    return Account(
-        id=run["id"],
-        start=run["start"],
-        run=run["run"],
-        owner=run["owner"],
-        host=run["host"],
-        began=run["began"],
-        ended=run["ended"],
-        seen=run["seen"],
-        state=run["state"],
-        summary=run["summary"],
-        what=msgspec.json.decode(run["what"], type=Provenance),
-        ranks=tuple(
-            RankAccount(
-                rank=row["rank"],
-                answer=msgspec.json.decode(row["answer"], type=dict[str, Any]),
-                compiled=tuple(by_rank.get(row["rank"], ())),
-                left_out=row["left_out"],
-                first_step_bytes=row["first_step_bytes"],
-                samples=of_ranks.get(row["rank"]),
-            )
-            for row in ranks
-        ),
-        gpu_samples=of_gpus,
+    of_ranks, of_gpus = _samples(samples)
+    known = {name: run[name] for name in _OF_RUN}
+    State(run["state"])
+    return msgspec.convert(
+        {
+            **known,
+            "what": msgspec.json.decode(run["what"], type=Provenance),
+            "ranks": [
+                {
+                    "rank": row["rank"],
+                    "answer": _answer(row["answer"]),
+                    "compiled": by_rank.get(row["rank"], ()),
+                    "left_out": row["left_out"],
+                    "first_step_bytes": row["first_step_bytes"],
+                    "samples": of_ranks.get(row["rank"]),
+                }
+                for row in ranks
+            ],
+            "gpu_samples": of_gpus,
+        },
+        Account,
     )
 
 
-def samples_of(rows: Iterable[Row]) -> tuple[dict[int, Samples], dict[str, Samples]]:
-    """Those of ranks, and those of GPUs. Raises msgspec.MsgspecError."""
+_OF_RUN = ("id", "start", "run", "owner", "host", "began", "ended", "seen", "state", "summary")
+
+
+def _answer(text: str) -> dict[str, Any]:
+    answer = msgspec.json.decode(text, type=dict[str, Any])
+    msgspec.convert(answer, _Answer)
+    return answer
+
+
+def samples_of(id: str, rows: Iterable[Row]) -> tuple[dict[int, Samples], dict[str, Samples]]:
+    """Those of ranks, and those of GPUs. Raises RowError: they are not ours."""
+    with _of(id):
+        return _samples(rows)
+
+
+def _samples(rows: Iterable[Row]) -> tuple[dict[int, Samples], dict[str, Samples]]:
     of_ranks: dict[int, Samples] = {}
     of_gpus: dict[str, Samples] = {}
     for row in rows:
@@ -145,6 +204,8 @@ def samples_of(rows: Iterable[Row]) -> tuple[dict[int, Samples], dict[str, Sampl
             epochs=tuple(row["began"] + passed for passed in after),
             columns={name: tuple(values) for name, values in columns.items()},
         )
+        if not after or any(len(values) != len(after) for values in columns.values()):
+            raise ValueError("samples of which some are missing")
         if row["rank"] is not None:
             of_ranks[row["rank"]] = samples
         elif row["gpu"] is not None:
@@ -158,10 +219,10 @@ _COMPILED = (
 )
 
 
-def _compiled(row: Row) -> Compiled:
+def _compiled(row: Row) -> dict[str, Any]:
     phases = msgspec.json.decode(row["phase_seconds"], type=dict[str, float])
     known = {name: row[name] for name in _COMPILED}
-    return Compiled(id=row["compile_id"], phase_seconds=phases, **known)
+    return {"id": row["compile_id"], "phase_seconds": phases, **known}
 
 
 def _sampled(id: str, rank: int | None, gpu: str | None, samples: Samples) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -73,19 +74,22 @@ class Store:
             return None if connection is None else _load(connection, id)
 
     def told(self, ids: Iterable[str]) -> list[Account]:
-        """These runs, without what was seen of them as time went."""
+        """These runs, without what was seen as time went; none of which a row is damaged."""
         with self._database.reading() as connection:
             if connection is None:
                 return []
-            found = (_load(connection, id, samples=False) for id in ids)
+            found = []
+            for id in ids:
+                with suppress(rows.RowError):  # it is said where that run is asked for
+                    found.append(_load(connection, id, samples=False))
             return [one for one in found if one is not None]
 
     def samples(self, id: str) -> tuple[Mapping[int, Samples], Mapping[str, Samples]]:
         """Of this run's ranks and GPUs."""
-        with self._database.reading() as connection:
-            return (
-                ({}, {}) if connection is None else rows.samples_of(_of(connection, _SAMPLES, id))
-            )
+        with self._database.reading() as connection, suppress(rows.RowError):  # ``save`` says it
+            if connection is not None:
+                return rows.samples_of(id, _of(connection, _SAMPLES, id))
+        return {}, {}
 
     def ended(self, ids: Collection[str]) -> set[str]:
         """Those of ``ids`` that are known to be over."""

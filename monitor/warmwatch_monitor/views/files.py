@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from warmwatch.texts import printable
 from warmwatch_monitor.errors import MissingExtraError
 from warmwatch_monitor.export.tables import Rows
 
@@ -31,8 +32,11 @@ def write_one_csv(table: Rows, path: Path) -> Path:
 
 
 def _cell(value: object) -> object:
-    """A text of a record may not become a formula in whoever's spreadsheet."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    """A text may neither become a formula in whoever's spreadsheet nor steer a terminal."""
+    if not isinstance(value, str):
+        return value
+    text = printable(value, keep="\t\r\n")
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def write_parquet(tables: Sequence[Rows], folder: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from warmwatch_monitor.gate.growth import Held
 from warmwatch_monitor.views.gate.result import Result
 from warmwatch_monitor.views.gate.text import verdict
 
-_SPECIAL = re.compile(r"([\\*_\[\]<>|#])")
+_SPECIAL = re.compile(r"([\\*_\[\]<>|#~&@$`])")
 _CODE = re.compile(r"(`[^`]*`)")
 
 
@@ -29,7 +29,7 @@ def _lines(result: Result) -> Iterator[str]:
         yield "|---|---|---:|---:|"
     for one in result.held:
         grew, now = ("❌", f"**{_now(one)}**") if one.grew else ("✅", _now(one))
-        named = _plain(f"{growth.title(one.measure)} | {growth.whose(one)}").replace(r"\|", "|")
+        named = f"{_plain(growth.title(one.measure))} | {_plain(growth.whose(one))}"
         yield f"| {grew} {named} | {growth.amount(one.measure, one.was)} | {now} |"
     yield from _reasons(result)
     if result.notes:
