@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -134,12 +135,20 @@ def test_the_oldest_leave_where_there_are_too_many(tmp_path: Path) -> None:
 
 
 def test_those_that_were_seen_too_long_ago_leave(tmp_path: Path) -> None:
-    import time
-
     store = Store(a.keeping(tmp_path, days=2))
     now = time.time()
-    store.save([a.account("old", seen=now - 3 * 86400), a.account("new", seen=now - 86400)])
-    assert [one.id for one in store.listed()] == ["new"]
+    store.save([a.account("old", seen=now - 3 * 86400)])
+    store.save(a.account(f"new{n}", seen=now - n) for n in range(20))
+    assert "old" not in {one.id for one in store.listed()}
+    assert store.count() == 20
+
+
+def test_a_clock_that_is_set_far_ahead_ends_no_memory(tmp_path: Path) -> None:
+    store = Store(a.keeping(tmp_path, days=2))
+    ahead = time.time() + 2 * 365 * 86400
+    store.save(a.account(f"of-now-{n}") for n in range(5))
+    store.save(a.account(f"ahead-{n}", seen=ahead) for n in range(5))
+    assert store.count() == 10
 
 
 def test_a_file_that_is_too_large_shrinks(tmp_path: Path) -> None:

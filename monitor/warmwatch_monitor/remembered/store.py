@@ -28,6 +28,7 @@ _OF_ONE_RUN = (
     *(OverflowError, UnicodeEncodeError, msgspec.MsgspecError),
     *(sqlite3.IntegrityError, sqlite3.DataError),
 )
+_WITNESSES = 20  # runs
 _LEAVE_AT_ONCE = 0.02  # of all runs, where the file is too large
 
 
@@ -109,13 +110,23 @@ class Store:
             return 0 if connection is None else count(connection, wanted)
 
     def _prune(self, connection: sqlite3.Connection) -> None:
-        oldest = time.time() - self._keeping.days * 86400.0
-        connection.execute("DELETE FROM runs WHERE seen < ?", (oldest,))
+        if (today := _today(connection)) is not None:
+            oldest = today - self._keeping.days * 86400.0
+            connection.execute("DELETE FROM runs WHERE seen < ?", (oldest,))
         _let_go(connection, count(connection, Wanted()) - self._keeping.runs)
         limit = self._keeping.megabytes * 1_000_000
         while (left := count(connection, Wanted())) > 1 and _bytes(connection) > limit:
             _let_go(connection, max(1, int(left * _LEAVE_AT_ONCE)))
         connection.executescript("PRAGMA incremental_vacuum")  # execute() takes one step of it
+
+
+def _today(connection: sqlite3.Connection) -> float | None:
+    """What age is counted from: a clock that is years ahead is not believed before many runs were
+    seen by it, else one of them would be the end of all that is remembered."""
+    row = connection.execute(
+        "SELECT seen FROM runs ORDER BY seen DESC LIMIT 1 OFFSET ?", (_WITNESSES - 1,)
+    ).fetchone()
+    return None if row is None else min(time.time(), float(row["seen"]))
 
 
 _RANKS = "SELECT * FROM ranks WHERE id = ? ORDER BY rank"
