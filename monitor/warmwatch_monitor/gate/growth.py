@@ -10,10 +10,10 @@ from msgspec import Struct
 from warmwatch_monitor.gate.baseline import RATIO, Baseline, HeldRank, HeldRun
 from warmwatch_monitor.gate.measured import COUNTS, MeasuredRank, MeasuredRun, Share
 from warmwatch_monitor.gate.ranks import named
-from warmwatch_monitor.model import Compilation, Fallback, GraphBreak
+from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, GraphBreak
 
 SECONDS = "warmup_seconds"
-Cause = Compilation | GraphBreak | Fallback
+Cause = Compilation | GraphBreak | Fallback | CudagraphSkip
 
 
 class Moved(Struct, frozen=True, kw_only=True):
@@ -175,7 +175,7 @@ def _causes(measure: str, rank: MeasuredRank) -> tuple[Cause, ...]:
     if measure == "failures":
         return tuple(one for one in told.compilations if one.failure)
     if measure == "cudagraph_skips":
-        return tuple(one for one in told.compilations if one.cudagraph_skip)
+        return (*(one for one in told.compilations if one.cudagraph_skip), *told.skips)
     return ()
 
 

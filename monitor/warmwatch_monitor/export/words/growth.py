@@ -11,7 +11,7 @@ from warmwatch_monitor.export.words.wording import counted, duration, own_words,
 from warmwatch_monitor.gate.baseline import RATIO
 from warmwatch_monitor.gate.growth import SECONDS, Cause, Held, Kind, Moved, Remark
 from warmwatch_monitor.gate.measured import Share
-from warmwatch_monitor.model import Compilation, GraphBreak, RunView
+from warmwatch_monitor.model import Compilation, CudagraphSkip, GraphBreak, RunView
 
 MOST = 5
 _NOUNS: Mapping[str, tuple[str, str]] = {
@@ -89,6 +89,8 @@ def _cause(cause: Cause, measure: str) -> tuple[str, str | None]:
         why = plain_break(cause.reason) or own_words(cause.reason, _LONGEST)
         where = place(cause.name, cause.file, cause.line)
         return f"{where}: {why}" if where else why, OF_BREAK
+    if isinstance(cause, CudagraphSkip):
+        return _skip(cause, cause.reason), _OF_SKIP
     if isinstance(cause, Compilation):
         return _compilation(cause, measure)
     limit = f" of {cause.limit}" if cause.limit is not None else ""
@@ -101,10 +103,14 @@ def _compilation(one: Compilation, measure: str) -> tuple[str, str | None]:
     if measure == "failures":
         return f"{where}: {one.failure}", _OF_FAILURE
     if measure == "cudagraph_skips":
-        why = plain_skip(one.cudagraph_skip) or own_words(one.cudagraph_skip or "", _LONGEST)
-        return f"{where}: {why}", _OF_SKIP
+        return _skip(one, one.cudagraph_skip or ""), _OF_SKIP
     why = plain(one.reason, one.category) or own_words(one.reason or "reason unknown", _LONGEST)
     return f"{where}: {why}", advice(one.category, one.kind)
+
+
+def _skip(one: Compilation | CudagraphSkip, reason: str) -> str:
+    where = place(one.name, one.file, one.line) or "a graph"
+    return f"{where}: {plain_skip(reason) or own_words(reason, _LONGEST)}"
 
 
 def _moved(one: Moved) -> str:
