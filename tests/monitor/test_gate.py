@@ -24,7 +24,7 @@ from warmwatch_monitor.views.gate.answer import answer
 from warmwatch_monitor.views.gate.junit import junit
 from warmwatch_monitor.views.gate.markdown import markdown
 from warmwatch_monitor.views.gate.result import Result
-from warmwatch_monitor.views.gate.text import text
+from warmwatch_monitor.views.gate.text import changes, text
 
 DONE = b.ended("finished")
 FIRST = Compilation(id="0/0", kind="forward", at_ns=1, name="forward", file="model.py", line=31)
@@ -129,6 +129,27 @@ def test_the_warm_up_may_grow_by_the_tolerance_in_steady_steps() -> None:
     here = baseline.with_seconds(file, baseline.of(run_of(with_warmup(100))))
     (grown,) = compared(run_of(with_warmup(300)), here).grew
     assert headline(grown) == "warm-up: 5 min, was 100 s (may be 3 min)"
+
+
+def test_a_warm_up_in_steps_of_less_than_5_ms_is_noise_and_is_not_compared() -> None:
+    def with_steps(seconds: float) -> tuple[MeasuredRun, ...]:
+        return run_of(replace(DONE, clean_bins=b.bins(*[round(seconds * b.SECOND)] * 400)))
+
+    short, usual = with_steps(0.0004), with_steps(0.02)
+    for before, now in ((short, short), (usual, short)):
+        comparison = compared(now, held(*before))
+        assert kinds(comparison) == [Kind.SHORT_STEPS]
+        assert "its steady step takes 0.39 ms" in remark(comparison.remarks[0])
+        assert not comparison.incomplete
+        assert "warmup_ratio" not in {one.measure for one in comparison.held}
+    assert "warmup_ratio =" not in baseline.written(baseline.of(short))
+    assert compared(short, held(*short, ignore=("warmup_ratio",))).remarks == ()
+    here = baseline.with_seconds(held(*short), baseline.of(short))
+    assert [one.measure for one in compared(short, here).held][-1] == "warmup_seconds"
+    assert compared(short, here).remarks == ()
+    file = baseline.written(baseline.of(short))
+    said = changes("base.toml", compared(short, baseline.parsed(file)), first=True)
+    assert "note: gpt2: its steady step takes 0.39 ms" in said
 
 
 def test_each_cause_is_said_once_with_its_remedy() -> None:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from warmwatch.words.advice import OF_BREAK, OF_FALLBACK, advice
 from warmwatch.words.reasons import plain, plain_break
 from warmwatch_monitor.export.words.asked import never_compiled, plain_skip, turned_off
-from warmwatch_monitor.export.words.wording import counted, duration, own_words, place
+from warmwatch_monitor.export.words.wording import counted, duration, own_words, place, step_length
 from warmwatch_monitor.gate.baseline import RATIO
 from warmwatch_monitor.gate.growth import SECONDS, Cause, Held, Kind, Moved, Remark
 from warmwatch_monitor.gate.measured import Share
+from warmwatch_monitor.gate.ranks import named
 from warmwatch_monitor.model import Compilation, CudagraphSkip, GraphBreak, RunView
 
 MOST = 5
@@ -29,8 +30,8 @@ _WRAPPED = "(external_utils.py)"  # what PyTorch puts around a module of its own
 _OF_FAILURE = "Run it with TORCH_LOGS=dynamo,inductor, which shows the error."
 _OF_SKIP = "torch.compiler.cudagraph_mark_step_begin and static inputs help, or another mode."
 _OF_WARMUP = (
-    "It is held against the steady step, so steps that were faster this time do it too; where they "
-    'take some milliseconds it is noise: ignore = ["warmup_ratio"] in the baseline, or a wider '
+    "It is held against the steady step, so steps that were faster this time do it too; where it "
+    'changes from run to run: ignore = ["warmup_ratio"] in the baseline, or a wider '
     "tolerance. `warmwatch run --report -- CMD` shows where it goes, phase by phase."
 )
 
@@ -147,7 +148,11 @@ _REMARKS: Mapping[Kind, Callable[[Remark], str]] = {
         f"{it.run}: the agent swallowed {counted(int(it.what), 'error')} of its own: counts may be "
         "low; `warmwatch doctor` says more"
     ),
-    Kind.LIVING: lambda it: f"{it.run}: rank {it.what} had not ended when the command had",
+    Kind.SHORT_STEPS: lambda it: (
+        f"{it.run}: its steady step takes {step_length(float(it.what))}: in steps so short the "
+        "warm-up is noise and is not compared; --against compares it in seconds, and "
+        'ignore = ["warmup_ratio"] in the baseline takes this note away'
+    ),
     Kind.NO_RUN: lambda it: (
         f"{it.run}: the baseline's run was not seen; if it is gone for good, --update takes it out"
     ),
@@ -173,6 +178,14 @@ def uncompiled(run: RunView) -> str:
     if off is None and figures.compile.wrappers:
         return f"{run.run}: {never_compiled(figures)}"
     return f"{run.run}: nothing was compiled: {off or 'torch.compile was never called'}"
+
+
+def unfinished(run: RunView, ranks: Iterable[int]) -> str:
+    """That some of a run went on when the command had ended."""
+    return (
+        f"{run.run}: rank {named(ranks)} had not ended when the command had, so nothing was "
+        "compared: have the command wait for it"
+    )
 
 
 def remark(of: Remark) -> str:
