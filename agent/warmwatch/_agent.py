@@ -183,6 +183,10 @@ class Agent:
         self.ledger.fallback(values)
         self._announcer.fallback(values)
 
+    def cudagraph_skipped(self, reason: str, where: Mapping[str, Any]) -> None:
+        """CUDA graphs were left out: the reason is told, reduced."""
+        self.ledger.cudagraph_skipped(self._words.graph_break(reason), where)
+
     def wrapped(self, way: Mapping[str, Any]) -> None:
         """The user's program handed something to ``torch.compile``."""
         self.ledger.wrapped(way)

@@ -72,8 +72,13 @@ class ImportWatch:
         if not hasattr(loader, "exec_module"):
             raise TypeError(f"{loader!r} loads {spec.name} in a way that cannot be listened to")
 
+        before = vars(loader).get("exec_module")  # of a watch behind us, which waits for it too
+
         def exec_module(module: ModuleType) -> None:
-            del loader.exec_module  # uncovers the class's own
+            if before is None:
+                del loader.exec_module  # uncovers the class's own
+            else:
+                loader.exec_module = before
             loader.exec_module(module)
             self._tell(spec.name)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _MOST_BREAKS = 100  # reasons that are told: some name a place each
 _LARGEST_WORD = 2**64 - 1
 _SKIPS = "cudagraph_skips"
+_MOST_SKIPS = 100  # that are told: PyTorch says it once for each graph
 
 
 class Store(Protocol):
@@ -97,6 +98,7 @@ class Ledger:
         self._before: Mapping[str, int] = {}
         self._breaks: Mapping[str, int] = {}
         self._told_breaks: set[str] = set()
+        self._told_skips = 0
         self._on_begin: Callable[[], None] = lambda: None
         self._reasons: dict[int, dict[str, str]] = {}  # of the recompile that a thread began
         self._kernels: dict[int, int] = {}  # that a thread waited for, of its present compilation
@@ -192,6 +194,11 @@ class Ledger:
         """A frame hit the recompile limit."""
         now = self._clock()
         self._inbox.post(lambda: self._fallback(now, values))
+
+    def cudagraph_skipped(self, reason: str, where: Mapping[str, Any]) -> None:
+        """CUDA graphs were left out, which PyTorch has counted by now."""
+        now = self._clock()
+        self._inbox.post(lambda: self._skipped(now, {"reason": reason, **where}))
 
     def wrapped(self, way: Mapping[str, Any]) -> None:
         """The user's program handed something to ``torch.compile``, in this way."""
@@ -442,6 +449,13 @@ class Ledger:
         skips = self._pytorch.counters().get(_SKIPS, 0)
         self.words[AT[_SKIPS]] += max(0, skips - self._before.get(_SKIPS, skips))
         self._before = {**self._before, _SKIPS: skips}
+
+    def _skipped(self, now: int, values: Mapping[str, Any]) -> None:
+        self._count_skips()
+        self._store.publish(self.words)
+        if self._told_skips < _MOST_SKIPS:
+            self._told_skips += 1
+            self._store.note("cudagraph_skip", now, values)
 
     def _fallback(self, now: int, values: Mapping[str, Any]) -> None:
         self._count("fallbacks", "fallback", now, {**values, "steps": self._store.steps()})

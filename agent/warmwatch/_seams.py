@@ -67,6 +67,11 @@ class Listener(Protocol):
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
 
+    def cudagraph_skipped(self, reason: str, where: Mapping[str, Any]) -> None:
+        """CUDA graphs were left out, for this reason, in PyTorch's words, which no compilation's
+        record has. ``where``: name, file and line, as far as PyTorch says.
+        """
+
     def wrapped(self, way: Mapping[str, Any]) -> None:
         """The user's program handed something to ``torch.compile``; ``way``: how, in the words of
         the journal.

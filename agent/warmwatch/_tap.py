@@ -52,6 +52,7 @@ class _Tap:
         self._counting: list[Compiled] = []
         self._stop: Callable[[], None] = _nothing
         self._reset()
+        os.register_at_fork(after_in_child=self._forked)
 
     def _reset(self) -> None:
         self._hooks, self._installed = Hooks(), False
@@ -59,6 +60,9 @@ class _Tap:
         self._reasons: dict[int, tuple[str, str]] = {}
         self._troubles: list[str] = []
         self._words: Words = words(full=settings_from(os.environ).full_reasons)
+
+    def _forked(self) -> None:
+        self._lock = threading.RLock()  # whoever held it is not here to let it go
 
     def add(self, compiled: Compiled) -> None:
         with self._lock:
@@ -184,6 +188,8 @@ class _Tap:
     def save_began(self) -> None: ...
 
     def save_ended(self) -> None: ...
+
+    def cudagraph_skipped(self, reason: str, where: Mapping[str, Any]) -> None: ...
 
     def wrapped(self, way: Mapping[str, Any]) -> None: ...
 

@@ -117,11 +117,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(hookwrapper=True)  # the form that every pytest and pluggy knows
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
-    mark = item.get_closest_marker(_MARK)
-    if mark is None:
+    marks = list(item.iter_markers(_MARK))
+    if not marks:
         yield
         return
-    block = _marked(mark)
+    block = _marked(marks)
     block.__enter__()
     outcome = yield
     words = block._close()
@@ -130,11 +130,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
         outcome.force_exception(pytest.fail.Exception(f"{item.name} {words}", pytrace=False))
 
 
-def _marked(mark: pytest.Mark) -> compiles:
-    if mark.args or not mark.kwargs:
+def _marked(marks: list[pytest.Mark]) -> compiles:
+    """The block that they ask for, the closest first: each number is of the closest that names it.
+
+    So a class says what holds for all its tests, and a test what is otherwise with it.
+    """
+    if any(mark.args or not mark.kwargs for mark in marks):
         pytest.fail(f"say @pytest.mark.{_MARK}(graphs=1, breaks=0, recompiles=0)", pytrace=False)
+    wanted = {name: value for mark in reversed(marks) for name, value in mark.kwargs.items()}
     try:
-        return compiles(**mark.kwargs)
+        return compiles(**wanted)
     except TypeError as error:
         wrong = str(error)
     pytest.fail(f"@pytest.mark: {wrong}", pytrace=False)

@@ -104,3 +104,14 @@ def test_what_somebody_has_put_in_a_module_s_place_keeps_no_other_from_being_awa
         assert (arrived, watch in sys.meta_path) == (["stand_in"], True)
     finally:
         watch.stop()
+
+
+def test_each_of_two_who_wait_for_the_same_is_told(tmp_path: Path) -> None:
+    """The agent and pytest's plugin, of which either may have come first."""
+    second = """
+both = [ImportWatch({"late": lambda: arrived.append(hasattr(sys.modules["late"], "value"))}), watch]
+for one in both: one.start()
+"""
+    value, rest = imported(tmp_path, second)
+    assert value == "found"
+    assert rest == "[True, True] [] [] False"

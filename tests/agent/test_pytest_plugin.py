@@ -281,3 +281,134 @@ def test_unused_it_loads_nothing_and_used_it_does_not_import_torch(pytest_of: Py
     done = pytest_of(WITHOUT, head="")
     done.assert_outcomes(passed=2, failed=1)
     assert "nothing could compile: nobody has imported torch._dynamo" in done.stdout.str()
+
+
+# What may stand around a test, and what a test may do itself.
+AROUND = """
+import os
+import signal
+import threading
+
+many = pytest.mark.warmwatch_compiles
+
+
+def halve(x):
+    return x / 2
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+
+
+@many(graphs=1, recompiles=0)
+class TestOfOneGraph:
+    def test_as_the_class_says(self):
+        made(double)[0](torch.ones(3))
+
+    @many(breaks=0)
+    def test_the_classs_number_holds_too(self):
+        recompiled(made(double)[0], 3, 4)
+
+    @many(graphs=2)
+    def test_its_own_goes_first(self):
+        made(double)[0](torch.ones(3))
+        made(halve)[0](torch.ones(3))
+
+    @many(graphs=None, recompiles=None)
+    def test_it_frees_what_the_class_holds(self):
+        recompiled(made(double)[0], 3, 4)
+
+    @pytest.mark.parametrize(
+        "sizes", [(3,), pytest.param((3, 4), marks=many(graphs=2, recompiles=1))]
+    )
+    def test_a_parameter_has_its_own(self, sizes):
+        recompiled(made(double)[0], *sizes)
+
+    @many(grahps=2)
+    def test_a_slip_of_the_pen(self):
+        pass
+
+
+@pytest.fixture
+def broken_fixture():
+    made(double)[0](torch.ones(3))
+    raise RuntimeError("of the fixture")
+
+
+@many(graphs=0)
+def test_whose_fixture_fails(broken_fixture):
+    pass
+
+
+@pytest.mark.skip
+@many(graphs=1)
+def test_skipped():
+    pass
+
+
+@pytest.mark.xfail
+@many(graphs=2)
+def test_expected_to_compile_otherwise():
+    made(double)[0](torch.ones(3))
+
+
+@many(graphs=1)
+def test_on_a_thread_of_its_own():
+    thread = threading.Thread(target=made(double)[0], args=[torch.ones(3)])
+    thread.start()
+    thread.join()
+
+
+@many(graphs=1)
+def test_what_a_forked_child_compiles_is_the_childs(warmwatch_compiles):
+    held, over = threading.Event(), threading.Event()
+
+    def holds():
+        from warmwatch import _tap
+
+        with _tap._tap._lock:
+            held.set()
+            over.wait()
+
+    made(double)[0](torch.ones(3))
+    thread = threading.Thread(target=holds)
+    thread.start()
+    held.wait()
+    if not (child := os.fork()):
+        signal.alarm(200)  # one that waits for the lock does so for ever
+        with warmwatch_compiles(graphs=1, recompiles=0):
+            made(halve)[0](torch.ones(3))
+        os._exit(0)
+    over.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@many(graphs=2)
+def test_that_attaches_and_detaches(tmp_path, monkeypatch):
+    import warmwatch
+
+    monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
+    made(double)[0](torch.ones(3))
+    warmwatch.attach()
+    assert warmwatch.state() == "starting"
+    made(halve)[0](torch.ones(3))
+    assert warmwatch.state() == "warming"
+    warmwatch.detach()
+
+
+@many(graphs=1)
+def test_after_it():
+    made(double)[0](torch.ones(3))
+"""
+
+
+@pytest.mark.slow
+def test_what_stands_around_a_test_or_is_done_in_it_changes_no_count(pytest_of: PytestOf) -> None:
+    done = pytest_of(AROUND, "-rA")
+    done.assert_outcomes(passed=9, failed=2, errors=1, skipped=1, xfailed=1)
+    text = done.stdout.str()
+    assert "test_the_classs_number_holds_too compiled otherwise than expected" in text
+    assert "counts graphs, breaks, recompiles, fallbacks and no 'grahps'" in text
+    assert "RuntimeError: of the fixture" in text

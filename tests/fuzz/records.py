@@ -61,6 +61,7 @@ _LINES = [
     b'{"t":4999000000000,"event":"recompile","reason":"r","category":"shape","name":"f","line":3}',
     b'{"t":4999000000000,"event":"graph_break","reason":"print","count":2}',
     b'{"t":4999000000000,"event":"fallback","steps":3,"name":"f","limit":8,"setting":"l"}',
+    b'{"t":4999000000000,"event":"cudagraph_skip","reason":"r","name":"f","file":"m","line":3}',
     b'{"t":4999000000000,"event":"exit","exception":"ValueError"}',
     b'{"t":4999000000000,"event":"error","where":"ledger","message":"m"}',
 ]

@@ -12,7 +12,7 @@ from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.series import render
 from warmwatch_monitor.export.words.asked import plain_skip
 from warmwatch_monitor.export.words.sentence import summary
-from warmwatch_monitor.model import Compilation, RankView
+from warmwatch_monitor.model import Compilation, CudagraphSkip, RankView
 
 IN_VAIN = replace(b.EAGER.compile, wrappers=2)
 SAID = (
@@ -131,6 +131,30 @@ def test_cuda_graphs_that_were_left_out_are_said_with_the_reason_and_need_nobody
     assert rank["compile"]["cudagraph_skips"] == 2
     assert rank["compile"]["last"][0]["cudagraph_skip"] == left_out.cudagraph_skip
     assert exit_code(answer) == 0
+
+
+def test_the_reason_that_came_last_is_said_whether_a_compilation_has_it_or_none() -> None:
+    compiled = Compilation(
+        id="0/0", kind="forward", at_ns=b.ago(9), cudagraph_skip="skipping cudagraphs due to new"
+    )
+    ran = CudagraphSkip(
+        at_ns=b.ago(8),
+        reason="skipping cudagraphs due to mutated inputs (1 instances). Found from :",
+        name="forward",
+        file="train.py",
+        line=12,
+    )
+    skips = replace(b.WARM, compile=replace(b.WARM.compile, cudagraph_skips=2))
+
+    def said(*made: Compilation, ran: CudagraphSkip) -> str:
+        return summary(b.snapshot(b.view(skips, compilations=made, journal={"skips": (ran,)})))
+
+    begins = "; CUDA graphs were asked for and left out 2 times: "
+    in_place = "a compiled function changes its inputs in place, at `forward` (train.py:12)"
+    assert said(compiled, ran=ran).endswith(begins + in_place)
+    later = replace(compiled, at_ns=b.ago(7))
+    assert said(later, ran=ran).endswith("skipping cudagraphs due to new")
+    assert said(ran=replace(ran, name=None, file=None, line=None)).endswith("in place")
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,13 @@ from warmwatch_monitor.gate.baseline import Baseline
 from warmwatch_monitor.gate.growth import Comparison, Kind, compared
 from warmwatch_monitor.gate.measured import MeasuredRun, measured
 from warmwatch_monitor.gate.ranks import named, numbers
-from warmwatch_monitor.model import Compilation, Fallback, FunctionCost, GraphBreak
+from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, FunctionCost, GraphBreak
 from warmwatch_monitor.model.told import NOTHING, Told
 from warmwatch_monitor.views.gate.answer import answer
 from warmwatch_monitor.views.gate.junit import junit
 from warmwatch_monitor.views.gate.markdown import markdown
 from warmwatch_monitor.views.gate.result import Result
-from warmwatch_monitor.views.gate.text import text
+from warmwatch_monitor.views.gate.text import changes, text
 
 DONE = b.ended("finished")
 FIRST = Compilation(id="0/0", kind="forward", at_ns=1, name="forward", file="model.py", line=31)
@@ -131,13 +131,37 @@ def test_the_warm_up_may_grow_by_the_tolerance_in_steady_steps() -> None:
     assert headline(grown) == "warm-up: 5 min, was 100 s (may be 3 min)"
 
 
+def test_a_warm_up_in_steps_of_less_than_5_ms_is_noise_and_is_not_compared() -> None:
+    def with_steps(seconds: float) -> tuple[MeasuredRun, ...]:
+        return run_of(replace(DONE, clean_bins=b.bins(*[round(seconds * b.SECOND)] * 400)))
+
+    short, usual = with_steps(0.0004), with_steps(0.02)
+    for before, now in ((short, short), (usual, short)):
+        comparison = compared(now, held(*before))
+        assert kinds(comparison) == [Kind.SHORT_STEPS]
+        assert "its steady step takes 0.39 ms" in remark(comparison.remarks[0])
+        assert not comparison.incomplete
+        assert "warmup_ratio" not in {one.measure for one in comparison.held}
+    assert "warmup_ratio =" not in baseline.written(baseline.of(short))
+    assert compared(short, held(*short, ignore=("warmup_ratio",))).remarks == ()
+    here = baseline.with_seconds(held(*short), baseline.of(short))
+    assert [one.measure for one in compared(short, here).held][-1] == "warmup_seconds"
+    assert compared(short, here).remarks == ()
+    file = baseline.written(baseline.of(short))
+    said = changes("base.toml", compared(short, baseline.parsed(file)), first=True)
+    assert "note: gpt2: its steady step takes 0.39 ms" in said
+
+
 def test_each_cause_is_said_once_with_its_remedy() -> None:
-    skip = replace(FIRST, cudagraph_skip="skipping cudagraphs due to mutated inputs")
+    mutated = "skipping cudagraphs due to mutated inputs"
+    skip = replace(FIRST, cudagraph_skip=mutated)
+    ran = CudagraphSkip(at_ns=5, reason=mutated, name="step", file="train.py", line=8)
     told = Told(
         compilations=(FIRST, AGAIN, AGAIN, replace(FIRST, failure="InductorError"), skip),
         late=(AGAIN,),
         breaks=(GraphBreak(reason="generic_jump TensorVariable()", count=2),),
         fallbacks=(Fallback(at_ns=1, step=4, name="forward", limit=8, setting="recompile_limit"),),
+        skips=(ran,),
     )
     now = counting(
         recompiles=b.categories(shape=2),
@@ -145,7 +169,7 @@ def test_each_cause_is_said_once_with_its_remedy() -> None:
         graph_breaks=2,
         fallbacks=1,
         failures=1,
-        cudagraph_skips=1,
+        cudagraph_skips=2,
     )
     said = {one.measure: causes(one) for one in against(DONE, now, told=told).grew}
     why = "`forward` (model.py:31): batch size (dim 0 of `i`) went from 16 to 14"
@@ -158,7 +182,10 @@ def test_each_cause_is_said_once_with_its_remedy() -> None:
     assert said["fallbacks"][0][0] == "`forward` hit the limit of 8 (recompile_limit)"
     assert said["failures"][0][0] == "`forward` (model.py:31): InductorError"
     skipped = "`forward` (model.py:31): a compiled function changes its inputs in place"
-    assert said["cudagraph_skips"][0][0] == skipped
+    assert [words for words, _ in said["cudagraph_skips"]] == [
+        skipped,
+        skipped.replace("`forward` (model.py:31)", "`step` (train.py:8)"),
+    ]
 
 
 def ranks(*slots: b.Slot) -> tuple[b.Slot, ...]:

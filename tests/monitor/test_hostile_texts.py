@@ -58,6 +58,7 @@ EVENTS = [
     },
     {"t": 5, "event": "graph_break", "reason": HOSTILE, "count": 1},
     {"t": 6, "event": "fallback", "name": HOSTILE, "steps": 1, "limit": 8},
+    {"t": 6, "event": "cudagraph_skip", "reason": HOSTILE, "name": HOSTILE, "file": HOSTILE},
     {"t": 7, "event": "end", "activity": 1},
     {"t": 8, "event": "error", "where": HOSTILE, "message": HOSTILE},
     {"t": 9, "event": "exit", "how": "failed", "exception": HOSTILE},
@@ -83,7 +84,9 @@ def _directory(tmp_path: Path) -> Iterator[Path]:
 
 
 def _troubled(slot: record.Slot) -> record.Slot:
-    return replace(slot, compile=replace(slot.compile, agent_errors=1, fallbacks=1))
+    return replace(
+        slot, compile=replace(slot.compile, agent_errors=1, fallbacks=1, cudagraph_skips=1)
+    )
 
 
 def harmless(text: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from support import slots
-from support.trainings import result_of, run
+from support.trainings import result_of, run, training
 from warmwatch.record import DISABLED
 
 # Libraries stand in for themselves: a file in a folder of packages that decorates when imported.
@@ -88,6 +89,101 @@ found.append(off())
 result(found)
 """
     assert result_of(records, body) == [0, DISABLED.index("stance"), 0]
+
+
+# PyTorch's own function, called as a graph first runs: what it says, is logged and counted.
+SKIPPED = """
+import logging, types
+import torch._inductor.config as config
+from torch._dynamo.backends import cudagraphs
+from torch._dynamo.utils import counters
+from torch._inductor.cudagraph_utils import get_mutation_stack_trace
+logs = []
+class Heard(logging.Handler):
+    def emit(self, line):
+        logs.append([line.getMessage(), line.funcName, line.filename, line.lineno])
+module = cudagraphs.log_cudagraph_skip_and_bump_counter.__module__
+for name in [name for name in logging.root.manager.loggerDict if name.startswith(module + ".__")]:
+    logging.getLogger(name).addHandler(Heard())
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+c = torch.compile(model, backend="cudagraphs")
+losses = train(c, o, 1)
+# what the modules that come late have of it
+from torch._inductor import cudagraph_trees, cudagraph_utils, output_code
+def left_out(module, line):
+    stack = f'  File "/home/alice/train.py", line {line}, in forward\\n    seen.add_(secret)\\n'
+    inputs = [types.SimpleNamespace(mutating_use_stack_trace=stack)]
+    module.log_cudagraph_skip_and_bump_counter(get_mutation_stack_trace(inputs, [0]))
+left_out(cudagraph_trees, 12)
+left_out(output_code, 13)
+logging.disable(logging.CRITICAL)  # a program that wants to hear nothing
+left_out(cudagraph_utils, 14)
+logging.disable(logging.NOTSET)
+raised = None
+if hasattr(config.triton, "cudagraph_or_error"):
+    with config.patch({"triton.cudagraph_or_error": True}):
+        try: left_out(cudagraph_trees, 15)
+        except RuntimeError as error: raised = str(error)
+else: left_out(cudagraph_trees, 15)
+losses += train(c, o, 4)
+skips = counters["inductor"]["cudagraph_skips"]
+"""
+
+
+def test_why_cuda_graphs_were_left_out_as_they_ran_is_told_and_nothing_else_changes(
+    records: Path,
+) -> None:
+    """Once each: what a compilation's record has is in its line, the rest in lines of its own."""
+    body = f"{SKIPPED}result([losses, logs, raised, skips])"
+    said = []
+    for attach in (False, True):
+        with training(records, body, attach=attach) as started:
+            result = started.result()
+            assert started.wait() == 0
+        said.append((result, re.sub(r"[A-Z]\d{4} \S+ \d+ ", "", started.stderr), started.output))
+    assert said[0] == said[1]
+    folder = slots.only(records)
+    counted = slots.read(folder).compile.cudagraph_skips
+    events = slots.events(folder)
+    told = [event for event in events if event["event"] == "cudagraph_skip"]
+    recorded = [event for event in events if event.get("cudagraph_skip")]
+    assert len(told) + len(recorded) == counted == result[3]
+    ran = [event for event in told if "mutated inputs" in event["reason"]]
+    assert [event["line"] for event in ran] == [12, 13, 14, 15]
+    assert {(event["name"], event["file"]) for event in ran} == {("forward", "train.py")}
+    assert "secret" not in str(told)
+    assert "alice" not in str(told)
+
+
+def test_after_a_detach_pytorch_says_it_alone_and_no_more_than_a_hundred_are_told(
+    records: Path,
+) -> None:
+    """What somebody else has put around it meanwhile stays; it is ours no more."""
+    body = """
+import inspect, logging, warmwatch
+from torch._inductor import cudagraph_trees, cudagraph_utils, output_code
+name = "log_cudagraph_skip_and_bump_counter"
+raw = inspect.unwrap(getattr(cudagraph_utils, name))  # up to 2.8 it may be ours
+train(torch.compile(make(), backend="eager"), torch.optim.SGD(make().parameters(), lr=.1), 1)
+found = [getattr(output_code, name) is raw]
+said, ours = [], getattr(cudagraph_trees, name)
+def theirs(message):
+    said.append(message)
+    ours(message)
+cudagraph_trees.log_cudagraph_skip_and_bump_counter = theirs
+logging.disable(logging.CRITICAL)
+for number in range(150): cudagraph_trees.log_cudagraph_skip_and_bump_counter(f"no {number}")
+warmwatch.detach()
+found += [getattr(module, name) is raw for module in (cudagraph_utils, output_code)]
+cudagraph_trees.log_cudagraph_skip_and_bump_counter("after")
+found += [getattr(cudagraph_trees, name) is theirs, len(said)]
+result(found)
+"""
+    assert result_of(records, body) == [False, True, True, True, 151]
+    folder = slots.only(records)
+    told = [event for event in slots.events(folder) if event["event"] == "cudagraph_skip"]
+    assert [event["reason"] for event in told] == [f"no {number}" for number in range(100)]
+    assert slots.read(folder).compile.cudagraph_skips == 150
 
 
 def test_cuda_graphs_that_inductor_leaves_out_are_counted(records: Path) -> None:

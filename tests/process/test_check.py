@@ -122,6 +122,63 @@ def test_a_command_that_fails_or_trains_nothing_passes_nowhere(
 
 
 @pytest.mark.parametrize(
+    ("number", "update"), [(signal.SIGINT, ()), (signal.SIGTERM, ("--update",))]
+)
+def test_a_command_that_was_ended_early_passes_nowhere_however_well_it_takes_it(
+    records: Path, number: signal.Signals, update: tuple[str, ...]
+) -> None:
+    """One that catches Ctrl-C, saves and exits with 0 has compiled a part of what it would have."""
+    place = records.parent
+    (place / "base.toml").write_text(SMALL)
+    line = f"trap 'exit 0' {number.name[3:]}; echo up; while :; do sleep 0.1; done"
+    with subprocess.Popen(
+        [*CHECK, "--baseline", "base.toml", *update, "--", "sh", "-c", line],
+        cwd=place,
+        env=environment(records),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as check:
+        assert check.stdout
+        assert check.stdout.readline() == "up\n"
+        check.send_signal(number)
+        _, said = check.communicate()
+    assert check.returncode == 128 + number
+    assert f"it was ended by {number.name}, so nothing was compared" in said
+    assert (place / "base.toml").read_text() == SMALL
+
+
+# It stands in for a training: steps, and an agent that has not ended.
+LEFT = """
+import os, pathlib, time
+import warmwatch
+warmwatch.attach(run="left")
+for _ in range(9): warmwatch.step()
+pathlib.Path("caches").write_text(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+pathlib.Path("up").touch()
+while not pathlib.Path("over").exists(): time.sleep(0.1)
+"""
+
+
+def test_a_training_that_outlives_its_command_passes_nowhere_and_keeps_its_caches(
+    records: Path,
+) -> None:
+    place = records.parent
+    (place / "left.py").write_text(LEFT)
+    (place / "base.toml").write_text(SMALL)
+    line = f"{sys.executable} left.py >/dev/null 2>&1 & until test -e up; do sleep 0.1; done"
+    try:
+        done = checked(records, "--baseline", "base.toml", command=("sh", "-c", line))
+        caches = Path((place / "caches").read_text()).parent
+        assert caches.is_dir()
+        caches.rmdir()
+    finally:
+        (place / "over").touch()
+    assert done.returncode == 5, done.stderr
+    assert "left: rank 0 had not ended when the command had, so nothing was compared" in done.stderr
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [
         ((), "--baseline FILE says which file"),
@@ -130,6 +187,8 @@ def test_a_command_that_fails_or_trains_nothing_passes_nowhere(
         (("--baseline", "base.toml", "--junit", "no/where.xml"), "the folder of no/where.xml"),
         (("--baseline", "broken.toml"), "broken.toml: it is not TOML"),
         (("--baseline", "newer.toml", "--update"), "remove it, and write it anew with --update"),
+        (("--baseline", "no/base.toml", "--update"), "the folder of no/base.toml does not exist"),
+        (("--baseline", ".", "--update"), ". is a folder"),
     ],
 )
 def test_wrong_use_is_told_before_anything_runs(

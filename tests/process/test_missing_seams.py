@@ -45,6 +45,7 @@ SEAMS = (
     "kernels",
     "memory",
     "cache_events",
+    "cudagraph_skips",
 )
 
 

@@ -32,6 +32,7 @@ from warmwatch.record import CACHES, KINDS
 
 RELATIVE, SECONDS = 0.02, 0.05
 FULL_REASONS = "WARMWATCH_FULL_REASONS"
+_SKIP = "cudagraph_skip"  # a line of the journal, and a word of a compilation's
 
 Findings = Iterator[str]
 
@@ -237,6 +238,11 @@ def states(case: Case) -> Findings:
     yield from differ("conditions", seen, expected_conditions(case))
     skips = case.watched.slot.compile.cudagraph_skips
     yield from differ("CUDA graphs left out", skips, case.watched.account["cudagraph_skips"])
+    told = [
+        one for one in case.watched.events if one["event"] == _SKIP or one.get(_SKIP) is not None
+    ]
+    if "skipping cudagraphs due to" in case.reference.output and not told:
+        yield "PyTorch says why CUDA graphs were left out, and the agent does not"
 
 
 def guest(case: Case) -> Findings:

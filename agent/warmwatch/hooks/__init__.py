@@ -28,6 +28,7 @@ from warmwatch.hooks import (
     choices,
     compilations,
     cpp_extension,
+    cudagraph_skips,
     disabled,
     events,
     kernels,
@@ -58,6 +59,7 @@ SEAMS: tuple[tuple[str, Install], ...] = (
     ("choices", choices.install),
     ("memory", memory.install),
     ("cache_events", cache_events.install),
+    ("cudagraph_skips", cudagraph_skips.install),
 )
 
 BESIDE: Mapping[str, tuple[str, Install]] = {

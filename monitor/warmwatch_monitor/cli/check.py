@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +18,7 @@ from warmwatch_monitor.cli.launched import (
     boot,
     check_name,
     fresh_caches,
+    living,
     startable,
 )
 from warmwatch_monitor.cli.output import note, say
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from warmwatch_monitor.views.gate.result import Result
 
 GREW, FAILED, NOT_SEEN = 1, 4, 5
+_BY_SIGNAL = 128  # as a shell has it
+_STOPS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 _PAUSE_SECONDS = 0.5
 
 
@@ -99,8 +103,10 @@ def check(
                1 something grew
                2 wrong usage; there is no baseline, or it cannot be read
                4 CMD failed, or a training below it did: nothing was compared
-               5 no run was seen, or not all that the baseline knows
+               5 no run was seen, or not all that the baseline knows, or one that
+                 went on when CMD had ended
                126, 127 CMD cannot be run, was not found; by a signal, where one killed it
+               130 Ctrl-C: nothing was compared, whatever CMD made of it
     """
     check_name(name)
     if baseline is None and (update or against is None):
@@ -109,7 +115,7 @@ def check(
         raise UsageError("--update writes what CMD compiles: leave --against out")
     wanted = _Wanted(
         command=command,
-        baseline=None if baseline is None else Path(baseline),
+        baseline=_place("--baseline", baseline),
         against=_words(against),
         name=name,
         tolerance=tolerance,
@@ -135,9 +141,12 @@ def _place(option: str, file: str | None) -> Path | None:
     """Where to write, known to be possible before minutes are spent on a training."""
     if file is None:
         return None
-    if file != "-" and not Path(file).absolute().parent.is_dir():
-        raise UsageError(f"{option}: the folder of {file} does not exist")
-    return Path(file)
+    place = Path(file)
+    if file != "-" and not place.absolute().parent.is_dir():
+        raise UsageError(f"{option}: the folder of {file} does not exist: make it first")
+    if place.is_dir():
+        raise UsageError(f"{option}: {file} is a folder; it takes a file")
+    return place
 
 
 def _check(wanted: _Wanted) -> int:
@@ -221,20 +230,46 @@ def _measured(wanted: _Wanted, command: Sequence[str]) -> tuple[MeasuredRun, ...
     """Run it; what it compiled. Raises _CannotCompareError; ends as it where a signal killed it."""
     from warmwatch_monitor.gate.measured import measured
     from warmwatch_monitor.launch.environment import environment
-    from warmwatch_monitor.launch.process import attend, end_as
+    from warmwatch_monitor.launch.process import end_as
 
     launch = uuid.uuid4().hex
-    ours = Launched(launch)
-    with fresh_caches(keep=wanted.keep_caches) as caches, startable(command):
+    ours, heard = Launched(launch), list[int]()
+    with fresh_caches(keep=wanted.keep_caches, used=lambda: living(ours.snapshot())) as caches:
         environ = environment({**os.environ, **caches}, boot(), run=wanted.name, started_by=launch)
-        status = attend(
-            tuple(command), environ, look=ours.look, stopped=lambda: None, seconds=_PAUSE_SECONDS
-        )
+        status = _attend(tuple(command), environ, ours, heard)
+        snapshot = ours.ended()  # what outlives the command uses its caches
     if os.WIFSIGNALED(status):
         end_as(status)
-    snapshot = ours.ended()
+    _left_alone(heard)
     _sound(snapshot, os.waitstatus_to_exitcode(status), command)
     return measured(snapshot.runs, {folder: _told(folder) for folder in _folders(snapshot)})
+
+
+def _attend(
+    command: tuple[str, ...], environ: Mapping[str, str], ours: Launched, heard: list[int]
+) -> int:
+    """Run it to its end; how it ended."""
+    from warmwatch_monitor.launch.process import attend
+
+    with startable(command):
+        return attend(
+            command,
+            environ,
+            look=ours.look,
+            stopped=lambda: None,
+            heard=heard.append,
+            seconds=_PAUSE_SECONDS,
+        )
+
+
+def _left_alone(heard: Sequence[int]) -> None:
+    """Raises _CannotCompareError where somebody ended it early, however well it took that."""
+    stops = [one for one in heard if one in _STOPS]
+    if stops:
+        raise _CannotCompareError(
+            f"it was ended by {signal.Signals(stops[0]).name}, so nothing was compared",
+            _BY_SIGNAL + stops[0],
+        )
 
 
 def _folders(snapshot: Snapshot) -> Iterator[str]:
@@ -254,7 +289,7 @@ def _told(folder: str) -> Told:
 
 def _sound(snapshot: Snapshot, code: int, command: Sequence[str]) -> None:
     """Raises _CannotCompareError where what was seen is no whole run that compiled."""
-    from warmwatch_monitor.export.words.growth import uncompiled
+    from warmwatch_monitor.export.words.growth import uncompiled, unfinished
     from warmwatch_monitor.export.words.sentence import run_sentence
 
     if code:
@@ -266,6 +301,8 @@ def _sound(snapshot: Snapshot, code: int, command: Sequence[str]) -> None:
     for run in snapshot.runs:
         if _broken(run):
             raise _CannotCompareError(f"{run_sentence(run)}: nothing was compared", FAILED)
+        if goes_on := [rank.rank for rank in run.ranks if rank.living]:
+            raise _CannotCompareError(unfinished(run, goes_on), NOT_SEEN)
     if not any(rank.figures.compile.begun for run in snapshot.runs for rank in run.ranks):
         raise _CannotCompareError(uncompiled(snapshot.runs[0]), NOT_SEEN)
 

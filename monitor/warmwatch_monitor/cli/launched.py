@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from warmwatch_monitor.cli.output import note, plain
@@ -59,18 +59,26 @@ def startable(command: Sequence[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def fresh_caches(*, keep: bool) -> Iterator[dict[str, str]]:
+def fresh_caches(
+    *, keep: bool, used: Callable[[], bool] = lambda: False
+) -> Iterator[dict[str, str]]:
     """Compile caches that are empty, so that what is compiled depends on nobody's day before.
 
-    What is to be set in the environment for them; with ``keep`` nothing.
+    What is to be set in the environment for them; with ``keep`` nothing. They are removed in the
+    end, but not where somebody still ``used()`` them.
     """
     if keep:
         yield {}
         return
+    import shutil
     import tempfile
 
-    with tempfile.TemporaryDirectory(prefix="warmwatch-caches-", ignore_cleanup_errors=True) as it:
+    it = tempfile.mkdtemp(prefix="warmwatch-caches-")
+    try:
         yield {variable: f"{it}/{name}" for variable, name in _CACHES.items()}
+    finally:
+        if not used():
+            shutil.rmtree(it, ignore_errors=True)
 
 
 def _records_of(launch: str) -> Source[RecordsReading]:
@@ -90,6 +98,11 @@ def _records_of(launch: str) -> Source[RecordsReading]:
         return ours
 
     return replace(RECORDS, make=make)
+
+
+def living(snapshot: Snapshot) -> bool:
+    """Whether a rank has not ended."""
+    return any(rank.living for run in snapshot.runs for rank in run.ranks)
 
 
 class Launched:
@@ -126,8 +139,7 @@ class Launched:
         deadline = time.monotonic() + _END_SECONDS
         while True:
             snapshot = self.snapshot()
-            living = [rank for run in snapshot.runs for rank in run.ranks if rank.living]
-            if not living or time.monotonic() > deadline:
+            if not living(snapshot) or time.monotonic() > deadline:
                 return snapshot
             time.sleep(0.1)
 

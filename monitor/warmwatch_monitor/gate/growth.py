@@ -10,10 +10,10 @@ from msgspec import Struct
 from warmwatch_monitor.gate.baseline import RATIO, Baseline, HeldRank, HeldRun
 from warmwatch_monitor.gate.measured import COUNTS, MeasuredRank, MeasuredRun, Share
 from warmwatch_monitor.gate.ranks import named
-from warmwatch_monitor.model import Compilation, Fallback, GraphBreak
+from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, GraphBreak
 
 SECONDS = "warmup_seconds"
-Cause = Compilation | GraphBreak | Fallback
+Cause = Compilation | GraphBreak | Fallback | CudagraphSkip
 
 
 class Moved(Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class Kind(Enum):
     UNKNOWN_RANKS = "the baseline does not know these ranks"
     UNKNOWN_COUNT = "the baseline does not know this number"
     AGENT_ERRORS = "counts may be low"
-    LIVING = "it had not ended"
+    SHORT_STEPS = "its warm-up in steady steps would be noise"
     NO_RUN = "a run of the baseline was not seen"
     NO_RANKS = "ranks of the baseline were not seen"
     NO_COUNT = "a number of the baseline is not told of"
@@ -179,7 +179,7 @@ def _causes(measure: str, rank: MeasuredRank) -> tuple[Cause, ...]:
     if measure == "failures":
         return tuple(one for one in told.compilations if one.failure)
     if measure == "cudagraph_skips":
-        return tuple(one for one in told.compilations if one.cudagraph_skip)
+        return (*(one for one in told.compilations if one.cudagraph_skip), *told.skips)
     return ()
 
 
@@ -224,15 +224,15 @@ def _remarks(run: MeasuredRun, was: HeldRun, ignore: Sequence[str]) -> Iterator[
     if not run.compiled and any(one.counts.get("graphs") for one in was.ranks.values()):
         yield Remark(kind=Kind.NOT_COMPILED, run=run.run)
         return
-    before, now = was.warmup_seconds, run.warmup_seconds
-    if before is None:
-        before, now = was.warmup_ratio, run.warmup_ratio
-    if before is not None and now is None and RATIO not in ignore:
+    expected = was.warmup_seconds is not None or was.warmup_ratio is not None
+    if RATIO in ignore:
+        return
+    if expected and run.warmup_seconds is None:
         yield Remark(kind=Kind.NEVER_WARM, run=run.run)
+    elif run.short_step is not None and was.warmup_seconds is None:
+        yield Remark(kind=Kind.SHORT_STEPS, run=run.run, what=str(run.short_step))
 
 
 def _own_remarks(run: MeasuredRun) -> Iterator[Remark]:
     if errors := sum(one.errors for one in run.ranks):
         yield Remark(kind=Kind.AGENT_ERRORS, run=run.run, what=str(errors))
-    if living := [one.rank for one in run.ranks if one.living]:
-        yield Remark(kind=Kind.LIVING, run=run.run, what=named(living))

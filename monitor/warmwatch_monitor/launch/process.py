@@ -39,11 +39,13 @@ def attend(
     *,
     look: Callable[[], None],
     stopped: Callable[[], None],
+    heard: Callable[[int], None] = lambda _: None,
     seconds: float,
 ) -> int:
     """Start ``command`` and look every ``seconds`` until it ends; its wait status.
 
-    ``stopped``: called before we stop with it (Ctrl-Z). Raises OSError where it cannot be started.
+    ``stopped``: called before we stop with it (Ctrl-Z). ``heard``: with each signal that reaches it
+    through us or beside us (Ctrl-C). Raises OSError where it cannot be started.
     """
     _named(command)
     # inherited as ignored, the kernel would keep nothing of how the command ended
@@ -55,6 +57,8 @@ def attend(
             got = signal.sigtimedwait(_WAITED, seconds)
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
+                if got is not None and got.si_signo in _PASSED:  # it was the quicker of the two
+                    heard(got.si_signo)
                 return status
             if got is None:
                 look()
@@ -64,6 +68,7 @@ def attend(
                 os.kill(os.getpid(), signal.SIGSTOP)
                 _go_on(got, child)
             elif got.si_signo in _PASSED:
+                heard(got.si_signo)
                 _pass(got, child)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from warmwatch_monitor.model.baseline import Baseline
 from warmwatch_monitor.model.records import (
     Compilation,
+    CudagraphSkip,
     Fallback,
     FunctionCost,
     GraphBreak,
@@ -221,7 +222,8 @@ class Log(Struct, frozen=True, kw_only=True):
     """What the compiler did, one by one, as far as a journal tells; empty where none was read.
 
     Attributes:
-        compilations, fallbacks: the last ones, oldest first.
+        compilations, fallbacks: the last ones, oldest first. skips: of CUDA graphs, likewise, of
+        which no compilation tells.
         breaks: reasons of graph breaks.
         functions: what each function cost, the dearest first; ``None`` where no journal was read.
         underway: what the activity in progress compiles; ``None`` where there is none, or nothing
@@ -234,6 +236,7 @@ class Log(Struct, frozen=True, kw_only=True):
 
     compilations: tuple[Compilation, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
+    skips: tuple[CudagraphSkip, ...] = ()
     breaks: tuple[GraphBreak, ...] = ()
     functions: tuple[FunctionCost, ...] | None = None
     underway: Underway | None = None

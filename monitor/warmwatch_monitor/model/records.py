@@ -177,6 +177,20 @@ class Fallback(Struct, frozen=True, kw_only=True):
     setting: str | None = None
 
 
+class CudagraphSkip(Struct, frozen=True, kw_only=True):
+    """CUDA graphs left out as a graph ran, from a record's journal: no compilation has the reason.
+
+    Attributes:
+        at_ns: when. reason: PyTorch's words. name, file, line: of the user's, what makes it so.
+    """
+
+    at_ns: int
+    reason: str
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+
 class LongStep(Struct, frozen=True, kw_only=True):
     """A step without compile activity that came far later than usual, from a record's journal.
 
@@ -232,7 +246,7 @@ class RecordReading(Struct, frozen=True, kw_only=True):
         owner: whose it is; ``None`` where nobody looked. alive: whether a process holds its lock.
         pid: of the holder in this reader's own pid namespace; ``None`` where not alive.
         gone_ns: when this reader saw the lock free after it had seen it held; else ``None``.
-        compilations, fallbacks: the last ones, oldest first.
+        compilations, fallbacks, skips: the last ones, oldest first.
         beginning, recompile: the last one that the journal tells of, whether it has ended or not.
         breaks: reasons of graph breaks, in the order in which they were told.
         varying: dimensions that changed. warm_since: when the span of clean steps began that is
@@ -253,6 +267,7 @@ class RecordReading(Struct, frozen=True, kw_only=True):
     gone_ns: int | None = None
     compilations: tuple[Compilation, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
+    skips: tuple[CudagraphSkip, ...] = ()
     beginning: Beginning | None = None
     recompile: Recompile | None = None
     breaks: tuple[GraphBreak, ...] = ()

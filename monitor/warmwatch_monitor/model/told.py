@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from warmwatch_monitor.model.records import Compilation, Fallback, GraphBreak
+from warmwatch_monitor.model.records import Compilation, CudagraphSkip, Fallback, GraphBreak
 
 
 class Told(Struct, frozen=True, kw_only=True):
     """All that one journal tells, oldest first.
 
-    ``late``: those of the recompiles that came when the rank had been warm.
+    ``late``: those of the recompiles that came when the rank had been warm. ``skips``: of CUDA
+    graphs, beside those of which a compilation tells.
     """
 
     compilations: tuple[Compilation, ...] = ()
     late: tuple[Compilation, ...] = ()
     breaks: tuple[GraphBreak, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
+    skips: tuple[CudagraphSkip, ...] = ()
 
     @property
     def recompiles(self) -> tuple[Compilation, ...]:

@@ -14,6 +14,7 @@ def log_of(reading: RecordReading) -> Log:
     return Log(
         compilations=reading.compilations,
         fallbacks=reading.fallbacks,
+        skips=reading.skips,
         breaks=reading.breaks,
         functions=reading.functions,
         long_steps=tuple(sorted(set(reading.long_steps), key=lambda one: one.at_ns)),
@@ -43,6 +44,7 @@ def same_lines(reading: RecordReading, other: RecordReading) -> bool:
     return (
         reading.compilations is other.compilations
         and reading.fallbacks is other.fallbacks
+        and reading.skips is other.skips
         and reading.beginning is other.beginning
         and reading.recompile is other.recompile
         and reading.breaks == other.breaks

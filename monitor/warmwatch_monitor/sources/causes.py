@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from warmwatch import record
-from warmwatch_monitor.model import Compilation, Fallback, GraphBreak
+from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, GraphBreak
 from warmwatch_monitor.model.told import Told
 from warmwatch_monitor.sources import entries
 from warmwatch_monitor.sources.folder import Folder
@@ -36,6 +36,7 @@ class _Lines:
         self._late: list[Compilation] = []
         self._breaks: list[GraphBreak] = []
         self._fallbacks: list[Fallback] = []
+        self._skips: list[CudagraphSkip] = []
 
     def take(self, line: bytes) -> None:
         """One line; a foreign one is passed over."""
@@ -57,6 +58,8 @@ class _Lines:
             self._breaks.append(entries.graph_break(entry))
         elif event == "fallback":
             self._fallbacks.append(entries.fallback(entry))
+        elif event == "cudagraph_skip":
+            self._skips.append(entries.cudagraph_skip(entry))
 
     def told(self) -> Told:
         return Told(
@@ -64,4 +67,5 @@ class _Lines:
             late=tuple(self._late),
             breaks=tuple(self._breaks),
             fallbacks=tuple(self._fallbacks),
+            skips=tuple(self._skips),
         )

@@ -16,6 +16,7 @@ from warmwatch_monitor.model import (
     Beginning,
     Compilation,
     Cost,
+    CudagraphSkip,
     Fallback,
     GraphBreak,
     LongStep,
@@ -170,6 +171,17 @@ def fallback(entry: Entry) -> Fallback:
         name=text(entry, "name", LONGEST_NAME),
         limit=_count(entry, "limit"),
         setting=text(entry, "setting", LONGEST_NAME),
+    )
+
+
+def cudagraph_skip(entry: Entry) -> CudagraphSkip:
+    """Raises ValueError where the entry is not that of a CUDA graph left out."""
+    return CudagraphSkip(
+        at_ns=_needed(_count(entry, "t")),
+        reason=_needed(text(entry, "reason", LONGEST_TEXT)),
+        name=text(entry, "name", LONGEST_NAME),
+        file=text(entry, "file", LONGEST_NAME),
+        line=_count(entry, "line"),
     )
 
 

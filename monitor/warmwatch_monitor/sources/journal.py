@@ -13,6 +13,7 @@ from warmwatch import record
 from warmwatch_monitor.model import (
     Beginning,
     Compilation,
+    CudagraphSkip,
     Fallback,
     FunctionCost,
     GraphBreak,
@@ -37,15 +38,16 @@ class Journal:
 
     Attributes:
         compilations: the last ones, oldest first. fallbacks: frames that hit the recompile limit,
-        likewise. long_steps: the longest, then the last ones. varying: dimensions that changed,
-        over all lines. Each is the same object until something is appended to it, so that what was
-        made of it can be kept (``recorded.kept``).
+        likewise. skips: of CUDA graphs, likewise. long_steps: the longest, then the last ones.
+        varying: dimensions that changed, over all lines. Each is the same object until something is
+        appended to it, so that what was made of it can be kept (``recorded.kept``).
     """
 
     def __init__(self) -> None:
         self._offset, self._begun = 0, False
         self.compilations: tuple[Compilation, ...] = ()
         self.fallbacks: tuple[Fallback, ...] = ()
+        self.skips: tuple[CudagraphSkip, ...] = ()
         self.long_steps: tuple[LongStep, ...] = ()
         self._breaks: dict[str, GraphBreak] = {}
         self._functions = Functions()
@@ -101,7 +103,8 @@ class Journal:
         if self._begun and size > self._offset:
             self.broken_lines += 1
         else:
-            self.compilations, self.fallbacks, self.long_steps = (), (), ()
+            self.compilations, self.fallbacks = (), ()
+            self.skips, self.long_steps = (), ()
             self._breaks.clear()
             self._functions = Functions()
             self.varying = Varying()
@@ -151,6 +154,8 @@ class Journal:
             self._break(entries.graph_break(entry))
         elif event == "fallback":
             self.fallbacks = (*self.fallbacks, entries.fallback(entry))[-KEPT:]
+        elif event == "cudagraph_skip":
+            self.skips = (*self.skips, entries.cudagraph_skip(entry))[-KEPT:]
         elif event == "long_step":
             self._long_step(entries.long_step(entry))
         elif event == "exit":

@@ -168,6 +168,7 @@ class _Record:
             gone_ns=self._life.gone_ns,
             compilations=self._journal.compilations,
             fallbacks=self._journal.fallbacks,
+            skips=self._journal.skips,
             beginning=self._journal.beginning,
             recompile=self._journal.recompile,
             breaks=self._journal.breaks,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from warmwatch_monitor.export.words.wording import counted, own_words
-from warmwatch_monitor.model import Figures
+from warmwatch_monitor.export.words.wording import counted, own_words, place
+from warmwatch_monitor.model import Figures, Log
 
 _OFF = {
     "environment": "TORCHDYNAMO_DISABLE",
@@ -49,9 +50,20 @@ def cudagraph_skipped(figures: Figures) -> str:
     """``CUDA graphs were asked for and left out twice: ...``, the last reason that is known."""
     skips = figures.compile.cudagraph_skips
     times = "" if skips is None else f" {_times(skips)}"
-    known = [one.cudagraph_skip for one in figures.log.compilations if one.cudagraph_skip]
-    why = f": {plain_skip(known[-1]) or own_words(known[-1])}" if known else ""
+    known = [*_skips(figures.log)]
+    why = f": {max(known)[1]}" if known else ""
     return f"CUDA graphs were asked for and left out{times}{why}"
+
+
+def _skips(log: Log) -> Iterator[tuple[int, str]]:
+    """When, and why: of each that has a reason. Of a compilation its own line says the function."""
+    for made in log.compilations:
+        if made.cudagraph_skip:
+            yield made.at_ns, plain_skip(made.cudagraph_skip) or own_words(made.cudagraph_skip)
+    for one in log.skips:
+        where = place(one.name, one.file, one.line)
+        why = plain_skip(one.reason) or own_words(one.reason)
+        yield one.at_ns, f"{why}, at {where}" if where else why
 
 
 def _times(number: int) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from warmwatch.words.advice import OF_BREAK, OF_FALLBACK, advice
 from warmwatch.words.reasons import plain, plain_break
 from warmwatch_monitor.export.words.asked import never_compiled, plain_skip, turned_off
-from warmwatch_monitor.export.words.wording import counted, duration, own_words, place
+from warmwatch_monitor.export.words.wording import counted, duration, own_words, place, step_length
 from warmwatch_monitor.gate.baseline import RATIO
 from warmwatch_monitor.gate.growth import SECONDS, Cause, Held, Kind, Moved, Remark
 from warmwatch_monitor.gate.measured import Share
-from warmwatch_monitor.model import Compilation, GraphBreak, RunView
+from warmwatch_monitor.gate.ranks import named
+from warmwatch_monitor.model import Compilation, CudagraphSkip, GraphBreak, RunView
 
 MOST = 5
 _NOUNS: Mapping[str, tuple[str, str]] = {
@@ -29,8 +30,8 @@ _WRAPPED = "(external_utils.py)"  # what PyTorch puts around a module of its own
 _OF_FAILURE = "Run it with TORCH_LOGS=dynamo,inductor, which shows the error."
 _OF_SKIP = "torch.compiler.cudagraph_mark_step_begin and static inputs help, or another mode."
 _OF_WARMUP = (
-    "It is held against the steady step, so steps that were faster this time do it too; where they "
-    'take some milliseconds it is noise: ignore = ["warmup_ratio"] in the baseline, or a wider '
+    "It is held against the steady step, so steps that were faster this time do it too; where it "
+    'changes from run to run: ignore = ["warmup_ratio"] in the baseline, or a wider '
     "tolerance. `warmwatch run --report -- CMD` shows where it goes, phase by phase."
 )
 
@@ -89,6 +90,8 @@ def _cause(cause: Cause, measure: str) -> tuple[str, str | None]:
         why = plain_break(cause.reason) or own_words(cause.reason, _LONGEST)
         where = place(cause.name, cause.file, cause.line)
         return f"{where}: {why}" if where else why, OF_BREAK
+    if isinstance(cause, CudagraphSkip):
+        return _skip(cause, cause.reason), _OF_SKIP
     if isinstance(cause, Compilation):
         return _compilation(cause, measure)
     limit = f" of {cause.limit}" if cause.limit is not None else ""
@@ -101,10 +104,14 @@ def _compilation(one: Compilation, measure: str) -> tuple[str, str | None]:
     if measure == "failures":
         return f"{where}: {one.failure}", _OF_FAILURE
     if measure == "cudagraph_skips":
-        why = plain_skip(one.cudagraph_skip) or own_words(one.cudagraph_skip or "", _LONGEST)
-        return f"{where}: {why}", _OF_SKIP
+        return _skip(one, one.cudagraph_skip or ""), _OF_SKIP
     why = plain(one.reason, one.category) or own_words(one.reason or "reason unknown", _LONGEST)
     return f"{where}: {why}", advice(one.category, one.kind)
+
+
+def _skip(one: Compilation | CudagraphSkip, reason: str) -> str:
+    where = place(one.name, one.file, one.line) or "a graph"
+    return f"{where}: {plain_skip(reason) or own_words(reason, _LONGEST)}"
 
 
 def _moved(one: Moved) -> str:
@@ -141,7 +148,11 @@ _REMARKS: Mapping[Kind, Callable[[Remark], str]] = {
         f"{it.run}: the agent swallowed {counted(int(it.what), 'error')} of its own: counts may be "
         "low; `warmwatch doctor` says more"
     ),
-    Kind.LIVING: lambda it: f"{it.run}: rank {it.what} had not ended when the command had",
+    Kind.SHORT_STEPS: lambda it: (
+        f"{it.run}: its steady step takes {step_length(float(it.what))}: in steps so short the "
+        "warm-up is noise and is not compared; --against compares it in seconds, and "
+        'ignore = ["warmup_ratio"] in the baseline takes this note away'
+    ),
     Kind.NO_RUN: lambda it: (
         f"{it.run}: the baseline's run was not seen; if it is gone for good, --update takes it out"
     ),
@@ -171,6 +182,14 @@ def uncompiled(run: RunView) -> str:
     if off is None and figures.compile.wrappers:
         return f"{run.run}: {never_compiled(figures)}"
     return f"{run.run}: nothing was compiled: {off or 'torch.compile was never called'}"
+
+
+def unfinished(run: RunView, ranks: Iterable[int]) -> str:
+    """That some of a run went on when the command had ended."""
+    return (
+        f"{run.run}: rank {named(ranks)} had not ended when the command had, so nothing was "
+        "compared: have the command wait for it"
+    )
 
 
 def remark(of: Remark) -> str:

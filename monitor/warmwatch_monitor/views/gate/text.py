@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from warmwatch_monitor.export.words import growth
-from warmwatch_monitor.gate.growth import Comparison, Held
+from warmwatch_monitor.gate.growth import Comparison, Held, Kind
 from warmwatch_monitor.views.gate.result import Result
+
+_OF_THE_RUN = (Kind.AGENT_ERRORS, Kind.SHORT_STEPS)  # whatever it is compared with
 
 
 def text(result: Result) -> str:
@@ -18,6 +20,8 @@ def changes(place: str, comparison: Comparison, *, first: bool) -> str:
     """What is said of a baseline that was written, and what it was before."""
     lines = ["", f"warmwatch check: wrote {place}"]
     lines += [f"  {line}" for line in _numbers(comparison.held)]
+    own = [one for one in comparison.remarks if one.kind in _OF_THE_RUN]
+    lines += [f"  note: {growth.remark(one)}" for one in own]
     if first:
         lines.append(
             "  Look at it and commit it: without --update the check fails where more is compiled."
