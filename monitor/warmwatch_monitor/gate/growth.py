@@ -68,7 +68,7 @@ class Kind(Enum):
 # For want of these nothing may pass.
 _GRAVE = (
     *(Kind.NO_RUN, Kind.NO_RANKS, Kind.NO_COUNT, Kind.LOST_LINES),
-    *(Kind.NEVER_WARM, Kind.NOT_COMPILED),
+    *(Kind.NEVER_WARM, Kind.NOT_COMPILED, Kind.AGENT_ERRORS),
 )
 
 
