@@ -26,11 +26,13 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import CodeType
 
 _SERVE = "from support import preloaded; exec(preloaded.serve({!r}), globals())"
+_USABLE = b"usable"
 _MOST = 1 << 17  # bytes of an order, which are those of the environment mostly
 # with what Dynamo imports besides itself, which costs more than it does
 TORCH = ("torch", "sympy", "torch.distributed.fsdp", "torch.fx.experimental.symbolic_shapes")
@@ -121,12 +123,19 @@ class Preloaded:
 
     def fits(self, environment: Mapping[str, str]) -> bool:
         """Whether what it forks can have this environment."""
+        if not self._usable:
+            return False
         names = {*environment, *self._environment} - {*_LOGS}
         return not any(
             environment.get(name) != self._environment.get(name)
             for name in names
             if not name.startswith(self._own)
         )
+
+    @cached_property
+    def _usable(self) -> bool:
+        """Whether this PyTorch leaves to the training what it is to meet itself."""
+        return self._orders.recv(len(_USABLE)) == _USABLE
 
     def start(self, script: Path, cwd: Path, env: Mapping[str, str], stderr: int) -> Forked:
         """Run ``script`` as ``python script`` does, in the folder ``cwd``."""
@@ -166,9 +175,11 @@ def serve(modules: Sequence[str]) -> CodeType:
     torch.set_num_threads(1)
     unseen = {"torch.utils.cpp_extension", "triton", "warmwatch"}
     unseen |= {"torch._dynamo"} - {*modules}
-    assert not unseen & {*sys.modules}
     (_,) = Path("/proc/self/task").iterdir()  # else a thread would be missing in what is forked
     orders = socket.socket(fileno=os.dup(0))
+    if unseen & {*sys.modules}:  # as some versions of PyTorch import more
+        sys.exit()
+    orders.send(_USABLE)
     ready = select.poll()
     ready.register(orders, select.POLLIN)
     children: dict[int, tuple[int, int]] = {}  # pidfd -> pid, and where its end is told
