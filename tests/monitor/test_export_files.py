@@ -55,6 +55,15 @@ def test_every_event_is_one_of_the_trace_event_format() -> None:
             assert all(isinstance(value, int | float) for value in event["args"].values())
 
 
+@pytest.mark.parametrize("seconds", [1e308, float("inf"), -1e300])
+def test_times_that_no_clock_has_are_written_within_64_bits(seconds: float) -> None:
+    account = rich()
+    odd = tuple(replace(one, seconds=seconds) for one in account.ranks[0].compiled)
+    ranks = (replace(account.ranks[0], compiled=odd), *account.ranks[1:])
+    for event in trace(replace(account, ranks=ranks))["traceEvents"]:
+        assert abs(event.get("ts", 0)) + abs(event.get("dur", 0)) < 2**63
+
+
 def test_slices_of_a_thread_lie_in_each_other_or_apart() -> None:
     """A reader drops one that crosses another."""
     threads: dict[tuple[int, int], list[tuple[int, int]]] = {}

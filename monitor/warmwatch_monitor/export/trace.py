@@ -15,6 +15,7 @@ from warmwatch_monitor.export.words.wording import place
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.account import Account, Compiled, RankAccount, Samples
 
+_FARTHEST = 2.0**37  # seconds
 _GPUS = 1_000_000  # the GPUs' process: no rank has such a number
 _STATES, _WARMUP, _COMPILATIONS = 1, 2, 3
 _THREADS = {_STATES: "state", _WARMUP: "warm-up"}
@@ -159,5 +160,8 @@ def _meta(what: str, pid: int, tid: int | None = None) -> Event:
 
 
 def _us(seconds: float) -> int:
-    """Whole ones: of fractions a reader makes slices that overlap by a rounding."""
-    return round(seconds * 1e6)
+    """Whole ones: of fractions a reader makes slices that overlap by a rounding.
+
+    Within what 64 bits hold, whatever a record says.
+    """
+    return round(max(-_FARTHEST, min(_FARTHEST, seconds)) * 1e6)
