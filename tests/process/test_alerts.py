@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from support.daemon import daemon
 from support.prometheus import answers, free_port, prometheus_process, scraping
 from support.records import wait_until
@@ -78,6 +80,7 @@ def quick_rules(folder: Path) -> list[Path]:
     return [RULES / "warmwatch.rules.yml", alerts]
 
 
+@pytest.mark.long  # a stall has to be one; the rules are tested in tests/dashboards
 def test_a_stalled_training_is_reported_and_taken_back_when_it_goes_on(
     records: Path, tmp_path: Path
 ) -> None:

@@ -228,7 +228,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+@pytest.mark.parametrize("context", ["spawn", pytest.param("forkserver", marks=pytest.mark.long)])
 def test_what_a_module_compiles_as_a_data_loading_worker_imports_it_makes_no_record(
     records: Path, context: str
 ) -> None:

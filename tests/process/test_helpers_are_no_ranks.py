@@ -36,7 +36,7 @@ def test_data_loading_workers(records: Path, context: str) -> None:
     assert slot.compile.begun == 0
 
 
-@pytest.mark.parametrize("method", ["subprocess", "fork"])
+@pytest.mark.parametrize("method", ["subprocess", pytest.param("fork", marks=pytest.mark.long)])
 def test_compile_workers(records: Path, method: str) -> None:
     env = {"TORCHINDUCTOR_WORKER_START": method, "TORCHINDUCTOR_COMPILE_THREADS": "2"}
     body = """
