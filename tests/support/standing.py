@@ -32,6 +32,11 @@ class Training:
     def warm(self) -> None:
         self.becomes(warm())
 
+    def is_in(self, phase: int) -> None:
+        """What it compiles goes on, in another phase."""
+        was = slots.read(self._folder)
+        self.becomes(replace(was, compile=replace(was.compile, active_phase=phase)))
+
     def counts(self, done: int, total: int) -> None:
         """Kernels, of what it compiles now."""
         was = slots.read(self._folder)
