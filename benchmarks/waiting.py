@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -86,6 +87,12 @@ def _many(served: Daemon, folder: Path) -> Iterator[Figure]:
         value=max(delays),
         detail=f"median {median(delays):.2f}",
     )
+    yield Figure(
+        name="waiting: commands that ended otherwise",
+        value=crowd.failed.total(),
+        limit=0,
+        detail=", ".join(f"{count} with {code}" for code, count in crowd.failed.items()),
+    )
 
 
 def _share(process: psutil.Process) -> float:
@@ -102,6 +109,7 @@ class _Crowd:
 
         self._counts = memoryview(mmap.mmap(-1, 8 * count)).cast("q")
         self._pids = set()
+        self.failed = Counter[int]()  # by exit code
         for number in range(count):
             pid = os.fork()
             if not pid:
@@ -143,5 +151,6 @@ class _Crowd:
             if pid in self._pids:
                 self._pids.discard(pid)
                 delays.append(time.monotonic() - began)
-                assert os.waitstatus_to_exitcode(status) == 0
+                self.failed[os.waitstatus_to_exitcode(status)] += 1
+        del self.failed[0]
         return delays

@@ -106,7 +106,8 @@ def test_who_listens_shows_it_too(
             hearing.follow(Daemon(parse_address("test", url), shown))
             hearing.connect_where_due(120)
             assert [event.kind for event in hearing.hear(0.5 if not kinds else 120)] == kinds
-            assert hearing.is_live is bool(kinds)
+            assert hearing.hear(0.1) == []
+            assert hearing.is_live is bool(kinds), "a time that is over breaks nothing off"
 
 
 def test_doctor_shows_it_too(guarded: tuple[str, Path], authority: Authority) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -88,6 +89,11 @@ def is_in(before: Front, phase: int) -> bool:
     return bool(said == PHASES[phase - 1])
 
 
+def status_of(before: Front, run: str) -> bytes:
+    assert before.target is not None
+    return ask(before.target, f"/status?run={run}").body
+
+
 def endless(peer: socket.socket) -> None:
     peer.sendall(STREAM + FIRST + b"event: state\ndata: ")
     while True:
@@ -153,6 +159,28 @@ def test_who_was_refused_because_many_listen_asks_seldom(tmp_path: Path) -> None
             wait_until(lambda: len(before.asked) > known + 2)
             gaps = [after - first for first, after in pairwise(before.asked[known:])]
     assert max(gaps) >= 3
+
+
+def test_an_older_daemon_that_tells_of_every_phase_wakes_nobody_by_that(tmp_path: Path) -> None:
+    phase = b'event: phase\ndata: {"run": "gpt2"}\n\n'
+    over = threading.Event()
+
+    def tell(peer: socket.socket) -> None:
+        peer.sendall(STREAM + FIRST)
+        while not over.wait(0.05):
+            peer.sendall(phase)
+        peer.sendall(b'event: run\ndata: {"run": "gpt2"}\n\n')
+        peer.recv(1)
+
+    with scene(tmp_path) as (one, before):
+        before.treatment = tell
+        with commanded(before) as command:
+            wait_until(lambda: before.listened)
+            wait_until(lambda: time.monotonic() - before.asked[-1] > QUIET_SECONDS)
+            one.warm()
+            wait_until(lambda: b'"warm":true' in status_of(before, "gpt2"))
+            over.set()
+            assert command.end()[0] == 0
 
 
 def test_a_stream_that_falls_silent_is_no_stream(

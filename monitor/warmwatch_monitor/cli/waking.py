@@ -44,7 +44,8 @@ class Waking:
             events = hearing.hear(rest)
             if hearing.is_live is not was_live:
                 return
-            if any(map(wakes, events)):
+            # an older daemon tells of all kinds
+            if any(wakes(event) for event in events if event.kind in KINDS):
                 until = min(until, began + _SHORTEST_SECONDS)
 
     def _longest(self) -> float:
