@@ -12,7 +12,7 @@ from support.values import replace
 from warmwatch_monitor.export.changes import KINDS, changes, source_changes
 from warmwatch_monitor.model import RankView, Snapshot
 from warmwatch_monitor.views.event_schema import MEANINGS
-from warmwatch_monitor.views.recent import ForgottenError, Recent
+from warmwatch_monitor.views.recent import ForgottenError, Recent, Wanted
 
 STATES = b.in_every_state()
 
@@ -115,6 +115,16 @@ def test_a_process_that_takes_the_place_begins_anew() -> None:
     assert found["state"]["before"] is None
 
 
+def test_what_holds_beside_a_state_is_told_when_it_changes() -> None:
+    """``wait`` ends with it, and a state may stay as it is."""
+    long = replace(STATES["compiling"].judgement, conditions=("long_compile",))
+    now = replace(STATES["compiling"], judgement=long)
+    ((kind, told),) = between("compiling", now).items()
+    assert (kind, told["rank"]) == ("condition", 0)
+    assert (told["conditions"], told["before"]) == (["long_compile"], [])
+    assert between(now, "compiling")["condition"]["conditions"] == []
+
+
 def test_a_source_that_fails_is_told_once() -> None:
     up = b.snapshot()
     down = b.snapshot(sources=(replace(b.HEALTH, up=False, error="gone"),))
@@ -124,7 +134,7 @@ def test_a_source_that_fails_is_told_once() -> None:
 
 
 def events(recent: Recent, number: int, run: str | None = None) -> list[dict[str, str]]:
-    _, found = recent.after(number, run)
+    _, found = recent.after(number, Wanted(run))
     parsed = [line.split(": ", 1) for one in found for line in one.decode().splitlines() if line]
     return [dict(parsed[at : at + 3]) for at in range(0, len(parsed), 3)]
 
@@ -152,19 +162,26 @@ def test_one_run_is_told_of_alone_by_its_name_or_its_users() -> None:
     recent.take(b.snapshot(STATES["recompiling"], other["warm"]))
     runs = [{json.loads(e["data"])["run"] for e in events(recent, 0, r)} for r in ("bert", None)]
     assert runs == [{"bert"}, {"bert", "gpt2"}]
-    number, found = recent.after(0, "nobody")
+    number, found = recent.after(0, Wanted("nobody"))
     assert (number, found) == (recent.number, [])
+
+
+def test_of_some_kinds_alone() -> None:
+    recent = fed("warm", "recompiling", "warm")
+    number, found = recent.after(0, Wanted(kinds=frozenset(("run", "gone"))))
+    assert [event.split(b"\n", 1)[0] for event in found] == [b"event: run"] * 2
+    assert number == recent.number
 
 
 def test_the_ring_is_bounded_and_says_what_it_has_forgotten() -> None:
     recent = fed(*("warm", "recompiling") * 20, most=10)
     assert len(events(recent, recent.number - 10)) == 10
     with pytest.raises(ForgottenError, match="too_old"):
-        recent.after(recent.number - 11, None)
+        recent.after(recent.number - 11, Wanted())
     small = fed(*("warm", "recompiling") * 20, most_bytes=4000)
-    assert sum(map(len, small.after(small.number - 2, None)[1])) <= 4000
+    assert sum(map(len, small.after(small.number - 2, Wanted())[1])) <= 4000
     with pytest.raises(ForgottenError):
-        small.after(0, None)
+        small.after(0, Wanted())
 
 
 @pytest.mark.parametrize("id", ["other-1", "1", "", "life-", "life--1", "life-9999", "life-1e3"])

@@ -6,7 +6,7 @@ import json
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -16,7 +16,11 @@ from click.testing import CliRunner, Result
 from support.daemon import daemon_process
 from support.records import held, wait_until, warm, write_record
 from support.web import HASH, PASSWORD, TOKEN, Authority, ask, basic
+from warmwatch_monitor.access import Access
 from warmwatch_monitor.cli import cli
+from warmwatch_monitor.cli.daemon import Daemon
+from warmwatch_monitor.cli.hearing import Hearing
+from warmwatch_monitor.config import parse_address
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +87,27 @@ def test_a_command_shows_what_the_daemon_asks_for(
     done = run(*command, "--address", url, *how)
     assert (done.exit_code, done.stderr) == (0, ""), done.stderr
     assert "gpt2: warm" in done.stdout
+
+
+def test_who_listens_shows_it_too(
+    guarded: tuple[str, Path], authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, place = guarded
+    monkeypatch.setattr("warmwatch_monitor.cli.hearing.CONNECT_SECONDS", 120.0)
+    monkeypatch.setattr("warmwatch_monitor.cli.hearing.BEGIN_SECONDS", 120.0)
+    access = Access(
+        token_file=f"{place}/token",
+        ca=str(authority.file),
+        cert=f"{place}/cert",
+        key=f"{place}/key",
+    )
+    for shown, kinds in ((access, ["snapshot"]), (access._replace(token_file=None), [])):
+        with closing(Hearing(("run",))) as hearing:
+            hearing.follow(Daemon(parse_address("test", url), shown))
+            hearing.connect_where_due(120)
+            assert [event.kind for event in hearing.hear(0.5 if not kinds else 120)] == kinds
+            assert hearing.hear(0.1) == []
+            assert hearing.is_live is bool(kinds), "a time that is over breaks nothing off"
 
 
 def test_doctor_shows_it_too(guarded: tuple[str, Path], authority: Authority) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +17,6 @@ from support.daemon import daemon
 from support.records import (
     compiling,
     ended,
-    environment,
     held,
     live_slot,
     update,
@@ -29,6 +25,7 @@ from support.records import (
 )
 from support.terminal import terminal
 from support.values import replace
+from support.waiting import waiting
 from warmwatch.record import Slot, StepCounts
 from warmwatch_monitor.cli import cli, waiter
 from warmwatch_monitor.cli.daemon import Answer
@@ -40,37 +37,6 @@ from warmwatch_monitor.model import RankView
 
 def wait(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["wait", *arguments])
-
-
-class Waiting:
-    """A ``warmwatch wait`` under way, read line by line."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-
-    def told(self) -> str:
-        """The next line of its progress."""
-        assert self.process.stderr is not None
-        return self.process.stderr.readline().rstrip("\n")
-
-    def end(self) -> tuple[int, str, str]:
-        out, err = self.process.communicate(timeout=240)
-        return self.process.returncode, out, err
-
-
-@contextmanager
-def waiting(*arguments: str) -> Iterator[Waiting]:
-    with subprocess.Popen(
-        [sys.executable, "-m", "warmwatch_monitor", "wait", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    ) as process:
-        try:
-            yield Waiting(process)
-        finally:
-            process.kill()
 
 
 def test_a_warm_run_is_not_waited_for(tmp_path: Path) -> None:

@@ -120,6 +120,26 @@ def test_one_run_alone_may_be_asked_for_before_it_is_there(tmp_path: Path) -> No
     assert {event["data"]["run"] for event in found} == {"bert"}
 
 
+def test_some_kinds_alone_may_be_asked_for(tmp_path: Path) -> None:
+    with training(tmp_path) as one, daemon(tmp_path) as url, listening(url, "?kinds=run") as heard:
+        events = iter(heard)
+        assert next(events)["event"] == "snapshot"
+        one.warm()
+        told = [next(events)]
+        while told[-1]["data"]["state"] != "warm":
+            told.append(next(events))
+    assert {event["event"] for event in told} == {"run"}
+
+
+def test_a_sample_says_how_far_a_compilation_is(tmp_path: Path) -> None:
+    with training(tmp_path) as one, daemon(tmp_path) as url:
+        one.counts(31, 86)
+        with listening(url, "?samples=true") as heard:
+            while not (rank := heard.until("sample")["data"]["ranks"][0])["progress"]:
+                pass
+    assert rank["progress"] == {"of": "kernels", "done": 31, "total": 86}
+
+
 def test_it_ends_with_the_daemon_which_does_not_wait_for_it(tmp_path: Path) -> None:
     with daemon_process("--dir", str(tmp_path)) as (process, url), listening(url) as listener:
         next(iter(listener))
@@ -168,7 +188,7 @@ def test_head_is_the_headers_alone(tmp_path: Path) -> None:
         assert (reply.status, reply.headers["content-type"]) == (200, "text/event-stream")
 
 
-@pytest.mark.parametrize("query", ["?samples=perhaps"])
+@pytest.mark.parametrize("query", ["?samples=perhaps", "?kinds=everything", "?kinds=run,,gone"])
 def test_a_parameter_that_makes_no_sense_is_refused(tmp_path: Path, query: str) -> None:
     with daemon(tmp_path) as url:
         assert ask(url, f"/events{query}").status == 422

@@ -44,6 +44,7 @@ RECORDS = {
     *("warmwatch_monitor.poller", "warmwatch_monitor.export.answer"),
 }
 ANSWER = {"socket", "json", "warmwatch_monitor.config", "warmwatch_monitor.views"}
+LISTENING = {"httptools", "warmwatch_monitor.cli.hearing", "warmwatch_monitor.cli.event_stream"}
 HISTORY = {"sqlite3", "warmwatch_monitor.remembered"}
 SPARED = {"dataclasses", "pathlib", "difflib", "textwrap", "shutil", "tempfile"}
 
@@ -75,6 +76,15 @@ def test_status_from_a_daemon_loads_nothing_that_reads_or_judges_records(tmp_pat
     with daemon(tmp_path) as url:
         found = loaded("status", "--address", url.removeprefix("http://"))
     assert "warmwatch_monitor.cli.status" in found
+    assert found.isdisjoint(AGENT | DAEMON | RECORDS | HISTORY | LISTENING | SPARED)
+
+
+def test_wait_beside_a_daemon_loads_what_listens_and_nothing_that_reads_records(
+    tmp_path: Path,
+) -> None:
+    with daemon(tmp_path) as url:
+        found = loaded("wait", "--timeout", "2", "--address", url.removeprefix("http://"))
+    assert found >= LISTENING
     assert found.isdisjoint(AGENT | DAEMON | RECORDS | HISTORY | SPARED)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from warmwatch_monitor.views.top.app import Top
+from warmwatch_monitor.views.top.moment import Heard
 
 Answer = dict[str, Any]
 
@@ -57,9 +58,12 @@ async def screen(
     ask: Callable[[], Answer],
     size: tuple[int, int],
     past: Callable[[], Answer | None] = lambda: None,
+    *,
+    hear: Callable[[], Heard] | None = None,
+    seconds: float = _NEVER,
 ) -> AsyncIterator[Screen]:
     """A ``top`` on a screen of ``size``, after its first look."""
-    app = Top(ask, _NEVER, past)
+    app = Top(ask, seconds, past, hear)
     async with app.run_test(size=size) as pilot:
         shown = Screen(app, pilot)
         await shown.settle()

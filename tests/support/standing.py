@@ -32,6 +32,17 @@ class Training:
     def warm(self) -> None:
         self.becomes(warm())
 
+    def is_in(self, phase: int) -> None:
+        """What it compiles goes on, in another phase."""
+        was = slots.read(self._folder)
+        self.becomes(replace(was, compile=replace(was.compile, active_phase=phase)))
+
+    def counts(self, done: int, total: int) -> None:
+        """Kernels, of what it compiles now."""
+        was = slots.read(self._folder)
+        far = {"progress_of": 1, "progress_done": done, "progress_total": total}
+        self.becomes(replace(was, compile=replace(was.compile, **far)))
+
     def compiles(self, phase: int = 3) -> None:
         """Again, where it was warm."""
         now, was = time.monotonic_ns(), slots.read(self._folder)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -23,10 +25,20 @@ class Terminal:
     def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
         self.process, self._master = process, master
         self.written = ""
+        self._decode = codecs.getincrementaldecoder("utf-8")().decode  # a read may cut a sign
+
+    def read(self) -> None:
+        """What is written next."""
+        self.written += self._decode(os.read(self._master, 65536))
 
     def read_until(self, words: str) -> None:
         while words not in self.written:
-            self.written += os.read(self._master, 65536).decode()
+            self.read()
+
+    def read_until_match(self, pattern: str, since: int = 0) -> None:
+        """The same for what is written behind the first ``since`` characters."""
+        while not re.search(pattern, self.written[since:], re.DOTALL):
+            self.read()
 
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())
@@ -34,7 +46,7 @@ class Terminal:
     def read_to_end(self) -> int:
         try:
             while part := os.read(self._master, 65536):
-                self.written += part.decode()
+                self.written += self._decode(part)
         except OSError:  # the other side has closed it
             pass
         return self.process.wait(60)

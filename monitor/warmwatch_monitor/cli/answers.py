@@ -7,13 +7,14 @@ pays for none of them.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from warmwatch_monitor.access import ANYBODY, Access
 from warmwatch_monitor.cli.choice import choose, is_pattern
-from warmwatch_monitor.cli.daemon import ask_daemon, ask_history
+from warmwatch_monitor.cli.daemon import Daemon, ask_daemon, ask_history
 from warmwatch_monitor.cli.output import note
 from warmwatch_monitor.config import Settings, load, load_access
 from warmwatch_monitor.errors import NoDaemonError, UsageError
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from warmwatch_monitor.sources.readings import Source
 
 Answer = dict[str, Any]
+
+_LEAST_SECONDS = 1.0
 
 
 def settings_from(**options: str | None) -> Settings:
@@ -39,6 +42,41 @@ def make_poller(settings: Settings, *more: Source[Any]) -> Poller:
     return Poller(settings, sources=(*SOURCES, *more))
 
 
+class Asker:
+    """Gives the answer as it is now, for as long as a command needs it.
+
+    Args:
+        look: the answer, and the daemon that gave it, if one did; takes the seconds that it may
+        last, ``None`` for as many as are usual. choose: leaves what was asked for.
+        until: when, on the monotonic clock, the command ends: what hangs then does so for a second
+        more, unless it is the first look.
+
+    Attributes:
+        daemon: who gave the last answer; ``None`` where it was read, or there was none.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[float | None], tuple[Answer, Daemon | None]],
+        choose: Callable[[Answer], Answer],
+        until: float | None = None,
+    ) -> None:
+        self._look, self._choose, self._until = look, choose, until
+        self._is_first = True
+        self.daemon: Daemon | None = None
+
+    def __call__(self) -> Answer:
+        daemon, first, self._is_first = None, self._is_first, False
+        within = None
+        if self._until is not None and not first:
+            within = max(_LEAST_SECONDS, self._until - time.monotonic())
+        try:
+            answer, daemon = self._look(within)
+        finally:
+            self.daemon = daemon
+        return self._choose(answer)
+
+
 def asker(
     run: str | None,
     *,
@@ -48,8 +86,9 @@ def asker(
     access: Mapping[str, str | None] = MappingProxyType({}),
     own: bool = False,
     told: Callable[[Snapshot], None] | None = None,
-) -> Callable[[], Answer]:
-    """A function that gives the answer as it is now, for as long as a command needs it.
+    until: float | None = None,
+) -> Asker:
+    """What gives the answer as it is now; ``until`` as of :class:`Asker`.
 
     ``access``: what is shown to whom it asks. ``own``: a name without an owner means no run but
     this user's. ``told``: is given what was read here, where no daemon answered.
@@ -64,15 +103,17 @@ def asker(
         if address is not None or dir is not None:
             raise UsageError("--prometheus asks another program than --address and --dir: give one")
         url, shown = prometheus, load_access(os.environ, access)
-        return lambda: ask_fleet(url, run, shown)
+        return Asker(lambda _: (ask_fleet(url, run, shown), None), lambda answer: answer)
     settings = settings_from(address=address, dir=dir, **access)
     read = _reader(settings, told)
 
-    def answer() -> Answer:
-        found = None if dir is not None else _from_daemon(settings)
-        return choose(read() if found is None else found, run, os.geteuid(), own=own)
+    def look(within: float | None) -> tuple[Answer, Daemon | None]:
+        found = None if dir is not None else _from_daemon(settings, within)
+        if found is None:
+            return read(), None
+        return found, Daemon(settings.address, settings.access)
 
-    return answer
+    return Asker(look, lambda answer: choose(answer, run, os.geteuid(), own=own), until)
 
 
 def past_of(
@@ -101,10 +142,10 @@ def note_missing_directory(dir: str | None, what_now: str = "") -> None:
         note(f"warmwatch: --dir: {dir} does not exist{what_now}")
 
 
-def _from_daemon(settings: Settings) -> Answer | None:
+def _from_daemon(settings: Settings, within: float | None = None) -> Answer | None:
     """The daemon's answer; ``None`` where it is not asked for and cannot know these records."""
     try:
-        answer = ask_daemon(settings.address, settings.access)
+        answer = ask_daemon(settings.address, settings.access, within)
     except NoDaemonError:
         if settings.asked:
             raise

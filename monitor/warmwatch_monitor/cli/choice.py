@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from warmwatch.states import ENDED, State
+from warmwatch.states import ENDED
 from warmwatch_monitor.errors import UnknownRunError
-from warmwatch_monitor.export.words.several import Said, several
+from warmwatch_monitor.export.words.several import several_of
 
 Answer = dict[str, Any]
 
@@ -61,6 +61,12 @@ def choose_runs(
     return chosen
 
 
+def may_be(shown: str, run: str | None) -> bool:
+    """Whether a run of which only is known how it is shown may be one that ``run`` chooses."""
+    called = (shown, shown.rpartition("@")[0])
+    return run is None or any(one == run or fnmatchcase(one, run) for one in called)
+
+
 def _named(runs: Sequence[Answer], run: str) -> list[Answer]:
     """Those whose user called them so; else those whose names match."""
     chosen = [one for one in runs if _plain(one) == run]
@@ -94,13 +100,6 @@ def only(answer: Answer, runs: Sequence[Answer]) -> Answer:
         **answer,
         "compiling": any(one["compiling"] for one in living) if living else None,
         "warm": all(one["warm"] for one in living) if living else None,
-        "summary": _summary(runs),
+        "summary": several_of(runs),
         "runs": list(runs),
     }
-
-
-def _summary(runs: Sequence[Answer]) -> str:
-    return several(
-        Said(str(one["run"]), State(one["state"]), str(one["state"]), str(one["summary"]))
-        for one in runs
-    )

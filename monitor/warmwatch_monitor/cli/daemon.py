@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from warmwatch_monitor.access import ANYBODY, Access
 from warmwatch_monitor.config import Address
@@ -28,14 +28,21 @@ _OTHER = "give the daemon's address with --address HOST:PORT, or --dir to read t
 _CREDENTIALS = "give --token-file or --user-file with what it knows, or --dir to read the records"
 
 
-def ask_daemon(address: Address, access: Access = ANYBODY) -> Answer:
-    """The daemon's whole ``/status``.
+class Daemon(NamedTuple):
+    """Where a daemon is asked, and what is shown to it."""
+
+    address: Address
+    access: Access = ANYBODY
+
+
+def ask_daemon(address: Address, access: Access = ANYBODY, within: float | None = None) -> Answer:
+    """The daemon's whole ``/status``; ``within``: in so many seconds, fewer than are usual.
 
     Raises:
         NoDaemonError: nobody answers at ``address``. DaemonError: something else does, or it does
         not take what ``access`` shows. UsageError: ``access`` names what cannot be used.
     """
-    body = _fetch(address, access)
+    body = _fetch(Daemon(address, access), within=within)
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
@@ -56,39 +63,64 @@ def ask_history(address: Address, access: Access = ANYBODY) -> Answer | None:
     Raises as :func:`ask_daemon`.
     """
     try:
-        found = json.loads(_fetch(address, access, HISTORY))
+        found = json.loads(_fetch(Daemon(address, access), HISTORY))
     except (ValueError, RecursionError):
         return None
     known = isinstance(found, dict) and {"at", "ranks", "gpus"} <= found.keys()
     return found if known else None
 
 
-def _fetch(address: Address, access: Access, path: str = "/status") -> bytes:
-    """The body of the reply. Raises as :func:`ask_daemon`."""
-    request = _request(address, access, path)
+def connect(daemon: Daemon, seconds: float) -> socket.socket:
+    """A connection to it, over TLS where that is spoken.
+
+    Raises:
+        NoDaemonError: nobody answers there. OSError: TLS fails, or takes longer than ``seconds``.
+        UsageError: ``access`` names what cannot be used.
+    """
+    address, access = daemon
     tls = access.tls() if address.tls else None
     try:
-        peer = socket.create_connection((address.host, address.port), CONNECT_SECONDS)
+        peer = socket.create_connection((address.host, address.port), min(CONNECT_SECONDS, seconds))
     except (OSError, ValueError) as error:  # a host that is no name is a ValueError
         reason = getattr(error, "strerror", None) or str(error) or "no answer"
         raise NoDaemonError(
             f"no daemon answers at {address} ({reason.lower()}); start one with: warmwatch serve, "
             "or give --dir to read the records"
         ) from None
-    with peer:
-        try:
-            if tls is not None:
-                peer.settimeout(ANSWER_SECONDS)  # a daemon that has just begun may take a while
-                with tls.wrap_socket(peer, server_hostname=address.host) as private:
-                    reply = _exchange(private, request)
-            else:
-                reply = _exchange(peer, request)
-        except TimeoutError:
-            raise DaemonError(
-                f"what listens at {address} has not answered within {ANSWER_SECONDS:g} s; {_OTHER}"
-            ) from None
-        except OSError as error:
-            raise _cut_off(address, access, error) from None
+    if tls is None:
+        return peer
+    try:
+        peer.settimeout(seconds)  # a daemon that has just begun may take a while
+        return tls.wrap_socket(peer, server_hostname=address.host)
+    except BaseException:
+        peer.close()
+        raise
+
+
+def request(daemon: Daemon, path: str, accept: str = "application/json") -> bytes:
+    """The question. Raises UsageError: ``access`` names what cannot be used."""
+    who = daemon.access.authorization()
+    shown = f"Authorization: {who}\r\n" if who else ""
+    return (
+        f"GET {path} HTTP/1.0\r\nHost: {daemon.address}\r\nAccept: {accept}\r\n"
+        f"{shown}Connection: close\r\n\r\n".encode()
+    )
+
+
+def _fetch(daemon: Daemon, path: str = "/status", within: float | None = None) -> bytes:
+    """The body of the reply. Raises as :func:`ask_daemon`."""
+    address, access = daemon
+    seconds = ANSWER_SECONDS if within is None else min(ANSWER_SECONDS, within)
+    asked = request(daemon, path)
+    try:
+        with connect(daemon, seconds) as peer:
+            reply = _exchange(peer, asked, seconds)
+    except TimeoutError:
+        raise DaemonError(
+            f"what listens at {address} has not answered within {seconds:.2g} s; {_OTHER}"
+        ) from None
+    except OSError as error:
+        raise _cut_off(address, access, error) from None
     if not reply:
         raise _cut_off(address, access)
     head, _, body = reply.partition(b"\r\n\r\n")
@@ -105,23 +137,15 @@ def _fetch(address: Address, access: Access, path: str = "/status") -> bytes:
     return body
 
 
-def _request(address: Address, access: Access, path: str) -> bytes:
-    who = access.authorization()
-    shown = f"Authorization: {who}\r\n" if who else ""
-    return (
-        f"GET {path} HTTP/1.0\r\nHost: {address}\r\nAccept: application/json\r\n"
-        f"{shown}Connection: close\r\n\r\n".encode()
-    )
-
-
-def _exchange(peer: socket.socket, request: bytes) -> bytes:
+def _exchange(peer: socket.socket, asked: bytes, seconds: float) -> bytes:
     """The whole reply, up to a little more than the longest.
 
     Raises:
         TimeoutError: it did not end in time, however steadily it came. OSError: it was cut off.
     """
-    deadline = time.monotonic() + ANSWER_SECONDS
-    peer.sendall(request)
+    deadline = time.monotonic() + seconds
+    peer.settimeout(seconds)
+    peer.sendall(asked)
     reply = bytearray()
     while len(reply) <= LONGEST_ANSWER:
         peer.settimeout(max(0.001, deadline - time.monotonic()))

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
+from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from warmwatch_monitor.cli import options
-from warmwatch_monitor.cli.answers import asker, past_of
+from warmwatch_monitor.cli.answers import Answer, Asker, asker, past_of
 from warmwatch_monitor.cli.output import is_redrawn, plain
 from warmwatch_monitor.errors import UnknownRunError, UsageError
 
+if TYPE_CHECKING:
+    from warmwatch_monitor.views.top.moment import Heard
+
 _USUAL_SECONDS = 1.0
+_SAMPLE_SECONDS = 1.0  # between two samples of a daemon
+# which events an answer is too old for; phases are in the samples
+_KINDS = (
+    *("attached", "state", "condition", "compile_begin", "compilation", "compile_end"),
+    *("reopened", "warm", "ended", "run", "gone"),
+)
 _LEAST_SECONDS, _MOST_SECONDS = 0.2, 3600.0
 _HELP = """Watch runs and ranks: state, phase, progress, steps, power, recompiles, functions, GPUs.
 
@@ -31,7 +43,7 @@ Exit code: 0 it was left
 @click.command(help=_HELP)
 @click.argument("run", required=False)
 @click.option(
-    "--interval", metavar="SECONDS", help=f"Seconds between two looks.  [{_USUAL_SECONDS:g}]"
+    "--interval", metavar="SECONDS", help=f"Seconds between two pictures.  [{_USUAL_SECONDS:g}]"
 )
 @options.address
 @options.directory
@@ -55,7 +67,37 @@ def top(
     from warmwatch_monitor.views.top.app import Top
 
     past = partial(past_of, address=address, dir=dir, prometheus=prometheus, access=access)
-    Top(lambda: plain(ask()), seconds, lambda: plain(past())).run()
+    hear = _hearer(ask) if seconds >= _SAMPLE_SECONDS and dir is None else None
+    Top(lambda: plain(ask()), seconds, lambda: plain(past()), hear).run()
+
+
+def _hearer(ask: Asker) -> Callable[[], Heard]:
+    """Listens to the daemon that answered last, for a second or until something comes."""
+    from warmwatch_monitor.cli.hearing import CONNECT_SECONDS, Hearing
+    from warmwatch_monitor.views.top.moment import Heard
+
+    hearing = Hearing(_KINDS, samples=True)
+
+    def hear() -> Heard:
+        hearing.follow(ask.daemon)
+        hearing.connect_where_due(CONNECT_SECONDS)
+        events = hearing.hear(_SAMPLE_SECONDS)
+        samples = [event.data for event in events if event.kind == "sample"]
+        return Heard(
+            is_live=hearing.is_live,
+            changed=len(events) > len(samples),
+            sample=_sample(samples[-1]) if samples else None,
+        )
+
+    return hear
+
+
+def _sample(data: bytes) -> Answer | None:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return plain(found) if isinstance(found, dict) else None
 
 
 def _seconds(text: str | None) -> float:

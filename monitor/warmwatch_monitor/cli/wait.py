@@ -13,8 +13,10 @@ import click
 
 from warmwatch_monitor.cli import options
 from warmwatch_monitor.cli.answers import asker, note_missing_directory
+from warmwatch_monitor.cli.hearing import Hearing
 from warmwatch_monitor.cli.output import note, rewrite, say
 from warmwatch_monitor.cli.waiter import Look, Outcome, Wait, listed
+from warmwatch_monitor.cli.waking import KINDS, Waking
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.export.words.wording import duration
 from warmwatch_monitor.views.waiting import GOALS
@@ -70,11 +72,20 @@ def wait(
 ) -> None:
     """The command; what it says of itself is ``_HELP``."""
     goals, patience = _goals(until), _patience(timeout)
-    ask = asker(run, address=address, dir=dir, prometheus=prometheus, access=access, own=True)
+    ask = asker(
+        run,
+        address=address,
+        dir=dir,
+        prometheus=prometheus,
+        access=access,
+        own=True,
+        until=time.monotonic() + patience,
+    )
     uid, clock = (os.geteuid(), None) if prometheus is None else (None, time.time)
     note_missing_directory(dir, " yet; it is waited for")
-    with _progress() as tell:
-        last = Wait(ask, run, goals, tell, uid, clock).block(patience)
+    with _progress() as tell, contextlib.closing(Hearing(KINDS)) as hearing:
+        waking = Waking(ask, hearing, is_seen=sys.stderr.isatty())
+        last = Wait(ask, run, goals, tell, uid, clock, waking.pause).block(patience)
     _report(last, f"not {listed(goals)} after {timeout} s: ", as_json=as_json)
     assert last.outcome is not None
     ctx.exit(last.outcome.value)

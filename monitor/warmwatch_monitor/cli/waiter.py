@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
 from warmwatch_monitor.cli.answers import Answer
-from warmwatch_monitor.cli.choice import is_own, only
+from warmwatch_monitor.cli.choice import is_own, may_be, only
+from warmwatch_monitor.cli.event_stream import Event
 from warmwatch_monitor.cli.output import plain
 from warmwatch_monitor.errors import DaemonError, FleetError, UnknownRunError
 from warmwatch_monitor.views.waiting import (
@@ -26,6 +28,14 @@ _PAUSE_SECONDS = 0.25
 _NAMED = 3
 _WAITING = "; waiting for"  # what is said while it waits, and not once it has given up
 _ABSENCE_SECONDS = 15.0  # a daemon that is started anew is back by then
+
+# lets at most so many seconds pass, fewer where an event comes that wakes
+Pause = Callable[[float, Callable[[Event], bool]], None]
+
+
+def sleep(left: float, _wakes: Callable[[Event], bool]) -> None:
+    """The pause between two looks of those whom nobody tells anything."""
+    time.sleep(min(_PAUSE_SECONDS, left))
 
 
 class Outcome(Enum):
@@ -61,6 +71,7 @@ class Wait:
         tell: takes the state and the sentence of each look that does not end the wait.
         uid: who waits; ``None`` where everybody's runs are his.
         clock: of who is asked, where the answers do not say what it is there.
+        pause: between two looks.
     """
 
     def __init__(
@@ -71,14 +82,17 @@ class Wait:
         tell: Callable[[str, str], None],
         uid: int | None = None,
         clock: Callable[[], float] | None = None,
+        pause: Pause = sleep,
     ) -> None:
         self._ask, self._run, self._goals, self._tell, self._uid = ask, run, goals, tell, uid
-        self._clock = clock
+        self._clock, self._pause = clock, pause
         self._ends = END_GOALS.issuperset(goals)  # nothing but an end is what is waited for
         self._seen_alive: set[str] = set()
+        self._own: set[str] = set()  # of the runs in the last answer
+        self._foreign: set[str] = set()
         self._first_look: float | None = None
         self._began: float | None = None  # the same by the clock of who is asked, once it is known
-        self._answered: float | None = None
+        self._has_answered, self._absent_since = False, 0.0
 
     def block(self, patience: float) -> Look:
         """The look that ended it, or the last one at the timeout."""
@@ -87,10 +101,11 @@ class Wait:
             look = self._look()
             if look.outcome is not None:
                 return look
-            if time.monotonic() >= deadline:
+            left = deadline - time.monotonic()
+            if left <= 0:
                 return look._replace(outcome=Outcome.TIMEOUT, words=look.late or look.words)
             self._tell(look.state, look.words)
-            time.sleep(min(_PAUSE_SECONDS, max(0.0, deadline - time.monotonic())))
+            self._pause(left, self._is_woken_by)
 
     def _look(self) -> Look:
         """Raises DaemonError, FleetError: who is asked never answered, or has not for long."""
@@ -100,19 +115,22 @@ class Wait:
         try:
             answer = self._ask()
         except UnknownRunError as error:
-            self._answered = time.monotonic()
+            self._has_answered, self._absent_since = True, 0.0
             said = plain(str(error))
             return Look(state="unknown", words=f"{said}; waiting for it", late=said)
         except (DaemonError, FleetError) as error:
-            if self._answered is None or time.monotonic() > self._answered + _ABSENCE_SECONDS:
+            self._absent_since = self._absent_since or asked
+            if not self._has_answered or time.monotonic() > self._absent_since + _ABSENCE_SECONDS:
                 raise
             return Look(state="absent", words=plain(f"{error}; asking again"))
-        self._answered = time.monotonic()
+        self._has_answered, self._absent_since = True, 0.0
         self._note_when(answer.get("at"), asked - self._first_look)
         return self._judge(answer)
 
     def _judge(self, answer: Answer) -> Look:
         asked = [r for r in answer["runs"] if self._run is not None or is_own(r, self._uid)]
+        self._own = {run["run"] for run in asked}
+        self._foreign = {run["run"] for run in answer["runs"]} - self._own
         runs = [run for run in asked if self._is_about(run)]
         if not runs:
             words = self._nothing(asked, answer["runs"])
@@ -133,6 +151,15 @@ class Wait:
         if END_GOALS.isdisjoint(self._goals) and any(map(may_never_end, runs)):
             return Outcome.ENDED, f"{summary} (it may never be {listed(self._goals)})"
         return None, summary
+
+    def _is_woken_by(self, event: Event) -> bool:
+        """Whether it may be of a run that is waited for; what cannot be read may be."""
+        try:
+            shown = str(json.loads(event.data)["run"])
+        except (ValueError, LookupError, TypeError, RecursionError):
+            return True
+        known = shown in self._own or may_be(shown, self._run)
+        return known and shown not in self._foreign
 
     def _note_when(self, at: float | None, after: float) -> None:
         """When it began, by an answer of ``at`` that was asked for ``after`` the first look.

@@ -19,6 +19,7 @@ from warmwatch_monitor.model import RankView, RunView, Snapshot, all_warm, any_c
 KINDS = (
     "attached",
     "state",
+    "condition",
     "compile_begin",
     "phase",
     "compilation",
@@ -112,6 +113,9 @@ def _of_rank(before: RankView | None, now: RankView, tell: _Telling) -> Iterator
     if state is not earlier:
         since, was = now.figures.progress.state_since, earlier.value if earlier else None
         yield tell("state", now, state=state.value, before=was, since=since)
+    holds, held = now.judgement.conditions, before.judgement.conditions if before else ()
+    if holds != held:
+        yield tell("condition", now, conditions=list(holds), before=list(held))
     yield from _of_compiler(before, now, tell)
     yield from _of_warmth(before, now, tell)
     if state in ENDED and earlier not in ENDED:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from warmwatch_monitor.export.changes import KINDS
+
 # event -> what it tells, beside `at`, `run` and `summary` (and `rank`, where it is of one)
 MEANINGS: Mapping[str, str] = {
     "snapshot": "all that is so now, as `/status` has it: the first event of a connection",
@@ -11,6 +13,8 @@ MEANINGS: Mapping[str, str] = {
     "daemon's memory) or `another_daemon` (the id is of another life of the daemon)",
     "attached": "a rank is here, or another process has taken its place: `attached_at`, `attempt`",
     "state": "a rank's state: `state`, `before` (null at first), `since`",
+    "condition": "what holds of a rank beside its state: `conditions`, `before`, names as in "
+    "`/status`",
     "compile_begin": "compile activity has begun: `began_at`, `phase`, and `underway` as `/status` "
     "has it, null for as long as that is not known",
     "phase": "what it does now, and what of: `phase`, `underway`",
@@ -39,9 +43,15 @@ EVENTS_DESCRIPTION = (
 EVENTS_RUN_DESCRIPTION = (
     "Events of this run alone, and of sources. It need not be there yet. Names as in `/status`."
 )
+KINDS_DESCRIPTION = (
+    "Events of these kinds alone, with commas between. The first event, and a `reset`, come anyhow."
+)
+_KIND = f"({'|'.join(KINDS)})"
+KINDS_PATTERN = f"^({_KIND}(,{_KIND})*)?$"
 SAMPLES_DESCRIPTION = (
     "With `true` also an event `sample` once a second, which has no id: the figures of the moment, "
-    "as `/history` keeps them."
+    "as `/history` keeps them, with the sentences, and of a rank that counts what it compiles its "
+    "`progress`."
 )
 LAST_ID_DESCRIPTION = "The id of the last event that was read; browsers send it by themselves."
 EVENTS_EXAMPLE = (

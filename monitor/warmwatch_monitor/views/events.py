@@ -16,7 +16,7 @@ from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.views.kept import Kept, json_body
-from warmwatch_monitor.views.recent import ForgottenError, Recent, framed
+from warmwatch_monitor.views.recent import ForgottenError, Recent, Wanted, framed
 
 MOST_LISTENERS = 1000
 LOOK_SECONDS = 0.05
@@ -69,7 +69,7 @@ class Events:
             )
 
     async def listen(
-        self, run: str | None, last_id: str | None, *, samples: bool = False
+        self, wanted: Wanted, last_id: str | None, *, samples: bool = False
     ) -> AsyncGenerator[bytes, None]:
         """What to send to one who listens, until he has to come back."""
         bell, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -78,13 +78,13 @@ class Events:
         self._look_after()
         try:
             until = loop.time() + LIFE_SECONDS
-            number, first = self._first(run, last_id)
+            number, first = self._first(wanted, last_id)
             yield _RETRY + first
             beats, sampled = self._beats, 0
             while not self._leaving and loop.time() < until:
                 bell.clear()
                 try:
-                    number, found = self._recent.after(number, run)
+                    number, found = self._recent.after(number, wanted)
                 except ForgottenError:
                     return
                 if samples and self._sampled[0] > sampled:
@@ -101,19 +101,19 @@ class Events:
             self._samplers -= samples
             self._bells.discard(bell)
 
-    def _first(self, run: str | None, last_id: str | None) -> tuple[int, bytes]:
+    def _first(self, wanted: Wanted, last_id: str | None) -> tuple[int, bytes]:
         """What begins a connection: all that is so now, unless it goes on where one broke off."""
         why = None
         if last_id:
             try:
                 number = self._recent.number_of(last_id)
-                self._recent.after(number, run)
+                self._recent.after(number, wanted)
             except ForgottenError as error:
                 why = str(error)
             else:
                 return number, b""
         number = self._recent.number  # before what is told: nothing falls between
-        return number, self._present(run, why, self._recent.id_of(number))
+        return number, self._present(wanted.run, why, self._recent.id_of(number))
 
     def _present(self, run: str | None, why: str | None, id: str) -> bytes:
         snapshot = self._latest()

@@ -25,6 +25,8 @@ from warmwatch_monitor.views.event_schema import (
     EVENTS_RUN_DESCRIPTION,
     HISTORY_DESCRIPTION,
     HISTORY_EXAMPLE,
+    KINDS_DESCRIPTION,
+    KINDS_PATTERN,
     LAST_ID_DESCRIPTION,
     SAMPLES_DESCRIPTION,
 )
@@ -32,7 +34,7 @@ from warmwatch_monitor.views.events import CrowdedError, Events
 from warmwatch_monitor.views.history import SECONDS, History, columns, sample
 from warmwatch_monitor.views.kept import Body, json_body, json_body_of_many
 from warmwatch_monitor.views.lane import Lane, gone
-from warmwatch_monitor.views.recent import Recent
+from warmwatch_monitor.views.recent import Recent, Wanted
 from warmwatch_monitor.views.schema import STATUS_DESCRIPTION, Problem, Status
 from warmwatch_monitor.views.stream import EventStream
 from warmwatch_monitor.views.waiters import GoneError
@@ -145,6 +147,7 @@ def _add_events(app: FastAPI, events: Events) -> None:
     )
     async def get_events(
         run: Annotated[str | None, Query(description=EVENTS_RUN_DESCRIPTION)] = None,
+        kinds: Annotated[str, Query(description=KINDS_DESCRIPTION, pattern=KINDS_PATTERN)] = "",
         samples: Annotated[bool, Query(description=SAMPLES_DESCRIPTION)] = False,
         last_event_id: Annotated[str | None, Header(description=LAST_ID_DESCRIPTION)] = None,
     ) -> Response:
@@ -152,7 +155,8 @@ def _add_events(app: FastAPI, events: Events) -> None:
             events.refuse_crowd()
         except CrowdedError as error:
             return _json({"detail": str(error)}, status_code=503)
-        return EventStream(events.listen(run, last_event_id, samples=samples))
+        wanted = Wanted(run, frozenset(filter(None, kinds.split(","))))
+        return EventStream(events.listen(wanted, last_event_id, samples=samples))
 
 
 def _add_history(app: FastAPI, history: History) -> None:

@@ -23,11 +23,26 @@ class ForgottenError(Exception):
 
 
 class Event(NamedTuple):
-    """One event: its number, by what ``?run=`` may name its run (``None``: of none), its bytes."""
+    """One event: its number and kind, by what ``?run=`` may name its run (``None``: of none), its
+    bytes.
+    """
 
     number: int
+    kind: str
     names: frozenset[str] | None
     content: bytes
+
+
+class Wanted(NamedTuple):
+    """What somebody wants to be told: of one run, of some kinds; of all, where none is named."""
+
+    run: str | None = None
+    kinds: frozenset[str] = frozenset()
+
+    def has(self, event: Event) -> bool:
+        if self.kinds and event.kind not in self.kinds:
+            return False
+        return self.run is None or event.names is None or self.run in event.names
 
 
 class Recent:
@@ -58,9 +73,9 @@ class Recent:
             self._add(change)
 
     def after(
-        self, number: int, run: str | None, most_bytes: int = 1 << 16
+        self, number: int, wanted: Wanted, most_bytes: int = 1 << 16
     ) -> tuple[int, list[bytes]]:
-        """What is told of ``run`` behind ``number``, and the number up to which that goes.
+        """What of it is ``wanted`` behind ``number``, and the number up to which that goes.
 
         Raises:
             ForgottenError: some of it has left the ring.
@@ -74,7 +89,7 @@ class Recent:
             for at in range(skipped, len(self._events)):
                 event = self._events[at]
                 number = event.number
-                if run is None or event.names is None or run in event.names:
+                if wanted.has(event):
                     found.append(event.content)
                     size += len(event.content)
                     if size >= most_bytes:
@@ -104,7 +119,7 @@ class Recent:
         content = framed(change.kind, json_body(change.data).plain, self.id_of(number))
         names = change.names if change.run is not None else None
         with self._lock:
-            self._events.append(Event(number, names, content))
+            self._events.append(Event(number, change.kind, names, content))
             self._bytes += len(content)
             self.number = number
             while len(self._events) > self._most or self._bytes > self._most_bytes:

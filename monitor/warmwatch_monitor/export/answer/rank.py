@@ -98,7 +98,7 @@ def _compile(view: RankView) -> dict[str, Any]:
         "wrappers": compile.wrappers,
         "disabled": compile.disabled,
         "cudagraph_skips": compile.cudagraph_skips,
-        "progress": _progress(compile.open),
+        "progress": progress(compile.open),
         "estimate": _estimate(view),
         "underway": underway(view.figures.log.underway),
         "functions": functions(view.figures.log.functions),
@@ -110,7 +110,7 @@ def _compile(view: RankView) -> dict[str, Any]:
     }
 
 
-def _progress(activity: OpenActivity | None) -> dict[str, Any] | None:
+def progress(activity: OpenActivity | None) -> dict[str, Any] | None:
     """How far the activity in progress is, where PyTorch counts what it does."""
     counted = activity.counted if activity else None
     return None if counted is None else asdict(counted)

@@ -6,8 +6,8 @@ the same as the daemon, and has no model to load for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from warmwatch.states import ENDED, State, least_advanced
 
@@ -36,6 +36,14 @@ def several(runs: Iterable[Said]) -> str:
     if len(living) > 1:
         head = f"{len(living)} runs: " + "; ".join(f"{one.run} {one.brief}" for one in living)
     return f"{head}; ended before: {_few(ended)}" if ended else head
+
+
+def several_of(runs: Iterable[Mapping[str, Any]]) -> str:
+    """The same of runs as an answer has them."""
+    return several(
+        Said(str(one["run"]), State(one["state"]), str(one["state"]), str(one["summary"]))
+        for one in runs
+    )
 
 
 def _few(ended: Sequence[Said]) -> str:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from warmwatch_monitor.export.answer import progress
 from warmwatch_monitor.export.words.sentence import run_sentence, summary
 from warmwatch_monitor.model import RankView, Snapshot, all_warm, any_compiling
 from warmwatch_monitor.views.history.ring import (
@@ -91,6 +92,7 @@ def _present(view: RankView) -> dict[str, Any]:
         "steps": figures.steps.count,
         "step_seconds": figures.steps.last_seconds,
         "compile_seconds": figures.compile.seconds,
+        "progress": progress(figures.compile.open),
     }
 
 

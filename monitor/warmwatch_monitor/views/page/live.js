@@ -3,7 +3,7 @@
 const AGAIN_MS = 2000;
 const SILENT_MS = 6000; // a sample comes every second
 const CHANGES = [
-  "attached", "state", "compile_begin", "phase", "compilation", "compile_end",
+  "attached", "state", "condition", "compile_begin", "phase", "compilation", "compile_end",
   "reopened", "warm", "ended", "run", "gone", "source",
 ];
 

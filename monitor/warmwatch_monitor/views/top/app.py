@@ -24,11 +24,15 @@ from warmwatch_monitor.views.top.chart import Window
 from warmwatch_monitor.views.top.detail import PANES, Shown, detail
 from warmwatch_monitor.views.top.help import Help
 from warmwatch_monitor.views.top.listing import ORDERS, Entry, Key, Listing, at, listing
+from warmwatch_monitor.views.top.moment import NOTHING, Heard, at_the_moment
 from warmwatch_monitor.views.top.past import frames
 from warmwatch_monitor.views.top.seen import Frame, Seen
 from warmwatch_monitor.views.top.table import fill
 
 Answer = Mapping[str, Any]
+
+# who is told what happens asks again after so many, and no sooner than that
+_FRESH_SECONDS, _SHORTEST_SECONDS = 5.0, 1.0
 
 WINDOWS = (120.0, 600.0, 3600.0)
 
@@ -37,7 +41,7 @@ class Top(App[None]):
     """Args:
     ask: gives the answer, each of its texts printable; raises WarmwatchError.
     past: gives a daemon's history alike, once; ``None`` where there is none.
-    seconds: between two looks.
+    seconds: between two pictures. hear: listens to a daemon for about a second, where one is asked.
     """
 
     TITLE = "warmwatch top"
@@ -62,11 +66,13 @@ class Top(App[None]):
         ask: Callable[[], Answer],
         seconds: float,
         past: Callable[[], Answer | None] = lambda: None,
+        hear: Callable[[], Heard] | None = None,
     ) -> None:
         super().__init__()
         self.theme = "ansi-dark"  # the terminal's own colours, and few bytes for each
         self.animation_level = "none"
-        self._ask, self._seconds, self._past = ask, seconds, past
+        self._ask, self._seconds, self._past, self._hear = ask, seconds, past, hear
+        self._is_told, self._is_old, self._asked_at = False, False, 0.0
         self._answer: Answer | None = None
         self._asking, self._trouble = False, ""
         self._history = Seen()
@@ -87,8 +93,10 @@ class Top(App[None]):
     def on_mount(self) -> None:
         self.query_one(Input).display = False
         self.query_one(DataTable).focus()
-        self.set_interval(self._seconds, self.look)
+        self.set_interval(self._seconds, self._tick)
         self.look()
+        if self._hear is not None:
+            threading.Thread(target=self._listen, args=(self._hear,), daemon=True).start()
         threading.Thread(target=self._look_back, name="past", daemon=True).start()
 
     # asking: one question at a time, in a thread that dies with the program
@@ -101,7 +109,7 @@ class Top(App[None]):
     def look(self) -> None:
         """Ask, unless the last question has no answer yet."""
         if not self._asking and not self._paused:
-            self._asking = True
+            self._asking, self._is_old, self._asked_at = True, False, time.monotonic()
             threading.Thread(target=self._look, name="ask", daemon=True).start()
 
     def _look(self) -> None:
@@ -113,6 +121,36 @@ class Top(App[None]):
             answer, trouble = None, described(error)
         with suppress(RuntimeError):  # it has ended meanwhile
             self.call_from_thread(self._take, answer, trouble)
+
+    def _tick(self) -> None:
+        """Ask, unless all that happened is known."""
+        age = time.monotonic() - self._asked_at
+        if not self._is_told or self._is_old or age >= max(_FRESH_SECONDS, self._seconds):
+            self.look()
+
+    def _listen(self, hear: Callable[[], Heard]) -> None:
+        going_on = True
+        with suppress(RuntimeError):  # it has ended meanwhile
+            while going_on:
+                try:
+                    heard = hear()
+                except Exception as error:  # noqa: BLE001 - shown, and asking goes on
+                    self.call_later(self._take, None, described(error))
+                    heard, going_on = NOTHING, False
+                going_on = self.call_later(self._take_heard, heard) and going_on
+
+    def _take_heard(self, heard: Heard) -> None:
+        self._is_told, self._is_old = heard.is_live, self._is_old or heard.changed
+        if self._is_old and time.monotonic() - self._asked_at >= _SHORTEST_SECONDS:
+            self.look()
+        if heard.sample is None or self._answer is None or self._paused:
+            return
+        now = self._answer
+        # of another release perhaps; what is asked for says so
+        with suppress(LookupError, TypeError, ValueError, AttributeError):
+            now = at_the_moment(self._answer, heard.sample)
+        if _made_at(now) - _made_at(self._answer) >= self._seconds / 2:
+            self._show(now)
 
     def _look_back(self) -> None:
         """Where there is no history, or none that can be read, the plots begin now."""
@@ -129,8 +167,13 @@ class Top(App[None]):
     def _take(self, answer: Answer | None, trouble: str) -> None:
         self._asking, self._trouble = False, trouble
         if answer is not None:
-            self._answer = answer
-            self._history.add(answer, _made_at(answer))
+            self._show(answer)
+        else:
+            self.draw()
+
+    def _show(self, answer: Answer) -> None:
+        self._answer = answer
+        self._history.add(answer, _made_at(answer))
         self.draw()
 
     # drawing
