@@ -206,6 +206,12 @@ def test_an_end_takes_nothing_away_of_what_was_found_out() -> None:
     assert "uncaught exception" in text(a.account(b.in_every_state()["failed"]))
 
 
+def test_the_key_of_a_timeline_explains_what_is_drawn_and_no_more() -> None:
+    brief = replace(a.FORWARD, phase_seconds={"dynamo": 5.0, "inductor": 75.0, "autotune": 0.01})
+    said = text(a.finished(compiled=(brief,)))
+    assert "  d dynamo, i inductor\n" in said
+
+
 def test_what_a_baseline_came_to_is_said() -> None:
     eager = {"steps": 20, "seconds": 0.072, "break_even_steps": 996}
     told = {**eager, "speed_up": 2.0, "paid_back_at_step": 1016}
