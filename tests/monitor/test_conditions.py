@@ -84,6 +84,13 @@ def test_where_nothing_was_captured_warm_is_not_called_the_real_speed() -> None:
     assert rank["compile"]["breaks"] == [{"reason": BROKEN.reason, "count": 3}]
 
 
+def test_a_reason_is_not_given_for_the_breaks_that_have_another() -> None:
+    other = GraphBreak(reason="Attempted to call function marked as skipped", count=1)
+    first = replace(BROKEN, count=2)
+    said = summary(b.snapshot(view(NOTHING, journal={"breaks": (first, other)})))
+    assert "(3 graph breaks, the first: Unsupported: a module that is wrapped by DDP)" in said
+
+
 def test_what_nothing_was_captured_for_is_said_as_far_as_it_is_known() -> None:
     tried = replace(NOTHING, graph_breaks=0, compilations=b.kinds(forward=3))
     failed = view(replace(tried, failures=2))

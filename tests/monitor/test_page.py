@@ -12,9 +12,11 @@ import pytest
 from playwright.sync_api import Browser
 
 from support.browser import chromium, visit
+from support.builders import kinds
 from support.daemon import daemon, daemon_process
-from support.records import ranks_of
+from support.records import held, ranks_of, warm, write_record
 from support.standing import training
+from support.values import replace
 from support.web import ask
 from warmwatch_monitor.views import page_files
 from warmwatch_monitor.views.page_files import FILES
@@ -100,6 +102,45 @@ def test_a_link_opens_a_run_a_rank_and_a_moment(browser: Browser, tmp_path: Path
             assert page.text("#h-rank") == "Rank 0 of gpt2"
             assert page.page.input_value("#run") == "gpt2"
             assert page.text("#summary").startswith("gpt2:")
+
+
+DRAWN = """() => {
+  const context = CanvasRenderingContext2D.prototype, draw = context.fillText;
+  window.drawn = new Set();
+  context.fillText = function (said, ...rest) {
+    drawn.add(said);
+    return draw.call(this, said, ...rest);
+  };
+}"""
+
+
+def test_a_lane_beside_those_of_other_runs_has_its_run_s_name(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with training(tmp_path), training(tmp_path, "bert"), daemon(tmp_path) as url:
+        with visit(browser, url) as page:
+            page.until("document.querySelector('[data-chart=lanes] canvas') !== null")
+            page.page.evaluate(DRAWN)
+            page.until("drawn.has('gpt2 0') && drawn.has('bert 0')")
+        with visit(browser, url, "#run=gpt2") as page:
+            page.until("document.querySelector('[data-chart=lanes] canvas') !== null")
+            page.page.evaluate(DRAWN)
+            page.until("drawn.has('0')")
+
+
+def test_the_graphs_of_a_rank_are_those_that_dynamo_counts(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """Not its compilations: a backward is one too, and what captured nothing."""
+    slot = warm()
+    counted = replace(slot.compile, compilations=kinds(forward=4), graphs=1, graph_breaks=3)
+    folder = write_record(tmp_path, replace(slot, compile=counted))
+    with held(folder), daemon(tmp_path) as url, visit(browser, url) as page:
+        page.until("document.querySelectorAll('#ranks tbody tr').length === 1")
+        heads = page.page.locator("#ranks thead th").all_text_contents()
+        cells = page.page.locator("#ranks tbody tr").locator("td, th").all_text_contents()
+    told = dict(zip(heads, cells, strict=True))
+    assert (told["graphs"], told["graph breaks"]) == ("1", "3")
 
 
 @pytest.mark.parametrize("at", ["1e300", "-1", "nan", "8e12"])

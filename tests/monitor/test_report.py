@@ -201,9 +201,19 @@ def test_an_end_takes_nothing_away_of_what_was_found_out() -> None:
         compilations=b.kinds(forward=3),
     )
     view = b.view(b.ended("finished", replace(b.WARM, compile=caught)), alive=False)
-    assert "captured nothing (3 graph breaks)" in text(a.account(view))
+    said = " ".join(text(a.account(view)).split())
+    assert "captured nothing (3 graph breaks)" in said
+    assert "TORCH_LOGS=graph_breaks" in said
+    assert "3 compilations" in said
+    assert "compilations of graphs" not in said
     assert "it ran eagerly" in text(a.eager())
     assert "uncaught exception" in text(a.account(b.in_every_state()["failed"]))
+
+
+def test_the_key_of_a_timeline_explains_what_is_drawn_and_no_more() -> None:
+    brief = replace(a.FORWARD, phase_seconds={"dynamo": 5.0, "inductor": 75.0, "autotune": 0.01})
+    said = text(a.finished(compiled=(brief,)))
+    assert "  d dynamo, i inductor\n" in said
 
 
 def test_what_a_baseline_came_to_is_said() -> None:

@@ -102,6 +102,7 @@ def test_a_price_is_a_number(records: str) -> None:
         (("report", "*"), 2, "name one of them"),
         (("report", "gpt2", "--html", "/nowhere/x.html"), 1, "name another file"),
         (("compare", "gpt2"), 2, "give 2 to"),
+        (("compare", "gpt2", "gpt2"), 2, "means gpt2; its start before is NAME~1"),
         (("compare", "gpt2", "nobody"), 5, "no run named"),
         (("export", "gpt2"), 2, "nothing to write"),
         (("export", "gpt2", "--perfetto", "/nowhere/x.json"), 1, "name another place"),
@@ -238,3 +239,17 @@ def test_the_file_asks_nobody_and_runs_nothing(tmp_path: Path) -> None:
     assert {one for one in asked if not one.startswith("data:")} == {file.as_uri()}
     assert said == []
     assert len(set(grounds)) == 2
+
+
+def test_no_word_of_a_table_s_head_is_broken_on_a_phone(tmp_path: Path) -> None:
+    long = replace(a.FORWARD, phase_seconds={"aot_autograd": 80.0})
+    account = a.finished(compiled=(long,))
+    made = cleaned(report(account, None))
+    file = tmp_path / "report.html"
+    file.write_text(html(document(made), made, account), encoding="utf-8")
+    heights = "[...document.querySelectorAll('thead th')].map((one) => one.offsetHeight)"
+    with chromium() as browser:
+        page = browser.new_context(viewport={"width": 320, "height": 844}).new_page()
+        page.goto(file.as_uri())
+        assert len(set(page.evaluate(heights))) == 1
+        assert page.evaluate("document.documentElement.scrollWidth") <= 320

@@ -39,7 +39,10 @@ def compare(runs: tuple[str, ...], as_json: bool, markdown: bool, dir: str | Non
     found = list({one.id: one for one in accounts(runs, dir=dir)}.values())
     if not 1 < len(found) <= _MOST:
         names = ", ".join(one.run for one in found)
-        raise UsageError(f"give 2 to {_MOST} runs to compare; {' '.join(runs)!r} means {names}")
+        raise UsageError(
+            f"give 2 to {_MOST} runs to compare; {' '.join(runs)!r} means {names}"
+            f"{'; its start before is NAME~1' if len(found) == 1 else ''}"
+        )
     with as_written(found):
         made = cleaned(compare_all(found, price_per_gpu_hour(os.environ)))
     if as_json:

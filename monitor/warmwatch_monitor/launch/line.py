@@ -75,5 +75,6 @@ def styled(text: str, width: int) -> str:
     """``text`` on one line of ``width`` columns, as this terminal takes it."""
     room = io.StringIO()
     console = Console(file=room, force_terminal=True, width=max(1, width), highlight=False)
-    console.print(Text(text, style="reverse", no_wrap=True, overflow="ellipsis"), end="")
+    # said to print: it joins what it is given into a text of its own, which would be wrapped
+    console.print(Text(text, style="reverse"), end="", no_wrap=True, overflow="ellipsis")
     return room.getvalue()

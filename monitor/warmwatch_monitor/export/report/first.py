@@ -23,7 +23,8 @@ _MOVES = frozenset({"grad_mode"})
 # of the compiler's work what a cache keeps; tracing is done anew in any case
 _CACHED = ("inductor", "kernel_compile", "autotune")
 _NO_SPEED = {
-    "nothing_captured": "Find what breaks the graph in every frame: nothing of it is compiled.",
+    "nothing_captured": "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks says "
+    "where): nothing of it is compiled.",
     "never_compiled": "Call the object that torch.compile gives back, in the training itself.",
 }
 

@@ -80,7 +80,9 @@ def _breaks(figures: Figures) -> str:
     breaks = figures.compile.graph_breaks
     if not breaks:
         return ""
-    first = f": {own_words(figures.log.breaks[0].reason, 60)}" if figures.log.breaks else ""
+    known = figures.log.breaks
+    lead = ": " if len(known) == 1 else ", the first: "  # others may have another reason
+    first = f"{lead}{own_words(known[0].reason, 60)}" if known else ""
     return f"{counted(breaks, 'graph break')}{first}"
 
 

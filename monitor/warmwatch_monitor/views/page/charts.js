@@ -6,6 +6,8 @@ import { as, colour, items, text } from "./show.js";
 const PALETTE = ["dynamo", "inductor", "aot_autograd", "autotune", "kernel_compile", "cudagraph", "cache_load", "other"];
 const KEYS = PALETTE.length; // more series than that are one crowd, without a key for each
 const SIDE = 58;
+const NAMED = 0.25; // of the width, what names of runs beside the lanes take at most
+const LETTER = 6.5; // pixels, of the charts' font
 const BELOW = 26;
 const SHORTEST = 60; // seconds that the time axis shows at least
 
@@ -26,16 +28,31 @@ export class Charts {
     const of = [...past.ranks.values()];
     this.ranks = of.filter((one) => place.run === null || one.run === place.run);
     this.lanes = [...this.ranks].sort((a, b) => (a.run < b.run ? -1 : a.run > b.run ? 1 : a.rank - b.rank));
+    this.several = new Set(this.lanes.map((one) => one.run)).size > 1;
+    this.side = this.#side();
     const gpus = [...past.gpus.values()].sort((a, b) => a.index - b.index);
     const newest = past.at[past.at.length - 1] ?? Date.now() / 1000;
     const oldest = past.at[0] ?? newest;
     this.window = [Math.max(newest - past.range, Math.min(oldest, newest - SHORTEST)), newest];
     this.#lanes();
-    const steps = this.lanes.map((one) => [one.rank, stepped(one)]);
+    const steps = this.lanes.map((one) => [this.several ? `${one.run} rank ${one.rank}` : `rank ${one.rank}`, stepped(one)]);
     this.#lines("steps", "key-rank", steps, { log: true, show: as.seconds });
     this.#lines("power", "key-gpu", gpus.map((one) => [one.index, one.power_watts]), { show: as.watts });
     const active = gpus.map((one) => [one.index, one.utilization_ratio.map((v) => (v === null ? null : v * 100))]);
     this.#lines("activity", "key-gpu", active, { top: 100, show: (v) => as.percent(v / 100) });
+  }
+
+  // how wide the charts begin: a rank's number alone says nothing beside those of other runs
+  #side() {
+    if (!this.several) return SIDE;
+    const longest = Math.max(...this.lanes.map((one) => `${one.run} ${one.rank}`.length));
+    return Math.round(Math.max(SIDE, Math.min(longest * LETTER + 14, this.#width() * NAMED)));
+  }
+
+  #beside({ run, rank }) {
+    if (!this.several) return rank;
+    const room = Math.max(4, Math.floor((this.side - 14) / LETTER) - ` ${rank}`.length);
+    return `${run.length > room ? `${run.slice(0, room - 1)}…` : run} ${rank}`;
   }
 
   #colour(name) {
@@ -56,13 +73,14 @@ export class Charts {
     if (figure.hidden) return;
     const count = this.lanes.length;
     const every = Math.ceil(count / 16);
-    const label = (at) => (Number.isInteger(at - 0.5) && (at - 0.5) % every === 0 ? this.lanes[at - 0.5]?.rank : null);
+    const shown = (at) => Number.isInteger(at) && at % every === 0 && this.lanes[at];
+    const label = (at) => (shown(at - 0.5) ? this.#beside(this.lanes[at - 0.5]) : null);
     const plot = this.#plot("lanes", `${count}`, () => ({
       height: count * laneHeight(count) + BELOW + 16,
       scales: { x: { time: true }, y: { range: () => [0, count], dir: -1 } },
       series: [{}, { label: "", points: { show: false }, paths: () => null }],
       axes: [this.#times(), {
-        ...this.#axis(), size: SIDE, grid: { show: false },
+        ...this.#axis(), size: this.side, grid: { show: false },
         splits: () => this.lanes.map((_, at) => at + 0.5),
         values: (_, splits) => splits.map((at) => label(at) ?? ""),
       }],
@@ -98,7 +116,7 @@ export class Charts {
         width: crowd ? 1 : 1.5, alpha: crowd ? 0.45 : 1,
         stroke: this.#colour(crowd ? "dynamo" : PALETTE[at % KEYS]),
       }))],
-      axes: [this.#times(), { ...this.#axis(), size: SIDE }],
+      axes: [this.#times(), { ...this.#axis(), size: this.side }],
       hooks: {
         drawClear: [(u) => shade(u, this.ranks, this.#colour("compiling"))],
         draw: [(u) => mark(u, this.place.at, this.#colour("text"))],
@@ -131,7 +149,7 @@ export class Charts {
   // the plot of a figure, made anew where `shape` is another
   #plot(name, shape, options) {
     const before = this.plots.get(name);
-    if (before?.shape === shape) return before.plot;
+    if (before?.shape === shape && before.side === this.side) return before.plot;
     before?.plot.destroy();
     const place = this.root.querySelector(`[data-chart=${name}] .plot`);
     const plot = new uPlot({
@@ -143,7 +161,7 @@ export class Charts {
       if (Number.isFinite(at)) this.chosen(Math.round(at));
     });
     plot.root.setAttribute("aria-hidden", "true");
-    this.plots.set(name, { shape, plot });
+    this.plots.set(name, { shape, side: this.side, plot });
     return plot;
   }
 

@@ -30,9 +30,11 @@ def timeline(report: Report, width: int) -> list[Text]:
     seconds = whole(rows)
     if not seconds:
         return []
-    lines = [Text.assemble(f"  {_named(one):{_LABEL}} ", *_bar(one, seconds, room)) for one in rows]
-    used = {piece.phase for one in rows for piece in one.pieces}
-    key = ", ".join(f"{sign} {name}" for name, (sign, _) in PHASES.items() if name in used)
+    bars = [tuple(_bar(one, seconds, room)) for one in rows]
+    named = zip(rows, bars, strict=True)
+    lines = [Text.assemble(f"  {_named(one):{_LABEL}} ", *bar) for one, bar in named]
+    drawn = {sign for bar in bars for sign, _ in bar}  # a short phase may have no place of its own
+    key = ", ".join(f"{sign} {name}" for name, (sign, _) in PHASES.items() if sign in drawn)
     end = f"0 s{took(seconds):>{room - 3}}"
     return [*lines, Text(f"  {'':{_LABEL}} {end}", style="dim"), Text(f"  {key}", style="dim")]
 
@@ -43,7 +45,7 @@ def _named(one: Strip) -> str:
 
 
 def _bar(one: Strip, seconds: float, room: int) -> Iterator[tuple[str, str]]:
-    """The phase that fills most of each place of the line; what is there is seen, however short."""
+    """The phase that fills most of each place of the line: what fills most of none is unseen."""
     for place in range(room):
         begin, end = place * seconds / room, (place + 1) * seconds / room
         filled: dict[str, float] = {}
