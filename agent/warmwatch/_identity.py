@@ -93,17 +93,27 @@ def distributed() -> tuple[int, int] | None:
 
 def _launch(environ: Mapping[str, str], launcher: str) -> str:
     """An id that the ranks of one launch on this host share, and no other launch does."""
-    if launcher == "slurm":
+    if launcher == "slurm" and _of_several(environ):
         step = environ.get("SLURM_STEP_ID", "")
         return f"slurm:{environ.get('SLURM_JOB_ID', '')}.{step}"
     if launcher == "ray":
         return f"ray:{environ['RAY_JOB_ID']}"
     pid = launch_pid()
-    launched = bool(launcher)
     if pid != os.getpid():  # a child belongs to its training's launch, whatever it is itself
-        launched = any(inherited(name) for name in _RANKS)
+        environ = {name: inherited(name) or "" for _, names in _LAUNCHERS for name in names}
     # torchrun and mpirun start all ranks of a host
-    return f"parent:{which(parent_of(pid))}" if launched else f"process:{which(pid)}"
+    several = _of_several(environ)
+    return f"parent:{which(parent_of(pid))}" if several else f"process:{which(pid)}"
+
+
+def _of_several(environ: Mapping[str, str]) -> bool:
+    """Whether a launcher has made this process one of its ranks.
+
+    Slurm calls all that a batch script starts rank 0, and all in a step of one task: of those each
+    training is a launch of its own, and several may run at once.
+    """
+    launcher, _, _, world_size = _launcher(environ)
+    return bool(launcher) and (launcher != "slurm" or (world_size or 1) > 1)
 
 
 def _number(environ: Mapping[str, str], name: str) -> int | None:

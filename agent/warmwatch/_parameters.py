@@ -1,8 +1,8 @@
 """How many parameters the training's optimizers hold between them: an estimate of the model's size.
 
 Read once for each optimizer, and only what a tensor keeps of itself, its size: nothing waits for a
-GPU. A parameter that is a shard (FSDP1's flat ones) or packed (4-bit weights) does not tell its
-model's size, and parameters that are frozen are in no optimizer: where the compiler met clearly
+GPU. A parameter that is a shard (FSDP1's, flat or original) or packed (4-bit weights) does not tell
+its model's size, and parameters that are frozen are in no optimizer: where the compiler met clearly
 more of them than the optimizers hold, or one does not tell, nothing is known.
 """
 
@@ -13,6 +13,7 @@ from typing import Any
 from warmwatch._guard import report
 
 _TELL_NOTHING = frozenset({"FlatParameter", "Params4bit", "Int8Params"})
+_FLATTENED = "_fsdp_flattened"  # FSDP1 marks with it what it shards: their type is ``Parameter``
 _MOST = 1_000_000  # parameters looked at
 _ABOVE = 1.1
 
@@ -39,7 +40,7 @@ class Parameters:
             for parameter in group["params"]:
                 if id(parameter) in self._met:
                     continue
-                if type(parameter).__name__ in _TELL_NOTHING or len(self._met) >= _MOST:
+                if _tells_nothing(parameter) or len(self._met) >= _MOST:
                     self._untold = True
                     return
                 self._met.add(id(parameter))
@@ -55,3 +56,7 @@ class Parameters:
         if self._untold or not self._held or self._compiled > _ABOVE * self._held:
             return None
         return self._held
+
+
+def _tells_nothing(parameter: Any) -> bool:
+    return type(parameter).__name__ in _TELL_NOTHING or getattr(parameter, _FLATTENED, False)

@@ -3,7 +3,8 @@
 A step is one round of the *leader*, the optimizer that fires most often: the first one seen, until
 another fires twice between two of its calls. An optimizer is told by its first parameter, so an
 object that is stepped once for each of several sub-groups of parameters still makes one step. A
-``step()`` that another ``step()`` of the same object called is part of that one.
+``step()`` that another ``step()`` of the same object called is part of that one, and so is that of
+another object that begins with the same parameter (a sharding optimizer's, with a part of it all).
 """
 
 from __future__ import annotations
@@ -45,11 +46,12 @@ class Rounds:
         key = first_parameter(optimizer)
         nests = self._nests.get(key)
         if nests is None or nests or key == self.leader:
-            inside = inside_own_step(optimizer)
-            if nests is None:
+            inside = inside_own_step(optimizer, key)
+            if nests is None or id(optimizer) not in self._keys:
                 self._met(optimizer)
             self._learn(key, nests=inside or bool(nests), new=nests is None)
             if inside:
+                self._keys[id(optimizer)] = key
                 return False
         steady = self._keys.get(id(optimizer)) == key
         self._keys[id(optimizer)] = key
@@ -80,8 +82,10 @@ def first_parameter(optimizer: Any) -> int:
     return id(optimizer)
 
 
-def inside_own_step(optimizer: Any) -> bool:
+def inside_own_step(optimizer: Any, key: int) -> bool:
     """Whether the ``step`` that just ended was called by another ``step`` of the same object.
+
+    Or of one that begins with the same parameter, ``key``.
 
     Of a compiled ``step`` Dynamo makes two frames, one that calls the other to resume it.
     """
@@ -91,7 +95,8 @@ def inside_own_step(optimizer: Any) -> bool:
         code = frame.f_code
         wraps = "wrapper" in code.co_name and code.co_filename.endswith("optim/optimizer.py")
         if wraps and not resumed:
-            wrappers += frame.f_locals.get("self") is optimizer
+            outer = frame.f_locals.get("self")
+            wrappers += outer is optimizer or (outer is not None and first_parameter(outer) == key)
             if wrappers == 2:
                 return True
         resumed = code.co_name.startswith(_RESUMES)

@@ -67,13 +67,24 @@ def present(readings: Sequence[RecordReading]) -> Sequence[RecordReading]:
     """The ranks of the latest start of a run: those that an earlier one left behind are history.
 
     A launcher that starts a run anew may do it with fewer ranks; nobody waits for the others.
+    Where all have ended, an earlier start was over before the latest one began.
     """
     living = [reading for reading in readings if reading.alive]
     if not living:
-        return readings
+        latest = max(readings, key=lambda one: one.began).start
+        began = min(one.began for one in readings if one.start == latest)
+        return [one for one in readings if one.start == latest or _last_seen(one) >= began]
     starts = {reading.start for reading in living}
     began = max(reading.began for reading in living)
     return [one for one in readings if one.start in starts or one.began > began]
+
+
+def _last_seen(reading: RecordReading) -> tuple[bool, int]:
+    """The last that is known of a record that is over, to be held against another's ``began``."""
+    slot, (this_boot, began) = reading.slot, reading.began
+    compile = slot.compile
+    last = max(compile.ended_ns, compile.last_end_ns, slot.steps.last_step_ns)
+    return this_boot, began + max(0, max(last, reading.gone_ns or 0) - slot.header.attached_ns)
 
 
 def _outranks(one: RecordReading, other: RecordReading) -> bool:

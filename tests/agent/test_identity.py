@@ -142,6 +142,44 @@ def test_what_one_launcher_starts_is_one_launch_also_when_it_starts_a_rank_anew(
     assert launched(RANK="1", WORLD_SIZE="2", TORCHELASTIC_RESTART_COUNT="1") == first
 
 
+TASK = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_STEP_ID": "1"}
+BATCH = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "2"}
+
+
+def test_the_tasks_of_a_step_are_one_launch_and_what_slurm_calls_rank_0_alone_is_none() -> None:
+    """A batch script, or a step of one task (``srun --pty bash``), may start several trainings."""
+    assert launched(**TASK, SLURM_STEP_NUM_TASKS="2") == "slurm:7.1"
+    for environ in (BATCH, {**TASK, "SLURM_STEP_NUM_TASKS": "1"}):
+        first, second = launched(**environ), launched(**environ)
+        assert first.startswith("process:")
+        assert first != second
+
+
+CHILDREN = """
+import os
+from multiprocessing import get_context
+from warmwatch._identity import identify
+def tell(): print(identify(os.environ, run="w").launch, flush=True)
+if __name__ == "__main__":
+    tell()
+    for method in ("fork", "spawn"):
+        child = get_context(method).Process(target=tell)
+        child.start(); child.join()
+"""
+
+
+@pytest.mark.parametrize("environ", [BATCH, {**TASK, "SLURM_STEP_NUM_TASKS": "2"}])
+def test_a_child_belongs_to_its_trainings_launch_under_slurm_too(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(CHILDREN)
+    command = [sys.executable, str(script)]
+    said = subprocess.check_output(command, env={**os.environ, **environ}, text=True).split()
+    assert len(said) == 3
+    assert len(set(said)) == 1
+
+
 def test_a_launch_is_told_from_a_later_one_and_from_that_of_another_container() -> None:
     """A pid alone would not do it: it is given again, and each container has its own."""
     known = identify({}, run="w").launch

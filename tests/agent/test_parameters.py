@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 import torch
+from torch.distributed.fsdp._common_utils import FSDP_FLATTENED
 
 from warmwatch import _guard
 from warmwatch._parameters import Parameters
@@ -42,6 +43,13 @@ def test_a_parameter_that_is_a_shard_does_not_tell() -> None:
         """As FSDP1 has them: this process's part."""
 
     assert seen(torch.optim.SGD([FlatParameter(torch.ones(3))])) is None
+
+
+def test_a_shard_of_fsdp1_is_known_by_its_mark() -> None:
+    """Flat or original: its type is ``Parameter``, as every other's."""
+    shard = torch.nn.Parameter(torch.ones(3))
+    setattr(shard, FSDP_FLATTENED, True)
+    assert seen(torch.optim.SGD([shard])) is None
 
 
 def test_an_optimizer_that_cannot_be_read_costs_a_counted_error(

@@ -35,6 +35,16 @@ def nested_subclass():
     ps = parameters(); o = Mine(ps, lr=.1)
     for _ in range(5): back(ps); o.step()
 
+def around_another_with_the_same_parameters():
+    class Around(torch.optim.Optimizer):  # as a sharding optimizer around its rank's part
+        def __init__(self, params):
+            super().__init__(params, {})
+            self.inner = torch.optim.SGD(self.param_groups[0]["params"][:1], lr=.1)
+        def step(self, closure=None):
+            self.inner.step()
+    ps = parameters(); o = Around(ps)
+    for _ in range(5): back(ps); o.step()
+
 def matrix_and_adamw():
     a, b = parameters(), parameters()
     first, second = torch.optim.SGD(a, lr=.1), torch.optim.AdamW(b)
@@ -108,6 +118,7 @@ result(counts)
 EXPECTED = {
     "simple": 5,
     "nested_subclass": 5,
+    "around_another_with_the_same_parameters": 5,
     "matrix_and_adamw": 5,
     "gan_with_five_critic_steps": 15,
     "one_optimizer_ends_and_another_goes_on": 6,

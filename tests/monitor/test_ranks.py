@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from support import builders as b
 from support.builders import NOW, SECOND
 from support.values import replace
-from warmwatch.record import CompileCounts, Slot, StepCounts
+from warmwatch.record import ENDS, CompileCounts, Slot, StepCounts
 from warmwatch.verdict import State
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.words.differences import numbers
@@ -18,6 +19,7 @@ from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.runs import compiled_ns, group
 
 STEPPED = StepCounts(steps=9, last_step_ns=b.ago(300))
+LONG_AGO = StepCounts(steps=5, last_step_ns=b.ago(250))
 WARMED = CompileCounts(begun=1, ended=1, activities_seen=1, last_end_ns=b.ago(310), warmups=1)
 COMPILING = replace(WARMED, begun=2, active_since_ns=b.ago(290), episode_began_ns=b.ago(290))
 COMPILED = replace(WARMED, begun=2, ended=2, last_end_ns=b.ago(20))
@@ -88,6 +90,31 @@ def test_what_an_earlier_start_of_the_run_left_behind_is_history() -> None:
     ]
     assert states(*before, *after).keys() == {0, 1}
     assert states(*before).keys() == {0, 1, 2, 3}
+
+
+def test_what_an_earlier_start_left_behind_is_history_when_the_later_one_has_ended_too() -> None:
+    """Two steps of a batch job: two ranks train and fail, one evaluates and finishes."""
+    failed = replace(WARMED, ended_ns=b.ago(200), end_code=ENDS.index("failed"))
+    trained = [
+        reading(n, alive=False, attached=300, launch="slurm:3.0", steps=LONG_AGO, compile=failed)
+        for n in (0, 1)
+    ]
+    finished = replace(WARMED, ended_ns=b.ago(10), end_code=ENDS.index("finished"))
+    evaluated = reading(
+        0, alive=False, attached=150, launch="process:9", pid=9, steps=STEPPED, compile=finished
+    )
+    assert states(*trained, evaluated) == {0: State.FINISHED}
+
+
+@pytest.mark.parametrize(("gone_ns", "stepped"), [(b.ago(80), 250), (None, 90)])
+def test_of_two_starts_that_lived_at_once_both_stay_when_they_have_ended(
+    gone_ns: int | None, stepped: float
+) -> None:
+    one = reading(0, alive=False, attached=100, launch="parent:7", steps=STEPPED)
+    steps = replace(STEPPED, last_step_ns=b.ago(stepped))
+    other = reading(1, alive=False, attached=300, launch="parent:8", steps=steps)
+    other = structs.replace(other, gone_ns=gone_ns)
+    assert states(one, other).keys() == {0, 1}
 
 
 def test_of_two_starts_that_live_what_died_before_the_later_one_is_history() -> None:

@@ -5,6 +5,8 @@ The truth is the framework's own count of steps, and PyTorch's own compilation m
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 
 import warmwatch
 from support import slots
-from support.trainings import environment, result_of
+from support.trainings import PRELUDE, environment, result_of
 
 # Where `warmwatch run` puts itself in the training's way.
 BOOT = Path(warmwatch.__file__).parent / "_boot"
@@ -176,6 +178,29 @@ def test_an_accelerate_loop_has_its_steps_its_name_and_its_saves(records: Path) 
     assert slot.identity.run == "named"
     assert slot.steps.steps == taken == 4
     assert slot.compile.saving_ns > 0
+
+
+@needs("accelerate")
+def test_the_ranks_of_accelerates_launcher_are_ranks_and_it_is_none(records: Path) -> None:
+    """Under ``warmwatch run``, by the elastic launcher, as for several GPUs; on CPUs, with gloo."""
+    script = records.parent / "train.py"
+    body = ACCELERATE.replace("from warmwatch.frameworks.accelerate import watch", "")
+    script.write_text(
+        PRELUDE + body.replace("watch(accelerator)", "").partition("accelerator.save")[0]
+    )
+    options = ("--multi_gpu", "--num_processes=2", "--num_machines=1", "--mixed_precision=no")
+    launch = ("-m", "accelerate.commands.launch", *options, "--main_process_port=0", str(script))
+    done = subprocess.run(
+        [sys.executable, "-m", "warmwatch_monitor", "run", "--", sys.executable, *launch],
+        env=environment(records, HF_HUB_OFFLINE="1"),
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found = [slots.read(one) for one in slots.folders(records)]
+    known = sorted((one.identity.rank, one.identity.world_size, one.steps.steps) for one in found)
+    assert known == [(0, 2, 4), (1, 2, 4)]
 
 
 def test_what_the_user_said_outranks_a_framework(records: Path) -> None:
