@@ -84,6 +84,14 @@ def test_where_nothing_was_captured_warm_is_not_called_the_real_speed() -> None:
     assert rank["compile"]["breaks"] == [{"reason": BROKEN.reason, "count": 3}]
 
 
+def test_a_run_that_has_ended_says_that_compiling_was_in_vain() -> None:
+    over = view(NOTHING, journal={"breaks": (BROKEN,)})
+    slot = b.ended("finished", over.reading.slot)
+    said = summary(b.snapshot(b.view(slot, alive=False, journal={"breaks": (BROKEN,)})))
+    assert "finished after" in said
+    assert said.endswith(f"; {CAPTURED_NOTHING}")
+
+
 def test_a_reason_is_not_given_for_the_breaks_that_have_another() -> None:
     other = GraphBreak(reason="Attempted to call function marked as skipped", count=1)
     first = replace(BROKEN, count=2)

@@ -14,7 +14,10 @@ import pytest
 from support import slots, slurm
 from support.trainings import PRELUDE, environment
 
-pytestmark = pytest.mark.skipif(bool(slurm.missing()), reason=slurm.missing())
+pytestmark = [
+    pytest.mark.long,  # a cluster has to come up
+    pytest.mark.skipif(bool(slurm.missing()), reason=slurm.missing()),
+]
 
 RUN = [sys.executable, "-m", "warmwatch_monitor"]
 TRAIN = f"""

@@ -42,9 +42,15 @@ def run_sentence(run: RunView) -> str:
     speaker = speaker_of(run)
     head, tail = says(speaker)
     if run.state in ENDED:
-        return f"{run.run}: {head}{_which(run, speaker)}{ends.of_the_whole(run)}"
+        ended = f"{run.run}: {head}{_which(run, speaker)}{ends.of_the_whole(run)}"
+        return "; ".join([ended, *_in_vain(speaker)])
     clauses = [*_meanwhile(run, speaker), *_losses(run), *_doubts(run)]
     return "; ".join([f"{run.run}: {head}{_which(run, speaker)}{tail}", *clauses])
+
+
+def _in_vain(speaker: RankView) -> list[str]:
+    """Of a run that has ended: that what was asked of the compiler came to nothing."""
+    return [clause for name, clause in conditions(speaker) if name in _LEADS.values()]
 
 
 def _meanwhile(run: RunView, speaker: RankView) -> list[str]:
