@@ -109,6 +109,31 @@ def test_the_joules_of_compilation_do_not_depend_on_how_often_one_looks(
     assert spent.compile_seconds == pytest.approx(37.4 + 10.5, abs=0.01 + lag)
 
 
+MARKS = tuple(2.0 + 0.1 * i for i in range(480))
+
+
+@pytest.mark.parametrize(
+    "activities",
+    [((20.3, 20.7),), ((3.0, 8.0), (20.3, 20.7)), ((20.3, 20.5), (30.6, 30.8))],
+    ids=["the power of steps is known", "that of compiling is known", "twice"],
+)
+def test_a_recompile_within_one_window_costs_what_it_drew(
+    activities: tuple[tuple[float, float], ...],
+) -> None:
+    """Shorter than the pause between two looks: the window's other part is taken off it."""
+    brief = Past(activities=activities, steps=MARKS, end=50.0)
+    spent = follow(brief, every(1.0, brief.end)).spending
+    assert spent.compile_joules == pytest.approx(brief.compile_joules(), rel=1e-6)
+    assert spent.compile_seconds == pytest.approx(sum(b - a for a, b in activities))
+
+
+def test_where_neither_power_is_known_a_window_is_split_by_its_time() -> None:
+    """Before the first step the GPU is idle in the other part too, so that is no measure."""
+    early = Past(activities=((0.5, 0.9),), steps=(30.0,), end=2.0)
+    spent = follow(early, [0.0, 1.0]).spending
+    assert spent.compile_joules == pytest.approx(COMPILE_WATTS * 0.4)
+
+
 def test_a_clean_step_costs_what_the_gpu_draws_in_its_time() -> None:
     spent = follow(TRAINING, every(1.0, TRAINING.end)).spending
     assert spent.clean_joules / spent.clean_steps == pytest.approx(TRAIN_WATTS * 0.036, rel=0.03)
