@@ -9,6 +9,7 @@ from torch._dynamo.utils import ChromiumEventLogger
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 EXPECT = {
+    "long": True,
     "states": "compiling warming warm recompiling warm",
     "categories": "shape",
     "env": {"SCENARIO_LATE": "1"},

@@ -8,6 +8,7 @@ from _common import finish, small, train
 from torch._inductor.compile_fx import compile_fx
 
 EXPECT = {
+    "long": True,
     "states": "compiling warming warm",
     "categories": "shape shape shape",
     "on": {
