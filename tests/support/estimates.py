@@ -142,8 +142,8 @@ the first. Cells: by how much of the whole warm-up the estimate of the rest was 
 of it was over / by how much the guess "as long again as so far" was, which by its nature is right
 at the half and nowhere else. *Nothing said*: by then it took longer than the precedent. PyTorch
 {torch}, Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores, whose
-other users explain why a second warm-up was longer than the first. Three real trainings on a GPU are
-in [estimates](estimates.md#time-left).
+other users explain why a second warm-up was longer than the first. Three real trainings on a
+GPU are in [estimates](estimates.md#time-left).
 
 | scenario | first warm-up | second | at 25 % | at 50 % | at 75 % |
 |---|---|---|---|---|---|
