@@ -47,6 +47,7 @@ NEEDS_A_PERSON = frozenset({"nothing_captured", "long_compile", "never_compiled"
 MAY_NEVER_END = frozenset({"long_compile"})  # so who waits for another state is told, and may leave
 
 ENDED = frozenset({State.FINISHED, State.FAILED, State.LOST})
+ENDED_STATES = frozenset(state.value for state in ENDED)  # by their public names
 WARM = frozenset({State.WARM, State.EAGER})
 
 # From least to most advanced. A run is where its least advanced living rank is: one that

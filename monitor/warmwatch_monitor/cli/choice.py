@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from warmwatch.states import ENDED
+from warmwatch.states import ENDED_STATES
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.export.words.several import several_of
 
 Answer = dict[str, Any]
-
-ENDED_STATES = frozenset(state.value for state in ENDED)
 
 
 def is_pattern(run: str) -> bool:

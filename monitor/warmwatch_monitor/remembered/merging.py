@@ -13,19 +13,21 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
+from warmwatch.states import ENDED_STATES
 from warmwatch_monitor.model.account import Account, Provenance, RankAccount
 
-_SAID = frozenset({"finished", "failed"})
-OVER = _SAID | {"lost"}
+_SAID = ENDED_STATES - {"lost"}
 
 
 def is_news(before: Account, now: Account) -> bool:
     """Whether ``now`` says more than ``before``, which is of the same run."""
     if now.seen < before.seen:  # a look that is older, or a clock that was set back meanwhile
         return (
-            before.state not in OVER and now.state in OVER and _attached(before) <= _attached(now)
+            before.state not in ENDED_STATES
+            and now.state in ENDED_STATES
+            and _attached(before) <= _attached(now)
         )
-    if before.state not in _SAID or now.state in OVER:
+    if before.state not in _SAID or now.state in ENDED_STATES:
         return True
     attached = (one.answer.get("attached_at") for one in now.ranks)
     return before.ended is not None and any(at is not None and at > before.ended for at in attached)

@@ -14,13 +14,14 @@ from typing import Any
 
 import msgspec
 
+from warmwatch.states import ENDED_STATES
 from warmwatch_monitor.config import Keeping
 from warmwatch_monitor.errors import RefusedRunsError
 from warmwatch_monitor.model.account import Account, Samples
 from warmwatch_monitor.remembered import rows
 from warmwatch_monitor.remembered.database import Database, transaction
 from warmwatch_monitor.remembered.listing import Listed, Wanted, count, listed
-from warmwatch_monitor.remembered.merging import OVER, is_news, merged
+from warmwatch_monitor.remembered.merging import is_news, merged
 from warmwatch_monitor.remembered.schema import MIGRATIONS
 
 # what is wrong with one run, in what is to be written or in what is there: not with the file
@@ -97,7 +98,7 @@ class Store:
         with self._database.reading() as connection:
             if connection is None:
                 return set()
-            return {id for id in ids if _state(connection, id) in OVER}
+            return {id for id in ids if _state(connection, id) in ENDED_STATES}
 
     def listed(self, wanted: Wanted = Wanted()) -> list[Listed]:  # noqa: B008 - frozen
         """The runs that are wanted, newest first."""

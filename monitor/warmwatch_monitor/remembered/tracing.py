@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from warmwatch.states import ENDED
+from warmwatch.states import ENDED_STATES
 from warmwatch_monitor.model import RunView
 from warmwatch_monitor.model.account import Samples
 from warmwatch_monitor.remembered.making import began_at, ended_at, id_of
@@ -21,7 +21,6 @@ from warmwatch_monitor.remembered.traces import (
 )
 
 _SECONDS = 3600
-_ENDED_STATES = frozenset(state.value for state in ENDED)
 _SECOND = 1.0  # the one that is now is not over
 
 Past = Callable[[int, str], Mapping[str, Any]]
@@ -53,7 +52,7 @@ class _OfRun:
             trace = self.ranks.setdefault(view.rank, Trace(RANK_COLUMNS, self._most))
             for epoch, values in rank_rows(past, run.run, view.rank):
                 # until its record appears, what is seen by this name is how an earlier start ended
-                of_another = values["state"] in _ENDED_STATES and (not ends or epoch < ends)
+                of_another = values["state"] in ENDED_STATES and (not ends or epoch < ends)
                 if began <= epoch <= until and not of_another:
                     trace.add(epoch, values)
         for uuid in {uuid for view in run.ranks for uuid in view.gpu_uuids}:

@@ -14,19 +14,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from warmwatch.states import ENDED, MAY_NEVER_END, State, least_advanced
+from warmwatch.states import ENDED_STATES, MAY_NEVER_END, State, least_advanced
 
 Answer = dict[str, Any]
 
 # what can be waited for: each state, and the end, however it comes
 GOALS = (*(state.value for state in State), "ended")
-END_GOALS = frozenset({*(state.value for state in ENDED), "ended"})
+END_GOALS = ENDED_STATES | {"ended"}
 JUST_BEGUN_SECONDS = 10.0
 
 LONGEST_WAIT_SECONDS = 3600.0
 USUAL_WAIT_SECONDS = 300.0
 
-_ENDED = frozenset(state.value for state in ENDED)
 _WARM_STEPS = 3  # K, where the answer does not say
 
 
@@ -56,7 +55,7 @@ def attached_at(run: Answer) -> float | None:
 
 def lives(run: Answer) -> bool:
     """Whether any rank of the run has not ended."""
-    return run["state"] not in _ENDED
+    return run["state"] not in ENDED_STATES
 
 
 def is_over(answer: Answer) -> bool:
@@ -77,7 +76,7 @@ def is_reached(answer: Answer, goal: str) -> bool:
 def may_never_end(run: Answer) -> bool:
     """Whether a living rank is in something that may never end, so that nothing else may come."""
     return any(
-        State(rank["state"]) not in ENDED
+        rank["state"] not in ENDED_STATES
         and any(one["condition"] in MAY_NEVER_END for one in rank["conditions"])
         for rank in run["ranks"]
     )

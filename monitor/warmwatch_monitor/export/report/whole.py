@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from warmwatch.states import ENDED, State
+from warmwatch.states import ENDED_STATES
 from warmwatch_monitor.export.report.changed import changed
 from warmwatch_monitor.export.report.compilations import (
     added,
@@ -26,7 +26,6 @@ from warmwatch_monitor.export.words.wording import counted
 from warmwatch_monitor.model.account import OUT_OF_SIGHT, Account, RankAccount
 
 UNSEEN = "it is as it was when it was seen last: nobody saw how it ended"
-_ENDED = frozenset(state.value for state in ENDED)
 
 
 def report(
@@ -39,7 +38,7 @@ def report(
     """``price``: of an hour of one GPU; ``None`` where none is set. ``before``: the last run like
     it, where one is remembered. ``now``: where it may have been looked at long before that.
     """
-    lives = State(account.state) not in ENDED
+    lives = account.state not in ENDED_STATES
     unseen = lives and now is not None and now - account.seen > OUT_OF_SIGHT
     whole = Report(
         id=account.id,
