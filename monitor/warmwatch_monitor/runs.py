@@ -15,6 +15,7 @@ from warmwatch_monitor.model import (
     RankView,
     RecordReading,
     RunView,
+    began_launch,
 )
 from warmwatch_monitor.precedents import Precedents
 from warmwatch_monitor.recorded import figures, forget_others, kept
@@ -94,7 +95,7 @@ def _outranks(one: RecordReading, other: RecordReading) -> bool:
     them, though it outlives them.
     """
     for parent, rank, answer in ((one, other, False), (other, one, True)):
-        started = parent.start == rank.start and _began_it(parent.slot.identity)
+        started = parent.start == rank.start and began_launch(parent.slot.identity)
         made_rank = rank.began > parent.began and not _helps(rank.slot.identity)
         if started and made_rank and _tells(rank) and not _tells(parent):
             return answer
@@ -115,13 +116,7 @@ def _tells(reading: RecordReading) -> bool:
 def _helps(identity: Identity) -> bool:
     """Whether it is a child of a run's process that nothing made a rank: it never outranks it."""
     of_process = identity.launch.startswith("process")
-    return of_process and not _began_it(identity) and identity.world_size is None
-
-
-def _began_it(identity: Identity) -> bool:
-    """Whether the run began with this process."""
-    kind, pid, *_ = *identity.launch.split(":"), ""  # and which process of that pid it was
-    return kind == "process" and pid == str(identity.pid)
+    return of_process and not began_launch(identity) and identity.world_size is None
 
 
 def _run(

@@ -13,9 +13,8 @@ from typing import Any
 
 from warmwatch_monitor.export.words.wording import place
 from warmwatch_monitor.model import PHASES
-from warmwatch_monitor.model.account import Account, Compiled, RankAccount, Samples
+from warmwatch_monitor.model.account import FARTHEST, Account, Compiled, RankAccount, Samples
 
-_FARTHEST = 2.0**37  # seconds
 _GPUS = 1_000_000  # the GPUs' process: no rank has such a number
 _STATES, _WARMUP, _COMPILATIONS = 1, 2, 3
 _THREADS = {_STATES: "state", _WARMUP: "warm-up"}
@@ -164,4 +163,4 @@ def _us(seconds: float) -> int:
 
     Within what 64 bits hold, whatever a record says.
     """
-    return round(max(-_FARTHEST, min(_FARTHEST, seconds)) * 1e6)
+    return round(max(-FARTHEST, min(FARTHEST, seconds)) * 1e6)

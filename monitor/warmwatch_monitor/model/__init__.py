@@ -60,6 +60,7 @@ from warmwatch_monitor.model.records import (
     RecordReading,
     Refusal,
     VaryingDim,
+    began_launch,
 )
 from warmwatch_monitor.model.samples import Sample
 from warmwatch_monitor.model.snapshot import (
@@ -143,6 +144,7 @@ __all__ = [
     "Worth",
     "all_warm",
     "any_compiling",
+    "began_launch",
     "beyond_steady_seconds",
     "gain",
     "spread",

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-Epoch = Annotated[float, Meta(ge=0, le=2**37)]  # seconds: what every calendar has a day for
+FARTHEST = 2**37  # seconds: what every calendar has a day for
+Epoch = Annotated[float, Meta(ge=0, le=FARTHEST)]
 
 OUT_OF_SIGHT = 150.0  # seconds: a daemon writes what lives once a minute
 

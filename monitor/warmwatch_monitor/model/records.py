@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from warmwatch.record import Slot
+from warmwatch.record import Identity, Slot
 
 
 class Cost(Struct, frozen=True, kw_only=True):
@@ -234,6 +234,12 @@ class Owner(Struct, frozen=True, kw_only=True):
     def plain(self, shown: str) -> str:
         """The run's own name again."""
         return shown.removesuffix(f"@{self.name}")
+
+
+def began_launch(identity: Identity) -> bool:
+    """Whether the launch began with this process, which is no rank or child of another."""
+    kind, pid, *_ = *identity.launch.split(":"), ""  # and which process of that pid it was
+    return kind == "process" and pid == str(identity.pid)
 
 
 class RecordReading(Struct, frozen=True, kw_only=True):

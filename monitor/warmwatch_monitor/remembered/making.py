@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from warmwatch.record import Identity
 from warmwatch_monitor.export.answer.rank import rank as answer_of
 from warmwatch_monitor.export.words.sentence import run_sentence
-from warmwatch_monitor.model import RankView, RecordReading, RunView, Snapshot
+from warmwatch_monitor.model import RankView, RecordReading, RunView, Snapshot, began_launch
 from warmwatch_monitor.model.account import (
     Account,
     Compiled,
@@ -84,7 +84,7 @@ def id_of(run: RunView) -> str:
     """
     first = min(run.ranks, key=_attached_ns)
     identity = first.record.slot.identity
-    alone = _is_own_launch(identity) or _is_only_rank(identity, run)
+    alone = not identity.launch or began_launch(identity) or _is_only_rank(identity, run)
     attached = _attached_ns(first) if alone else None
     return _short(start_of(run), attached, None if attached is not None else _own_name(first))
 
@@ -188,12 +188,6 @@ def _compiled(told: ToldCompilation, view: RankView) -> Compiled:
 
 def _attached_ns(view: RankView) -> int:
     return view.record.slot.header.attached_epoch_ns
-
-
-def _is_own_launch(identity: Identity) -> bool:
-    """Whether the process is what was launched, and no rank or child of another."""
-    kind, pid, *_ = *identity.launch.split(":"), ""
-    return not identity.launch or (kind == "process" and pid == str(identity.pid))
 
 
 def _is_only_rank(identity: Identity, run: RunView) -> bool:
