@@ -14,7 +14,6 @@ import re
 import selectors
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -26,7 +25,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.figure import Figure
-from benchmarks.many import WRITE
+from benchmarks.many import moving
 from benchmarks.served import Daemon, daemon
 from support.records import compiling, held, update, warm, write_record
 
@@ -39,12 +38,7 @@ _SETTLE_SECONDS = 5.0
 
 def measure() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
-        writer = subprocess.Popen(
-            [sys.executable, "-c", WRITE, place, str(RANKS)], stdout=subprocess.PIPE, text=True
-        )
-        stack.callback(writer.kill)
-        assert writer.stdout
-        assert writer.stdout.readline() == "held\n"
+        stack.enter_context(moving(place, RANKS))
         environ = {**os.environ, "WARMWATCH_DIR": place, "WARMWATCH_OBSERVE": "off"}
         served = stack.enter_context(daemon(environ, "--gpu-interval", "off"))
         while served.ask("/metrics").count(b"warmwatch_steps_total{") != RANKS:

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import psutil
 
@@ -20,7 +20,7 @@ from benchmarks.figure import Figure
 from benchmarks.served import daemon
 
 RECORDS, SCRAPES = 512, 40
-WRITE = """
+_WRITE = """
 import fcntl, mmap, os, sys, time
 from pathlib import Path
 from warmwatch import record
@@ -42,15 +42,23 @@ while True:
 """
 
 
+@contextmanager
+def moving(place: str, ranks: int) -> Iterator[None]:
+    """So many living records in ``place``, all of which step."""
+    command = [sys.executable, "-c", _WRITE, place, str(ranks)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        try:
+            assert writer.stdout
+            assert writer.stdout.readline() == "held\n"
+            yield
+        finally:
+            writer.kill()
+
+
 def measure() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         state = stack.enter_context(tempfile.TemporaryDirectory())
-        writer = subprocess.Popen(
-            [sys.executable, "-c", WRITE, place, str(RECORDS)], stdout=subprocess.PIPE, text=True
-        )
-        stack.callback(writer.kill)
-        assert writer.stdout
-        assert writer.stdout.readline() == "held\n"
+        stack.enter_context(moving(place, RECORDS))
         environ = {**os.environ, "WARMWATCH_DIR": place, "WARMWATCH_STATE": state}
         served = stack.enter_context(daemon(environ, "--gpu-interval", "off"))
         while served.ask("/metrics").count(b"warmwatch_steps_total{") != RECORDS:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import mmap
 import os
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -24,7 +22,7 @@ from typing import Any, NoReturn
 import psutil
 
 from benchmarks.figure import Figure
-from benchmarks.many import WRITE
+from benchmarks.many import moving
 from benchmarks.served import Daemon, daemon
 from support.records import compiling, held, update, warm, write_record
 
@@ -34,12 +32,7 @@ RANKS, ROUNDS, SETTLE_SECONDS, SECONDS = 8, 9, 10.0, 20.0
 
 def measure() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
-        writer = subprocess.Popen(
-            [sys.executable, "-c", WRITE, place, str(RANKS)], stdout=subprocess.PIPE, text=True
-        )
-        stack.callback(writer.kill)
-        assert writer.stdout
-        assert writer.stdout.readline() == "held\n"
+        stack.enter_context(moving(place, RANKS))
         folder = write_record(Path(place), compiling("awaited"), name="awaited")
         stack.enter_context(held(folder))
         environ = {**os.environ, "WARMWATCH_DIR": place, "WARMWATCH_OBSERVE": "off"}
