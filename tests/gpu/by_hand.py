@@ -45,7 +45,7 @@ def main() -> None:
     events = told.pop("events")
     torch.cuda.synchronize()
     told["steps"] = len(events)
-    told["step"] = median([a.elapsed_time(b) / 1e3 for a, b in pairs(events[NOT_YET_STEADY:])])
+    told["step"] = median([a.elapsed_time(b) / 1e3 for a, b in pairwise(events[NOT_YET_STEADY:])])
     told["memory"] = torch.cuda.max_memory_allocated()
     chosen.file.with_suffix(f".{mode_of(chosen.mode)}.json").write_text(json.dumps(told))
 
@@ -75,11 +75,6 @@ def train(mode: str, steps: int, log_every: int, told: dict[str, Any]) -> None:
             told["first_memory"] = torch.cuda.max_memory_allocated()
         if step % log_every == 0:
             print(f"step {step}: loss {loss.item():.4f}", flush=True)
-
-
-def pairs(events: list[Any]) -> list[tuple[Any, Any]]:
-    """Each with its successor."""
-    return list(pairwise(events))
 
 
 def median(values: list[float]) -> float | None:

@@ -74,6 +74,16 @@ class Past:
         return b.view(slot, gpus=(gpu,))
 
 
+class Waking(Past):
+    """In its first second the GPU has not been touched yet."""
+
+    def watts(self, at: float) -> float:
+        return IDLE_WATTS if at < 1.0 else super().watts(at)
+
+    def edges(self) -> list[float]:
+        return sorted([*super().edges(), 1.0])
+
+
 def _ns(seconds: float) -> int:
     return 10**12 + round(seconds * SECOND)
 
@@ -129,9 +139,9 @@ def test_a_recompile_within_one_window_costs_what_it_drew(
 
 def test_where_neither_power_is_known_a_window_is_split_by_its_time() -> None:
     """Before the first step the GPU is idle in the other part too, so that is no measure."""
-    early = Past(activities=((0.5, 0.9),), steps=(30.0,), end=2.0)
-    spent = follow(early, [0.0, 1.0]).spending
-    assert spent.compile_joules == pytest.approx(COMPILE_WATTS * 0.4)
+    early = Waking(activities=((1.5, 1.9),), steps=(30.0,), end=2.0)
+    for looks in ([1.0, 2.0], [0.0, 1.0, 2.0]):
+        assert follow(early, looks).spending.compile_joules == pytest.approx(COMPILE_WATTS * 0.4)
 
 
 def test_a_clean_step_costs_what_the_gpu_draws_in_its_time() -> None:

@@ -143,6 +143,12 @@ def test_those_that_were_seen_too_long_ago_leave(tmp_path: Path) -> None:
     assert store.count() == 20
 
 
+def test_on_a_machine_that_was_not_used_for_long_nothing_leaves_at_once(tmp_path: Path) -> None:
+    store = Store(a.keeping(tmp_path, days=2))
+    store.save(a.account(f"of-then-{n}", seen=time.time() - 90 * 86400 - n) for n in range(25))
+    assert store.count() == 25
+
+
 def test_a_clock_that_is_set_far_ahead_ends_no_memory(tmp_path: Path) -> None:
     store = Store(a.keeping(tmp_path, days=2))
     ahead = time.time() + 2 * 365 * 86400

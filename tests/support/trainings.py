@@ -132,28 +132,19 @@ def environment(records: Path, **more: str) -> dict[str, str]:
 
 
 @cache
-def _preloaded() -> Preloaded:
-    """This process's own, which has imported PyTorch."""
+def _preloaded(modules: tuple[str, ...], own: tuple[str, ...]) -> Preloaded:
+    """This process's own, which has imported ``modules``."""
     common = environment(Path())
-    base = {name: value for name, value in common.items() if not name.startswith(OWN)}
-    return Preloaded(base, TORCH, OWN)
-
-
-@cache
-def _with_compiler() -> Preloaded:
-    """This process's own, which has imported Dynamo and Inductor too."""
-    common = environment(Path())
-    base = {name: value for name, value in common.items() if not name.startswith(OWN_OF_COMPILER)}
-    return Preloaded(base, COMPILER, OWN_OF_COMPILER)
+    base = {name: value for name, value in common.items() if not name.startswith(own)}
+    return Preloaded(base, modules, own)
 
 
 def _fork(env: Mapping[str, str], *, plain: bool) -> Preloaded | None:
     """Who can fork a training with this environment."""
     if "FRESH_PYTHONS" in os.environ:
         return None
-    if not plain and _with_compiler().fits(env):
-        return _with_compiler()
-    return _preloaded() if _preloaded().fits(env) else None
+    kinds = ((TORCH, OWN),) if plain else ((COMPILER, OWN_OF_COMPILER), (TORCH, OWN))
+    return next((one for kind in kinds if (one := _preloaded(*kind)).fits(env)), None)
 
 
 def started(
