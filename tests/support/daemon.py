@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
+from support.forked import Forked
+from support.preloaded import DAEMON, OWN_OF_DAEMON, Preloaded
 from support.records import environment, wait_until
+from warmwatch_monitor import __main__ as program
+
+Process = subprocess.Popen[str] | Forked
 
 
 @contextmanager
 def daemon_process(
     *arguments: str, before: Callable[[], None] | None = None, **variables: str
-) -> Iterator[tuple[subprocess.Popen[str], str]]:
+) -> Iterator[tuple[Process, str]]:
     """``warmwatch serve`` on a free port, and its URL; terminated at the end.
 
     ``before`` is called in its process before it is the daemon.
     """
-    command = [sys.executable, "-m", "warmwatch_monitor", "serve", "--address", "127.0.0.1:0"]
-    with subprocess.Popen(
-        [*command, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(**variables),
-        preexec_fn=before,
-    ) as process:
+    words = ("serve", "--address", "127.0.0.1:0", *arguments)
+    with _started(words, environment(**variables), before) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
@@ -38,6 +38,28 @@ def daemon_process(
             yield process, found.group()
         finally:
             process.terminate()
+
+
+def _started(
+    words: Sequence[str], env: Mapping[str, str], before: Callable[[], None] | None
+) -> Process:
+    """A Python that has imported its libraries forks it, where that can become it."""
+    if before is None and "FRESH_PYTHONS" not in os.environ and _preloaded().fits(env):
+        return _preloaded().start(Path(program.__file__), Path.cwd(), env, arguments=words)
+    return subprocess.Popen(
+        [sys.executable, "-m", "warmwatch_monitor", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
+        preexec_fn=before,
+    )
+
+
+@cache
+def _preloaded() -> Preloaded:
+    """This process's own."""
+    return Preloaded(environment(), DAEMON, OWN_OF_DAEMON)
 
 
 @contextmanager

@@ -1,25 +1,25 @@
-"""A Python that has imported PyTorch, and forks for each training instead of starting one anew.
+"""A Python that has imported a program's libraries, and forks for each that is to be started.
 
-Most of what a small training costs is the import of PyTorch. So each worker of the tests has one
-process that did it (``Preloaded``). What it forks becomes the training (:func:`serve` returns in it
-alone): with its own environment, folder, streams and ``sys.argv``, the script as ``__main__``, and
-the interpreter's own end, so exit codes, signals, ``atexit`` and what is printed of an exception
-are real. Neither Dynamo nor the agent is imported before: a training meets both as one does that
-says ``import torch, warmwatch.auto``.
+Most of what a small training costs is the import of PyTorch, and of a daemon that of its web
+server. So each worker of the tests has processes that did it (``Preloaded``). What one forks
+becomes the program (:func:`serve` returns in it alone): with its own environment, folder, streams
+and ``sys.argv``, the script as ``__main__``, and the interpreter's own end, so exit codes, signals,
+``atexit`` and what is printed of an exception are real. The agent is imported in none, nor Dynamo
+before a ``plain`` training: they meet both as one does that says ``import torch, warmwatch.auto``.
 
 What differs from a Python started anew is what the kernel knows of the program: its command line
-and the environment in ``/proc/PID``. And PyTorch has read its environment already: a training whose
-own differs in more than ``OWN``, or with the compiler ``OWN_OF_COMPILER``, cannot be forked from it
-(``fits``).
+and the environment in ``/proc/PID``. And the libraries have read their environment already: a
+program whose own differs in more than what it reads itself (``OWN`` of a training, with the
+compiler ``OWN_OF_COMPILER``) cannot be forked from it (``fits``).
 """
 
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -29,8 +29,12 @@ from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from types import CodeType
 
+from support.forked import Forked
+
+TESTS = Path(__file__).resolve().parents[1]
 _SERVE = "from support import preloaded; exec(preloaded.serve({!r}), globals())"
 _USABLE = b"usable"
 _MOST = 1 << 17  # bytes of an order, which are those of the environment mostly
@@ -49,8 +53,12 @@ COMPILER = (
     "torch._inductor.fx_passes.mkldnn_fusion",
     "torch._inductor.fx_passes.pad_mm",
     "torch._inductor.fx_passes.quantization",
-    "torch._inductor.fx_passes.serialized_patterns.addmm_pattern",
     "torch.distributed.tensor.experimental",
+)
+# with what `warmwatch serve` imports
+DAEMON = (
+    *("warmwatch", "warmwatch_monitor.cli.serve", "warmwatch_monitor.views.http"),
+    *("uvicorn.protocols.http.httptools_impl", "uvicorn.lifespan.on", "pynvml"),
 )
 # Variables that are read after the fork: by the agent, the scenarios, Inductor and pytest.
 OWN = ("WARMWATCH_", "SCENARIO_", "TORCHINDUCTOR_", "TRITON_", "CXX", "PYTEST_CURRENT_TEST")
@@ -59,44 +67,8 @@ OWN_OF_COMPILER = (
     *("WARMWATCH_", "SCENARIO_", "PYTEST_CURRENT_TEST"),
     *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"),
 )
+OWN_OF_DAEMON = ("WARMWATCH_", "PYTEST_CURRENT_TEST")
 _LOGS = ("TORCH_LOGS", "TORCH_TRACE")  # PyTorch is told to read these anew
-
-
-class Forked:
-    """A process that a preloaded one forked, to be used as a ``subprocess.Popen`` is."""
-
-    def __init__(self, told: socket.socket, stdin: int, stdout: int) -> None:
-        self._told = told.makefile("r")
-        told.close()
-        self.stdin, self.stdout = os.fdopen(stdin, "w"), os.fdopen(stdout)
-        self.returncode: int | None = None
-        self.pid = int(self._told.readline())
-        self._handle: int | None = None
-        with suppress(ProcessLookupError):  # it has ended already
-            self._handle = os.pidfd_open(self.pid)
-
-    def poll(self) -> int | None:
-        if self.returncode is None and select.select([self._told], [], [], 0)[0]:
-            self.wait()
-        return self.returncode
-
-    def wait(self) -> int:
-        """Its exit code; of one that a signal killed, the signal's number below 0."""
-        if self.returncode is None:
-            self.returncode = os.waitstatus_to_exitcode(int(self._told.readline()))
-            self._told.close()
-            if self._handle is not None:
-                os.close(self._handle)
-        return self.returncode
-
-    def send_signal(self, number: int) -> None:
-        """To this process, and never to a later one with its pid."""
-        if self.poll() is None and self._handle is not None:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._handle, number)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
 
 
 class Preloaded:
@@ -111,13 +83,14 @@ class Preloaded:
         self._environment, self._own = dict(environment), own
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it closes with us
+        paths = filter(None, [str(TESTS), self._environment.get("PYTHONPATH")])
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _SERVE.format(tuple(modules))],
                 stdin=theirs,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
-                env=self._environment,
+                env={**self._environment, "PYTHONPATH": os.pathsep.join(paths)},
             )
         atexit.register(self._end)
 
@@ -137,20 +110,31 @@ class Preloaded:
         """Whether this PyTorch leaves to the training what it is to meet itself."""
         return self._orders.recv(len(_USABLE)) == _USABLE
 
-    def start(self, script: Path, cwd: Path, env: Mapping[str, str], stderr: int) -> Forked:
-        """Run ``script`` as ``python script`` does, in the folder ``cwd``."""
+    def start(
+        self,
+        script: Path,
+        cwd: Path,
+        env: Mapping[str, str],
+        stderr: int | None = None,
+        arguments: Sequence[str] = (),
+    ) -> Forked:
+        """Run ``script`` as ``python script arguments...`` does, in the folder ``cwd``.
+
+        Its errors go to the file ``stderr``, or into a pipe.
+        """
         told, tells = socket.socketpair()
         (stdin, write), (read, stdout) = os.pipe(), os.pipe()
-        order = {"script": str(script), "cwd": str(cwd), "env": dict(env)}
-        given = [stdin, stdout, stderr, tells.fileno()]
+        errors, own = (None, stderr) if stderr is not None else os.pipe()
+        order = {"argv": [str(script), *arguments], "cwd": str(cwd), "env": dict(env)}
+        given = [stdin, stdout, own, tells.fileno()]
         try:
             socket.send_fds(self._orders, [json.dumps(order).encode()], given)
         finally:
             tells.close()
-            os.close(stdin)
-            os.close(stdout)
+            for theirs in (stdin, stdout, *([] if errors is None else [own])):
+                os.close(theirs)
         try:
-            return Forked(told, write, read)
+            return Forked(told, write, read, errors)
         except ValueError:  # nobody told a pid
             self._errors.seek(0)
             raise AssertionError(f"no fork:\n{self._errors.read().decode()}") from None
@@ -170,11 +154,13 @@ def serve(modules: Sequence[str]) -> CodeType:
     for module in modules:
         with suppress(ImportError):
             import_module(module)
-    import torch
-
-    torch.set_num_threads(1)
-    unseen = {"torch.utils.cpp_extension", "triton", "warmwatch"}
-    unseen |= {"torch._dynamo"} - {*modules}
+    if "torch" in modules:
+        import_module("torch").set_num_threads(1)
+    if "torch._dynamo" in modules:
+        _begin_to_compile()
+    gc.freeze()  # else each collection in what is forked copies the pages of all of it
+    unseen = {"torch", "torch._dynamo", "torch.utils.cpp_extension", "triton", "warmwatch"}
+    unseen -= {*modules}
     (_,) = Path("/proc/self/task").iterdir()  # else a thread would be missing in what is forked
     orders = socket.socket(fileno=os.dup(0))
     if unseen & {*sys.modules}:  # as some versions of PyTorch import more
@@ -204,6 +190,19 @@ def serve(modules: Sequence[str]) -> CodeType:
             ready.register(handle, select.POLLIN)
 
 
+def _begin_to_compile() -> None:
+    """What Inductor does once in a process before it compiles, as far as it takes no thread.
+
+    The hash of PyTorch's source for the keys of the caches, and the patterns that it looks for.
+    """
+    from torch._inductor.codecache import torch_key
+    from torch._inductor.fx_passes import serialized_patterns
+
+    torch_key()
+    for pattern in iter_modules(serialized_patterns.__path__, f"{serialized_patterns.__name__}."):
+        import_module(pattern.name)
+
+
 def _tell_end(handle: int, pid: int, tells: int, ready: select.poll) -> None:
     _, status = os.waitpid(pid, 0)
     with suppress(BrokenPipeError):  # nobody asks any more
@@ -213,15 +212,16 @@ def _tell_end(handle: int, pid: int, tells: int, ready: select.poll) -> None:
     os.close(tells)
 
 
-def _become(streams: list[int], script: str, cwd: str, env: dict[str, str]) -> CodeType:
-    """Make this process what ``python script`` is."""
+def _become(streams: list[int], argv: list[str], cwd: str, env: dict[str, str]) -> CodeType:
+    """Make this process what ``python`` with ``argv``, a script and its arguments, is."""
+    script = argv[0]
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
-    sys.argv[:] = [script]
+    sys.argv[:] = argv
     sys.path[0] = str(Path(script).parent)
     main = vars(sys.modules["__main__"])
     del main["preloaded"]

@@ -4,7 +4,7 @@ A scenario is a file of ``tests/process/scenarios``; its docstring says what it 
 literal ``EXPECT`` what must come out; ``on`` in it says what is different on which PyTorch.
 It is run twice: with the agent and a poller beside it, then
 without the agent and with PyTorch's structured trace on. PyTorch's caches are cold for both. What
-the C++ compiler made of equal kernels before is not made again (``compiler/g++``), but in a
+the C++ compiler made of equal kernels before is not made again (``gxx.py``), but in a
 scenario that declares ``cold``.
 """
 

@@ -1,5 +1,4 @@
-#!/usr/bin/env -S python3 -IS
-"""g++, as Inductor calls it in the tests: what it made of the same source before is copied.
+"""``g++``, as Inductor calls it in the tests: what it made of the same source before is copied.
 
 Most of what a small compiled training costs is this compiler, and the tests train the same models
 over and over; nothing that Inductor, its caches or PyTorch's counters do differs. What it keeps is
@@ -7,58 +6,59 @@ known by the source, the arguments and the compiler, and lies in .cache/objects 
 A test that needs the compiler itself at work sets CXX=g++.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
-ROOT = os.path.realpath(__file__).rsplit("/tests/", 1)[0]
-KEPT = os.path.join(ROOT, ".cache", "objects")
+KEPT = Path(__file__).resolve().parents[2] / ".cache" / "objects"
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int:
+    """Its exit code."""
     real = shutil.which("g++")
     if real is None:
         sys.exit("g++: not found")
     sources = [one for one in arguments if one.endswith(".cpp")]
-    if len(sources) != 1 or "-o" not in arguments or {"-E", "-c", "-x"} & set(arguments):
+    if len(sources) != 1 or "-o" not in arguments or {"-E", "-c", "-x"} & {*arguments}:
         os.execv(real, [real, *arguments])  # no kernel: a question, a header, an extension
     out = arguments[arguments.index("-o") + 1]
-    kept = os.path.join(KEPT, key(real, arguments, sources[0], out))
-    if not os.path.exists(kept):
+    kept = KEPT / _key(real, arguments, sources[0], out)
+    if not kept.exists():
         code = subprocess.call([real, *arguments])
         if code == 0:
-            keep(out, kept)
+            _keep(out, kept)
         return code
-    shutil.copyfile(kept, out)
-    os.chmod(out, 0o755)
+    shutil.copy(kept, out)
     return 0
 
 
-def key(real, arguments, source, out):
+def _key(real: str, arguments: list[str], source: str, out: str) -> str:
     """Of what decides what comes out. A header's name has the hash of its text in it."""
-    compiler = os.stat(real)
+    compiler = Path(real).stat()
     parts = [real, str(compiler.st_size), str(compiler.st_mtime_ns)]
     before = ""
     for one in arguments:
         if one not in (source, out):
-            parts.append(os.path.basename(one) if before == "-include" else one)
+            parts.append(Path(one).name if before == "-include" else one)
         before = one
     digest = hashlib.sha256("\0".join(parts).encode())
-    with open(source, "rb") as text:
-        digest.update(text.read())
+    digest.update(Path(source).read_bytes())
     return digest.hexdigest()
 
 
-def keep(out, kept):
+def _keep(out: str, kept: Path) -> None:
     """Whole or not at all, whoever else keeps the same."""
-    os.makedirs(KEPT, exist_ok=True)
-    handle, aside = tempfile.mkstemp(dir=KEPT)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    handle, aside = tempfile.mkstemp(dir=kept.parent)
     os.close(handle)
-    shutil.copyfile(out, aside)
-    os.rename(aside, kept)
+    shutil.copy(out, aside)
+    Path(aside).rename(kept)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,75 @@
+"""A process that a preloaded Python forked, to be used as a ``subprocess.Popen`` is."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Self
+
+
+class Forked:
+    """A process that a preloaded one forked, to be used as a ``subprocess.Popen`` is."""
+
+    def __init__(self, told: socket.socket, stdin: int, stdout: int, stderr: int | None) -> None:
+        self._told = told.makefile("r")
+        told.close()
+        self.stdin, self.stdout = os.fdopen(stdin, "w"), os.fdopen(stdout)
+        self.stderr = None if stderr is None else os.fdopen(stderr)
+        self.returncode: int | None = None
+        self.pid = int(self._told.readline())
+        self._handle: int | None = None
+        with suppress(ProcessLookupError):  # it has ended already
+            self._handle = os.pidfd_open(self.pid)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream is not None:
+                stream.close()
+        self.wait()
+
+    def poll(self) -> int | None:
+        if self.returncode is None and select.select([self._told], [], [], 0)[0]:
+            self.wait()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code; of one that a signal killed, the signal's number below 0."""
+        if self.returncode is None:
+            if timeout is not None and not select.select([self._told], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("what was forked", timeout)
+            self.returncode = os.waitstatus_to_exitcode(int(self._told.readline()))
+            self._told.close()
+            if self._handle is not None:
+                os.close(self._handle)
+        return self.returncode
+
+    def communicate(self, timeout: float) -> tuple[str, str]:
+        """What it still writes and its errors, once it is over."""
+        with ThreadPoolExecutor() as readers:
+            rest = [
+                readers.submit(stream.read) if stream is not None else None
+                for stream in (self.stdout, self.stderr)
+            ]
+            self.wait(timeout)
+            written, errors = ("" if one is None else one.result() for one in rest)
+        return written, errors
+
+    def send_signal(self, number: int) -> None:
+        """To this process, and never to a later one with its pid."""
+        if self.poll() is None and self._handle is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
