@@ -4,7 +4,7 @@ TORCH ?= torch==2.13.0
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-WORKERS ?= 2
+WORKERS ?= 3
 SECONDS ?= 60
 
 # A worker that has nothing left takes tests over from the other.

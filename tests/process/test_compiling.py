@@ -229,6 +229,7 @@ result([[x.hex() for x in losses], t, torch.rand(4).tolist(), random.getstate()[
 """
 
 
+@pytest.mark.long
 def test_the_training_is_the_same_with_the_agent_and_without(records: Path) -> None:
     """Losses bit for bit, graphs, breaks, recompiles with reasons, random state, output."""
     told = {}

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from support import builders as b
@@ -26,6 +27,7 @@ def snippet(heading: str) -> str:
     return code
 
 
+@pytest.mark.long
 def test_tensorboard_gets_a_note_at_the_end_of_the_warm_up_and_a_curve(
     records: Path, tmp_path: Path
 ) -> None:

@@ -28,7 +28,7 @@ if __name__ == "__main__": main()
 """
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.long)])
 def test_data_loading_workers(records: Path, context: str) -> None:
     run(records, LOADER.replace("CONTEXT", repr(context)), fresh=True)
     slot = slots.read(slots.only(records))

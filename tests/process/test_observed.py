@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import pytest
+
 from support.daemon import daemon_process
 from support.records import wait_until
 from support.trainings import training
@@ -38,6 +40,7 @@ def observed(url: str) -> list[dict[str, Any]]:
         return list(json.load(reply)["observed"])
 
 
+@pytest.mark.long
 def test_a_training_without_the_agent_is_seen_while_its_workers_compile(tmp_path: Path) -> None:
     """Likely to compile while they do; no longer when they are idle; never among the runs."""
     records = tmp_path / "records"

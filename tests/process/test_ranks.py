@@ -150,6 +150,7 @@ def test_the_rank_that_holds_the_others_back_is_named(records: Path, ranks: int)
         wait_until(lambda: set(states(url)) == {"finished"})
 
 
+@pytest.mark.long
 def test_a_restart_goes_on_as_the_same_run_with_a_new_attempt(records: Path) -> None:
     places = Places(records)
     env = {"HERE": places.prefix}

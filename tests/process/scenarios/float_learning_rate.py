@@ -9,6 +9,7 @@ EXPECT = {
     "categories": "python_value python_value python_value python_value",
     "uncompiled_graphs": 1,
     "fallbacks": 1,
+    "long": True,
     "eager_frames": "torch_dynamo_resume_in_wrapper",
     "limits": "the trace also shows the graph of step 2 that was tried with a symbolic float and "
     "given up; beside the agent the frame around the optimizer's step, which holds nothing to "

@@ -3,7 +3,7 @@
 import torch
 from _common import batch, finish, loss_of, mark, small
 
-EXPECT = {"states": "compiling warming warm"}
+EXPECT = {"states": "compiling warming warm", "long": True}
 
 model = small()
 compiled = torch.compile(model)

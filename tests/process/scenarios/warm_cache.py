@@ -3,7 +3,7 @@
 import torch
 from _common import finish, small, train
 
-EXPECT = {"states": "compiling warming warm", "warm_cache": True}
+EXPECT = {"states": "compiling warming warm", "warm_cache": True, "long": True}
 
 model = small()
 train(torch.compile(model), torch.optim.AdamW(model.parameters()), steps=8)
