@@ -4,37 +4,23 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from warmwatch_monitor.cli.launched import (
-    NOTHING,
-    Launched,
-    boot,
-    check_name,
-    fresh_caches,
-    living,
-    startable,
-)
+from warmwatch_monitor.cli.gated import NOT_SEEN, CannotCompareError, measured
+from warmwatch_monitor.cli.launched import check_name
 from warmwatch_monitor.cli.output import note, say
 from warmwatch_monitor.errors import UsageError
 
 if TYPE_CHECKING:
     from warmwatch_monitor.gate.baseline import Baseline
     from warmwatch_monitor.gate.measured import MeasuredRun
-    from warmwatch_monitor.model import RunView, Snapshot
-    from warmwatch_monitor.model.told import Told
     from warmwatch_monitor.views.gate.result import Result
 
-GREW, FAILED, NOT_SEEN = 1, 4, 5
-_BY_SIGNAL = 128  # as a shell has it
-_STOPS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
-_PAUSE_SECONDS = 0.5
+GREW = 1
 
 
 class _Wanted(NamedTuple):
@@ -49,14 +35,6 @@ class _Wanted(NamedTuple):
     markdown: Path | None
     junit: Path | None
     json: Path | None
-
-
-class _CannotCompareError(Exception):
-    """Nothing can be compared, for this reason; ``code``: the exit code."""
-
-    def __init__(self, words: str, code: int) -> None:
-        super().__init__(words)
-        self.code = code
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -164,7 +142,7 @@ def _check(wanted: _Wanted) -> int:
             held = _beside(_measured(wanted, wanted.against), held)
         assert held is not None, "one of the two was asked for"
         comparison = compared(_measured(wanted, wanted.command), held, wanted.tolerance)
-    except _CannotCompareError as error:
+    except CannotCompareError as error:
         _tell(wanted, Result(against=said, problem=str(error)))
         return error.code
     result = Result(against=said, comparison=comparison, accept=accept)
@@ -172,6 +150,10 @@ def _check(wanted: _Wanted) -> int:
     if comparison.grew:
         return GREW
     return NOT_SEEN if comparison.incomplete else 0
+
+
+def _measured(wanted: _Wanted, command: Sequence[str]) -> tuple[MeasuredRun, ...]:
+    return measured(command, name=wanted.name, keep_caches=wanted.keep_caches)
 
 
 def _beside(measured: tuple[MeasuredRun, ...], held: Baseline | None) -> Baseline:
@@ -194,7 +176,7 @@ def _update(wanted: _Wanted) -> int:
     before = _read(place) if place.exists() else None
     try:
         found = _measured(wanted, wanted.command)
-    except _CannotCompareError as error:
+    except CannotCompareError as error:
         note(f"\nwarmwatch check: {error}; {place} was left as it is")
         return error.code
     made = baseline.of(found, before)
@@ -224,93 +206,6 @@ def _read(place: Path) -> Baseline:
         return parsed(text)
     except UsageError as error:
         raise UsageError(f"{place}: {error}") from None
-
-
-def _measured(wanted: _Wanted, command: Sequence[str]) -> tuple[MeasuredRun, ...]:
-    """Run it; what it compiled. Raises _CannotCompareError; ends as it where a signal killed it."""
-    from warmwatch_monitor.gate.measured import measured
-    from warmwatch_monitor.launch.environment import environment
-    from warmwatch_monitor.launch.process import end_as
-
-    launch = uuid.uuid4().hex
-    ours, heard = Launched(launch), list[int]()
-    with fresh_caches(keep=wanted.keep_caches, used=lambda: living(ours.snapshot())) as caches:
-        environ = environment({**os.environ, **caches}, boot(), run=wanted.name, started_by=launch)
-        status = _attend(tuple(command), environ, ours, heard)
-        snapshot = ours.ended()  # what outlives the command uses its caches
-    if os.WIFSIGNALED(status):
-        end_as(status)
-    _left_alone(heard)
-    _sound(snapshot, os.waitstatus_to_exitcode(status), command)
-    return measured(snapshot.runs, {folder: _told(folder) for folder in _folders(snapshot)})
-
-
-def _attend(
-    command: tuple[str, ...], environ: Mapping[str, str], ours: Launched, heard: list[int]
-) -> int:
-    """Run it to its end; how it ended."""
-    from warmwatch_monitor.launch.process import attend
-
-    with startable(command):
-        return attend(
-            command,
-            environ,
-            look=ours.look,
-            stopped=lambda: None,
-            heard=heard.append,
-            seconds=_PAUSE_SECONDS,
-        )
-
-
-def _left_alone(heard: Sequence[int]) -> None:
-    """Raises _CannotCompareError where somebody ended it early, however well it took that."""
-    stops = [one for one in heard if one in _STOPS]
-    if stops:
-        raise _CannotCompareError(
-            f"it was ended by {signal.Signals(stops[0]).name}, so nothing was compared",
-            _BY_SIGNAL + stops[0],
-        )
-
-
-def _folders(snapshot: Snapshot) -> Iterator[str]:
-    return (rank.record.folder for run in snapshot.runs for rank in run.ranks)
-
-
-def _told(folder: str) -> Told:
-    from warmwatch.record import RecordError
-    from warmwatch_monitor.model.told import NOTHING as NOTHING_TOLD
-    from warmwatch_monitor.sources.causes import causes_in
-
-    try:
-        return causes_in(folder)
-    except (OSError, RecordError):
-        return NOTHING_TOLD  # the counts are in the slot; the reasons are missing
-
-
-def _sound(snapshot: Snapshot, code: int, command: Sequence[str]) -> None:
-    """Raises _CannotCompareError where what was seen is no whole run that compiled."""
-    from warmwatch_monitor.export.words.growth import uncompiled, unfinished
-    from warmwatch_monitor.export.words.sentence import run_sentence
-
-    if code:
-        raise _CannotCompareError(
-            f"{command[0]} failed with exit code {code}, so nothing was compared", FAILED
-        )
-    if not snapshot.runs:
-        raise _CannotCompareError(NOTHING, NOT_SEEN)
-    for run in snapshot.runs:
-        if _broken(run):
-            raise _CannotCompareError(f"{run_sentence(run)}: nothing was compared", FAILED)
-        if goes_on := [rank.rank for rank in run.ranks if rank.living]:
-            raise _CannotCompareError(unfinished(run, goes_on), NOT_SEEN)
-    if not any(rank.figures.compile.begun for run in snapshot.runs for rank in run.ranks):
-        raise _CannotCompareError(uncompiled(snapshot.runs[0]), NOT_SEEN)
-
-
-def _broken(run: RunView) -> bool:
-    from warmwatch.states import State
-
-    return any(rank.judgement.state in (State.FAILED, State.LOST) for rank in run.ranks)
 
 
 def _tell(wanted: _Wanted, result: Result) -> None:
