@@ -454,7 +454,7 @@ def test_another_user_s_private_record_is_refused_with_what_to_do(tmp_path: Path
     folder = write_record(tmp_path, builders.slot())
     (folder / record.SLOT).chmod(0o600)
     for above in (tmp_path, *tmp_path.parents):
-        if above.name.startswith(("pytest-", "popen-", "test_")):
+        if above.stat().st_mode & 0o077 == 0:  # pytest's own
             above.chmod(0o755)
     done = subprocess.run(
         [sys.executable, "-c", READ_AS_NOBODY, str(tmp_path), *sys.path],
