@@ -240,6 +240,20 @@ def test_the_line_of_steps_does_not_join_one_start_of_a_run_to_the_next(
     assert gone == [9, 2, None, "on", 2, 4]
 
 
+STANDS = """async () => {
+  const { standing } = await import("/page/charts.js");
+  const line = [undefined, 21, undefined, undefined, null, undefined];
+  return line.map((_, at) => standing(line, at));
+}"""
+
+
+def test_the_key_of_a_line_says_what_it_stands_at_between_two_long_steps(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        assert page.page.evaluate(STANDS) == [None, 21, 21, 21, None, None]
+
+
 def test_a_link_to_a_moment_that_is_no_date_is_one_to_now(browser: Browser, tmp_path: Path) -> None:
     with training(tmp_path), daemon(tmp_path) as url, visit(browser, url, "#at=1e300") as page:
         page.until(LIVE)

@@ -133,8 +133,8 @@ export class Charts {
     known.forEach(([, column], index) => {
       const item = list.children[index];
       colour(item.querySelector(".dot"), "--dot", PALETTE[index % KEYS]);
-      const value = column[at];
-      text(item.querySelector("b"), value === null || value === undefined ? "" : show(value));
+      const value = standing(column, at);
+      text(item.querySelector("b"), value === null ? "" : show(value));
     });
   }
 
@@ -204,4 +204,11 @@ export function nearest(times, at) {
   let found = 0;
   while (found + 1 < times.length && times[found + 1] <= at) found += 1;
   return found;
+}
+
+// what a line stands at: its last value, where nothing new is known (undefined) since; null: nothing is
+export function standing(column, at) {
+  let from = at;
+  while (from > 0 && column[from] === undefined) from -= 1;
+  return column[from] ?? null;
 }
