@@ -241,7 +241,9 @@ def test_the_file_asks_nobody_and_runs_nothing(tmp_path: Path) -> None:
     assert len(set(grounds)) == 2
 
 
-def test_no_word_of_a_table_s_head_is_broken_on_a_phone(tmp_path: Path) -> None:
+def test_on_a_phone_no_word_of_a_table_s_head_is_broken_and_a_chart_can_be_read(
+    tmp_path: Path,
+) -> None:
     long = replace(a.FORWARD, phase_seconds={"aot_autograd": 80.0})
     account = a.finished(compiled=(long,))
     made = cleaned(report(account, None))
@@ -253,3 +255,5 @@ def test_no_word_of_a_table_s_head_is_broken_on_a_phone(tmp_path: Path) -> None:
         page.goto(file.as_uri())
         assert len(set(page.evaluate(heights))) == 1
         assert page.evaluate("document.documentElement.scrollWidth") <= 320
+        size = "(one) => parseFloat(getComputedStyle(one).fontSize) * one.getScreenCTM().a"
+        assert min(page.locator("svg text").evaluate_all(f"(all) => all.map({size})")) >= 10
