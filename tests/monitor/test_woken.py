@@ -306,6 +306,6 @@ def test_another_users_run_and_one_of_another_name_wake_nobody() -> None:
     Wait(lambda: answer, None, ["warm"], lambda *_: None, 1000, pause=pause).block(0.01)
     assert woken == [True, False, True, True]
     named = {**answer, "runs": answer["runs"][:1]}
-    for run in ("new", "ne*"):
+    for run in ("new", "ne*", "new@alice", "n*@alice"):
         Wait(lambda: named, run, ["warm"], lambda *_: None, 1000, pause=pause).block(0.01)
         assert woken == [True, False, True, True]
