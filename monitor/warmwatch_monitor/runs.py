@@ -16,6 +16,7 @@ from warmwatch_monitor.model import (
     RecordReading,
     RunView,
     began_launch,
+    last_sign_ns,
 )
 from warmwatch_monitor.precedents import Precedents
 from warmwatch_monitor.recorded import figures, forget_others, kept
@@ -83,9 +84,8 @@ def present(readings: Sequence[RecordReading]) -> Sequence[RecordReading]:
 def _last_seen(reading: RecordReading) -> tuple[bool, int]:
     """The last that is known of a record that is over, to be held against another's ``began``."""
     slot, (this_boot, began) = reading.slot, reading.began
-    compile = slot.compile
-    last = max(compile.ended_ns, compile.last_end_ns, slot.steps.last_step_ns)
-    return this_boot, began + max(0, max(last, reading.gone_ns or 0) - slot.header.attached_ns)
+    last = max(last_sign_ns(slot), slot.compile.ended_ns, reading.gone_ns or 0)
+    return this_boot, began + last - slot.header.attached_ns
 
 
 def _outranks(one: RecordReading, other: RecordReading) -> bool:
