@@ -16,6 +16,7 @@ from warmwatch_monitor.model import (
     RecordReading,
     RunView,
     began_launch,
+    last_sign_ns,
 )
 from warmwatch_monitor.precedents import Precedents
 from warmwatch_monitor.recorded import figures, forget_others, kept
@@ -42,16 +43,14 @@ def group(
     """
     readings, devices = tuple(readings), _by_uuid(gpus)
     forget_others(readings)
-    speakers: dict[str, dict[int, RecordReading]] = {}
+    rivals: dict[str, dict[int, list[RecordReading]]] = {}
     for reading in readings:
-        ranks = speakers.setdefault(reading.slot.identity.run, {})
-        rival = ranks.get(reading.slot.identity.rank)
-        if rival is None or _outranks(reading, rival):
-            ranks[reading.slot.identity.rank] = reading
+        ranks = rivals.setdefault(reading.slot.identity.run, {})
+        ranks.setdefault(reading.slot.identity.rank, []).append(reading)
     return tuple(
         _run(
             name,
-            present([ranks[rank] for rank in sorted(ranks)]),
+            present([_speaker(ranks[rank]) for rank in sorted(ranks)]),
             processes,
             devices,
             now_ns,
@@ -60,7 +59,7 @@ def group(
             long_compile_ns,
             earlier,
         )
-        for name, ranks in sorted(speakers.items())
+        for name, ranks in sorted(rivals.items())
     )
 
 
@@ -83,23 +82,26 @@ def present(readings: Sequence[RecordReading]) -> Sequence[RecordReading]:
 def _last_seen(reading: RecordReading) -> tuple[bool, int]:
     """The last that is known of a record that is over, to be held against another's ``began``."""
     slot, (this_boot, began) = reading.slot, reading.began
-    compile = slot.compile
-    last = max(compile.ended_ns, compile.last_end_ns, slot.steps.last_step_ns)
-    return this_boot, began + max(0, max(last, reading.gone_ns or 0) - slot.header.attached_ns)
+    last = max(last_sign_ns(slot), slot.compile.ended_ns, reading.gone_ns or 0)
+    return this_boot, began + last - slot.header.attached_ns
 
 
-def _outranks(one: RecordReading, other: RecordReading) -> bool:
-    """Whether ``one`` speaks for the rank that both have.
+def _speaker(rivals: Sequence[RecordReading]) -> RecordReading:
+    """Which of ``rivals`` speaks for the rank that all of them have.
 
     What waits for the ranks that it has started, and did nothing itself, never speaks for one of
     them, though it outlives them.
     """
-    for parent, rank, answer in ((one, other, False), (other, one, True)):
-        started = parent.start == rank.start and began_launch(parent.slot.identity)
-        made_rank = rank.began > parent.began and not _helps(rank.slot.identity)
-        if started and made_rank and _tells(rank) and not _tells(parent):
-            return answer
-    return _claim(one) > _claim(other)
+    first = max(rivals, key=_claim)
+    if _tells(first) or not began_launch(first.slot.identity):
+        return first
+    return max((one for one in rivals if _made_rank(one, first)), key=_claim, default=first)
+
+
+def _made_rank(one: RecordReading, by: RecordReading) -> bool:
+    """Whether ``one``, which has done something, is a rank that the process ``by`` has started."""
+    started = one.start == by.start and one.began > by.began
+    return started and _tells(one) and not _helps(one.slot.identity)
 
 
 def _claim(reading: RecordReading) -> tuple[bool, bool, bool, tuple[bool, int], str]:

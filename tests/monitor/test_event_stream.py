@@ -76,7 +76,14 @@ def test_a_reply_that_is_no_stream_is_a_refusal(head: bytes, is_crowded: bool) -
     assert refused.value.is_crowded is is_crowded
 
 
-@pytest.mark.parametrize("said", [b"SSH-2.0\r\n", b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000])
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"SSH-2.0\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000,
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
+    ],
+)
 def test_what_is_no_reply_is_nonsense(said: bytes) -> None:
     with pytest.raises(NonsenseError):
         reply(said)

@@ -117,6 +117,14 @@ def test_of_two_starts_that_lived_at_once_both_stay_when_they_have_ended(
     assert states(one, other).keys() == {0, 1}
 
 
+def test_a_start_that_was_killed_as_it_compiled_was_there_until_then() -> None:
+    """By who looks afterwards: nobody saw it gone, and it had made no step."""
+    one = reading(0, alive=False, attached=100, launch="parent:7", steps=STEPPED)
+    compiling = CompileCounts(begun=1, active_since_ns=b.ago(90), episode_began_ns=b.ago(90))
+    other = reading(1, alive=False, attached=120, launch="parent:8", compile=compiling)
+    assert states(one, other)[1] is State.LOST
+
+
 def test_of_two_starts_that_live_what_died_before_the_later_one_is_history() -> None:
     first = reading(0, launch="parent:7", attached=300, steps=STEPPED)
     later = reading(1, launch="parent:8", attached=100, steps=STEPPED)

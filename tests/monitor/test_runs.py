@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import permutations
 
 import pytest
 
@@ -114,6 +115,21 @@ def test_who_waits_for_the_ranks_it_started_speaks_for_none_of_them(*, alive: bo
     known = {"launch": "process:7:4026:99", "world_size": 2, "steps": TELLING}
     rank = reading("rank", alive=alive, attached=10, **known)
     assert speaker(parent, rank) == speaker(rank, parent) == "rank"
+
+
+def test_who_speaks_is_the_same_in_whichever_order_records_lie() -> None:
+    """A helper gives way to the process that started it, and that one to the rank that it made."""
+
+    def of(pid: int, folder: str, **known: object) -> RecordReading:
+        one = reading(folder, launch="process:7:4026:99", **known)  # type: ignore[arg-type]
+        return replace(one, slot=replace(one.slot, identity=replace(one.slot.identity, pid=pid)))
+
+    rivals = (
+        of(7, "parent", attached=30),
+        of(8, "rank", attached=20, alive=False, world_size=2, steps=TELLING),
+        of(9, "helper", attached=10, steps=TELLING),
+    )
+    assert {speaker(*order) for order in permutations(rivals)} == {"rank"}
 
 
 def test_a_run_is_where_its_least_advanced_living_rank_is() -> None:

@@ -23,6 +23,7 @@ from warmwatch_monitor.model.account import Account, Provenance, RankAccount
 from warmwatch_monitor.remembered import database
 from warmwatch_monitor.remembered.listing import Wanted
 from warmwatch_monitor.remembered.mounts import kind_of
+from warmwatch_monitor.remembered.recalling import earlier
 from warmwatch_monitor.remembered.schema import MIGRATIONS
 from warmwatch_monitor.remembered.store import Store
 
@@ -407,6 +408,8 @@ def test_a_row_that_is_damaged_is_named_and_holds_up_no_other(
     assert told_of - {"one"} == {"two", "three"}
     assert ("one" in told_of) == ("samples" in damage)
     assert "samples" not in damage or store.samples("one") == ({}, {})
+    now = a.account("now", began=a.BEGAN + 60)
+    assert {one.id for one in earlier(store, now)} >= {"two", "three"}
 
 
 def test_a_directory_in_its_place_is_said_to_be_one(tmp_path: Path) -> None:

@@ -200,6 +200,18 @@ def test_a_stream_that_falls_silent_is_no_stream(
             assert not ear.is_live
 
 
+def test_however_often_it_cannot_listen_it_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind a proxy that lets no stream through, for a day."""
+    monkeypatch.setattr(hearing.random, "uniform", lambda *_: 0.0)  # its pauses take no time
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        ear = Hearing()
+        ear.follow(Daemon(parse_address("test", f"127.0.0.1:{nobody.getsockname()[1]}")))
+        for _ in range(1100):
+            ear.connect_where_due(60)
+        assert ear.hear(0.001) == []
+
+
 def test_one_who_hangs_holds_it_no_longer_than_the_timeout(tmp_path: Path) -> None:
     """And a second, for one last question."""
     with scene(tmp_path) as (_, before), commanded(before, "--timeout", "3") as command:
@@ -294,6 +306,6 @@ def test_another_users_run_and_one_of_another_name_wake_nobody() -> None:
     Wait(lambda: answer, None, ["warm"], lambda *_: None, 1000, pause=pause).block(0.01)
     assert woken == [True, False, True, True]
     named = {**answer, "runs": answer["runs"][:1]}
-    for run in ("new", "ne*"):
+    for run in ("new", "ne*", "new@alice", "n*@alice"):
         Wait(lambda: named, run, ["warm"], lambda *_: None, 1000, pause=pause).block(0.01)
         assert woken == [True, False, True, True]

@@ -36,8 +36,6 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "median = int(STALL_MEDIANS * (facts.median_step_ns or 1))": "the least limit is a minute",
     },
     "warmwatch_monitor.runs": {
-        "group: if rival is None or _claim(reading) > _claim(rival) -> if rival is None or "
-        "_claim(reading) >= _claim(rival)": "two claims are never equal: each has its own folder",
         "present: return [one for one in readings if _start(one) in starts or one.began > began] "
         "-> return [one for one in readings if _start(one) in starts or one.began >= began]": (
             "two processes do not attach in the same nanosecond"

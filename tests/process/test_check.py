@@ -138,6 +138,8 @@ def test_a_command_that_was_ended_early_passes_nowhere_however_well_it_takes_it(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Ctrl-C is ignored by what a shell started in the background, and by all below it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as check:
         assert check.stdout
         assert check.stdout.readline() == "up\n"
@@ -146,6 +148,26 @@ def test_a_command_that_was_ended_early_passes_nowhere_however_well_it_takes_it(
     assert check.returncode == 128 + number
     assert f"it was ended by {number.name}, so nothing was compared" in said
     assert (place / "base.toml").read_text() == SMALL
+
+
+def test_a_signal_that_it_was_started_to_ignore_ends_nothing(records: Path) -> None:
+    """As of a terminal that goes while it runs under nohup: the command goes on and ends itself."""
+    place = records.parent
+    (place / "base.toml").write_text(SMALL)
+    with subprocess.Popen(
+        ["nohup", *CHECK, "--baseline", "base.toml", "--", "sh", "-c", "echo up; read line"],
+        cwd=place,
+        env=environment(records),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as check:
+        assert check.stdout
+        assert check.stdout.readline() == "up\n"
+        check.send_signal(signal.SIGHUP)
+        _, said = check.communicate("\n")
+    assert (check.returncode, "ended by" in said) == (5, False), said
 
 
 # It stands in for a training: steps, and an agent that has not ended.

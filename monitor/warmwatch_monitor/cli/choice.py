@@ -61,8 +61,15 @@ def choose_runs(
 
 def may_be(shown: str, run: str | None) -> bool:
     """Whether a run of which only is known how it is shown may be one that ``run`` chooses."""
-    called = (shown, shown.rpartition("@")[0])
-    return run is None or any(one == run or fnmatchcase(one, run) for one in called)
+    if run is None:
+        return True
+    called, asked = _with_and_without_owner(shown), _with_and_without_owner(run)
+    return any(one == other or fnmatchcase(one, other) for one in called for other in asked)
+
+
+def _with_and_without_owner(name: str) -> tuple[str, ...]:
+    """Of a run of the daemon's own user the owner is not shown, and may be asked for."""
+    return name, *filter(None, (name.rpartition("@")[0],))
 
 
 def _named(runs: Sequence[Answer], run: str) -> list[Answer]:

@@ -120,7 +120,7 @@ class Hearing:
             self._failures = 0
         self.close()
         if pause is None:
-            pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0**self._failures)
-            self._failures += 1
+            pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failures)
+            self._failures += pause < _LONGEST_PAUSE  # a power without end is no number
         # not all who listened come back in the same moment
         self._again_at = time.monotonic() + pause * random.uniform(0.5, 1.0)  # noqa: S311

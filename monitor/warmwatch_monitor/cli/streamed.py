@@ -5,7 +5,7 @@ The daemon's server sends chunks even to who asks in HTTP/1.0.
 
 from __future__ import annotations
 
-from httptools import HttpParserError, HttpResponseParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from warmwatch_monitor.cli.event_stream import NonsenseError
 
@@ -34,7 +34,7 @@ class Streamed:
         """What of the body ``part`` brings. Raises RefusedError, NonsenseError."""
         try:
             self._parser.feed_data(part)
-        except HttpParserError as error:
+        except (HttpParserError, HttpParserUpgrade) as error:  # the latter is none of the former
             raise NonsenseError(str(error)) from None
         self._taken += len(part)
         if self._is_headed and not self._is_stream:

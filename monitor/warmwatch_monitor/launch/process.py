@@ -45,7 +45,8 @@ def attend(
     """Start ``command`` and look every ``seconds`` until it ends; its wait status.
 
     ``stopped``: called before we stop with it (Ctrl-Z). ``heard``: with each signal that reaches it
-    through us or beside us (Ctrl-C). Raises OSError where it cannot be started.
+    through us or beside us (Ctrl-C), but for what both were started to ignore (``nohup``). Raises
+    OSError where it cannot be started.
     """
     _named(command)
     # inherited as ignored, the kernel would keep nothing of how the command ended
@@ -57,8 +58,8 @@ def attend(
             got = signal.sigtimedwait(_WAITED, seconds)
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
-                if got is not None and got.si_signo in _PASSED:  # it was the quicker of the two
-                    heard(got.si_signo)
+                if got is not None:  # it was the quicker of the two
+                    _hear(got, heard)
                 return status
             if got is None:
                 look()
@@ -68,10 +69,16 @@ def attend(
                 os.kill(os.getpid(), signal.SIGSTOP)
                 _go_on(got, child)
             elif got.si_signo in _PASSED:
-                heard(got.si_signo)
+                _hear(got, heard)
                 _pass(got, child)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _hear(got: signal.struct_siginfo, heard: Callable[[int], None]) -> None:
+    number = got.si_signo
+    if number in _PASSED and signal.getsignal(number) is not signal.SIG_IGN:
+        heard(number)
 
 
 def _pass(got: signal.struct_siginfo, child: int) -> None:

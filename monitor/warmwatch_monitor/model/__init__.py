@@ -61,6 +61,7 @@ from warmwatch_monitor.model.records import (
     Refusal,
     VaryingDim,
     began_launch,
+    last_sign_ns,
 )
 from warmwatch_monitor.model.samples import Sample
 from warmwatch_monitor.model.snapshot import (
@@ -147,5 +148,6 @@ __all__ = [
     "began_launch",
     "beyond_steady_seconds",
     "gain",
+    "last_sign_ns",
     "spread",
 ]

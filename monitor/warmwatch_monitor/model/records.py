@@ -242,6 +242,18 @@ def began_launch(identity: Identity) -> bool:
     return kind == "process" and pid == str(identity.pid)
 
 
+def last_sign_ns(slot: Slot) -> int:
+    """The last moment that a slot tells of, but of an end; in its own monotonic time."""
+    counts = slot.compile
+    return max(
+        slot.header.attached_ns,
+        slot.steps.last_step_ns,
+        counts.last_end_ns,
+        counts.active_since_ns,
+        counts.accounted_ns,
+    )
+
+
 class RecordReading(Struct, frozen=True, kw_only=True):
     """One record as it was read.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -79,15 +80,27 @@ def count(connection: sqlite3.Connection, wanted: Wanted) -> int:
 
 
 def listed(connection: sqlite3.Connection, wanted: Wanted) -> list[Listed]:
-    """Those that are wanted, newest first."""
+    """Those that are wanted, newest first. Raises RowError: one of them is damaged."""
+    return [_listed(row) for row in _rows(connection, wanted)]
+
+
+def sound(connection: sqlite3.Connection, wanted: Wanted) -> list[Listed]:
+    """The same, without those that are damaged."""
+    found = []
+    for row in _rows(connection, wanted):
+        with suppress(RowError):
+            found.append(_listed(row))
+    return found
+
+
+def _rows(connection: sqlite3.Connection, wanted: Wanted) -> Iterable[tuple[Any, ...]]:
     where, values = _where(wanted)
     cursor = connection.cursor()
     cursor.row_factory = None  # thousands of them: by place, not by name
-    found: Iterable[tuple[Any, ...]] = cursor.execute(
+    return cursor.execute(
         f"SELECT {_COLUMNS} FROM runs{where} ORDER BY began DESC LIMIT ? OFFSET ?",  # noqa: S608
         (*values, wanted.limit or -1, wanted.skip),
     )
-    return [_listed(row) for row in found]
 
 
 def _listed(row: tuple[Any, ...]) -> Listed:

@@ -93,7 +93,7 @@ def _comparable(store: Store, now: Known, began: float, start: str | None) -> li
     wanted = [Wanted(called=now.run, warm=True, limit=_LISTED)]
     if now.what.script:
         wanted.append(Wanted(script=now.what.script, warm=True, limit=_LISTED))
-    found = {one.id: one for each in wanted for one in store.listed(each)}
+    found = {one.id: one for each in wanted for one in store.sound(each)}
     ordered = sorted(found.values(), key=lambda one: -one.began)
     likely = [one.id for one in ordered if _may_be(one, now) and one.began < began]
     known = (one for one in store.told(likely[:_LOOKED_AT]) if one.start != start)

@@ -20,7 +20,7 @@ from warmwatch_monitor.errors import RefusedRunsError
 from warmwatch_monitor.model.account import Account, Samples
 from warmwatch_monitor.remembered import rows
 from warmwatch_monitor.remembered.database import Database, transaction
-from warmwatch_monitor.remembered.listing import Listed, Wanted, count, listed
+from warmwatch_monitor.remembered.listing import Listed, Wanted, count, listed, sound
 from warmwatch_monitor.remembered.merging import is_news, merged
 from warmwatch_monitor.remembered.schema import MIGRATIONS
 
@@ -104,6 +104,11 @@ class Store:
         """The runs that are wanted, newest first."""
         with self._database.reading() as connection:
             return [] if connection is None else listed(connection, wanted)
+
+    def sound(self, wanted: Wanted) -> list[Listed]:
+        """The same, but for those of which a row is damaged."""
+        with self._database.reading() as connection:
+            return [] if connection is None else sound(connection, wanted)
 
     def count(self, wanted: Wanted = Wanted()) -> int:  # noqa: B008 - frozen
         """How many runs are wanted, whatever the limit."""

@@ -18,7 +18,7 @@ from msgspec import Struct
 from warmwatch import record
 from warmwatch.record import Identity, RecordError, Slot
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.model import Owner, RecordReading, Refusal
+from warmwatch_monitor.model import Owner, RecordReading, Refusal, last_sign_ns
 from warmwatch_monitor.sources.directory import RecordDirectory
 from warmwatch_monitor.sources.exits import at_the_end, left_by
 from warmwatch_monitor.sources.folder import Folder
@@ -201,19 +201,8 @@ class _Record:
         if ended_ns:
             return int((epoch - slot.header.epoch_seconds(ended_ns)) * 1e9)
         # On tmpfs a store to mapped memory does not move the mtime: the slot's own times count too.
-        last = max(self._modified, slot.header.epoch_seconds(_last_sign_ns(slot)))
+        last = max(self._modified, slot.header.epoch_seconds(last_sign_ns(slot)))
         return max(0, int((epoch - last) * 1e9))
-
-
-def _last_sign_ns(slot: Slot) -> int:
-    counts = slot.compile
-    return max(
-        slot.header.attached_ns,
-        slot.steps.last_step_ns,
-        counts.last_end_ns,
-        counts.active_since_ns,
-        counts.accounted_ns,
-    )
 
 
 def _sentence(error: Exception) -> str:
