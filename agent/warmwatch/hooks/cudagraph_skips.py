@@ -56,6 +56,8 @@ def install(listener: Listener) -> Installed:
         if ours or not listening or not hasattr(sys.modules.get(_HOME), _NAME):
             return
         for module, held in _holders():
+            if held in ours.values():
+                continue  # another thread came here in the same moment
             ours.setdefault(held, skip(_telling(held, tell)))
             setattr(module, _NAME, ours[held])
 
