@@ -34,9 +34,9 @@ test-long: $(READY) ## the real trainings that test leaves out
 	tests/support/install-programs.sh
 	$(BIN)/python -m pytest $(SPREAD) -m long $(PYTEST_ARGS)
 
-test-frameworks: $(READY) ## Hugging Face, Lightning, Fabric, Accelerate and Jupyter, which it installs, with tiny models
+test-frameworks: $(READY) ## Hugging Face, Lightning, Fabric, Accelerate, torchtitan and Jupyter, which it installs, with tiny models
 	$(BIN)/pip install -q --group frameworks
-	$(BIN)/python -m pytest $(SPREAD) tests/process/test_frameworks.py tests/process/test_notebook.py $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(SPREAD) tests/process/test_frameworks.py tests/process/test_torchtitan.py tests/process/test_notebook.py $(PYTEST_ARGS)
 
 test-fast: $(READY) ## for daily work: what trains nothing and is quick, in under 2 minutes
 	tests/support/install-programs.sh

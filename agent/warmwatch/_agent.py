@@ -7,7 +7,7 @@ or through what it handed out, and none may raise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
@@ -216,13 +216,23 @@ class Agent:
     def step(self) -> None:
         """An explicit step mark; the first one ends the watching of the optimizer."""
         if not self._explicit:
-            self.open()
-            self._hooks.uninstall("optimizer")
-            self.steps.lead(id(None))
-            self._explicit = True  # last: a signal handler may have raised before
+            self.marked_by_hand()
             if self._rounds.leader:
                 return  # the optimizer has marked this very step already
         self.steps.on_step(None, (), {})
+
+    def marked_by_hand(self, optimizers: Iterable[Any] = ()) -> None:
+        """Steps are marked explicitly from here on, and none was yet.
+
+        ``optimizers``: those of the training, which are not asked for their parameters any more.
+        """
+        self.open()
+        for optimizer in optimizers:
+            self._parameters.met(optimizer)
+        self.record.has_parameters(self._parameters.seen)
+        self._hooks.uninstall("optimizer")
+        self.steps.lead(id(None))
+        self._explicit = True  # last: a signal handler may have raised before
 
     def update(self, options: Mapping[str, Any]) -> None:
         """The user gave more options; a new value replaces the old one."""

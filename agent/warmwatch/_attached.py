@@ -77,7 +77,8 @@ class Attached:
         taken, refused = checked(options)
         for complaint in refused:
             _guard.warn_once(complaint)
-        if left := {name: value for name, value in taken.items() if name not in self._said}:
+        new = {name: it for name, it in taken.items() if self._options.get(name) != it}
+        if left := {name: value for name, value in new.items() if name not in self._said}:
             self._take(left)
 
     def _take(self, options: Mapping[str, Any]) -> None:

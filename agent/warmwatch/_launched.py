@@ -3,20 +3,23 @@
 So it speaks when it does: at its first step or compile activity.
 """
 
+from functools import partial
+from importlib import import_module
+
 from warmwatch import _guard, _lifecycle
 from warmwatch._imports import ImportWatch
 from warmwatch._version import __version__
 
+_FRAMEWORKS = ("transformers", "torchtitan")
 
-def _join() -> None:
-    """The ``Trainer`` tells of its steps and evaluations by itself."""
+
+def _join(framework: str) -> None:
+    """Its ``Trainer`` tells of its steps and evaluations by itself."""
     try:
-        from warmwatch.frameworks import transformers
-
-        transformers.join()
+        import_module(f"warmwatch.frameworks.{framework}").join()
     except Exception as error:  # noqa: BLE001 - the import is the training's, not ours
         _guard.report("frameworks", error)
 
 
 _lifecycle.attach(__version__, {}, quiet=True)
-ImportWatch({"transformers.trainer": _join}).start()
+ImportWatch({f"{name}.trainer": partial(_join, name) for name in _FRAMEWORKS}).start()

@@ -214,8 +214,32 @@ warmwatch.step()
 warmwatch.attach(tokens_per_step=7)
 suggest(tokens_per_step=9)
 warmwatch.step()
-result(None)
+told = []
+_current.attached.agent.update = told.append
+for _ in range(3):
+    suggest(samples_per_step=3)
+result(told)
 """
-    result_of(records, body)
+    told = result_of(records, body)
     slot = slots.read(slots.only(records))
     assert (slot.identity.run, slot.tokens) == ("mine", 5 + 7)
+    assert told == [{"samples_per_step": 3}]  # what is so already is not written again
+
+
+def test_a_framework_that_marks_its_steps_says_so_before_any_optimizer_steps(
+    records: Path,
+) -> None:
+    body = """
+import warmwatch
+from warmwatch.frameworks._telling import marks_steps
+net = make(); o = torch.optim.SGD(net.parameters(), lr=.1)
+marks_steps([o])
+o.step()  # as where a checkpoint is loaded
+for _ in range(2):
+    train(net, o, 1)
+    warmwatch.step()
+result(sum(p.numel() for p in net.parameters()))
+"""
+    parameters = result_of(records, body)
+    slot = slots.read(slots.only(records))
+    assert (slot.steps.steps, slot.identity.parameters_seen) == (2, parameters)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec
 
 from warmwatch import _current, attach
@@ -40,6 +40,12 @@ def suggest(**options: Any) -> None:
     """What the framework knows of the run: it gives way to what the user said."""
     if _current.attached is not None:
         _current.attached.suggest(options)
+
+
+def marks_steps(optimizers: Iterable[Any]) -> None:
+    """The framework marks each step itself: no call of these ``optimizers`` is one."""
+    if _current.attached is not None:
+        _current.attached.agent.marked_by_hand(optimizers)
 
 
 class Phases:
