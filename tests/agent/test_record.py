@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import math
+import struct
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 
@@ -31,16 +32,17 @@ def image(
     words: Sequence[int] = (0,) * record.COMPILE_WORDS,
     identity: Identity = RUN,
     steps: StepCounts | None = None,
-    bins: tuple[int, ...] = (0,) * record.BINS,
+    bins: Sequence[int] = (0,) * record.BINS,
+    touched: Sequence[int] = (0,) * record.BINS,
 ) -> bytearray:
     data = record.blank()
     packed = record.pack_header(HEADER)
     data[: len(packed)] = packed
     record.store_identity(data, identity)
     record.store_compile(data, list(words))
-    clean, _ = record.histograms(data)
-    for place, count in enumerate(bins):
-        clean[place] = count
+    for words, counts in zip(record.histograms(data), (bins, touched), strict=True):
+        for place, count in enumerate(counts):
+            words[place] = count
     hot = record.hot_words(data)
     for name, place in record.STEPS_INDEX.items():
         hot[place] = getattr(steps or StepCounts(), name)
@@ -111,6 +113,28 @@ def test_every_compile_word_survives_the_round_trip(words: list[int]) -> None:
 @given(st.builds(StepCounts, **{f.name: U64 for f in fields(StepCounts)}))
 def test_every_step_count_survives_the_round_trip(steps: StepCounts) -> None:
     assert read(image(steps=steps)).steps == steps
+
+
+CLEAN_BINS, TOUCHED_BINS = range(1, 1 + record.BINS), range(5001, 5001 + record.BINS)
+
+
+def test_the_header_and_both_histograms_survive_the_round_trip() -> None:
+    data = image(DISTINCT, bins=CLEAN_BINS, touched=TOUCHED_BINS)
+    slot = read(data)
+    assert slot.header == record.check_header(data) == HEADER
+    assert (slot.clean_bins, slot.compile_bins) == (tuple(CLEAN_BINS), tuple(TOUCHED_BINS))
+    for at, first in ((4096, 1), (8192, 5001)):
+        assert struct.unpack_from("<2Q", data, at) == (first, first + 1)
+    assert flatten(slot.compile) == list(DISTINCT), "nothing lies upon another"
+
+
+def test_what_is_known_to_be_the_same_is_not_read_again() -> None:
+    before = read(image(DISTINCT))
+    after = bytes(image(identity=Identity(run="other"), touched=TOUCHED_BINS))
+    slot = record.unpack(after, before, before.compile_bins)
+    assert (slot.identity, slot.compile) == (before.identity, before.compile)
+    assert slot.compile_bins == before.compile_bins
+    assert record.unpack(after, before).compile_bins == tuple(TOUCHED_BINS)
 
 
 def test_words_are_found_by_their_names() -> None:
@@ -243,8 +267,14 @@ def test_the_steps_are_no_older_than_what_the_compile_block_says_of_them() -> No
     [
         (b"", "foreign"),
         (b"PNG" + bytes(record.SIZE), "foreign"),
+        (image()[:39], "foreign"),
+        (image()[:40], "torn record: 40 bytes of 24576"),
         (image()[:5000], "torn record: 5000 bytes of 24576"),
-        (image()[:8] + b"\1" + image()[9:], "version 1, this warmwatch reads version 3"),
+        (image()[:12] + b"\1" + image()[13:], "torn record"),
+        (
+            image()[:8] + b"\1" + image()[9:],
+            "version 1, this warmwatch reads version 3: run the same warmwatch release in the",
+        ),
         (rewritten(record.IDENTITY_BLOCK, b"\xff" * 30), "identity cannot be read"),
         (rewritten(record.COMPILE_BLOCK, bytes(80)), "compile block has 80 bytes"),
         (image()[: record.HOT_END] + bytes(12288), "both places of a block"),
