@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warmwatch import places, record
-from warmwatch.record import Header, Identity, StepCounts, Warmup
+from warmwatch.record import Header, Identity, StepCounts, Warmup, facts
 from warmwatch.record import identity as record_identity
 from warmwatch.record.seal import Block, newest, store, unseal
 from warmwatch.record.words import flatten
@@ -73,7 +73,17 @@ def test_the_closed_lists_are_pinned() -> None:
     assert hashlib.sha256(repr(lists).encode()).hexdigest() == (
         "7045a28d92133adb2036e68c2f322f6386f42877fdb41a030ca1baf0eb3dfcb3"
     )
-    assert (record.SLOT, record.JOURNAL, record.EXIT) == ("slot", "events.jsonl", "exit")
+    assert record.DISABLED == ("", "environment", "stance", "config")
+    assert record.PROGRESS == ("kernels", "choices")
+    assert record.MEMORY == ("allocated", "reserved", "peak_allocated", "peak_reserved")
+    assert record.COMPILE_CACHES == ("inductor", "triton")
+    assert facts.DTYPES == ("bfloat16", "float16", "float8", "tf32", "float32")
+
+
+def test_the_files_of_a_record_are_pinned() -> None:
+    files = (record.SLOT, record.JOURNAL, record.EXIT, record.STACKS)
+    assert files == ("slot", "events.jsonl", "exit", "stacks")
+    assert record.JOURNAL_LIMIT == 8_388_608
 
 
 def test_what_is_not_known_is_nothing() -> None:
@@ -320,6 +330,9 @@ def test_a_field_of_the_identity_that_is_wrong_is_named(name: str) -> None:
         ("rank", 0),
         ("tokens_per_step", 2**53),
         ("tokens_per_step", 1),
+        ("samples_per_step", 2**53),
+        ("parameters", 2**53),
+        ("parameters_seen", 2**53),
         ("clock_offset_ns", 2**62 - 1),
         ("clock_offset_ns", 1 - 2**62),
         ("flops_per_step", 1e300),
@@ -363,12 +376,16 @@ def test_what_is_wrong_with_a_field_is_said_in_words() -> None:
         ("gpus", "GPU-1", "is not a list: 'GPU-1'"),
         ("gpus", ["a"] * 257, "has more than 256 entries: ['a', 'a'"),
         ("gpus", [1], "is not text: [1]"),
+        ("caches", ["warm"], "is no table: ['warm']"),
+        ("caches", {"triton": 7}, "is neither cold nor warm: {'triton': 7}"),
     ):
         body = json.dumps({"run": "gpt2", name: value}).encode()
         with pytest.raises(record.RecordError) as refused:
             record_identity.unpack_identity(body)
         assert str(refused.value).startswith(f"its identity's {name} {said}")
         assert len(str(refused.value)) < 160
+        told = str(refused.value).partition(": ")[2]
+        assert told == repr(value)[:80]
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"7", b"null", b"[" * 4000, b'"run"', b'{"run":{}}'])

@@ -214,7 +214,7 @@ def _other_values(value: object) -> Iterator[object]:
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, int | float):
-        yield value + 1
+        yield value + 1 if value + 1 != value else value * 2
     elif isinstance(value, str):
         yield "" if value else "XX"
     elif isinstance(value, bytes):
