@@ -183,7 +183,7 @@ def _split(joules: float, compiling: float, whole: float, before: _Meter) -> flo
     if before.compile_watts is not None:
         return min(joules, before.compile_watts * compiling)
     if before.other_watts is not None and before.steps:  # before the first step it idles too
-        return min(joules, max(0.0, joules - before.other_watts * (whole - compiling)))
+        return max(0.0, joules - before.other_watts * (whole - compiling))
     return joules * compiling / whole
 
 
