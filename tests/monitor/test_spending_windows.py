@@ -186,5 +186,10 @@ def test_what_is_in_a_directory_that_nobody_can_look_into_is_not_gone() -> None:
         "/d/b/1": None,
     }
     assert found["/d/a/0"] is accounts["/d/a/0"]
-    assert kept(found, (), 107, 100).keys() == {"/d/a/0", "/d/b/0", "/d/b/1"}
+    later = kept(found, (), 107, 100)
+    assert {folder: account.gone_ns for folder, account in later.items()} == {
+        "/d/a/0": 107,
+        "/d/b/0": 7,
+        "/d/b/1": 107,
+    }
     assert kept(found, (), 108, 100).keys() == {"/d/a/0", "/d/b/1"}

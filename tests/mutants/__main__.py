@@ -5,8 +5,8 @@ are collected (``in_place``), which takes a tenth of the time. Any other, and wh
 is tried in a process forked from one that has all libraries loaded and nothing of ours: the module
 is compiled with the change where it is imported, so constants, classes and what runs at the import
 count too, which the tools that change functions leave out. The tests that are about it run there
-until one fails. One that no test fails of, and that is not
-in ``accepted.py``, is printed, and the exit status is 1.
+until one fails. One that no test fails of, and that is not in ``accepted.py``, is printed, and the
+exit status is 1.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A change is named by where it is and what it does, never by a line, so that a list of those that may
 be survives what moves them. Left alone is what no test can fail of: annotations and the decorators
-of classes, docstrings, ``assert`` (our own invariants), type variables and ``__all__``.
+of classes (and what a ``Struct`` has in their place), docstrings, ``assert`` (our own invariants),
+type variables and ``__all__``.
 """
 
 from __future__ import annotations
@@ -148,6 +149,8 @@ def _inside(node: ast.AST, outer: _Place) -> Iterator[_Place]:
 def _children(node: ast.AST) -> Iterator[ast.AST]:
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns", "type_comment", "ctx", "decorator_list"):
+            continue
+        if isinstance(node, ast.ClassDef) and field == "keywords":
             continue
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, ast.AST):
