@@ -68,6 +68,11 @@ def test_a_mixed_one_costs_what_steps_alone_do_not_explain(joules: float, compil
     assert spent(STARTED, TRAINED, mixed) == Spending(compile_joules=compiling, compile_seconds=4.0)
 
 
+def test_what_steps_alone_draw_is_known_across_mixed_windows() -> None:
+    mixed = [seen(10 * n, 3000.0 + 4000 * n, compiled=4 * n - 4, begun=n, steps=9) for n in (2, 3)]
+    assert spent(STARTED, TRAINED, *mixed).compile_joules == 800.0
+
+
 def test_before_the_first_step_a_mixed_one_is_split_by_its_time() -> None:
     idle = seen(10, 1500.0)
     mixed = seen(20, 2500.0, compiled=4, begun=1)
