@@ -285,7 +285,7 @@ def test_the_steps_are_no_older_than_what_the_compile_block_says_of_them() -> No
             image()[:8] + b"\1" + image()[9:],
             "version 1, this warmwatch reads version 3: run the same warmwatch release in the",
         ),
-        (rewritten(record.IDENTITY_BLOCK, b"\xff" * 30), "identity cannot be read"),
+        (rewritten(record.IDENTITY_BLOCK, b"\xff" * 30), r"its identity cannot be read \(.*\)$"),
         (rewritten(record.COMPILE_BLOCK, bytes(80)), "compile block has 80 bytes"),
         (image()[: record.HOT_END] + bytes(12288), "both places of a block"),
     ],
@@ -297,7 +297,7 @@ def test_what_cannot_be_read_is_refused_in_words(data: bytes, words: str) -> Non
 
 WRONG = {
     "run": ["", 7, None, "x" * 201, [], {}, "\ud800"],
-    "host": [7, None, ["a"], "x" * 201],
+    "host": [7, None, ["a"], "x" * 201, "a\udfff"],
     "rank": ["x", -1, 10**7 + 1, True, 1.5, None, 10**4000],
     "world_size": ["x", 30_000_000, -1, False, [8]],
     "pid": [-5, "1"],
@@ -305,7 +305,15 @@ WRONG = {
     "gpus": [[1], "GPU-1", ["x" * 201], [["a"]], ["a"] * 257, {"a": 1}],
     "tokens_per_step": [0, -1, 2**53 + 1, 1.5, True, "491520"],
     "script": [7, "x" * 201],
-    "caches": [[], "warm", None, {"inductor": "hot"}, {"triton": ["warm"]}, {"inductor": None}],
+    "caches": [
+        [],
+        "warm",
+        None,
+        {"inductor": "hot"},
+        {"triton": ["warm"]},
+        {"inductor": None},
+        {"inductor": "warm", "triton": 7},
+    ],
     "compile_threads": [-1, 1.5, "32"],
     "baseline_seconds": [0, -1.0, math.nan, "0.04"],
     "flops_per_step": [0, -1.0, math.inf, math.nan, "1e15", True, 10**400],
@@ -346,6 +354,13 @@ def test_a_field_of_the_identity_that_is_wrong_is_named(name: str) -> None:
 def test_a_field_of_the_identity_may_be_as_large_as_it_may_be(name: str, most: object) -> None:
     identity = record_identity.unpack_identity(json.dumps({"run": "gpt2", name: most}).encode())
     assert getattr(identity, name) == (tuple(most) if isinstance(most, list) else most)
+
+
+def test_what_a_terminal_would_obey_is_shown_instead_in_lists_too() -> None:
+    body = json.dumps({"run": "a", "hooks": ["a\x1b[0m"], "host": "b\x1b"}).encode()
+    identity = record_identity.unpack_identity(body)
+    assert identity.host.isprintable()
+    assert [hook.isprintable() for hook in identity.hooks] == [True]
 
 
 def test_a_cache_of_a_newer_agent_is_passed_over() -> None:
