@@ -87,6 +87,9 @@ ACCEPTED: dict[str, dict[str, str]] = {
         _AT_WORK.format(0, 1): _BOOT,
         f"{_PAUSE.format(0)} -> {_PAUSE.removeprefix('_run: ').format(None)}": _NOBODY,
         f"{_PAUSE.format(0)} -> {_PAUSE.removeprefix('_run: ').format(1)}": _BOOT,
+        "_run: earlier.get(reading.folder, ()) -> earlier.get(reading.folder, None)": (
+            "whoever asks for them asks first whether there are any"
+        ),
         "view: 0 -> 1": _BOOT,
         "facts: 1000000000.0 -> 1000000001.0": _BILLIONTH,
     },
