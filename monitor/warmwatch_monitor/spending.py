@@ -134,7 +134,6 @@ def _read(gpu: GpuReading, view: RankView, now_ns: int, before: _Meter | None) -
         begun=slot.compile.begun,
         compile_watts=before.compile_watts if before else None,
         other_watts=before.other_watts if before else None,
-        pending_joules=before.pending_joules if before else None,
     )
 
 
@@ -157,12 +156,11 @@ def _window(
     """Charge the window between two readings; ``share`` is the GPU's part of its rank."""
     joules, length_ns = after.joules - before.joules, after.at_ns - before.at_ns
     if joules < 0:
-        return spending, replace(after, pending_joules=None)
+        return spending, after
     compile_ns = min(after.compile_ns - before.compile_ns, length_ns)
     if compile_ns == 0 and after.begun == before.begun:
         after = replace(after, other_watts=joules / length_ns * 1e9)
         return _clean(spending, before, after, joules, share)
-    after = replace(after, pending_joules=None)
     if compile_ns == length_ns:
         after = replace(after, compile_watts=joules / length_ns * 1e9)
     compiling = _split(joules, compile_ns / 1e9, length_ns / 1e9, before)
@@ -183,7 +181,7 @@ def _split(joules: float, compiling: float, whole: float, before: _Meter) -> flo
     if before.compile_watts is not None:
         return min(joules, before.compile_watts * compiling)
     if before.other_watts is not None and before.steps:  # before the first step it idles too
-        return min(joules, max(0.0, joules - before.other_watts * (whole - compiling)))
+        return max(0.0, joules - before.other_watts * (whole - compiling))
     return joules * compiling / whole
 
 

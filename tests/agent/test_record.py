@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import math
+import struct
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warmwatch import places, record
-from warmwatch.record import Header, Identity, StepCounts, Warmup
+from warmwatch.record import Header, Identity, StepCounts, Warmup, facts
 from warmwatch.record import identity as record_identity
 from warmwatch.record.seal import Block, newest, store, unseal
 from warmwatch.record.words import flatten
@@ -31,16 +32,17 @@ def image(
     words: Sequence[int] = (0,) * record.COMPILE_WORDS,
     identity: Identity = RUN,
     steps: StepCounts | None = None,
-    bins: tuple[int, ...] = (0,) * record.BINS,
+    bins: Sequence[int] = (0,) * record.BINS,
+    touched: Sequence[int] = (0,) * record.BINS,
 ) -> bytearray:
     data = record.blank()
     packed = record.pack_header(HEADER)
     data[: len(packed)] = packed
     record.store_identity(data, identity)
     record.store_compile(data, list(words))
-    clean, _ = record.histograms(data)
-    for place, count in enumerate(bins):
-        clean[place] = count
+    for words, counts in zip(record.histograms(data), (bins, touched), strict=True):
+        for place, count in enumerate(counts):
+            words[place] = count
     hot = record.hot_words(data)
     for name, place in record.STEPS_INDEX.items():
         hot[place] = getattr(steps or StepCounts(), name)
@@ -71,7 +73,17 @@ def test_the_closed_lists_are_pinned() -> None:
     assert hashlib.sha256(repr(lists).encode()).hexdigest() == (
         "7045a28d92133adb2036e68c2f322f6386f42877fdb41a030ca1baf0eb3dfcb3"
     )
-    assert (record.SLOT, record.JOURNAL, record.EXIT) == ("slot", "events.jsonl", "exit")
+    assert record.DISABLED == ("", "environment", "stance", "config")
+    assert record.PROGRESS == ("kernels", "choices")
+    assert record.MEMORY == ("allocated", "reserved", "peak_allocated", "peak_reserved")
+    assert record.COMPILE_CACHES == ("inductor", "triton")
+    assert facts.DTYPES == ("bfloat16", "float16", "float8", "tf32", "float32")
+
+
+def test_the_files_of_a_record_are_pinned() -> None:
+    files = (record.SLOT, record.JOURNAL, record.EXIT, record.STACKS)
+    assert files == ("slot", "events.jsonl", "exit", "stacks")
+    assert record.JOURNAL_LIMIT == 8_388_608
 
 
 def test_what_is_not_known_is_nothing() -> None:
@@ -111,6 +123,28 @@ def test_every_compile_word_survives_the_round_trip(words: list[int]) -> None:
 @given(st.builds(StepCounts, **{f.name: U64 for f in fields(StepCounts)}))
 def test_every_step_count_survives_the_round_trip(steps: StepCounts) -> None:
     assert read(image(steps=steps)).steps == steps
+
+
+CLEAN_BINS, TOUCHED_BINS = range(1, 1 + record.BINS), range(5001, 5001 + record.BINS)
+
+
+def test_the_header_and_both_histograms_survive_the_round_trip() -> None:
+    data = image(DISTINCT, bins=CLEAN_BINS, touched=TOUCHED_BINS)
+    slot = read(data)
+    assert slot.header == record.check_header(data) == HEADER
+    assert (slot.clean_bins, slot.compile_bins) == (tuple(CLEAN_BINS), tuple(TOUCHED_BINS))
+    for at, first in ((4096, 1), (8192, 5001)):
+        assert struct.unpack_from("<2Q", data, at) == (first, first + 1)
+    assert flatten(slot.compile) == list(DISTINCT), "nothing lies upon another"
+
+
+def test_what_is_known_to_be_the_same_is_not_read_again() -> None:
+    before = read(image(DISTINCT))
+    after = bytes(image(identity=Identity(run="other"), touched=TOUCHED_BINS))
+    slot = record.unpack(after, before, before.compile_bins)
+    assert (slot.identity, slot.compile) == (before.identity, before.compile)
+    assert slot.compile_bins == before.compile_bins
+    assert record.unpack(after, before).compile_bins == tuple(TOUCHED_BINS)
 
 
 def test_words_are_found_by_their_names() -> None:
@@ -243,9 +277,15 @@ def test_the_steps_are_no_older_than_what_the_compile_block_says_of_them() -> No
     [
         (b"", "foreign"),
         (b"PNG" + bytes(record.SIZE), "foreign"),
+        (image()[:39], "foreign"),
+        (image()[:40], "torn record: 40 bytes of 24576"),
         (image()[:5000], "torn record: 5000 bytes of 24576"),
-        (image()[:8] + b"\1" + image()[9:], "version 1, this warmwatch reads version 3"),
-        (rewritten(record.IDENTITY_BLOCK, b"\xff" * 30), "identity cannot be read"),
+        (image()[:12] + b"\1" + image()[13:], "torn record"),
+        (
+            image()[:8] + b"\1" + image()[9:],
+            "version 1, this warmwatch reads version 3: run the same warmwatch release in the",
+        ),
+        (rewritten(record.IDENTITY_BLOCK, b"\xff" * 30), r"its identity cannot be read \(.*\)$"),
         (rewritten(record.COMPILE_BLOCK, bytes(80)), "compile block has 80 bytes"),
         (image()[: record.HOT_END] + bytes(12288), "both places of a block"),
     ],
@@ -257,7 +297,7 @@ def test_what_cannot_be_read_is_refused_in_words(data: bytes, words: str) -> Non
 
 WRONG = {
     "run": ["", 7, None, "x" * 201, [], {}, "\ud800"],
-    "host": [7, None, ["a"], "x" * 201],
+    "host": [7, None, ["a"], "x" * 201, "a\udfff"],
     "rank": ["x", -1, 10**7 + 1, True, 1.5, None, 10**4000],
     "world_size": ["x", 30_000_000, -1, False, [8]],
     "pid": [-5, "1"],
@@ -265,7 +305,15 @@ WRONG = {
     "gpus": [[1], "GPU-1", ["x" * 201], [["a"]], ["a"] * 257, {"a": 1}],
     "tokens_per_step": [0, -1, 2**53 + 1, 1.5, True, "491520"],
     "script": [7, "x" * 201],
-    "caches": [[], "warm", None, {"inductor": "hot"}, {"triton": ["warm"]}, {"inductor": None}],
+    "caches": [
+        [],
+        "warm",
+        None,
+        {"inductor": "hot"},
+        {"triton": ["warm"]},
+        {"inductor": None},
+        {"inductor": "warm", "triton": 7},
+    ],
     "compile_threads": [-1, 1.5, "32"],
     "baseline_seconds": [0, -1.0, math.nan, "0.04"],
     "flops_per_step": [0, -1.0, math.inf, math.nan, "1e15", True, 10**400],
@@ -290,6 +338,9 @@ def test_a_field_of_the_identity_that_is_wrong_is_named(name: str) -> None:
         ("rank", 0),
         ("tokens_per_step", 2**53),
         ("tokens_per_step", 1),
+        ("samples_per_step", 2**53),
+        ("parameters", 2**53),
+        ("parameters_seen", 2**53),
         ("clock_offset_ns", 2**62 - 1),
         ("clock_offset_ns", 1 - 2**62),
         ("flops_per_step", 1e300),
@@ -303,6 +354,13 @@ def test_a_field_of_the_identity_that_is_wrong_is_named(name: str) -> None:
 def test_a_field_of_the_identity_may_be_as_large_as_it_may_be(name: str, most: object) -> None:
     identity = record_identity.unpack_identity(json.dumps({"run": "gpt2", name: most}).encode())
     assert getattr(identity, name) == (tuple(most) if isinstance(most, list) else most)
+
+
+def test_what_a_terminal_would_obey_is_shown_instead_in_lists_too() -> None:
+    body = json.dumps({"run": "a", "hooks": ["a\x1b[0m"], "host": "b\x1b"}).encode()
+    identity = record_identity.unpack_identity(body)
+    assert identity.host.isprintable()
+    assert [hook.isprintable() for hook in identity.hooks] == [True]
 
 
 def test_a_cache_of_a_newer_agent_is_passed_over() -> None:
@@ -333,12 +391,16 @@ def test_what_is_wrong_with_a_field_is_said_in_words() -> None:
         ("gpus", "GPU-1", "is not a list: 'GPU-1'"),
         ("gpus", ["a"] * 257, "has more than 256 entries: ['a', 'a'"),
         ("gpus", [1], "is not text: [1]"),
+        ("caches", ["warm"], "is no table: ['warm']"),
+        ("caches", {"triton": 7}, "is neither cold nor warm: {'triton': 7}"),
     ):
         body = json.dumps({"run": "gpt2", name: value}).encode()
         with pytest.raises(record.RecordError) as refused:
             record_identity.unpack_identity(body)
         assert str(refused.value).startswith(f"its identity's {name} {said}")
         assert len(str(refused.value)) < 160
+        told = str(refused.value).partition(": ")[2]
+        assert told == repr(value)[:80]
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"7", b"null", b"[" * 4000, b'"run"', b'{"run":{}}'])

@@ -175,6 +175,14 @@ def test_an_identity_is_cut_to_what_fits_or_refused() -> None:
         pack_identity(long, 50)
 
 
+def test_an_identity_may_take_all_of_its_room_and_no_more() -> None:
+    short = Identity(run="gpt2")
+    body = pack_identity(short, 1000)
+    assert pack_identity(short, len(body)) == body
+    with pytest.raises(record.RecordError):
+        pack_identity(short, len(body) - 1)
+
+
 def test_what_is_not_known_of_an_identity_takes_no_room() -> None:
     assert pack_identity(Identity(run="", rank=0), 1000) == (
         b'{"run": "", "rank": 0, "attempt": 0, "pid": 0}'

@@ -106,7 +106,7 @@ def test_what_an_earlier_start_left_behind_is_history_when_the_later_one_has_end
     assert states(*trained, evaluated) == {0: State.FINISHED}
 
 
-@pytest.mark.parametrize(("gone_ns", "stepped"), [(b.ago(80), 250), (None, 90)])
+@pytest.mark.parametrize(("gone_ns", "stepped"), [(b.ago(80), 250), (None, 90), (None, 100)])
 def test_of_two_starts_that_lived_at_once_both_stay_when_they_have_ended(
     gone_ns: int | None, stepped: float
 ) -> None:
@@ -123,6 +123,17 @@ def test_a_start_that_was_killed_as_it_compiled_was_there_until_then() -> None:
     compiling = CompileCounts(begun=1, active_since_ns=b.ago(90), episode_began_ns=b.ago(90))
     other = reading(1, alive=False, attached=120, launch="parent:8", compile=compiling)
     assert states(one, other)[1] is State.LOST
+
+
+def test_the_latest_start_began_with_the_first_of_its_ranks() -> None:
+    """Another that was last seen before the second one attached had lived beside the first."""
+    latest = [
+        reading(rank, alive=False, attached=attached, launch="parent:8", steps=STEPPED)
+        for rank, attached in ((0, 150), (1, 100))
+    ]
+    steps = replace(STEPPED, last_step_ns=b.ago(120))
+    other = reading(2, alive=False, attached=300, launch="parent:7", steps=steps)
+    assert states(*latest, other).keys() == {0, 1, 2}
 
 
 def test_of_two_starts_that_live_what_died_before_the_later_one_is_history() -> None:

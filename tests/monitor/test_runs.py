@@ -10,7 +10,7 @@ import pytest
 from support import builders
 from support.builders import NOW
 from support.values import replace
-from warmwatch.record import CompileCounts, StepCounts
+from warmwatch.record import CompileCounts, StepCounts, Warmup
 from warmwatch.verdict import State
 from warmwatch_monitor.model import ProcessReading, RecordReading
 from warmwatch_monitor.recorded import kept
@@ -222,6 +222,57 @@ def test_a_run_of_which_nobody_lives_has_nobody_to_wait_for() -> None:
     assert run.state is State.LOST
 
 
+@pytest.mark.parametrize(
+    ("alive", "state"), [(True, State.EAGER), (False, State.STALLED)], ids=["living", "gone"]
+)
+def test_a_rank_waits_for_a_living_one_that_evaluates(*, alive: bool, state: State) -> None:
+    evaluating = CompileCounts(evaluating_since_ns=builders.ago(90))
+    ranks = [
+        reading("0", steps=QUIET),
+        reading("1", rank=1, steps=QUIET, compile=evaluating, alive=alive),
+        reading("2", rank=2, steps=QUIET),
+    ]
+    (run,) = group(ranks, {}, NOW)
+    assert [rank.judgement.state for rank in run.ranks][::2] == [state, state]
+
+
+COMPILES = CompileCounts(begun=1, active_since_ns=builders.ago(30), active_phase=1)
+
+
+@pytest.mark.parametrize(
+    ("limit", "conditions"), [(20, ("long_compile",)), (30, ()), (0, ())], ids=str
+)
+def test_a_rank_is_held_against_the_longest_compilation_that_was_set(
+    limit: int, conditions: tuple[str, ...]
+) -> None:
+    (run,) = group([reading("0", compile=COMPILES)], {}, NOW, long_compile_ns=limit * 10**9)
+    assert run.ranks[0].judgement.conditions == conditions
+
+
+def test_a_rank_that_compiles_is_held_against_those_that_have_done_it() -> None:
+    """Five times what the other one took, which is ten minutes."""
+    did = CompileCounts(begun=1, ended=1, longest_activity_ns=120 * 10**9)
+    for since, conditions in ((599, ()), (601, ("long_compile",))):
+        mine = replace(COMPILES, active_since_ns=builders.ago(since))
+        ranks = [reading("0", compile=mine), reading("1", rank=1, compile=did)]
+        (run,) = group(ranks, {}, NOW)
+        assert run.ranks[0].judgement.conditions == conditions
+
+
+def test_a_rank_is_held_against_what_earlier_runs_of_its_kind_took() -> None:
+    first = Warmup(began_ns=builders.ago(200), ended_ns=builders.ago(100), steps=1)
+    slow = CompileCounts(begun=1, ended=1, warmups=1, first_warmup=first, last_warmup=first)
+    ranks = [reading(str(rank), rank=rank, compile=slow) for rank in (0, 1)]
+    (run,) = group(ranks, {}, NOW, earlier={"1": (10 * 10**9,)})
+    assert [rank.judgement.conditions for rank in run.ranks] == [(), ("slower_than_before",)]
+
+
+def test_a_rank_is_idle_since_anything_of_it_was_last_seen_busy() -> None:
+    ranks = [reading(str(rank), rank=rank) for rank in range(3)]
+    (run,) = group(ranks, {}, NOW, busy={"0": builders.ago(30), "1": NOW + 1})
+    assert [rank.idle_seconds for rank in run.ranks] == [30, 0, None]
+
+
 def test_a_view_alone_has_neither_work_nor_devices() -> None:
     alone = view(reading("0"), NOW)
     assert (alone.working_ns, alone.gpus, alone.process) == (0, (), None)
@@ -239,16 +290,19 @@ def test_a_rank_shows_what_its_compile_workers_do() -> None:
 def test_the_verdict_is_told_what_the_record_says() -> None:
     steps = StepCounts(steps=9, last_step_ns=NOW, last_batch_ns=8)
     clean = (1_000_000_000, 1_000_000_000, 20_000_000_000)
-    one = replace(reading("0", alive=False, steps=steps, clean=clean), gone_ns=6)
-    told = facts(one, 5, 7)
+    one = reading("0", alive=False, steps=steps, clean=clean, baseline_steps=4)
+    one = replace(one, gone_ns=6)
+    told = facts(one, 5, 7, 9)
     assert (told.attached_ns, told.warm_steps) == (one.slot.header.attached_ns, 3)
     assert (told.steps, told.compile, told.alive) == (steps, one.slot.compile, False)
     assert (told.gone_ns, told.last_batch_ns) == (6, 8)
-    assert (told.peers_compiled_ns, told.working_ns) == (5, 7)
+    assert (told.peers_compiled_ns, told.working_ns, told.pause_ns) == (5, 7, 9)
+    assert told.baseline_steps == 4
     assert told.longest_step_ns == 20_500_000_000, "the end of its bin"
     assert told.median_step_ns == pytest.approx(1e9, rel=0.03)
     bare = facts(reading("1"))
-    assert (bare.peers_compiled_ns, bare.working_ns) == (0, 0)
+    assert (bare.peers_compiled_ns, bare.working_ns, bare.pause_ns) == (0, 0, 0)
+    assert bare.baseline_steps == 0
     assert (bare.median_step_ns, bare.longest_step_ns) == (None, 0)
 
 
@@ -275,6 +329,7 @@ def gone(seconds: float) -> RecordReading:
     [
         ([gone(30), gone(25), gone(20)], True),
         ([gone(3), reading("finished", alive=False, compile=FINISHED)], True),
+        ([gone(30), gone(20)], True),
         ([gone(30), gone(19)], False),
         ([gone(30), reading("living")], False),
         ([UNSEEN, reading("living")], False),
@@ -286,6 +341,7 @@ def gone(seconds: float) -> RecordReading:
     ids=[
         "all within ten seconds",
         "however they ended",
+        "ten seconds apart",
         "one long before the other",
         "a part is gone",
         "a part is gone, nobody knows since when",

@@ -1,16 +1,19 @@
 """``python -m mutants [MODULE ...] [--workers N]``: break modules in every small way.
 
-Each change is tried in a process of its own, forked from one that has all libraries loaded and
-nothing of ours: the module is compiled with the change where it is imported, so constants, classes
-and what runs at the import count too, which the tools that change functions leave out. The tests
-that are about the module run there until one fails. One that no test fails of, and that is not
-in ``accepted.py``, is printed, and the exit status is 1.
+Each change is tried in a process of its own. One of a function is put in its place where all tests
+are collected (``in_place``), which takes a tenth of the time. Any other, and what is survived so,
+is tried in a process forked from one that has all libraries loaded and nothing of ours: the module
+is compiled with the change where it is imported, so constants, classes and what runs at the import
+count too, which the tools that change functions leave out. The tests that are about it run there
+until one fails. One that no test fails of, and that is not in ``accepted.py``, is printed, and the
+exit status is 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import gc
 import importlib
 import importlib.util
 import json
@@ -18,35 +21,37 @@ import os
 import resource
 import signal
 import sys
-import threading
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, ModuleType
 
 import pytest
 
 from mutants.accepted import ACCEPTED
-from mutants.changes import Change, changes
+from mutants.changes import TELL, Change, changes, with_calls_told
+from mutants.in_place import InPlace, unnoticed
 from mutants.targets import TARGETS
 
 _TESTS = Path(__file__).parents[1]
 _OURS = ("warmwatch", "warmwatch_monitor", "support", "test_", "conftest", "tests")
 _ARGUMENTS = (
     *("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
-    *("--timeout=0", "--hypothesis-profile=mutants"),
+    *("--timeout=0", "--hypothesis-profile=mutants", "--assert=plain"),
 )
-# What takes longer than so many seconds and times as long as ever, or more memory, was noticed.
-_SECONDS, _TIMES, _BYTES = 10, 5, 4 << 30
+# What computes for more than so many seconds and times as long as ever, or lasts so many times as
+# long as that, on a busy machine, or takes more memory, was noticed.
+_SECONDS, _TIMES, _BUSY, _BYTES = 10, 5, 2, 4 << 30
 
 
 class Changed(MetaPathFinder):
     """Finds the module ``name`` with what ``tree`` makes of it."""
 
-    def __init__(self, name: str, tree: ast.Module) -> None:
-        self._name, self._tree = name, tree
+    def __init__(self, name: str, tree: ast.Module, **given: object) -> None:
+        self._name, self._tree, self._given = name, tree, given
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -55,14 +60,18 @@ class Changed(MetaPathFinder):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.origin is not None:
-            spec.loader = _Loader(fullname, spec.origin, self._tree)
+            spec.loader = _Loader(fullname, spec.origin, self._tree, self._given)
         return spec
 
 
 class _Loader(SourceFileLoader):
-    def __init__(self, name: str, path: str, tree: ast.Module) -> None:
+    def __init__(self, name: str, path: str, tree: ast.Module, given: Mapping[str, object]) -> None:
         super().__init__(name, path)
-        self._tree = tree
+        self._tree, self._given = tree, given
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module).update(self._given)
+        super().exec_module(module)
 
     def get_code(self, fullname: str) -> CodeType:
         return compile(self._tree, self.get_filename(fullname), "exec")
@@ -77,10 +86,19 @@ def main() -> int:
         parser.error(
             f"no such module: {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}"
         )
-    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     chosen = {name: TARGETS[name] for name in asked.modules or TARGETS}
-    _load_libraries({test for tests in chosen.values() for test in tests})
-    return max([_try(name, tests, asked.workers) for name, tests in chosen.items()])
+    with tempfile.TemporaryDirectory() as compiled:
+        _keep_compiled(compiled)
+        _load_libraries({test for tests in chosen.values() for test in tests})
+        gc.freeze()  # pytest collects garbage at its end, which is to be that of one trial
+        return max([_try(name, tests, asked.workers) for name, tests in chosen.items()])
+
+
+def _keep_compiled(place: str) -> None:
+    """What is not changed is compiled once; what is changed never comes there."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = place
+    sys.dont_write_bytecode, sys.pycache_prefix = False, place
 
 
 def _load_libraries(tests: set[str]) -> None:
@@ -133,38 +151,32 @@ def _path(module: str) -> Path:
 
 
 class Watch:
-    """Which functions of the file ``path`` each test calls, and how long it takes."""
+    """Which functions each test calls, by their first lines, and how long it takes."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._called = str(path), set[int]()
+    def __init__(self) -> None:
+        self.called = set[int]()
         self.told: dict[str, tuple[float, list[int]]] = {}
-
-    def _profile(self, frame: FrameType, event: str, _what: object) -> None:
-        if event == "call" and frame.f_code.co_filename == self._path:
-            self._called.add(frame.f_code.co_firstlineno)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         began = time.monotonic()
-        self._called.clear()
-        sys.setprofile(self._profile)
-        threading.setprofile(self._profile)
+        self.called.clear()
         try:
             return (yield)
         finally:
-            sys.setprofile(None)
-            threading.setprofile(None)  # type: ignore[arg-type]
-            self.told[item.nodeid] = time.monotonic() - began, sorted(self._called)
+            self.told[item.nodeid] = time.monotonic() - began, sorted(self.called)
 
 
 class Trial:
     """One module against its tests, all of which pass as it is."""
 
     def __init__(self, module: str, path: Path, tests: Sequence[str]) -> None:
-        self._module = module
+        self._module, self._paths = module, tests
         reading, writing = os.pipe()
         if not (child := os.fork()):
-            watch = Watch(path)
+            watch = Watch()
+            telling = Changed(module, with_calls_told(path.read_text()), **{TELL: watch.called.add})
+            sys.meta_path.insert(0, telling)
             _silence()
             status = pytest.main([*_ARGUMENTS, *tests], plugins=[watch])
             with os.fdopen(writing, "w") as told:
@@ -178,13 +190,24 @@ class Trial:
 
     def survivors(self, made: Sequence[Change], workers: int) -> Iterator[Change]:
         """Those that no test failed of."""
-        running: dict[int, Change] = {}
-        for change in made:
-            if len(running) == workers:
-                yield from _ended(running)
-            running[self._begun(change, self._about(change))] = change
-        while running:
-            yield from _ended(running)
+        left = self._left_in_place(made, workers)
+        for position in unnoticed(left, workers, lambda position: self._begun(made[position])):
+            yield made[position]
+
+    def _left_in_place(self, made: Sequence[Change], workers: int) -> list[int]:
+        """The positions of those that must be tried in processes of their own."""
+        reading, writing = os.pipe()
+        if not (child := os.fork()):
+            os.close(reading)
+            _silence()
+            tried = InPlace(self._module, made, self._about, self._limited, workers, writing)
+            pytest.main([*_ARGUMENTS, *self._paths], plugins=[tried])
+            os._exit(1)
+        os.close(writing)
+        with os.fdopen(reading) as told:
+            left: list[int] = json.load(told)
+        os.waitpid(child, 0)
+        return left
 
     def _about(self, change: Change) -> Sequence[str]:
         """The tests that call what is changed, the fastest first; all, of what the import does."""
@@ -192,29 +215,26 @@ class Trial:
         about = [test for test in told if change.function in told[test][1]]
         return sorted(about or told, key=lambda test: told[test][0])
 
-    def _begun(self, change: Change, tests: Sequence[str]) -> int:
+    def _begun(self, change: Change) -> int:
         """A process that tries it, and ends with 0 where nothing failed."""
         sys.stdout.flush()
         if child := os.fork():
             return child
-        status = 1
+        status, tests = 1, self._about(change)
         try:
             _silence()
-            limit = _SECONDS + _TIMES * sum(self._tests[test][0] for test in tests)
-            signal.setitimer(signal.ITIMER_REAL, limit)  # whose signal ends the process
-            resource.setrlimit(resource.RLIMIT_AS, (_BYTES, _BYTES))
+            self._limited(tests)
             sys.meta_path.insert(0, Changed(self._module, change.tree()))
             status = int(pytest.main([*_ARGUMENTS, *tests]))
         finally:
             os._exit(status)
 
-
-def _ended(running: dict[int, Change]) -> Iterator[Change]:
-    """The next one that has ended, where its tests passed."""
-    child, status = os.wait()
-    change = running.pop(child)
-    if not status:
-        yield change
+    def _limited(self, tests: Sequence[str]) -> None:
+        """End this process where it takes longer or more than they may."""
+        limit = _SECONDS + _TIMES * sum(self._tests[test][0] for test in tests)
+        signal.setitimer(signal.ITIMER_PROF, limit)  # whose signal ends the process
+        signal.setitimer(signal.ITIMER_REAL, _BUSY * limit)
+        resource.setrlimit(resource.RLIMIT_AS, (_BYTES, _BYTES))
 
 
 def _silence() -> None:

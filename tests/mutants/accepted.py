@@ -6,6 +6,23 @@ _BOOT = "a nanosecond after the boot is as long ago as the boot itself"
 _BILLIONTH = "a billionth more or less is far below what the figure is exact to"
 
 _FIPS = "only an interpreter that allows none but approved digests would refuse it"
+_ORDER = "of the machines that PyTorch runs on, all are of this order"
+_NOBODY = "where nobody lives nobody is asked for stalls"
+_LENGTHS = "an assert at the import holds both to one length"
+_SAME_MOMENT = "two processes do not attach in the same nanosecond"
+
+_WORDS = "len(fields(StepCounts))"
+_ZIPPED = "zip(STEPS_INDEX, words, strict=True)"
+_AT_WORK = (
+    "_run: at_work_ns = max((working.get(one.folder, 0) for one in readings if one.alive), "
+    "default=0) -> at_work_ns = max((working.get(one.folder, {}) for one in readings if "
+    "one.alive), default={})"
+)
+_PAUSE = (
+    "_run: pause_ns = max((verdict.pause_ns(r.slot.steps, r.slot.compile) for r in readings if "
+    "r.alive), default={})"
+)
+_SEEN = "last = max(last_sign_ns(slot), slot.compile.ended_ns, reading.gone_ns or {})"
 _SEALED = "hashlib.blake2b(sealed, digest_size=8, usedforsecurity=False).digest()"
 
 ACCEPTED: dict[str, dict[str, str]] = {
@@ -27,6 +44,21 @@ ACCEPTED: dict[str, dict[str, str]] = {
             )
         },
     },
+    "warmwatch.record.layout": {
+        f"module: _WORDS = struct.Struct(f'<{{{_WORDS}}}Q') -> "
+        f"_WORDS = struct.Struct(f'{{{_WORDS}}}Q')": _ORDER,
+        "module: _BINS = struct.Struct(f'<{BINS}Q') -> _BINS = struct.Struct(f'{BINS}Q')": _ORDER,
+        "module: _COMPILE = struct.Struct(f'<{COMPILE_WORDS}Q') -> "
+        "_COMPILE = struct.Struct(f'{COMPILE_WORDS}Q')": _ORDER,
+        **{
+            f"unpack: steps = StepCounts(**dict({_ZIPPED})) -> "
+            f"steps = StepCounts(**dict({_ZIPPED.replace(', strict=True', strict)}))": _LENGTHS
+            for strict in ("", ", strict=None", ", strict=False")
+        },
+        "_caught_up: if steps.steps >= marked -> if steps.steps > marked": (
+            "words that count the step tell of its mark too: their count is stored last"
+        ),
+    },
     "warmwatch.verdict": {
         "Facts: longest_step_ns: int = 0 -> longest_step_ns: int = 1": _BOOT,
         "Facts: peers_compiled_ns: int = 0 -> peers_compiled_ns: int = 1": _BOOT,
@@ -36,21 +68,19 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "median = int(STALL_MEDIANS * (facts.median_step_ns or 1))": "the least limit is a minute",
     },
     "warmwatch_monitor.runs": {
-        "present: return [one for one in readings if _start(one) in starts or one.began > began] "
-        "-> return [one for one in readings if _start(one) in starts or one.began >= began]": (
-            "two processes do not attach in the same nanosecond"
+        "present: return [one for one in readings if one.start in starts or one.began > began] "
+        "-> return [one for one in readings if one.start in starts or one.began >= began]": (
+            _SAME_MOMENT
         ),
-        "_helps: kind, pid, *_ = (*identity.launch.split(':'), '') -> "
-        "kind, pid, *_ = (*identity.launch.split(':'), 'XX')": "neither is a pid",
-        "_run: at_work_ns = max((working.get(one.folder, 0) for one in readings if one.alive), "
-        "default=0) -> at_work_ns = max((working.get(one.folder, 0) for one in readings if "
-        "one.alive), default=None)": "where nobody lives nobody is asked for stalls",
-        "_run: at_work_ns = max((working.get(one.folder, 0) for one in readings if one.alive), "
-        "default=0) -> at_work_ns = max((working.get(one.folder, 1) for one in readings if "
-        "one.alive), default=0)": _BOOT,
-        "_run: at_work_ns = max((working.get(one.folder, 0) for one in readings if one.alive), "
-        "default=0) -> at_work_ns = max((working.get(one.folder, 0) for one in readings if "
-        "one.alive), default=1)": _BOOT,
+        f"_last_seen: {_SEEN.format(0)} -> {_SEEN.format(1)}": _BOOT,
+        _AT_WORK.format(0, None): _NOBODY,
+        _AT_WORK.format(1, 0): _BOOT,
+        _AT_WORK.format(0, 1): _BOOT,
+        f"{_PAUSE.format(0)} -> {_PAUSE.removeprefix('_run: ').format(None)}": _NOBODY,
+        f"{_PAUSE.format(0)} -> {_PAUSE.removeprefix('_run: ').format(1)}": _BOOT,
+        "_run: earlier.get(reading.folder, ()) -> earlier.get(reading.folder, None)": (
+            "whoever asks for them asks first whether there are any"
+        ),
         "view: 0 -> 1": _BOOT,
         "facts: 1000000000.0 -> 1000000001.0": _BILLIONTH,
     },

@@ -2,7 +2,8 @@
 
 A change is named by where it is and what it does, never by a line, so that a list of those that may
 be survives what moves them. Left alone is what no test can fail of: annotations and the decorators
-of classes, docstrings, ``assert`` (our own invariants), type variables and ``__all__``.
+of classes (and what a ``Struct`` has in their place), docstrings, ``assert`` (our own invariants),
+type variables and ``__all__``.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ _PAIRS = (("min", "max"), ("any", "all"), ("partition", "rpartition"))
 _NAMES = {**dict(_PAIRS), **{b: a for a, b in _PAIRS}}
 _FOR_TYPES = ("TypeVar", "cast")
 _LONGEST = 160
+
+TELL = "__tell_call__"  # what a module must be given that is made ``with_calls_told``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +102,21 @@ def changes(source: str) -> Iterator[Change]:
             )
 
 
+def with_calls_told(source: str) -> ast.Module:
+    """The module, each function of which first tells ``TELL`` the line of its outermost one."""
+    module = ast.parse(source)
+    for place in _places(module):
+        if isinstance(place.statement, ast.FunctionDef) and place.statement is place.node:
+            told = ast.parse(f"{TELL}({place.function})").body
+            after = int(ast.get_docstring(place.statement) is not None)
+            place.statement.body[after:after] = told
+    return ast.fix_missing_locations(module)
+
+
+def _first_line(function: ast.FunctionDef) -> int:
+    return min(one.lineno for one in (function, *function.decorator_list))
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
     """What may be changed: the statement and the class or function that it is in, and itself."""
@@ -121,7 +139,7 @@ def _inside(node: ast.AST, outer: _Place) -> Iterator[_Place]:
         if isinstance(child, ast.FunctionDef | ast.ClassDef):
             where = child.name if where == "module" else f"{where}.{child.name}"
         if isinstance(child, ast.FunctionDef):
-            function = function or min(one.lineno for one in (child, *child.decorator_list))
+            function = function or _first_line(child)
         statement = child if isinstance(child, ast.stmt) else outer.statement
         place = _Place(where, function, statement, child)
         yield place
@@ -131,6 +149,8 @@ def _inside(node: ast.AST, outer: _Place) -> Iterator[_Place]:
 def _children(node: ast.AST) -> Iterator[ast.AST]:
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns", "type_comment", "ctx", "decorator_list"):
+            continue
+        if isinstance(node, ast.ClassDef) and field == "keywords":
             continue
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, ast.AST):
@@ -197,7 +217,7 @@ def _other_values(value: object) -> Iterator[object]:
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, int | float):
-        yield value + 1
+        yield value + 1 if value + 1 != value else value * 2
     elif isinstance(value, str):
         yield "" if value else "XX"
     elif isinstance(value, bytes):

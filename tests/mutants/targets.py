@@ -5,6 +5,10 @@ from __future__ import annotations
 _RECORD = ("agent/test_record.py", "agent/test_record_parts.py")
 _VERDICT = ("agent/test_verdict_edges.py", "agent/test_verdict.py")
 _RUNS = ("monitor/test_runs.py", "monitor/test_ranks.py")
+_SPENDING = (
+    *("monitor/test_spending.py", "monitor/test_spending_windows.py"),
+    "monitor/test_accounts.py",
+)
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "warmwatch.verdict": (*_VERDICT, "agent/test_record_parts.py"),
@@ -19,6 +23,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "warmwatch.record.seal": _RECORD,
     "warmwatch.record.words": _RECORD,
     "warmwatch_monitor.runs": _RUNS,
-    "warmwatch_monitor.spending": ("monitor/test_spending.py", "monitor/test_accounts.py"),
+    "warmwatch_monitor.spending": _SPENDING,
     "warmwatch_monitor.feed": ("monitor/test_feed.py",),
 }
