@@ -8,6 +8,7 @@ or through what it handed out, and none may raise.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from threading import RLock
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ _Moment = tuple[int, int]
 _SINCE = record.COMPILE_INDEX["active_since_ns"]
 _PHASE = record.COMPILE_INDEX["active_phase"]
 _BEGUN = record.COMPILE_INDEX["begun"]
+_OPENING_SECONDS = 2.0  # that a disk may take is less: a training waits for none
 _OWN_OPTIONS = ("say", "baseline_steps")  # what the record does not hold as it was said
 
 
@@ -63,6 +65,7 @@ class Agent:
         quiet: bool = False,
     ) -> None:
         self._quiet, self._armed = quiet, False
+        self._opening = RLock()
         self._callbacks: list[Callable[[], object]] = []
         self._explicit = False
         self._words = words(full=settings.full_reasons)
@@ -274,7 +277,18 @@ class Agent:
     # Life and death.
 
     def open(self) -> None:
-        """Make the record, once, unless this process only helps another."""
+        """Make the record, once, unless this process only helps another.
+
+        Of several threads that come at once, one makes it, and the others wait for it: what they
+        tell is to be in it. A signal handler that comes meanwhile goes on without.
+        """
+        if self._opening.acquire(timeout=_OPENING_SECONDS):
+            try:
+                self._open()
+            finally:
+                self._opening.release()
+
+    def _open(self) -> None:
         if self.record.opened or is_preparing() or is_data_worker():
             return
         graphs = self._hooks.counters().get("graphs", 0)
@@ -313,7 +327,7 @@ class Agent:
 
     def forked(self, now: _Moment) -> None:
         """In a forked child: the record is the parent's, and so is what it says."""
-        self._explicit = False
+        self._explicit, self._opening = False, RLock()
         self.record = self.record.renewed(now)
         self.ledger = Ledger(self.record, self._hooks, self._words.graph_break)
         self._rounds.renew()

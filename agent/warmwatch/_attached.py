@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from threading import RLock
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ class Attached:
         self._said = {*options, *(["run"] if settings.run else [])}  # by the user
         self._at = monotonic_ns(), time_ns()
         self._agent: Agent | None = None
+        self._making = RLock()
         self._watch = ImportWatch({name: partial(self._arm, name) for name in (_DYNAMO, *_BESIDE)})
 
     def start(self) -> None:
@@ -57,14 +59,16 @@ class Attached:
         if self._agent is None:
             from warmwatch._agent import Agent
 
-            self._agent = Agent(
-                self._settings,
-                version=self._version,
-                options=self._options,
-                attached=self._at,
-                quiet=self._quiet,
-            )
-            _guard.connect(self._agent.error)
+            with self._making:  # several threads may come to their first step at once
+                if self._agent is None:
+                    self._agent = Agent(
+                        self._settings,
+                        version=self._version,
+                        options=self._options,
+                        attached=self._at,
+                        quiet=self._quiet,
+                    )
+                    _guard.connect(self._agent.error)
         return self._agent
 
     def update(self, options: Mapping[str, Any]) -> None:
@@ -99,7 +103,7 @@ class Attached:
 
     def forked(self) -> None:
         """In a forked child, which is another process and has said nothing yet."""
-        self._at = monotonic_ns(), time_ns()
+        self._at, self._making = (monotonic_ns(), time_ns()), RLock()
         if self._agent is not None:
             self._agent.forked(self._at)
 

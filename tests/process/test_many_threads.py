@@ -14,7 +14,7 @@ import pytest
 
 from support import slots, truth
 from support.torch_versions import TORCH
-from support.trainings import training
+from support.trainings import run, training
 from warmwatch.record import KINDS
 
 THREADS = 16
@@ -98,3 +98,25 @@ def _same_time(
 def _without(parts: list[truth.Interval], others: list[truth.Interval]) -> float:
     """Seconds of ``parts`` that are in none of ``others``."""
     return truth.seconds([*parts, *others]) - truth.seconds(others)
+
+
+FIRST = """
+import threading, warmwatch
+meet = threading.Barrier(8)
+
+def work():
+    meet.wait()
+    for _ in range(500): warmwatch.step()
+
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def test_threads_that_come_to_their_first_step_at_once_have_one_record(records: Path) -> None:
+    """Nothing of theirs is lost, though nobody has made it before."""
+    run(records, FIRST, plain=True)
+    slot = slots.read(slots.only(records))
+    assert slot.steps.steps == 8 * 500
+    assert sum(slot.clean_bins) == 8 * 500 - 1
