@@ -211,6 +211,7 @@ def test_a_training_that_outlives_its_command_passes_nowhere_and_keeps_its_cache
         (("--baseline", "newer.toml", "--update"), "remove it, and write it anew with --update"),
         (("--baseline", "no/base.toml", "--update"), "the folder of no/base.toml does not exist"),
         (("--baseline", ".", "--update"), ". is a folder"),
+        (("--baseline", "-", "--update"), "--baseline takes a file"),
     ],
 )
 def test_wrong_use_is_told_before_anything_runs(
@@ -223,6 +224,15 @@ def test_wrong_use_is_told_before_anything_runs(
     assert done.returncode == 2
     assert words in done.stderr
     assert not (records.parent / "ran").exists()
+
+
+@pytest.mark.parametrize(("option", "begins"), [("--markdown", "#"), ("--junit", "<?xml")])
+def test_a_dash_is_stdout_and_no_file_of_that_name(records: Path, option: str, begins: str) -> None:
+    (records.parent / "base.toml").write_text(SMALL)
+    done = checked(records, "--baseline", "base.toml", option, "-", command=("true",))
+    assert done.returncode == 5, done.stderr
+    assert done.stdout.startswith(begins)
+    assert not (records.parent / "-").exists()
 
 
 @pytest.mark.long
