@@ -226,6 +226,21 @@ def test_wrong_use_is_told_before_anything_runs(
     assert not (records.parent / "ran").exists()
 
 
+def test_in_a_directory_that_was_removed_a_file_is_given_from_the_root(records: Path) -> None:
+    gone = 'mkdir gone; cd gone; rmdir ../gone; exec "$@"'
+    command = (*CHECK, "--baseline", "base.toml", "--update", "--", "touch", "/dev/null")
+    done = subprocess.run(
+        ["sh", "-c", gone, "sh", *command],
+        cwd=records.parent,
+        env=environment(records),
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("warmwatch: --baseline: base.toml is relative, and the working")
+
+
 @pytest.mark.parametrize(("option", "begins"), [("--markdown", "#"), ("--junit", "<?xml")])
 def test_a_dash_is_stdout_and_no_file_of_that_name(records: Path, option: str, begins: str) -> None:
     (records.parent / "base.toml").write_text(SMALL)

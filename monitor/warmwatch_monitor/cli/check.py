@@ -122,7 +122,14 @@ def _place(option: str, file: str | None) -> Path | None:
     if file is None:
         return None
     place = Path(file)
-    if file != "-" and not place.absolute().parent.is_dir():
+    try:
+        there = file == "-" or place.absolute().parent.is_dir()
+    except OSError:
+        raise UsageError(
+            f"{option}: {file} is relative, and the working directory was removed; give it from "
+            "the root, or go to another directory"
+        ) from None
+    if not there:
         raise UsageError(f"{option}: the folder of {file} does not exist: make it first")
     if place.is_dir():
         raise UsageError(f"{option}: {file} is a folder; it takes a file")
