@@ -211,6 +211,7 @@ def test_a_training_that_outlives_its_command_passes_nowhere_and_keeps_its_cache
         (("--baseline", "newer.toml", "--update"), "remove it, and write it anew with --update"),
         (("--baseline", "no/base.toml", "--update"), "the folder of no/base.toml does not exist"),
         (("--baseline", ".", "--update"), ". is a folder"),
+        (("--baseline", "-", "--update"), "--baseline takes a file"),
     ],
 )
 def test_wrong_use_is_told_before_anything_runs(
@@ -223,6 +224,30 @@ def test_wrong_use_is_told_before_anything_runs(
     assert done.returncode == 2
     assert words in done.stderr
     assert not (records.parent / "ran").exists()
+
+
+def test_in_a_directory_that_was_removed_a_file_is_given_from_the_root(records: Path) -> None:
+    gone = 'mkdir gone; cd gone; rmdir ../gone; exec "$@"'
+    command = (*CHECK, "--baseline", "base.toml", "--update", "--", "touch", "/dev/null")
+    done = subprocess.run(
+        ["sh", "-c", gone, "sh", *command],
+        cwd=records.parent,
+        env=environment(records),
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("warmwatch: --baseline: base.toml is relative, and the working")
+
+
+@pytest.mark.parametrize(("option", "begins"), [("--markdown", "#"), ("--junit", "<?xml")])
+def test_a_dash_is_stdout_and_no_file_of_that_name(records: Path, option: str, begins: str) -> None:
+    (records.parent / "base.toml").write_text(SMALL)
+    done = checked(records, "--baseline", "base.toml", option, "-", command=("true",))
+    assert done.returncode == 5, done.stderr
+    assert done.stdout.startswith(begins)
+    assert not (records.parent / "-").exists()
 
 
 @pytest.mark.long

@@ -49,8 +49,8 @@ class _Wanted(NamedTuple):
 )
 @click.option("--keep-caches", is_flag=True, help="Leave the compile caches as they are.")
 @click.option("--run", "--name", "name", metavar="NAME", help="The run's name.")
-@click.option("--markdown", metavar="FILE", help="Write a summary for people.")
-@click.option("--junit", metavar="FILE", help="Write JUnit's XML for a CI server.")
+@click.option("--markdown", metavar="FILE", help="Write a summary for people; - is stdout.")
+@click.option("--junit", metavar="FILE", help="Write JUnit's XML for a CI server; - is stdout.")
 @click.option("--json", metavar="FILE", help="Write it for programs; - is stdout.")
 @click.argument("command", metavar="[--] CMD...", nargs=-1, type=click.UNPROCESSED, required=True)
 def check(
@@ -91,6 +91,8 @@ def check(
         raise UsageError("--baseline FILE says which file; --against CMD alone needs none")
     if update and against is not None:
         raise UsageError("--update writes what CMD compiles: leave --against out")
+    if baseline == "-":
+        raise UsageError("--baseline takes a file, which is read and written: - is none")
     wanted = _Wanted(
         command=command,
         baseline=_place("--baseline", baseline),
@@ -120,7 +122,14 @@ def _place(option: str, file: str | None) -> Path | None:
     if file is None:
         return None
     place = Path(file)
-    if file != "-" and not place.absolute().parent.is_dir():
+    try:
+        there = file == "-" or place.absolute().parent.is_dir()
+    except OSError:
+        raise UsageError(
+            f"{option}: {file} is relative, and the working directory was removed; give it from "
+            "the root, or go to another directory"
+        ) from None
+    if not there:
         raise UsageError(f"{option}: the folder of {file} does not exist: make it first")
     if place.is_dir():
         raise UsageError(f"{option}: {file} is a folder; it takes a file")
@@ -225,15 +234,14 @@ def _tell(wanted: _Wanted, result: Result) -> None:
     if wanted.json is not None:
         import json
 
-        told = json.dumps(answer(result), indent=2)
-        if str(wanted.json) == "-":
-            say(told)
-        else:
-            _write(wanted.json, told + "\n")
+        _write(wanted.json, json.dumps(answer(result), indent=2) + "\n")
 
 
 def _write(place: Path, text: str, *, append: bool = False) -> None:
-    """Raises UsageError where it cannot be."""
+    """Into the file, or to stdout where it is ``-``. Raises UsageError where it cannot be."""
+    if str(place) == "-":
+        say(text.rstrip("\n"))
+        return
     try:
         with place.open("a" if append else "w", encoding="utf-8") as file:
             file.write(text)

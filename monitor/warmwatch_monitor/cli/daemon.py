@@ -14,6 +14,7 @@ import time
 from typing import Any, NamedTuple
 
 from warmwatch_monitor.access import ANYBODY, Access
+from warmwatch_monitor.cli.shape import fault
 from warmwatch_monitor.config import Address
 from warmwatch_monitor.errors import DaemonError, NoDaemonError
 
@@ -53,6 +54,12 @@ def ask_daemon(address: Address, access: Access = ANYBODY, within: float | None 
         raise DaemonError(
             f"the daemon at {address} is of another release than this command "
             f"(schema version {answer.get('schema_version')}); install the same on both sides"
+        )
+    if where := fault(answer):
+        raise DaemonError(
+            f"what answers at {address} is no daemon of this release ({where} is missing, or is "
+            "something else); install the same release on both sides, or give --dir to read the "
+            "records"
         )
     return answer
 
