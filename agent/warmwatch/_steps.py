@@ -10,7 +10,8 @@ function of ours is called.
 Several threads may mark steps. The interpreter changes threads where something is called or a loop
 turns, nowhere else, so after the clock's answer one thread is alone, with no lock: no count and no
 bin is lost. What may be is that another thread has marked a later step since the clock was read:
-that step then has no length.
+that step then has no length. Without the GIL all of that holds for one thread that marks steps; of
+several in the same moment some are lost (docs/reliability.md).
 """
 
 from __future__ import annotations
