@@ -8,6 +8,7 @@ do. The values are named tuples, so that a command that asks a daemon loads no m
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -234,8 +235,18 @@ def _state_directory(environ: Mapping[str, str], named: str) -> str | None:
         return _absolute(named)
     home = environ.get("XDG_STATE_HOME", "")
     if not home.startswith("/"):  # a relative one is to be ignored, says its specification
-        home = os.path.join(os.path.expanduser("~"), ".local", "state")
+        home = os.path.join(_home(environ), ".local", "state")
     return _absolute(os.path.join(home, "warmwatch")) if home.startswith("/") else None
+
+
+def _home(environ: Mapping[str, str]) -> str:
+    """The user's; empty where there is none. An empty HOME is none, and not the root's folder."""
+    if environ.get("HOME"):
+        return environ["HOME"]
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return ""
 
 
 def _absolute(path: str) -> str:

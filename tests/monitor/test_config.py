@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -32,7 +34,7 @@ def test_a_user_without_a_home_has_no_history_unless_one_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As in a container under a number that no table knows."""
-    monkeypatch.setattr(config.os.path, "expanduser", lambda path: path)
+    monkeypatch.setattr(os, "geteuid", lambda: 2**30)
     assert config.load_keeping({}).directory is None
     assert config.load_keeping({"WARMWATCH_STATE": "/srv/x"}).directory == "/srv/x"
 
@@ -149,3 +151,11 @@ def test_a_limit_that_is_none_is_refused_with_what_would_be_one(text: str) -> No
     said = "is neither off nor a number of seconds from 0 to 2,592,000"
     with pytest.raises(UsageError, match=f"WARMWATCH_LONG_COMPILE: {text!r} {said}"):
         load({"WARMWATCH_LONG_COMPILE": text}, 7, {})
+
+
+@pytest.mark.parametrize("home", ["", None])
+def test_an_empty_home_is_none_and_the_history_lies_in_the_users(home: str | None) -> None:
+    """Not in the root's folder, which a relative ``$XDG_STATE_HOME`` does not name either."""
+    environ = {"XDG_STATE_HOME": "state"} | ({} if home is None else {"HOME": home})
+    place = Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".local" / "state" / "warmwatch"
+    assert config.load_keeping(environ).directory == str(place)
