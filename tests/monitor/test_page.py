@@ -143,6 +143,29 @@ def test_the_graphs_of_a_rank_are_those_that_dynamo_counts(
     assert (told["graphs"], told["graph breaks"]) == ("1", "3")
 
 
+def test_what_a_recompile_took_is_with_its_backward_and_no_other(
+    browser: Browser, tmp_path: Path
+) -> None:
+    def told(kind: str, seconds: float, of: str = "0/1", **more: str) -> dict[str, object]:
+        line = {"t": 5, "event": "compilation", "kind": kind, "id": of, "seconds": seconds}
+        return {**line, "name": "forward", **more}
+
+    why = {"reason": "0/0: words of a PyTorch to come", "category": "other"}
+    events = [
+        told("backward", 3.0),
+        told("forward", 13.0, **why),
+        told("backward", 50.0, of="1/0"),
+        told("backward", 10.0),
+        told("forward", 70.0),
+        told("backward", 4.0),
+    ]
+    folder = write_record(tmp_path, warm(), events=events)
+    with held(folder), daemon(tmp_path) as url, visit(browser, url) as page:
+        page.until("document.querySelectorAll('#recompiles tbody tr').length === 1")
+        cells = page.page.locator("#recompiles tbody tr").locator("td, th").all_text_contents()
+    assert "23.0 s" in cells, cells
+
+
 @pytest.mark.parametrize("at", ["1e300", "-1", "nan", "8e12"])
 def test_a_link_to_no_moment_shows_the_page_all_the_same(
     browser: Browser, tmp_path: Path, at: str

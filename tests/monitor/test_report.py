@@ -17,6 +17,8 @@ from warmwatch_monitor.cli.report import as_text, cleaned, moment, picture
 from warmwatch_monitor.export.report import Report, report
 from warmwatch_monitor.export.report.compilations import priced
 from warmwatch_monitor.export.words.report import page, short
+from warmwatch_monitor.export.words.report.page import facts
+from warmwatch_monitor.export.words.report.where import steady
 from warmwatch_monitor.model.account import Account
 from warmwatch_monitor.views.report.html import html
 from warmwatch_monitor.views.report.markdown import markdown
@@ -105,6 +107,31 @@ def test_recompiles_of_one_cause_stand_together_with_their_price_and_remedy() ->
     assert group.reasons == ("`tokens`: dim 1 went from 1024 to 960",)
     assert group.advice
     assert "Pad the size" in group.advice
+
+
+@pytest.mark.parametrize(("median", "said"), [(3.94, False), (3.85, True)])
+def test_a_median_is_said_where_it_is_another_than_the_mean_and_not_what_a_bin_rounds(
+    median: float, said: bool
+) -> None:
+    """Of steps that all took 4.01 s a bin has the median at 3.94 s, which none of them took."""
+    told = {
+        "step_seconds.typical": 4.01,
+        "step_seconds.median": median,
+        "step_seconds.clean_count": 14,
+    }
+    line = steady(report(a.finished(answers=told)))
+    assert line.startswith("4.01 s (")
+    assert ("median" in line) is said
+
+
+def test_warm_caches_in_which_nothing_was_found_are_said_to_be_so() -> None:
+    """Warm is one in which anything lies, of whichever model."""
+    missed = [replace(one, cache="miss") for one in a.TWICE]
+    what = replace(a.H100, caches={"inductor": "warm"})
+    said = dict(facts(report(a.finished(compiled=missed, what=what)), moment))
+    assert said["caches"] == "inductor warm; compilations found there: 0 of 2"
+    said = dict(facts(report(a.finished(compiled=[], what=what)), moment))
+    assert said["caches"] == "inductor warm"
 
 
 def test_what_to_do_first_is_ordered_by_what_it_would_have_saved() -> None:

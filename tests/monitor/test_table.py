@@ -126,6 +126,19 @@ def test_what_compiled_again_is_said_with_its_remedy() -> None:
     assert said[again + 1].startswith("    ")
 
 
+def test_what_a_recompile_took_is_with_its_backward_and_no_other() -> None:
+    answer = status(b.snapshot(again(b.in_every_state()["warm"])))
+    compiled = answer["runs"][0]["ranks"][0]["compile"]
+    (one,) = compiled["last"]
+    forward = {**one, "id": "0/2", "seconds": 13.0}
+    backward = {**forward, "kind": "backward", "seconds": 10.0, "category": None, "reason": None}
+    other = {**backward, "id": "1/0", "seconds": 50.0}
+    anew = {**forward, "seconds": 70.0, "category": None, "reason": None}
+    compiled["last"] = [backward, forward, other, backward, anew, backward]
+    said = lines(answer, now=NOW, width=200, wrap=False, colour=False)
+    assert any(line.startswith("compiled again for 23 s (") for line in said), said
+
+
 def test_graph_breaks_are_said_where_the_answer_tells_their_reasons() -> None:
     answer = status(b.snapshot(b.in_every_state()["warm"]))
     rank = answer["runs"][0]["ranks"][0]

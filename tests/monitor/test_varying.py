@@ -87,6 +87,13 @@ def test_the_remedy_has_the_numbers(tmp_path: Path) -> None:
     assert f"{told}pad to 64" in words
 
 
+def test_a_size_that_pytorch_compiles_apart_is_not_to_be_marked_dynamic_alone(
+    tmp_path: Path,
+) -> None:
+    words = evidence(rank(followed(tmp_path / "events.jsonl", *ragged((48, 64, 1)))))
+    assert any(one.endswith(": pad to 64; marked dynamic, 0 and 1 stay apart") for one in words)
+
+
 def test_two_values_are_what_automatic_dynamic_shapes_need_to_see(tmp_path: Path) -> None:
     view = rank(followed(tmp_path / "events.jsonl", *ragged(SIZES[:2])))
     assert not any("mark it dynamic" in words for words in evidence(view))

@@ -13,6 +13,7 @@ _LOCAL = re.compile(r"\b[LG]\[['\"](\w+)['\"]\]")
 _TENSOR = re.compile(r"tensor '(?P<name>.+?)' (?P<what>[\w ]+?) mismatch\b\W*(?P<rest>.*)", re.I)
 _FROM_TO = re.compile(r"expected (?P<old>.+?),? (?:actual|but got|got) (?P<new>.+?)\s*$", re.I)
 _DIMENSION = re.compile(r"at index (\d+)")
+_FROM_TWO = re.compile(r"^2 <= ")  # PyTorch compiles sizes 0 and 1 apart, and so guards the others
 _OF_STATE = re.compile(r"GLOBAL_STATE changed:\s*(.*)", re.I)
 _EQUALS = re.compile(r"^(?P<name>[\w.\[\]'\"]+) == (?P<value>[^=]+)$")
 _LENGTH = re.compile(r"^len\((?P<name>.+?)\) == (?P<value>\d+)$")
@@ -50,14 +51,21 @@ def plain(reason: str | None, category: str | None = None) -> str | None:
     """One clause for people, such as "`tokens`: dim 1 went from 64 to 48"; ``None``: not known."""
     if not reason:
         return None
-    guard = _ENTRY.sub("", reason.strip().partition("\n")[0]).partition("  # ")[0].strip()
-    guard = _LOCAL.sub(r"\1", guard)
+    first, *others = reason.strip().split("\n")
+    guard = _guard(first)
     if len(guard) > _LONGEST_GUARD:
         return None
+    if words := _size_now(guard, others):
+        return words if len(words) <= _LONGEST else None
     for read in (_state, _tensor, _kernel, _length, _size, _value, _object):
         if words := read(guard, category):
             return words if len(words) <= _LONGEST else None
     return None
+
+
+def _guard(entry: str) -> str:
+    """What the guard of an entry says, without the entry's number and the line it comes from."""
+    return _LOCAL.sub(r"\1", _ENTRY.sub("", entry).partition("  # ")[0].strip())
 
 
 def _state(guard: str, category: str | None) -> str | None:
@@ -82,15 +90,18 @@ def _tensor(guard: str, category: str | None) -> str | None:
     values, dimension = _FROM_TO.search(guard), _DIMENSION.search(guard)
     change = "changed" if values is None else f"went from {values['old']} to {values['new']}"
     if what == "size" and dimension is not None:
-        if dimension[1] == "0" and _is_input(name):
-            return f"batch size (dim 0 of `{name}`) {change}"
-        return f"`{name}`: dim {dimension[1]} {change}"
+        return f"{_dim(name, dimension[1])} {change}"
     if what == "stride" and dimension is not None:
         return f"`{name}`: stride of dim {dimension[1]} {change}"
     if what == "requires_grad":
         return f"requires_grad of `{name}` changed"
     named = {"rank": "number of dims", "device index": "device"}.get(what, what)
     return f"`{name}`: {named} {change}"
+
+
+def _dim(name: str, dimension: str) -> str:
+    batch = dimension == "0" and _is_input(name)
+    return f"batch size (dim 0 of `{name}`)" if batch else f"`{name}`: dim {dimension}"
 
 
 def _is_input(name: str) -> bool:
@@ -118,6 +129,25 @@ def _size(guard: str, category: str | None) -> str | None:
         of = "" if found["what"] == "size" else "stride of "
         return f"`{found['name']}`: {of}dim {found['dim']} is outside what was compiled"
     return "a size is outside what was compiled" if category == "shape" else None
+
+
+def _size_now(guard: str, others: list[str]) -> str | None:
+    """Of a range of sizes: the one that is outside, which the other entries tell in passing."""
+    ranged = _SIZE.search(guard)
+    if ranged is None or ranged["what"] != "size":
+        return None
+    for other in others:
+        if len(other) > _LONGEST_GUARD:
+            continue
+        found, values = _TENSOR.search(line := _guard(other)), _FROM_TO.search(line)
+        dimension = _DIMENSION.search(line)
+        if not (found and values and dimension) or found["what"].lower() != "size":
+            continue
+        if (found["name"], dimension[1]) == (ranged["name"], ranged["dim"]):
+            apart = values["new"] in ("0", "1") and _FROM_TWO.match(guard)
+            why = "which PyTorch compiles apart" if apart else "outside what was compiled"
+            return f"{_dim(found['name'], dimension[1])} is {values['new']}, {why}"
+    return None
 
 
 def _value(guard: str, category: str | None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 from warmwatch_monitor.export.words.wording import duration
@@ -38,11 +38,23 @@ def _once(
 
 def _recompiles(run: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     for rank in run["ranks"]:
-        for one in reversed(rank["compile"].get("last") or ()):
+        last = rank["compile"].get("last") or ()
+        for index, one in reversed(list(enumerate(last))):
             if one["category"] and one["reason"]:
-                took = "" if one["seconds"] is None else f" for {duration(one['seconds'])}"
+                seconds = _seconds(one, last[index + 1 :])
+                took = "" if seconds is None else f" for {duration(seconds)}"
                 words = f"compiled again{took} ({one['category']}){_what(one)}"
                 yield run["run"], words, one.get("plain") or one["reason"], one["advice"] or ""
+
+
+def _seconds(one: dict[str, Any], later: Sequence[dict[str, Any]]) -> float | None:
+    """With its backward, which is compiled later in that step and has its id."""
+    of_it = takewhile(
+        lambda other: other["kind"] == "backward",
+        (other for other in later if one["id"] and other["id"] == one["id"]),
+    )
+    known = [each["seconds"] for each in (one, *of_it) if each["seconds"] is not None]
+    return sum(known) if known else None
 
 
 def _what(one: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from warmwatch_monitor.model import FEWEST_STEPS, Figures, VaryingDim
 # Two values are what automatic dynamic shapes need to see, and then often nothing more comes.
 _KEEPS_CHANGING = 3
 _MOST = 3
+_LEAST_DYNAMIC = 2  # PyTorch compiles 0 and 1 apart, of a dimension that is marked dynamic too
 
 
 def remedy(one: VaryingDim) -> str | None:
@@ -25,6 +26,8 @@ def remedy(one: VaryingDim) -> str | None:
     took = f"`{one.tensor}` took {number} values from {one.lowest} to {one.highest}{cost}"
     if one.dim is None:
         return f"{took}: pass it as a tensor, or keep it out of the compiled function"
+    if one.lowest is not None and one.lowest < _LEAST_DYNAMIC:
+        return f"dim {one.dim} of {took}: pad to {one.highest}; marked dynamic, 0 and 1 stay apart"
     return f"dim {one.dim} of {took}: mark it dynamic, or pad to {one.highest}"
 
 

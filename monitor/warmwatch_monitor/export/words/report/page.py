@@ -91,10 +91,20 @@ def facts(report: Report, moment: Moment) -> Iterator[tuple[str, str]]:
         ("GPUs", models(what.gpus)),
         ("torch", _versions(report)),
         ("torch.compile", "; ".join(_wrapping(one) for one in what.wrappings) or what.disabled),
-        ("caches", ", ".join(f"{name} {state}" for name, state in what.caches.items())),
+        ("caches", _caches(report)),
     ):
         if value:
             yield name, value
+
+
+def _caches(report: Report) -> str:
+    """How they were when it began, and what was in them: warm is one in which anything lies."""
+    were = ", ".join(f"{name} {state}" for name, state in report.what.caches.items())
+    asked = [time.cache for one in report.functions for time in one.times]
+    known = [cache for cache in asked if cache in ("hit", "miss")]
+    if not were or not known:
+        return were
+    return f"{were}; compilations found there: {known.count('hit')} of {len(known)}"
 
 
 def models(gpus: tuple[str, ...]) -> str | None:

@@ -14,6 +14,7 @@ from warmwatch_monitor.export.words.tables import table
 from warmwatch_monitor.export.words.wording import counted
 
 _SEEN = 0.0005  # seconds: what is less is none
+_HALF_A_BIN = 0.025  # of a median: how far off one is that is read off the record's bins
 _ALWAYS = "clean steps"
 _NOT_TOLD = {
     "clean steps": "how long the clean steps took together",
@@ -76,14 +77,20 @@ def _compiling(report: Report) -> str:
     return f"{took(report.compile_seconds)}{graphs}{f' ({phases})' if phases else ''}"
 
 
+def _median(seconds: float, median: float | None) -> str | None:
+    """``None`` where it is no other, as far as a bin tells."""
+    far = median is not None and abs(median - seconds) > _HALF_A_BIN * median
+    return took(median) if median is not None and far else None
+
+
 def steady(report: Report) -> str:
     """The real speed, with its spread."""
     known = report.steady
     if known.seconds is None:
         return "not known, for no step was clean"
-    length, median = took(known.seconds), took(known.median or known.seconds)
+    length, median = took(known.seconds), _median(known.seconds, known.median)
     spread = [] if known.p99 is None else [f"99 % within {took(known.p99)}"]
-    spread = [f"median {median}", *spread] if median != length else spread
+    spread = [f"median {median}", *spread] if median and median != length else spread
     spread += [f"of {counted(known.count, 'clean step')}"] if known.count else []
     of_rank = " a rank" if len(report.ranks) > 1 else ""
     parts = [f"{length} ({', '.join(spread)})" if spread else length]
