@@ -320,7 +320,10 @@ class StepSeconds(BaseModel):
     typical: Seconds | None = Field(
         description="The clean steps' mean where they are alike, else their median."
     )
-    median_low: Seconds | None = Field(description="The median is above this, at 97.5 %.")
+    median_low: Seconds | None = Field(
+        description="The median is above this, at 97.5 %, as far as bins tell: each is 5 % wide, "
+        "and lengths are taken to lie evenly in it. `typical` is exact."
+    )
     median_high: Seconds | None = Field(description="Likewise below this.")
     clean_count: int | None = Field(description="How many steps were clean.")
     clean_seconds: Seconds | None = Field(description="What the clean steps took together.")
