@@ -15,7 +15,8 @@ from warmwatch_monitor.model.peaks import peak_flops
 
 DTYPE = "bfloat16"  # against whose peak an MFU is held where nobody said another
 _FLOPS_PER_PARAMETER = 6  # for each token: 2 in the forward, 4 in the backward
-_ALIKE = 0.05  # as far as a bin is wide
+HALF_A_BIN = 0.025  # of a median: how far off one is that is read off the record's bins
+_ALIKE = 2 * HALF_A_BIN
 
 
 class Worth(Struct, frozen=True, kw_only=True):

@@ -322,7 +322,7 @@ class StepSeconds(BaseModel):
     )
     median_low: Seconds | None = Field(
         description="The median is above this, at 97.5 %, as far as bins tell: each is 5 % wide, "
-        "and lengths are taken to lie evenly in it. `typical` is exact."
+        "and lengths are taken to lie evenly in it. `typical` is exact where they are alike."
     )
     median_high: Seconds | None = Field(description="Likewise below this.")
     clean_count: int | None = Field(description="How many steps were clean.")

@@ -13,8 +13,7 @@ from math import ceil, hypot
 
 from warmwatch_monitor.export.comparison.parts import Measured
 from warmwatch_monitor.export.report.parts import Steady
-
-_BIN = 0.025
+from warmwatch_monitor.model.worth import HALF_A_BIN
 
 
 def steady(known: Steady) -> Measured | None:
@@ -25,7 +24,7 @@ def steady(known: Steady) -> Measured | None:
         return Measured(value=known.seconds)
     error = (known.high - known.low) / 2
     if known.seconds == known.median:
-        error = hypot(error, _BIN * known.seconds)
+        error = hypot(error, HALF_A_BIN * known.seconds)
     return Measured(value=known.seconds, uncertainty=error)
 
 

@@ -12,9 +12,9 @@ from warmwatch_monitor.export.words.amounts import took
 from warmwatch_monitor.export.words.baseline import gained
 from warmwatch_monitor.export.words.tables import table
 from warmwatch_monitor.export.words.wording import counted
+from warmwatch_monitor.model.worth import HALF_A_BIN
 
 _SEEN = 0.0005  # seconds: what is less is none
-_HALF_A_BIN = 0.025  # of a median: how far off one is that is read off the record's bins
 _ALWAYS = "clean steps"
 _NOT_TOLD = {
     "clean steps": "how long the clean steps took together",
@@ -79,7 +79,7 @@ def _compiling(report: Report) -> str:
 
 def _median(seconds: float, median: float | None) -> str | None:
     """``None`` where it is no other, as far as a bin tells."""
-    far = median is not None and abs(median - seconds) > _HALF_A_BIN * median
+    far = median is not None and abs(median - seconds) > HALF_A_BIN * median
     return took(median) if median is not None and far else None
 
 
