@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 from support.forked import Forked
@@ -138,10 +139,10 @@ def _compiler() -> str:
     command = shlex.join([sys.executable, "-IS", str(Path(__file__).with_name("gxx.py"))])
     path = ROOT / ".cache" / "compiler" / "g++"
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"g++.{os.getpid()}")
+    aside = path.with_name(f"g++.{os.getpid()}.{get_ident()}")
     aside.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
     aside.chmod(0o755)
-    aside.replace(path)  # whole, for the others who use it meanwhile
+    aside.replace(path)  # whole, for the others who use it meanwhile, other threads too
     return str(path)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "process" / "scenarios"))
@@ -57,6 +58,7 @@ def join() -> None:
         rank=RANK,
         world_size=int(os.environ["WORLD_SIZE"]),
         device_id=torch.device("cuda", RANK),
+        timeout=timedelta(minutes=2),  # where another rank cannot come, its own error is then seen
     )
 
 
