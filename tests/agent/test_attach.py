@@ -137,7 +137,7 @@ result([before, attached, after, state])
 
 def test_attached_and_detached_again_and_again_it_leaves_nothing_behind(records: Path) -> None:
     body = """
-import io, logging, os, sys, warmwatch
+import io, logging, os, sys, time, warmwatch
 import torch._dynamo, torch._inductor.select_algorithm, torch._inductor.async_compile
 import torch.utils.cpp_extension
 from torch._dynamo import callback, convert_frame, decorators, utils
@@ -160,8 +160,13 @@ def left():
         len(logging.getLogger("torch._dynamo.convert_frame").filters),
     ]
     return counts, list(map(functions, owners))
-def open_ones():
-    return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+def threads():
+    return len(os.listdir("/proc/self/task"))
+alone = threads()
+def open_ones():  # a thread that has let everything go is there for a moment still
+    until = time.monotonic() + 60
+    while threads() > alone and time.monotonic() < until: time.sleep(.01)
+    return threads(), len(os.listdir("/proc/self/fd"))
 model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
 def turn():
     warmwatch.attach()
@@ -172,9 +177,9 @@ def turn():
 before = left()
 turn(); first = open_ones()
 for _ in range(4): turn()
-result([left() == before, open_ones() == first])
+result([left() == before, open_ones() == first, threads() == alone])
 """
-    assert result_of(records, body, attach=False) == [True, True]
+    assert result_of(records, body, attach=False) == [True, True, True]
     ends = [slots.events(folder)[-1]["how"] for folder in slots.folders(records)]
     assert ends == ["detached"] * 5
 
