@@ -145,7 +145,9 @@ with daemon(place) as url:
             return json.load(reply)
     for _ in range(4):
         training.stdin.write("\\n"); training.stdin.flush(); training.stdout.readline()
-    wait_until(lambda: get()["runs"] and get()["runs"][0]["state"] == "eager")
+    def all_five(found):
+        return found["runs"] and found["runs"][0]["ranks"][0]["steps"] == 5
+    wait_until(lambda: all_five(get()))
     answer = get()
     with urllib.request.urlopen(url + "/metrics") as reply:
         metrics = reply.read().decode()
