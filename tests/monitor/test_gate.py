@@ -211,7 +211,9 @@ def test_ranks_and_runs_of_one_side_alone_are_told_of() -> None:
     assert kinds(fewer) == [Kind.NO_RANKS]
     assert fewer.incomplete
     other = run_of(replace(DONE, identity=replace(DONE.identity, run="other")))
-    assert compared(other, held(*one)).remarks == ()  # the one and the other, whatever the name
+    renamed = compared(other, held(*one))  # the one and the other, whatever the name
+    assert (kinds(renamed), renamed.incomplete) == ([Kind.ANOTHER_NAME], False)
+    assert remark(renamed.remarks[0]).startswith("other: held against gpt2, for there is one run")
     assert kinds(compared((*one, *other), held(*one, *other))) == []
     assert kinds(compared(one, held(*one, *other))) == [Kind.NO_RUN]
 

@@ -198,6 +198,7 @@ def test_a_training_that_outlives_its_command_passes_nowhere_and_keeps_its_cache
         (place / "over").touch()
     assert done.returncode == 5, done.stderr
     assert "left: rank 0 had not ended when the command had, so nothing was compared" in done.stderr
+    assert f"remove {caches} when it has" in done.stderr
 
 
 @pytest.mark.parametrize(

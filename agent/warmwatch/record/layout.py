@@ -99,7 +99,12 @@ def check_header(data: bytes) -> Header:
             f"record of version {version}, this warmwatch reads version {VERSION}: "
             "run the same warmwatch release in the training and in the monitor"
         )
-    if size != SIZE or len(data) < SIZE:
+    if size != SIZE:
+        raise RecordError(
+            f"a record of {size} bytes, where this release has {SIZE}: its size is damaged, or "
+            "it is another release's; run the same in the training and in the monitor"
+        )
+    if len(data) < SIZE:
         raise RecordError(f"torn record: {len(data)} bytes of {SIZE}")
     return Header(
         warm_steps=warm_steps, attached_ns=attached_ns, attached_epoch_ns=attached_epoch_ns

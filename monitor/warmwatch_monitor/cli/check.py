@@ -12,7 +12,8 @@ import click
 
 from warmwatch_monitor.cli.gated import NOT_SEEN, CannotCompareError, measured
 from warmwatch_monitor.cli.launched import check_name
-from warmwatch_monitor.cli.output import note, say
+from warmwatch_monitor.cli.output import note
+from warmwatch_monitor.cli.places import place_of, write, write_whole
 from warmwatch_monitor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -95,14 +96,14 @@ def check(
         raise UsageError("--baseline takes a file, which is read and written: - is none")
     wanted = _Wanted(
         command=command,
-        baseline=_place("--baseline", baseline),
+        baseline=place_of("--baseline", baseline),
         against=_words(against),
         name=name,
         tolerance=tolerance,
         keep_caches=keep_caches,
-        markdown=_place("--markdown", markdown),
-        junit=_place("--junit", junit),
-        json=_place("--json", json),
+        markdown=place_of("--markdown", markdown),
+        junit=place_of("--junit", junit),
+        json=place_of("--json", json),
     )
     raise SystemExit(_update(wanted) if update else _check(wanted))
 
@@ -115,25 +116,6 @@ def _words(command: str | None) -> tuple[str, ...]:
     if command is not None and not found:
         raise UsageError("--against takes a command")
     return found
-
-
-def _place(option: str, file: str | None) -> Path | None:
-    """Where to write, known to be possible before minutes are spent on a training."""
-    if file is None:
-        return None
-    place = Path(file)
-    try:
-        there = file == "-" or place.absolute().parent.is_dir()
-    except OSError:
-        raise UsageError(
-            f"{option}: {file} is relative, and the working directory was removed; give it from "
-            "the root, or go to another directory"
-        ) from None
-    if not there:
-        raise UsageError(f"{option}: the folder of {file} does not exist: make it first")
-    if place.is_dir():
-        raise UsageError(f"{option}: {file} is a folder; it takes a file")
-    return place
 
 
 def _check(wanted: _Wanted) -> int:
@@ -192,7 +174,7 @@ def _update(wanted: _Wanted) -> int:
     if wanted.tolerance is not None:
         made = replace(made, tolerance=wanted.tolerance)
     text = baseline.written(made)
-    _write(place, text)
+    write_whole(place, text)
     was = before or baseline.parsed(text)
     note(changes(str(place), compared(found, was), first=before is None))
     return 0
@@ -228,22 +210,10 @@ def _tell(wanted: _Wanted, result: Result) -> None:
     if wanted.markdown is not None:
         # of several checks in one step of a job each has its part in the job's summary
         shared = str(wanted.markdown) == os.environ.get("GITHUB_STEP_SUMMARY")
-        _write(wanted.markdown, markdown(result), append=shared)
+        write(wanted.markdown, markdown(result), append=shared)
     if wanted.junit is not None:
-        _write(wanted.junit, junit(result))
+        write(wanted.junit, junit(result))
     if wanted.json is not None:
         import json
 
-        _write(wanted.json, json.dumps(answer(result), indent=2) + "\n")
-
-
-def _write(place: Path, text: str, *, append: bool = False) -> None:
-    """Into the file, or to stdout where it is ``-``. Raises UsageError where it cannot be."""
-    if str(place) == "-":
-        say(text.rstrip("\n"))
-        return
-    try:
-        with place.open("a" if append else "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise UsageError(f"{place}: it cannot be written: {error.strerror}") from None
+        write(wanted.json, json.dumps(answer(result), indent=2) + "\n")

@@ -8,7 +8,8 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from warmwatch_monitor.cli.launched import NOTHING, Launched, boot, fresh_caches, living, startable
+from warmwatch_monitor.cli.caches import fresh_caches
+from warmwatch_monitor.cli.launched import NOTHING, Launched, boot, living, startable
 
 if TYPE_CHECKING:
     from warmwatch_monitor.gate.measured import MeasuredRun
@@ -40,13 +41,13 @@ def measured(
     launch = uuid.uuid4().hex
     ours, heard = Launched(launch), list[int]()
     with fresh_caches(keep=keep_caches, used=lambda: living(ours.snapshot())) as caches:
-        environ = environment({**os.environ, **caches}, boot(), run=name, started_by=launch)
+        environ = environment({**os.environ, **caches.environ}, boot(), run=name, started_by=launch)
         status = _attend(tuple(command), environ, ours, heard)
         snapshot = ours.ended()  # what outlives the command uses its caches
     if os.WIFSIGNALED(status):
         end_as(status)
     _left_alone(heard)
-    _sound(snapshot, os.waitstatus_to_exitcode(status), command)
+    _sound(snapshot, os.waitstatus_to_exitcode(status), command, caches.folder)
     return gate.measured(snapshot.runs, {folder: _told(folder) for folder in _folders(snapshot)})
 
 
@@ -92,7 +93,7 @@ def _told(folder: str) -> Told:
         return NOTHING_TOLD  # the counts are in the slot; the reasons are missing
 
 
-def _sound(snapshot: Snapshot, code: int, command: Sequence[str]) -> None:
+def _sound(snapshot: Snapshot, code: int, command: Sequence[str], caches: str | None) -> None:
     """Raises CannotCompareError where what was seen is no whole run that compiled."""
     from warmwatch_monitor.export.words.growth import uncompiled, unfinished
     from warmwatch_monitor.export.words.sentence import run_sentence
@@ -107,7 +108,7 @@ def _sound(snapshot: Snapshot, code: int, command: Sequence[str]) -> None:
         if _broken(run):
             raise CannotCompareError(f"{run_sentence(run)}: nothing was compared", FAILED)
         if goes_on := [rank.rank for rank in run.ranks if rank.living]:
-            raise CannotCompareError(unfinished(run, goes_on), NOT_SEEN)
+            raise CannotCompareError(unfinished(run, goes_on, caches), NOT_SEEN)
     if not any(rank.figures.compile.begun for run in snapshot.runs for rank in run.ranks):
         raise CannotCompareError(uncompiled(snapshot.runs[0]), NOT_SEEN)
 

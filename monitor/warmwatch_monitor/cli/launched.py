@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from warmwatch_monitor.cli.output import note, plain
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from warmwatch_monitor.sources.records import RecordsReading
 
 _END_SECONDS = 3.0  # for the records of what has just ended to say so
-_CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 _KEPT_SECONDS = "86400"  # a command may begin with a training that ends long before the last
 NOTHING = (
     "no step and no compilation was seen under this command; a Python under -I, -E or "
@@ -56,29 +55,6 @@ def startable(command: Sequence[str]) -> Iterator[None]:
     except OSError as error:
         note(f"warmwatch: {command[0]}: cannot be run ({error.strerror})")
         raise SystemExit(NOT_EXECUTABLE) from None
-
-
-@contextlib.contextmanager
-def fresh_caches(
-    *, keep: bool, used: Callable[[], bool] = lambda: False
-) -> Iterator[dict[str, str]]:
-    """Compile caches that are empty, so that what is compiled depends on nobody's day before.
-
-    What is to be set in the environment for them; with ``keep`` nothing. They are removed in the
-    end, but not where somebody still ``used()`` them.
-    """
-    if keep:
-        yield {}
-        return
-    import shutil
-    import tempfile
-
-    it = tempfile.mkdtemp(prefix="warmwatch-caches-")
-    try:
-        yield {variable: f"{it}/{name}" for variable, name in _CACHES.items()}
-    finally:
-        if not used():
-            shutil.rmtree(it, ignore_errors=True)
 
 
 def _records_of(launch: str) -> Source[RecordsReading]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from warmwatch_monitor.cli.launched import check_name, fresh_caches, startable
+from warmwatch_monitor.cli.caches import fresh_caches
+from warmwatch_monitor.cli.launched import check_name, startable
 from warmwatch_monitor.cli.output import draw, has_colour, note, say, width
 from warmwatch_monitor.errors import UsageError
 
@@ -201,7 +202,7 @@ def _try_all(wanted: _Wanted) -> tuple[list[Tried], int]:
                     attempt(
                         wanted.command,
                         mode,
-                        caches,
+                        caches.environ,
                         name=f"{wanted.name}/{mode}",
                         steps=wanted.steps,
                         timeout=wanted.timeout,

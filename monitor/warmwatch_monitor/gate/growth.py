@@ -52,6 +52,7 @@ class Kind(Enum):
     """What is to be said beside the numbers."""
 
     ANOTHER_TORCH = "another torch"
+    ANOTHER_NAME = "the one run here, held against the one of the baseline"
     UNKNOWN_RUN = "the baseline does not know this run"
     UNKNOWN_RANKS = "the baseline does not know these ranks"
     UNKNOWN_COUNT = "the baseline does not know this number"
@@ -116,6 +117,9 @@ def compared(
         if was is None:
             remarks.append(Remark(kind=Kind.UNKNOWN_RUN, run=one.run))
             continue
+        if one.run not in baseline.runs:
+            (name,) = baseline.runs
+            remarks.append(Remark(kind=Kind.ANOTHER_NAME, run=one.run, what=name))
         held += [*_counts(one, was, baseline.ignore), *_warmup(one, was, baseline, allowed)]
         remarks += [*_remarks(one, was, baseline.ignore), *_own_remarks(one)]
     seen = {id(was) for _, was in pairs}

@@ -133,6 +133,9 @@ def _share(share: Share) -> str:
 
 _REMARKS: Mapping[Kind, Callable[[Remark], str]] = {
     Kind.ANOTHER_TORCH: lambda it: f"torch is {it.what}: what it compiles may differ for that",
+    Kind.ANOTHER_NAME: lambda it: (
+        f"{it.run}: held against {it.what}, for there is one run here and one in the baseline"
+    ),
     Kind.UNKNOWN_RUN: lambda it: (
         f"{it.run}: the baseline does not know this run, so it is not compared; --update adds it"
     ),
@@ -184,11 +187,12 @@ def uncompiled(run: RunView) -> str:
     return f"{run.run}: nothing was compiled: {off or 'torch.compile was never called'}"
 
 
-def unfinished(run: RunView, ranks: Iterable[int]) -> str:
-    """That some of a run went on when the command had ended."""
+def unfinished(run: RunView, ranks: Iterable[int], caches: str | None = None) -> str:
+    """That some of a run went on when the command had ended; ``caches``: the folder it uses."""
+    left = f"; remove {caches} when it has, which holds its compile caches" if caches else ""
     return (
         f"{run.run}: rank {named(ranks)} had not ended when the command had, so nothing was "
-        "compared: have the command wait for it"
+        f"compared: have the command wait for it{left}"
     )
 
 
