@@ -50,6 +50,7 @@ def figures(who: tuple[str, int], telling: Telling, judgement: Judgement, epoch:
             last_at=stepped,
             clean=Lengths(
                 count=(telling.counts("step_seconds_count", ("clean",)) or {}).get("clean"),
+                sum_seconds=telling.values("step_seconds_sum", ("clean",)).get("clean"),
                 median=telling.value("steady_step_seconds"),
             ),
             tokens=telling.count("tokens_total"),

@@ -69,7 +69,7 @@ class Lengths(Struct, frozen=True, kw_only=True):
 
     Attributes:
         count, sum_seconds: how many, and together. upto: how many took at most each of
-        BUCKET_SECONDS. Where no histogram is known these are ``None``, but for ``count`` perhaps.
+        BUCKET_SECONDS. Where no histogram is known ``upto`` is ``None``.
         median, p99, longest: seconds, to the accuracy of a bin; ``None`` where no step is known.
         median_low, median_high: between them the median lies, with 95 % certainty, were
         the lengths even in their bin, which is 5 % wide.

@@ -27,7 +27,7 @@ _RANK_NAMES = (
     *("recompiles_after_warm_total", "compile_cache_hits_total", "compile_cache_misses_total"),
     *("compile_workers", "warmup_seconds", "warmup_steps", "warmup_end_timestamp_seconds"),
     *("steps_total", "last_step_timestamp_seconds", "steady_step_seconds", "stall_limit_seconds"),
-    "step_seconds_count",
+    *("step_seconds_count", "step_seconds_sum"),
     *("run_info", "rank_gpu_info", "end_info", "oom_killed"),
     *("tokens_total", "samples_total"),
     *("compile_wrappers_total", "cudagraph_skips_total", "torch_memory_bytes"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from warmwatch_monitor.export.lengths import clean_step
 from warmwatch_monitor.export.words.wording import duration, step_length
 from warmwatch_monitor.views.states import place
 from warmwatch_monitor.views.waiting import lives
@@ -56,7 +57,7 @@ def _agree(one: Rank, other: Rank) -> bool:
     return (
         _exact(one) == _exact(other)
         and abs(one["steps"] - other["steps"]) <= 1  # they are read one after another
-        and _near(one["step_seconds"]["median"], other["step_seconds"]["median"], 0.0)
+        and _near(clean_step(one), clean_step(other), 0.0)
         and _near(one["compile"]["seconds"], other["compile"]["seconds"], 0.5)
     )
 
@@ -77,7 +78,7 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
     first = ranks[0]
     compile, state = first["compile"], first["state"]
     since = [rank["since"] for rank in ranks if rank["since"] is not None]
-    medians = [rank["step_seconds"]["median"] for rank in ranks]
+    lengths = [length for rank in ranks if (length := clean_step(rank)) is not None]
     clean = min(rank["clean_steps"] for rank in ranks) if lives(first) else None
     return {
         "rank": _ranges([rank["rank"] for rank in ranks]),
@@ -86,7 +87,7 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
         "for": brief(max(0.0, now - min(since))) if since else "",
         "steps": str(min(rank["steps"] for rank in ranks)),
         "clean": _count(clean),
-        "a step": step_length(max(medians)) if None not in medians else "",
+        "a step": step_length(max(lengths)) if len(lengths) == len(ranks) else "",
         "compiled": brief(max(rank["compile"]["seconds"] for rank in ranks)),
         "recompiles": _count(compile["recompiles"]),
         "breaks": _count(compile["graph_breaks"]),

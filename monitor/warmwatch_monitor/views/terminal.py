@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from warmwatch_monitor.export.lengths import clean_step
 from warmwatch_monitor.export.words.wording import duration, step_length
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.views.states import STYLES
@@ -25,14 +26,14 @@ def picture(answer: dict[str, Any]) -> RenderableType:
 
 
 def _state(run: dict[str, Any], rank: dict[str, Any]) -> Text:
-    compile, steps = rank["compile"], rank["step_seconds"]
+    compile, step = rank["compile"], clean_step(rank)
     line = Text(f"{run['run']} rank {rank['rank']}  ")
     line.append(rank["state"], style=STYLES.get(rank["state"], ""))
     if compile["phase"]:
         line.append(f" ({compile['phase']})")
     line.append(f"   steps {rank['steps']}, clean {rank['clean_steps']}")
-    if steps["median"] is not None:
-        line.append(f"   {step_length(steps['median'])} a step")
+    if step is not None:
+        line.append(f"   {step_length(step)} a step")
     line.append(f"   compiled {duration(compile['seconds'])}, recompiles {compile['recompiles']}")
     return line
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from warmwatch_monitor.export.lengths import clean_step
 from warmwatch_monitor.export.report.parts import RankLine
 from warmwatch_monitor.export.words.amounts import took
 from warmwatch_monitor.export.words.differences import numbers
@@ -31,7 +32,7 @@ def line(account: RankAccount) -> RankLine:
         warmup_seconds=first["seconds"] if first else None,
         recompiles=rank["compile"]["recompiles"],
         graphs=rank["compile"]["graphs"],
-        step_seconds=rank["step_seconds"]["median"],
+        step_seconds=clean_step(rank),
     )
 
 

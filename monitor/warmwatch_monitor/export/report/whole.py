@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from warmwatch.states import ENDED_STATES
+from warmwatch_monitor.export.lengths import clean_step
 from warmwatch_monitor.export.report.changed import changed
 from warmwatch_monitor.export.report.compilations import (
     added,
@@ -109,7 +110,7 @@ def _of_rank(whole: Report, account: RankAccount, compiled: tuple[Priced, ...]) 
         warmup_seconds=first["seconds"] if first else None,
         warmup_steps=first["steps"] if first else None,
         goodput=goodput(rank, compiled, whole.seen),
-        steady=_steady(rank["step_seconds"]),
+        steady=_steady(rank),
         baseline=rank.get("baseline"),
         joules_per_step=(rank["energy"] or {}).get("joules_per_clean_step"),
         tokens_per_second=worth.get("tokens_per_second"),
@@ -129,10 +130,11 @@ def _of_rank(whole: Report, account: RankAccount, compiled: tuple[Priced, ...]) 
     )
 
 
-def _steady(steps: Mapping[str, Any]) -> Steady:
+def _steady(rank: Mapping[str, Any]) -> Steady:
+    steps = rank["step_seconds"]
     return Steady(
         count=steps.get("clean_count"),
-        seconds=steps.get("typical") or steps["median"],
+        seconds=clean_step(rank),
         median=steps["median"],
         p99=steps["p99"],
         low=steps.get("median_low"),

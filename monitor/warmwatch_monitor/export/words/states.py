@@ -141,8 +141,8 @@ def _recompiling(view: RankView) -> Says:
 
 def _warm(view: RankView) -> Says:
     figures = view.figures
-    median = figures.steps.clean.median
-    speed = "" if median is None else f"{step_length(median)} a step"
+    step = figures.steps.clean.typical
+    speed = "" if step is None else f"{step_length(step)} a step"
     if "nothing_captured" in view.judgement.conditions:
         return f"warm, but {nothing_captured(figures)}", f"; {speed}" if speed else ""
     if not figures.compile.begun:
