@@ -265,3 +265,30 @@ result(train(compiled, optimizer, 5))
 """,
     )
     assert slots.read(slots.only(records)).identity.gpus == ("GPU-1",)
+
+
+WRAPPED = """
+import os, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+dist.init_process_group("gloo")
+model = {model}
+train(model, torch.optim.SGD(model.parameters(), lr=.1), 4)
+result(None)
+os._exit(0)  # gloo's threads may abort a process that ends
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "graphs"),
+    [
+        ('torch.compile(DDP(make()), backend="aot_eager")', 0),
+        ('DDP(torch.compile(make(), backend="aot_eager"))', 1),
+    ],
+)
+def test_a_container_is_captured_where_it_is_compiled_before_ddp_wraps_it(
+    records: Path, model: str, graphs: int
+) -> None:
+    """What the report advises where nothing is captured."""
+    result_of(records, WRAPPED.format(model=model))
+    assert slots.read(slots.only(records)).compile.graphs == graphs

@@ -24,7 +24,8 @@ _MOVES = frozenset({"grad_mode"})
 _CACHED = ("inductor", "kernel_compile", "autotune")
 _NO_SPEED = {
     "nothing_captured": "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks says "
-    "where): nothing of it is compiled.",
+    "where): nothing of it is compiled. Of DistributedDataParallel around a container of PyTorch's "
+    "own (Sequential), compile the container before it is wrapped.",
     "never_compiled": "Call the object that torch.compile gives back, in the training itself.",
 }
 
