@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from support.filesystems import FAULTS, FOR_GOOD, KINDS, NotHereError, mounted
-from support.stepping import Stepping, stepping
+from support.stepping import PROGRAM, Stepping, stepping
 from warmwatch import record
 
 _PATIENCE = 10.0
@@ -36,7 +36,7 @@ def _case(kind: str, fault: str) -> Iterator[str]:
     try:
         with tempfile.TemporaryDirectory() as place, mounted(kind) as disk:
             errors = Path(place) / "errors"
-            with stepping(disk.place / "records", errors) as training:
+            with stepping(disk.place / "records", errors, PROGRAM) as training:
                 yield from _under(
                     training, FAULTS[fault](disk, training.folder / record.SLOT), fault
                 )

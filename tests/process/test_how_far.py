@@ -58,10 +58,11 @@ o = torch.optim.SGD(make().parameters(), lr=.1)
 def shown(bar):
     out = io.StringIO()
     with contextlib.redirect_stderr(out):
-        one = bar(total=4, desc="Inductor Compilation", disable=False, delay=0)
-        one.update(1); one.update(n=2); one.close()
+        one = bar(total=4, desc="Inductor Compilation", disable=False, delay=0, mininterval=0)
+        one.update(1); one.update(n=2); one.close()  # each is shown, however fast they come
     gone = weakref.ref(one); del one
-    return [re.sub(r"\\[.*?\\]", "[]", out.getvalue()), gone() is None]  # how fast is in []
+    # how fast is in [], and behind it what blots out a longer one
+    return [re.sub(r"\\[.*?\\] *", "[]", out.getvalue()), gone() is None]
 gc.disable()
 own = shown(torch.hub.tqdm)
 torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))

@@ -33,7 +33,9 @@ def test_the_cell_that_trains_has_the_answer_under_it_and_no_other(
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(source) for source in cells]
     )
-    client = nbclient.NotebookClient(notebook, kernel_name="python3", timeout=600)
+    # without the last one it goes on where an output comes 4 s after its cell is over
+    patience = {"timeout": 600, "startup_timeout": 600, "iopub_timeout": 600}
+    client = nbclient.NotebookClient(notebook, kernel_name="python3", **patience)
     client.execute(cwd=str(records.parent))
     loaded, prelude, first, sum_, second = map(shown, notebook.cells)
     assert loaded == prelude == sum_ == []

@@ -59,8 +59,14 @@ def test_a_training_without_the_agent_is_seen_while_its_workers_compile(tmp_path
         def seen() -> dict[str, Any]:
             return next((one for one in observed(url) if one["pid"] == run.pid), {})
 
-        wait_until(lambda: seen().get("likely_compiling") is True)
-        assert seen()["workers"]["busy"] > 0
+        looks: list[dict[str, Any]] = []
+
+        def likely() -> bool:
+            looks.append(seen())
+            return looks[-1].get("likely_compiling") is True
+
+        wait_until(likely)
+        assert looks[-1]["workers"]["busy"] > 0
         (tmp_path / "enough").touch()
         run.reach("compiled")
         wait_until(lambda: seen().get("likely_compiling") is None)

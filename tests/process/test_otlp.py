@@ -20,7 +20,16 @@ from support import builders as b
 from support import otlp
 from support.daemon import daemon_process
 from support.prometheus import free_port
-from support.records import environment, held, live_slot, update, wait_until, warm, write_record
+from support.records import (
+    at_rest,
+    environment,
+    held,
+    live_slot,
+    update,
+    wait_until,
+    warm,
+    write_record,
+)
 from warmwatch.record import Slot, StepCounts
 
 Series = dict[tuple[str, str, otlp.Labels], float]
@@ -81,7 +90,7 @@ def doctor(records: Path, url: str) -> str:
 
 
 def live(slot: Slot) -> Slot:
-    return b.moved(slot, time.monotonic_ns(), time.time_ns())
+    return at_rest(b.moved(slot, time.monotonic_ns(), time.time_ns()))
 
 
 def test_every_series_of_metrics_arrives_with_its_type_labels_and_value(records: Path) -> None:
@@ -155,11 +164,12 @@ def test_a_receiver_that_is_down_shows_and_is_sent_to_again_when_it_is_up(record
         assert "the daemon's export otlp: Transient error" in doctor(records, url)
 
         with otlp.receiver(port) as receiver:
-            wait_until(lambda: health(url)["up"])
-            assert health(url)["error"] is None
-            assert health(url)["last_success"] > 0
+            answers: list[dict[str, Any]] = []  # of which each is of one moment
+            wait_until(lambda: answers.append(health(url)) or answers[-1]["up"])
+            assert answers[-1]["error"] is None
+            assert answers[-1]["last_success"] > 0
             assert receiver.taken
-            assert scraped(url)[up] == 1
+            wait_until(lambda: scraped(url)[up] == 1)
 
         wait_until(lambda: health(url)["up"] is False)
         process.terminate()

@@ -16,14 +16,13 @@ from urllib.request import urlopen
 import pytest
 
 from support import builders as b
-from support.prometheus import prometheus_process, scraping
-from support.prometheus import query as ask_prometheus
-from support.records import environment, held, update, wait_until, write_record
+from support.prometheus import ask, prometheus_process, scraping
+from support.records import at_rest, environment, held, update, wait_until, write_record
 from warmwatch.record import Slot
 
 
 def live(slot: Slot) -> Slot:
-    return b.moved(slot, time.monotonic_ns(), time.time_ns())
+    return at_rest(b.moved(slot, time.monotonic_ns(), time.time_ns()))
 
 
 def fetch(url: str) -> Any:
@@ -63,11 +62,18 @@ def prometheus(daemon: str, tmp_path: Path) -> Iterator[str]:
         yield url
 
 
-def query(prometheus: str, expression: str) -> dict[tuple[str, str], float]:
-    """The present value by run and rank."""
+def query(
+    prometheus: str, expression: str, at: float | None = None
+) -> dict[tuple[str, str], float]:
+    """The value by run and rank: the present one, or that ``at`` the time of a scrape.
+
+    A scrape that the daemon does not answer within its second leaves no value behind.
+    """
+    when = {} if at is None else {"time": str(at)}
+    found = ask(prometheus, "query", query=expression, **when)["result"]
     return {
         (one["metric"].get("run", ""), one["metric"].get("rank", "")): float(one["value"][1])
-        for one in ask_prometheus(prometheus, expression)
+        for one in found
     }
 
 
@@ -92,24 +98,30 @@ def test_the_query_api_gives_back_what_status_says(
         _same_answer(daemon, prometheus)
 
         update(recompiling, live(b.as_rank(b.WARM, 0, 2)))
-        wait_until(lambda: query(prometheus, "warmwatch_warm")["gpt2", "0"] == 1)
+        wait_until(lambda: query(prometheus, "warmwatch_warm").get(("gpt2", "0")) == 1)
         assert ranks(daemon)["gpt2", "0"]["state"] == "warm"
 
 
 def _same_answer(daemon: str, prometheus: str) -> None:
     keys = {("gpt2", "0"), ("gpt2", "1"), ("bert", "0")}
     wait_until(lambda: query(prometheus, "warmwatch_warm").keys() == keys)
-    before, moment = ranks(daemon), time.time()
-    wait_until(lambda: query(prometheus, "max(timestamp(warmwatch_warm))")["", ""] > moment)
-    seconds = query(prometheus, "sum by (run, rank) (warmwatch_compile_seconds_total)")
+    before, moment, scrapes = ranks(daemon), time.time(), list[float]()
+
+    def scraped_since() -> bool:
+        scrapes.append(query(prometheus, "max(timestamp(warmwatch_warm))").get(("", ""), 0))
+        return scrapes[-1] > moment
+
+    wait_until(scraped_since)
+    at = scrapes[-1]
+    seconds = query(prometheus, "sum by (run, rank) (warmwatch_compile_seconds_total)", at)
     after = ranks(daemon)
     assert before.keys() == after.keys() == seconds.keys() == keys
     for key, rank in after.items():
-        state = query(prometheus, f'warmwatch_state{{state="{rank["state"]}"}}')
+        state = query(prometheus, f'warmwatch_state{{state="{rank["state"]}"}}', at)
         assert state[key] == 1
-        assert query(prometheus, "warmwatch_warm")[key] == (rank["state"] == "warm")
-        assert query(prometheus, "warmwatch_steps_total")[key] == rank["steps"]
+        assert query(prometheus, "warmwatch_warm", at)[key] == (rank["state"] == "warm")
+        assert query(prometheus, "warmwatch_steps_total", at)[key] == rank["steps"]
         assert seconds[key] <= rank["compile"]["seconds"] + 1e-6
     assert seconds["gpt2", "1"] == pytest.approx(after["gpt2", "1"]["compile"]["seconds"])
     assert seconds["gpt2", "0"] > after["gpt2", "1"]["compile"]["seconds"]
-    assert query(prometheus, "up") == {("", ""): 1}
+    assert query(prometheus, "up", at) == {("", ""): 1}

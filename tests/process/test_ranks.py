@@ -81,7 +81,7 @@ class Places:
 
 
 def status(url: str) -> dict[str, Any]:
-    with urllib.request.urlopen(f"{url}/status", timeout=10) as reply:
+    with urllib.request.urlopen(f"{url}/status", timeout=60) as reply:
         answer: dict[str, Any] = json.load(reply)
     return answer
 

@@ -48,11 +48,12 @@ def started(program: str, disk: Path, *arguments: str) -> Iterator[subprocess.Po
             process.kill()
 
 
-# For how long the training's own thread is ready to wait for a lock of the copying thread's.
+# For how long the training's own thread is ready to wait for a lock of the copying thread's. While
+# the disk answers it waits for as long as that takes.
 DETACHES = """
 import fcntl, json, os, sys, threading, time, warmwatch
 from warmwatch import _copies, _current
-main, waits = threading.get_ident(), []
+main, waits, well = threading.get_ident(), [], True
 class Waited:
     def __init__(self):
         self.lock = threading.Lock()
@@ -61,7 +62,7 @@ class Waited:
     def acquire(self, timeout):
         if threading.get_ident() != main:
             return self.lock.acquire(timeout=timeout)
-        waits.append((timeout, self.lock.acquire(timeout=timeout)))
+        waits.append((timeout, self.lock.acquire(timeout=600 if well else timeout)))
         return waits[-1][1]
 _copies.taken = Waited
 hangs, answers = threading.Event(), threading.Event()
@@ -76,13 +77,14 @@ warmwatch.step()
 writer = _current.attached.agent.record.writer
 assert writer.flush(60)
 if sys.argv[1] == "it hung before":
-    os.pwrite = hanging(os.pwrite)
+    os.pwrite, well = hanging(os.pwrite), False
     warmwatch.step()
     hangs.wait()
 else:
     close = writer.close
     def closing():
-        fcntl.lockf = hanging(fcntl.lockf)
+        global well
+        fcntl.lockf, well = hanging(fcntl.lockf), False
         close()
     writer.close = closing
 waits.clear()
@@ -131,7 +133,7 @@ def test_a_detach_waits_for_a_disk_for_a_second_and_no_longer(
 # The directory answers late, and then cannot be written twice.
 FAILS = """
 import threading, time, warmwatch
-from warmwatch import _copies, _current, _making, _writer
+from warmwatch import _copies, _current, _making, _own_record, _writer
 answers, tries, usable = threading.Event(), [], _making._usable
 def failing(*args, **kwargs):
     answers.wait()
@@ -140,7 +142,7 @@ def failing(*args, **kwargs):
         raise PermissionError("not yet")
     return usable(*args, **kwargs)
 _making._usable = failing
-_writer._PATIENCE, _copies._PAUSES = .1, (.05, .05)
+_writer._PATIENCE, _own_record._PATIENCE, _copies._PAUSES = .1, 600, (.05, .05)
 warmwatch.attach(run="t")
 warmwatch.step()
 answers.set()

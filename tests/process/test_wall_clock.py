@@ -59,6 +59,12 @@ class Daemon:
         pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
         return {name: float(value) for name, value in pairs if _GROWS.search(name)}
 
+    def processes(self) -> set[str]:
+        """Of which runs it counts what the process uses."""
+        used = "warmwatch_process_cpu_seconds_total"
+        names = (name for name in self.counters() if name.startswith(used))
+        return {run[1] for name in names if (run := re.search(r'run="(\w+)"', name))}
+
     def set(self, seconds: int) -> None:
         """Set its clock, and wait until it has looked by it."""
         before = self.get()["at"]
@@ -88,6 +94,8 @@ def test_no_counter_falls_and_no_state_jumps_when_the_daemons_clock_is_set(
         watching(memory, wall) as daemon,
     ):
         wait_until(lambda: len(daemon.get()["runs"]) == 2)
+        # the host's own figures, and which process is whose, come with its rounds
+        wait_until(lambda: _all_up(daemon.get()) and daemon.processes() == {"steady", "busy"})
         before, states = daemon.counters(), _states(daemon.get())
         for seconds in SETTINGS:
             daemon.set(seconds)
@@ -96,8 +104,12 @@ def test_no_counter_falls_and_no_state_jumps_when_the_daemons_clock_is_set(
             assert {name for name in after if after[name] < before[name]} == set()
             answer = daemon.get()
             assert _states(answer) == states == {"busy": "compiling", "steady": "warm"}
-            assert all(source["up"] for source in answer["sources"] if source["source"] != "nvml")
+            assert _all_up(answer)
             before = after
+
+
+def _all_up(answer: Any) -> bool:
+    return all(source["up"] for source in answer["sources"] if source["source"] != "nvml")
 
 
 def _states(answer: Any) -> dict[str, str]:

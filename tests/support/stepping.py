@@ -31,6 +31,13 @@ for line in sys.stdin:
     print(json.dumps(longest), flush=True)
 """
 
+# For as long as it takes: what the training is to find on its disk is there then.
+PATIENCE = """
+from warmwatch import _own_record, _writer
+_own_record._PATIENCE = _writer._PATIENCE = 600
+"""
+PATIENT = PROGRAM.replace("warmwatch.attach(run", f"{PATIENCE}warmwatch.attach(run", 1)
+
 
 class Stepping:
     """It runs. ``steps``: marked so far."""
@@ -60,7 +67,7 @@ class Stepping:
 
 
 @contextmanager
-def stepping(directory: Path, stderr: Path, program: str = PROGRAM) -> Iterator[Stepping]:
+def stepping(directory: Path, stderr: Path, program: str = PATIENT) -> Iterator[Stepping]:
     """Such a process, with its record in ``directory``."""
     with (
         stderr.open("w") as errors,

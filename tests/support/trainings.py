@@ -58,6 +58,14 @@ def train(model, optimizer, steps, batch=4, width=8):
     return losses
 """
 
+# For how many seconds so far the calling thread was ready to run and had no core, by the kernel's
+# account: so far apart may two be who take the time one right after the other.
+WAITED = """
+def waited():
+    with open("/proc/thread-self/schedstat") as account:
+        return int(account.read().split()[1]) / 1e9
+"""
+
 
 class Training:
     """A training that runs."""
