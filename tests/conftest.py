@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ from support.filesystems import MEMORY
 
 PROCESS = Path(__file__).parent / "process"
 
+# In what a shell starts in the background Ctrl-C is ignored, and so in all that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Commands that a test calls in this process do not look for what other tests train meanwhile.
 os.environ["WARMWATCH_OBSERVE"] = "off"
 # How long an example takes is the machine's affair; pytest-timeout ends what never ends.

@@ -76,9 +76,11 @@ class Watched:
         return bool(self.watch._turn)
 
     def looks(self) -> list[Stacks]:
+        """Those that are whole: one may be on its way into the file."""
         assert self.folder
         file = self.folder / STACKS
-        return list(map(unpack_stacks, file.read_bytes().splitlines())) if file.exists() else []
+        whole, _, _ = (file.read_bytes() if file.exists() else b"").rpartition(b"\n")
+        return list(map(unpack_stacks, whole.splitlines()))
 
 
 @contextmanager
@@ -101,8 +103,9 @@ def test_where_a_long_activity_is_is_written_ever_more_rarely(tmp_path: Path) ->
     thread = looks[0].threads[0]
     assert (looks[0].phase, thread.main, thread.compiles) == ("inductor", True, True)
     assert Path(__file__).name in {frame.file for frame in thread.frames}
+    # of the thread that looks; the one that compiles may still be on its way out of `begun`
     assert not any(
-        f.file in ("_stacks.py", "_activity_watch.py")
+        f.file in ("_stacks.py", "_activity_watch.py") and not f.name.endswith("begun")
         for look in looks
         for t in look.threads
         for f in t.frames
@@ -127,9 +130,8 @@ def test_an_activity_that_begins_while_the_thread_ends_is_watched(tmp_path: Path
         for _ in range(50):
             one.begin()
             one.end()
-        one.begin()
-        wait_until(one.looks)
-        assert {look.since_ns for look in one.looks()} == {one.since}
+        one.begin()  # one of those before may have been long, where the core was another's
+        wait_until(lambda: {look.since_ns for look in one.looks()} == {one.since})
 
 
 def test_the_file_is_of_the_last_long_activity_alone(tmp_path: Path) -> None:

@@ -55,7 +55,8 @@ def run(*arguments: str) -> Result:
 
 
 STALE = StepCounts(steps=3, last_step_ns=1)
-# made when the test runs: a rank that steps counts as stalled after a minute without one
+# made when the test runs: a rank that steps counts as stalled after a minute without one, and
+# one that has ended leaves after a quarter of an hour
 LIVING: dict[str, tuple[Callable[[], Slot], int]] = {
     "starting": (live_slot, 3),
     "compiling": (compiling, 3),
@@ -73,17 +74,17 @@ def test_the_exit_code_tells_the_state_of_a_living_run(tmp_path: Path, state: st
 
 
 @pytest.mark.parametrize(
-    ("slot", "state", "code"),
+    ("make", "state", "code"),
     [
-        (ended(warm(), "finished"), "finished", 0),
-        (ended(warm(), "failed"), "failed", 4),
-        (warm(), "lost", 4),
+        (lambda: ended(warm(), "finished"), "finished", 0),
+        (lambda: ended(warm(), "failed"), "failed", 4),
+        (warm, "lost", 4),
     ],
 )
 def test_the_exit_code_tells_how_a_run_ended(
-    tmp_path: Path, slot: Slot, state: str, code: int
+    tmp_path: Path, make: Callable[[], Slot], state: str, code: int
 ) -> None:
-    write_record(tmp_path, slot)
+    write_record(tmp_path, make())
     result = run("--dir", str(tmp_path))
     assert (result.exit_code, state in result.stdout) == (code, True)
 

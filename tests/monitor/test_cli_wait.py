@@ -107,34 +107,31 @@ def test_the_end_of_an_earlier_start_does_not_answer_for_the_launch(
 
 
 @pytest.mark.parametrize(
-    ("slot", "code"),
+    ("make", "how", "code"),
     [
-        (ended(compiling(), "failed"), 4),
-        (ended(compiling(), "finished"), 4),
-        (ended(warm(), "failed"), 4),
-        (ended(warm(), "finished"), 0),
+        (compiling, "failed", 4),
+        (compiling, "finished", 4),
+        (warm, "failed", 4),
+        (warm, "finished", 0),
     ],
     ids=["failed", "finished cold", "failed after warm", "finished after warm"],
 )
 def test_a_launch_that_broke_off_before_the_first_look_is_not_waited_for(
-    tmp_path: Path, slot: Slot, code: int
+    tmp_path: Path, make: Callable[[], Slot], how: str, code: int
 ) -> None:
     """It is a success only where it had been warm and finished by itself."""
-    write_record(tmp_path, just_begun(slot))
+    write_record(tmp_path, just_begun(ended(make(), how)))
     assert wait("gpt2", "--dir", str(tmp_path), "--timeout", "600").exit_code == code
 
 
 @pytest.mark.parametrize(
-    ("slot", "words"),
-    [
-        (ended(warm(), "failed"), "(after it had been warm)"),
-        (ended(compiling(), "failed"), "(before it was warm)"),
-    ],
+    ("make", "words"),
+    [(warm, "(after it had been warm)"), (compiling, "(before it was warm)")],
 )
 def test_it_says_whether_a_run_that_failed_had_been_warm(
-    tmp_path: Path, slot: Slot, words: str
+    tmp_path: Path, make: Callable[[], Slot], words: str
 ) -> None:
-    write_record(tmp_path, just_begun(slot))
+    write_record(tmp_path, just_begun(ended(make(), "failed")))
     assert words in wait("gpt2", "--dir", str(tmp_path)).stderr
 
 

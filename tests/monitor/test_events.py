@@ -157,6 +157,7 @@ def test_whose_token_is_taken_away_is_told_nothing_more(tmp_path: Path) -> None:
     options = ("--dir", str(records), "--web-config", str(tmp_path / "web.yml"))
     with training(records) as one, daemon_process(*options) as (_, url):
         known = {"Authorization": f"Bearer {TOKEN}"}
+        wait_until(lambda: ask(url, "/-/ready").status == 200)  # so the run is no event
         assert ask(url, "/events").status == 401
         with listening(url, **known) as listener:
             next(iter(listener))

@@ -281,7 +281,7 @@ def test_a_history_that_cannot_be_written_is_a_source_that_is_down_and_no_more(
     (state / "history.db").mkdir(parents=True)
     with keeping(memory, state) as (process, url):
         wait_until(lambda: "is a directory" in str(health(url)["error"]))
-        assert _state(url) == "finished"
+        wait_until(lambda: _state(url) == "finished")
         with urllib.request.urlopen(f"{url}/metrics", timeout=60) as reply:
             assert b'warmwatch_source_up{source="history"} 0' in reply.read()
         (state / "history.db").rmdir()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,18 +21,15 @@ from warmwatch_monitor.sources.host import HostSource, read_machine
 HOST = HostReading(memory_total_bytes=64, memory_available_bytes=48, cpus=16, load_1m=2.5)
 
 
-@contextmanager
-def more_threads(count: int) -> Iterator[None]:
-    done = threading.Event()
-    threads = [threading.Thread(target=done.wait) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        for thread in threads:
-            thread.join()
+# of its own: in this process threads of another test may be about to end
+THREADS = """
+import threading
+print("alone", flush=True)
+input()
+for _ in range(3): threading.Thread(target=threading.Event().wait, daemon=True).start()
+print("together", flush=True)
+input()
+"""
 
 
 def values(snapshot: Snapshot) -> dict[str, float]:
@@ -55,12 +50,21 @@ def test_the_machine_is_read_as_the_kernel_tells_it() -> None:
 
 
 def test_the_threads_of_a_process_are_counted() -> None:
-    source = HostSource()
-    before = source.read([os.getpid()])[os.getpid()].threads
-    with more_threads(3):
-        during = source.read([os.getpid()])[os.getpid()].threads
-    assert before is not None
-    assert during == before + 3
+    source, counted = HostSource(), []
+    with subprocess.Popen(
+        [sys.executable, "-c", THREADS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        for word in ("alone", "together"):
+            assert process.stdout.readline() == f"{word}\n"
+            counted.append(source.read([process.pid])[process.pid].threads)
+            process.stdin.write("\n")
+            process.stdin.flush()
+    assert counted == [1, 4]
 
 
 def test_the_poller_publishes_the_machine_where_no_run_is_known(tmp_path: Path) -> None:

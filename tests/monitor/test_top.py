@@ -23,6 +23,7 @@ from warmwatch_monitor.cli import cli
 from warmwatch_monitor.errors import NoDaemonError
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.model import Cost, FunctionCost, RankView
+from warmwatch_monitor.views.top.app import Top
 
 SMALL, LARGE = (80, 24), (160, 50)
 FUNCTION = FunctionCost(
@@ -289,6 +290,37 @@ def test_a_daemon_that_keeps_no_history_is_none_the_worse() -> None:
             assert rows(shown.text)[0] == "run-stalled"
 
     asyncio.run(run())
+
+
+def test_an_answer_that_comes_when_it_was_left_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is there to draw on; the traceback would be on the terminal of who has left."""
+    asked: list[threading.Thread] = []
+    died: list[object] = []
+    answers = threading.Event()
+
+    def ask() -> dict[str, Any]:
+        asked.append(threading.current_thread())
+        if len(asked) > 1:
+            answers.wait()
+        return every_state()
+
+    async def left(_: Top) -> None:
+        answers.set()
+        while asked[1].is_alive():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+
+    async def run() -> None:
+        async with screen(ask, SMALL) as shown:
+            shown.app.look()
+            while len(asked) < 2:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(threading, "excepthook", died.append)
+    monkeypatch.setattr(Top, "on_unmount", left, raising=False)
+    asyncio.run(run())
+    assert died == []
 
 
 def test_an_unknown_run_is_waited_for() -> None:

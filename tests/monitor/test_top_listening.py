@@ -165,7 +165,7 @@ def test_beside_a_daemon_seconds_go_on_and_it_asks_seldom(tmp_path: Path) -> Non
         terminal("top", "--address", before.address) as seen,
     ):
         seen.read_until("gpt2: compiling")
-        wait_until(lambda: before.told)
+        wait_until(lambda: before.is_caught_up)
         known, began, since = len(before.asked), time.monotonic(), len(seen.written)
         while len(set(re.findall(r"for (\d+)", seen.written[since:]))) < 7:
             seen.read()

@@ -18,8 +18,9 @@ class Front:
     Attributes:
         target: the daemon's URL; ``None``: there is none. treatment: of who wants ``/events``, in
         place of the daemon's. silent: nobody is answered at all. asked: when ``/status`` was.
-        listened: how often ``/events`` was asked for. turned_away: those who came while nobody was
-        there.
+        listened: how often ``/events`` was asked for. told: parts of it that held an event.
+        asked_unheard: how often ``/status`` was asked before the latest who listens heard the
+        first event; ``None``: nobody has. turned_away: those who came while nobody was there.
     """
 
     def __init__(self, server: socket.socket, target: str | None) -> None:
@@ -28,8 +29,14 @@ class Front:
         self.treatment: Treatment | None = None
         self.silent = False
         self.asked: list[float] = []
+        self.asked_unheard: int | None = None
         self.listened = self.told = self.turned_away = 0
         self.over = threading.Event()
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether the one who listens has asked since he heard the first event, as he does once."""
+        return self.asked_unheard is not None and len(self.asked) > self.asked_unheard
 
     def serve(self) -> None:
         with suppress(OSError):  # until it is closed
@@ -61,6 +68,8 @@ class Front:
             behind.sendall(request)
             while part := behind.recv(65536):
                 self.told += listens and b"\n\n" in part
+                if listens and b"event: snapshot\n" in part:
+                    self.asked_unheard = len(self.asked)
                 peer.sendall(part)
 
 

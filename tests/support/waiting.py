@@ -1,4 +1,8 @@
-"""The command ``warmwatch wait`` under way."""
+"""The command ``warmwatch wait`` under way.
+
+It is more patient than a person would want it to be, and asks of itself so rarely that no test is
+there by then: what it does is then the same on a machine that takes long for everything.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from support.records import environment
+
+_PATIENT = """
+import sys
+from warmwatch_monitor.cli import daemon, hearing, waiter, waking
+daemon.ANSWER_SECONDS = daemon.CONNECT_SECONDS = hearing.CONNECT_SECONDS = 120.0
+hearing.SILENT_SECONDS = waiter._ABSENCE_SECONDS = waking._RARE_SECONDS = 86400.0
+from warmwatch_monitor.__main__ import main
+sys.argv[0] = "warmwatch"
+main()
+"""
 
 
 class Waiting:
@@ -30,7 +44,7 @@ class Waiting:
 @contextmanager
 def waiting(*arguments: str) -> Iterator[Waiting]:
     with subprocess.Popen(
-        [sys.executable, "-m", "warmwatch_monitor", "wait", *arguments],
+        [sys.executable, "-c", _PATIENT, "wait", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -179,7 +179,9 @@ class Top(App[None]):
     # drawing
 
     def draw(self) -> None:
-        """Everything, from the last answer."""
+        """Everything, from the last answer; nothing where it has been left meanwhile."""
+        if not self.is_running:
+            return
         self.query_one("#line", Static).update(self._line())
         if self._answer is None:
             self.query_one("#sentence", Static).update(Text(self._trouble or "asking ..."))
