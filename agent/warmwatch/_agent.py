@@ -423,7 +423,7 @@ class Agent:
             warn_once(f"attach(baseline_steps=...) measured nothing: {why}")
         self.steps.baseline(count)
         self.record.baseline(count, baseline.median_ns)
-        self.ledger.baseline(count, baseline.median_ns)
+        self.ledger.marks.baseline(count, baseline.median_ns)
 
     def _count(self) -> int:
         """Steps marked so far."""
@@ -438,7 +438,8 @@ class Agent:
 
     def _long_step(self, steps: int, now: int, duration: int, usual: int) -> None:
         """A clean step came far later than usual."""
-        self.ledger.long_step(steps, now, duration, usual, self.batches.behind(steps - 1))
+        behind = self.batches.behind(steps - 1)
+        self.ledger.marks.long_step(steps, now, duration, usual, behind)
 
     def _came_warm(self) -> None:
         """K clean steps are marked, which is not yet warm where something compiles aside."""

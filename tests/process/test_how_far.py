@@ -18,12 +18,12 @@ from warmwatch import _current
 o = torch.optim.SGD(make().parameters(), lr=.1)
 agent = _current.attached.agent
 agent.open()
-original, seen = agent.ledger._progress, []
+original, seen = agent.ledger._activities.progress, []
 def followed(*told):
     original(*told)
     counts = agent.record.image().compile
     seen.append([counts.progress_of, counts.progress_done, counts.progress_total])
-agent.ledger._progress = followed
+agent.ledger._activities.progress = followed
 import torch._inductor.config
 torch._inductor.config.compile_threads = 2
 torch._inductor.config.cpp.max_horizontal_fusion_size = 1
@@ -125,13 +125,13 @@ o = torch.optim.SGD(make().parameters(), lr=.1)
 agent = _current.attached.agent
 agent.open()
 seen = []
-original = agent.ledger._progress
+original = agent.ledger._activities.progress
 def followed(*told):
     original(*told)
     counts = agent.record.image().compile
     if told[0] == "choices":
         seen.append([counts.progress_of, counts.progress_done, counts.progress_total])
-agent.ledger._progress = followed
+agent.ledger._activities.progress = followed
 """
 MEASURED = """
 import types
