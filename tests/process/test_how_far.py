@@ -139,7 +139,7 @@ import torch._inductor.select_algorithm as module
 cache = module.AlgorithmSelectorCache
 names = "benchmark_choices", "benchmark_choice"
 before = [vars(cache)[name] for name in names]
-agent.begin("dynamo")  # any event: now it is seen that Inductor is there
+agent.listener.begin("dynamo")  # any event: now it is seen that Inductor is there
 def cannot(*args): raise NotImplementedError
 def measured(get):
     return cache.benchmark_choices([object() for _ in range(3)], types.SimpleNamespace(
@@ -149,7 +149,7 @@ told, seen[:] = list(seen), []
 def interrupted(*args): raise KeyboardInterrupt
 try: measured(interrupted)
 except KeyboardInterrupt: raised = True
-agent.end("dynamo")
+agent.listener.end("dynamo")
 import warmwatch; warmwatch.detach()
 restored = [vars(cache)[name] is one for name, one in zip(names, before)]
 result([told, [str(t) for t in timings], seen, raised, restored])
