@@ -141,7 +141,7 @@ def on_warm(callback: Callable[[], object]) -> None:
     """
     try:
         if _current.attached is not None:
-            _current.attached.agent.on_warm(callback)
+            _current.attached.agent.warmth.on_warm(callback)
     except Exception as error:  # noqa: BLE001 - likewise
         _report("on_warm", error)
 
@@ -149,7 +149,7 @@ def on_warm(callback: Callable[[], object]) -> None:
 def _judgement() -> Judgement | None:
     try:
         if _current.attached is not None:
-            return _current.attached.agent.judgement()
+            return _current.attached.agent.warmth.judgement()
     except Exception as error:  # noqa: BLE001 - likewise
         _report("state", error)
     return None

@@ -68,7 +68,7 @@ class Attached:
                         attached=self._at,
                         quiet=self._quiet,
                     )
-                    _guard.connect(self._agent.error)
+                    _guard.connect(self._agent.listener.error)
         return self._agent
 
     def update(self, options: Mapping[str, Any]) -> None:

@@ -81,7 +81,7 @@ class Pause(ContextDecorator):
     def _tell(self, word: str) -> None:
         try:
             if _current.attached is not None:
-                getattr(_current.attached.agent, word)(self._what)
+                getattr(_current.attached.agent.ledger, word)(self._what)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             _report(error, self._what)
 
@@ -93,7 +93,7 @@ def _begin(name: str) -> int:
     began = monotonic_ns()
     try:
         if _current.attached is not None:
-            _current.attached.agent.begin(CUSTOM, _what(name))
+            _current.attached.agent.listener.begin(CUSTOM, _what(name))
     except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
         _report(error)
     return began
@@ -104,13 +104,13 @@ def _end(name: str, began: int, raised: type[BaseException] | None) -> None:
 
     try:
         if _current.attached is not None:
-            agent = _current.attached.agent
+            listener = _current.attached.agent.listener
             failure = raised.__name__ if raised and issubclass(raised, Exception) else None
             values = {"name": _what(name)["name"], "seconds": (monotonic_ns() - began) / 1e9}
             try:
-                agent.compilation(CUSTOM, {**values, "failure": failure} if failure else values)
+                listener.compilation(CUSTOM, {**values, "failure": failure} if failure else values)
             finally:
-                agent.end(CUSTOM)
+                listener.end(CUSTOM)
     except Exception as error:  # noqa: BLE001 - likewise
         _report(error)
 

@@ -141,7 +141,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
             last = slot[9]
             duration = now - last if now > last else 0
             # what was saved or evaluated in between is no part of the step
-            without = ledger.resumed(last + duration, last, duration)
+            without = ledger.marks.resumed(last + duration, last, duration)
             index = bin_of(edges, without)
             if slot[9] == last:  # else another thread has marked a step meanwhile
                 break
@@ -189,7 +189,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
             warm_at = max(count, eager) + warm_steps
         try:
             if touched or baseline or count == 1:
-                rest = ledger.step(
+                rest = ledger.marks.step(
                     count, now, duration, rest=rest, seen=known, touched=touched, baseline=baseline
                 )
             index = bin_of(edges, duration)
@@ -216,7 +216,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
     def tell_warm(now: int, count: int) -> None:
         nonlocal suspect
         suspect = 0
-        ledger.warm(now, count - warm_steps)
+        ledger.marks.warm(now, count - warm_steps)
         on_warm()
 
     def failed(error: Exception) -> None:

@@ -9,15 +9,16 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import pytest
 
 from support.ranks import K, Rank
 from warmwatch import _steps, record
+from warmwatch._applied.activities import Activities
+from warmwatch._applied.answers import Answers
 from warmwatch._config import Settings
-from warmwatch._ledger import Ledger
 from warmwatch._own_record import OwnRecord
 from warmwatch.verdict import State
 
@@ -167,8 +168,9 @@ def test_no_activity_is_missed_that_begins_while_a_step_is_looked_at(
     assert turn > 50
 
 
+@pytest.mark.parametrize("entering", [Activities.begin, Answers.at_begin])
 def test_no_activity_is_missed_whose_beginning_a_step_comes_into(
-    others: list[ThreadPoolExecutor],
+    entering: FunctionType, others: list[ThreadPoolExecutor]
 ) -> None:
     """A step is marked on another thread before each instruction with which it is entered."""
     for turn in itertools.count(1):
@@ -176,7 +178,7 @@ def test_no_activity_is_missed_whose_beginning_a_step_comes_into(
         step = others[0].submit
         step(rank.step).result()
         with between(
-            Ledger._begin.__code__,
+            entering.__code__,
             turn,
             lambda: step(rank.step).result(),  # noqa: B023
         ) as seen:

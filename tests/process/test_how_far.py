@@ -18,12 +18,12 @@ from warmwatch import _current
 o = torch.optim.SGD(make().parameters(), lr=.1)
 agent = _current.attached.agent
 agent.open()
-original, seen = agent.ledger._progress, []
+original, seen = agent.ledger._activities.progress, []
 def followed(*told):
     original(*told)
     counts = agent.record.image().compile
     seen.append([counts.progress_of, counts.progress_done, counts.progress_total])
-agent.ledger._progress = followed
+agent.ledger._activities.progress = followed
 import torch._inductor.config
 torch._inductor.config.compile_threads = 2
 torch._inductor.config.cpp.max_horizontal_fusion_size = 1
@@ -126,13 +126,13 @@ o = torch.optim.SGD(make().parameters(), lr=.1)
 agent = _current.attached.agent
 agent.open()
 seen = []
-original = agent.ledger._progress
+original = agent.ledger._activities.progress
 def followed(*told):
     original(*told)
     counts = agent.record.image().compile
     if told[0] == "choices":
         seen.append([counts.progress_of, counts.progress_done, counts.progress_total])
-agent.ledger._progress = followed
+agent.ledger._activities.progress = followed
 """
 MEASURED = """
 import types
@@ -140,7 +140,7 @@ import torch._inductor.select_algorithm as module
 cache = module.AlgorithmSelectorCache
 names = "benchmark_choices", "benchmark_choice"
 before = [vars(cache)[name] for name in names]
-agent.begin("dynamo")  # any event: now it is seen that Inductor is there
+agent.listener.begin("dynamo")  # any event: now it is seen that Inductor is there
 def cannot(*args): raise NotImplementedError
 def measured(get):
     return cache.benchmark_choices([object() for _ in range(3)], types.SimpleNamespace(
@@ -150,7 +150,7 @@ told, seen[:] = list(seen), []
 def interrupted(*args): raise KeyboardInterrupt
 try: measured(interrupted)
 except KeyboardInterrupt: raised = True
-agent.end("dynamo")
+agent.listener.end("dynamo")
 import warmwatch; warmwatch.detach()
 restored = [vars(cache)[name] is one for name, one in zip(names, before)]
 result([told, [str(t) for t in timings], seen, raised, restored])

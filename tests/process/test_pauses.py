@@ -75,10 +75,10 @@ name = "torch.distributed.checkpoint.state_dict_saver"
 before = name in sys.modules
 import torch.distributed.checkpoint as dcp
 torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
-import warmwatch._ledger as ledger
+from warmwatch._applied.pauses import Pausing
 changes = []
-publish = ledger.Ledger._paused
-ledger.Ledger._paused = lambda self, changed: (changes.append(changed), publish(self, changed))
+publish = Pausing._paused
+Pausing._paused = lambda self, changed: (changes.append(changed), publish(self, changed))
 dcp.save({{"model": model.state_dict()}}, checkpoint_id={str(tmp_path / "kept")!r})
 result([before, changes[0], changes[-1], len(changes) > sum(changes)])
 """

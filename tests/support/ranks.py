@@ -82,7 +82,7 @@ class Rank:
             is_step=lambda _: True,
             warm_steps=K,
             on_warm=self._on_warm,
-            on_long=lambda *told: self.ledger.long_step(*told, self.behind),
+            on_long=lambda *told: self.ledger.marks.long_step(*told, self.behind),
             on_baseline=self._on_eager,
             clock=lambda: self.tick(),
         )
@@ -98,7 +98,7 @@ class Rank:
     def _on_eager(self, count: int, length: int) -> None:
         self.eager.append((count, length))
         if count == self.baseline_steps:
-            self.ledger.baseline(count, None)
+            self.ledger.marks.baseline(count, None)
 
     def _on_warm(self) -> None:
         self.warm_calls += 1

@@ -45,7 +45,7 @@ def suggest(**options: Any) -> None:
 def marks_steps(optimizers: Iterable[Any]) -> None:
     """The framework marks each step itself: no call of these ``optimizers`` is one."""
     if _current.attached is not None:
-        _current.attached.agent.marked_by_hand(optimizers)
+        _current.attached.agent.marking.by_hand(optimizers)
 
 
 class Phases:

@@ -1,0 +1,69 @@
+"""Compile activity: when some is in progress, in which phase, and how far it has come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from warmwatch import record
+from warmwatch._activity import Activity
+from warmwatch._applied.answers import Answers
+from warmwatch._applied.book import Book
+from warmwatch._asked import Functions
+from warmwatch._phases import is_preparation
+from warmwatch.record import COMPILE_INDEX as AT
+
+
+class Activities:
+    """What threads have begun and ended.
+
+    Attributes:
+        activity: what is being compiled right now.
+    """
+
+    def __init__(self, book: Book, answers: Answers, functions: Functions) -> None:
+        self._book, self._words, self._store = book, book.words, book.store
+        self._answers, self._functions = answers, functions
+        self.activity = Activity(book.words)
+
+    def begin(self, thread: int, event: str, now: int, of: Mapping[str, Any]) -> None:
+        words = self._words
+        self._functions.begun(of)
+        if is_preparation(event) and not self.activity.holds(thread):
+            return
+        if not self.activity:
+            words[AT["active_since_ns"]] = now  # before the count: see ``_steps.look_closely``
+            words[AT["begun"]] += 1
+            self._book.on_begin()  # after the count: who is called by it finds it
+            words[AT["first_begin_ns"]] = words[AT["first_begin_ns"]] or now
+            if not words[AT["episode_began_ns"]]:
+                words[AT["episode_began_ns"]] = now
+                words[AT["episode_began_steps"]] = self._store.steps()
+            self._answers.at_begin()
+            values = {"activity": words[AT["begun"]], "what": event, "steps": self._store.steps()}
+            self._store.note("begin", now, {**values, **of})
+        if self.activity.begin(thread, event, now):
+            self._store.publish(words)
+
+    def changed(self, changed: bool, now: int) -> None:
+        """Something was ended, or abandoned; ``changed``: the current phase did."""
+        words = self._words
+        if words[AT["active_since_ns"]] and not self.activity:
+            words[AT["ended"]] = words[AT["begun"]]
+            took = now - words[AT["active_since_ns"]]
+            words[AT["longest_activity_ns"]] = max(words[AT["longest_activity_ns"]], took)
+            for name in ("active_since_ns", "progress_of", "progress_done", "progress_total"):
+                words[AT[name]] = 0
+            words[AT["last_end_ns"]] = now
+            self._answers.at_end(now)
+            phases = self.activity.phase_ns()
+            self._store.note("end", now, {"activity": words[AT["begun"]], "phase_ns": phases})
+        if changed:
+            self._store.publish(words)
+
+    def progress(self, of: str, done: int, total: int) -> None:
+        words, under_way = self._words, done < total and bool(self.activity)
+        words[AT["progress_of"]] = (1 + record.PROGRESS.index(of)) * under_way
+        words[AT["progress_done"]] = done * under_way
+        words[AT["progress_total"]] = total * under_way
+        self._store.publish(words)

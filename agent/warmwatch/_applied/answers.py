@@ -1,0 +1,110 @@
+"""What PyTorch is asked when a fact is applied: its counters, graph breaks, memory, and whether
+compilation is turned off. Here the answers become words, and lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from warmwatch import record
+from warmwatch._applied.book import Book, counter
+from warmwatch.record import COMPILE_INDEX as AT
+
+_MOST_BREAKS = 100  # reasons that are told: some name a place each
+_SKIPS = "cudagraph_skips"
+
+
+class Pytorch(Protocol):
+    """What may be asked of PyTorch, through the hooks that are in place."""
+
+    def counters(self) -> Mapping[str, int]:
+        """Its cumulative counters, by the names of the words they add to."""
+
+    def graph_breaks(self) -> Mapping[str, int]:
+        """How often each of its reasons broke a graph."""
+
+    def break_place(self, reason: str) -> Mapping[str, Any]:
+        """Where this reason last broke a graph: name, file and line, as far as it says."""
+
+    def asynchronous(self) -> bool:
+        """Whether a mode is on that swaps compiled code in later, with no event."""
+
+    def disabled(self) -> str:
+        """By which of ``record.DISABLED`` compilation is turned off now."""
+
+    def memory(self) -> tuple[int, ...]:
+        """Bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known."""
+
+
+class Answers:
+    """What PyTorch said, and what is new of it.
+
+    Args:
+        word_break: how a reason of a graph break is told.
+
+    Attributes:
+        on_purpose: whether the stance that turns compilation off is the agent's own.
+    """
+
+    def __init__(self, book: Book, pytorch: Pytorch, word_break: Callable[[str], str]) -> None:
+        self._words, self._store, self._pytorch = book.words, book.store, pytorch
+        self._word_break = word_break
+        self.on_purpose: Callable[[], bool] = lambda: False
+        self._before: Mapping[str, int] = {}
+        self._breaks: Mapping[str, int] = {}
+        self._told_breaks: set[str] = set()
+
+    def at_begin(self) -> None:
+        """Compile activity begins: from here on PyTorch's counters rise by it."""
+        self.look_whether_disabled()
+        self.count_skips()
+        self._before = self._pytorch.counters()
+        self._breaks = self._pytorch.graph_breaks()
+
+    def at_end(self, now: int) -> None:
+        """It has ended: what rose is added up."""
+        words = self._words
+        after = self._pytorch.counters()
+        for name, value in after.items():
+            words[counter(name)] += max(0, value - self._before.get(name, 0))
+        self._before = after
+        self.look_at_memory(now)
+        words[AT["asynchronous"]] |= self._pytorch.asynchronous()
+        self._tell_breaks(now)
+
+    def _tell_breaks(self, now: int) -> None:
+        """A line for each reason of a graph break that no line has told yet."""
+        rises: dict[str, int] = {}
+        words: dict[str, str] = {}
+        for text, count in self._pytorch.graph_breaks().items():
+            if (rise := count - self._breaks.get(text, 0)) > 0:
+                reason = self._word_break(text)
+                rises[reason] = rises.get(reason, 0) + rise
+                words[reason] = text
+        for reason, rise in rises.items():
+            if reason not in self._told_breaks and len(self._told_breaks) < _MOST_BREAKS:
+                self._told_breaks.add(reason)
+                where = self._pytorch.break_place(words[reason])
+                self._store.note("graph_break", now, {"reason": reason, "count": rise, **where})
+
+    def look_whether_disabled(self) -> bool:
+        """Whether that has changed."""
+        before, by = self._words[AT["disabled"]], self._pytorch.disabled()
+        if by == "stance" and self.on_purpose():
+            by = ""
+        self._words[AT["disabled"]] = record.DISABLED.index(by)
+        return self._words[AT["disabled"]] != before
+
+    def look_at_memory(self, now: int) -> tuple[int, ...]:
+        """What the allocator says now, which is known from then on."""
+        if found := self._pytorch.memory():
+            self._words[AT["memory"] : AT["memory"] + len(found)] = found
+            self._words[AT["memory_ns"]] = now
+        return found
+
+    def count_skips(self) -> None:
+        """CUDA graphs that were left out as a graph first ran, with no activity around it."""
+        skips = self._pytorch.counters().get(_SKIPS, 0)
+        self._words[AT[_SKIPS]] += max(0, skips - self._before.get(_SKIPS, skips))
+        self._before = {**self._before, _SKIPS: skips}

@@ -1,0 +1,126 @@
+"""What hooks tell the agent, on its way to the ledger: what PyTorch words is reduced here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from warmwatch._family import child_name
+from warmwatch._phases import is_tracing
+
+if TYPE_CHECKING:
+    from warmwatch._batches import Batches
+    from warmwatch._own import Own
+    from warmwatch._parameters import Parameters
+    from warmwatch._reduction import Words
+    from warmwatch._seams import Hooks
+    from warmwatch._steps import Steps
+
+
+class Listening:
+    """A ``Listener``.
+
+    Args:
+        open_record: makes the record, where there is none yet. words: how it is told.
+    """
+
+    def __init__(
+        self,
+        own: Own,
+        hooks: Hooks,
+        *,
+        steps: Steps,
+        batches: Batches,
+        parameters: Parameters,
+        words: Words,
+        open_record: Callable[[], None],
+    ) -> None:
+        self._own, self._hooks, self._open = own, hooks, open_record
+        self._steps, self._batches, self._parameters = steps, batches, parameters
+        self._words = words
+
+    @property
+    def on_step(self) -> Callable[[Any, Any, Any], None]:
+        """The optimizers' post hook."""
+        return self._steps.on_step
+
+    @property
+    def on_batch(self) -> Callable[[int], None]:
+        """Told of each batch that a DataLoader hands out."""
+        return self._batches.on_batch
+
+    def wrap_rare(self, wrap: Callable[[Any], Any]) -> None:
+        """Wrap what the post hook calls of ours."""
+        self._steps.wrap_rare(wrap)
+
+    def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
+        """A compile event began on this thread."""
+        self._hooks.rearm()
+        own = self._own
+        if not own.record.opened and (is_tracing(event) or child_name() is None):
+            self._open()
+        own.ledger.begin(event, of)
+        own.watch.begun()
+
+    def end(self, event: str) -> None:
+        """A compile event ended on this thread."""
+        own = self._own
+        own.ledger.end(event)
+        own.watch.ended()
+
+    def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
+        """This thread begins a recompile."""
+        self._own.ledger.recompile(self._words.recompile(reason), category, where)
+
+    def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
+        """A compilation ended on this thread."""
+        if reason := values.get("reason"):
+            values = {**values, "reason": self._words.recompile(reason)}
+        if skip := values.get("cudagraph_skip"):
+            values = {**values, "cudagraph_skip": self._words.graph_break(skip)}
+        self._parameters.compiled(values.get("parameters", 0))
+        self._own.ledger.compilation(kind, values)
+        self._own.announcer.compiled(kind, values)
+
+    def cached(self, cache: str, *, hit: bool) -> None:
+        """A cache that PyTorch does not count was asked."""
+        self._own.ledger.cached(cache, hit=hit)
+
+    def cache_asked(self, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
+        """A compile cache was asked: of a bypass the reason is told, reduced."""
+        reason = values.get("reason")
+        told = self._words.graph_break(str(reason)) if reason else None
+        self._own.ledger.cache_asked(cache, verdict, {**values, "reason": told})
+
+    def save_began(self) -> None:
+        """This thread began to save."""
+        self._own.ledger.pause_began("saving")
+
+    def save_ended(self) -> None:
+        """This thread ended what it began to save last."""
+        self._own.ledger.pause_ended("saving")
+
+    def fallback(self, values: Mapping[str, Any]) -> None:
+        """A frame hit the recompile limit."""
+        self._own.ledger.fallback(values)
+        self._own.announcer.fallback(values)
+
+    def cudagraph_skipped(self, reason: str, where: Mapping[str, Any]) -> None:
+        """CUDA graphs were left out: the reason is told, reduced."""
+        self._own.ledger.cudagraph_skipped(self._words.graph_break(reason), where)
+
+    def wrapped(self, way: Mapping[str, Any]) -> None:
+        """The user's program handed something to ``torch.compile``."""
+        self._own.ledger.wrapped(way)
+
+    def progress(self, of: str, done: int, total: int) -> None:
+        """So many of what the activity counts are done."""
+        self._own.ledger.progress(of, done, total)
+
+    def turned(self) -> None:
+        """Compilation was perhaps turned off, or on again."""
+        self._own.ledger.turned()
+
+    def error(self, where: str, error: Exception) -> None:
+        """Something of ours failed: the guard's sink."""
+        self._own.ledger.error(where, self._words.error(error))

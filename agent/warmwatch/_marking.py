@@ -1,0 +1,70 @@
+"""Whose calls are steps: an optimizer's, until the program marks its steps by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from warmwatch._rounds import Rounds
+
+if TYPE_CHECKING:
+    from warmwatch._own import Own
+    from warmwatch._parameters import Parameters
+    from warmwatch._seams import Hooks
+    from warmwatch._steps import Steps
+
+
+class Marking:
+    """Marks steps by hand, and decides about the calls of optimizers.
+
+    Args:
+        open_record: makes the record, where there is none yet.
+
+    Attributes:
+        steps: the step functions, which ask ``is_step``: so they are made later.
+    """
+
+    steps: Steps
+
+    def __init__(
+        self, own: Own, hooks: Hooks, parameters: Parameters, open_record: Callable[[], None]
+    ) -> None:
+        self._own, self._hooks, self._parameters = own, hooks, parameters
+        self._open = open_record
+        self._rounds = Rounds(
+            lambda optimizer: self.steps.lead(optimizer), own.steps, parameters.met
+        )
+        self._explicit = False
+
+    def step(self) -> None:
+        """An explicit step mark; the first one ends the watching of the optimizer."""
+        if not self._explicit:
+            self.by_hand()
+            if self._rounds.leader:
+                return  # the optimizer has marked this very step already
+        self.steps.on_step(None, (), {})
+
+    def by_hand(self, optimizers: Iterable[Any] = ()) -> None:
+        """Steps are marked explicitly from here on, and none was yet.
+
+        ``optimizers``: those of the training, which are not asked for their parameters any more.
+        """
+        self._open()
+        for optimizer in optimizers:
+            self._parameters.met(optimizer)
+        self._own.record.has_parameters(self._parameters.seen)
+        self._hooks.uninstall("optimizer")
+        self.steps.lead(id(None))
+        self._explicit = True  # last: a signal handler may have raised before
+
+    def is_step(self, optimizer: Any) -> bool:
+        """Asked about the first call of all, so the record is there before the first step."""
+        self._open()
+        is_step = self._rounds.is_step(optimizer)
+        self._own.record.has_parameters(self._parameters.seen)
+        return is_step
+
+    def renew(self) -> None:
+        """In a forked child, which has marked none yet."""
+        self._explicit = False
+        self._rounds.renew()

@@ -1,0 +1,96 @@
+"""What a process has of its own, and a forked child has anew: its record, its ledger..."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from warmwatch import record
+from warmwatch._activity_watch import ActivityWatch, Look
+from warmwatch._ledger import Ledger
+from warmwatch._say import LONG_SECONDS, Announcer
+from warmwatch._stacks import StackWriter
+from warmwatch._terminal import is_logged
+
+if TYPE_CHECKING:
+    from warmwatch._own_record import OwnRecord
+    from warmwatch._seams import Hooks
+
+_SINCE = record.COMPILE_INDEX["active_since_ns"]
+_PHASE = record.COMPILE_INDEX["active_phase"]
+
+
+class Own:
+    """The parts of the agent that are one process's. Who needs one asks for it here, each time.
+
+    Args:
+        word_break: how a reason of a graph break is told.
+        shown: whether what the agent says is in the terminal, too.
+        stacks_after: seconds of an activity after which stacks are written; ``None``: never.
+
+    Attributes:
+        record, ledger: what is known, and where it is kept. announcer: says it aloud.
+        watch: is there while an activity is in progress.
+    """
+
+    def __init__(
+        self,
+        own_record: OwnRecord,
+        hooks: Hooks,
+        word_break: Callable[[str], str],
+        *,
+        shown: bool,
+        stacks_after: float | None,
+    ) -> None:
+        self._hooks, self._word_break, self._stacks_after = hooks, word_break, stacks_after
+        self._begin(own_record, shown=shown)
+
+    def renew(self, now: tuple[int, int]) -> None:
+        """In a forked child: the record is the parent's, and so is what it says."""
+        self._begin(self.record.renewed(now), shown=self.announcer.shown)
+
+    def _begin(self, own: OwnRecord, *, shown: bool) -> None:
+        self.record = own
+        self.ledger = Ledger(own, self._hooks, self._word_break)
+        self.announcer = Announcer(shown=shown, slot=own.image, rank=lambda: own.speaks_for)
+        self.watch = self._watched()  # a parent's thread is not here
+        self.tell_worth()
+
+    def steps(self) -> int:
+        """Steps marked so far."""
+        return self.record.steps()
+
+    def tell_worth(self) -> None:
+        """What the user said that a step is worth, if anything."""
+        if worth := self.record.worth:
+            self.ledger.worth(worth)
+
+    @property
+    def announces(self) -> bool:
+        """Whether anybody sees what is announced."""
+        return self.announcer.shown or is_logged()
+
+    def show(self, shown: bool) -> None:
+        """Have what is said in the terminal, too, or no longer."""
+        if shown != self.announcer.shown:
+            self.announcer.shown = shown
+            self.watch.stop()
+            self.watch = self._watched()
+            self.watch.begun()  # what is in progress goes on
+
+    def _watched(self) -> ActivityWatch:
+        """A watch over what this ledger knows to be in progress."""
+        words = self.ledger.words
+        return ActivityWatch(lambda: words[_SINCE], self._looks(words))
+
+    def _looks(self, words: Sequence[int]) -> list[Look]:
+        own = self.record
+        looks = [Look(after=LONG_SECONDS, act=self.announcer.long)] if self.announces else []
+        if self._stacks_after is not None:
+            stacks = StackWriter(
+                phase=lambda: words[_PHASE],
+                threads=self.ledger.compiling,
+                place=lambda: own.writer.place,
+            )
+            looks.append(Look(after=self._stacks_after, act=stacks.write, again=True))
+        return looks

@@ -1,0 +1,61 @@
+"""Whether this process is warm, as it judges itself, and who is told when it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic_ns
+from typing import TYPE_CHECKING
+
+from warmwatch import record
+from warmwatch._guard import report, warn_once
+
+if TYPE_CHECKING:
+    from warmwatch._own import Own
+    from warmwatch.verdict import Judgement
+
+
+class Warmth:
+    """The judgement, and those who asked to be called."""
+
+    def __init__(self, own: Own) -> None:
+        self._own = own
+        self._callbacks: list[Callable[[], object]] = []
+
+    def judgement(self) -> Judgement:
+        """This process's own state, by the same rules and from the same bytes as the monitor's."""
+        from warmwatch import verdict  # here: it costs a tenth of the whole import
+
+        slot = self._own.record.image()
+        facts = verdict.Facts(
+            attached_ns=slot.header.attached_ns,
+            warm_steps=slot.header.warm_steps,
+            steps=slot.steps,
+            compile=slot.compile,
+            median_step_ns=record.quantile_ns(slot.clean_bins, 0.5),
+            longest_step_ns=record.longest_ns(slot.clean_bins),
+            last_batch_ns=slot.steps.last_batch_ns,
+            baseline_steps=slot.identity.baseline_steps or 0,
+        )
+        return verdict.judge(facts, monotonic_ns())
+
+    def on_warm(self, callback: Callable[[], object]) -> None:
+        """Call ``callback`` once: at the first warm step, or now where it is warm already."""
+        self._callbacks.append(callback)
+        if self.judgement().warm:
+            self._call_back()
+
+    def came(self) -> None:
+        """K clean steps are marked, which is not yet warm where something compiles aside."""
+        if (self._callbacks or self._own.announces) and self.judgement().warm:
+            self._own.announcer.warm()
+            self._call_back()
+
+    def _call_back(self) -> None:
+        """It is warm: tell those who asked for it."""
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception as error:  # noqa: BLE001 - it would surface inside optimizer.step()
+                report("on_warm", error)
+                warn_once(f"the on_warm callback {callback!r} raised {error!r}")
