@@ -60,12 +60,11 @@ ACCEPTED: dict[str, dict[str, str]] = {
         ),
     },
     "warmwatch.verdict": {
-        "Facts: longest_step_ns: int = 0 -> longest_step_ns: int = 1": _BOOT,
-        "Facts: peers_compiled_ns: int = 0 -> peers_compiled_ns: int = 1": _BOOT,
-        "Facts: last_batch_ns: int = 0 -> last_batch_ns: int = 1": _BOOT,
-        "Facts: working_ns: int = 0 -> working_ns: int = 1": _BOOT,
         "stall_after_ns: median = int(STALL_MEDIANS * (facts.median_step_ns or 0)) -> "
         "median = int(STALL_MEDIANS * (facts.median_step_ns or 1))": "the least limit is a minute",
+        "_slower_than_before: return False -> return None": "what is not so is not named",
+        "recently_touched: if max(compile.touched_steps) <= window -> "
+        "if max(compile.touched_steps) < window": "a cost: then none of them is later either",
     },
     "warmwatch_monitor.runs": {
         "present: return [one for one in readings if one.start in starts or one.began > began] "

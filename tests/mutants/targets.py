@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 _RECORD = ("agent/test_record.py", "agent/test_record_parts.py")
-_VERDICT = ("agent/test_verdict_edges.py", "agent/test_verdict.py")
+_VERDICT = (
+    *("agent/test_verdict_edges.py", "agent/test_verdict_conditions.py"),
+    *("agent/test_long_compile.py", "agent/test_verdict.py"),
+)
 _RUNS = ("monitor/test_runs.py", "monitor/test_ranks.py")
 _SPENDING = (
     *("monitor/test_spending.py", "monitor/test_spending_windows.py"),
