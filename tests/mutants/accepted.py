@@ -71,6 +71,8 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "-> return [one for one in readings if one.start in starts or one.began >= began]": (
             _SAME_MOMENT
         ),
+        "_made_rank: started = one.start == by.start and one.began > by.began -> "
+        "started = one.start == by.start and one.began >= by.began": _SAME_MOMENT,
         f"_last_seen: {_SEEN.format(0)} -> {_SEEN.format(1)}": _BOOT,
         _AT_WORK.format(0, None): _NOBODY,
         _AT_WORK.format(1, 0): _BOOT,
