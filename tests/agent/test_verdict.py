@@ -392,10 +392,11 @@ def test_the_names_of_the_states_are_public() -> None:
     living = ("starting", "compiling", "warming", "warm", "eager", "recompiling", "stalled")
     ended = ("finished", "failed", "lost")
     assert tuple(state.value for state in State) == (*living, *ended)
-    assert {state.value for state in states.ENDED} == set(ended)
+    assert {state.value for state in states.ENDED} == states.ENDED_STATES == set(ended)
     assert {state.value for state in states.WARM} == {"warm", "eager"}
     needs = {"nothing_captured", "long_compile", "never_compiled"}
     assert set(states.CONDITIONS) > states.NEEDS_A_PERSON == needs
+    assert states.NEEDS_A_PERSON > states.MAY_NEVER_END == {"long_compile"}
     others = ("thrashing", "fallback", "unknown", "cudagraph_skipped", "slower_than_before")
     assert set(states.CONDITIONS) == {*needs, *others}
 
