@@ -295,6 +295,12 @@ def test_a_view_alone_has_neither_work_nor_devices() -> None:
     assert (alone.working_ns, alone.gpus, alone.process) == (0, (), None)
 
 
+def test_a_view_alone_is_held_against_no_other_rank_and_an_hour() -> None:
+    for since, conditions in ((3600, ()), (3601, ("long_compile",))):
+        mine = replace(COMPILES, active_since_ns=builders.ago(since))
+        assert view(reading("0", compile=mine), NOW).judgement.conditions == conditions
+
+
 def test_a_rank_shows_what_its_compile_workers_do() -> None:
     process = ProcessReading(
         pid=7, cpu_seconds=1.0, resident_bytes=2, workers_busy=3, workers_idle=1

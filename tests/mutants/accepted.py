@@ -82,15 +82,16 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "_run: earlier.get(reading.folder, ()) -> earlier.get(reading.folder, None)": (
             "whoever asks for them asks first whether there are any"
         ),
-        "view: 0 -> 1": _BOOT,
+        **{
+            f"view({moment}): 0 -> 1": _BOOT
+            for moment in ("peers_compiled_ns", "at_work_ns", "pause_ns")
+        },
         "facts: 1000000000.0 -> 1000000001.0": _BILLIONTH,
     },
     "warmwatch_monitor.feed": {
         "Feed.__init__: self._began_ns = 0 -> self._began_ns = None": "set before it is read",
         "Feed.__init__: self._began_ns = 0 -> self._began_ns = 1": "set before it is read",
-        "Feed.current: def current(self, now_ns: int, awake_ns: int=0) -> tuple[T | None, "
-        "SourceHealth] -> def current(self, now_ns: int, awake_ns: int=1) -> tuple[T | None, "
-        "SourceHealth]": _BOOT,
+        "Feed.current(awake_ns): 0 -> 1": _BOOT,
         "Feed.current: silence = (now_ns - max(outcome.at_ns, awake_ns)) / 1000000000.0 -> "
         "silence = (now_ns - max(outcome.at_ns, awake_ns)) / 1000000001.0": _BILLIONTH,
         "Feed.follow: spent = (self._clock.monotonic_ns() - began_ns) / 1000000000.0 -> "
