@@ -24,6 +24,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "warmwatch.record.layout": _RECORD,
     "warmwatch.record.lock": _RECORD,
     "warmwatch.record.seal": _RECORD,
+    "warmwatch.record.stacks": ("agent/test_record_stacks.py",),
     "warmwatch.record.words": _RECORD,
     "warmwatch_monitor.runs": _RUNS,
     "warmwatch_monitor.spending": _SPENDING,
