@@ -230,9 +230,7 @@ def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:
 
 def _long_compile(facts: Facts, now_ns: int) -> bool:
     since, limit = facts.compile.active_since_ns, compile_limit_ns(facts)
-    if not since or limit is None or _ended(facts) is not None:
-        return False
-    return now_ns - since > limit
+    return since != 0 and limit is not None and _ended(facts) is None and now_ns - since > limit
 
 
 def _slower_than_before(facts: Facts) -> bool:

@@ -280,7 +280,13 @@ def test_the_steps_are_no_older_than_what_the_compile_block_says_of_them() -> No
         (image()[:39], "foreign"),
         (image()[:40], "torn record: 40 bytes of 24576"),
         (image()[:5000], "torn record: 5000 bytes of 24576"),
-        (image()[:12] + b"\1" + image()[13:], "a record of 24577 bytes, where this release has"),
+        (
+            image()[:12] + b"\1" + image()[13:],
+            (
+                "a record of 24577 bytes, where this release has 24576: its size is damaged, or "
+                "it is another release's; run the same in the training and in the monitor"
+            ),
+        ),
         (
             image()[:8] + b"\1" + image()[9:],
             "version 1, this warmwatch reads version 3: run the same warmwatch release in the",

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from time import monotonic_ns
 
@@ -19,18 +17,8 @@ from warmwatch import _guard
 from warmwatch._activity_watch import ActivityWatch, Look
 from warmwatch._config import settings_from
 from warmwatch._stacks import StackWriter
-from warmwatch.record import STACKS, RecordError
-from warmwatch.record.stacks import (
-    LINE_LIMIT,
-    MOST_FRAMES,
-    STACKS_LIMIT,
-    Frame,
-    Stacks,
-    ThreadStack,
-    cut,
-    pack_stacks,
-    unpack_stacks,
-)
+from warmwatch.record import STACKS
+from warmwatch.record.stacks import Stacks, unpack_stacks
 
 SECOND = 10**9
 
@@ -197,79 +185,3 @@ def test_a_limit_that_is_none_is_a_complaint_and_the_usual_one(text: str) -> Non
     assert said.stacks == 60.0
     (complaint,) = said.complaints
     assert complaint.startswith(f"WARMWATCH_STACKS={text!r} is neither off nor a number of seconds")
-
-
-FRAME = Frame("Scheduler.__init__", "scheduler.py", 31)
-LOOK = Stacks(
-    at_ns=9,
-    since_ns=2,
-    phase="inductor",
-    threads=(ThreadStack(frames=(FRAME,), main=True, compiles=True, left_out=3),),
-    threads_left_out=1,
-)
-
-
-def test_a_look_is_read_as_it_was_written() -> None:
-    assert unpack_stacks(pack_stacks(LOOK)) == LOOK
-
-
-def test_of_a_deep_stack_both_ends_are_kept() -> None:
-    deep = [replace_line(number) for number in range(1000)]
-    kept, left_out = cut(deep)
-    assert (len(kept), left_out) == (MOST_FRAMES, 900)
-    assert [frame.line for frame in kept] == [*range(80), *range(980, 1000)]
-
-
-def replace_line(line: int) -> Frame:
-    return replace(FRAME, line=line)
-
-
-def test_a_line_is_bounded_whatever_the_threads_are_called() -> None:
-    long = Frame("\u1234" * 5000, "\u1234" * 5000, 1)
-    thread = ThreadStack(frames=(long,) * MOST_FRAMES)
-    line = pack_stacks(replace(LOOK, threads=(LOOK.threads[0], *[thread] * 31)))
-    assert len(line) <= LINE_LIMIT < STACKS_LIMIT
-    read = unpack_stacks(line)
-    assert read.threads[0] == LOOK.threads[0]
-    assert read.threads_left_out > 1
-
-
-GOOD = json.loads(pack_stacks(LOOK))
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"[" * 100_000,
-        b"x" * (LINE_LIMIT + 1),
-        json.dumps({**GOOD, "t": "now"}).encode(),
-        json.dumps({**GOOD, "t": -1}).encode(),
-        json.dumps({**GOOD, "t": 10**40}).encode(),
-        json.dumps({**GOOD, "more": True}).encode(),
-        json.dumps({**GOOD, "phase": []}).encode(),
-        json.dumps({**GOOD, "threads": [{}]}).encode(),
-        json.dumps({**GOOD, "threads": [GOOD["threads"][0]] * 33}).encode(),
-        json.dumps({**GOOD, "threads": [{**GOOD["threads"][0], "frames": [[1, 2, 3]]}]}).encode(),
-        json.dumps({**GOOD, "threads": [{**GOOD["threads"][0], "frames": [["f"]]}]}).encode(),
-        json.dumps(
-            {**GOOD, "threads": [{**GOOD["threads"][0], "frames": [["f", "g", 1]] * 101}]}
-        ).encode(),
-    ],
-)
-def test_a_line_that_no_agent_wrote_is_refused(line: bytes) -> None:
-    if b'"phase": []' in line:
-        assert unpack_stacks(line).phase is None
-        return
-    with pytest.raises(RecordError):
-        unpack_stacks(line)
-
-
-def test_what_steers_a_terminal_is_spelled_out() -> None:
-    line = pack_stacks(
-        replace(LOOK, threads=(ThreadStack(frames=(Frame("\x1b[2J", "a\nb.py", 1),)),))
-    )
-    (frame,) = unpack_stacks(line).threads[0].frames
-    assert (frame.name, frame.file) == ("\\x1b[2J", "a\\nb.py")

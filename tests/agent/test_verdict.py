@@ -7,7 +7,7 @@ model of a few lines, written from the contract alone.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import pytest
 from hypothesis import given, settings
@@ -392,10 +392,11 @@ def test_the_names_of_the_states_are_public() -> None:
     living = ("starting", "compiling", "warming", "warm", "eager", "recompiling", "stalled")
     ended = ("finished", "failed", "lost")
     assert tuple(state.value for state in State) == (*living, *ended)
-    assert {state.value for state in states.ENDED} == set(ended)
+    assert {state.value for state in states.ENDED} == states.ENDED_STATES == set(ended)
     assert {state.value for state in states.WARM} == {"warm", "eager"}
     needs = {"nothing_captured", "long_compile", "never_compiled"}
     assert set(states.CONDITIONS) > states.NEEDS_A_PERSON == needs
+    assert states.NEEDS_A_PERSON > states.MAY_NEVER_END == {"long_compile"}
     others = ("thrashing", "fallback", "unknown", "cudagraph_skipped", "slower_than_before")
     assert set(states.CONDITIONS) == {*needs, *others}
 
@@ -404,6 +405,17 @@ def test_every_state_has_its_place() -> None:
     assert {verdict.least_advanced([state]) for state in State} == set(State)
 
 
-def test_defaults_are_empty_facts() -> None:
-    facts = Facts(attached_ns=1, warm_steps=K, steps=StepCounts(), compile=CompileCounts())
+def test_what_is_not_known_of_a_rank_is_nothing() -> None:
+    """A moment or a length that nobody knows is 0."""
+    known = {"attached_ns": 1, "warm_steps": K, "steps": StepCounts(), "compile": CompileCounts()}
+    facts = Facts(**known)  # type: ignore[arg-type]
     assert verdict.judge(facts, 2).state is State.STARTING
+    others = {one.name: getattr(facts, one.name) for one in fields(facts)}
+    assert {name: value for name, value in others.items() if name not in known} == {
+        **dict.fromkeys(("median_step_ns", "gone_ns")),
+        **dict.fromkeys(("longest_step_ns", "peers_compiled_ns", "last_batch_ns"), 0),
+        **dict.fromkeys(("working_ns", "peers_longest_ns", "pause_ns", "baseline_steps"), 0),
+        "alive": True,
+        "long_compile_ns": verdict.LONG_COMPILE_NS,
+        "earlier_warmups_ns": (),
+    }

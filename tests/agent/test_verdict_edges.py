@@ -6,30 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from support.facts import AT, MINUTE, compiled, facts
 from support.ranks import SECOND, K, Rank
 from warmwatch import verdict
-from warmwatch.record import ENDS, KINDS, CompileCounts, StepCounts, Warmup
-from warmwatch.verdict import Facts, State, judge
-
-AT = 1000 * SECOND
-MINUTE = 60 * SECOND
-
-
-def facts(**others: object) -> Facts:
-    """A rank that was warm once, and made its last step at AT."""
-    known: dict[str, object] = {
-        "attached_ns": 1,
-        "warm_steps": K,
-        "steps": StepCounts(steps=20, last_step_ns=AT),
-        "compile": CompileCounts(),
-        **others,
-    }
-    return Facts(**known)  # type: ignore[arg-type]
-
-
-def compiled(**counts: object) -> CompileCounts:
-    known = {"begun": 1, "ended": 1, "activities_seen": 1, **counts}
-    return CompileCounts(**known)  # type: ignore[arg-type]
+from warmwatch.record import ENDS, CompileCounts, StepCounts, Warmup
+from warmwatch.verdict import State, judge
 
 
 @pytest.mark.parametrize(
@@ -66,14 +47,45 @@ def test_a_rank_is_stalled_once_its_limit_is_over_and_since_then(
         {"compile": compiled(last_end_ns=AT + MINUTE)},
         {"peers_compiled_ns": AT + MINUTE},
         {"attached_ns": AT + MINUTE},
+        {"last_batch_ns": AT + MINUTE},
+        {"working_ns": AT + MINUTE},
+        {"pause_ns": AT + MINUTE},
+        {"compile": compiled(saved_ns=AT + MINUTE)},
+        {"compile": compiled(evaluated_ns=AT + MINUTE)},
     ],
-    ids=["its own compilation", "another rank's", "attached anew"],
+    ids=[
+        "its own compilation",
+        "another rank's",
+        "attached anew",
+        "a batch",
+        "work",
+        "another rank's pause",
+        "a save that has ended",
+        "an evaluation that has ended",
+    ],
 )
 def test_the_time_of_a_stall_begins_with_the_last_sign_of_progress(
     later: dict[str, object],
 ) -> None:
     assert judge(facts(**later), AT + 2 * MINUTE).state is not State.STALLED
     assert judge(facts(**later), AT + 2 * MINUTE + 1).state is State.STALLED
+
+
+@pytest.mark.parametrize(
+    ("pause", "patience"), [("saving", 10 * MINUTE), ("evaluating", 60 * MINUTE)]
+)
+def test_a_pause_under_way_is_no_stall_for_as_long_as_it_has_our_patience(
+    pause: str, patience: int
+) -> None:
+    """Since the last step or later: one that a step came after has ended, and nobody was told."""
+    for began in (AT, AT + 5):
+        rank = facts(compile=compiled(**{f"{pause}_since_ns": began}))
+        assert judge(rank, began + patience + MINUTE).state is not State.STALLED
+        assert judge(rank, began + patience + MINUTE + 1).state is State.STALLED
+    assert verdict.pause_ns(StepCounts(), CompileCounts()) == 0
+    lost = facts(compile=compiled(**{f"{pause}_since_ns": AT - 1}))
+    assert judge(lost, AT + MINUTE + 1).state is State.STALLED
+    assert judge(facts(), AT + MINUTE + 1).state is State.STALLED
 
 
 def test_a_stalled_rank_keeps_its_clean_steps() -> None:
@@ -164,39 +176,20 @@ def test_an_end_is_since_it_was_said_or_seen() -> None:
     assert judge(facts(compile=unsaid, alive=False, gone_ns=6), AT).since_ns == 6
 
 
-FORWARD = (1, *[0] * (len(KINDS) - 1))
+def test_steps_that_are_eager_on_purpose_are_not_clean() -> None:
+    """Of 20 steps the first 17, of which none compiled: it is eager after K of the others."""
+    for baseline, clean, state in ((17, 3, State.EAGER), (18, 2, State.WARMING)):
+        judged = judge(facts(baseline_steps=baseline), AT)
+        assert (judged.clean_steps, judged.state) == (clean, state)
+    assert judge(facts(baseline_steps=30), AT).clean_steps == 0
+    later = facts(baseline_steps=17, compile=compiled(clean_after=19))
+    assert judge(later, AT).clean_steps == 1
 
 
-@pytest.mark.parametrize(
-    ("counts", "holds"),
-    [
-        ({"compilations": FORWARD}, True),
-        ({"compilations": FORWARD, "clean_after": 20 - K}, True),
-        ({"compilations": FORWARD, "clean_after": 20 - K + 1}, False),
-        ({"compilations": FORWARD, "begun": 2}, False),
-        ({"compilations": FORWARD, "graphs": 1}, False),
-        ({"compilations": FORWARD, "graphs_before": 1}, False),
-        ({"compilations": FORWARD, "graphs": 1, "graphs_before": 1}, False),
-        ({"compilations": (0, *FORWARD[:-1])}, False),
-        ({}, False),
-    ],
-    ids=[
-        "no graph of any frame",
-        "after K clean steps",
-        "not yet",
-        "it compiles again",
-        "it captured one",
-        "one was captured before it was attached",
-        "both",
-        "only backward passes were told of",
-        "no compilation was told of",
-    ],
-)
-def test_nothing_was_captured_where_frames_were_looked_at_and_none_became_a_graph(
-    counts: dict[str, object], holds: bool
-) -> None:
-    judged = judge(facts(compile=compiled(**counts)), AT)
-    assert ("nothing_captured" in judged.conditions) is holds
+def test_what_was_compiled_before_it_was_attached_is_warm_and_not_eager() -> None:
+    before = compiled(begun=0, activities_seen=0, graphs_before=1, first_step_ns=7)
+    judged = judge(facts(compile=before), AT)
+    assert (judged.state, judged.since_ns, judged.clean_steps) == (State.WARM, 7, 20)
 
 
 @pytest.mark.parametrize(
@@ -239,28 +232,8 @@ def test_a_rank_that_only_compiled_so_far_has_started() -> None:
     assert judge(replace(rank, compile=CompileCounts()), AT).state is State.STARTING
 
 
-@pytest.mark.parametrize(("touched", "holds"), [((11, 12, 20), True), ((10, 12, 20), False)])
-def test_the_last_ten_steps_are_ten(touched: tuple[int, ...], holds: bool) -> None:
-    counts = compiled(touched_steps=(*reversed(touched), *[0] * 7))
-    assert ("thrashing" in judge(facts(compile=counts), AT).conditions) is holds
-    seen = verdict.recently_touched(StepCounts(steps=20), counts)
-    assert seen == tuple(step for step in reversed(touched) if step > 10)
-
-
-def test_early_steps_that_never_were_do_not_thrash() -> None:
-    """A rank of two steps has eight empty places in its list."""
-    counts = compiled(touched_steps=(2, 1, *[0] * 8))
-    assert verdict.recently_touched(StepCounts(steps=2), counts) == (2, 1)
-
-
 def test_a_rank_is_lost_since_it_was_seen_gone() -> None:
     rank = Rank()
     assert rank.judge(alive=False).since_ns is None
     gone = judge(facts(alive=False, gone_ns=5), AT)
     assert (gone.state, gone.since_ns) == (State.LOST, 5)
-
-
-def test_where_nobody_asks_for_it_no_compilation_takes_too_long() -> None:
-    assert verdict.compile_limit_ns(facts(long_compile_ns=0)) is None
-    long = facts(long_compile_ns=0, compile=compiled(begun=2, active_since_ns=AT))
-    assert "long_compile" not in judge(long, AT + 10_000 * MINUTE).conditions

@@ -105,28 +105,45 @@ def test_a_helper_never_speaks_for_the_rank_beside_it(
     assert speaker(rank, newer) == speaker(newer, rank) == ("rank" if helps else "newer")
 
 
+def of(pid: int, folder: str, **known: object) -> RecordReading:
+    """One of the process 7 and what it has started."""
+    slot = {"launch": "process:7:4026:99", **known}
+    one = reading(folder, **slot)  # type: ignore[arg-type]
+    return replace(one, slot=replace(one.slot, identity=replace(one.slot.identity, pid=pid)))
+
+
+PARENT = of(7, "parent", attached=30)
+RANK: dict[str, object] = {"world_size": 2, "steps": TELLING}
+
+
 @pytest.mark.parametrize("alive", [True, False])
 def test_who_waits_for_the_ranks_it_started_speaks_for_none_of_them(*, alive: bool) -> None:
     """It outlives them, and had imported PyTorch's compiler before it started them."""
-    parent = reading("parent", attached=20, launch="process:7:4026:99")
-    parent = replace(
-        parent, slot=replace(parent.slot, identity=replace(parent.slot.identity, pid=7))
-    )
-    known = {"launch": "process:7:4026:99", "world_size": 2, "steps": TELLING}
-    rank = reading("rank", alive=alive, attached=10, **known)
-    assert speaker(parent, rank) == speaker(rank, parent) == "rank"
+    rank = of(8, "rank", alive=alive, attached=20, **RANK)
+    assert speaker(PARENT, rank) == speaker(rank, PARENT) == "rank"
+
+
+def test_of_the_ranks_that_it_started_one_after_another_the_last_speaks() -> None:
+    first = of(8, "a rank that died", alive=False, attached=20, **RANK)
+    again = of(9, "a rank anew", alive=False, attached=10, **RANK)
+    for order in permutations((PARENT, first, again)):
+        assert speaker(*order) == "a rank anew"
+
+
+@pytest.mark.parametrize(
+    "other", [{"attached": 40}, {"attached": 20, "launch": "process:6:4026:98"}], ids=str
+)
+def test_what_lives_gives_way_to_no_dead_that_it_has_not_started(other: dict[str, object]) -> None:
+    """One that was there before it, and one of another start."""
+    dead = of(8, "dead", alive=False, **RANK, **other)
+    assert speaker(PARENT, dead) == speaker(dead, PARENT) == "parent"
 
 
 def test_who_speaks_is_the_same_in_whichever_order_records_lie() -> None:
     """A helper gives way to the process that started it, and that one to the rank that it made."""
-
-    def of(pid: int, folder: str, **known: object) -> RecordReading:
-        one = reading(folder, launch="process:7:4026:99", **known)  # type: ignore[arg-type]
-        return replace(one, slot=replace(one.slot, identity=replace(one.slot.identity, pid=pid)))
-
     rivals = (
-        of(7, "parent", attached=30),
-        of(8, "rank", attached=20, alive=False, world_size=2, steps=TELLING),
+        PARENT,
+        of(8, "rank", attached=20, alive=False, **RANK),
         of(9, "helper", attached=10, steps=TELLING),
     )
     assert {speaker(*order) for order in permutations(rivals)} == {"rank"}
@@ -276,6 +293,12 @@ def test_a_rank_is_idle_since_anything_of_it_was_last_seen_busy() -> None:
 def test_a_view_alone_has_neither_work_nor_devices() -> None:
     alone = view(reading("0"), NOW)
     assert (alone.working_ns, alone.gpus, alone.process) == (0, (), None)
+
+
+def test_a_view_alone_is_held_against_no_other_rank_and_an_hour() -> None:
+    for since, conditions in ((3600, ()), (3601, ("long_compile",))):
+        mine = replace(COMPILES, active_since_ns=builders.ago(since))
+        assert view(reading("0", compile=mine), NOW).judgement.conditions == conditions
 
 
 def test_a_rank_shows_what_its_compile_workers_do() -> None:

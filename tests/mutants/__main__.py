@@ -23,7 +23,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
@@ -130,16 +131,27 @@ def _try(module: str, tests: Sequence[str], workers: int) -> int:
     made = list(changes(path.read_text()))
     known = ACCEPTED.get(module, {})
     trial = Trial(module, path, [str(_TESTS / test) for test in tests])
-    survived = {change.name: change for change in trial.survivors(made, workers)}
-    bad = {name: change.line for name, change in survived.items() if name not in known}
-    stale = known.keys() - survived.keys()
+    survived = [(change.name, change.line) for change in trial.survivors(made, workers)]
+    bad, stale = unaccounted(survived, known)
     seconds = time.monotonic() - began
     print(f"{module}: {len(made)} changes, {len(survived)} survived, {seconds:.0f} s", flush=True)
-    for name, line in bad.items():
+    for name, line in bad:
         print(f"  survived, {path.name}:{line}: {name}", flush=True)
     for name in stale:
         print(f"  is noticed, or no more there: take it out of accepted.py: {name}", flush=True)
     return int(bool(bad or stale))
+
+
+def unaccounted(
+    survived: Sequence[tuple[str, int]], known: Collection[str]
+) -> tuple[list[tuple[str, int]], Collection[str]]:
+    """Those that are not ``known``, with their lines, and what is known and did not survive.
+
+    A known name stands for one change: where several have it, nobody has looked at all of them.
+    """
+    names = Counter(name for name, _ in survived)
+    bad = [(name, line) for name, line in survived if name not in known or names[name] > 1]
+    return bad, set(known) - set(names)
 
 
 def _path(module: str) -> Path:

@@ -60,18 +60,19 @@ ACCEPTED: dict[str, dict[str, str]] = {
         ),
     },
     "warmwatch.verdict": {
-        "Facts: longest_step_ns: int = 0 -> longest_step_ns: int = 1": _BOOT,
-        "Facts: peers_compiled_ns: int = 0 -> peers_compiled_ns: int = 1": _BOOT,
-        "Facts: last_batch_ns: int = 0 -> last_batch_ns: int = 1": _BOOT,
-        "Facts: working_ns: int = 0 -> working_ns: int = 1": _BOOT,
         "stall_after_ns: median = int(STALL_MEDIANS * (facts.median_step_ns or 0)) -> "
         "median = int(STALL_MEDIANS * (facts.median_step_ns or 1))": "the least limit is a minute",
+        "_slower_than_before: return False -> return None": "what is not so is not named",
+        "recently_touched: if max(compile.touched_steps) <= window -> "
+        "if max(compile.touched_steps) < window": "a cost: then none of them is later either",
     },
     "warmwatch_monitor.runs": {
         "present: return [one for one in readings if one.start in starts or one.began > began] "
         "-> return [one for one in readings if one.start in starts or one.began >= began]": (
             _SAME_MOMENT
         ),
+        "_made_rank: started = one.start == by.start and one.began > by.began -> "
+        "started = one.start == by.start and one.began >= by.began": _SAME_MOMENT,
         f"_last_seen: {_SEEN.format(0)} -> {_SEEN.format(1)}": _BOOT,
         _AT_WORK.format(0, None): _NOBODY,
         _AT_WORK.format(1, 0): _BOOT,
@@ -81,15 +82,16 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "_run: earlier.get(reading.folder, ()) -> earlier.get(reading.folder, None)": (
             "whoever asks for them asks first whether there are any"
         ),
-        "view: 0 -> 1": _BOOT,
+        **{
+            f"view({moment}): 0 -> 1": _BOOT
+            for moment in ("peers_compiled_ns", "at_work_ns", "pause_ns")
+        },
         "facts: 1000000000.0 -> 1000000001.0": _BILLIONTH,
     },
     "warmwatch_monitor.feed": {
         "Feed.__init__: self._began_ns = 0 -> self._began_ns = None": "set before it is read",
         "Feed.__init__: self._began_ns = 0 -> self._began_ns = 1": "set before it is read",
-        "Feed.current: def current(self, now_ns: int, awake_ns: int=0) -> tuple[T | None, "
-        "SourceHealth] -> def current(self, now_ns: int, awake_ns: int=1) -> tuple[T | None, "
-        "SourceHealth]": _BOOT,
+        "Feed.current(awake_ns): 0 -> 1": _BOOT,
         "Feed.current: silence = (now_ns - max(outcome.at_ns, awake_ns)) / 1000000000.0 -> "
         "silence = (now_ns - max(outcome.at_ns, awake_ns)) / 1000000001.0": _BILLIONTH,
         "Feed.follow: spent = (self._clock.monotonic_ns() - began_ns) / 1000000000.0 -> "

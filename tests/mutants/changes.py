@@ -119,11 +119,13 @@ def _first_line(function: ast.FunctionDef) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What may be changed: the statement and the class or function that it is in, and itself."""
+    """What may be changed: the class or function that it is in, the statement that shows it (of a
+    parameter's default that value alone), and itself.
+    """
 
     where: str
     function: int
-    statement: ast.stmt
+    statement: ast.stmt | ast.expr
     node: ast.AST
 
 
@@ -141,9 +143,19 @@ def _inside(node: ast.AST, outer: _Place) -> Iterator[_Place]:
         if isinstance(child, ast.FunctionDef):
             function = function or _first_line(child)
         statement = child if isinstance(child, ast.stmt) else outer.statement
+        if isinstance(node, ast.arguments) and isinstance(child, ast.expr):
+            where, statement = f"{where}({_parameter(node, child)})", child
         place = _Place(where, function, statement, child)
         yield place
         yield from _inside(child, place)
+
+
+def _parameter(arguments: ast.arguments, default: ast.expr) -> str:
+    """Whose default it is."""
+    positional = (*arguments.posonlyargs, *arguments.args)
+    of_the_last = zip(reversed(positional), reversed(arguments.defaults), strict=False)
+    named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    return next(one.arg for one, value in (*of_the_last, *named) if value is default)
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:

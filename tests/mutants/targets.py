@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 _RECORD = ("agent/test_record.py", "agent/test_record_parts.py")
-_VERDICT = ("agent/test_verdict_edges.py", "agent/test_verdict.py")
+_VERDICT = (
+    *("agent/test_verdict_edges.py", "agent/test_verdict_conditions.py"),
+    *("agent/test_long_compile.py", "agent/test_verdict.py"),
+)
 _RUNS = ("monitor/test_runs.py", "monitor/test_ranks.py")
 _SPENDING = (
     *("monitor/test_spending.py", "monitor/test_spending_windows.py"),
@@ -21,6 +24,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "warmwatch.record.layout": _RECORD,
     "warmwatch.record.lock": _RECORD,
     "warmwatch.record.seal": _RECORD,
+    "warmwatch.record.stacks": ("agent/test_record_stacks.py",),
     "warmwatch.record.words": _RECORD,
     "warmwatch_monitor.runs": _RUNS,
     "warmwatch_monitor.spending": _SPENDING,

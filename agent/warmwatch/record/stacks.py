@@ -66,9 +66,7 @@ class Stacks:
 
 def cut(frames: list[Frame]) -> tuple[tuple[Frame, ...], int]:
     """The frames of a thread that are kept, and how many are left out of the middle."""
-    more = len(frames) - MOST_FRAMES
-    if more <= 0:
-        return tuple(frames), 0
+    more = max(0, len(frames) - MOST_FRAMES)
     return (*frames[:INNERMOST], *frames[INNERMOST + more :]), more
 
 
@@ -121,6 +119,8 @@ def unpack_stacks(line: bytes) -> Stacks:
             threads=tuple(map(_thread, threads)),
             threads_left_out=_number(known["more"]),
         )
+    except RecordError:  # which says why, and is a ValueError too
+        raise
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise RecordError(f"a line of its stacks cannot be read ({type(error).__name__})") from None
 

@@ -1,0 +1,27 @@
+"""What a change is called, and what a name that is accepted stands for."""
+
+from __future__ import annotations
+
+from mutants.__main__ import unaccounted
+from mutants.changes import changes
+
+DEFAULTS = """
+def view(reading, at=0, /, now=0, *, pause=0, since, long=0):
+    return at
+"""
+
+
+def test_a_default_is_called_by_its_parameter() -> None:
+    named = {change.name for change in changes(DEFAULTS)}
+    assert named == {
+        *("view(at): 0 -> 1", "view(now): 0 -> 1", "view(pause): 0 -> 1", "view(long): 0 -> 1"),
+        "view: return at -> return None",
+    }
+
+
+def test_an_accepted_name_stands_for_one_change_and_hides_no_other() -> None:
+    survived = [("once", 3), ("twice", 5), ("twice", 8), ("not looked at", 9)]
+    assert unaccounted(survived, {"once", "twice", "gone"}) == (
+        [("twice", 5), ("twice", 8), ("not looked at", 9)],
+        {"gone"},
+    )
