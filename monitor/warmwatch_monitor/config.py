@@ -1,8 +1,8 @@
-"""The monitor's settings: one table of variables, one frozen value made of them.
+"""The monitor's settings: one frozen value made of the variables and the options.
 
-A command-line option overrides its variable and is checked by the same code. A bad value, and at
-the daemon's start a ``WARMWATCH_*`` variable that nobody knows, is a UsageError that says what to
-do. The values are named tuples, so that a command that asks a daemon loads no msgspec.
+A command-line option overrides its variable (:mod:`variables` has the table) and is checked by the
+same code. A bad value is a UsageError that says what to do. The values are named tuples, so that a
+command that asks a daemon loads no msgspec.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ NO_SQLITE = (
     "this Python was built without SQLite (it has no module _sqlite3); install warmwatch in one "
     "that has it"
 )
-PRICE = "WARMWATCH_PRICE_PER_GPU_HOUR"
 _NO_NAME = frozenset(":/@?#*[]%\\ \t")  # what no host's name has, so it would never match
 DEFAULT_ADDRESS = "127.0.0.1:10464"
 DEFAULT_INTERVAL = 0.2
@@ -37,76 +36,11 @@ DEFAULT_STATE_RUNS, STATE_RUNS_LIMITS = 10_000, (1, 1_000_000)
 DEFAULT_STATE_DAYS, STATE_DAYS_LIMITS = 365, (1, 36_500)
 DEFAULT_STATE_MB, STATE_MB_LIMITS = 512, (1, 1_000_000)
 
-# name -> (default in words, meaning); the README's table is made of these and the agent's
-VARIABLES: Mapping[str, tuple[str, str]] = {
-    "WARMWATCH_DIR": (
-        "/run/warmwatch, the user's runtime directory, and those in /dev/shm and /tmp",
-        "directory of the records; the same in the training and in the monitor",
-    ),
-    "WARMWATCH_ADDRESS": (DEFAULT_ADDRESS, "HOST:PORT where the daemon listens and is asked"),
-    "WARMWATCH_INTERVAL": (f"{DEFAULT_INTERVAL:g}", "seconds between two looks at the records"),
-    "WARMWATCH_GPU_INTERVAL": (
-        f"{DEFAULT_GPU_INTERVAL:g}",
-        "seconds between two looks at the GPUs, or `off` to leave NVML alone",
-    ),
-    "WARMWATCH_OBSERVE": (
-        "on",
-        "look for trainings without the agent among the processes; `off`: do not",
-    ),
-    "WARMWATCH_OTLP": (
-        "off",
-        "`on`: send the metrics by OTLP too, to where OpenTelemetry's own variables say",
-    ),
-    "WARMWATCH_WEB_CONFIG": (
-        "none",
-        "file with TLS and who may ask, for the daemon (docs/security.md)",
-    ),
-    "WARMWATCH_INSECURE": ("off", "`on`: let anybody ask who reaches the daemon's address"),
-    "WARMWATCH_ALLOWED_HOSTS": (
-        "this machine's names",
-        "further names by which the daemon may be asked, with commas between",
-    ),
-    "WARMWATCH_TOKEN_FILE": ("none", "file with the bearer token that a command shows"),
-    "WARMWATCH_USER_FILE": ("none", "file with `NAME:PASSWORD` that a command shows"),
-    "WARMWATCH_CA": ("the system's", "file with who signs the daemon's certificate, for a command"),
-    "WARMWATCH_CERT": ("none", "file with the certificate that a command shows"),
-    "WARMWATCH_KEY": ("in the file of the certificate", "file with that certificate's key"),
-    "WARMWATCH_RETENTION": (
-        f"{DEFAULT_RETENTION:g}",
-        "seconds for which a run that ended stays visible",
-    ),
-    "WARMWATCH_LONG_COMPILE": (
-        f"{DEFAULT_LONG_COMPILE:g}",
-        "seconds after which one compilation counts as long whatever came before, or `off`",
-    ),
-    PRICE: (
-        "none",
-        "what an hour of one GPU costs, so that reports say what compiling cost (docs/reports.md)",
-    ),
-    "WARMWATCH_STATE": (
-        "$XDG_STATE_HOME/warmwatch or ~/.local/state/warmwatch",
-        "directory of the history of runs, or `off` to keep none",
-    ),
-    "WARMWATCH_STATE_RUNS": (str(DEFAULT_STATE_RUNS), "runs that the history holds at most"),
-    "WARMWATCH_STATE_DAYS": (str(DEFAULT_STATE_DAYS), "days for which it holds them"),
-    "WARMWATCH_STATE_MB": (str(DEFAULT_STATE_MB), "megabytes that it takes at most"),
-}
 # how a setting that is on or off may be spelled, in any case
 SWITCHES: Mapping[str, bool] = {
     **dict.fromkeys(("on", "1", "true", "yes"), True),
     **dict.fromkeys(("off", "0", "false", "no"), False),
 }
-AGENT_VARIABLES = (
-    "WARMWATCH_RUN",
-    "WARMWATCH_WARM_STEPS",
-    "WARMWATCH_DISABLE",
-    "WARMWATCH_FULL_REASONS",
-    "WARMWATCH_READERS",
-    "WARMWATCH_SAY",
-    "WARMWATCH_STACKS",
-    "WARMWATCH_MODE",
-    "WARMWATCH_STARTED_BY",
-)
 
 
 class Address(NamedTuple):
@@ -277,20 +211,6 @@ def _names(option: str, text: str) -> Iterator[str]:
             yield name
 
 
-def price_per_gpu_hour(environ: Mapping[str, str]) -> float | None:
-    """What an hour of one GPU costs, in whatever currency. Raises UsageError: it is no price."""
-    text = environ.get(PRICE, "").strip()
-    if not text:
-        return None
-    try:
-        price = float(text)
-    except ValueError:
-        price = -1.0
-    if not 0 <= price < 1e9:  # which neither NaN nor an infinity is
-        raise UsageError(f"{PRICE}: {text!r} is no price; give a number such as 2.5, or unset it")
-    return price
-
-
 def load_access(environ: Mapping[str, str], options: Mapping[str, str | None]) -> Access:
     """What a command shows to whom it asks. Raises UsageError: it says two things at once."""
     found = {key: _raw(key, environ, options, "") for key in ACCESS_KEYS}
@@ -367,24 +287,3 @@ def _gpu_interval(name: str, text: str) -> float | None:
 def _long_compile(name: str, text: str) -> float | None:
     off = SWITCHES.get(text.strip().lower()) is False
     return None if off else _seconds(name, text, LONG_COMPILE_LIMITS, _NOR_OFF) or None
-
-
-def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """One sentence for each ``WARMWATCH_*`` variable that nobody knows, with the nearest one."""
-    known = (*VARIABLES, *AGENT_VARIABLES)
-    complaints = []
-    for name in sorted(environ):
-        if not name.startswith(PREFIX) or name in known:
-            continue
-        import difflib  # a slip of the pen alone has the time
-
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-        complaints.append(f"{name} is not a setting of warmwatch; {hint}")
-    return tuple(complaints)
-
-
-def refuse_unknown(environ: Mapping[str, str]) -> None:
-    """Raises UsageError where the environment sets a ``WARMWATCH_*`` that nobody knows."""
-    if complaints := unknown_variables(environ):
-        raise UsageError("; ".join(complaints))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from warmwatch_monitor import config
+from warmwatch_monitor import config, variables
 from warmwatch_monitor.cli.demo import environment
-from warmwatch_monitor.config import Address, load, parse_address, unknown_variables
+from warmwatch_monitor.config import Address, load, parse_address
 from warmwatch_monitor.errors import UsageError
 
 
@@ -23,11 +23,11 @@ def test_without_anything_set_the_documented_defaults_hold() -> None:
         "/tmp/warmwatch-7",
     )
     assert not settings.chosen
-    assert str(settings.address) == config.VARIABLES["WARMWATCH_ADDRESS"][0]
-    assert f"{settings.interval:g}" == config.VARIABLES["WARMWATCH_INTERVAL"][0]
-    assert f"{settings.retention:g}" == config.VARIABLES["WARMWATCH_RETENTION"][0]
+    assert str(settings.address) == variables.VARIABLES["WARMWATCH_ADDRESS"][0]
+    assert f"{settings.interval:g}" == variables.VARIABLES["WARMWATCH_INTERVAL"][0]
+    assert f"{settings.retention:g}" == variables.VARIABLES["WARMWATCH_RETENTION"][0]
     assert not settings.otlp
-    assert config.VARIABLES["WARMWATCH_OTLP"][0] == "off"
+    assert variables.VARIABLES["WARMWATCH_OTLP"][0] == "off"
 
 
 def test_a_user_without_a_home_has_no_history_unless_one_is_named(
@@ -101,9 +101,9 @@ def test_the_interval_has_limits(text: str, fine: bool) -> None:
 
 
 def test_only_variables_of_our_prefix_can_be_unknown() -> None:
-    known = dict.fromkeys((*config.VARIABLES, *config.AGENT_VARIABLES), "1")
-    assert unknown_variables({**known, "PATH": "/bin", "WARM": "1"}) == ()
-    (complaint,) = unknown_variables({**known, "WARMWATCH_ZZZZ": "1"})
+    known = dict.fromkeys((*variables.VARIABLES, *variables.AGENT_VARIABLES), "1")
+    assert variables.unknown_variables({**known, "PATH": "/bin", "WARM": "1"}) == ()
+    (complaint,) = variables.unknown_variables({**known, "WARMWATCH_ZZZZ": "1"})
     assert complaint.startswith("WARMWATCH_ZZZZ is not a setting of warmwatch; ")
 
 
@@ -127,7 +127,7 @@ def test_the_demo_follows_nobodys_settings_for_his_own_daemon() -> None:
     mine = {
         f"{config.PREFIX}{name}": "x" for name in ("WEB_CONFIG", "OTLP", "READERS", "TOKEN_FILE")
     }
-    given = {**dict.fromkeys(config.VARIABLES, "x"), **mine, "CXX": "g++"}
+    given = {**dict.fromkeys(variables.VARIABLES, "x"), **mine, "CXX": "g++"}
     assert environment(given, "/records") == {
         "CXX": "g++",
         "WARMWATCH_GPU_INTERVAL": "x",

@@ -13,7 +13,7 @@ from warmwatch import _config as agent
 from warmwatch.record import CATEGORIES
 from warmwatch.verdict import State
 from warmwatch.words.advice import ADVICE
-from warmwatch_monitor import config as monitor
+from warmwatch_monitor import variables as monitor
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()

@@ -95,7 +95,7 @@ def _problem(account: Account) -> str | None:
     """What of its ranks' answers is not as ``/status`` has it."""
     from pydantic import ValidationError
 
-    from warmwatch_monitor.views.rank_schema import Rank
+    from warmwatch_monitor.views.schema.rank import Rank
 
     for rank in account.ranks:
         try:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from warmwatch import __version__, places, record
 from warmwatch_monitor.cli.daemon import Answer, ask_daemon
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.config import Settings, unknown_variables
+from warmwatch_monitor.config import Settings
 from warmwatch_monitor.errors import DaemonError, NoDaemonError
 from warmwatch_monitor.export.words.observed import ATTACH
 from warmwatch_monitor.feed import NOT_YET, Feed
@@ -26,6 +26,7 @@ from warmwatch_monitor.sources.journal import Journal
 from warmwatch_monitor.sources.leftover import is_leftover
 from warmwatch_monitor.sources.nvml import NvmlSource
 from warmwatch_monitor.sources.records import RecordsSource
+from warmwatch_monitor.variables import unknown_variables
 
 OLDEST_TORCH = (2, 6)
 _PATIENCE_SECONDS = 10.0

@@ -33,8 +33,8 @@ def compare(runs: tuple[str, ...], as_json: bool, markdown: bool, dir: str | Non
         raise UsageError("--json and --markdown exclude each other: give one")
     from warmwatch_monitor.cli.accounts import accounts, as_written
     from warmwatch_monitor.cli.report import as_text, cleaned
-    from warmwatch_monitor.config import price_per_gpu_hour
     from warmwatch_monitor.export.comparison import compare as compare_all
+    from warmwatch_monitor.price import price_per_gpu_hour
 
     found = list({one.id: one for one in accounts(runs, dir=dir)}.values())
     if not 1 < len(found) <= _MOST:

@@ -73,8 +73,8 @@ def _show(
 
 def reported(account: Account, before: Account | None = None) -> Report:
     """Its report, at the price that is set, held against ``before``, fit to be shown."""
-    from warmwatch_monitor.config import price_per_gpu_hour
     from warmwatch_monitor.export.report import report as report_of
+    from warmwatch_monitor.price import price_per_gpu_hour
 
     price = price_per_gpu_hour(os.environ)
     return cleaned(report_of(account, price, before, now=time.time()))

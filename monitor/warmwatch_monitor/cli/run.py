@@ -52,7 +52,7 @@ def _start(command: tuple[str, ...], name: str | None, *, watch: bool, report: b
     if not watch and not report:
         become(command, environment(os.environ, boot(), run=name))
     if report:
-        from warmwatch_monitor.config import price_per_gpu_hour
+        from warmwatch_monitor.price import price_per_gpu_hour
 
         price_per_gpu_hour(os.environ)  # said before CMD begins, not in the place of its exit code
     launch = uuid.uuid4().hex

@@ -21,10 +21,11 @@ from warmwatch_monitor.cli.keeping import make_keeper, sources_of
 from warmwatch_monitor.cli.output import note, say
 from warmwatch_monitor.cli.recalling import recalling
 from warmwatch_monitor.cli.sending import make_sender
-from warmwatch_monitor.config import NO_SQLITE, Address, Settings, refuse_unknown
+from warmwatch_monitor.config import NO_SQLITE, Address, Settings
 from warmwatch_monitor.errors import DaemonError
 from warmwatch_monitor.poller import Poller
 from warmwatch_monitor.push.sender import Sender
+from warmwatch_monitor.variables import refuse_unknown
 from warmwatch_monitor.views.history import History
 
 if TYPE_CHECKING:

@@ -11,7 +11,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from warmwatch.states import ENDED, State
-from warmwatch_monitor.export.answer.rank import compilation, ending, underway, warmup_span
+from warmwatch_monitor.export.answer.compile import compilation, underway
+from warmwatch_monitor.export.answer.rank import ending
+from warmwatch_monitor.export.answer.steps import warmup_span
 from warmwatch_monitor.export.words.sentence import run_sentence
 from warmwatch_monitor.model import RankView, RunView, Snapshot, all_warm, any_compiling
 

@@ -13,28 +13,28 @@ from __future__ import annotations
 from warmwatch.record import CACHES, CATEGORIES, DISABLED, KINDS, MEMORY, PHASES, PROGRESS
 from warmwatch.record.stacks import INNERMOST, Frame, Stacks, ThreadStack
 from warmwatch_monitor.model.baseline import Baseline, Gain, beyond_steady_seconds, gain
+from warmwatch_monitor.model.compilations import (
+    FEWEST_STEPS,
+    Beginning,
+    Compilation,
+    Cost,
+    FunctionCost,
+    Recompile,
+    VaryingDim,
+)
+from warmwatch_monitor.model.compile import Compile, Counted, Log, OpenActivity, Underway
 from warmwatch_monitor.model.estimate import Done, Estimate, Precedent, Remembered
 from warmwatch_monitor.model.figures import (
     BACKENDS,
-    BUCKET_SECONDS,
     Agent,
-    Compile,
-    Counted,
     Figures,
-    Lengths,
     Life,
-    Log,
     Memory,
-    OpenActivity,
-    Pauses,
     Progress,
-    Steps,
-    Underway,
-    Warmups,
-    WarmupSpan,
     Who,
     Workers,
 )
+from warmwatch_monitor.model.journal import CudagraphSkip, Fallback, GraphBreak, LongStep
 from warmwatch_monitor.model.machine import (
     Compiler,
     ExportHealth,
@@ -45,24 +45,8 @@ from warmwatch_monitor.model.machine import (
     Signs,
     SourceHealth,
 )
-from warmwatch_monitor.model.records import (
-    FEWEST_STEPS,
-    Beginning,
-    Compilation,
-    Cost,
-    CudagraphSkip,
-    Fallback,
-    FunctionCost,
-    GraphBreak,
-    LongStep,
-    Owner,
-    Recompile,
-    RecordReading,
-    Refusal,
-    VaryingDim,
-    began_launch,
-    last_sign_ns,
-)
+from warmwatch_monitor.model.owner import Owner
+from warmwatch_monitor.model.records import RecordReading, Refusal, began_launch, last_sign_ns
 from warmwatch_monitor.model.samples import Sample
 from warmwatch_monitor.model.snapshot import (
     RankView,
@@ -73,6 +57,14 @@ from warmwatch_monitor.model.snapshot import (
     any_compiling,
 )
 from warmwatch_monitor.model.spread import Spread, spread
+from warmwatch_monitor.model.steps import (
+    BUCKET_SECONDS,
+    Lengths,
+    Pauses,
+    Steps,
+    Warmups,
+    WarmupSpan,
+)
 from warmwatch_monitor.model.worth import DTYPE, Utilization, Worth
 
 __all__ = [

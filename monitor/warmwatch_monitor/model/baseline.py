@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.model.figures import Figures, Steps
+    from warmwatch_monitor.model.figures import Figures
+    from warmwatch_monitor.model.steps import Steps
 
 
 class Baseline(Struct, frozen=True, kw_only=True):

@@ -4,33 +4,23 @@ They come from a record (``recorded``) or from a Prometheus (``fleet``), and not
 which. Durations are seconds, times are seconds since the epoch, counts are ``int``, names ``str``;
 ``None`` is "not known", and never 0. What depends on the clock is as of the Snapshot's moment.
 
-A new fact is a field here, filled in by both builders, or ``None`` where one of them has no source
-for it.
+A new fact is a field of a block (here, in :mod:`steps`, in :mod:`compile`), filled in by both
+builders, or ``None`` where one of them has no source for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from warmwatch_monitor.model.baseline import Baseline
-from warmwatch_monitor.model.records import (
-    Compilation,
-    CudagraphSkip,
-    Fallback,
-    FunctionCost,
-    GraphBreak,
-    LongStep,
-    VaryingDim,
-)
-from warmwatch_monitor.model.worth import Worth, typical_seconds
+from warmwatch_monitor.model.compile import Compile, Log
+from warmwatch_monitor.model.steps import Pauses, Steps, Warmups
+from warmwatch_monitor.model.worth import Worth
 
-# 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
-BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50)), 1000.0)
 # of a process group; any other one is "other"
 BACKENDS = ("nccl", "gloo", "mpi", "ucc", "xccl", "hccl", "other")
-_OF_GRAPHS = ("forward", "backward", "other")
 
 
 class Who(Struct, frozen=True, kw_only=True):
@@ -64,216 +54,6 @@ class Who(Struct, frozen=True, kw_only=True):
     collective_backend: str | None = None
 
 
-class Lengths(Struct, frozen=True, kw_only=True):
-    """How long the steps of one kind took.
-
-    Attributes:
-        count, sum_seconds: how many, and together. upto: how many took at most each of
-        BUCKET_SECONDS. Where no histogram is known ``upto`` is ``None``.
-        median, p99, longest: seconds, to the accuracy of a bin; ``None`` where no step is known.
-        median_low, median_high: between them the median lies, with 95 % certainty, were
-        the lengths even in their bin, which is 5 % wide.
-    """
-
-    count: int | None = None
-    sum_seconds: float | None = None
-    upto: tuple[int, ...] | None = None
-    median: float | None = None
-    p99: float | None = None
-    longest: float | None = None
-    median_low: float | None = None
-    median_high: float | None = None
-
-    @property
-    def typical(self) -> float | None:
-        """How long one of them takes, exact where they are alike; see :mod:`worth`."""
-        return typical_seconds(self.count, self.sum_seconds, self.median)
-
-
-class Steps(Struct, frozen=True, kw_only=True):
-    """The rank's steps.
-
-    Attributes:
-        count: all of them. first_at, last_at: when they ended.
-        first_seconds, last_seconds: their length, ``None`` where nothing marked their beginning.
-        clean: those without compile activity. touched: those with it.
-        touched_lately: how many of the last 10 were touched.
-        tokens, samples: of all steps; ``None`` where the user did not say what a step is worth.
-        batches: that DataLoaders handed out. batch_wait_seconds: the time spent waiting for them.
-        last_batch_at: when the last one was handed out.
-    """
-
-    count: int = 0
-    first_at: float | None = None
-    last_at: float | None = None
-    first_seconds: float | None = None
-    last_seconds: float | None = None
-    clean: Lengths = Lengths()
-    touched: Lengths = Lengths()
-    touched_lately: int | None = None
-    tokens: int | None = None
-    samples: int | None = None
-    batches: int | None = None
-    batch_wait_seconds: float | None = None
-    last_batch_at: float | None = None
-
-
-class Counted(Struct, frozen=True, kw_only=True):
-    """How far something is: ``done`` of ``total``, of what of PROGRESS."""
-
-    of: str
-    done: int
-    total: int
-
-
-class OpenActivity(Struct, frozen=True, kw_only=True):
-    """Compile activity in progress; of a rank that has ended, the one that its end cut off.
-
-    Attributes:
-        began_at: its begin. seconds: since then. phase: one of PHASES, ``None`` where none is told.
-        counted: how far it is, where PyTorch counts what it does at the moment.
-    """
-
-    began_at: float
-    seconds: float
-    phase: str | None = None
-    counted: Counted | None = None
-
-
-class Memory(Struct, frozen=True, kw_only=True):
-    """What CUDA's caching allocator held, over the process's devices, when it was last looked at.
-
-    Attributes:
-        at: when. bytes: by MEMORY; peaks are those since the program's own last reset.
-    """
-
-    bytes: Mapping[str, int]
-    at: float | None = None
-
-
-class Compile(Struct, frozen=True, kw_only=True):
-    """What the rank's compiler did and does. A count is ``None`` where its torch keeps none.
-
-    Attributes:
-        begun: whether any activity has begun, ended or not. open: the one in progress.
-        last_end_at: when the last one ended.
-        phase_seconds: exclusive time of each of PHASES, the activity in progress included;
-        seconds: all of it.
-        compilations: by kind, of KINDS those that its torch counts. recompiles: by category.
-        graphs, graph_breaks, failures: as Dynamo counts them.
-        recompiles_after_warm: those of a rank that had been warm.
-        fallbacks: frames that hit the recompile limit and run eagerly from then on.
-        cache_hits, cache_misses: by cache.
-        graphs_before: graphs that Dynamo had captured before the agent attached.
-        wrappers: how many functions and modules the user handed to ``torch.compile``.
-        disabled: by what of DISABLED compilation is turned off; ``None`` where it is on, or nobody
-        knows. cudagraph_skips: how often CUDA graphs were asked for and left out.
-    """
-
-    begun: bool = False
-    open: OpenActivity | None = None
-    last_end_at: float | None = None
-    seconds: float = 0.0
-    phase_seconds: Mapping[str, float] = field(default_factory=dict)
-    compilations: Mapping[str, int] | None = None
-    recompiles: Mapping[str, int] | None = None
-    graphs: int | None = None
-    graph_breaks: int | None = None
-    failures: int | None = None
-    recompiles_after_warm: int | None = None
-    fallbacks: int | None = None
-    cache_hits: Mapping[str, int] | None = None
-    cache_misses: Mapping[str, int] | None = None
-    graphs_before: int | None = None
-    wrappers: int | None = None
-    disabled: str | None = None
-    cudagraph_skips: int | None = None
-
-    @property
-    def graphs_compiled(self) -> int | None:
-        """Compilations of graphs: a kernel's autotuning and a CUDA graph's recording are none."""
-        counts = self.compilations
-        return None if counts is None else sum(counts.get(kind, 0) for kind in _OF_GRAPHS)
-
-    @property
-    def recompiles_total(self) -> int | None:
-        return None if self.recompiles is None else sum(self.recompiles.values())
-
-
-class Underway(Struct, frozen=True, kw_only=True):
-    """What is being compiled, or was compiled anew: all that is known of it.
-
-    Attributes:
-        kind: one of ``record.KINDS``; ``None`` where that is not known yet.
-        name, file, line: the user's function. backward: it is that function's backward.
-        reason, category: why it is compiled again, in PyTorch's words; a backward is for what its
-        forward was; of a first compile ``None``.
-    """
-
-    kind: str | None = None
-    name: str | None = None
-    file: str | None = None
-    line: int | None = None
-    backward: bool = False
-    reason: str | None = None
-    category: str | None = None
-
-
-class Log(Struct, frozen=True, kw_only=True):
-    """What the compiler did, one by one, as far as a journal tells; empty where none was read.
-
-    Attributes:
-        compilations, fallbacks: the last ones, oldest first. skips: of CUDA graphs, likewise, of
-        which no compilation tells.
-        breaks: reasons of graph breaks.
-        functions: what each function cost, the dearest first; ``None`` where no journal was read.
-        underway: what the activity in progress compiles; ``None`` where there is none, or nothing
-        of it is known yet.
-        reopened_by: the last compilation of the warm-up now open that says why it was needed.
-        varying: dimensions for which functions were compiled again.
-        long_steps: those that took far longer than usual and did not compile: the last ones and
-        the longest, oldest first.
-    """
-
-    compilations: tuple[Compilation, ...] = ()
-    fallbacks: tuple[Fallback, ...] = ()
-    skips: tuple[CudagraphSkip, ...] = ()
-    breaks: tuple[GraphBreak, ...] = ()
-    functions: tuple[FunctionCost, ...] | None = None
-    underway: Underway | None = None
-    reopened_by: Compilation | None = None
-    varying: tuple[VaryingDim, ...] = ()
-    long_steps: tuple[LongStep, ...] = ()
-
-
-class WarmupSpan(Struct, frozen=True, kw_only=True):
-    """One warm-up that has ended: when, how long it was, and how many steps it took."""
-
-    ended_at: float
-    seconds: float
-    steps: int
-
-
-class Warmups(Struct, frozen=True, kw_only=True):
-    """The rank's warm-ups.
-
-    Attributes:
-        clean_steps_needed: how many clean steps in a row make it warm.
-        latest: the last one, ``None`` until it has ended and while it is open again.
-        first: the first one that ended. count: how many did; ``None`` where that is not told.
-        warm_at_step: the step that made, or would make, the rank warm.
-        earlier_seconds: of the first warm-ups of comparable earlier runs, as far as they are
-        remembered and somebody asked, newest first.
-    """
-
-    clean_steps_needed: int
-    latest: WarmupSpan | None = None
-    first: WarmupSpan | None = None
-    count: int | None = None
-    warm_at_step: int | None = None
-    earlier_seconds: tuple[float, ...] = ()
-
-
 class Progress(Struct, frozen=True, kw_only=True):
     """How the rank gets on.
 
@@ -296,24 +76,6 @@ class Progress(Struct, frozen=True, kw_only=True):
     open_seconds: float | None = None
     compile_limit_seconds: float | None = None
     compile_precedent_seconds: float | None = None
-
-
-class Pauses(Struct, frozen=True, kw_only=True):
-    """What the training waited for that is no compilation; ``None`` where its torch has no seam.
-
-    Attributes:
-        saving_seconds: checkpoints, the one in progress included. saving_since: when that began,
-        ``None`` where there is none; saving_for_seconds: since then. evaluating_*: the same of
-        evaluations, and evaluations: how many have ended; ``None`` until one was told of.
-    """
-
-    saving_seconds: float | None = None
-    saving_since: float | None = None
-    saving_for_seconds: float | None = None
-    evaluating_seconds: float | None = None
-    evaluating_since: float | None = None
-    evaluating_for_seconds: float | None = None
-    evaluations: int | None = None
 
 
 class Life(Struct, frozen=True, kw_only=True):
@@ -344,6 +106,17 @@ class Workers(Struct, frozen=True, kw_only=True):
     @property
     def count(self) -> int:
         return self.busy + self.idle
+
+
+class Memory(Struct, frozen=True, kw_only=True):
+    """What CUDA's caching allocator held, over the process's devices, when it was last looked at.
+
+    Attributes:
+        at: when. bytes: by MEMORY; peaks are those since the program's own last reset.
+    """
+
+    bytes: Mapping[str, int]
+    at: float | None = None
 
 
 class Agent(Struct, frozen=True, kw_only=True):

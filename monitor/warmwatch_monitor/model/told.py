@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from warmwatch_monitor.model.records import Compilation, CudagraphSkip, Fallback, GraphBreak
+from warmwatch_monitor.model.compilations import Compilation
+from warmwatch_monitor.model.journal import CudagraphSkip, Fallback, GraphBreak
 
 
 class Told(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What Textual sees of ``top``: widgets, keys, and the thread that asks. All else is pure.
+"""What Textual sees of ``top``: widgets and keys. ``asking`` has the threads, all else is pure.
 
 Nothing is parsed as markup: every text is a rich ``Text``. Drawn is what has changed, after an
 answer or a key, so that an idle screen costs nothing and a slow line little.
@@ -6,11 +6,10 @@ answer or a key, so that an idle screen costs nothing and a slow line little.
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rich.text import Text
 from textual.app import App, ComposeResult
@@ -18,21 +17,15 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import DataTable, Footer, Input, Static
 
-from warmwatch_monitor.errors import WarmwatchError, described
 from warmwatch_monitor.export.words.wording import duration
+from warmwatch_monitor.views.top.asking import Answer, Asking
 from warmwatch_monitor.views.top.chart import Window
 from warmwatch_monitor.views.top.detail import PANES, Shown, detail
 from warmwatch_monitor.views.top.help import Help
 from warmwatch_monitor.views.top.listing import ORDERS, Entry, Key, Listing, at, listing
-from warmwatch_monitor.views.top.moment import NOTHING, Heard, at_the_moment
-from warmwatch_monitor.views.top.past import frames
+from warmwatch_monitor.views.top.moment import Heard, at_the_moment
 from warmwatch_monitor.views.top.seen import Frame, Seen
 from warmwatch_monitor.views.top.table import fill
-
-Answer = Mapping[str, Any]
-
-# who is told what happens asks again after so many, and no sooner than that
-_FRESH_SECONDS, _SHORTEST_SECONDS = 5.0, 1.0
 
 WINDOWS = (120.0, 600.0, 3600.0)
 
@@ -71,15 +64,14 @@ class Top(App[None]):
         super().__init__()
         self.theme = "ansi-dark"  # the terminal's own colours, and few bytes for each
         self.animation_level = "none"
-        self._ask, self._seconds, self._past, self._hear = ask, seconds, past, hear
-        self._is_told, self._is_old, self._asked_at = False, False, 0.0
+        self._asking, self._seconds = Asking(self, ask, seconds, past, hear), seconds
         self._answer: Answer | None = None
-        self._asking, self._trouble = False, ""
+        self._trouble = ""
         self._history = Seen()
         self._listing = Listing([], {})
         self._key: Key | None = None
         self._order, self._turned, self._needle, self._every_rank = "state", False, "", False
-        self._pane, self._window, self._paused, self._opened = next(iter(PANES)), 0, False, False
+        self._pane, self._window, self._opened = next(iter(PANES)), 0, False
 
     def compose(self) -> ComposeResult:
         yield Static(id="sentence")
@@ -93,83 +85,43 @@ class Top(App[None]):
     def on_mount(self) -> None:
         self.query_one(Input).display = False
         self.query_one(DataTable).focus()
-        self.set_interval(self._seconds, self._tick)
-        self.look()
-        if self._hear is not None:
-            threading.Thread(target=self._listen, args=(self._hear,), daemon=True).start()
-        threading.Thread(target=self._look_back, name="past", daemon=True).start()
+        self.set_interval(self._seconds, self._asking.tick)
+        self._asking.begin()
 
-    # asking: one question at a time, in a thread that dies with the program
+    # what comes
 
     @property
     def is_asking(self) -> bool:
         """Whether a question has no answer yet."""
-        return self._asking
+        return self._asking.is_open
 
     def look(self) -> None:
         """Ask, unless the last question has no answer yet."""
-        if not self._asking and not self._paused:
-            self._asking, self._is_old, self._asked_at = True, False, time.monotonic()
-            threading.Thread(target=self._look, name="ask", daemon=True).start()
+        self._asking.look()
 
-    def _look(self) -> None:
-        try:
-            answer, trouble = self._ask(), ""
-        except WarmwatchError as error:
-            answer, trouble = None, str(error)
-        except Exception as error:  # noqa: BLE001 - shown, where a thread that died would not be
-            answer, trouble = None, described(error)
-        with suppress(RuntimeError):  # it has ended meanwhile
-            self.call_from_thread(self._take, answer, trouble)
-
-    def _tick(self) -> None:
-        """Ask, unless all that happened is known."""
-        age = time.monotonic() - self._asked_at
-        if not self._is_told or self._is_old or age >= max(_FRESH_SECONDS, self._seconds):
-            self.look()
-
-    def _listen(self, hear: Callable[[], Heard]) -> None:
-        going_on = True
-        with suppress(RuntimeError):  # it has ended meanwhile
-            while going_on:
-                try:
-                    heard = hear()
-                except Exception as error:  # noqa: BLE001 - shown, and asking goes on
-                    self.call_later(self._take, None, described(error))
-                    heard, going_on = NOTHING, False
-                going_on = self.call_later(self._take_heard, heard) and going_on
-
-    def _take_heard(self, heard: Heard) -> None:
-        self._is_told, self._is_old = heard.is_live, self._is_old or heard.changed
-        if self._is_old and time.monotonic() - self._asked_at >= _SHORTEST_SECONDS:
-            self.look()
-        if heard.sample is None or self._answer is None or self._paused:
-            return
-        now = self._answer
-        # of another release perhaps; what is asked for says so
-        with suppress(LookupError, TypeError, ValueError, AttributeError):
-            now = at_the_moment(self._answer, heard.sample)
-        if _made_at(now) - _made_at(self._answer) >= self._seconds / 2:
-            self._show(now)
-
-    def _look_back(self) -> None:
-        """Where there is no history, or none that can be read, the plots begin now."""
-        with suppress(WarmwatchError, LookupError, TypeError, ValueError):
-            before = self._past()
-            if before is not None:
-                with suppress(RuntimeError):
-                    self.call_from_thread(self._take_past, list(frames(before)))
-
-    def _take_past(self, past: list[Frame]) -> None:
-        self._history.precede(past)
-        self.draw()
-
-    def _take(self, answer: Answer | None, trouble: str) -> None:
-        self._asking, self._trouble = False, trouble
+    def take(self, answer: Answer | None, trouble: str) -> None:
+        """Draw the answer, or what is wrong."""
+        self._trouble = trouble
         if answer is not None:
             self._show(answer)
         else:
             self.draw()
+
+    def take_sample(self, sample: Answer) -> None:
+        """Bring the last answer to the sample's moment, where that is later by enough."""
+        if self._answer is None:
+            return
+        now = self._answer
+        # of another release perhaps; what is asked for says so
+        with suppress(LookupError, TypeError, ValueError, AttributeError):
+            now = at_the_moment(self._answer, sample)
+        if _made_at(now) - _made_at(self._answer) >= self._seconds / 2:
+            self._show(now)
+
+    def take_past(self, past: list[Frame]) -> None:
+        """Begin the plots with what was before."""
+        self._history.precede(past)
+        self.draw()
 
     def _show(self, answer: Answer) -> None:
         self._answer = answer
@@ -224,7 +176,7 @@ class Top(App[None]):
         parts.append(f"by {self._order}{', turned' if self._turned else ''}")
         parts += [f"filter: {self._needle}"] if self._needle else []
         line = Text("  ".join(parts), style="dim")
-        if self._paused:
+        if self._asking.paused:
             line.append("  paused", style="not dim bold yellow")
         if self._trouble and self._answer is not None:
             age = max(0.0, time.time() - _made_at(self._answer))
@@ -295,7 +247,7 @@ class Top(App[None]):
         self.draw()
 
     def action_pause(self) -> None:
-        self._paused = not self._paused
+        self._asking.paused = not self._asking.paused
         self.look()
         self.draw()
 

@@ -1,0 +1,153 @@
+"""A rank's compiler in the ``/status`` answer: what it did, does, and compiled one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import asdict
+
+from warmwatch.words.advice import advice
+from warmwatch.words.reasons import plain
+from warmwatch_monitor.export.answer.functions import called, functions
+from warmwatch_monitor.export.words.remedy import remedy, since_seconds
+from warmwatch_monitor.model import (
+    CACHES,
+    Compilation,
+    Compile,
+    OpenActivity,
+    RankView,
+    Underway,
+    VaryingDim,
+)
+
+LAST = 5
+BREAKS = 20
+VARYING = 20
+_FX = "inductor_fx"
+
+
+def compiler(view: RankView) -> dict[str, Any]:
+    """What the compiler did and does: the key ``compile``."""
+    compile = view.figures.compile
+    return {
+        "phase": view.judgement.phase,
+        "seconds": compile.seconds,
+        "limit_seconds": view.figures.progress.compile_limit_seconds,
+        "idle_seconds": view.idle_seconds if view.judgement.compiling else None,
+        "gpu_seconds": view.compile_gpu_seconds,
+        "phase_seconds": {name: spent for name, spent in compile.phase_seconds.items() if spent},
+        "compilations": compile.graphs_compiled,
+        "graphs": compile.graphs,
+        "graphs_before": compile.graphs_before,
+        "recompiles": compile.recompiles_total,
+        "recompiles_after_warm": compile.recompiles_after_warm,
+        "graph_breaks": compile.graph_breaks,
+        **_caches(compile),
+        "failures": compile.failures,
+        "fallbacks": compile.fallbacks,
+        "wrappers": compile.wrappers,
+        "disabled": compile.disabled,
+        "cudagraph_skips": compile.cudagraph_skips,
+        "progress": progress(compile.open),
+        "estimate": _estimate(view),
+        "underway": underway(view.figures.log.underway),
+        "functions": functions(view.figures.log.functions),
+        "last": [compilation(one) for one in view.figures.log.compilations[-LAST:]],
+        "breaks": [
+            {"reason": one.reason, "count": one.count} for one in view.figures.log.breaks[:BREAKS]
+        ],
+        "varying": [_varying(one) for one in view.figures.log.varying[:VARYING]],
+    }
+
+
+def progress(activity: OpenActivity | None) -> dict[str, Any] | None:
+    """How far the activity in progress is, where PyTorch counts what it does."""
+    counted = activity.counted if activity else None
+    return None if counted is None else asdict(counted)
+
+
+def _estimate(view: RankView) -> dict[str, Any] | None:
+    """How long what is in progress may take yet; ``None`` where nothing like it is known."""
+    known = view.estimate
+    if known is None or not view.judgement.compiling:
+        return None
+    return {
+        "of": known.of,
+        "so_far_seconds": known.so_far_seconds,
+        "last_seconds": known.last_seconds,
+        "left_seconds": known.left_seconds,
+        "low": known.low,
+        "high": known.high,
+        "phases": dict(known.phases),
+        "precedents": known.precedents,
+        "of_rank": known.of_rank,
+    }
+
+
+def _caches(compile: Compile) -> dict[str, Any]:
+    """Hits and misses of the cache of whole graphs, and of each cache."""
+    hits, misses = compile.cache_hits, compile.cache_misses
+    if hits is None or misses is None:
+        return {"cache_hits": None, "cache_misses": None, "caches": None}
+    return {
+        "cache_hits": hits[_FX],
+        "cache_misses": misses[_FX],
+        "caches": {name: {"hits": hits[name], "misses": misses[name]} for name in CACHES},
+    }
+
+
+def compilation(one: Compilation) -> dict[str, Any]:
+    """One compilation as JSON."""
+    return {
+        "id": one.id,
+        "kind": one.kind,
+        "seconds": one.seconds,
+        "reason": one.reason,
+        "plain": plain(one.reason, one.category),
+        "category": one.category,
+        "advice": advice(one.category, one.kind),
+        "called": called(one.name, one.file, one.line),
+        "name": one.name,
+        "file": one.file,
+        "line": one.line,
+        "cache": one.cache,
+        "failure": one.failure,
+        "cudagraph_skip": one.cudagraph_skip,
+    }
+
+
+def _varying(one: VaryingDim) -> dict[str, Any]:
+    return {
+        "tensor": one.tensor,
+        "dim": one.dim,
+        "values": list(one.values),
+        "complete": one.complete,
+        "smallest": one.lowest,
+        "largest": one.highest,
+        "count": one.count,
+        "seconds": one.seconds,
+        "step_seconds_before": one.before_seconds,
+        "step_seconds_since": since_seconds(one),
+        "words": remedy(one),
+        "name": one.name,
+        "file": one.file,
+        "line": one.line,
+    }
+
+
+def underway(what: Underway | None) -> dict[str, Any] | None:
+    """What is being compiled now, as far as that is known."""
+    if what is None:
+        return None
+    return {
+        "kind": what.kind,
+        "called": called(what.name, what.file, what.line),
+        "name": what.name,
+        "file": what.file,
+        "line": what.line,
+        "backward": what.backward,
+        "reason": what.reason,
+        "plain": plain(what.reason, what.category),
+        "category": what.category,
+        "advice": advice(what.category, what.kind),
+    }

@@ -1,0 +1,129 @@
+"""The series of what a rank trains: its warm-ups, steps, speed and memory, in /metrics' order.
+
+Names, types and labels are public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from warmwatch_monitor.export.series.table import Series, counter, gauge, gauges
+from warmwatch_monitor.model import BACKENDS, MEMORY, RankView
+
+
+def _warmup_end(view: RankView) -> float | None:
+    ended = view.figures.warmups.latest
+    return None if ended is None else ended.ended_at
+
+
+def _warmup_seconds(view: RankView) -> float | None:
+    ended = view.figures.warmups.latest
+    return None if ended is None else ended.seconds
+
+
+def _first_warmup_seconds(view: RankView) -> float | None:
+    first = view.figures.warmups.first
+    return None if first is None else first.seconds
+
+
+def _warmup_steps(view: RankView) -> float | None:
+    ended = view.figures.warmups.latest
+    return None if ended is None else ended.steps
+
+
+def _collective_timeout(view: RankView) -> dict[str, float] | None:
+    """Of a rank that lives: what has ended waits for nobody."""
+    who = view.figures.who
+    if who.collective_timeout_seconds is None or not view.living:
+        return None
+    backend = who.collective_backend
+    known = backend if backend in BACKENDS else "other"
+    return {known or "other": who.collective_timeout_seconds}
+
+
+def _torch_memory(view: RankView) -> Mapping[str, float] | None:
+    memory = view.figures.memory
+    return None if memory is None else memory.bytes
+
+
+TRAINING_SERIES: tuple[Series[RankView], ...] = (
+    gauge(
+        "warmwatch_warmup_seconds",
+        "Length of the latest warm-up, which a recompile opens again (the first one: "
+        "warmwatch_first_warmup_seconds); absent until it ended and while it is open again.",
+        _warmup_seconds,
+    ),
+    gauge(
+        "warmwatch_first_warmup_seconds",
+        "Length of the first warm-up, from the first compile activity to the end of its last; it "
+        "stays. Absent until it ended.",
+        _first_warmup_seconds,
+    ),
+    gauge(
+        "warmwatch_warmup_steps",
+        "Steps that the latest warm-up took; absent until it ended and while it is open again.",
+        _warmup_steps,
+    ),
+    gauge(
+        "warmwatch_warmup_end_timestamp_seconds",
+        "When the latest warm-up ended; absent until then and while it is open again.",
+        _warmup_end,
+    ),
+    gauge(
+        "warmwatch_attach_timestamp_seconds",
+        "When the agent attached to the training process.",
+        lambda view: view.figures.who.attached_at,
+    ),
+    gauge(
+        "warmwatch_world_size",
+        "Ranks of the whole run as its launcher says, those on other hosts included.",
+        lambda view: view.figures.who.world_size,
+    ),
+    gauges(
+        "warmwatch_collective_timeout_seconds",
+        "After which the rank's collectives give up, the shortest of its process groups, with that "
+        "one's backend; absent where there is none.",
+        "backend",
+        BACKENDS,
+        _collective_timeout,
+    ),
+    counter("warmwatch_steps_total", "Training steps.", lambda view: view.figures.steps.count),
+    gauge(
+        "warmwatch_last_step_timestamp_seconds",
+        "When the last step ended.",
+        lambda view: view.figures.steps.last_at,
+    ),
+    gauge(
+        "warmwatch_steady_step_seconds",
+        "The real speed: median length of the clean steps, exact to two figures.",
+        lambda view: view.figures.steps.clean.median,
+    ),
+    gauge(
+        "warmwatch_stall_limit_seconds",
+        "How long the rank may go without a step before it counts as stalled.",
+        lambda view: view.figures.progress.stall_limit_seconds,
+    ),
+    gauges(
+        "warmwatch_torch_memory_bytes",
+        "What CUDA's caching allocator held when it was last looked at, at rare moments (the end "
+        "of a compilation, warm); peaks since the program reset them. Absent until CUDA is up.",
+        "kind",
+        MEMORY,
+        _torch_memory,
+    ),
+    counter(
+        "warmwatch_tokens_total",
+        "Tokens trained on: steps times what the user said a step is worth.",
+        lambda view: view.figures.steps.tokens,
+    ),
+    counter(
+        "warmwatch_samples_total",
+        "Samples trained on: steps times what the user said a step is worth.",
+        lambda view: view.figures.steps.samples,
+    ),
+    gauge(
+        "warmwatch_mfu_ratio",
+        "Model FLOPs utilization of the clean steps, against the dense peak of the rank's GPUs.",
+        lambda view: view.utilization.ratio if view.utilization else None,
+    ),
+)

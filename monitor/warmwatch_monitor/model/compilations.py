@@ -1,0 +1,146 @@
+"""What a record's journal tells of compilations, one by one and by function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+
+FEWEST_STEPS = 10  # clean steps whose mean says something
+
+
+class Cost(Struct, frozen=True, kw_only=True):
+    """What a compilation took, or all of one function; ``None`` where PyTorch does not say.
+
+    Attributes:
+        phase_seconds: exclusive time of each of ``record.PHASES`` that took any.
+        ops: operators in its graph. guards: that decide whether it fits; guard_seconds: how long
+        one look at them takes. kernels: that were compiled, slowest: those that took longest, with
+        their seconds. allocated, reserved: bytes of CUDA's allocator when it had ended.
+    """
+
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+    ops: int | None = None
+    guards: int | None = None
+    guard_seconds: float | None = None
+    kernels: int | None = None
+    slowest: tuple[tuple[str, float], ...] = ()
+    allocated: int | None = None
+    reserved: int | None = None
+
+
+class FunctionCost(Struct, frozen=True, kw_only=True):
+    """What all compilations of one function took, its backwards among them.
+
+    Attributes:
+        name, file, line: the function; all ``None`` for what belongs to no function that is known.
+        others: how many functions this is the sum of, each too cheap to be kept by itself; 0 of a
+        function. compilations, failures: how many. seconds: together.
+        cache_hits, cache_misses: of those that asked a cache and say so.
+        cost: phases and kernels together; the rest is that of the last one that told.
+    """
+
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+    others: int = 0
+    compilations: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+    cache_hits: int = 0
+    cache_misses: int = 0
+    cost: Cost = Cost()
+
+
+class Compilation(Struct, frozen=True, kw_only=True):
+    """One compilation, from a record's journal.
+
+    Attributes:
+        id: PyTorch's compile id, such as ``0/1``, where it gave one. kind: one of ``record.KINDS``.
+        at_ns: when it ended. seconds: how long it took, ``None`` where PyTorch does not say.
+        reason: why it was compiled again, in PyTorch's words. category: one of
+        ``record.CATEGORIES``, ``None`` for a first compile.
+        name: the function compiled. file, line: where it is, of the file the base name.
+        code: hash of the function's code.
+        cache: ``hit``, ``miss``, or ``None`` where none was asked.
+        failure: the exception's type where it failed.
+        cudagraph_skip: why CUDA graphs were left out of it, in PyTorch's words.
+        cost: what else is known of what it took.
+    """
+
+    id: str | None
+    kind: str
+    at_ns: int
+    seconds: float | None = None
+    reason: str | None = None
+    category: str | None = None
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+    code: str | None = None
+    cache: str | None = None
+    failure: str | None = None
+    cudagraph_skip: str | None = None
+    cost: Cost | None = None
+
+
+class Beginning(Struct, frozen=True, kw_only=True):
+    """The begin of compile activity, from a journal: when, and by which event, in PyTorch's words.
+
+    Attributes:
+        kind: of another compiler than PyTorch's; what it compiles is known at once.
+        name, file, line: what is compiled, of PyTorch's where it is a function that Dynamo looks
+        at. code: hash of that function's code.
+    """
+
+    at_ns: int
+    what: str | None = None
+    kind: str | None = None
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+    code: str | None = None
+
+
+class Recompile(Struct, frozen=True, kw_only=True):
+    """A recompile that begins, from a record's journal: what it is of, and why; see Compilation."""
+
+    at_ns: int
+    kind: str | None = None
+    reason: str | None = None
+    category: str | None = None
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+
+class VaryingDim(Struct, frozen=True, kw_only=True):
+    """A dimension for which a function was compiled again, over all that was read of a journal.
+
+    Attributes:
+        tensor: the argument's name. dim: which of its dimensions; ``None`` of a number that the
+        function was compiled for, one by one. name, file, line: the function.
+        values: its sizes that were seen, in order; ``complete``: all of them were kept.
+        lowest, highest: of all. count: recompiles. seconds: they took together, with their
+        backwards; ``None`` where PyTorch does not say. timed: of how many it does.
+        last_id: compile id of the last one.
+        before_seconds: mean clean step before the first of them. since_ns, since_steps: clean steps
+        after it, with whatever size they had.
+    """
+
+    tensor: str
+    dim: int | None
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+    values: tuple[int, ...] = ()
+    complete: bool = True
+    lowest: int | None = None
+    highest: int | None = None
+    count: int = 0
+    seconds: float | None = None
+    timed: int = 0
+    last_id: str | None = None
+    before_seconds: float | None = None
+    since_ns: int = 0
+    since_steps: int = 0

@@ -1,0 +1,132 @@
+"""The figures of what a rank's compiler did and does.
+
+Units and "not known" are those of :mod:`figures`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+
+from warmwatch_monitor.model.compilations import Compilation, FunctionCost, VaryingDim
+from warmwatch_monitor.model.journal import CudagraphSkip, Fallback, GraphBreak, LongStep
+
+_OF_GRAPHS = ("forward", "backward", "other")
+
+
+class Counted(Struct, frozen=True, kw_only=True):
+    """How far something is: ``done`` of ``total``, of what of PROGRESS."""
+
+    of: str
+    done: int
+    total: int
+
+
+class OpenActivity(Struct, frozen=True, kw_only=True):
+    """Compile activity in progress; of a rank that has ended, the one that its end cut off.
+
+    Attributes:
+        began_at: its begin. seconds: since then. phase: one of PHASES, ``None`` where none is told.
+        counted: how far it is, where PyTorch counts what it does at the moment.
+    """
+
+    began_at: float
+    seconds: float
+    phase: str | None = None
+    counted: Counted | None = None
+
+
+class Compile(Struct, frozen=True, kw_only=True):
+    """What the rank's compiler did and does. A count is ``None`` where its torch keeps none.
+
+    Attributes:
+        begun: whether any activity has begun, ended or not. open: the one in progress.
+        last_end_at: when the last one ended.
+        phase_seconds: exclusive time of each of PHASES, the activity in progress included;
+        seconds: all of it.
+        compilations: by kind, of KINDS those that its torch counts. recompiles: by category.
+        graphs, graph_breaks, failures: as Dynamo counts them.
+        recompiles_after_warm: those of a rank that had been warm.
+        fallbacks: frames that hit the recompile limit and run eagerly from then on.
+        cache_hits, cache_misses: by cache.
+        graphs_before: graphs that Dynamo had captured before the agent attached.
+        wrappers: how many functions and modules the user handed to ``torch.compile``.
+        disabled: by what of DISABLED compilation is turned off; ``None`` where it is on, or nobody
+        knows. cudagraph_skips: how often CUDA graphs were asked for and left out.
+    """
+
+    begun: bool = False
+    open: OpenActivity | None = None
+    last_end_at: float | None = None
+    seconds: float = 0.0
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+    compilations: Mapping[str, int] | None = None
+    recompiles: Mapping[str, int] | None = None
+    graphs: int | None = None
+    graph_breaks: int | None = None
+    failures: int | None = None
+    recompiles_after_warm: int | None = None
+    fallbacks: int | None = None
+    cache_hits: Mapping[str, int] | None = None
+    cache_misses: Mapping[str, int] | None = None
+    graphs_before: int | None = None
+    wrappers: int | None = None
+    disabled: str | None = None
+    cudagraph_skips: int | None = None
+
+    @property
+    def graphs_compiled(self) -> int | None:
+        """Compilations of graphs: a kernel's autotuning and a CUDA graph's recording are none."""
+        counts = self.compilations
+        return None if counts is None else sum(counts.get(kind, 0) for kind in _OF_GRAPHS)
+
+    @property
+    def recompiles_total(self) -> int | None:
+        return None if self.recompiles is None else sum(self.recompiles.values())
+
+
+class Underway(Struct, frozen=True, kw_only=True):
+    """What is being compiled, or was compiled anew: all that is known of it.
+
+    Attributes:
+        kind: one of ``record.KINDS``; ``None`` where that is not known yet.
+        name, file, line: the user's function. backward: it is that function's backward.
+        reason, category: why it is compiled again, in PyTorch's words; a backward is for what its
+        forward was; of a first compile ``None``.
+    """
+
+    kind: str | None = None
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+    backward: bool = False
+    reason: str | None = None
+    category: str | None = None
+
+
+class Log(Struct, frozen=True, kw_only=True):
+    """What the compiler did, one by one, as far as a journal tells; empty where none was read.
+
+    Attributes:
+        compilations, fallbacks: the last ones, oldest first. skips: of CUDA graphs, likewise, of
+        which no compilation tells.
+        breaks: reasons of graph breaks.
+        functions: what each function cost, the dearest first; ``None`` where no journal was read.
+        underway: what the activity in progress compiles; ``None`` where there is none, or nothing
+        of it is known yet.
+        reopened_by: the last compilation of the warm-up now open that says why it was needed.
+        varying: dimensions for which functions were compiled again.
+        long_steps: those that took far longer than usual and did not compile: the last ones and
+        the longest, oldest first.
+    """
+
+    compilations: tuple[Compilation, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
+    skips: tuple[CudagraphSkip, ...] = ()
+    breaks: tuple[GraphBreak, ...] = ()
+    functions: tuple[FunctionCost, ...] | None = None
+    underway: Underway | None = None
+    reopened_by: Compilation | None = None
+    varying: tuple[VaryingDim, ...] = ()
+    long_steps: tuple[LongStep, ...] = ()

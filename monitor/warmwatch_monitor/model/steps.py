@@ -1,0 +1,113 @@
+"""The figures of a rank's steps, of its warm-ups, and of what its training waited for.
+
+Units and "not known" are those of :mod:`figures`.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from warmwatch_monitor.model.worth import typical_seconds
+
+# 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
+BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50)), 1000.0)
+
+
+class Lengths(Struct, frozen=True, kw_only=True):
+    """How long the steps of one kind took.
+
+    Attributes:
+        count, sum_seconds: how many, and together. upto: how many took at most each of
+        BUCKET_SECONDS. Where no histogram is known ``upto`` is ``None``.
+        median, p99, longest: seconds, to the accuracy of a bin; ``None`` where no step is known.
+        median_low, median_high: between them the median lies, with 95 % certainty, were
+        the lengths even in their bin, which is 5 % wide.
+    """
+
+    count: int | None = None
+    sum_seconds: float | None = None
+    upto: tuple[int, ...] | None = None
+    median: float | None = None
+    p99: float | None = None
+    longest: float | None = None
+    median_low: float | None = None
+    median_high: float | None = None
+
+    @property
+    def typical(self) -> float | None:
+        """How long one of them takes, exact where they are alike; see :mod:`worth`."""
+        return typical_seconds(self.count, self.sum_seconds, self.median)
+
+
+class Steps(Struct, frozen=True, kw_only=True):
+    """The rank's steps.
+
+    Attributes:
+        count: all of them. first_at, last_at: when they ended.
+        first_seconds, last_seconds: their length, ``None`` where nothing marked their beginning.
+        clean: those without compile activity. touched: those with it.
+        touched_lately: how many of the last 10 were touched.
+        tokens, samples: of all steps; ``None`` where the user did not say what a step is worth.
+        batches: that DataLoaders handed out. batch_wait_seconds: the time spent waiting for them.
+        last_batch_at: when the last one was handed out.
+    """
+
+    count: int = 0
+    first_at: float | None = None
+    last_at: float | None = None
+    first_seconds: float | None = None
+    last_seconds: float | None = None
+    clean: Lengths = Lengths()
+    touched: Lengths = Lengths()
+    touched_lately: int | None = None
+    tokens: int | None = None
+    samples: int | None = None
+    batches: int | None = None
+    batch_wait_seconds: float | None = None
+    last_batch_at: float | None = None
+
+
+class WarmupSpan(Struct, frozen=True, kw_only=True):
+    """One warm-up that has ended: when, how long it was, and how many steps it took."""
+
+    ended_at: float
+    seconds: float
+    steps: int
+
+
+class Warmups(Struct, frozen=True, kw_only=True):
+    """The rank's warm-ups.
+
+    Attributes:
+        clean_steps_needed: how many clean steps in a row make it warm.
+        latest: the last one, ``None`` until it has ended and while it is open again.
+        first: the first one that ended. count: how many did; ``None`` where that is not told.
+        warm_at_step: the step that made, or would make, the rank warm.
+        earlier_seconds: of the first warm-ups of comparable earlier runs, as far as they are
+        remembered and somebody asked, newest first.
+    """
+
+    clean_steps_needed: int
+    latest: WarmupSpan | None = None
+    first: WarmupSpan | None = None
+    count: int | None = None
+    warm_at_step: int | None = None
+    earlier_seconds: tuple[float, ...] = ()
+
+
+class Pauses(Struct, frozen=True, kw_only=True):
+    """What the training waited for that is no compilation; ``None`` where its torch has no seam.
+
+    Attributes:
+        saving_seconds: checkpoints, the one in progress included. saving_since: when that began,
+        ``None`` where there is none; saving_for_seconds: since then. evaluating_*: the same of
+        evaluations, and evaluations: how many have ended; ``None`` until one was told of.
+    """
+
+    saving_seconds: float | None = None
+    saving_since: float | None = None
+    saving_for_seconds: float | None = None
+    evaluating_seconds: float | None = None
+    evaluating_since: float | None = None
+    evaluating_for_seconds: float | None = None
+    evaluations: int | None = None

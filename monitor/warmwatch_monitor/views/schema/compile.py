@@ -1,0 +1,136 @@
+"""A rank's compiler in the ``/status`` answer."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+from warmwatch_monitor.views.schema.compilations import PastCompilation, Underway
+from warmwatch_monitor.views.schema.functions import Function
+from warmwatch_monitor.views.schema.units import Seconds
+
+
+class CacheUse(BaseModel):
+    """How often a compile cache had what was asked for."""
+
+    hits: int = Field(description="Found in the cache.")
+    misses: int = Field(description="Not found, so compiled.")
+
+
+class Counted(BaseModel):
+    """How far what the compiler does at the moment is."""
+
+    of: str = Field(description="What is counted: `kernels` or `choices` of an autotuning.")
+    done: int = Field(description="How many are done.")
+    total: int = Field(description="Of how many.")
+
+
+class Estimate(BaseModel):
+    """How long what compiles may take yet, by what the same took before (`docs/estimates.md`)."""
+
+    of: str = Field(
+        description="`warmup`: all of a first one; `function`: the recompile in progress."
+    )
+    so_far_seconds: Seconds = Field(description="That it has taken.")
+    last_seconds: Seconds = Field(description="That it took last time, by the same clock.")
+    left_seconds: Seconds | None = Field(
+        description="Probably; null where it takes longer than any before."
+    )
+    low: Seconds | None = Field(description="The least by several precedents; null by one.")
+    high: Seconds | None = Field(description="The most, likewise.")
+    phases: dict[str, float] = Field(description="The rest by phase, as it was shared out then.")
+    precedents: int = Field(description="How many are known.")
+    of_rank: bool = Field(description="They are other ranks of this run, and no earlier runs.")
+
+
+class Break(BaseModel):
+    """A reason for which Dynamo broke graphs."""
+
+    reason: str = Field(description="In PyTorch's words, without what may be the user's.")
+    count: int = Field(description="How often, when it was first told.")
+
+
+class Varying(BaseModel):
+    """A dimension, or a number, for which a function was compiled again."""
+
+    tensor: str = Field(description="The argument's name.")
+    dim: int | None = Field(description="Which of its dimensions; null: it is a number itself.")
+    values: list[int] = Field(description="The sizes that were seen, in order.")
+    complete: bool = Field(description="Whether all of them were kept.")
+    smallest: int | None = Field(description="The smallest of all.")
+    largest: int | None = Field(description="The largest of all.")
+    count: int = Field(description="Recompiles for it.")
+    seconds: Seconds | None = Field(
+        description="They took together, with their backwards; null where PyTorch is silent."
+    )
+    step_seconds_before: Seconds | None = Field(
+        description="Mean clean step before it first changed; null where too few are known."
+    )
+    step_seconds_since: Seconds | None = Field(
+        description="Mean clean step since, with whatever size; null where too few are known."
+    )
+    words: str | None = Field(description="The remedy; null where it has not kept changing.")
+    name: str | None = Field(description="The function.")
+    file: str | None = Field(description="The base name of the file that it is in.")
+    line: int | None = Field(description="The line on which it begins.")
+
+
+class Compile(BaseModel):
+    """What the compiler did and does. Counts are null where this torch keeps none."""
+
+    phase: str | None = Field(description="Phase of the activity in progress; null where none is.")
+    seconds: Seconds = Field(description="Compile time, the activity in progress included.")
+    limit_seconds: Seconds | None = Field(
+        description="How long one activity may take before `long_compile` holds; null: no limit."
+    )
+    idle_seconds: Seconds | None = Field(
+        description="For how long nothing of the rank has been busy while it compiles: process, "
+        "compilers, workers, GPUs; null where it does not, or nobody can tell."
+    )
+    gpu_seconds: Seconds | None = Field(
+        description="The same times the rank's GPUs; null where it told of none."
+    )
+    phase_seconds: dict[str, float] = Field(
+        description="Compile time by phase, those that took any. Exclusive: they add up."
+    )
+    compilations: int | None = Field(description="Graphs compiled, forward and backward.")
+    graphs: int | None = Field(description="Graphs captured by Dynamo.")
+    graphs_before: int | None = Field(
+        description="Graphs that it had captured before the agent attached."
+    )
+    recompiles: int | None = Field(description="Compilations of what had been compiled before.")
+    recompiles_after_warm: int | None = Field(description="Those of a rank that had been warm.")
+    graph_breaks: int | None = Field(description="Graph breaks counted by Dynamo.")
+    cache_hits: int | None = Field(description="Hits of Inductor's cache of whole graphs.")
+    cache_misses: int | None = Field(description="Misses of Inductor's cache of whole graphs.")
+    caches: dict[str, CacheUse] | None = Field(description="Hits and misses of each cache.")
+    failures: int | None = Field(description="Compilations that failed.")
+    fallbacks: int | None = Field(
+        description="Frames that hit the recompile limit and run eagerly from then on."
+    )
+    wrappers: int | None = Field(
+        description="Functions and modules that the program handed to `torch.compile`."
+    )
+    disabled: str | None = Field(
+        description="By what compilation is turned off: `environment` (TORCHDYNAMO_DISABLE), "
+        "`stance` or `config`; null where it is not."
+    )
+    cudagraph_skips: int | None = Field(
+        description="How often CUDA graphs were asked for and left out."
+    )
+    functions: list[Function] | None = Field(
+        description="What each function cost: the 10 dearest. Null where only series are known."
+    )
+    progress: Counted | None = Field(
+        description="How far the activity in progress is; null where PyTorch counts nothing."
+    )
+    estimate: Estimate | None = Field(
+        description="How long it may take yet; null where nothing like it is known."
+    )
+    underway: Underway | None = Field(
+        description="What is compiled now; null where nothing is, or nothing of it is known."
+    )
+    last: list[PastCompilation] = Field(description="The last five compilations, newest last.")
+    breaks: list[Break] = Field(description="Why Dynamo broke graphs, in the order of time.")
+    varying: list[Varying] = Field(
+        description="Dimensions and numbers that changed, at most 20, in the order of time."
+    )

@@ -1,0 +1,149 @@
+"""One rank of the ``/status`` answer."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+from warmwatch.verdict import CONDITIONS, State
+from warmwatch_monitor.views.schema.compile import Compile
+from warmwatch_monitor.views.schema.steps import (
+    Baseline,
+    Batches,
+    Cost,
+    LongStep,
+    Pauses,
+    StepSeconds,
+    Warmup,
+)
+from warmwatch_monitor.views.schema.units import Epoch, Joules, Seconds
+
+
+class End(BaseModel):
+    """How a rank ended."""
+
+    how: str = Field(description="`finished`, `failed`, `interrupted`, `detached` or `lost`.")
+    exit_code: int | None = Field(description="0 to 255; null where nobody could know.")
+    exception: str | None = Field(description="Type of the uncaught exception, if one ended it.")
+    out_of_memory: bool | None = Field(
+        description="The kernel killed it for want of memory; null where nobody can tell."
+    )
+    ended_together: bool | None = Field(
+        description="All ranks of the run ended within seconds; null of one rank, or not known."
+    )
+
+
+class Worth(BaseModel):
+    """What a step of this rank is worth, and what its clean steps come to."""
+
+    tokens_per_second: float | None = Field(description="Of clean steps; null where not said.")
+    samples_per_second: float | None = Field(description="Likewise.")
+    mfu_ratio: float | None = Field(
+        description="Model FLOPs utilization of clean steps: the operations of a step, over its "
+        "length, over what the rank's GPUs can do; null where one of them is not known."
+    )
+    tokens_per_step: int | None = Field(description="As the user or the framework said.")
+    samples_per_step: int | None = Field(description="Likewise.")
+    flops_per_step: float | None = Field(description="As the user said, else by the formula.")
+    formula: str | None = Field(description="By which the operations were worked out, if by any.")
+    parameters: int | None = Field(description="Of the model.")
+    estimated: bool = Field(description="The parameters are those that the optimizers hold.")
+    dtype: str = Field(description="Whose peak the MFU is held against.")
+    peak_flops: float | None = Field(
+        description="Dense operations a second of the rank's GPUs together, by the data sheets."
+    )
+
+
+class Condition(BaseModel):
+    """What the state alone does not say, for as long as it holds."""
+
+    condition: str = Field(description=f"{', '.join(f'`{name}`' for name in CONDITIONS)}.")
+    words: str = Field(description="The same in one clause.")
+
+
+class Energy(BaseModel):
+    """What the rank's GPUs spent since this monitor first saw it."""
+
+    compile_joules: Joules | None = Field(description="While it compiled; null if not measured.")
+    covered_seconds: Seconds = Field(
+        description="The compile time that this covers: less than all where the monitor came late."
+    )
+    joules_per_clean_step: Joules | None = Field(description="Mean of the clean steps.")
+
+
+class Compiler(BaseModel):
+    """A process that compiles for a training."""
+
+    pid: int = Field(description="In the monitor's pid namespace.")
+    name: str = Field(description="`cc1plus`, `ptxas`, `compile worker`...: of a closed list.")
+    cpu_seconds: Seconds = Field(description="CPU time so far.")
+    busy: bool | None = Field(description="That grows; null at the first look.")
+    stopped: bool = Field(description="Stopped by a signal (SIGSTOP, Ctrl-Z) or a debugger.")
+
+
+class Process(BaseModel):
+    """What the host says of the training process and its compile workers."""
+
+    cpu_seconds: Seconds = Field(description="CPU time so far.")
+    resident_bytes: int = Field(description="Resident memory, in bytes.")
+    cpu_ratio: float | None = Field(description="Its use of one core at the last look, from 0.")
+    threads: int | None = Field(description="Threads.")
+    workers_busy: int | None = Field(description="Compile workers whose CPU time grows.")
+    workers_idle: int | None = Field(description="Compile workers whose CPU time does not.")
+    stopped: bool = Field(description="Stopped by a signal (SIGSTOP, Ctrl-Z) or a debugger.")
+    compilers: list[Compiler] = Field(
+        description="The busiest that compile for it; idle compile workers are left out."
+    )
+
+
+class TorchMemory(BaseModel):
+    """What CUDA's caching allocator held, over the process's devices, at a rare moment."""
+
+    at: Epoch | None = Field(description="When; null where a series tells of it.")
+    allocated: int | None = Field(description="Bytes in tensors.")
+    reserved: int | None = Field(description="Bytes taken from the device.")
+    peak_allocated: int | None = Field(description="The most since the program reset its peaks.")
+    peak_reserved: int | None = Field(description="Likewise.")
+
+
+class Rank(BaseModel):
+    """One training process of a run."""
+
+    rank: int = Field(description="Its number in the run, as its launcher says.")
+    state: State = Field(description="What it does.")
+    attached_at: Epoch | None = Field(description="When its agent attached.")
+    since: Epoch | None = Field(description="When that state began; null where nobody can know.")
+    steps: int = Field(description="Training steps so far.")
+    clean_steps: int = Field(description="Steps in a row without compile activity, up to now.")
+    compile: Compile
+    warmup: Warmup
+    step_seconds: StepSeconds
+    long_steps: list[LongStep] = Field(
+        description="Steps that came at least four times as late as usual, and a second, without "
+        "compiling: the last ones and the longest, oldest first."
+    )
+    batches: Batches | None = Field(description="Null where this torch, or a series, tells none.")
+    pauses: Pauses
+    cost: Cost
+    baseline: Baseline | None = Field(
+        description="Null where no steps were to run eagerly: `attach(baseline_steps=...)`."
+    )
+    worth: Worth | None = Field(description="Null where nothing is known of what a step is worth.")
+    conditions: list[Condition] = Field(description="Those that hold.")
+    gpus: list[str] = Field(description="Uuids of its GPUs.")
+    energy: Energy | None = Field(description="Null where no energy was measured.")
+    evidence: list[str] = Field(description="The facts behind the state, weightiest first.")
+    pid: int | None = Field(description="In the monitor's pid namespace; null where it is gone.")
+    host: str | None = Field(description="The host that it runs on.")
+    attempt: int | None = Field(description="Restarts of the run by its launcher, from 0.")
+    collective_timeout_seconds: Seconds | None = Field(
+        description="After which its collectives give up, the shortest of its process groups; null "
+        "where it has none."
+    )
+    collective_backend: str | None = Field(description="Of that process group, such as `nccl`.")
+    alive: bool = Field(description="Whether its process lives.")
+    end: End | None = Field(description="How it ended; null while it has not.")
+    process: Process | None = Field(description="Null where the host does not see the process.")
+    agent_errors: int | None = Field(description="Errors of the agent's own that it swallowed.")
+    torch_memory_bytes: TorchMemory | None = Field(
+        description="Null until CUDA is up, and where the allocator keeps no statistics."
+    )
