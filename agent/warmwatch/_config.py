@@ -13,7 +13,7 @@ STACKS = 60.0
 _LEAST_STACKS, _MOST_STACKS = 0.1, 1e6
 _MOST_WARM_STEPS = 1_000_000  # more is a mistake, and would not fit into the record
 
-# name -> (default in words, meaning); the monitor's own variables are in its config.py
+# name -> (default in words, meaning); the monitor's own variables are in its variables.py
 VARIABLES: Mapping[str, tuple[str, str]] = {
     "WARMWATCH_RUN": ("the launcher's id, else the script's name", "name of the run"),
     "WARMWATCH_DIR": (
