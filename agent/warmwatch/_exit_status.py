@@ -24,6 +24,8 @@ from warmwatch._descriptors import File, file_of, high_copy, leads_to
 from warmwatch._guard import pass_on
 
 _UNBUFFERED = 2  # _IONBF
+_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
+_ROOM = 64  # bytes; a promise and a status are 5
 
 _descriptor = -1
 _file: File | None = None  # device and inode that the descriptor leads to
@@ -44,6 +46,7 @@ def arm(path: Path, mode: int) -> None:
             _register(made)
         else:
             _lead_to(made)
+        _keep_room(made)
     finally:
         os.close(made)
 
@@ -58,6 +61,18 @@ def promise() -> None:
             os.write(_descriptor, record.EXIT_PROMISED)
         except OSError as error:
             pass_on(error)
+
+
+def _keep_room(made: int) -> None:
+    """Have a block for what is to come, as the slot has its own: the disk may be full by then.
+
+    The file stays empty. A filesystem that has no such call says so, and is left at that.
+    """
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
+    libc.fallocate(made, _KEEP_SIZE, 0, _ROOM)
 
 
 def disarm() -> None:

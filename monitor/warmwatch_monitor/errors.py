@@ -9,6 +9,10 @@ class WarmwatchError(Exception):
     exit_code = 1
 
 
+class OutputError(WarmwatchError):
+    """What a command has to say cannot be written where it was sent."""
+
+
 class UsageError(WarmwatchError):
     """A wrong or contradictory setting."""
 

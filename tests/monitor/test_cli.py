@@ -92,6 +92,17 @@ def test_a_reader_who_goes_away_ends_it_quietly_with_the_code_of_the_answer(
     assert (done.stdout, done.stderr) == ("3\n", "")
 
 
+@pytest.mark.parametrize(
+    "words", ["status --dir {}", "status --json --dir {}", "", "--version", "--help", "status -h"]
+)
+def test_what_cannot_be_printed_is_one_line_and_no_traceback(tmp_path: Path, words: str) -> None:
+    """Its output is sent to a disk that is full."""
+    with held(write_record(tmp_path, compiling())):
+        done = shell(f"{shlex.join(PYTHON)} {words.format(tmp_path)} > /dev/full")
+    why = "warmwatch: its output cannot be written (No space left on device)\n"
+    assert (done.returncode, done.stderr) == (1, why)
+
+
 def test_runs_are_chosen_by_a_pattern(tmp_path: Path) -> None:
     names = ("gpt-small", "gpt-large", "bert")
     slots = (warm("gpt-small"), compiling("gpt-large"), compiling("bert"))

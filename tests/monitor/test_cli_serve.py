@@ -50,6 +50,30 @@ def test_it_follows_a_training_from_compiling_to_warm_to_lost(tmp_path: Path) ->
         assert status(url)["warm"] is None
 
 
+def test_a_full_disk_below_its_log_is_no_reason_not_to_serve(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    words = (sys.executable, "-m", "warmwatch_monitor", "serve", "--address", address)
+    with (
+        Path("/dev/full").open("w") as full,
+        held(write_record(tmp_path, warm())),
+        subprocess.Popen(
+            [*words, "--dir", str(tmp_path)], stdout=full, stderr=full, env=environment()
+        ) as process,
+    ):
+
+        def answers() -> bool:
+            assert process.poll() is None, "it has ended"
+            try:
+                return bool(status(f"http://{address}")["warm"])
+            except OSError:
+                return False
+
+        wait_until(answers)
+        process.terminate()
+        assert process.wait() == 0
+
+
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_exit_0_and_nothing_on_stderr(
     tmp_path: Path, signum: signal.Signals

@@ -65,7 +65,7 @@ ENDS = {
     ),
     "killed": (
         lost(),
-        "lost after 12 steps; the process said nothing: ended from outside?",
+        "lost after 12 steps; the process said nothing: ended from outside, or by os._exit?",
         ("lost", None, None),
     ),
 }

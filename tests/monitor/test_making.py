@@ -182,6 +182,18 @@ def test_too_many_compilations_are_counted(tmp_path: Path) -> None:
     assert (len(found.compilations), found.left_out) == (told_source.MOST, 5)
 
 
+@pytest.mark.parametrize(("dropped", "left_out"), [(310, 78), (0, 0)])
+def test_compilations_that_the_journal_had_no_room_for_are_counted(
+    tmp_path: Path, dropped: int, left_out: int
+) -> None:
+    """Where no line was dropped, those that it does not tell of yet are still to come."""
+    done = b.ended("finished")
+    counted = {"compilations": b.kinds(forward=40, backward=40), "journal_dropped": dropped}
+    full = replace(done, compile=replace(done.compile, **counted))
+    (rank,) = made(full, [COMPILATION, {**COMPILATION, "kind": "backward"}], tmp_path).ranks
+    assert (len(rank.compiled), rank.left_out) == (2, left_out)
+
+
 def test_of_a_journal_of_any_length_so_many_lines_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

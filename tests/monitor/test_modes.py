@@ -136,6 +136,15 @@ def test_an_end_by_us_is_no_failure() -> None:
     assert made(tried("default", gone, ended_by="itself", code=0)).rows[0].outcome == "failed"
 
 
+def test_of_one_that_left_without_a_word_nobody_knows_that_it_failed() -> None:
+    """As ``os._exit(0)`` does; one whose command failed has."""
+    summary = "gpt2/default: lost after 200 steps; the process said nothing"
+    gone = replace(account("default", 17.2, 0.0356), state="lost", summary=summary)
+    for code, words in ((0, f"{summary}; what it printed is in x"), (3, "it failed (exit code 3)")):
+        of = made(tried("default", gone, ended_by="itself", code=code, output="x"))
+        assert words in notes(of)["default"]
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

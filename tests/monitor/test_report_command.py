@@ -105,6 +105,7 @@ def test_a_price_is_a_number(records: str) -> None:
         (("compare", "gpt2", "gpt2"), 2, "means gpt2; its start before is NAME~1"),
         (("compare", "gpt2", "nobody"), 5, "no run named"),
         (("export", "gpt2"), 2, "nothing to write"),
+        (("export", "gpt2", "--csv", "-"), 2, "give --csv and --parquet a place, not -"),
         (("export", "gpt2", "--perfetto", "/nowhere/x.json"), 1, "name another place"),
         (("export", "gpt2", "--perfetto", "/dev/full"), 1, "/dev/full cannot be written (No space"),
     ],

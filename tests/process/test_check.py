@@ -201,6 +201,38 @@ def test_a_training_that_outlives_its_command_passes_nowhere_and_keeps_its_cache
     assert f"remove {caches} when it has" in done.stderr
 
 
+# The last record has one graph and no recompile; what its process did before has more.
+ANEW = """
+import sys, warmwatch
+if "AGAIN" not in os.environ:
+    os.environ["AGAIN"] = "1"
+    {anew}
+model = make()
+train(torch.compile(model, backend="eager"), torch.optim.SGD(model.parameters(), lr=.1), 5)
+"""
+
+
+@pytest.mark.parametrize(
+    "anew",
+    [
+        "os.execv(sys.executable, [sys.executable, *sys.argv])",
+        "warmwatch.detach(); warmwatch.attach()",
+    ],
+    ids=["exec", "attach"],
+)
+def test_what_a_process_compiled_before_it_began_anew_passes_nowhere(
+    records: Path, anew: str
+) -> None:
+    grown = GROWN.replace("\n", "\n    ")
+    (records.parent / "train.py").write_text(
+        f'import os\n{PRELUDE}\nif "AGAIN" not in os.environ:{grown}{ANEW.format(anew=anew)}'
+    )
+    (records.parent / "base.toml").write_text(SMALL)
+    done = checked(records, "--baseline", "base.toml", command=(sys.executable, "train.py"))
+    assert done.returncode == 5, done.stderr
+    assert "its process began anew when it had compiled" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

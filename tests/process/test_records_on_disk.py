@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from support import slots
-from support.filesystems import FAULTS, FOR_GOOD, KINDS, NotHereError, mounted
+from support.filesystems import FAULTS, FOR_GOOD, KINDS, NotHereError, full, mounted
 from support.records import environment, wait_until
 from support.stepping import PATIENCE, PATIENT, PROGRAM, stepping
 from warmwatch import record
@@ -69,6 +69,26 @@ def test_what_befalls_the_disk_neither_stops_nor_ends_the_training(
     except NotHereError as error:
         pytest.skip(str(error))
     assert errors.read_text().count("UserWarning") <= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_disk_that_is_full_to_the_end_has_room_for_how_it_ended(
+    tmp_path: Path, kind: str
+) -> None:
+    program = PATIENT + "sys.exit(3)\n"
+    try:
+        with (
+            mounted(kind) as disk,
+            stepping(disk.place / "records", tmp_path / "errors", program) as training,
+        ):
+            folder = training.folder
+            assert (folder / record.EXIT).read_bytes() == b"", "its room is none that a reader sees"
+            with full(disk, folder / record.SLOT):
+                training.leave()
+                assert training.process.wait() == 3
+                assert record.exit_code((folder / record.EXIT).read_bytes()) == 3
+    except NotHereError as error:
+        pytest.skip(str(error))
 
 
 def test_a_disk_that_is_frozen_holds_up_no_end_of_python(tmp_path: Path) -> None:

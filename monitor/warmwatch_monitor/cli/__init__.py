@@ -5,13 +5,15 @@ An error of ours becomes one line on stderr and its own exit code, here and nowh
 
 from __future__ import annotations
 
+import errno
+import sys
 from importlib import import_module
 from typing import Any
 
 import click
 
-from warmwatch_monitor.cli.output import draw, note, plain, say
-from warmwatch_monitor.errors import WarmwatchError
+from warmwatch_monitor.cli.output import draw, note, plain, say, spilled
+from warmwatch_monitor.errors import OutputError, WarmwatchError
 
 # command -> the module that holds it under its own name, and what --help says of it, in its order
 COMMANDS = {
@@ -88,6 +90,16 @@ class _Commands(click.Group):
     ) -> None:
         _list(formatter)
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:  # what click itself prints: --help
+            if error.errno != errno.ENOSPC:
+                raise
+            spilled(sys.stdout)
+            note(f"warmwatch: its output cannot be written ({error.strerror})")
+            sys.exit(OutputError.exit_code)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -109,7 +121,11 @@ def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None
     if wanted:
         from warmwatch import __version__
 
-        say(f"warmwatch, version {__version__}")
+        try:
+            say(f"warmwatch, version {__version__}")
+        except OutputError as error:  # no command is invoked yet
+            note(f"warmwatch: {error}")
+            ctx.exit(error.exit_code)
         ctx.exit()
 
 
@@ -147,6 +163,8 @@ def _overview(ctx: click.Context) -> None:
     try:
         draw(picture(asker(None)()))
         formatter.write("")  # what there is before them gets an empty line between
+    except OutputError:
+        raise
     except WarmwatchError as error:
         note(f"warmwatch: {plain(str(error))}")
     _list(formatter)

@@ -39,6 +39,8 @@ def export(
     """
     if perfetto is None and csv is None and parquet is None:
         raise UsageError("nothing to write: give --perfetto FILE, --csv DIR or --parquet DIR")
+    if "-" in (csv, parquet):
+        raise UsageError("several tables are no stream: give --csv and --parquet a place, not -")
     from warmwatch_monitor.cli.accounts import accounts, as_written
 
     found = accounts(() if run is None else (run,), dir=dir)

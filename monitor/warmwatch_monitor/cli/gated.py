@@ -13,7 +13,7 @@ from warmwatch_monitor.cli.launched import NOTHING, Launched, boot, living, star
 
 if TYPE_CHECKING:
     from warmwatch_monitor.gate.measured import MeasuredRun
-    from warmwatch_monitor.model import RunView, Snapshot
+    from warmwatch_monitor.model import RecordReading, RunView, Snapshot
     from warmwatch_monitor.model.told import Told
 
 FAILED, NOT_SEEN = 4, 5
@@ -48,6 +48,7 @@ def measured(
         end_as(status)
     _left_alone(heard)
     _sound(snapshot, os.waitstatus_to_exitcode(status), command, caches.folder)
+    _all_there(ours.earlier(snapshot))
     return gate.measured(snapshot.runs, {folder: _told(folder) for folder in _folders(snapshot)})
 
 
@@ -111,6 +112,14 @@ def _sound(snapshot: Snapshot, code: int, command: Sequence[str], caches: str | 
             raise CannotCompareError(unfinished(run, goes_on, caches), NOT_SEEN)
     if not any(rank.figures.compile.begun for run in snapshot.runs for rank in run.ranks):
         raise CannotCompareError(uncompiled(snapshot.runs[0]), NOT_SEEN)
+
+
+def _all_there(earlier: Sequence[RecordReading]) -> None:
+    """Raises CannotCompareError where something compiled that no rank's numbers have."""
+    from warmwatch_monitor.export.words.growth import began_anew
+
+    if earlier:
+        raise CannotCompareError(began_anew(earlier[0].slot.identity.run), NOT_SEEN)
 
 
 def _broken(run: RunView) -> bool:

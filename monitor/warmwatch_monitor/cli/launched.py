@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from warmwatch_monitor.cli.output import note, plain
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from warmwatch_monitor.cli.answers import Answer
     from warmwatch_monitor.clock import Clock
     from warmwatch_monitor.config import Settings
-    from warmwatch_monitor.model import Snapshot
+    from warmwatch_monitor.model import RecordReading, Snapshot
     from warmwatch_monitor.sources.readings import Read, Readings, Source
     from warmwatch_monitor.sources.records import RecordsReading
 
@@ -23,7 +23,8 @@ _END_SECONDS = 3.0  # for the records of what has just ended to say so
 _KEPT_SECONDS = "86400"  # a command may begin with a training that ends long before the last
 NOTHING = (
     "no step and no compilation was seen under this command; a Python under -I, -E or "
-    "-S is not attached to, nor one older than 3.10: `import warmwatch.auto` is for those"
+    "-S is not attached to, nor one older than 3.10: `import warmwatch.auto` is for those; one "
+    "that has become another user's, or emptied its environment, has its record elsewhere"
 )
 
 
@@ -57,8 +58,13 @@ def startable(command: Sequence[str]) -> Iterator[None]:
         raise SystemExit(NOT_EXECUTABLE) from None
 
 
-def _records_of(launch: str) -> Source[RecordsReading]:
-    """The source of records, of one launch: an earlier start of the same name is none of it."""
+def _records_of(
+    launch: str, took: Callable[[tuple[RecordReading, ...]], None]
+) -> Source[RecordsReading]:
+    """The source of records, of one launch: an earlier start of the same name is none of it.
+
+    ``took``: given those of each look.
+    """
     from msgspec.structs import replace
 
     from warmwatch_monitor.sources.listed import RECORDS
@@ -68,8 +74,9 @@ def _records_of(launch: str) -> Source[RecordsReading]:
 
         def ours(others: Readings) -> RecordsReading:
             found = read(others)
-            records = (one for one in found.records if one.slot.identity.started_by == launch)
-            return replace(found, records=tuple(records))
+            of_it = (one for one in found.records if one.slot.identity.started_by == launch)
+            took(records := tuple(of_it))
+            return replace(found, records=records)
 
         return ours
 
@@ -79,6 +86,11 @@ def _records_of(launch: str) -> Source[RecordsReading]:
 def living(snapshot: Snapshot) -> bool:
     """Whether a rank has not ended."""
     return any(rank.living for run in snapshot.runs for rank in run.ranks)
+
+
+def _process(of: RecordReading) -> tuple[int, str, int]:
+    """Whose record it is: an ``exec`` changes none of it."""
+    return of.slot.identity.pid, *of.start
 
 
 class Launched:
@@ -92,7 +104,8 @@ class Launched:
 
         # nothing is looked for but what this launch has started
         settings = settings_from(observe="off", retention=_KEPT_SECONDS)
-        ours = _records_of(launch)
+        self._records: tuple[RecordReading, ...] = ()
+        ours = _records_of(launch, self._take)
         sources = [ours if one is RECORDS else one for one in SOURCES]
         self._poller, self._seen = Poller(settings, sources=sources), Remembering(settings.keeping)
         self._began = time.monotonic()
@@ -124,6 +137,19 @@ class Launched:
         seen = self._poller.poll_once()
         self._seen.take(seen)
         return seen
+
+    def earlier(self, snapshot: Snapshot) -> list[RecordReading]:
+        """What compiled and is no rank, for its process was that rank by a later record.
+
+        It began anew, by ``exec`` or with a second ``attach()``, under the same name.
+        """
+        ranks = [rank.record for run in snapshot.runs for rank in run.ranks]
+        shown, processes = {one.folder for one in ranks}, {_process(one) for one in ranks}
+        left = (one for one in self._records if one.folder not in shown)
+        return [one for one in left if _process(one) in processes and one.slot.compile.begun]
+
+    def _take(self, records: tuple[RecordReading, ...]) -> None:
+        self._records = records
 
     def remember(self) -> None:
         """Write those that have ended into the history."""

@@ -12,6 +12,7 @@ import sys
 from typing import Any, TextIO
 
 from warmwatch.texts import printable
+from warmwatch_monitor.errors import OutputError
 
 PIPE_WIDTH = 120
 _USUAL = os.terminal_size((80, 24))
@@ -88,6 +89,11 @@ def fits(text: str) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
+def spilled(stream: TextIO) -> None:
+    """What is left in the buffer of what cannot be written is written at exit: to nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def _size(stream: TextIO) -> os.terminal_size:
     try:
         found = os.get_terminal_size(stream.fileno())
@@ -103,10 +109,9 @@ def _write(stream: TextIO | None, text: str) -> None:
     try:
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
-    except BrokenPipeError:
-        # what is left in the buffer is written at exit: to nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    except OSError:
-        if stream is not sys.stderr:
-            raise
-        # a full disk, a terminal that is gone: there is nowhere to say it, and the exit code stands
+    except OSError as error:
+        if stream is sys.stderr and not isinstance(error, BrokenPipeError):
+            return  # there is nowhere to say it, and the exit code stands
+        spilled(stream)
+        if not isinstance(error, BrokenPipeError):  # a full disk, a terminal that is gone
+            raise OutputError(f"its output cannot be written ({error.strerror})") from None

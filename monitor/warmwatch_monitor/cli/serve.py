@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -22,7 +23,7 @@ from warmwatch_monitor.cli.output import note, say
 from warmwatch_monitor.cli.recalling import recalling
 from warmwatch_monitor.cli.sending import make_sender
 from warmwatch_monitor.config import NO_SQLITE, Address, Settings
-from warmwatch_monitor.errors import DaemonError
+from warmwatch_monitor.errors import DaemonError, OutputError
 from warmwatch_monitor.poller import Poller
 from warmwatch_monitor.push.sender import Sender
 from warmwatch_monitor.variables import refuse_unknown
@@ -128,7 +129,8 @@ def _announce(settings: Settings, bound: Address) -> None:
             note(f"warmwatch: {directory} does not exist yet; it is watched from when it does")
     if not settings.keeping.able:
         note(f"warmwatch: no runs are remembered, for {NO_SQLITE}")
-    say(f"warmwatch {__version__} serves {bound.url}/status and {bound.url}/metrics")
+    with contextlib.suppress(OutputError):  # a disk that its log fills is no reason not to serve
+        say(f"warmwatch {__version__} serves {bound.url}/status and {bound.url}/metrics")
 
 
 def _spare_the_collector() -> None:

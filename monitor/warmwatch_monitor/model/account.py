@@ -109,9 +109,9 @@ class RankAccount(Struct, frozen=True, kw_only=True):
     """One rank.
 
     ``answer``: its part of ``/status`` when it was last looked at, schema version 1. ``compiled``:
-    all compilations that its journal tells of, in order. ``left_out``: how many of them were too
-    many to be kept. ``samples``: ``None`` where no daemon was there. ``first_step_bytes``: the most
-    that CUDA's allocator had handed out when the first step ended.
+    all compilations that its journal tells of, in order. ``left_out``: how many others there were,
+    too many to be kept or for the journal's room. ``samples``: ``None`` where no daemon was there.
+    ``first_step_bytes``: the most that CUDA's allocator had handed out when the first step ended.
     """
 
     rank: int

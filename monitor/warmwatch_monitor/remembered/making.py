@@ -31,6 +31,7 @@ _ID_BYTES = 5  # 8 letters and digits
 _MOST_COMPILED = 40_000  # of all ranks of a run together
 _FEWEST_COMPILED = 50  # of each, however many ranks there are
 _LONGEST_REASON = 1_000
+_OF_GRAPHS = frozenset({"forward", "backward", "other"})
 _CACHE_STATES = frozenset({"cold", "warm"})
 _NO_RANKS: Mapping[int, Samples] = MappingProxyType({})
 _NO_GPUS: Mapping[str, Samples] = MappingProxyType({})
@@ -158,10 +159,18 @@ def _rank(view: RankView, run: RunView, told: Told, samples: Samples | None) -> 
         rank=view.rank,
         answer=answer_of(view, ended_together=run.ended_together),
         compiled=tuple(_compiled(one, view) for one in told.compilations[:most]),
-        left_out=told.left_out + max(0, len(told.compilations) - most),
+        left_out=told.left_out + max(0, len(told.compilations) - most) + _never_told(view, told),
         samples=samples,
         first_step_bytes=told.first_step_bytes,
     )
+
+
+def _never_told(view: RankView, told: Told) -> int:
+    """Compilations of graphs whose lines the journal had no room for."""
+    if not view.figures.agent.lines_dropped:
+        return 0  # what is not told yet will be
+    there = sum(one.compilation.kind in _OF_GRAPHS for one in told.compilations)
+    return max(0, (view.figures.compile.graphs_compiled or 0) - there - told.left_out)
 
 
 def _compiled(told: ToldCompilation, view: RankView) -> Compiled:

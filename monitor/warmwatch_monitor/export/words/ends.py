@@ -60,7 +60,7 @@ def of_the_whole(run: RunView) -> str:
     if all(view.figures.life.killed_at_end for view in run.ranks):
         return "; its program was done, and it was killed at its end"
     if len(run.ranks) == 1:
-        return "; the process said nothing: ended from outside?"
+        return "; the process said nothing: ended from outside, or by os._exit?"
     if not run.ended_together:
         return ""
     ends = [view.figures.progress.state_since for view in run.ranks]

@@ -196,6 +196,15 @@ def unfinished(run: RunView, ranks: Iterable[int], caches: str | None = None) ->
     )
 
 
+def began_anew(run: str) -> str:
+    """That a process of it has a second record, and what the first one counts is in no number."""
+    return (
+        f"{run}: its process began anew when it had compiled (by exec, or with a second attach()), "
+        "and what it compiled before is not counted, so nothing was compared: have it begin anew "
+        "before it compiles, or give each part a name of its own (WARMWATCH_RUN, attach(run=...))"
+    )
+
+
 def remark(of: Remark) -> str:
     """A sentence."""
     return _REMARKS[of.kind](of)

@@ -127,7 +127,9 @@ def _of_row(one: Row, of: Modes) -> Iterator[str]:
 
 def _end(one: Row) -> Iterator[str]:
     """Why there is less to see than there should be."""
-    if one.outcome == "failed":
+    if one.outcome == "failed" and one.state == "lost" and not one.code:
+        yield f"{one.summary}{_where(one)}"  # nobody knows that it failed: os._exit says no word
+    elif one.outcome == "failed":
         yield f"it failed ({_how(one)}){_where(one)}"
     elif one.outcome == "nothing":
         ended = f"{_BY_US.get(one.ended_by, 'it ended after')} {took(one.seconds)}"
