@@ -187,13 +187,17 @@ def uncompiled(run: RunView) -> str:
     return f"{run.run}: nothing was compiled: {off or 'torch.compile was never called'}"
 
 
-def unfinished(run: RunView, ranks: Iterable[int], caches: str | None = None) -> str:
-    """That some of a run went on when the command had ended; ``caches``: the folder it uses."""
-    left = f"; remove {caches} when it has, which holds its compile caches" if caches else ""
+def unfinished(run: RunView, ranks: Iterable[int]) -> str:
+    """That some of a run went on when the command had ended."""
     return (
         f"{run.run}: rank {named(ranks)} had not ended when the command had, so nothing was "
-        f"compared: have the command wait for it{left}"
+        "compared: have the command wait for it"
     )
+
+
+def kept(caches: str) -> str:
+    """That this folder of ``caches`` was left to what goes on."""
+    return f"remove {caches} when what goes on has ended: it holds its compile caches"
 
 
 def remark(of: Remark) -> str:
