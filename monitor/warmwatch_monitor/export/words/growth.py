@@ -133,8 +133,9 @@ def _share(share: Share) -> str:
 
 _REMARKS: Mapping[Kind, Callable[[Remark], str]] = {
     Kind.ANOTHER_TORCH: lambda it: f"torch is {it.what}: what it compiles may differ for that",
+    # the other side may be a command's, of --against
     Kind.ANOTHER_NAME: lambda it: (
-        f"{it.run}: held against {it.what}, for there is one run here and one in the baseline"
+        f"{it.run}: held against {it.what}, for there is one run on each side"
     ),
     Kind.UNKNOWN_RUN: lambda it: (
         f"{it.run}: the baseline does not know this run, so it is not compared; --update adds it"
