@@ -181,10 +181,12 @@ class Agent:
         """In a forked child: what is the parent's is let go of, and none of it is waited for."""
         self._opening = RLock()
         self.marking.renew()
-        self._own.renew(now)
-        self.steps.bind(self.record.writer.buffer, self.ledger)
+        try:
+            self._own.renew(now)
+        finally:  # whatever befell what is said aloud: the parent's slot is memory of both
+            self.steps.bind(self.record.writer.buffer, self.ledger)
+            self.batches.bind(self.record.writer.buffer, anew=True)
         self._eager.renew()
-        self.batches.bind(self.record.writer.buffer, anew=True)
 
     def _long_step(self, steps: int, now: int, duration: int, usual: int) -> None:
         """A clean step came far later than usual."""

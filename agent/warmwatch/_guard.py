@@ -59,12 +59,21 @@ def report(where: str, error: Exception) -> None:
             raised it while we happened to run.
     """
     pass_on(error)
-    _logger.debug("swallowed in %s", where, exc_info=error)
+    _log(logging.DEBUG, f"swallowed in {where}", error)
     try:
         if _sink is not None:
             _sink(where, error)
-    except Exception:
-        _logger.debug("the sink failed", exc_info=True)
+    except Exception as failed:  # noqa: BLE001 - there is no other sink
+        pass_on(failed)
+        _log(logging.DEBUG, "the sink failed", failed)
+
+
+def _log(level: int, message: str, error: Exception | None = None) -> None:
+    """For who reads our log. What reads it is the user's, and may refuse: a filter that raises."""
+    try:
+        _logger.log(level, "%s", message, exc_info=error)
+    except Exception as refused:  # noqa: BLE001 - a guest: never raised
+        pass_on(refused)
 
 
 def quietly(where: str, tell: Callable[..., Any], *args: Any) -> Any:
@@ -116,7 +125,7 @@ def warn_once(message: str) -> None:
     try:
         warnings.warn(text, stacklevel=_level_of_user())
     except Exception:  # noqa: BLE001 - the user turns warnings into errors, but never this one
-        _logger.warning("%s", text)
+        _log(logging.WARNING, text)
 
 
 _PASSED_OVER = ("warmwatch", "torch", "importlib")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from time import monotonic_ns
 
-from warmwatch.record import PHASES, PROGRESS, Slot, quantile_ns
+from warmwatch.record import PHASES, PROGRESS, Slot
 from warmwatch.words.phrases import baseline_words, counted, duration, step_length
 
 
@@ -18,8 +18,8 @@ def answer(slot: Slot, state: str, steps_before: int = 0) -> str:
     # of a record that began anew all of them
     fresh = slot.steps.steps - steps_before * (steps_before <= slot.steps.steps)
     steps = counted(fresh, "step")
-    median = quantile_ns(slot.clean_bins, 0.5)
-    speed = f"{step_length(median / 1e9)} a step" if median else ""
+    length = slot.typical_step_ns
+    speed = f"{step_length(length / 1e9)} a step" if length else ""
     if state == "warm":
         since = slot.compile.clean_after + slot.header.warm_steps
         real = f": {speed} is the real speed" if speed else ""

@@ -50,8 +50,8 @@ class Own:
         self._begin(self.record.renewed(now), shown=self.announcer.shown)
 
     def _begin(self, own: OwnRecord, *, shown: bool) -> None:
-        self.record = own
-        self.ledger = Ledger(own, self._hooks, self._word_break)
+        # first, and both: nothing of a parent's is written to any more
+        self.record, self.ledger = own, Ledger(own, self._hooks, self._word_break)
         self.announcer = Announcer(shown=shown, slot=own.image, rank=lambda: own.speaks_for)
         self.watch = self._watched()  # a parent's thread is not here
         self.tell_worth()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from warmwatch import _terminal
 from warmwatch._guard import report
-from warmwatch.record import PHASES, Slot, quantile_ns
+from warmwatch.record import PHASES, Slot
 
 if TYPE_CHECKING:
     from warmwatch._ending import End
@@ -91,8 +91,8 @@ def _warm(slot: Slot) -> str:
     counts = slot.compile
     if not counts.begun and not counts.graphs_before:
         return "runs eagerly: no compile activity so far"
-    median = quantile_ns(slot.clean_bins, 0.5)
-    speed = f"; {step_length(median / 1e9)} a step" if median else ""
+    length = slot.typical_step_ns
+    speed = f"; {step_length(length / 1e9)} a step" if length else ""
     if not counts.begun:
         step = slot.header.warm_steps
         return f"warm since step {step}: nothing compiled since the agent was attached{speed}"
@@ -133,8 +133,8 @@ def _account(slot: Slot, end: End) -> str:
     parts = [f"{duration(spent)} of compiling" if counts.begun else nothing]
     if recompiles := sum(counts.recompiles):
         parts.append(counted(recompiles, "recompile"))
-    if median := quantile_ns(slot.clean_bins, 0.5):
-        parts.append(f"{step_length(median / 1e9)} a clean step")
+    if length := slot.typical_step_ns:
+        parts.append(f"{step_length(length / 1e9)} a clean step")
     return f"{_how(end)} after {counted(steps, 'step')}: {', '.join(parts)}"
 
 

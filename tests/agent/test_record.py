@@ -514,6 +514,26 @@ def test_the_longest_of_binned_durations_is_the_end_of_its_bin(
     assert record.longest_ns(bins) == longest
 
 
+@pytest.mark.parametrize(
+    ("count", "total", "median", "typical"),
+    [
+        (100, 3.61, 0.036, 0.0361),  # alike
+        (100, 88.6, 0.036, 0.036),  # one of them held an evaluation
+        (4, 420.0, 100.0, 105.0),  # as far apart as a bin is wide
+        (4, 380.0, 100.0, 95.0),
+        (4, 420.4, 100.0, 100.0),
+        (4, 379.6, 100.0, 100.0),
+        (None, 4.0, 1.0, 1.0),  # of a Prometheus that does not tell
+        (4, None, 1.0, 1.0),
+        (0, 0.0, None, None),
+    ],
+)
+def test_steps_that_are_alike_have_their_mean_and_others_their_median(
+    count: int | None, total: float | None, median: float | None, typical: float | None
+) -> None:
+    assert record.typical(count, total, median) == pytest.approx(typical)
+
+
 def test_no_durations_have_no_quantile() -> None:
     assert record.quantile_ns([0] * record.BINS, 0.5) is None
 

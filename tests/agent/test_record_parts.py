@@ -152,6 +152,14 @@ def test_clean_steps_are_summed_up_to_the_last_mark() -> None:
     assert behind.clean_sum_ns == 50
 
 
+def test_how_long_a_clean_step_takes_is_read_off_their_sum_and_their_bins() -> None:
+    known = slot(StepCounts(last_step_ns=14_030_000_000), irregular_step_ns=2_000_000_000)
+    bins = [0] * record.BINS
+    assert replace(known, clean_bins=tuple(bins)).typical_step_ns is None
+    bins[record.BOUNDS_NS.index(4_020_000_000)] = 3
+    assert replace(known, clean_bins=tuple(bins)).typical_step_ns == 4_010_000_000
+
+
 def test_tokens_and_samples_are_what_was_before_and_what_each_step_since_is_worth() -> None:
     steps = StepCounts(steps=12)
     worth = slot(

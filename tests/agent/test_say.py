@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 import logging
 import sys
+from bisect import bisect_left
 
 import pytest
 from tqdm import tqdm
 
 from support import builders as b
-from warmwatch import _guard, _terminal
+from support.values import replace
+from warmwatch import _guard, _terminal, record
 from warmwatch._ending import End
+from warmwatch._live import answer
 from warmwatch._say import Announcer
 from warmwatch.record import Slot
 
@@ -27,6 +30,17 @@ RECOMPILE = {
 
 def announcer(slot: Slot = b.WARM, rank: int | None = 0, *, shown: bool = True) -> Announcer:
     return Announcer(shown=shown, slot=lambda: slot, rank=lambda: rank)
+
+
+def alike(seconds: float) -> Slot:
+    """Warm, of three clean steps of this length."""
+    length = round(seconds * 1e9)
+    steps = replace(b.WARM.steps, steps=4)
+    began = steps.last_step_ns - 3 * length
+    counts = replace(b.WARM.compile, clean_after=1, irregular_step_ns=began, clean_sum_ns=0)
+    bins = [0] * record.BINS
+    bins[bisect_left(record.BOUNDS_NS, length)] = 3
+    return replace(b.WARM, steps=steps, compile=counts, clean_bins=tuple(bins))
 
 
 class Said:
@@ -53,6 +67,17 @@ def test_a_compilation_that_takes_long_is_told_with_its_phase(said: Said) -> Non
 def test_when_it_is_warm_the_step_its_length_and_what_it_took_are_told(said: Said) -> None:
     announcer().warm()
     assert said.getvalue() == "warmwatch: warm since step 4, after 2 min; 36 ms a step\n"
+
+
+def test_steps_that_are_alike_are_told_as_long_as_they_are_and_not_as_their_bin(said: Said) -> None:
+    """As the monitor does: it stands in the same terminal."""
+    slot = alike(4.01)
+    announcer(slot).warm()
+    announcer(slot).ended(End(how="finished"))
+    warm, end = said.getvalue().splitlines()
+    assert warm.endswith("; 4.0 s a step")
+    assert end.endswith(", 4.0 s a clean step")
+    assert answer(slot, "warm") == "warm since step 4: 4.0 s a step is the real speed; 4 steps"
 
 
 def test_a_recompile_is_told_with_reason_and_remedy(said: Said) -> None:

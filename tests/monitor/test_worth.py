@@ -15,7 +15,6 @@ from warmwatch_monitor.export.answer.rank import rank
 from warmwatch_monitor.export.words.throughput import throughput
 from warmwatch_monitor.model import RankView, Worth
 from warmwatch_monitor.model.peaks import PEAKS, Peaks, peak_flops
-from warmwatch_monitor.model.worth import typical_seconds
 from warmwatch_monitor.views.table import lines
 
 H100 = 989.4e12
@@ -131,10 +130,7 @@ def test_there_is_a_peak_for_each_type_that_a_user_may_name() -> None:
     assert all(any(peaks) for peaks in PEAKS.values())
 
 
-def test_steps_that_are_alike_have_their_mean_and_others_their_median() -> None:
-    assert typical_seconds(100, 3.61, 0.036) == pytest.approx(0.0361)
-    assert typical_seconds(100, 88.6, 0.036) == 0.036  # one of them held an evaluation
-    assert typical_seconds(0, 0.0, None) is None
+def test_what_a_step_takes_is_as_the_user_said_or_six_for_each_parameter_and_token() -> None:
     assert Worth(tokens=5, parameters=2).operations == 60
     assert Worth(parameters=2).operations is None
 

@@ -182,13 +182,21 @@ while not pathlib.Path("over").exists(): time.sleep(0.1)
 """
 
 
+@pytest.mark.parametrize(
+    ("end", "code", "words"),
+    [
+        ("", 5, "left: rank 0 had not ended when the command had, so nothing was compared"),
+        ("; exit 3", 4, "sh failed with exit code 3, so nothing was compared"),
+        ("; kill -TERM $$", -signal.SIGTERM, ""),
+    ],
+)
 def test_a_training_that_outlives_its_command_passes_nowhere_and_keeps_its_caches(
-    records: Path,
+    records: Path, end: str, code: int, words: str
 ) -> None:
     place = records.parent
     (place / "left.py").write_text(LEFT)
     (place / "base.toml").write_text(SMALL)
-    line = f"{sys.executable} left.py >/dev/null 2>&1 & until test -e up; do sleep 0.1; done"
+    line = f"{sys.executable} left.py >/dev/null 2>&1 & until test -e up; do sleep 0.1; done{end}"
     try:
         done = checked(records, "--baseline", "base.toml", command=("sh", "-c", line))
         caches = Path((place / "caches").read_text()).parent
@@ -196,9 +204,9 @@ def test_a_training_that_outlives_its_command_passes_nowhere_and_keeps_its_cache
         caches.rmdir()
     finally:
         (place / "over").touch()
-    assert done.returncode == 5, done.stderr
-    assert "left: rank 0 had not ended when the command had, so nothing was compared" in done.stderr
-    assert f"remove {caches} when it has" in done.stderr
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr
+    assert f"remove {caches} when what goes on has ended" in done.stderr
 
 
 # The last record has one graph and no recompile; what its process did before has more.

@@ -112,6 +112,38 @@ warmwatch.step()
     assert (ends["train"], ends["train.fork-1"]) == (1, 0)
 
 
+def test_a_child_leaves_its_parents_slot_alone_whatever_its_logger_raises(memory: Path) -> None:
+    """Both have its memory, and a regular step of the optimizer is counted with nothing asked.
+
+    Not with the `records` fixture: here an error must be counted, in the child.
+    """
+    records = memory / "records"
+    records.mkdir()
+    body = """
+import logging, torch
+warmwatch.attach()
+logger, parent = logging.getLogger("warmwatch"), os.getpid()
+logger.setLevel(logging.INFO)
+
+class Picky(type(logger)):
+    def isEnabledFor(self, level):
+        if os.getpid() != parent and level > logging.DEBUG: raise ValueError("no rank of mine")
+        return False
+
+logger.__class__ = Picky
+optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])
+for _ in range(9): optimizer.step()
+if not os.fork():
+    for _ in range(2): optimizer.step()
+    os._exit(0)
+os.wait()
+"""
+    play(records, body)
+    assert told(records) == {"train": (0, 9), "train.fork-1": (0, 2)}
+    read = [slots.read(folder) for folder in slots.folders(records)]
+    assert [slot.compile.agent_errors for slot in read] == [0, 1]
+
+
 def test_a_training_that_went_on_as_a_daemon_is_the_run_itself(records: Path) -> None:
     body = """
 if os.fork(): os._exit(0)

@@ -50,10 +50,12 @@ from __future__ import annotations
 from warmwatch.record.bins import (
     BINS,
     BOUNDS_NS,
+    HALF_A_BIN,
     longest_ns,
     longest_of,
     quantile_ns,
     quantile_of,
+    typical,
 )
 from warmwatch.record.ends import (
     EXIT_PROMISED,
@@ -127,6 +129,7 @@ __all__ = [
     "ENDS",
     "EXIT",
     "EXIT_PROMISED",
+    "HALF_A_BIN",
     "HOT_END",
     "IDENTITY_BLOCK",
     "JOURNAL",
@@ -166,6 +169,7 @@ __all__ = [
     "quantile_of",
     "store_compile",
     "store_identity",
+    "typical",
     "unpack",
     "unpack_identity",
     "with_exit_code",

@@ -16,6 +16,7 @@ _E48 = (
 )
 BOUNDS_NS = (*(m * 10**decade for decade in range(3, 11) for m in _E48), 10**13)
 BINS = len(BOUNDS_NS) + 1
+HALF_A_BIN = 0.025  # of a median: how far off one is that is read off the bins
 
 
 def longest_ns(bins: Sequence[int]) -> int:
@@ -44,3 +45,15 @@ def quantile_of(upto: Sequence[int], q: float) -> float | None:
     low = BOUNDS_NS[index - 1] if index else 0
     high = BOUNDS_NS[min(index, len(BOUNDS_NS) - 1)]
     return float(low + (high - low) * max(0.0, rank - before) / (upto[index] - before))
+
+
+def typical(count: int | None, total: float | None, median: float | None) -> float | None:
+    """How long one of so many steps takes that took ``total`` together; ``None`` of none.
+
+    Where they are alike their mean is their length, exactly; where a few took much longer (an
+    evaluation, a checkpoint) their median is, as far as bins tell.
+    """
+    if not median:
+        return None
+    mean = total / count if count and total else median
+    return mean if abs(mean - median) <= 2 * HALF_A_BIN * median else median

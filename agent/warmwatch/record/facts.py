@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from warmwatch.record.bins import quantile_ns, typical
+
 # The closed lists. A position is a code in the slot: append, never reorder.
 PHASES = (
     "dynamo",
@@ -303,6 +305,12 @@ class Slot:
         # 0 while a reader comes between the stores of the two blocks: the sum never falls
         since = max(0, self.steps.last_step_ns - self.compile.irregular_step_ns)
         return self.compile.clean_sum_ns + since
+
+    @property
+    def typical_step_ns(self) -> float | None:
+        """How long a clean step takes, exact where they are alike; ``None`` where none was."""
+        count, median = sum(self.clean_bins), quantile_ns(self.clean_bins, 0.5)
+        return typical(count, self.clean_sum_ns, median)
 
     @property
     def tokens(self) -> int | None:

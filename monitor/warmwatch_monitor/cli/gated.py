@@ -6,10 +6,12 @@ import os
 import signal
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from warmwatch_monitor.cli.caches import fresh_caches
+from warmwatch_monitor.cli.caches import Caches, fresh_caches
 from warmwatch_monitor.cli.launched import NOTHING, Launched, boot, living, startable
+from warmwatch_monitor.cli.output import note
 
 if TYPE_CHECKING:
     from warmwatch_monitor.gate.measured import MeasuredRun
@@ -44,11 +46,17 @@ def measured(
         environ = environment({**os.environ, **caches.environ}, boot(), run=name, started_by=launch)
         status = _attend(tuple(command), environ, ours, heard)
         snapshot = ours.ended()  # what outlives the command uses its caches
+    left = _left(caches)
     if os.WIFSIGNALED(status):
+        if left:
+            note(f"warmwatch check: {left}")
         end_as(status)
-    _left_alone(heard)
-    _sound(snapshot, os.waitstatus_to_exitcode(status), command, caches.folder)
-    _all_there(ours.earlier(snapshot))
+    try:
+        _left_alone(heard)
+        _sound(snapshot, os.waitstatus_to_exitcode(status), command)
+        _all_there(ours.earlier(snapshot))
+    except CannotCompareError as error:
+        raise CannotCompareError("; ".join(filter(None, (str(error), left))), error.code) from None
     return gate.measured(snapshot.runs, {folder: _told(folder) for folder in _folders(snapshot)})
 
 
@@ -67,6 +75,13 @@ def _attend(
             heard=heard.append,
             seconds=_PAUSE_SECONDS,
         )
+
+
+def _left(caches: Caches) -> str:
+    """That they were kept, for what goes on; empty where they are gone."""
+    from warmwatch_monitor.export.words.growth import kept
+
+    return kept(caches.folder) if caches.folder and Path(caches.folder).exists() else ""
 
 
 def _left_alone(heard: Sequence[int]) -> None:
@@ -94,7 +109,7 @@ def _told(folder: str) -> Told:
         return NOTHING_TOLD  # the counts are in the slot; the reasons are missing
 
 
-def _sound(snapshot: Snapshot, code: int, command: Sequence[str], caches: str | None) -> None:
+def _sound(snapshot: Snapshot, code: int, command: Sequence[str]) -> None:
     """Raises CannotCompareError where what was seen is no whole run that compiled."""
     from warmwatch_monitor.export.words.growth import uncompiled, unfinished
     from warmwatch_monitor.export.words.sentence import run_sentence
@@ -109,7 +124,7 @@ def _sound(snapshot: Snapshot, code: int, command: Sequence[str], caches: str | 
         if _broken(run):
             raise CannotCompareError(f"{run_sentence(run)}: nothing was compared", FAILED)
         if goes_on := [rank.rank for rank in run.ranks if rank.living]:
-            raise CannotCompareError(unfinished(run, goes_on, caches), NOT_SEEN)
+            raise CannotCompareError(unfinished(run, goes_on), NOT_SEEN)
     if not any(rank.figures.compile.begun for run in snapshot.runs for rank in run.ranks):
         raise CannotCompareError(uncompiled(snapshot.runs[0]), NOT_SEEN)
 

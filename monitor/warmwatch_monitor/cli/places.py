@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from pathlib import Path
 
 from warmwatch_monitor.cli.output import say
@@ -46,21 +47,49 @@ def write_whole(place: Path, text: str) -> None:
 
     Raises UsageError then.
     """
-    aside: Path | None = None
     try:
-        whole = place.resolve()  # of a link, what it leads to
-        if whole.exists() and not (whole.is_file() and os.access(whole.parent, os.W_OK)):
-            return write(place, text)  # a pipe, or a file that can be had in its place alone
-        aside = whole.with_name(f".{whole.name}.{os.getpid()}")
-        aside.write_text(text, encoding="utf-8")
-        if whole.exists():
-            aside.chmod(whole.stat().st_mode)
-        aside.replace(whole)
+        taken = _replaceable(place) and _replaced(place.resolve(), text)  # of a link: its file
     except OSError as error:
-        if aside is not None:
-            with contextlib.suppress(OSError):
-                aside.unlink()
         raise _unwritten(place, error) from None
+    if not taken:
+        write(place, text)
+
+
+def _replaceable(place: Path) -> bool:
+    """Whether another file may stand there: what is protected against writing is not replaced.
+
+    Nor is a pipe, nor a link that leads to no file: writing through it makes one, or says why not.
+    """
+    if not place.exists():
+        return not place.is_symlink()
+    writable = (place, place.resolve().parent)
+    return place.is_file() and all(os.access(one, os.W_OK) for one in writable)
+
+
+def _replaced(whole: Path, text: str) -> bool:
+    """Written beside it, and then put there as it was.
+
+    ``False`` where that cannot be: it is another user's, or mounted alone. Raises OSError where the
+    text has no room.
+    """
+    aside = whole.with_name(f".warmwatch-{os.getpid()}")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        with contextlib.suppress(OSError):
+            _as_is(whole, aside)
+            aside.replace(whole)
+            return True
+        return False
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _as_is(whole: Path, aside: Path) -> None:
+    """With the same owner, group and mode, where there is one."""
+    if whole.exists():
+        there = whole.stat()
+        os.chown(aside, there.st_uid, there.st_gid)
+        aside.chmod(stat.S_IMODE(there.st_mode))
 
 
 def _unwritten(place: Path, error: OSError) -> UsageError:

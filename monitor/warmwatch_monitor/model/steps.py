@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from warmwatch_monitor.model.worth import typical_seconds
+from warmwatch import record
 
 # 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
 BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50)), 1000.0)
@@ -35,8 +35,8 @@ class Lengths(Struct, frozen=True, kw_only=True):
 
     @property
     def typical(self) -> float | None:
-        """How long one of them takes, exact where they are alike; see :mod:`worth`."""
-        return typical_seconds(self.count, self.sum_seconds, self.median)
+        """How long one of them takes, exact where they are alike."""
+        return record.typical(self.count, self.sum_seconds, self.median)
 
 
 class Steps(Struct, frozen=True, kw_only=True):

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from warmwatch import record
 from warmwatch_monitor.model.peaks import peak_flops
 
 DTYPE = "bfloat16"  # against whose peak an MFU is held where nobody said another
 _FLOPS_PER_PARAMETER = 6  # for each token: 2 in the forward, 4 in the backward
-HALF_A_BIN = 0.025  # of a median: how far off one is that is read off the record's bins
-_ALIKE = 2 * HALF_A_BIN
+HALF_A_BIN = record.HALF_A_BIN  # of a median: how far off one is that is read off its bins
 
 
 class Worth(Struct, frozen=True, kw_only=True):
@@ -57,16 +57,6 @@ class Utilization(Struct, frozen=True, kw_only=True):
     peak_flops: float
     dtype: str
     estimated: bool
-
-
-def typical_seconds(
-    count: int | None, sum_seconds: float | None, median: float | None
-) -> float | None:
-    """How long one of these steps takes; ``None`` of none."""
-    if not median:
-        return None
-    mean = sum_seconds / count if count and sum_seconds else median
-    return mean if abs(mean - median) <= _ALIKE * median else median
 
 
 def utilization(

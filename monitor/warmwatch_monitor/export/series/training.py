@@ -95,7 +95,7 @@ TRAINING_SERIES: tuple[Series[RankView], ...] = (
     ),
     gauge(
         "warmwatch_steady_step_seconds",
-        "The real speed: median length of the clean steps, exact to two figures.",
+        "The real speed: median length of the clean steps, within 2.5 % of the true one.",
         lambda view: view.figures.steps.clean.median,
     ),
     gauge(

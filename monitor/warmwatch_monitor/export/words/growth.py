@@ -133,8 +133,9 @@ def _share(share: Share) -> str:
 
 _REMARKS: Mapping[Kind, Callable[[Remark], str]] = {
     Kind.ANOTHER_TORCH: lambda it: f"torch is {it.what}: what it compiles may differ for that",
+    # the other side may be a command's, of --against
     Kind.ANOTHER_NAME: lambda it: (
-        f"{it.run}: held against {it.what}, for there is one run here and one in the baseline"
+        f"{it.run}: held against {it.what}, for there is one run on each side"
     ),
     Kind.UNKNOWN_RUN: lambda it: (
         f"{it.run}: the baseline does not know this run, so it is not compared; --update adds it"
@@ -187,12 +188,11 @@ def uncompiled(run: RunView) -> str:
     return f"{run.run}: nothing was compiled: {off or 'torch.compile was never called'}"
 
 
-def unfinished(run: RunView, ranks: Iterable[int], caches: str | None = None) -> str:
-    """That some of a run went on when the command had ended; ``caches``: the folder it uses."""
-    left = f"; remove {caches} when it has, which holds its compile caches" if caches else ""
+def unfinished(run: RunView, ranks: Iterable[int]) -> str:
+    """That some of a run went on when the command had ended."""
     return (
         f"{run.run}: rank {named(ranks)} had not ended when the command had, so nothing was "
-        f"compared: have the command wait for it{left}"
+        "compared: have the command wait for it"
     )
 
 
@@ -203,6 +203,11 @@ def began_anew(run: str) -> str:
         "and what it compiled before is not counted, so nothing was compared: have it begin anew "
         "before it compiles, or give each part a name of its own (WARMWATCH_RUN, attach(run=...))"
     )
+
+
+def kept(caches: str) -> str:
+    """That this folder of ``caches`` was left to what goes on."""
+    return f"remove {caches} when what goes on has ended: it holds its compile caches"
 
 
 def remark(of: Remark) -> str:

@@ -31,10 +31,11 @@ class StepSeconds(BaseModel):
     first: Seconds | None = Field(description="Of step 1, which holds most of the compiling.")
     first_at: float | None = Field(description="When the first step ended; null before it.")
     last: Seconds | None = Field(description="Of the last step.")
-    median: Seconds | None = Field(description="The real speed; null before the first clean step.")
+    median: Seconds | None = Field(description="Null before the first clean step.")
     p99: Seconds | None = Field(description="99th percentile; null before the first clean step.")
     typical: Seconds | None = Field(
-        description="The clean steps' mean where they are alike, else their median."
+        description="The real speed: the clean steps' mean where they are alike, else their "
+        "median; null before the first of them."
     )
     median_low: Seconds | None = Field(
         description="The median is above this, at 97.5 %, as far as bins tell: each is 5 % wide, "
