@@ -104,4 +104,4 @@ $(READY): pyproject.toml
 	touch $@
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .venv-demo .venv-torch-* dist build .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-demo .venv-torch-* dist build .cache .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
