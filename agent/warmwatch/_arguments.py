@@ -11,14 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from warmwatch._baseline import FEWEST, MOST
-from warmwatch.record.facts import DTYPES
-from warmwatch.record.identity import LARGEST_AMOUNT
-
-LARGEST = 2**53  # every whole number up to here survives JSON and a Prometheus sample
-RUN_LIMIT = 200  # characters of a name that a record holds
+from warmwatch.bounds import DTYPES, LARGEST, LARGEST_AMOUNT, TEXT_LIMIT
 
 # why a name is not taken as it is
-CHANGED = f"characters that cannot be shown, or more than {RUN_LIMIT} characters"
+CHANGED = f"characters that cannot be shown, or more than {TEXT_LIMIT} characters"
 
 _SIZES = "a whole number from 1 to 2**53"
 
@@ -48,7 +44,7 @@ def plain_name(name: str) -> str:
 
     Path separators stay: no file is called by the name as it is.
     """
-    return "".join(one if one.isprintable() else "_" for one in name[:RUN_LIMIT])
+    return "".join(one if one.isprintable() else "_" for one in name[:TEXT_LIMIT])
 
 
 def _name(value: Any) -> str:

@@ -19,7 +19,6 @@ import contextlib
 import os
 from pathlib import Path
 
-from warmwatch import record
 from warmwatch._descriptors import File, file_of, high_copy, leads_to
 from warmwatch._guard import pass_on
 
@@ -51,14 +50,14 @@ def arm(path: Path, mode: int) -> None:
         os.close(made)
 
 
-def promise() -> None:
+def promise(byte: bytes) -> None:
     """Python ends now: what is left to come is the status. If it does not, the process was killed.
 
-    Nothing is promised where the descriptor is gone.
+    ``byte`` says so in the file. Nothing is promised where the descriptor is gone.
     """
     if _is_told and _is_ours():
         try:
-            os.write(_descriptor, record.EXIT_PROMISED)
+            os.write(_descriptor, byte)
         except OSError as error:
             pass_on(error)
 

@@ -165,7 +165,7 @@ class OwnRecord:
         if not self.writer.flush(_PATIENCE):
             _exit_status.disarm()
         elif leaving:
-            _exit_status.promise()
+            _exit_status.promise(record.EXIT_PROMISED)
 
     # What the ledger needs of it.
 

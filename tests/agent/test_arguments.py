@@ -12,7 +12,8 @@ import torch
 
 from support import slots
 from support.trainings import run, training
-from warmwatch._arguments import LARGEST, checked
+from warmwatch._arguments import checked
+from warmwatch.bounds import LARGEST
 
 
 class Shape(int, Enum):

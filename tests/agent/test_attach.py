@@ -33,6 +33,20 @@ def test_importing_the_agent_imports_neither_torch_nor_dynamo(records: Path) -> 
     assert list(records.iterdir()) == []
 
 
+def test_until_something_compiles_neither_the_agent_nor_the_record_is_imported(
+    records: Path,
+) -> None:
+    """Most of an import's time is theirs, and a helper process of a training needs neither."""
+    done = python(
+        records,
+        "import torch, sys, warmwatch; warmwatch.attach(run='x', dtype='bfloat16');"
+        "print(*(name for name in sys.modules if name.startswith('warmwatch')))",
+    )
+    loaded = set(done.stdout.split())
+    assert "warmwatch._attached" in loaded
+    assert not loaded & {"warmwatch._agent", "warmwatch.record", "warmwatch.hooks"}
+
+
 def test_importing_the_package_alone_does_nothing(records: Path) -> None:
     python(records, "import warmwatch, torch; torch.optim.SGD([torch.zeros(1)])")
     assert list(records.iterdir()) == []

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warmwatch import places, record
-from warmwatch.record import Header, Identity, StepCounts, Warmup, facts
+from warmwatch import bounds, places, record
+from warmwatch.record import Header, Identity, StepCounts, Warmup
 from warmwatch.record import identity as record_identity
 from warmwatch.record.seal import Block, newest, store, unseal
 from warmwatch.record.words import flatten
@@ -77,7 +77,7 @@ def test_the_closed_lists_are_pinned() -> None:
     assert record.PROGRESS == ("kernels", "choices")
     assert record.MEMORY == ("allocated", "reserved", "peak_allocated", "peak_reserved")
     assert record.COMPILE_CACHES == ("inductor", "triton")
-    assert facts.DTYPES == ("bfloat16", "float16", "float8", "tf32", "float32")
+    assert bounds.DTYPES == ("bfloat16", "float16", "float8", "tf32", "float32")
 
 
 def test_the_files_of_a_record_are_pinned() -> None:

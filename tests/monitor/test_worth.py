@@ -9,7 +9,7 @@ import pytest
 
 from support import builders as b
 from support.values import replace
-from warmwatch.record.facts import DTYPES
+from warmwatch.bounds import DTYPES
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.answer.rank import rank
 from warmwatch_monitor.export.words.throughput import throughput

@@ -47,7 +47,6 @@ CATEGORIES = (
 CACHES = ("inductor_fx", "aot_autograd", "triton")
 COMPILE_CACHES = ("inductor", "triton")  # directories, of which each is cold or warm
 PROGRESS = ("kernels", "choices")  # what an activity in progress counts
-DTYPES = ("bfloat16", "float16", "float8", "tf32", "float32")  # in which a GPU computes
 DISABLED = ("", "environment", "stance", "config")  # by what compilation is turned off
 MEMORY = ("allocated", "reserved", "peak_allocated", "peak_reserved")
 TOUCHED_KEPT = 10
@@ -225,7 +224,7 @@ class Identity:
             order of its own indices; empty until CUDA is up.
         tokens_per_step, samples_per_step, flops_per_step: what the user said a step is worth.
         parameters: of the model, as the user said; parameters_seen: those that its optimizers hold.
-        dtype: in which it computes, of DTYPES, as the user said.
+        dtype: in which it computes, of ``bounds.DTYPES``, as the user said.
         collective_timeout: seconds after which the process's collectives give up, the shortest of
             its process groups; ``None`` where there are none. collective_backend: of that one,
             such as ``nccl``.

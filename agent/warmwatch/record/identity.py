@@ -13,14 +13,12 @@ from dataclasses import asdict, fields
 from functools import lru_cache
 from typing import Any
 
+from warmwatch.bounds import LARGEST, LARGEST_AMOUNT, TEXT_LIMIT
 from warmwatch.record.facts import COMPILE_CACHES, Identity
 from warmwatch.record.seal import RecordError, unseal
 from warmwatch.texts import printable
 
-TEXT_LIMIT = 200  # characters
 _NUMBER_LIMIT = 10**7
-LARGEST_AMOUNT = 1e300  # with room to multiply and divide in
-_EXACT = 2**53  # above it a JSON number is no longer exact everywhere
 _COUNT_LIMIT = 256
 _OFFSET_LIMIT = 2**62  # nanoseconds: of a clock, in either direction
 
@@ -112,7 +110,7 @@ def _number(value: object) -> str | None:
 def _worth(value: object) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int):
         return "is not a whole number"
-    return None if 0 < value <= _EXACT else f"is not between 1 and {_EXACT}"
+    return None if 0 < value <= LARGEST else f"is not between 1 and {LARGEST}"
 
 
 def _offset(value: object) -> str | None:
