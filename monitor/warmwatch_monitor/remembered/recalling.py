@@ -8,6 +8,8 @@ and a history that cannot be read leaves the estimates out and nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from itertools import islice
 
 from msgspec import Struct
 
@@ -39,6 +41,13 @@ class _Asked(Struct, frozen=True):
     known: Remembered
 
 
+class _Look:
+    """One look at the history: what the ranks of a run all ask, it is asked once."""
+
+    def __init__(self, store: Store) -> None:
+        self.sound, self.told = cache(store.sound), cache(store.told)
+
+
 class Recalling:
     """Of the records that are seen. ``is_due``: whether the history is to be asked about one."""
 
@@ -54,49 +63,51 @@ class Recalling:
         used = owned(records, gpus)
         there = {one.folder for one in records}
         self._asked = {folder: one for folder, one in self._asked.items() if folder in there}
+        look = _Look(self._store)
         for one in records:
             if self._is_due(one):
-                self._ask(one, used[one.folder])
+                self._ask(look, one, used[one.folder])
         return {folder: one.known for folder, one in self._asked.items()}
 
-    def _ask(self, one: RecordReading, gpus: tuple[GpuReading, ...]) -> None:
+    def _ask(self, look: _Look, one: RecordReading, gpus: tuple[GpuReading, ...]) -> None:
         counts, names = one.slot.compile, tuple(gpu.name for gpu in gpus)
         calls = min(counts.wrappers, _MOST_CALLS)
         about = calls, names, one.slot.identity, counts.warmups > 0
         before = self._asked.get(one.folder)
         if before is None or before.about != about:
             try:
-                known = self._remembered(one, names)
+                known = _remembered(look, one, names)
             except StoreError as error:
                 raise SourceError(str(error)) from None
             self._asked[one.folder] = _Asked(about, known)
 
-    def _remembered(self, one: RecordReading, gpus: tuple[str | None, ...]) -> Remembered:
-        now, rank = _known(one, gpus), one.slot.identity.rank
-        attached = one.slot.header.attached_epoch_ns / 1e9
-        found = _comparable(self._store, now, attached, start_of_record(one))
-        alike = (precedent(each, rank) for each in found if is_alike(now, each))
-        warmups = (precedent(each, rank) for each in found)
-        return Remembered(
-            precedents=tuple(each for each in alike if each is not None),
-            warmups=tuple(each.seconds for each in warmups if each is not None),
-        )
+
+def _remembered(look: _Look, one: RecordReading, gpus: tuple[str | None, ...]) -> Remembered:
+    now, rank = _known(one, gpus), one.slot.identity.rank
+    attached = one.slot.header.attached_epoch_ns / 1e9
+    found = _comparable(look, now, attached, start_of_record(one))
+    alike = (precedent(each, rank) for each in found if is_alike(now, each))
+    warmups = (precedent(each, rank) for each in found)
+    return Remembered(
+        precedents=tuple(each for each in alike if each is not None),
+        warmups=tuple(each.seconds for each in warmups if each is not None),
+    )
 
 
 def earlier(store: Store, account: Account) -> list[Account]:
     """The runs before ``account`` that it may be held against, newest first. Raises StoreError."""
-    return _comparable(store, known_of(account), account.began, account.start)
+    return _comparable(_Look(store), known_of(account), account.began, account.start)
 
 
-def _comparable(store: Store, now: Known, began: float, start: str | None) -> list[Account]:
+def _comparable(look: _Look, now: Known, began: float, start: str | None) -> list[Account]:
     """Those of its name, and of its script, that became warm and are of another start."""
     wanted = [Wanted(called=now.run, warm=True, limit=_LISTED)]
     if now.what.script:
         wanted.append(Wanted(script=now.what.script, warm=True, limit=_LISTED))
-    found = {one.id: one for each in wanted for one in store.sound(each)}
+    found = {one.id: one for each in wanted for one in look.sound(each)}
     ordered = sorted(found.values(), key=lambda one: -one.began)
-    likely = [one.id for one in ordered if _may_be(one, now) and one.began < began]
-    known = (one for one in store.told(likely[:_LOOKED_AT]) if one.start != start)
+    likely = (one.id for one in ordered if _may_be(one, now) and one.began < began)
+    known = (one for one in look.told(tuple(islice(likely, _LOOKED_AT))) if one.start != start)
     return [one for one in known if is_comparable(now, one)][:MOST]
 
 
