@@ -70,9 +70,10 @@ def _spent(
 def _figures(spent: Mapping[str, float]) -> Iterator[Figure]:
     ours = spent["ours"]
     said = ", ".join(f"{name} {ns / 1000:.2f} us" for name, ns in spent.items())
+    # no ratio: an empty hook costs from nothing that can be measured to 0.9 us, run by run
     yield Figure(
-        name="step in place: ours / an empty hook",
-        value=ours / max(1.0, spent["empty"]),
+        name="step in place: ours less an empty hook, us",
+        value=(ours - spent["empty"]) / 1000,
         detail=said,
     )
     yield Figure(
