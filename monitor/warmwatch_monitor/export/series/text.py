@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from math import copysign
 from typing import Any
 
 from prometheus_client.exposition import choose_encoder
@@ -30,9 +31,17 @@ _spelled: Callable[[Any], str] = floatToGoString
 _known = lru_cache(maxsize=8192)(_spelled)
 
 
+_ZERO, _MINUS_ZERO = _spelled(0.0), _spelled(-0.0)
+
+
 def number(value: Any) -> str:
-    """A value as the library spells it; 0 and -0 are one key of a cache and two texts."""
-    return _known(value) if value else _spelled(value)
+    """A value as the library spells it; 0 and -0 are one key of a cache and two texts.
+
+    Two of three values are 0, so these are not spelled anew.
+    """
+    if value:
+        return _known(value)
+    return _ZERO if copysign(1.0, value) > 0 else _MINUS_ZERO
 
 
 @lru_cache(maxsize=64)
@@ -64,7 +73,8 @@ def encode(families: Iterable[Family], accept: str | None) -> tuple[bytes, str]:
             parts.insert(at, header(family))
     if openmetrics:
         parts.append("# EOF")
-    return "".join(f"{part}\n" for part in parts).encode(), kind
+    parts.append("")  # the last line ends, too
+    return "\n".join(parts).encode(), kind
 
 
 def _lines(family: Family) -> list[str]:
