@@ -67,7 +67,7 @@ class Assembly:
         gpus = readings.of(NVML) or ()
         records, refused = (found.records, found.refusals) if found else ((), ())
         present = None if found is None else _present(found)
-        known = self._known(readings)
+        known = self._latest_remembered(readings)
         around = replace(_around(host, gpus, now_ns), remembered=known)
         runs, unjudged = trial.of(
             "judging the runs", lambda: self._judging.of(records, around, present), _NOTHING
@@ -94,7 +94,7 @@ class Assembly:
         )
         return Assembled(snapshot=snapshot, problems=tuple(trial.problems))
 
-    def _known(self, readings: Readings) -> Mapping[str, Remembered]:
+    def _latest_remembered(self, readings: Readings) -> Mapping[str, Remembered]:
         """What earlier runs took does not change because their history cannot be read now."""
         if readings.remembered is not None:
             self._remembered = readings.remembered
