@@ -27,7 +27,7 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.sources.listed import HOST, NVML, OBSERVED, RECORDS
 from warmwatch_monitor.sources.readings import Readings
-from warmwatch_monitor.spending import Account, charge, kept
+from warmwatch_monitor.spending import EnergyAccount, charge, kept
 
 if TYPE_CHECKING:
     from warmwatch_monitor.sources.host import HostAndProcesses
@@ -54,7 +54,7 @@ class Assembly:
     def __init__(self, settings: Settings) -> None:
         self._directories = settings.directories
         self._retention_ns = round(max(settings.retention, _SHORTEST_RETENTION) * 1e9)
-        self._accounts: dict[str, Account] = {}
+        self._accounts: dict[str, EnergyAccount] = {}
         self._remembered: Mapping[str, Remembered] = {}
         self._judging = Judging(round((settings.long_compile or 0.0) * 1e9))
 
