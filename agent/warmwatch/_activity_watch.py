@@ -20,7 +20,7 @@ _LONGEST_NAP = 5.0  # seconds: an activity may end with no event of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Alarm:
     """Who wants to know of an activity that is ``after`` seconds old.
 
     Attributes:
@@ -34,20 +34,20 @@ class Look:
 
 
 class ActivityWatch:
-    """Calls ``looks`` on its thread; without any there is no thread.
+    """Calls ``alarms`` on its thread; without any there is no thread.
 
     Args:
         since: begin of the activity in progress in monotonic nanoseconds, 0 where there is none.
     """
 
-    def __init__(self, since: Callable[[], int], looks: Sequence[Look]) -> None:
-        self._since, self._looks = since, tuple(looks)
+    def __init__(self, since: Callable[[], int], alarms: Sequence[Alarm]) -> None:
+        self._since, self._alarms = since, tuple(alarms)
         self._turn: dict[None, DeafThread] = {}  # the thread that watches, if any
         self._wake = taken()
 
     def begun(self) -> None:
         """Something began on the calling thread: have it watched."""
-        if not self._looks or self._turn or not self._since():
+        if not self._alarms or self._turn or not self._since():
             return
         thread = DeafThread(self._run)
         try:
@@ -64,7 +64,7 @@ class ActivityWatch:
 
     def stop(self) -> None:
         """Watch no more."""
-        self._looks = ()
+        self._alarms = ()
         release(self._wake)
 
     # The thread.
@@ -79,21 +79,21 @@ class ActivityWatch:
                 return  # and keeps its turn: no other thread will do better
             self._turn.clear()
             # one that began meanwhile may have found us at it
-            if me is None or not self._since() or not self._looks:
+            if me is None or not self._since() or not self._alarms:
                 return
             if self._turn.setdefault(None, me) is not me:
                 return
 
     def _follow(self) -> None:
         """Until nothing is in progress, or nobody wants to know."""
-        watched, due = 0, dict[Look, float]()
-        while (since := self._since()) and (looks := self._looks):
+        watched, due = 0, dict[Alarm, float]()
+        while (since := self._since()) and (alarms := self._alarms):
             if since != watched:
-                watched, due = since, {look: look.after for look in looks}
+                watched, due = since, {alarm: alarm.after for alarm in alarms}
             age = _age(since)
-            for look in [one for one in looks if age >= due[one]]:
-                look.act(since, due[look] == look.after)
-                due[look] = 2 * _age(since) if look.again else math.inf
+            for alarm in [one for one in alarms if age >= due[one]]:
+                alarm.act(since, due[alarm] == alarm.after)
+                due[alarm] = 2 * _age(since) if alarm.again else math.inf
             nap = min(due.values()) - _age(since)
             self._wake.acquire(timeout=max(0.001, min(nap, _LONGEST_NAP)))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from warmwatch.words.advice import OF_BREAK, OF_FALLBACK, advice
-from warmwatch.words.phrases import counted, place
+from warmwatch.words.phrases import counted, one_line, place
 from warmwatch.words.reasons import plain, plain_break
 
 NAMES = ("graphs", "breaks", "recompiles", "fallbacks")
@@ -105,7 +105,7 @@ def complaint(compiled: Compiled, may: dict[str, Allowed]) -> str | None:
             continue
         expected = f"{least}" if least == most else f"{least} to {most}"
         lines.append(f"  {_counted(name, count)}, expected {expected}")
-        lines += [f"    {line}" for line in _told(name, compiled.seen[name])]
+        lines += [f"    {line}" for line in _each_once(name, compiled.seen[name])]
     if not lines:
         return None
     return "\n".join(["compiled otherwise than expected:", *lines])
@@ -126,7 +126,7 @@ def _counted(name: str, count: int) -> str:
     return counted(count, *_NOUNS[name])
 
 
-def _told(name: str, causes: list[Cause]) -> Iterator[str]:
+def _each_once(name: str, causes: list[Cause]) -> Iterator[str]:
     """Each cause, the same ones once, with what to do about it."""
     times: dict[tuple[str, str | None], int] = {}
     for cause in causes:
@@ -145,13 +145,12 @@ def _cause(name: str, cause: Cause) -> tuple[str, str | None]:
     if name == "graphs":
         return where, None
     if name == "breaks":
-        return f"{where}: {plain_break(cause.reason) or _cut(cause.reason)}", OF_BREAK
+        return f"{where}: {plain_break(cause.reason) or one_line(cause.reason, _LONGEST)}", OF_BREAK
     if name == "fallbacks":
-        return f"{where}: {_cut(cause.reason)}", OF_FALLBACK
-    why = plain(cause.reason, cause.category) or _cut(cause.reason) or "PyTorch gives no reason"
+        return f"{where}: {one_line(cause.reason, _LONGEST)}", OF_FALLBACK
+    why = (
+        plain(cause.reason, cause.category)
+        or one_line(cause.reason, _LONGEST)
+        or "PyTorch gives no reason"
+    )
     return f"{where}: {why}", advice(cause.category)
-
-
-def _cut(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."

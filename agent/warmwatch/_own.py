@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from warmwatch import record
-from warmwatch._activity_watch import ActivityWatch, Look
+from warmwatch._activity_watch import ActivityWatch, Alarm
 from warmwatch._ledger import Ledger
 from warmwatch._say import LONG_SECONDS, Announcer
 from warmwatch._stacks import StackWriter
@@ -81,16 +81,16 @@ class Own:
     def _watched(self) -> ActivityWatch:
         """A watch over what this ledger knows to be in progress."""
         words = self.ledger.words
-        return ActivityWatch(lambda: words[_SINCE], self._looks(words))
+        return ActivityWatch(lambda: words[_SINCE], self._alarms(words))
 
-    def _looks(self, words: Sequence[int]) -> list[Look]:
+    def _alarms(self, words: Sequence[int]) -> list[Alarm]:
         own = self.record
-        looks = [Look(after=LONG_SECONDS, act=self.announcer.long)] if self.announces else []
+        alarms = [Alarm(after=LONG_SECONDS, act=self.announcer.long)] if self.announces else []
         if self._stacks_after is not None:
             stacks = StackWriter(
                 phase=lambda: words[_PHASE],
                 threads=self.ledger.compiling,
                 place=lambda: own.writer.place,
             )
-            looks.append(Look(after=self._stacks_after, act=stacks.write, again=True))
-        return looks
+            alarms.append(Alarm(after=self._stacks_after, act=stacks.write, again=True))
+        return alarms

@@ -27,7 +27,7 @@ _LOOKED_AT = 2_000  # characters of a line
 _LINES = 8
 _DIGITS = 20
 
-_HIDDEN = "'...'"
+HIDDEN = "'...'"
 # After a letter stands an apostrophe, as in "doesn't", unless that is a prefix of a string.
 _BEGINS = r"""(?:(?<!\w)|(?<=\b[bBfFrRuU])|(?<=\b[bBfFrR]{2})|(?="))"""
 _STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
@@ -139,7 +139,7 @@ def _reduced(token: re.Match[str]) -> str:
     if token["name"]:
         return f"{token['lead']}'{_tensor(token['name'])}'"
     if token["string"] or token["torn"]:
-        return _HIDDEN
+        return HIDDEN
     if token["number"]:
         return f"{token['number'][:_DIGITS]}..."
     return token["kept"] or token["base"] or token["script"]

@@ -36,7 +36,7 @@ class Announcer:
         self._recompiles = 0
         self._over = False
 
-    def long(self, since: int, first: bool) -> None:  # noqa: ARG002 - a Look's call
+    def long(self, since: int, first: bool) -> None:  # noqa: ARG002 - an Alarm's call
         """A compilation has taken so long."""
         self._say(_long)
 

@@ -27,7 +27,7 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.sources.listed import HOST, NVML, OBSERVED, RECORDS
 from warmwatch_monitor.sources.readings import Readings
-from warmwatch_monitor.spending import Account, charge, kept
+from warmwatch_monitor.spending import EnergyAccount, charge, kept
 
 if TYPE_CHECKING:
     from warmwatch_monitor.sources.host import HostAndProcesses
@@ -54,7 +54,7 @@ class Assembly:
     def __init__(self, settings: Settings) -> None:
         self._directories = settings.directories
         self._retention_ns = round(max(settings.retention, _SHORTEST_RETENTION) * 1e9)
-        self._accounts: dict[str, Account] = {}
+        self._accounts: dict[str, EnergyAccount] = {}
         self._remembered: Mapping[str, Remembered] = {}
         self._judging = Judging(round((settings.long_compile or 0.0) * 1e9))
 
@@ -67,7 +67,7 @@ class Assembly:
         gpus = readings.of(NVML) or ()
         records, refused = (found.records, found.refusals) if found else ((), ())
         present = None if found is None else _present(found)
-        known = self._known(readings)
+        known = self._latest_remembered(readings)
         around = replace(_around(host, gpus, now_ns), remembered=known)
         runs, unjudged = trial.of(
             "judging the runs", lambda: self._judging.of(records, around, present), _NOTHING
@@ -94,7 +94,7 @@ class Assembly:
         )
         return Assembled(snapshot=snapshot, problems=tuple(trial.problems))
 
-    def _known(self, readings: Readings) -> Mapping[str, Remembered]:
+    def _latest_remembered(self, readings: Readings) -> Mapping[str, Remembered]:
         """What earlier runs took does not change because their history cannot be read now."""
         if readings.remembered is not None:
             self._remembered = readings.remembered

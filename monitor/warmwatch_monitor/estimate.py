@@ -55,7 +55,9 @@ def estimate(now: Now, precedents: Sequence[Precedent]) -> Estimate | None:
     if not known:
         return None
     rests = [_rest(now, one) for one in known if one.seconds > now.seconds]
-    return _told("warmup", now.seconds, [one.seconds for one in known], rests, of_rank=bool(peers))
+    return _estimate(
+        "warmup", now.seconds, [one.seconds for one in known], rests, of_rank=bool(peers)
+    )
 
 
 def _further(alike: Sequence[Precedent]) -> list[Precedent]:
@@ -73,10 +75,10 @@ def _of_function(now: Now, precedents: Sequence[Precedent]) -> Estimate | None:
     if not took:
         return None
     so_far = now.activity_seconds
-    return _told("function", so_far, took, [(one - so_far, {}) for one in took if one > so_far])
+    return _estimate("function", so_far, took, [(one - so_far, {}) for one in took if one > so_far])
 
 
-def _told(
+def _estimate(
     of: str, so_far: float, took: Sequence[float], rests: Sequence[_Rest], of_rank: bool = False
 ) -> Estimate:
     left = sorted(seconds for seconds, _ in rests)

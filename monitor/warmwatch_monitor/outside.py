@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from warmwatch_monitor.model import Signs
+from warmwatch_monitor.model.machine import IDLE_RATIO, WORKING_RATIO
 
 LOOKS, AGREEING = 3, 2
-IDLE_RATIO, BUSY_RATIO = 0.05, 0.5
 CORE_RATIO = 0.8
 ABOVE_IDLE = 1.5  # a GPU that works draws well more than it does idle
 
@@ -33,13 +33,13 @@ def likely_compiling(looks: Sequence[Signs]) -> bool | None:
 def _opinion(look: Signs) -> bool | None:
     gpu = look.gpu_ratio
     if look.workers_busy:
-        return True if gpu is None or gpu <= BUSY_RATIO else None
+        return True if gpu is None or gpu <= WORKING_RATIO else None
     if gpu is None:
         return None
     if gpu < IDLE_RATIO:
         core_busy = look.cpu_ratio is not None and look.cpu_ratio >= CORE_RATIO
         return True if look.workers_idle and core_busy else None
-    return False if gpu > BUSY_RATIO and _draws(look) else None
+    return False if gpu > WORKING_RATIO and _draws(look) else None
 
 
 def _draws(look: Signs) -> bool:

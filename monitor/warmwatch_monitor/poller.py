@@ -49,7 +49,7 @@ class Poller:
                 read = source.make(settings, self._clock)
                 self._once_seconds[source.name] = source.once_seconds
                 self._feeds[source.name] = Feed(
-                    source.name, partial(self._told, read), self._clock, interval
+                    source.name, partial(self._read_after_others, read), self._clock, interval
                 )
         self._stopping, self._fresh = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
@@ -96,7 +96,7 @@ class Poller:
         for thread in self._threads:
             thread.join(_STOP_SECONDS)
 
-    def _told(self, read: Callable[[Readings], Any]) -> Any:
+    def _read_after_others(self, read: Callable[[Readings], Any]) -> Any:
         """What ``read`` gives, told what the others have read."""
         return read(self._current()[0])
 

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from warmwatch.record import ENDS, CompileCounts, StepCounts, Warmup
-from warmwatch.verdict import Facts, Judgement, State, judge
+from warmwatch.verdict import Facts, State, judge
 
 Event = Mapping[str, Any]
 
@@ -46,16 +46,6 @@ def replay(events: Iterable[Event]) -> list[Change]:
         if not changes or changes[-1].state is not state:
             changes.append(Change(t=event["t"], state=state, event=event))
     return changes
-
-
-def judged(events: Iterable[Event], now_ns: int) -> Judgement:
-    """The judgement at ``now_ns`` on what the journal tells. Raises ValueError like `replay`."""
-    facts: Facts | None = None
-    for event in events:
-        facts = _attached(event) if facts is None else _apply(facts, event)
-    if facts is None:
-        raise ValueError("the journal is empty")
-    return judge(facts, now_ns)
 
 
 def _attached(event: Event) -> Facts:

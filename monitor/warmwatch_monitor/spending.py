@@ -1,8 +1,8 @@
 """What the GPUs of a rank spent while it compiled, and for a clean step: from energy to joules.
 
-Pure: an :class:`Account` and the next view of a rank give the next account. A GPU's energy counter
-is read about once a second; between two readings lies a window, and how much of it was compile
-activity is known from the record's cumulative compile time.
+Pure: an :class:`EnergyAccount` and the next view of a rank give the next one. A GPU's energy
+counter is read about once a second; between two readings lies a window, and how much of it was
+compile activity is known from the record's cumulative compile time.
 
 - A window without activity, or with nothing else, is known exactly.
 - A mixed one is split by power: what the GPU drew in the last window of compile activity alone, or
@@ -45,7 +45,7 @@ class _Meter(Struct, frozen=True, kw_only=True):
     pending_joules: float | None = None
 
 
-class Account(Struct, frozen=True, kw_only=True):
+class EnergyAccount(Struct, frozen=True, kw_only=True):
     """What one rank's GPUs spent so far, and the meters to go on from, by uuid.
 
     ``gone_ns``: since when its record is no longer there; ``None`` while it is.
@@ -57,15 +57,15 @@ class Account(Struct, frozen=True, kw_only=True):
 
 
 def charge(
-    accounts: Mapping[str, Account], runs: Iterable[RunView], now_ns: int
-) -> tuple[dict[str, Account], tuple[RunView, ...]]:
+    accounts: Mapping[str, EnergyAccount], runs: Iterable[RunView], now_ns: int
+) -> tuple[dict[str, EnergyAccount], tuple[RunView, ...]]:
     """All ``accounts``, those of the records in ``runs`` up to date, and ``runs`` with them."""
     charged, spent = dict(accounts), []
     for run in runs:
         ranks = []
         for view in run.ranks:
             folder = view.record.folder
-            account = fold(charged.get(folder, Account()), view, now_ns)
+            account = fold(charged.get(folder, EnergyAccount()), view, now_ns)
             if account.meters:
                 charged[folder] = account
                 view = replace(view, spending=account.spending)
@@ -75,17 +75,17 @@ def charge(
 
 
 def kept(
-    accounts: Mapping[str, Account],
+    accounts: Mapping[str, EnergyAccount],
     present: Collection[str] | None,
     now_ns: int,
     retention_ns: int,
-) -> dict[str, Account]:
+) -> dict[str, EnergyAccount]:
     """Those of the records that are ``present``, or have been gone for less than their retention.
 
     ``present`` has their folders, or the directories of some that nobody can look at now; it is
     ``None`` where the look as a whole failed. What nobody can see is not gone.
     """
-    kept: dict[str, Account] = {}
+    kept: dict[str, EnergyAccount] = {}
     for folder, account in accounts.items():
         if is_present(folder, present):
             kept[folder] = replace(account, gone_ns=None) if account.gone_ns else account
@@ -101,7 +101,7 @@ def is_present(folder: str, present: Collection[str] | None) -> bool:
     return present is None or folder in present or folder.rpartition("/")[0] in present
 
 
-def fold(account: Account, view: RankView, now_ns: int) -> Account:
+def fold(account: EnergyAccount, view: RankView, now_ns: int) -> EnergyAccount:
     """``account`` with what ``view`` adds; the same one where no energy was read anew."""
     spending, meters = account.spending, dict(account.meters)
     if not view.record.alive:

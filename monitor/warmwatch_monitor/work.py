@@ -17,10 +17,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from warmwatch_monitor.model import GpuReading, ProcessReading
-
-BUSY_RATIO = 0.5
-LOW_POWER_RATIO = 0.4
-IDLE_RATIO = 0.05
+from warmwatch_monitor.model.machine import IDLE_RATIO, LOW_POWER_RATIO, WORKING_RATIO
 
 
 class Work(Struct, frozen=True, kw_only=True):
@@ -47,14 +44,14 @@ def follow(
     uses_gpus: bool,
 ) -> Work:
     """``work`` with what these readings add. ``uses_gpus``: whether the rank says that it does."""
-    busy = [gpu for gpu in gpus if (gpu.utilization_ratio or 0.0) >= BUSY_RATIO]
+    busy = [gpu for gpu in gpus if (gpu.utilization_ratio or 0.0) >= WORKING_RATIO]
     computing = [gpu.at_ns for gpu in busy if not _spins(gpu)]
     known = all(gpu.utilization_ratio is not None for gpu in gpus) and bool(gpus or not uses_gpus)
     moment = 0
     if computing:
         moment = max(computing)
     elif not busy and known and process is not None and process.cpu_seconds != work.cpu_seconds:
-        moment = now_ns if (process.cpu_ratio or 0.0) >= BUSY_RATIO else 0
+        moment = now_ns if (process.cpu_ratio or 0.0) >= WORKING_RATIO else 0
     working_ns = max(work.working_ns, min(moment, now_ns))
     cpu_seconds = work.cpu_seconds if process is None else process.cpu_seconds
     busy_ns = work.busy_ns if is_idle(process, gpus) else now_ns

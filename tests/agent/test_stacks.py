@@ -14,7 +14,7 @@ import pytest
 
 from support.records import wait_until
 from warmwatch import _guard
-from warmwatch._activity_watch import ActivityWatch, Look
+from warmwatch._activity_watch import ActivityWatch, Alarm
 from warmwatch._config import settings_from
 from warmwatch._stacks import StackWriter
 from warmwatch.record import STACKS
@@ -43,7 +43,7 @@ class Watched:
             threads=lambda: (threading.get_ident(), threading.main_thread().ident or 0),
             place=lambda: (self.folder, 0o640) if self.folder else None,
         )
-        looks = [Look(after=after, act=stacks.write, again=True)] if after else []
+        looks = [Alarm(after=after, act=stacks.write, again=True)] if after else []
         self.watch = ActivityWatch(lambda: self.since, looks)
 
     def phase(self) -> int:

@@ -22,7 +22,7 @@ from warmwatch_monitor.errors import SourceError, StoreError
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.model.account import Account
 from warmwatch_monitor.remembered.keeper import Keeper
-from warmwatch_monitor.remembered.traces import GPU_COLUMNS, RANK_COLUMNS, Trace, rank_rows
+from warmwatch_monitor.remembered.traces import TRACED_OF_GPU, TRACED_OF_RANK, Trace, rank_rows
 
 NO_PAST: Mapping[str, Any] = {"at": [], "ranks": [], "gpus": []}
 
@@ -194,7 +194,7 @@ def test_the_second_that_is_not_over_is_kept_when_it_is(tmp_path: Path) -> None:
 
 
 def test_a_long_run_is_kept_more_coarsely_and_loses_no_compile_time() -> None:
-    trace = Trace(RANK_COLUMNS, 100)
+    trace = Trace(TRACED_OF_RANK, 100)
     for epoch, values in rank_rows(past(5_000, 64_000.0), "gpt2", 0):
         trace.add(epoch, values)
     found = trace.samples()
@@ -208,13 +208,13 @@ def test_a_long_run_is_kept_more_coarsely_and_loses_no_compile_time() -> None:
 
 
 def test_a_trace_goes_on_from_what_was_kept_of_it() -> None:
-    trace = Trace(GPU_COLUMNS, 100)
+    trace = Trace(TRACED_OF_GPU, 100)
     for second in range(1_000):
-        trace.add(6_400.0 + second, dict.fromkeys(GPU_COLUMNS, float(second)))
+        trace.add(6_400.0 + second, dict.fromkeys(TRACED_OF_GPU, float(second)))
     before = trace.samples()
-    again = Trace(GPU_COLUMNS, 100, before)
+    again = Trace(TRACED_OF_GPU, 100, before)
     assert again.samples() == before
-    again.add(6_399.0, dict.fromkeys(GPU_COLUMNS, 1.0))
+    again.add(6_399.0, dict.fromkeys(TRACED_OF_GPU, 1.0))
     assert again.samples() == before, "what is older than what is known is none of it"
 
 

@@ -121,6 +121,18 @@ def test_a_real_answer_has_the_fields_of_the_model_and_no_others(name: str) -> N
     assert json.loads(model.model_dump_json(exclude_unset=True)) == answer
 
 
+def test_every_field_of_the_model_says_what_it_is() -> None:
+    schema = Status.model_json_schema()
+    models = {Status.__name__: schema, **schema["$defs"]}
+    fields = {
+        f"{model}.{name}": field
+        for model, told in models.items()
+        for name, field in told.get("properties", {}).items()
+    }
+    assert len(fields) > 200
+    assert not [name for name, field in fields.items() if not field.get("description")]
+
+
 def test_the_fullest_answer_leaves_no_list_and_no_object_of_the_model_out() -> None:
     """Else a field could drift that no answer above holds."""
     assert list(_absent(Status.model_validate(status(everything())))) == ["skew.differences"]

@@ -17,7 +17,7 @@ from support import builders as b
 from support.values import replace
 from warmwatch.record import CompileCounts, StepCounts
 from warmwatch_monitor.model import RankView
-from warmwatch_monitor.spending import Account, charge, compile_ns_at, fold, kept
+from warmwatch_monitor.spending import EnergyAccount, charge, compile_ns_at, fold, kept
 
 SECOND = b.SECOND
 IDLE_WATTS, COMPILE_WATTS, TRAIN_WATTS = 80.0, 118.0, 600.0
@@ -88,8 +88,8 @@ def _ns(seconds: float) -> int:
     return 10**12 + round(seconds * SECOND)
 
 
-def follow(past: Past, looks: Sequence[float], lag: float = 0.0) -> Account:
-    account = Account()
+def follow(past: Past, looks: Sequence[float], lag: float = 0.0) -> EnergyAccount:
+    account = EnergyAccount()
     for look in looks:
         now = look + lag
         account = fold(account, past.view(now, look), _ns(now))
@@ -172,7 +172,7 @@ def test_a_monitor_that_comes_late_says_of_how_much_it_speaks() -> None:
 
 def test_a_counter_that_falls_makes_its_window_unknown_and_nothing_else() -> None:
     """The driver was reloaded at second 10: that window is not covered."""
-    account = Account()
+    account = EnergyAccount()
     for look in every(1.0, 39.0):
         view = TRAINING.view(look, look)
         gpu = view.gpus[0]
@@ -185,7 +185,7 @@ def test_a_counter_that_falls_makes_its_window_unknown_and_nothing_else() -> Non
 
 
 def test_two_gpus_are_two_times_the_joules_and_the_same_seconds() -> None:
-    account = Account()
+    account = EnergyAccount()
     for look in every(1.0, TRAINING.end):
         view = TRAINING.view(look, look)
         other = replace(view.gpus[0], uuid="GPU-1", index=1)
@@ -238,7 +238,7 @@ def test_nothing_is_negative_nothing_shrinks_and_no_more_is_spent_than_was(
             steps += [at + length * part / 4 for part in range(1, 4)]
         at += length
     past = Past(activities=tuple(activities), steps=tuple(steps), end=at)
-    account, before = Account(), Account().spending
+    account, before = EnergyAccount(), EnergyAccount().spending
     looks = every(interval, at)
     for look in looks:
         account = fold(account, past.view(look + lag, look), _ns(look + lag))

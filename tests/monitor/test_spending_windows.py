@@ -8,7 +8,7 @@ from support import builders as b
 from support.builders import NOW, SECOND
 from warmwatch.record import CompileCounts, StepCounts
 from warmwatch_monitor.model import GpuReading, RankView, Spending
-from warmwatch_monitor.spending import Account, charge, compile_ns_at, fold, kept
+from warmwatch_monitor.spending import EnergyAccount, charge, compile_ns_at, fold, kept
 
 
 def ns(seconds: float) -> int:
@@ -29,7 +29,7 @@ def seen(
 
 def spent(*views: RankView) -> Spending:
     """Of views a moment after their GPUs were read."""
-    account = Account()
+    account = EnergyAccount()
     for view in views:
         account = fold(account, view, max(gpu.read_energy_ns or 0 for gpu in view.gpus) + 5)
     return account.spending
@@ -141,7 +141,7 @@ def test_each_gpu_counts_for_its_share_and_one_that_is_mute_stops_none() -> None
 
 
 def test_a_reading_that_is_not_new_charges_nothing_and_stops_no_other() -> None:
-    account = fold(Account(), seen(0, 0.0, 0.0), ns(0))
+    account = fold(EnergyAccount(), seen(0, 0.0, 0.0), ns(0))
     assert fold(account, seen(0, 0.0, 0.0), ns(1)) is account
     old, new = seen(0, 0.0).gpus[0], seen(10, 0.0, 800.0).gpus[1]
     view = b.view(seen(10, compiled=10, begun=1).record.slot, gpus=(old, new))
@@ -149,7 +149,7 @@ def test_a_reading_that_is_not_new_charges_nothing_and_stops_no_other() -> None:
 
 
 def test_the_dead_spend_nothing() -> None:
-    account = fold(Account(), STARTED, ns(0))
+    account = fold(EnergyAccount(), STARTED, ns(0))
     dead = b.view(COMPILED.record.slot, gpus=COMPILED.gpus, alive=False)
     assert fold(account, dead, ns(10)) is account
 
@@ -183,7 +183,7 @@ def test_compile_time_is_never_negative() -> None:
 
 
 def test_what_is_in_a_directory_that_nobody_can_look_into_is_not_gone() -> None:
-    accounts = {folder: Account() for folder in ("/d/a/0", "/d/b/0", "/d/b/1")}
+    accounts = {folder: EnergyAccount() for folder in ("/d/a/0", "/d/b/0", "/d/b/1")}
     found = kept(accounts, {"/d/a", "/d/b/1"}, 7, 100)
     assert {folder: account.gone_ns for folder, account in found.items()} == {
         "/d/a/0": None,

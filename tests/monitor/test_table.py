@@ -110,6 +110,40 @@ def test_a_run_that_has_ended_has_no_count_of_clean_steps() -> None:
     assert row[place : place + len("clean")].strip() == ""
 
 
+@pytest.mark.parametrize(
+    ("state", "life", "told"),
+    [
+        ("failed", {"exception": "ValueError", "exit_code": 1}, "ValueError"),
+        ("failed", {"exception": None, "exit_code": 3}, "exit code 3"),
+        ("finished", {"end": "interrupted", "exception": "KeyboardInterrupt"}, "interrupted"),
+        ("finished", {"end": "finished", "exit_code": 0}, "12 s"),  # when, and nothing between
+    ],
+)
+def test_what_ended_a_run_is_in_its_row(state: str, life: dict[str, Any], told: str) -> None:
+    view = b.in_every_state("a")[state]
+    figures = replace(view.figures, life=replace(view.figures.life, **life))
+    assert table(shown(replace(view, figures=figures)))[0][1:3] == [state, told]
+
+
+def test_a_rank_that_was_killed_for_want_of_memory_says_so_in_its_row() -> None:
+    view = replace(b.in_every_state("a")["lost"], oom_killed=True)
+    assert table(shown(view))[0][1:3] == ["lost", "out of memory"]
+
+
+def test_ranks_that_failed_of_different_things_have_rows_of_their_own() -> None:
+    failed = b.in_every_state("a")["failed"]
+    views = []
+    for rank in range(8):
+        life = replace(failed.figures.life, exception="KeyError" if rank == 3 else "ValueError")
+        slot = b.as_rank(failed.record.slot, rank, 8)
+        view = b.view(slot, alive=False)
+        views.append(replace(view, figures=replace(view.figures, life=life)))
+    assert [row[:3] for row in table(shown(*views))] == [
+        ["0-2,4-7", "failed", "ValueError"],
+        ["3", "failed", "KeyError"],
+    ]
+
+
 def test_a_step_is_as_long_in_the_table_as_in_the_sentence() -> None:
     said = shown(b.in_every_state()["warm"])
     (length,) = re.findall(r"([\d.]+ m?s) a step is the real speed", said[0])

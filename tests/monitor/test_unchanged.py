@@ -17,7 +17,7 @@ from warmwatch_monitor.recorded.kept import kept
 from warmwatch_monitor.sources.folder import Folder
 from warmwatch_monitor.sources.records import RecordsSource
 from warmwatch_monitor.sources.slot import Look, SlotFile
-from warmwatch_monitor.spending import Account, fold
+from warmwatch_monitor.spending import EnergyAccount, fold
 from warmwatch_monitor.work import Work, follow
 
 
@@ -49,7 +49,7 @@ def test_a_look_at_which_a_block_changed_reads_it(tmp_path: Path) -> None:
 
 
 def test_an_account_without_new_energy_and_work_that_nobody_saw_stay_the_same() -> None:
-    account, work = Account(), Work(cpu_seconds=3.0)
+    account, work = EnergyAccount(), Work(cpu_seconds=3.0)
     idle = ProcessReading(pid=1, cpu_seconds=3.0, resident_bytes=1, cpu_ratio=0.0, workers_busy=0)
     assert fold(account, b.view(b.WARM), b.NOW) is account
     assert follow(work, idle, (), b.NOW, uses_gpus=False) is work

@@ -34,12 +34,14 @@ class Pieces:
     def __getitem__(self, where):
         return slot[where]
     def __setitem__(self, where, value):
-        pieces = list(range(0, len(value), 8))
-        random.shuffle(pieces)
-        for at in pieces:
-            piece = value[at : at + 8]
-            slot[where.start + at : where.start + at + len(piece)] = piece
-pieces = Pieces()
+        for at in range(0, len(value), 8):
+            waiting.append((where.start + at, value[at : at + 8]))
+pieces, waiting = Pieces(), []
+def seen():
+    random.shuffle(waiting)  # head and payload alike
+    for at, piece in waiting:
+        slot[at : at + len(piece)] = piece
+    waiting.clear()
 def steps(n):
     word = (1 + n % 7) * 0x0101010101010101  # more is refused: nothing counts to it
     for place in range(len(hot)):
@@ -50,8 +52,10 @@ def blocks(n):
     for name in ("active_phase", "end_code"):  # these are checked: a code beyond the lists is none
         words[record.COMPILE_INDEX[name]] = 0
     record.store_compile(pieces, words)
+    seen()
     name = str(n) * (1 + n % 7)
     record.store_identity(pieces, record.Identity(run=name, host=name, torch=name))
+    seen()
 write = {"steps": steps, "blocks": blocks}[sys.argv[2]]
 n = 1
 write(n)

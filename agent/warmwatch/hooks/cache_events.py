@@ -13,9 +13,9 @@ from typing import Any
 
 from warmwatch._guard import report
 from warmwatch._seams import Installed, Listener, Replaced, look_up
+from warmwatch.bounds import VERDICTS
 
 _CACHES = {"fx_graph_cache_": "inductor_fx", "autograd_cache_": "aot_autograd"}
-_VERDICTS = ("hit", "miss", "bypass")
 _KEY = 12  # characters of a key: it tells whether two are the same, and nothing else
 
 
@@ -59,7 +59,7 @@ def _tell(listener: Listener, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
 def told_of(event: str) -> tuple[str, str]:
     """Cache and verdict of an event; empty of one about something else."""
     for begins, cache in _CACHES.items():
-        if event.startswith(begins) and (verdict := event.removeprefix(begins)) in _VERDICTS:
+        if event.startswith(begins) and (verdict := event.removeprefix(begins)) in VERDICTS:
             return cache, verdict
     return "", ""
 

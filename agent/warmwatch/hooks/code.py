@@ -31,12 +31,12 @@ def being_compiled() -> dict[str, Any]:
         is_it = frame.f_code.co_name == _FUNCTION
         if is_it and frame.f_globals.get("__name__") == _MODULE:
             known = frame.f_locals
-            return _told(known.get("code"), known.get("compile_id"))
+            return _identified(known.get("code"), known.get("compile_id"))
         frame = frame.f_back
     return {}
 
 
-def _told(code: Any, compile_id: Any) -> dict[str, Any]:
+def _identified(code: Any, compile_id: Any) -> dict[str, Any]:
     if not isinstance(code, CodeType):
         return {}
     known = {"id": None if compile_id is None else str(compile_id)}

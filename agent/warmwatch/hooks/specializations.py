@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from weakref import ref
 
+from warmwatch._reduction import HIDDEN
+
 _TYPE = re.compile(r"[\w*<>\[\](), .:-]{1,80}")
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _KEPT = 64  # specializations of a kernel that a new one is compared with
 _ABSENT = "absent"
-_HIDDEN = "'...'"
 _TOLD = 8  # differences
 
 
@@ -80,7 +81,9 @@ class Memory:
         nearest = min((_difference(one, now) for one in before), key=len, default=[])
         before.append(now)
         del before[:-_KEPT]
-        return _told(nearest) if nearest else None  # else the same again: for another device, say
+        return (
+            _as_reason(nearest) if nearest else None
+        )  # else the same again: for another device, say
 
     def _forget(self, key: int) -> None:
         self._known.pop(key, None)
@@ -102,7 +105,7 @@ def _difference(old: Specialization, new: Specialization) -> list[tuple[str, str
     return found
 
 
-def _told(differences: list[tuple[str, str]]) -> tuple[str, str]:
+def _as_reason(differences: list[tuple[str, str]]) -> tuple[str, str]:
     """In the words of a reason, the telling one first, and its category."""
     ordered = sorted(differences, key=lambda one: _ORDER.index(one[0]))
     return "\n".join(words for _, words in ordered[:_TOLD]), ordered[0][0]
@@ -127,7 +130,7 @@ def _aligned(attributes: Any) -> Iterable[Any]:
 
 def _type(kind: Any) -> Entry:
     text = str(kind)  # a type's name, or a tuple of such
-    shown = text if _TYPE.fullmatch(text) else _HIDDEN
+    shown = text if _TYPE.fullmatch(text) else HIDDEN
     return Entry(shown, text, "shape" if re.fullmatch(r"[iu]\d+", text) else "dtype")
 
 
@@ -144,4 +147,4 @@ def _value(value: Any) -> Entry:
         shown = ", ".join(part.shown for part in parts)
         return Entry(f"({shown})", tuple(part.identity for part in parts), "shape")
     identity = hash(value) if isinstance(value, str) else id(value)
-    return Entry(_HIDDEN, identity, "python_value")
+    return Entry(HIDDEN, identity, "python_value")

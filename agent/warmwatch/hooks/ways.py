@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from warmwatch._hashes import of_value
+from warmwatch.bounds import MOST_OPTIONS
 
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,79}")
 _HIDDEN = "..."
-_MOST_OPTIONS = 50
 
 
 def way_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def way_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         "fullgraph": kwargs.get("nopython") is True,
         "options": [
             f"{_named(name)}={of_value(value)}"
-            for name, value in sorted(options.items(), key=lambda one: str(one[0]))[:_MOST_OPTIONS]
+            for name, value in sorted(options.items(), key=lambda one: str(one[0]))[:MOST_OPTIONS]
         ],
     }
 

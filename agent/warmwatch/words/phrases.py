@@ -44,6 +44,12 @@ def counted(number: int, noun: str, several: str = "") -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {several or noun + 's'}"
 
 
+def one_line(text: str, longest: int) -> str:
+    """``text`` without its line breaks; what is beyond ``longest`` characters is left out."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+
+
 def baseline_words(done: int, steps: int) -> str:
     """While the first steps of a run are eager on purpose: ``baseline: step 7 of 20, ...``."""
     return f"baseline: step {min(done + 1, steps)} of {steps}, eager on purpose"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-_ENTRY = re.compile(r"^\s*!?[\d/_]+:\s*")  # `0/1: `, before what that entry's guard says
-_LOCAL = re.compile(r"\b[LG]\[['\"](\w+)['\"]\]")
+ENTRY = re.compile(r"^\s*!?[\d/_]+:\s*")  # `0/1: `, before what that entry's guard says
+LOCAL = re.compile(r"\b[LG]\[['\"](\w+)['\"]\]")
 _TENSOR = re.compile(r"tensor '(?P<name>.+?)' (?P<what>[\w ]+?) mismatch\b\W*(?P<rest>.*)", re.I)
 _FROM_TO = re.compile(r"expected (?P<old>.+?),? (?:actual|but got|got) (?P<new>.+?)\s*$", re.I)
 _DIMENSION = re.compile(r"at index (\d+)")
@@ -65,7 +65,7 @@ def plain(reason: str | None, category: str | None = None) -> str | None:
 
 def _guard(entry: str) -> str:
     """What the guard of an entry says, without the entry's number and the line it comes from."""
-    return _LOCAL.sub(r"\1", _ENTRY.sub("", entry).partition("  # ")[0].strip())
+    return LOCAL.sub(r"\1", ENTRY.sub("", entry).partition("  # ")[0].strip())
 
 
 def _state(guard: str, category: str | None) -> str | None:

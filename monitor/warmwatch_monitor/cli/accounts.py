@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from warmwatch_monitor.cli.answers import make_poller, settings_from
 from warmwatch_monitor.cli.choice import choose_runs
 from warmwatch_monitor.cli.output import note, plain
-from warmwatch_monitor.config import load_keeping
+from warmwatch_monitor.config import EVER_SECONDS, load_keeping
 from warmwatch_monitor.errors import (
     NoRunError,
     NotRememberedError,
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from warmwatch_monitor.model.account import Account
     from warmwatch_monitor.remembered.store import Store
 
-_EVER = 10.0 * 365 * 86400  # seconds: the run may have ended long ago
 _NONE = "no run is known here: there are no records, and none is remembered"
 
 
@@ -44,7 +43,7 @@ def accounts(
         StoreError: the history has to be asked and cannot be. UsageError: ``dir`` cannot be used.
     """
     settings = settings_from(dir=dir, observe="off")
-    snapshot = make_poller(settings._replace(retention=_EVER)).poll_once()
+    snapshot = make_poller(settings._replace(retention=EVER_SECONDS)).poll_once()
     if told is not None:
         told(snapshot)
     history = None

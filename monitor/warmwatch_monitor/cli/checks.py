@@ -16,7 +16,7 @@ from msgspec import Struct
 from warmwatch import __version__, places, record
 from warmwatch_monitor.cli.daemon import Answer, ask_daemon
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.config import Settings
+from warmwatch_monitor.config import EVER_SECONDS, Settings
 from warmwatch_monitor.errors import DaemonError, NoDaemonError
 from warmwatch_monitor.export.words.observed import ATTACH
 from warmwatch_monitor.feed import NOT_YET, Feed
@@ -35,7 +35,6 @@ _LEAVES = (
     "each new record removes this user's oldest beyond 200, those in memory go with a reboot; to "
     "be rid of it at once, remove its folder"
 )
-_EVER_SECONDS = 10.0 * 365 * 86400
 
 
 class Mark(Enum):
@@ -97,7 +96,7 @@ def surroundings(settings: Settings) -> Iterator[Finding]:
     writable = next((path for path, why in _obstacles(settings).items() if why is None), None)
     yield from _directories(settings, writable)
     yield from _daemon(settings, writable)
-    found = RecordsSource(settings.directories, retention=_EVER_SECONDS).read()
+    found = RecordsSource(settings.directories, retention=EVER_SECONDS).read()
     yield from map(_refused, found.refusals)
     living = [reading for reading in found.records if reading.alive]
     yield Finding(

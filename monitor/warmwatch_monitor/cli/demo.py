@@ -24,6 +24,7 @@ from warmwatch_monitor.cli.report import in_short
 from warmwatch_monitor.config import PREFIX, Address
 from warmwatch_monitor.errors import DaemonError, WarmwatchError
 from warmwatch_monitor.views.terminal import picture
+from warmwatch_monitor.views.waiting import lives
 
 _PAUSE_SECONDS = 0.1
 _RUN = "demo"
@@ -127,11 +128,7 @@ def _ended(address: Address) -> Answer:
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         answer = _ask(address)
-        if (
-            answer
-            and answer["runs"]
-            and answer["runs"][0]["state"] in ("finished", "failed", "lost")
-        ):
+        if answer and answer["runs"] and not lives(answer["runs"][0]):
             return answer
         time.sleep(_PAUSE_SECONDS)
     raise DaemonError(

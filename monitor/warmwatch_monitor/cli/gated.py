@@ -57,7 +57,7 @@ def measured(
         _all_there(ours.earlier(snapshot))
     except CannotCompareError as error:
         raise CannotCompareError("; ".join(filter(None, (str(error), left))), error.code) from None
-    return gate.measured(snapshot.runs, {folder: _told(folder) for folder in _folders(snapshot)})
+    return gate.measured(snapshot.runs, {folder: _causes(folder) for folder in _folders(snapshot)})
 
 
 def _attend(
@@ -98,7 +98,7 @@ def _folders(snapshot: Snapshot) -> Iterator[str]:
     return (rank.record.folder for run in snapshot.runs for rank in run.ranks)
 
 
-def _told(folder: str) -> Told:
+def _causes(folder: str) -> Told:
     from warmwatch.record import RecordError
     from warmwatch_monitor.model.told import NOTHING as NOTHING_TOLD
     from warmwatch_monitor.sources.causes import causes_in

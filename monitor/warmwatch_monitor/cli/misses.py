@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from warmwatch.record import RecordError
 from warmwatch_monitor.cli.choice import Answer, choose_runs
-from warmwatch_monitor.config import Settings
+from warmwatch_monitor.config import EVER_SECONDS, Settings
 from warmwatch_monitor.errors import NoRunError, UnknownRunError
 from warmwatch_monitor.export.words.keys import sentence
 from warmwatch_monitor.export.words.sentence import NO_RUN
@@ -17,8 +17,6 @@ from warmwatch_monitor.model.keys import Asked
 from warmwatch_monitor.sources.keys import asked_in
 from warmwatch_monitor.sources.records import RecordsSource
 
-_EVER = 10.0 * 365 * 86400  # seconds: the run before may have ended long ago
-
 
 def lines(settings: Settings, run: str | None) -> list[str]:
     """A line for each miss and bypass of the latest start of RUN, or of each run.
@@ -26,7 +24,7 @@ def lines(settings: Settings, run: str | None) -> list[str]:
     Raises:
         UnknownRunError: no record is of such a run. NoRunError: there is none at all.
     """
-    readings = RecordsSource(settings.directories, retention=_EVER).read().records
+    readings = RecordsSource(settings.directories, retention=EVER_SECONDS).read().records
     if not readings:
         raise NoRunError(NO_RUN) if run is None else UnknownRunError(run, ())
     found = [sentence(miss) for miss in misses(_chosen(readings, run), _read)]

@@ -56,6 +56,7 @@ _WORTH = {
     **dict.fromkeys(("tokens_per_second", "samples_per_second", "mfu_ratio"), _NUMBER),
     "estimated": bool,
 }
+_END = {"how": str, "?exit_code": _COUNT, "?exception": _TEXT, "?out_of_memory": _FLAG}
 _RANK = {
     "rank": int,
     "state": _STATES,
@@ -72,6 +73,7 @@ _RANK = {
     "evidence": [str],
     "conditions": [{"condition": str, "words": str}],
     "?worth": (_WORTH, _NOTHING),
+    "?end": (_END, _NOTHING),
 }
 _RUN = {
     "run": str,

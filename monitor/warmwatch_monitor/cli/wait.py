@@ -15,7 +15,7 @@ from warmwatch_monitor.cli import options
 from warmwatch_monitor.cli.answers import asker, note_missing_directory
 from warmwatch_monitor.cli.hearing import Hearing
 from warmwatch_monitor.cli.output import note, rewrite, say
-from warmwatch_monitor.cli.waiter import Look, Outcome, Wait, listed
+from warmwatch_monitor.cli.waiter import Outcome, Standing, Wait, listed
 from warmwatch_monitor.cli.waking import KINDS, Waking
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.export.words.wording import duration
@@ -109,7 +109,7 @@ def _patience(text: str | None) -> float:
     return seconds
 
 
-def _report(last: Look, late: str, *, as_json: bool) -> None:
+def _report(last: Standing, late: str, *, as_json: bool) -> None:
     """The sentence; with ``as_json`` the answer alone has stdout, and there may be none."""
     if as_json and last.answer is not None:
         say(json.dumps(last.answer, indent=2))

@@ -46,8 +46,8 @@ class Outcome(Enum):
     TIMEOUT = 124
 
 
-class Look(NamedTuple):
-    """One look at what is waited for.
+class Standing(NamedTuple):
+    """How what is waited for stands, at one look.
 
     Attributes:
         outcome: how the wait ends; ``None`` where it goes on. state: of the runs, for telling
@@ -94,7 +94,7 @@ class Wait:
         self._began: float | None = None  # the same by the clock of who is asked, once it is known
         self._has_answered, self._absent_since = False, 0.0
 
-    def block(self, patience: float) -> Look:
+    def block(self, patience: float) -> Standing:
         """The look that ended it, or the last one at the timeout."""
         deadline = time.monotonic() + patience
         while True:
@@ -107,7 +107,7 @@ class Wait:
             self._tell(look.state, look.words)
             self._pause(left, self._is_woken_by)
 
-    def _look(self) -> Look:
+    def _look(self) -> Standing:
         """Raises DaemonError, FleetError: who is asked never answered, or has not for long."""
         asked = time.monotonic()
         if self._first_look is None:
@@ -117,28 +117,28 @@ class Wait:
         except UnknownRunError as error:
             self._has_answered, self._absent_since = True, 0.0
             said = plain(str(error))
-            return Look(state="unknown", words=f"{said}; waiting for it", late=said)
+            return Standing(state="unknown", words=f"{said}; waiting for it", late=said)
         except (DaemonError, FleetError) as error:
             self._absent_since = self._absent_since or asked
             if not self._has_answered or time.monotonic() > self._absent_since + _ABSENCE_SECONDS:
                 raise
-            return Look(state="absent", words=plain(f"{error}; asking again"))
+            return Standing(state="absent", words=plain(f"{error}; asking again"))
         self._has_answered, self._absent_since = True, 0.0
         self._note_when(answer.get("at"), asked - self._first_look)
         return self._judge(answer)
 
-    def _judge(self, answer: Answer) -> Look:
+    def _judge(self, answer: Answer) -> Standing:
         asked = [r for r in answer["runs"] if self._run is not None or is_own(r, self._uid)]
         self._own = {run["run"] for run in asked}
         self._foreign = {run["run"] for run in answer["runs"]} - self._own
         runs = [run for run in asked if self._is_about(run)]
         if not runs:
             words = self._nothing(asked, answer["runs"])
-            return Look(state="none", words=words, late=words.rpartition(_WAITING)[0])
+            return Standing(state="none", words=words, late=words.rpartition(_WAITING)[0])
         answer = only(answer, runs)
         outcome, words = self._ended(answer)
         state = " ".join(f"{run['run']}={run['state']}" for run in runs)
-        return Look(state=state, words=words, outcome=outcome, answer=answer)
+        return Standing(state=state, words=words, outcome=outcome, answer=answer)
 
     def _ended(self, answer: Answer) -> tuple[Outcome | None, str]:
         """How ``answer`` ends the wait, if it does, and what to say of it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from warmwatch.verdict import CONDITIONS, Judgement, State, least_advanced
-from warmwatch_monitor.fleet.figures import figures, known
+from warmwatch_monitor.fleet.figures import figures, flag
 from warmwatch_monitor.fleet.telling import Telling, latest, sort, tell
 from warmwatch_monitor.model import (
     GpuReading,
@@ -84,7 +84,7 @@ def _view(
         figures=figures(who, telling, judgement, epoch),
         judgement=judgement,
         gpus=tuple(gpus[uuid] for uuid in sorted(telling.gpus) if uuid in gpus),
-        oom_killed=known(telling.value("oom_killed")),
+        oom_killed=flag(telling.value("oom_killed")),
     )
 
 

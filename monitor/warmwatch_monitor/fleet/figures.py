@@ -210,7 +210,7 @@ def _life(telling: Telling, judgement: Judgement) -> Life:
     )
 
 
-def known(value: float | None) -> bool | None:
+def flag(value: float | None) -> bool | None:
     return None if value is None else bool(value)
 
 

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-VERDICTS = ("hit", "miss", "bypass")
-
 
 class Asked(Struct, frozen=True, kw_only=True):
     """A compile cache that was asked, or passed by.
 
     Attributes:
-        cache: one of ``record.CACHES``. verdict: one of VERDICTS. id: of the compilation.
+        cache: one of ``record.CACHES``. verdict: of ``bounds.VERDICTS``. id: of the compilation.
         key: the beginning of it. reason: for a bypass.
         parts: how many parts the key has; ``None`` where none were told.
         hashes: of each part by its name; empty where there was no room for them.

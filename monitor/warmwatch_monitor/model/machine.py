@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+# Of a GPU's utilization or a core: below it idles, above it works.
+IDLE_RATIO, WORKING_RATIO = 0.05, 0.5
+# A GPU that spins in a collective shows full utilization at a fraction of what computing draws.
+LOW_POWER_RATIO = 0.4
+
 
 class GpuReading(Struct, frozen=True, kw_only=True):
     """One GPU, or one MIG device, as NVML read it. What it does not support is ``None``.

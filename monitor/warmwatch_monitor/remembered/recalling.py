@@ -83,7 +83,7 @@ class Recalling:
 
 
 def _remembered(look: _Look, one: RecordReading, gpus: tuple[str | None, ...]) -> Remembered:
-    now, rank = _known(one, gpus), one.slot.identity.rank
+    now, rank = _as_known(one, gpus), one.slot.identity.rank
     attached = one.slot.header.attached_epoch_ns / 1e9
     found = _comparable(look, now, attached, start_of_record(one))
     alike = (precedent(each, rank) for each in found if is_alike(now, each))
@@ -117,7 +117,7 @@ def _may_be(one: Listed, now: Known) -> bool:
     return one.world_size == now.what.world_size and one.gpu == models
 
 
-def _known(one: RecordReading, gpus: tuple[str | None, ...]) -> Known:
+def _as_known(one: RecordReading, gpus: tuple[str | None, ...]) -> Known:
     shown = one.told_run or one.slot.identity.run
     told = told_in(one.folder)
     return Known(

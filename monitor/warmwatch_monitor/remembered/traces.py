@@ -20,8 +20,8 @@ _MEANS = frozenset(
         *("utilization_ratio", "power_watts", "memory_used_bytes"),
     }
 )
-RANK_COLUMNS = ("steps", "step_seconds", "compile_seconds", "state", "phase")
-GPU_COLUMNS = ("utilization_ratio", "power_watts", "memory_used_bytes")
+TRACED_OF_RANK = ("steps", "step_seconds", "compile_seconds", "state", "phase")
+TRACED_OF_GPU = ("utilization_ratio", "power_watts", "memory_used_bytes")
 _AT_REST = frozenset({None, "warm", "eager"})
 _DIGITS = 6
 Value = float | str | None
@@ -128,7 +128,7 @@ def gpu_rows(past: Mapping[str, Any], uuid: str) -> Iterator[tuple[float, dict[s
     if one is None:
         return
     for at, epoch in enumerate(past["at"]):
-        values = {name: one[name][at] for name in GPU_COLUMNS}
+        values = {name: one[name][at] for name in TRACED_OF_GPU}
         if any(value is not None for value in values.values()):
             yield epoch, values
 

@@ -12,8 +12,8 @@ from warmwatch_monitor.model.account import Samples
 from warmwatch_monitor.remembered.making import began_at, ended_at, id_of
 from warmwatch_monitor.remembered.store import Store
 from warmwatch_monitor.remembered.traces import (
-    GPU_COLUMNS,
-    RANK_COLUMNS,
+    TRACED_OF_GPU,
+    TRACED_OF_RANK,
     Trace,
     gpu_rows,
     rank_rows,
@@ -35,9 +35,9 @@ class _OfRun:
         uuids = {uuid for view in run.ranks for uuid in view.gpu_uuids} | set(of_gpus)
         self._most = rows_of_each(len(run.ranks) + len(uuids))
         self.ranks = {
-            rank: Trace(RANK_COLUMNS, self._most, known) for rank, known in of_ranks.items()
+            rank: Trace(TRACED_OF_RANK, self._most, known) for rank, known in of_ranks.items()
         }
-        self.gpus = {uuid: Trace(GPU_COLUMNS, self._most, one) for uuid, one in of_gpus.items()}
+        self.gpus = {uuid: Trace(TRACED_OF_GPU, self._most, one) for uuid, one in of_gpus.items()}
 
     @property
     def last(self) -> float:
@@ -49,14 +49,14 @@ class _OfRun:
         began = began_at(run) - _SECOND
         ends = (ended_at(run) or 0.0) - _SECOND if not run.living else 0.0
         for view in run.ranks:
-            trace = self.ranks.setdefault(view.rank, Trace(RANK_COLUMNS, self._most))
+            trace = self.ranks.setdefault(view.rank, Trace(TRACED_OF_RANK, self._most))
             for epoch, values in rank_rows(past, run.run, view.rank):
                 # until its record appears, what is seen by this name is how an earlier start ended
                 of_another = values["state"] in ENDED_STATES and (not ends or epoch < ends)
                 if began <= epoch <= until and not of_another:
                     trace.add(epoch, values)
         for uuid in {uuid for view in run.ranks for uuid in view.gpu_uuids}:
-            gpu = self.gpus.setdefault(uuid, Trace(GPU_COLUMNS, self._most))
+            gpu = self.gpus.setdefault(uuid, Trace(TRACED_OF_GPU, self._most))
             for epoch, values in gpu_rows(past, uuid):
                 if began <= epoch <= until:
                     gpu.add(epoch, values)

@@ -9,7 +9,7 @@ import psutil
 
 from warmwatch_monitor.model import Compiler
 from warmwatch_monitor.sources.compilers import Compilers
-from warmwatch_monitor.sources.host import BUSY_RATIO
+from warmwatch_monitor.sources.host import BUSY_WORKER_RATIO
 from warmwatch_monitor.sources.processes import (
     children_by_scan,
     children_files,
@@ -31,7 +31,9 @@ def compilers_of(pid: int) -> tuple[Compiler, ...]:
         workers = compile_workers(pid, children, lambda one: _command(members, one))
         below = with_descendants(pid, children)[1:]
         now_ns = time.monotonic_ns()
-        found = seen.read(below, workers, lambda one: _member(members, one), now_ns, BUSY_RATIO)
+        found = seen.read(
+            below, workers, lambda one: _member(members, one), now_ns, BUSY_WORKER_RATIO
+        )
     return found
 
 

@@ -10,10 +10,9 @@ import os
 from warmwatch import record
 from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, GraphBreak
 from warmwatch_monitor.model.told import Told
-from warmwatch_monitor.sources import entries
+from warmwatch_monitor.sources import entries, journal
 from warmwatch_monitor.sources.folder import Folder
 
-_LARGEST_JOURNAL = 16 * 1024 * 1024  # an agent stops at half of it
 _MOST = 20_000
 
 
@@ -22,11 +21,11 @@ def causes_in(folder: str) -> Told:
     with Folder(folder) as opened:
         descriptor, status = opened.open(record.JOURNAL)
         with os.fdopen(descriptor, "rb") as file:
-            data = file.read(min(status.st_size, _LARGEST_JOURNAL))
+            data = file.read(min(status.st_size, journal.LARGEST))
     lines = _Lines()
     for line in data.splitlines()[:_MOST]:
         lines.take(line)
-    return lines.told()
+    return lines.causes()
 
 
 class _Lines:
@@ -61,7 +60,7 @@ class _Lines:
         elif event == "cudagraph_skip":
             self._skips.append(entries.cudagraph_skip(entry))
 
-    def told(self) -> Told:
+    def causes(self) -> Told:
         return Told(
             compilations=tuple(self._compilations),
             late=tuple(self._late),

@@ -94,11 +94,11 @@ def _memory(proc: Path, cgroups: Path) -> tuple[int | None, int | None]:
             told = _words(group / limit) + _words(group / used)
             numbers = [int(word) for word in told if word.isdecimal()]
             if len(numbers) == 2 and numbers[0] < _NO_LIMIT:
-                found.append((numbers[0], max(0, numbers[1] - _told(group, of_files))))
+                found.append((numbers[0], max(0, numbers[1] - _memory_stat(group, of_files))))
     return min(found, key=lambda pair: pair[0] - pair[1], default=(None, None))
 
 
-def _told(group: Path, name: str) -> int:
+def _memory_stat(group: Path, name: str) -> int:
     """A number of the group's ``memory.stat``; 0 where it is not there."""
     words = _words(group / "memory.stat")
     found = dict(zip(words[::2], words[1::2], strict=False)).get(name, "")

@@ -63,7 +63,7 @@ def holder(pid: int, proc: Path = Path("/proc")) -> Holder | None:
     fields = _fields(pid, proc)
     if not fields:
         return None
-    told = _told(pid, proc)
+    told = _status(pid, proc)
     return Holder(
         pid=pid,
         started=int(fields[_STARTED]),
@@ -81,7 +81,7 @@ def presence(known: Holder, inode: int, proc: Path = Path("/proc")) -> Presence:
         return Presence.GONE
     if fields[_STATE] in "ZX" or int(fields[_FLAGS]) & _EXITING:
         return Presence.GONE
-    if _runs_another_program(known, _told(known.pid, proc)):
+    if _runs_another_program(known, _status(known.pid, proc)):
         return Presence.GONE
     return Presence.UNKNOWN if _has_open(known.pid, inode, proc) is False else Presence.THERE
 
@@ -101,7 +101,7 @@ def _runs_another_program(known: Holder, told: Mapping[str, str]) -> bool:
     return 0 < peak < known.peak or 0 < code != known.code > 0
 
 
-def _told(pid: int, proc: Path) -> Mapping[str, str]:
+def _status(pid: int, proc: Path) -> Mapping[str, str]:
     """What /proc/PID/status tells everybody, by name; nothing of a process that is not there."""
     try:
         lines = (proc / str(pid) / "status").read_text(errors="replace").splitlines()

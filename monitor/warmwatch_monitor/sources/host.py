@@ -25,7 +25,9 @@ from warmwatch_monitor.sources.processes import (
     with_descendants,
 )
 
-BUSY_RATIO = 0.05  # of a core since the last look; a worker that only waits stays far below it
+BUSY_WORKER_RATIO = (
+    0.05  # of a core since the last look; a worker that only waits stays far below it
+)
 _WALK_NS = 2 * 10**9
 _SCAN_NS = 10 * 10**9
 
@@ -144,7 +146,7 @@ class _Followed:
         children, root = remembered(children), self._process.pid
         workers = compile_workers(root, children, command)
         below = with_descendants(root, children)[1:]
-        self._seen = self._compilers.read(below, workers.keys(), member, now_ns, BUSY_RATIO)
+        self._seen = self._compilers.read(below, workers.keys(), member, now_ns, BUSY_WORKER_RATIO)
         totals = {
             worker: sum(_cpu_seconds(member, pid) for pid in pids)
             for worker, pids in workers.items()
@@ -166,6 +168,6 @@ def _cpu_seconds(member: Callable[[int], psutil.Process], pid: int) -> float:
 
 def _busy_and_idle(before: Totals, now: Totals, elapsed: float) -> tuple[int, int]:
     """A worker that was not there before has used all its time since."""
-    enough = BUSY_RATIO * elapsed
+    enough = BUSY_WORKER_RATIO * elapsed
     busy = sum(1 for pid, total in now.items() if total - before.get(pid, 0.0) > enough)
     return busy, len(now) - busy

@@ -29,6 +29,7 @@ KEPT = 20
 LONG_STEPS_KEPT = 5
 BREAKS_KEPT = 100  # as many as an agent tells
 _ERROR_TEXT = 1_000
+LARGEST = 2 * record.JOURNAL_LIMIT  # of a journal that is read whole; an agent stops at half of it
 CHUNK = 256 * 1024
 CHUNKS_AT_ONCE = 4  # an agent writes a few kilobytes between two looks, and 4 MB in all
 

@@ -13,11 +13,11 @@ import zlib
 from collections.abc import Mapping
 
 from warmwatch import record
-from warmwatch_monitor.model.keys import VERDICTS, Asked
-from warmwatch_monitor.sources import entries
+from warmwatch.bounds import VERDICTS
+from warmwatch_monitor.model.keys import Asked
+from warmwatch_monitor.sources import entries, journal
 from warmwatch_monitor.sources.folder import Folder
 
-_LARGEST_JOURNAL = 16 * 1024 * 1024
 _UNPACKED = 4 * 1024 * 1024
 _MOST = 2_000
 _PARTS = 2_000_000  # of all keys together: about 200 MB
@@ -28,7 +28,7 @@ def asked_in(folder: str) -> list[Asked]:
     with Folder(folder) as opened:
         descriptor, status = opened.open(record.JOURNAL)
         with os.fdopen(descriptor, "rb") as file:
-            data = file.read(min(status.st_size, _LARGEST_JOURNAL))
+            data = file.read(min(status.st_size, journal.LARGEST))
     found: list[Asked] = []
     first: dict[str, Mapping[str, str]] = {}
     room = _PARTS

@@ -11,17 +11,16 @@ import os
 from msgspec import Struct
 
 from warmwatch import record
+from warmwatch.bounds import MOST_OPTIONS
 from warmwatch.record import RecordError
 from warmwatch_monitor.model import Compilation
 from warmwatch_monitor.model.account import Wrapping
-from warmwatch_monitor.sources import entries
+from warmwatch_monitor.sources import entries, journal
 from warmwatch_monitor.sources.folder import Folder
 
 MOST = 2_000
 MOST_WRAPPINGS = 50
-_MOST_OPTIONS = 50
 _LONGEST_HASH = 64
-_LARGEST_JOURNAL = 16 * 1024 * 1024
 _MOST_LINES = 20_000  # of a journal of any size: half a second, once a minute
 _COMPILATION = b'"compilation"'
 _EVENTS = (_COMPILATION, b'"begin"', b'"wrapped"', b'"first_step"')
@@ -84,7 +83,7 @@ def told_in(folder: str) -> Told:
 def _content(folder: Folder) -> bytes:
     descriptor, status = folder.open(record.JOURNAL)
     with os.fdopen(descriptor, "rb") as file:
-        return file.read(min(status.st_size, _LARGEST_JOURNAL))
+        return file.read(min(status.st_size, journal.LARGEST))
 
 
 def _parsed(data: bytes) -> Told:
@@ -183,6 +182,6 @@ def _options(told: object) -> list[str]:
         told = [f"{name}={short}" for name, short in told.items()]
     if not isinstance(told, list):
         raise ValueError("options are no list")
-    few = told[:_MOST_OPTIONS]
+    few = told[:MOST_OPTIONS]
     texts = (entries.text({"option": one}, "option", entries.LONGEST_NAME) for one in few)
     return [one for one in texts if one]

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
+from warmwatch.words.reasons import ENTRY, LOCAL
 from warmwatch_monitor.model import FEWEST_STEPS, Compilation, VaryingDim
 
 DIMS_KEPT = 50
@@ -22,8 +23,6 @@ VALUES_KEPT = 100
 _IDS_KEPT = 20  # recompiles whose backward may still come
 _LINES_READ = 100  # of a reason: one for each compiled entry
 
-_ENTRY = re.compile(r"^\s*!?[\d/_]+:\s*")
-_LOCAL = re.compile(r"\b[LG]\[['\"](\w+)['\"]\]")
 _SIZE = re.compile(
     r"tensor '(?P<tensor>.{1,200})' size mismatch at index (?P<dim>\d{1,3})\. "
     r"expected (?P<old>\d{1,15}), actual (?P<new>\d{1,15})\s*$"
@@ -138,7 +137,7 @@ class Varying:
 def _sizes(reason: str) -> Iterator[_Size | None]:
     """What each line of a reason says of a size; ``None`` for a line about something else."""
     for line in reason.strip().split("\n", _LINES_READ)[:_LINES_READ]:
-        guard = _LOCAL.sub(r"\1", _ENTRY.sub("", line).partition("  # ")[0].strip())
+        guard = LOCAL.sub(r"\1", ENTRY.sub("", line).partition("  # ")[0].strip())
         if found := _SIZE.match(guard):
             values = int(found["old"]), int(found["new"])
             yield _Size(tensor=found["tensor"], dim=int(found["dim"]), values=values)

@@ -64,8 +64,8 @@ def _row(one: Answer) -> tuple[str, ...]:
         str(one["compilations"]),
         duration(one["seconds"]),
         _mostly(one["phase_seconds"]),
-        _known(one["ops"]),
-        _known(one["kernels"]),
+        _count(one["ops"]),
+        _count(one["kernels"]),
         f"{one['cache_hits']}/{asked}" if asked else _UNKNOWN,
     )
 
@@ -86,5 +86,5 @@ def _mostly(phases: dict[str, float]) -> str:
     return f"{name} {phases[name] / sum(phases.values()) * 100:.0f} %"
 
 
-def _known(count: int | None) -> str:
+def _count(count: int | None) -> str:
     return _UNKNOWN if count is None else str(count)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
 from typing import Any
 
+from warmwatch.words.phrases import one_line
 from warmwatch_monitor.export.words.wording import duration
 from warmwatch_monitor.export.words.wording import place as place_of
 from warmwatch_monitor.views.states import place
@@ -33,7 +34,7 @@ def _once(
         if (run, reason) not in told:
             told.add((run, reason))
             whose = f"{run}: " if several else ""
-            yield f"{whose}{words}: {_short(reason)}", _short(advice)
+            yield f"{whose}{words}: {one_line(reason, _LONGEST)}", one_line(advice, _LONGEST)
 
 
 def _recompiles(run: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
@@ -67,8 +68,3 @@ def _breaks(run: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
         for one in rank["compile"].get("breaks") or ():
             times = "" if one["count"] == 1 else f", {one['count']} times"
             yield run["run"], f"graph break{times}", one["reason"], one.get("advice") or ""
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."

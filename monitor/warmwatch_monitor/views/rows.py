@@ -17,6 +17,7 @@ Group = tuple[Mapping[str, Any], list[Rank]]
 _ALWAYS_APART = 4  # so many ranks of a run each have a row
 _LIKE = 0.1
 _LONGEST_RANGES = 20
+_OTHERWISE_FINISHED = ("interrupted", "detached")  # by the state alone they look finished
 
 
 def rows(runs: Sequence[Mapping[str, Any]], now: float, *, every_rank: bool) -> list[Row]:
@@ -64,7 +65,7 @@ def _agree(one: Rank, other: Rank) -> bool:
 
 def _exact(rank: Rank) -> tuple[Any, ...]:
     compile = rank["compile"]
-    return rank["state"], compile["phase"], compile["recompiles"], compile["graph_breaks"]
+    return rank["state"], _at(rank), compile["recompiles"], compile["graph_breaks"]
 
 
 def _near(one: float | None, other: float | None, floor: float) -> bool:
@@ -83,7 +84,7 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
     return {
         "rank": _ranges([rank["rank"] for rank in ranks]),
         "state": state,
-        "phase": compile["phase"] or "",
+        "phase": _at(first),
         "for": brief(max(0.0, now - min(since))) if since else "",
         "steps": str(min(rank["steps"] for rank in ranks)),
         "clean": _count(clean),
@@ -93,6 +94,20 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
         "breaks": _count(compile["graph_breaks"]),
         "pid": _count(first["pid"]) if len(ranks) == 1 else "",
     }
+
+
+def _at(rank: Rank) -> str:
+    """What it is at: the phase it compiles in; of one that has ended, what ended it."""
+    end = rank.get("end")  # not known of a moment in the past
+    if not end:
+        return rank["compile"]["phase"] or ""
+    if end["how"] in _OTHERWISE_FINISHED:
+        return str(end["how"])
+    if end.get("out_of_memory"):
+        return "out of memory"
+    if end.get("exception"):
+        return str(end["exception"])
+    return f"exit code {end['exit_code']}" if end.get("exit_code") else ""
 
 
 def brief(seconds: float) -> str:

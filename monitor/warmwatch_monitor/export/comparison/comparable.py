@@ -23,12 +23,11 @@ _ALL = (FIRST, FIRST_MEMORY, WARMUP, COST, SPENT, STEADY, SPEED_UP, PEAK, ENERGY
 
 
 class _Fact(Struct, frozen=True):
-    """Something that runs have in common, or not. ``needed``: not to know it is worth a word."""
+    """Something that runs have in common, or not."""
 
     what: str
     of: Callable[[Provenance], object]
     rows: tuple[str, ...]
-    needed: bool = False
 
 
 _FACTS = (
@@ -48,7 +47,7 @@ _FACTS = (
     _Fact("compile threads", lambda what: what.compile_threads, _COMPILING),
     _Fact("caches", lambda what: _caches(what), _COMPILING),
 )
-_NEEDED = frozenset({"GPUs", "tokens a step"})
+_NEEDED = frozenset({"GPUs", "tokens a step"})  # not to know these is worth a word
 
 
 def incomparable(

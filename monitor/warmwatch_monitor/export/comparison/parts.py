@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 SCHEMA_VERSION = 1
+EAGER = "eager"  # beside the modes of torch.compile
 
 
 class Measured(Struct, frozen=True, kw_only=True):

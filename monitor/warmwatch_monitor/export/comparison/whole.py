@@ -9,13 +9,11 @@ from msgspec.structs import replace
 
 from warmwatch_monitor.export.comparison.break_even import break_even
 from warmwatch_monitor.export.comparison.comparable import incomparable, unknown
-from warmwatch_monitor.export.comparison.parts import Comparison, Side
+from warmwatch_monitor.export.comparison.parts import EAGER, Comparison, Side
 from warmwatch_monitor.export.comparison.uncertain import ratio, steady
 from warmwatch_monitor.export.report import Report, report
 from warmwatch_monitor.export.report.whole import slowest_of
 from warmwatch_monitor.model.account import Account, Wrapping
-
-EAGER = "eager"
 
 
 def compare(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from warmwatch_monitor.export.comparison.parts import EAGER
 from warmwatch_monitor.export.modes.enough import enough
-from warmwatch_monitor.export.modes.parts import EAGER, NAMES, USUAL, Modes, Tried
+from warmwatch_monitor.export.modes.parts import NAMES, USUAL, Modes, Tried
 from warmwatch_monitor.export.modes.whole import modes
 
 __all__ = ["EAGER", "NAMES", "USUAL", "Modes", "Tried", "enough", "modes"]

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from warmwatch_monitor.export.comparison.parts import BreakEven, Incomparable, Measured
+from warmwatch_monitor.export.comparison.parts import EAGER, BreakEven, Incomparable, Measured
 from warmwatch_monitor.model.account import Account, Wrapping
 
 SCHEMA_VERSION = 1
-EAGER = "eager"
 USUAL = (EAGER, "default", "reduce-overhead", "max-autotune")
 NAMES = (*USUAL, "max-autotune-no-cudagraphs")
 WITH_CUDA_GRAPHS = frozenset({"reduce-overhead", "max-autotune"})

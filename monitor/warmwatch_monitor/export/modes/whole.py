@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from warmwatch_monitor.export.comparison import Comparison, compare
 from warmwatch_monitor.export.comparison.break_even import break_even
-from warmwatch_monitor.export.comparison.parts import BreakEven, Measured, Side
+from warmwatch_monitor.export.comparison.parts import EAGER, BreakEven, Measured, Side
 from warmwatch_monitor.export.comparison.uncertain import ratio
-from warmwatch_monitor.export.modes.parts import EAGER, Modes, Row, Tried
+from warmwatch_monitor.export.modes.parts import Modes, Row, Tried
 from warmwatch_monitor.export.report.whole import slowest_of
 from warmwatch_monitor.model.account import Account
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Labels:
@@ -41,7 +41,7 @@ class Labels:
 
 def pair(name: str, value: str) -> str:
     """``name="value"``, escaped."""
-    return f'{name}="{value.translate(_ESCAPES)}"'
+    return f'{name}="{value.translate(ESCAPES)}"'
 
 
 def _utf8(value: str) -> str:

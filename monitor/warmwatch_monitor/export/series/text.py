@@ -16,9 +16,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
 from warmwatch_monitor.export.series.family import Distribution, Family
-from warmwatch_monitor.export.series.labels import pair
+from warmwatch_monitor.export.series.labels import ESCAPES, pair
 
-_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 # by what Accept says of them; the library knows which content type each is
@@ -115,5 +114,5 @@ def _plain_header(family: Family) -> str:
 
 
 def _openmetrics_header(family: Family) -> str:
-    help = family.help.translate(_ESCAPES)
+    help = family.help.translate(ESCAPES)
     return f"# HELP {family.name} {help}\n# TYPE {family.name} {family.type}"

@@ -5,8 +5,18 @@ A sentence says "2 min" for what goes on; who asks what a warm-up cost wants "11
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
 _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _LARGE = ((1e9, " GJ"), (1e6, " MJ"), (1e4, " kJ"))
+
+
+def if_known(words: Callable[[T], str], value: T | None) -> str | None:
+    """``value`` in its ``words``; ``None`` where it is not known."""
+    return None if value is None else words(value)
 
 
 def took(seconds: float) -> str:

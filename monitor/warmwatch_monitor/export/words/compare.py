@@ -14,7 +14,7 @@ from warmwatch_monitor.export.comparison.parts import (
 )
 from warmwatch_monitor.export.document import Document, Item, Section
 from warmwatch_monitor.export.words import amounts
-from warmwatch_monitor.export.words.amounts import took
+from warmwatch_monitor.export.words.amounts import if_known, took
 from warmwatch_monitor.export.words.tables import table
 from warmwatch_monitor.export.words.wording import counted
 
@@ -22,27 +22,27 @@ _ABREAST = 3  # runs in one table: of more there are several
 _ROWS: tuple[tuple[str, Callable[[Side], str | None]], ...] = (
     ("torch.compile", lambda one: one.mode),
     ("state", lambda one: one.state),
-    (rows.FIRST, lambda one: _took(one.first_step_seconds)),
-    ("its peak memory", lambda one: _size(one.first_step_memory_bytes)),
-    (rows.FIRST_MEMORY, lambda one: _size(one.compiled_memory_bytes)),
+    (rows.FIRST, lambda one: if_known(took, one.first_step_seconds)),
+    ("its peak memory", lambda one: if_known(amounts.size, one.first_step_memory_bytes)),
+    (rows.FIRST_MEMORY, lambda one: if_known(amounts.size, one.compiled_memory_bytes)),
     (rows.WARMUP, lambda one: _warmup(one)),
-    (rows.COST, lambda one: _took(one.cost_seconds)),
-    ("its GPU-seconds", lambda one: _number(one.gpu_seconds)),
+    (rows.COST, lambda one: if_known(took, one.cost_seconds)),
+    ("its GPU-seconds", lambda one: if_known(amounts.number, one.gpu_seconds)),
     (rows.SPENT, lambda one: None if one.joules is None else amounts.energy(one.joules)),
     ("its money", lambda one: None if one.money is None else amounts.money(one.money)),
     (rows.STEADY, lambda one: _length(one.steady)),
-    ("99 % within", lambda one: _took(one.steady_p99_seconds)),
-    ("clean steps", lambda one: _number(one.clean_steps)),
+    ("99 % within", lambda one: if_known(took, one.steady_p99_seconds)),
+    ("clean steps", lambda one: if_known(amounts.number, one.clean_steps)),
     (rows.SPEED_UP, lambda one: _times(one.speed_up)),
     (
         "tokens/s",
         lambda one: amounts.rate(one.tokens_per_second) if one.tokens_per_second else None,
     ),
-    (rows.PEAK, lambda one: _size(one.peak_memory_bytes)),
+    (rows.PEAK, lambda one: if_known(amounts.size, one.peak_memory_bytes)),
     (rows.ENERGY, lambda one: amounts.energy(one.joules_per_step) if one.joules_per_step else None),
-    ("graphs", lambda one: _number(one.graphs)),
-    ("recompiles", lambda one: _number(one.recompiles)),
-    ("graph breaks", lambda one: _number(one.graph_breaks)),
+    ("graphs", lambda one: if_known(amounts.number, one.graphs)),
+    ("recompiles", lambda one: if_known(amounts.number, one.recompiles)),
+    ("graph breaks", lambda one: if_known(amounts.number, one.graph_breaks)),
 )
 
 
@@ -142,18 +142,6 @@ def _method(of: Comparison) -> Section:
         )
     )
     return Section("How to read it", items=tuple(items))
-
-
-def _took(seconds: float | None) -> str | None:
-    return None if seconds is None else took(seconds)
-
-
-def _size(many: int | None) -> str | None:
-    return None if many is None else amounts.size(many)
-
-
-def _number(value: float | None) -> str | None:
-    return None if value is None else amounts.number(value)
 
 
 def _warmup(one: Side) -> str | None:

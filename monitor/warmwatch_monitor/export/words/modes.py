@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from math import hypot
 
-from warmwatch_monitor.export.comparison.parts import BreakEven, Measured
+from warmwatch_monitor.export.comparison.parts import EAGER, BreakEven, Measured
 from warmwatch_monitor.export.document import Document, Item, Section
 from warmwatch_monitor.export.modes.enough import FEWEST
-from warmwatch_monitor.export.modes.parts import EAGER, WITH_CUDA_GRAPHS, Modes, Row
+from warmwatch_monitor.export.modes.parts import WITH_CUDA_GRAPHS, Modes, Row
 from warmwatch_monitor.export.words import amounts
-from warmwatch_monitor.export.words.amounts import took
+from warmwatch_monitor.export.words.amounts import if_known, took
 from warmwatch_monitor.export.words.compare import sentence
 from warmwatch_monitor.export.words.tables import table
 from warmwatch_monitor.export.words.wording import counted
 
 _COLUMNS: tuple[tuple[str, Callable[[Row], str | None]], ...] = (
-    ("first step", lambda one: _took(one.first_step_seconds)),
-    ("its peak memory", lambda one: _size(one.first_step_memory_bytes)),
+    ("first step", lambda one: if_known(took, one.first_step_seconds)),
+    ("its peak memory", lambda one: if_known(amounts.size, one.first_step_memory_bytes)),
     ("step", lambda one: _length(one.steady)),
     ("speed-up", lambda one: _times(one)),
-    ("compile cost", lambda one: _took(one.cost_seconds) if one.compiled else None),
-    ("peak memory", lambda one: _size(one.peak_memory_bytes)),
+    ("compile cost", lambda one: if_known(took, one.cost_seconds) if one.compiled else None),
+    ("peak memory", lambda one: if_known(amounts.size, one.peak_memory_bytes)),
     ("energy a step", lambda one: _energy(one)),
-    ("evaluation", lambda one: _took(one.evaluation_seconds)),
+    ("evaluation", lambda one: if_known(took, one.evaluation_seconds)),
     ("graphs", lambda one: f"{one.graphs:,}" if one.graphs is not None and one.compiled else None),
     ("paid back at step", lambda one: _paid_back(one.break_even) if one.captured else None),
 )
@@ -59,8 +59,10 @@ def _answer(of: Modes) -> str:
     if of.training_steps and totals:
         best = min(totals, key=lambda one: one.total_seconds or 0.0)
         others = [one for one in totals if one.mode == of.baseline and one is not best]
-        beside = "".join(f" ({one.mode}: {_took(one.total_seconds)})" for one in others)
-        whole = f"{of.training_steps:,} steps take {_took(best.total_seconds)} in {best.mode}"
+        beside = "".join(f" ({one.mode}: {if_known(took, one.total_seconds)})" for one in others)
+        whole = (
+            f"{of.training_steps:,} steps take {if_known(took, best.total_seconds)} in {best.mode}"
+        )
         return f"{whole}{beside}{_alike(best, totals, of.training_steps)}."
     best = min(known, key=lambda one: one.steady.value if one.steady else 0.0)
     gain = f", {_times(best)} times {of.baseline}'s speed" if best.speed_up else ""
@@ -99,7 +101,7 @@ def _table(of: Modes) -> Section | None:
         return None
     if of.training_steps:
         names.append(f"{of.training_steps:,} steps>")
-        totals = [_took(one.total_seconds) or "" for one in of.rows]
+        totals = [if_known(took, one.total_seconds) or "" for one in of.rows]
         rows = [(*row, total) for row, total in zip(rows, totals, strict=True)]
     return Section("Modes", table(names, rows, sparse=True))
 
@@ -226,14 +228,6 @@ def _method(of: Modes) -> Section | None:
             ),
         ),
     )
-
-
-def _took(seconds: float | None) -> str | None:
-    return None if seconds is None else took(seconds)
-
-
-def _size(many: int | None) -> str | None:
-    return None if many is None else amounts.size(many)
 
 
 def _energy(one: Row) -> str | None:

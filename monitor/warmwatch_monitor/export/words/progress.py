@@ -12,7 +12,7 @@ from warmwatch_monitor.export.words import silicon
 from warmwatch_monitor.export.words.pauses import pausing
 from warmwatch_monitor.export.words.wording import duration
 from warmwatch_monitor.model import RankView, RunView
-from warmwatch_monitor.work import BUSY_RATIO
+from warmwatch_monitor.model.machine import WORKING_RATIO
 
 
 def without_steps(run: RunView, speaker: RankView) -> str | None:
@@ -48,5 +48,5 @@ def _signs(view: RankView) -> Iterator[str]:
         yield "batches go on: an evaluation?"
     if words := silicon.computing(view.gpus):
         yield words
-    if view.process is not None and (view.process.cpu_ratio or 0.0) >= BUSY_RATIO:
+    if view.process is not None and (view.process.cpu_ratio or 0.0) >= WORKING_RATIO:
         yield f"the process works ({100 * (view.process.cpu_ratio or 0.0):.0f} % of a core)"

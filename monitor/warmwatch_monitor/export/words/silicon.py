@@ -9,12 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from warmwatch_monitor.export.words.wording import counted
 from warmwatch_monitor.model import GpuReading, RankView, RunView
-from warmwatch_monitor.work import BUSY_RATIO as WORKING_RATIO
+from warmwatch_monitor.model.machine import IDLE_RATIO, LOW_POWER_RATIO, WORKING_RATIO
 
-IDLE_RATIO = 0.05
-BUSY_RATIO = 0.9
-# A GPU that spins in a collective shows full utilization at a fraction of what computing draws.
-LOW_POWER_RATIO = 0.4
+FULL_RATIO = 0.9
 
 
 def of_run(run: RunView) -> tuple[GpuReading, ...]:
@@ -46,9 +43,9 @@ def meanwhile(gpus: Sequence[GpuReading]) -> str:
         return words
     if _all_idle(gpus):
         return f"{words}, idle: perhaps it waits for data"
-    if min(uses) >= BUSY_RATIO and _low_power(gpus):
+    if min(uses) >= FULL_RATIO and _low_power(gpus):
         return f"{words}, full utilization at low power: perhaps it waits in a collective"
-    return f"{words}, busy: perhaps an evaluation" if max(uses) >= BUSY_RATIO else words
+    return f"{words}, busy: perhaps an evaluation" if max(uses) >= FULL_RATIO else words
 
 
 def computing(gpus: Sequence[GpuReading]) -> str:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from warmwatch.words.phrases import counted, duration, exact_length, place, step_length
+from warmwatch.words.phrases import (
+    counted,
+    duration,
+    exact_length,
+    one_line,
+    place,
+    step_length,
+)
 
 if TYPE_CHECKING:  # the command line formats numbers without loading the model
     from warmwatch_monitor.model import Compilation, Underway
@@ -36,5 +43,4 @@ def backward_of(of: Underway) -> str:
 
 def own_words(reason: str, longest: int = _REASON_LIMIT) -> str:
     """PyTorch's words on one line, which ends."""
-    line = " ".join(reason.split())
-    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+    return one_line(reason, longest)

@@ -17,7 +17,7 @@ from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import GpuReading
 from warmwatch_monitor.sources.nvml import driver
 from warmwatch_monitor.sources.nvml.driver import ask, known
-from warmwatch_monitor.sources.nvml.gpm import Activity, Gpm
+from warmwatch_monitor.sources.nvml.gpm import ActiveRatios, Gpm
 
 _ENERGY_NS = 900 * 10**6  # "once a second", for rounds that are a little early
 _RARELY_NS = 10 * 10**9
@@ -88,7 +88,7 @@ class Device:
         if busy == 0 and power is not None:
             memory.idle_watts = min(power, memory.idle_watts or power)
         used, total = _memory(handle)
-        activity = self._gpm.read(now_ns) if self._gpm else Activity()
+        activity = self._gpm.read(now_ns) if self._gpm else ActiveRatios()
         energy_ns, joules = self._read_energy(now_ns)
         rare = self._read_rarely(now_ns)
         return GpuReading(

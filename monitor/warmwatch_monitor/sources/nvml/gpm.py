@@ -16,7 +16,7 @@ from warmwatch_monitor.sources.nvml.driver import GpmRequest, ask
 _SHORTEST_NS = 100 * 10**6
 
 
-class Activity(Struct, frozen=True, kw_only=True):
+class ActiveRatios(Struct, frozen=True, kw_only=True):
     """Ratios from 0 to 1, each ``None`` where it is not known."""
 
     sm: float | None = None
@@ -32,15 +32,15 @@ class Gpm:
         self._samples = [ask("nvmlGpmSampleAlloc") for _ in range(2)]
         self._request = GpmRequest()
         self._taken_ns: int | None = None
-        self._last = Activity()
+        self._last = ActiveRatios()
 
-    def read(self, now_ns: int) -> Activity:
+    def read(self, now_ns: int) -> ActiveRatios:
         """The activity since the sample before."""
         if self._taken_ns is not None and now_ns - self._taken_ns < _SHORTEST_NS:
             return self._last
         before, fresh = self._samples
         if before is None or fresh is None or self._take(fresh) is None:
-            self._last, self._taken_ns = Activity(), None
+            self._last, self._taken_ns = ActiveRatios(), None
             return self._last
         if self._taken_ns is not None:
             self._last = self._ratios(before, fresh)
@@ -54,7 +54,7 @@ class Gpm:
             if sample is not None:
                 ask("nvmlGpmSampleFree", sample)
 
-    def _ratios(self, before: Any, fresh: Any) -> Activity:
+    def _ratios(self, before: Any, fresh: Any) -> ActiveRatios:
         percents = self._request.ask(before, fresh)
         sm, tensor, dram = (None if one is None else min(1.0, one / 100) for one in percents)
-        return Activity(sm=sm, tensor=tensor, dram=dram)
+        return ActiveRatios(sm=sm, tensor=tensor, dram=dram)

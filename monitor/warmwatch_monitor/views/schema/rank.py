@@ -114,16 +114,16 @@ class Rank(BaseModel):
     since: Epoch | None = Field(description="When that state began; null where nobody can know.")
     steps: int = Field(description="Training steps so far.")
     clean_steps: int = Field(description="Steps in a row without compile activity, up to now.")
-    compile: Compile
-    warmup: Warmup
-    step_seconds: StepSeconds
+    compile: Compile = Field(description="What the compiler does and did.")
+    warmup: Warmup = Field(description="How it became warm, or whether it still has to.")
+    step_seconds: StepSeconds = Field(description="How long its steps took.")
     long_steps: list[LongStep] = Field(
         description="Steps that came at least four times as late as usual, and a second, without "
         "compiling: the last ones and the longest, oldest first."
     )
     batches: Batches | None = Field(description="Null where this torch, or a series, tells none.")
-    pauses: Pauses
-    cost: Cost
+    pauses: Pauses = Field(description="What took long and was no compilation.")
+    cost: Cost = Field(description="What compiling cost it.")
     baseline: Baseline | None = Field(
         description="Null where no steps were to run eagerly: `attach(baseline_steps=...)`."
     )

@@ -45,10 +45,10 @@ def _row(gpu: Mapping[str, Any], own: bool) -> tuple[str, ...]:
         "*" if own else "",
         str(gpu["index"]),
         _of(gpu["power_watts"], gpu["power_limit_watts"], 1, "W"),
-        _said(gpu["utilization_ratio"], _percent),
-        _said(gpu["sm_active_ratio"], _percent),
+        _if_known(gpu["utilization_ratio"], _percent),
+        _if_known(gpu["sm_active_ratio"], _percent),
         _of(gpu["memory_used_bytes"], gpu["memory_total_bytes"], 2**30, "GiB"),
-        _said(gpu["temperature_celsius"], lambda degrees: f"{degrees:.0f} C"),
+        _if_known(gpu["temperature_celsius"], lambda degrees: f"{degrees:.0f} C"),
         ", ".join(gpu["throttled"] or ()),
         gpu["profile"] or gpu["name"] or "",
     )
@@ -62,7 +62,7 @@ def _of(value: float | None, most: float | None, unit: float, name: str) -> str:
     return f"{value / unit:.0f}{of} {name}"
 
 
-def _said(value: float | None, words: Callable[[float], str]) -> str:
+def _if_known(value: float | None, words: Callable[[float], str]) -> str:
     return _UNKNOWN if value is None else words(value)
 
 
