@@ -83,6 +83,44 @@ def test_what_a_signal_handler_raises_reaches_the_training(records: Path) -> Non
     assert slots.read(slots.only(records)).compile.agent_errors == 0
 
 
+ARGUMENTS = """
+import os, signal, warnings, warmwatch
+
+class Stopped(Exception): pass
+
+def stop(number, frame): raise Stopped
+
+class Number:  # comes just when its value is asked for
+    def now(self): os.kill(os.getpid(), signal.SIGUSR1)
+    __index__ = __float__ = now
+
+signal.signal(signal.SIGUSR1, stop)
+reached = []
+for given in ({"tokens_per_step": Number()}, {"flops_per_step": Number()}):
+    try:
+        warmwatch.attach(run="t", **given)
+    except Stopped:
+        reached.append(*given)
+warnings.showwarning = lambda *args, **kwargs: os.kill(os.getpid(), signal.SIGUSR1)
+try:
+    warmwatch.attach(tokens_per_step=-1)
+except Stopped:
+    reached.append("warning")
+assert reached == ["tokens_per_step", "flops_per_step", "warning"], reached
+"""
+
+
+def test_what_is_raised_while_arguments_are_looked_at_reaches_the_training(records: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", ARGUMENTS],
+        env=environment(records),
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 FORKS = """
 import os
 said = []
