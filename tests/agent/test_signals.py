@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support import slots
+from support import builders, slots
+from support.records import write_record
 from support.trainings import environment, result_of
 
 LEDGER = """
@@ -114,6 +115,42 @@ def test_what_is_raised_while_arguments_are_looked_at_reaches_the_training(recor
     done = subprocess.run(
         [sys.executable, "-W", "always", "-c", ARGUMENTS],
         env=environment(records),
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+NEIGHBOURS = """
+import os, signal, warmwatch
+
+def time_is_up(number, frame): raise TimeoutError  # which is an OSError
+
+def opened(path, *args, **kwargs):
+    if os.path.basename(path) == "slot" and os.path.dirname(path) == os.environ["NEIGHBOUR"]:
+        os.kill(os.getpid(), signal.SIGUSR1)
+    return open_(path, *args, **kwargs)
+
+signal.signal(signal.SIGUSR1, time_is_up)
+open_, os.open = os.open, opened
+try:
+    warmwatch.attach()  # under a name that nobody chose, so that neighbours are asked for theirs
+    warmwatch.step()
+except TimeoutError:
+    raise SystemExit(0)
+raise SystemExit("it was taken for a neighbour's")
+"""
+
+
+def test_a_timeout_of_the_training_s_is_not_taken_for_a_neighbour_s_record(records: Path) -> None:
+    neighbour = write_record(records, builders.slot(run="t"), name="t-r0-1-abc")
+    folder = records.parent / "t"
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", NEIGHBOURS],
+        cwd=folder,
+        env=environment(records) | {"NEIGHBOUR": str(neighbour)},
         text=True,
         capture_output=True,
         check=False,
