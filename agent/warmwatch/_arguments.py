@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from warmwatch._baseline import FEWEST, MOST
+from warmwatch._guard import pass_on
 from warmwatch.bounds import DTYPES, LARGEST, LARGEST_AMOUNT, TEXT_LIMIT
 
 # why a name is not taken as it is
@@ -60,7 +61,8 @@ def _size(value: Any) -> int:
         raise _RefusedError(f"{_shown(value)}: pass {_SIZES}")
     try:
         size = operator.index(value)
-    except Exception:  # noqa: BLE001 - a stranger's __index__ may raise anything
+    except Exception as error:  # noqa: BLE001 - a stranger's __index__ may raise anything
+        pass_on(error)
         raise _RefusedError(f"{_shown(value)}: pass {_SIZES}") from None
     if not 1 <= size <= LARGEST:
         raise _RefusedError(f"{_shown(size)}: pass {_SIZES}")
@@ -84,7 +86,8 @@ def _amount(value: Any) -> float:
         raise _RefusedError(f"{_shown(value)}: {asked}")
     try:
         amount = float(value)
-    except Exception:  # noqa: BLE001 - a stranger's __float__ may raise anything
+    except Exception as error:  # noqa: BLE001 - a stranger's __float__ may raise anything
+        pass_on(error)
         raise _RefusedError(f"{_shown(value)}: {asked}") from None
     if not 0 < amount <= LARGEST_AMOUNT:  # not a number, too
         raise _RefusedError(f"{_shown(amount)}: {asked}")

@@ -124,7 +124,8 @@ def warn_once(message: str) -> None:
     text = f"warmwatch: {message}"
     try:
         warnings.warn(text, stacklevel=_level_of_user())
-    except Exception:  # noqa: BLE001 - the user turns warnings into errors, but never this one
+    except Exception as error:  # noqa: BLE001 - the user turns warnings into errors, not this one
+        pass_on(error)
         _log(logging.WARNING, text)
 
 

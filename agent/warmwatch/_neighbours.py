@@ -17,6 +17,7 @@ from pathlib import Path
 
 from warmwatch import record
 from warmwatch._descriptors import File, file_of
+from warmwatch._guard import pass_on
 from warmwatch.record import Identity
 
 _KEPT = 200  # records kept in a directory: enough to look back, bounded for good
@@ -34,7 +35,7 @@ def free_run(directory: Path, identity: Identity, child: str = "") -> str:
         if not slot.parent.name.startswith(stem):
             continue
         with (
-            contextlib.suppress(OSError, record.RecordError),  # not ours to judge here
+            _passing_over(OSError, record.RecordError),  # not ours to judge here
             _opened(slot) as descriptor,
         ):
             other = record.unpack_identity(_image(descriptor))
@@ -59,7 +60,7 @@ def prune(directory: Path, *, own: File | None) -> None:
         (status.st_mtime, slot) for slot, status in _own_slots(directory) if file_of(status) != own
     ]
     for _, slot in sorted(found)[: max(0, len(found) + 1 - _KEPT)]:
-        with contextlib.suppress(OSError):  # somebody else prunes too
+        with _passing_over(OSError):  # somebody else prunes too
             with _opened(slot) as descriptor:
                 if not _is_over(descriptor):
                     continue
@@ -73,7 +74,7 @@ def _own_slots(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """The slots in ``directory`` that are regular files of this user's in his own folders."""
     with os.scandir(directory) as entries:
         for entry in entries:
-            with contextlib.suppress(OSError):  # no slot in it, or just removed
+            with _passing_over(OSError):  # no slot in it, or just removed
                 if entry.name.startswith(".") or not entry.is_dir(follow_symlinks=False):
                     continue
                 if not _is_ours(entry.stat(follow_symlinks=False)):
@@ -82,6 +83,15 @@ def _own_slots(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
                 status = slot.lstat()
                 if stat.S_ISREG(status.st_mode) and _is_ours(status):
                     yield slot, status
+
+
+@contextlib.contextmanager
+def _passing_over(*expected: type[Exception]) -> Iterator[None]:
+    """Of one record, which costs the others nothing; the training's own alarm is none of these."""
+    try:
+        yield
+    except expected as error:
+        pass_on(error)
 
 
 def _is_ours(status: os.stat_result) -> bool:

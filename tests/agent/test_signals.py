@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support import slots
+from support import builders, slots
+from support.records import write_record
 from support.trainings import environment, result_of
 
 LEDGER = """
@@ -81,6 +82,80 @@ def test_what_a_signal_handler_raises_reaches_the_training(records: Path) -> Non
     raised, caught, state = result_of(records, TRAINING)
     assert (raised, caught, state) == (2000, 2000, "eager")
     assert slots.read(slots.only(records)).compile.agent_errors == 0
+
+
+ARGUMENTS = """
+import os, signal, warnings, warmwatch
+
+class Stopped(Exception): pass
+
+def stop(number, frame): raise Stopped
+
+class Number:  # comes just when its value is asked for
+    def now(self): os.kill(os.getpid(), signal.SIGUSR1)
+    __index__ = __float__ = now
+
+signal.signal(signal.SIGUSR1, stop)
+reached = []
+for given in ({"tokens_per_step": Number()}, {"flops_per_step": Number()}):
+    try:
+        warmwatch.attach(run="t", **given)
+    except Stopped:
+        reached.append(*given)
+warnings.showwarning = lambda *args, **kwargs: os.kill(os.getpid(), signal.SIGUSR1)
+try:
+    warmwatch.attach(tokens_per_step=-1)
+except Stopped:
+    reached.append("warning")
+assert reached == ["tokens_per_step", "flops_per_step", "warning"], reached
+"""
+
+
+def test_what_is_raised_while_arguments_are_looked_at_reaches_the_training(records: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", ARGUMENTS],
+        env=environment(records),
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+NEIGHBOURS = """
+import os, signal, warmwatch
+
+def time_is_up(number, frame): raise TimeoutError  # which is an OSError
+
+def opened(path, *args, **kwargs):
+    if os.path.basename(path) == "slot" and os.path.dirname(path) == os.environ["NEIGHBOUR"]:
+        os.kill(os.getpid(), signal.SIGUSR1)
+    return open_(path, *args, **kwargs)
+
+signal.signal(signal.SIGUSR1, time_is_up)
+open_, os.open = os.open, opened
+try:
+    warmwatch.attach()  # under a name that nobody chose, so that neighbours are asked for theirs
+    warmwatch.step()
+except TimeoutError:
+    raise SystemExit(0)
+raise SystemExit("it was taken for a neighbour's")
+"""
+
+
+def test_a_timeout_of_the_training_s_is_not_taken_for_a_neighbour_s_record(records: Path) -> None:
+    neighbour = write_record(records, builders.slot(run="t"), name="t-r0-1-abc")
+    folder = records.parent / "t"
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", NEIGHBOURS],
+        cwd=folder,
+        env=environment(records) | {"NEIGHBOUR": str(neighbour)},
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 FORKS = """

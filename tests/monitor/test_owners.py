@@ -124,6 +124,24 @@ def test_two_users_trainings_are_two_runs_for_a_daemon_of_a_third(directory: Pat
 
 
 @root
+def test_a_flood_of_one_user_s_records_hides_none_of_another_s(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three newer ones of his are read of five, and mine, which is older than all of them."""
+    monkeypatch.setattr("warmwatch_monitor.sources.directory.MOST_OF_A_USER", 3)
+    mine = write_record(directory, warm(), name="mine")
+    his = [forged(directory, warm(), name=str(number)) for number in range(5)]
+    for age, folder in enumerate([*reversed(his), mine]):
+        os.utime(folder, (1e9 - age, 1e9 - age))
+    records, refused = read(directory)
+    assert {Path(one.folder).name for one in records} == {"mine", "2", "3", "4"}
+    assert {Path(one.path).name: one.reason for one in refused} == dict.fromkeys(
+        ("0", "1"),
+        f"user {MALLORY} has 3 newer ones in this directory, and no more are read",
+    )
+
+
+@root
 @pytest.mark.parametrize("what", ["hard link", "replaced slot", "replaced journal"])
 def test_a_record_with_files_of_two_owners_is_nobody_s(directory: Path, what: str) -> None:
     """What is linked or renamed into a folder of his is mine, and does not speak there."""

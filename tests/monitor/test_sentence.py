@@ -34,6 +34,14 @@ def test_each_state_has_its_sentence(state: str) -> None:
     assert summary(b.snapshot(STATES[state])) == SENTENCES[state]
 
 
+def test_records_that_cannot_be_read_are_not_taken_for_a_quiet_machine() -> None:
+    silent = replace(b.HEALTH, up=False, error="it has not answered for 9 s")
+    assert summary(b.snapshot(sources=(silent,))) == (
+        "which runs there are is not known: their records cannot be read: "
+        "it has not answered for 9 s"
+    )
+
+
 IDLE = b.gpu(utilization_ratio=0.006, power_watts=118.0)
 POOL = ProcessReading(pid=1, cpu_seconds=9.0, resident_bytes=1, workers_busy=0, workers_idle=16)
 

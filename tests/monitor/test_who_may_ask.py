@@ -132,6 +132,21 @@ def test_a_file_that_cannot_be_used_is_refused_in_words(
     assert words in done.stderr
 
 
+def test_a_file_without_an_end_is_refused_before_anybody_reads_all_of_it(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """OpenSSL would read all of a key, and of a token only the beginning would count."""
+    cert, _ = authority.sign("server")
+    with (tmp_path / "long").open("w") as file:
+        file.write(TOKEN)
+        file.truncate(1 << 30)
+    for text in (
+        f"tls_server_config: {{cert_file: {cert}, key_file: long}}\n",
+        "bearer_token_files: [long]\n",
+    ):
+        assert "long has more than 1 MiB" in refused("--web-config", write(tmp_path, text))
+
+
 def test_a_file_that_is_not_there_is_refused_in_words(tmp_path: Path) -> None:
     said = refused(WARMWATCH_WEB_CONFIG=str(tmp_path / "web.yml"))
     assert "no such file or directory" in said

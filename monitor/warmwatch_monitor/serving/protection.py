@@ -137,7 +137,10 @@ def _read(path: str) -> str:
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - a pipe would hold up the start
             raise WebConfigError(f"{path} is no regular file")
         with Path(path).open("rb") as file:
-            return file.read(_LONGEST_FILE).decode()
+            text = file.read(_LONGEST_FILE + 1)
+        if len(text) > _LONGEST_FILE:  # OpenSSL would read all of a terabyte
+            raise WebConfigError(f"{path} has more than {_LONGEST_FILE >> 20} MiB")
+        return text.decode()
     except OSError as error:
         raise WebConfigError(f"{path}: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:

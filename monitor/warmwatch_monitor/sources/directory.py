@@ -3,12 +3,17 @@
 The agent renames a record into place and whoever removes one changes the directory, so its mtime
 tells. An mtime moves in ticks of some milliseconds: one that was fresh when the directory was
 listed is not believed, and once a second the directory is listed in any case.
+
+Of one user no more records are read than he has at a time, the newest: anybody can make thousands
+in a directory that is open to all, and each would cost every look and every answer.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from collections import defaultdict
 from pathlib import Path
 
 from msgspec import Struct
@@ -19,6 +24,7 @@ from warmwatch_monitor.model import Refusal
 
 _LISTED_FOR_NS = 10**9
 _TICK_NS = 50 * 10**6
+MOST_OF_A_USER = 1024  # an agent keeps the last 200 of them, and a node has some hundred ranks
 
 
 class Listing(Struct, frozen=True, kw_only=True):
@@ -67,19 +73,32 @@ class RecordDirectory:
         return Listing(refusals=(Refusal(path=str(self._path), reason=reason),))
 
     def _list(self) -> Listing:
-        folders, refusals = [], []
+        folders: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+        refusals = []
         with os.scandir(self._path) as entries:
             for entry in entries:
                 if entry.name.startswith("."):  # a record being made
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
+                    with contextlib.suppress(FileNotFoundError):  # just removed
+                        status = entry.stat(follow_symlinks=False)
+                        folders[status.st_uid].append((status.st_mtime_ns, entry.path))
                     continue
                 what = "a link" if entry.is_symlink() else "a file"
                 refusals.append(
                     Refusal(path=entry.path, reason=f"{what}, not a record; it can be removed")
                 )
-        return Listing(folders=tuple(sorted(folders)), refusals=tuple(refusals))
+        taken: list[str] = []
+        for uid, of_one in folders.items():
+            of_one.sort(reverse=True)
+            taken.extend(path for _, path in of_one[:MOST_OF_A_USER])
+            refusals.extend(_passed_over(uid, path) for _, path in of_one[MOST_OF_A_USER:])
+        return Listing(folders=tuple(sorted(taken)), refusals=tuple(refusals))
+
+
+def _passed_over(uid: int, path: str) -> Refusal:
+    reason = f"user {uid} has {MOST_OF_A_USER:,} newer ones in this directory, and no more are read"
+    return Refusal(path=path, reason=reason)
 
 
 def _distrust(status: os.stat_result) -> str | None:

@@ -24,6 +24,7 @@ NO_RUN = (
     "optimizer or calls torch.compile, else at its first warmwatch.step()"
 )
 
+_RECORDS = "records"
 # state -> the condition with which its sentence begins
 _LEADS = {State.WARM: "nothing_captured", State.EAGER: "never_compiled"}
 
@@ -31,9 +32,18 @@ _LEADS = {State.WARM: "nothing_captured", State.EAGER: "never_compiled"}
 def summary(snapshot: Snapshot) -> str:
     """One sentence for all runs: what lives first, the least advanced before all."""
     if not snapshot.runs:
+        if (problem := _unread(snapshot)) is not None:
+            return f"which runs there are is not known: their records cannot be read: {problem}"
         return observed.no_run(snapshot.observed) if snapshot.observed else NO_RUN
     return several(
         Said(run.run, run.state, _brief(run), run_sentence(run)) for run in snapshot.runs
+    )
+
+
+def _unread(snapshot: Snapshot) -> str | None:
+    """Why the records are not known now; a quiet machine is another thing."""
+    return next(
+        (one.error for one in snapshot.sources if one.source == _RECORDS and not one.up), None
     )
 
 
