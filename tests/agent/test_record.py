@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from warmwatch import bounds, places, record
 from warmwatch.record import Header, Identity, StepCounts, Warmup
 from warmwatch.record import identity as record_identity
+from warmwatch.record.facts import COMPILE_CACHES
 from warmwatch.record.seal import Block, newest, store, unseal
 from warmwatch.record.words import flatten
 from warmwatch.texts import printable
@@ -422,7 +423,21 @@ JSON = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from([f.name for f in fields(Identity)]), JSON))
+# as an agent may say it, so that what is read of it are not refusals alone
+TEXTS = st.text(st.characters(), max_size=9)
+LIKELY = (
+    *(TEXTS, st.integers(0, 10), st.floats(0.1, 1e9), st.lists(TEXTS, max_size=3)),
+    st.dictionaries(st.sampled_from((*COMPILE_CACHES, "x")), st.sampled_from(("cold", "warm", ""))),
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([f.name for f in fields(Identity)]), JSON | st.one_of(LIKELY), max_size=3
+    )
+)
+@example({"gpus": ["GPU-1", 7], "caches": {COMPILE_CACHES[0]: "cold", "x": 7}})
+@example({"gpus": ["GPU-1"], "caches": {COMPILE_CACHES[0]: "cold", "x": 7}})
 def test_whatever_an_identity_says_its_fields_are_of_their_types(known: dict[str, object]) -> None:
     try:
         identity = record_identity.unpack_identity(json.dumps({"run": "a", **known}).encode())
@@ -437,6 +452,8 @@ def test_whatever_an_identity_says_its_fields_are_of_their_types(known: dict[str
         assert not isinstance(value, bool)
         if bare == "tuple[str, ...]":
             assert all(isinstance(one, str) for one in value)
+        if bare == "Mapping[str, str]":
+            assert all(isinstance(one, str) for pair in value.items() for one in pair)
 
 
 def test_what_a_newer_agent_says_beyond_this_release_is_ignored() -> None:

@@ -69,6 +69,7 @@ def test_of_two_hooks_in_one_place_nothing_is_left() -> None:
 
     hooks, original = Hooks(), Place.called
     hooks.install((("inner", around), ("outer", around)), object())  # type: ignore[arg-type]
+    assert Place.called is not original
     hooks.uninstall_all()
     assert Place.called is original
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warmwatch_monitor.model import Beginning, Compilation, Fallback, Recompile
+from warmwatch_monitor.model import Beginning, Recompile
 from warmwatch_monitor.sources import entries
 from warmwatch_monitor.sources.folder import Folder
 from warmwatch_monitor.sources.journal import BREAKS_KEPT, CHUNK, CHUNKS_AT_ONCE, KEPT, Journal
@@ -72,33 +74,78 @@ def test_a_text_is_cut_and_can_be_written_as_utf_8(tmp_path: Path) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=5,
 )
-KEYS = st.sampled_from(["t", "id", "kind", "seconds", "category", "reason", "steps", "limit"])
+ODD = (
+    math.nan,
+    math.inf,
+    -1,
+    2**63,
+    1e300,
+    True,
+    "\ud800",
+    "x" * 5000,
+    None,
+    [],
+    {},
+    [7],
+    [[True, -1]],
+)
+# All that an entry of any kind may say, each part as an agent says it: few are wrong at once.
+WHOLE: dict[str, Any] = {
+    **dict.fromkeys(("id", "category", "reason", "what", "name", "file", "code", "cache"), "x"),
+    **dict.fromkeys(("kind", "failure", "cudagraph_skip", "setting"), "forward"),
+    **dict.fromkeys(("t", "line", "ops", "guards", "guard_us", "kernels", "allocated"), 7),
+    **dict.fromkeys(("reserved", "steps", "limit", "count", "n", "batches", "left_out"), 2),
+    **dict.fromkeys(("seconds", "usual", "saving", "evaluating", "data", "batches_before"), 1),
+    "phase_us": {"dynamo": 8},
+    "slowest": [["kernel", 9]],
+}
+KINDS_OF_ENTRY = (
+    *(entries.compilation, entries.fallback, entries.beginning, entries.recompile),
+    *(entries.graph_break, entries.cudagraph_skip, entries.long_step),
+)
 
 
-@settings(deadline=None)  # a busy machine is no finding
-@given(st.dictionaries(KEYS, JSON))
-def test_whatever_json_holds_is_an_entry_of_the_right_types_or_refused(
-    values: dict[str, Any],
-) -> None:
-    line = json.dumps(values).encode()
-    for make in (entries.compilation, entries.fallback):
+def numbers(value: Any) -> Iterator[float]:
+    """All that there are, however deep."""
+    if isinstance(value, dict | list | tuple):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from numbers(one)
+    elif isinstance(value, int | float):
+        yield value
+
+
+def taken(changes: dict[str, Any]) -> int:
+    """How many kinds of entries such a line may be; each of which is as its type says."""
+    line, count = json.dumps({**WHOLE, **changes}).encode(), 0
+    for make in KINDS_OF_ENTRY:
         try:
             made = make(entries.parse(line))
         except ValueError:
             continue
-        assert isinstance(made.at_ns, int)
-        assert 0 <= made.at_ns < 2**63
-        if isinstance(made, Compilation):
-            assert isinstance(made.id, str)
-            assert made.seconds is None or math.isfinite(made.seconds)
-            assert made.reason is None or isinstance(made.reason, str)
-        else:
-            assert isinstance(made, Fallback)
-            assert isinstance(made.step, int)
+        # this refuses what is not of its field's type, and a text that is not Unicode
+        assert msgspec.json.decode(msgspec.json.encode(made), type=type(made)) == made
+        assert all(0 <= number < 2**63 for number in numbers(msgspec.to_builtins(made)))
+        count += 1
+    return count
+
+
+def test_what_is_odd_anywhere_in_an_entry_is_of_the_right_type_or_refused() -> None:
+    assert taken({}) == len(KINDS_OF_ENTRY)
+    for key in WHOLE:
+        counts = [taken({key: odd}) for odd in ODD]
+        assert min(counts) < len(KINDS_OF_ENTRY), f"any {key} is taken by all"
+
+
+@settings(deadline=None)  # a busy machine is no finding
+@given(st.dictionaries(st.sampled_from([*WHOLE]), JSON, max_size=3))
+def test_whatever_json_holds_is_an_entry_of_the_right_types_or_refused(
+    changes: dict[str, Any],
+) -> None:
+    taken(changes)
 
 
 @settings(deadline=None)  # a busy machine is no finding

@@ -28,7 +28,7 @@ def run(*arguments: str, **environ: str) -> Result:
 
 
 @pytest.fixture
-def records(tmp_path: Path) -> str:
+def directory(tmp_path: Path) -> str:
     """Two runs that have ended long ago."""
     for name in ("gpt2", "other"):
         slot = warm()
@@ -47,8 +47,8 @@ def records(tmp_path: Path) -> str:
     return str(tmp_path / "records")
 
 
-def test_a_report_is_of_the_run_that_is_named(records: str) -> None:
-    done = run("report", "gpt2", "--dir", records)
+def test_a_report_is_of_the_run_that_is_named(directory: str) -> None:
+    done = run("report", "gpt2", "--dir", directory)
     assert done.exit_code == 0, done.output
     assert done.output.startswith("gpt2: ")
     assert "Where the time went" in done.output
@@ -68,28 +68,29 @@ def test_of_a_run_whose_end_nobody_saw_nothing_is_told_as_of_now(tmp_path: Path)
     assert json.loads(run("report", "--json", **state).output)["living"] is True
 
 
-def test_what_is_reported_of_records_is_remembered(records: str, tmp_path: Path) -> None:
-    environ = {"WARMWATCH_DIR": records, "WARMWATCH_STATE": str(tmp_path / "state")}
+def test_what_is_reported_of_records_is_remembered(directory: str, tmp_path: Path) -> None:
+    environ = {"WARMWATCH_DIR": directory, "WARMWATCH_STATE": str(tmp_path / "state")}
     done = run("report", "gpt2", **environ)
     assert done.exit_code == 0, done.output
     assert "gpt2" in run("runs", **environ).output
 
 
-def test_json_markdown_and_html_say_the_same(records: str, tmp_path: Path) -> None:
-    told = json.loads(run("report", "gpt2", "--json", "--dir", records).output)
+def test_json_markdown_and_html_say_the_same(directory: str, tmp_path: Path) -> None:
+    told = json.loads(run("report", "gpt2", "--json", "--dir", directory).output)
     assert told["schema_version"] == 1
     assert told["functions"][0]["seconds"] == 12.5
     assert (
-        "## Warmwatch report: gpt2" in run("report", "gpt2", "--markdown", "--dir", records).output
+        "## Warmwatch report: gpt2"
+        in run("report", "gpt2", "--markdown", "--dir", directory).output
     )
     file = tmp_path / "report.html"
-    done = run("report", "gpt2", "--html", str(file), "--dir", records)
+    done = run("report", "gpt2", "--html", str(file), "--dir", directory)
     assert done.exit_code == 0, done.output
     assert told["summary"] in file.read_text()
 
 
-def test_a_price_is_a_number(records: str) -> None:
-    done = run("report", "gpt2", "--dir", records, WARMWATCH_PRICE_PER_GPU_HOUR="2 euros")
+def test_a_price_is_a_number(directory: str) -> None:
+    done = run("report", "gpt2", "--dir", directory, WARMWATCH_PRICE_PER_GPU_HOUR="2 euros")
     assert done.exit_code == 2
     assert "is no price" in done.output
 
@@ -111,9 +112,9 @@ def test_a_price_is_a_number(records: str) -> None:
     ],
 )
 def test_what_cannot_be_done_is_one_line(
-    records: str, words: tuple[str, ...], code: int, says: str
+    directory: str, words: tuple[str, ...], code: int, says: str
 ) -> None:
-    done = run(*words, "--dir", records)
+    done = run(*words, "--dir", directory)
     assert done.exit_code == code
     assert says in done.output
     assert len(done.output.splitlines()) == 1
@@ -124,15 +125,15 @@ def test_without_any_record_there_is_nothing_to_report(tmp_path: Path) -> None:
     assert (done.exit_code, "no run is known" in done.output) == (5, True)
 
 
-def test_runs_are_compared_and_exported(records: str, tmp_path: Path) -> None:
-    done = run("compare", "gpt2", "other", "--dir", records)
+def test_runs_are_compared_and_exported(directory: str, tmp_path: Path) -> None:
+    done = run("compare", "gpt2", "other", "--dir", directory)
     assert done.exit_code == 0, done.output
     assert "Side by side" in done.output
     trace = tmp_path / "trace.json"
-    assert run("export", "gpt2", "--perfetto", str(trace), "--dir", records).exit_code == 0
+    assert run("export", "gpt2", "--perfetto", str(trace), "--dir", directory).exit_code == 0
     assert json.loads(trace.read_text())["traceEvents"]
     one = tmp_path / "compilations.csv"
-    assert run("export", "gpt2", "--csv", str(one), "--dir", records).exit_code == 0
+    assert run("export", "gpt2", "--csv", str(one), "--dir", directory).exit_code == 0
     assert "model.py" in one.read_text()
 
 
@@ -153,25 +154,25 @@ def test_a_run_whose_records_are_gone_is_told_of_from_the_history(tmp_path: Path
     assert (nobody.exit_code, "did you mean gpt2" in nobody.output) == (5, True)
 
 
-def test_a_report_remembers_what_has_ended_and_once(records: str, tmp_path: Path) -> None:
+def test_a_report_remembers_what_has_ended_and_once(directory: str, tmp_path: Path) -> None:
     state = {"WARMWATCH_STATE": str(tmp_path / "state")}
-    update(Path(records, "gpt2"), ended(warm(), "finished"))
-    done = run("report", "gpt2", "--dir", records, **state)
+    update(Path(directory, "gpt2"), ended(warm(), "finished"))
+    done = run("report", "gpt2", "--dir", directory, **state)
     assert (done.exit_code, (tmp_path / "state").exists()) == (0, False), "a place for a look"
-    done = run("report", "gpt2", WARMWATCH_DIR=records, **state)
+    done = run("report", "gpt2", WARMWATCH_DIR=directory, **state)
     assert done.exit_code == 0, done.output
     store = Store(load_keeping(state))
     known = store.listed()
     assert ("gpt2", "finished") in [(one.run, one.state) for one in known]
-    assert run("report", "gpt2", WARMWATCH_DIR=records, **state).exit_code == 0
+    assert run("report", "gpt2", WARMWATCH_DIR=directory, **state).exit_code == 0
     assert store.listed() == known
 
 
 def test_the_start_before_is_counted_from_the_one_that_is_still_there(
-    records: str, tmp_path: Path
+    directory: str, tmp_path: Path
 ) -> None:
     """Which no daemon has remembered."""
-    state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": records}
+    state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": directory}
     state["WARMWATCH_STATE_DAYS"] = "36500"
     before = [a.finished(id=id, began=EPOCH - ago) for id, ago in (("earlier", 300), ("old", 900))]
     store = Store(load_keeping(state))
@@ -187,11 +188,11 @@ def test_the_start_before_is_counted_from_the_one_that_is_still_there(
 
 
 def test_of_a_history_that_cannot_be_read_only_that_is_missing(
-    records: str, tmp_path: Path
+    directory: str, tmp_path: Path
 ) -> None:
     (tmp_path / "history.db").write_text("something else" * 100)
     for name in ((), ("gpt2",)):
-        done = run("report", *name, WARMWATCH_STATE=str(tmp_path), WARMWATCH_DIR=records)
+        done = run("report", *name, WARMWATCH_STATE=str(tmp_path), WARMWATCH_DIR=directory)
         assert done.exit_code == 0, done.output
         assert "Where the time went" in done.output
         assert "without the history" in done.output

@@ -220,6 +220,8 @@ def test_a_real_py_spy_sees_a_real_process() -> None:
         try:
             found = py_spy.dump(process.pid)
         except SourceError as error:
+            if "py-spy may not look" not in str(error):
+                raise
             pytest.skip(str(error))
         finally:
             process.kill()

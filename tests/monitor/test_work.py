@@ -149,7 +149,7 @@ def test_work_that_was_seen_is_remembered_over_a_judgement_that_failed(
     watched.states(100)
     watched.ranks = ((IDLES, 0.0),)
     with monkeypatch.context() as broken:
-        broken.setattr(judging, "group", lambda *_: 1 // 0)
+        broken.setattr(judging, "group", lambda *_, **__: 1 // 0)
         assert watched.states(1) == []
     assert watched.states(30) == [State.WARM]
 
