@@ -100,6 +100,14 @@ class Listening:
         """This thread ended what it began to save last."""
         self._own.ledger.pause_ended("saving")
 
+    def cells_left(self) -> None:
+        """No cell of the notebook runs any more."""
+        self._own.ledger.pause_began("between_cells")
+
+    def cell_began(self) -> None:
+        """One runs again."""
+        self._own.ledger.pause_ended("between_cells")
+
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
         self._own.ledger.fallback(values)

@@ -1,4 +1,4 @@
-"""What keeps a training from its steps and is no compilation: saving and evaluating.
+"""What keeps a training from its steps and is no compilation: saving, evaluating, its user.
 
 Each counts where the training waits for it: on the thread that marks the steps, and until that
 is known on the first that begins one. One in the background holds nobody up. What a save calls of
@@ -13,6 +13,10 @@ from warmwatch.record import COMPILE_INDEX as AT
 WORDS = {
     "saving": ("saving_ns", "saving_since_ns", "saved_ns", None),
     "evaluating": ("evaluating_ns", "evaluating_since_ns", "evaluated_ns", "evaluations"),
+    "between_cells": (
+        *("between_cells_ns", "between_cells_since_ns", "between_cells_until_ns"),
+        None,
+    ),
 }
 
 _KEPT = 100  # of those between two steps

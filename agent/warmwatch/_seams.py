@@ -64,6 +64,12 @@ class Listener(Protocol):
     def save_ended(self) -> None:
         """This thread ended what it began to save last."""
 
+    def cells_left(self) -> None:
+        """No cell of the notebook runs any more."""
+
+    def cell_began(self) -> None:
+        """One runs again."""
+
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
 

@@ -29,6 +29,7 @@ STALL_GAPS = 2
 SAVING_PATIENCE_NS = 600 * 10**9
 # An evaluation may take long; one in which nothing moves any more is not to be called one for ever.
 EVALUATING_PATIENCE_NS = 3600 * 10**9
+_FOR_EVER_NS = 2**62
 
 LONG_COMPILE_FLOOR_NS = 5 * 60 * 10**9
 LONG_COMPILE_TIMES = 5
@@ -154,14 +155,25 @@ def evaluating_since_ns(steps: StepCounts, compile: CompileCounts) -> int:
     return since if since >= steps.last_step_ns else 0
 
 
+def between_cells_since_ns(steps: StepCounts, compile: CompileCounts) -> int:
+    """Since when no cell of its notebook runs; 0 where one does, or it is in none. Likewise."""
+    since = compile.between_cells_since_ns
+    return since if since >= steps.last_step_ns else 0
+
+
 def pause_ns(steps: StepCounts, compile: CompileCounts) -> int:
-    """Until when a rank saves or evaluates: the last one's end, or that of our patience."""
+    """Until when a rank saves, evaluates, or waits for its user to run another cell.
+
+    That is the last one's end, or that of our patience, which a user is not asked for.
+    """
     saving, evaluating = saving_since_ns(steps, compile), evaluating_since_ns(steps, compile)
     return max(
         compile.saved_ns,
         compile.evaluated_ns,
+        compile.between_cells_until_ns,
         saving + SAVING_PATIENCE_NS if saving else 0,
         evaluating + EVALUATING_PATIENCE_NS if evaluating else 0,
+        _FOR_EVER_NS if between_cells_since_ns(steps, compile) else 0,
     )
 
 

@@ -57,14 +57,14 @@ def read(data: bytes) -> record.Slot:
 DISTINCT = range(1001, 1001 + record.COMPILE_WORDS)  # two swapped fields show
 
 
-def test_the_layout_of_version_3_is_pinned() -> None:
+def test_the_layout_of_version_4_is_pinned() -> None:
     """Moving, adding or reordering anything in the slot is a new VERSION."""
     steps = StepCounts(steps=4, last_step_ns=8, last_duration_ns=15)
     identity = Identity(run="gpt2", launch="process:1", rank=3, hooks=("events",))
     data = image(DISTINCT, identity, steps, tuple(range(record.BINS)))
-    assert (record.VERSION, len(data)) == (3, 24576)
+    assert (record.VERSION, len(data)) == (4, 24576)
     assert hashlib.sha256(data).hexdigest() == (
-        "5c895bda44d996edfc808bed39bdad3033f13af51a6c2d618f6a59157fa0efff"
+        "21d40f1631cbf5dc7c9fa44584a05c1f700a351df17a37c33452c05c037a4884"
     )
 
 
@@ -290,7 +290,7 @@ def test_the_steps_are_no_older_than_what_the_compile_block_says_of_them() -> No
         ),
         (
             image()[:8] + b"\1" + image()[9:],
-            "version 1, this warmwatch reads version 3: run the same warmwatch release in the",
+            "version 1, this warmwatch reads version 4: run the same warmwatch release in the",
         ),
         (rewritten(record.IDENTITY_BLOCK, b"\xff" * 30), r"its identity cannot be read \(.*\)$"),
         (rewritten(record.COMPILE_BLOCK, bytes(80)), "compile block has 80 bytes"),

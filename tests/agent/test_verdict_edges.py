@@ -88,6 +88,17 @@ def test_a_pause_under_way_is_no_stall_for_as_long_as_it_has_our_patience(
     assert judge(facts(), AT + MINUTE + 1).state is State.STALLED
 
 
+def test_a_notebook_in_which_no_cell_runs_is_never_stalled() -> None:
+    """Its user has gone home, and nobody is to be paged."""
+    idle = facts(compile=compiled(between_cells_since_ns=AT))
+    assert judge(idle, AT + 10_000 * MINUTE).state is not State.STALLED
+    lost = facts(compile=compiled(between_cells_since_ns=AT - 1))  # a step came after it
+    assert judge(lost, AT + MINUTE + 1).state is State.STALLED
+    again = facts(compile=compiled(between_cells_until_ns=AT + 500 * MINUTE))
+    assert judge(again, AT + 501 * MINUTE).state is not State.STALLED
+    assert judge(again, AT + 501 * MINUTE + 1).state is State.STALLED
+
+
 def test_a_stalled_rank_keeps_its_clean_steps() -> None:
     rank = facts(compile=compiled(clean_after=15))
     assert judge(rank, AT + MINUTE + 1).clean_steps == 5

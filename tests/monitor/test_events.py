@@ -20,6 +20,7 @@ from support.web import TOKEN, ask
 from warmwatch_monitor.views.events import MOST_LISTENERS
 
 Event = dict[str, Any]
+_OF_THE_MACHINE = "source"  # one that is read for the first time may come between
 
 
 class Listener:
@@ -89,7 +90,7 @@ def test_who_comes_back_with_the_last_id_misses_nothing(tmp_path: Path) -> None:
             kinds = []
             while "reopened" not in kinds:
                 kinds.append(next(events)["event"])
-        assert kinds[0] == "state"
+        assert next(kind for kind in kinds if kind != _OF_THE_MACHINE) == "state"
         assert "warm" in kinds
         assert "snapshot" not in kinds
 
@@ -117,7 +118,8 @@ def test_one_run_alone_may_be_asked_for_before_it_is_there(tmp_path: Path) -> No
                 found.append(event)
                 if event["event"] == "warm":
                     break
-    assert {event["data"]["run"] for event in found} == {"bert"}
+    runs = [event["data"]["run"] for event in found if event["event"] != _OF_THE_MACHINE]
+    assert set(runs) == {"bert"}
 
 
 def test_some_kinds_alone_may_be_asked_for(tmp_path: Path) -> None:

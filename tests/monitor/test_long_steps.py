@@ -45,6 +45,7 @@ UNKNOWN = "nothing compiled, and what it went to is not known"
             {"evaluating_seconds": 40.0, "saving_seconds": 8.0, "batches": 51, "batches_usual": 1},
             "8.0 s of it saving a checkpoint, 40.0 s of it evaluating",
         ),
+        ({"between_cells_seconds": 40.9}, "40.9 s of it between the cells of a notebook"),
         ({"batches": 4, "batches_usual": 4.0}, UNKNOWN),
         ({"batches": 2, "batches_usual": 0.1}, UNKNOWN),
         ({"batches": 9}, UNKNOWN),

@@ -77,6 +77,17 @@ def test_where_the_time_went_is_in_the_evidence_the_answer_and_the_series() -> N
     assert 'warmwatch_checkpoint_seconds_total{rank="0",run="gpt2"} 45.0' in text
 
 
+def test_a_notebook_between_its_cells_says_so_and_since_when() -> None:
+    counts = replace(b.STALLED.compile, between_cells_since_ns=b.ago(74))
+    snapshot = b.snapshot(b.view(replace(b.STALLED, compile=counts)))
+    assert summary(snapshot).endswith("; between the cells of a notebook for 74 s")
+    told = status(snapshot)["runs"][0]["ranks"][0]
+    assert (told["state"], told["pauses"]["between_cells_since"]) == ("warm", b.EPOCH - 74)
+    text = render(snapshot, None)[0].decode()
+    assert "warmwatch_between_cells_start_timestamp_seconds{" in text
+    assert "between_cells" not in render(b.snapshot(b.view(b.WARM)), None)[0].decode()
+
+
 def test_of_a_torch_without_the_seams_nothing_is_made_up() -> None:
     missing = replace(b.WARM.identity, missing=("saving",))
     snapshot = b.snapshot(b.view(replace(b.WARM, identity=missing)))

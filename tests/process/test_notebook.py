@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from support import slots
 from support.trainings import PRELUDE, environment
 
 nbclient = pytest.importorskip("nbclient", reason="no Jupyter here: make test-frameworks")
@@ -43,3 +44,28 @@ def test_the_cell_that_trains_has_the_answer_under_it_and_no_other(
     assert first[0].startswith("warmwatch: warm since step 4: ")
     assert first[0].endswith("a step is the real speed; 8 steps")
     assert second[0].endswith("; 4 steps")
+
+
+def test_between_two_cells_the_notebook_waits_for_its_user(
+    records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment(records).items():
+        monkeypatch.setenv(name, value)
+    look = "from support import slots; from pathlib import Path"
+    seen = f"seen = slots.read(slots.only(Path({str(records)!r}))).compile"
+    shown = "print(seen.between_cells_ns > 0, seen.between_cells_since_ns)"
+    cells = [
+        *("import warmwatch.auto", PRELUDE, TRAIN, look),
+        f"{seen}; {shown}",
+    ]
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source) for source in cells]
+    )
+    patience = {"timeout": 600, "startup_timeout": 600, "iopub_timeout": 600}
+    client = nbclient.NotebookClient(notebook, kernel_name="python3", **patience)
+    with client.setup_kernel(cwd=str(records.parent)):
+        for number, cell in enumerate(notebook.cells):
+            client.execute_cell(cell, number)
+        idle = slots.read(slots.only(records))
+        assert notebook.cells[-1].outputs[0]["text"] == "True 0\n"
+        assert idle.compile.between_cells_since_ns >= idle.steps.last_step_ns > 0

@@ -141,6 +141,8 @@ class CompileCounts:
             the last one ended. Only those for which the training waited.
         evaluating_ns, evaluating_since_ns, evaluated_ns: the same of evaluations, which a framework
             or the user tells of; evaluations: how many have ended.
+        between_cells_ns, between_cells_since_ns, between_cells_until_ns: the same of a notebook or
+            an interactive IPython in which no cell runs.
     """
 
     begun: int = 0
@@ -202,6 +204,9 @@ class CompileCounts:
     evaluating_since_ns: int = 0
     evaluated_ns: int = 0
     evaluations: int = 0
+    between_cells_ns: int = 0
+    between_cells_since_ns: int = 0
+    between_cells_until_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

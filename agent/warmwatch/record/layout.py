@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from warmwatch.record.seal import Buffer
 
 MAGIC = b"WARMWTCH"
-VERSION = 3
+VERSION = 4
 PAGE = 4096
 
 _HEADER = struct.Struct("<8sIIQQQ")

@@ -85,7 +85,10 @@ def _pauses(telling: Telling, epoch: float) -> Pauses:
     since = telling.value("checkpoint_start_timestamp_seconds")
     evaluating = telling.value("evaluation_start_timestamp_seconds")
     ended = telling.value("evaluations_total")
+    cells = telling.value("between_cells_start_timestamp_seconds")
     return Pauses(
+        between_cells_since=cells,
+        between_cells_for_seconds=None if cells is None else max(0.0, epoch - cells),
         evaluating_seconds=telling.value("evaluation_seconds_total"),
         evaluating_since=evaluating,
         evaluating_for_seconds=None if evaluating is None else max(0.0, epoch - evaluating),

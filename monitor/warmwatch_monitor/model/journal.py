@@ -53,7 +53,8 @@ class LongStep(Struct, frozen=True, kw_only=True):
     Attributes:
         at_ns: when it ended. step: which one. seconds: since the one before, ``usual_seconds`` the
         median then. saving_seconds, evaluating_seconds, data_seconds: of it, what the training
-        said it saved and evaluated, and waiting for batches.
+        said it saved and evaluated, and waiting for batches; between_cells_seconds: in which no
+        cell of its notebook ran.
         batches: that were handed out in it, ``batches_usual`` in a usual step; each ``None`` where
         there was none. left_out: how many others the journal left out before it.
     """
@@ -64,6 +65,7 @@ class LongStep(Struct, frozen=True, kw_only=True):
     usual_seconds: float
     saving_seconds: float = 0.0
     evaluating_seconds: float = 0.0
+    between_cells_seconds: float = 0.0
     data_seconds: float | None = None
     batches: int | None = None
     batches_usual: float | None = None

@@ -102,6 +102,8 @@ class Pauses(Struct, frozen=True, kw_only=True):
         saving_seconds: checkpoints, the one in progress included. saving_since: when that began,
         ``None`` where there is none; saving_for_seconds: since then. evaluating_*: the same of
         evaluations, and evaluations: how many have ended; ``None`` until one was told of.
+        between_cells_since: when the last cell of its notebook ended, ``None`` where one runs;
+        between_cells_for_seconds: since then.
     """
 
     saving_seconds: float | None = None
@@ -111,3 +113,5 @@ class Pauses(Struct, frozen=True, kw_only=True):
     evaluating_since: float | None = None
     evaluating_for_seconds: float | None = None
     evaluations: int | None = None
+    between_cells_since: float | None = None
+    between_cells_for_seconds: float | None = None

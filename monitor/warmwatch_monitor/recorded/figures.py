@@ -75,6 +75,7 @@ def _pauses(reading: RecordReading, judgement: Judgement, now_ns: int) -> Pauses
 
     save = verdict.saving_since_ns(slot.steps, counts)
     evaluation = verdict.evaluating_since_ns(slot.steps, counts)
+    cells = verdict.between_cells_since_ns(slot.steps, counts)
     told = bool(counts.evaluations or evaluation)
     return Pauses(
         saving_seconds=None if "saving" in missing else (counts.saving_ns + open_ns(save)) / 1e9,
@@ -84,6 +85,8 @@ def _pauses(reading: RecordReading, judgement: Judgement, now_ns: int) -> Pauses
         evaluating_since=epoch(slot.header, evaluation) if living else None,
         evaluating_for_seconds=open_ns(evaluation) / 1e9 if evaluation and living else None,
         evaluations=counts.evaluations if told else None,
+        between_cells_since=epoch(slot.header, cells) if living else None,
+        between_cells_for_seconds=open_ns(cells) / 1e9 if cells and living else None,
     )
 
 

@@ -196,6 +196,7 @@ def long_step(entry: Entry) -> LongStep:
         usual_seconds=_needed(_seconds(entry, "usual")),
         saving_seconds=min(seconds, _seconds(entry, "saving") or 0.0),
         evaluating_seconds=min(seconds, _seconds(entry, "evaluating") or 0.0),
+        between_cells_seconds=min(seconds, _seconds(entry, "between_cells") or 0.0),
         data_seconds=_seconds(entry, "data"),
         batches=_count(entry, "batches"),
         batches_usual=None if before is None or step < 2 else before / (step - 1),

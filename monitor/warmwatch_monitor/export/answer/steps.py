@@ -58,6 +58,7 @@ def long_step(one: LongStep) -> dict[str, Any]:
         "usual_seconds": one.usual_seconds,
         "checkpoint_seconds": one.saving_seconds,
         "evaluation_seconds": one.evaluating_seconds,
+        "between_cells_seconds": one.between_cells_seconds,
         "data_seconds": one.data_seconds,
         "batches": one.batches,
         "evaluation": is_evaluation(one) or one.evaluating_seconds > 0,
@@ -83,6 +84,7 @@ def pauses(view: RankView) -> dict[str, Any]:
         "evaluations": known.evaluations,
         "evaluation_seconds": known.evaluating_seconds,
         "evaluating_since": known.evaluating_since,
+        "between_cells_since": known.between_cells_since,
     }
 
 

@@ -58,4 +58,9 @@ PAUSE_SERIES: tuple[Series[RankView], ...] = (
         "When the evaluation in progress began; absent where none is.",
         lambda view: view.figures.pauses.evaluating_since,
     ),
+    gauge(
+        "warmwatch_between_cells_start_timestamp_seconds",
+        "When the last cell of the notebook ended; absent while one runs, and without a notebook.",
+        lambda view: view.figures.pauses.between_cells_since,
+    ),
 )

@@ -33,6 +33,7 @@ def _causes(one: LongStep) -> Iterator[str]:
     for seconds, what in (
         (one.saving_seconds, "saving a checkpoint"),
         (one.evaluating_seconds, "evaluating"),
+        (one.between_cells_seconds, "between the cells of a notebook"),
         (one.data_seconds or 0.0, "waiting for data"),
     ):
         if seconds >= _SHARE * one.seconds:

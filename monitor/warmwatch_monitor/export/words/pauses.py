@@ -1,4 +1,4 @@
-"""What keeps a rank from its steps and is no compilation: saving, evaluating, data. Pure."""
+"""What keeps a rank from its steps and is no compilation: saving, evaluating, data, its user."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def pausing(view: RankView) -> str:
     for what, seconds in (
         ("saving a checkpoint", pauses.saving_for_seconds),
         ("evaluating", pauses.evaluating_for_seconds),
+        ("between the cells of a notebook", pauses.between_cells_for_seconds),
     ):
         if seconds is not None and seconds >= _WORTH_SAYING and view.living:
             return f"{what} for {duration(seconds)}"

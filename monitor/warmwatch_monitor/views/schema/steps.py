@@ -54,6 +54,9 @@ class LongStep(BaseModel):
     usual_seconds: Seconds = Field(description="Median of the clean steps, then.")
     checkpoint_seconds: Seconds = Field(description="Of it, saving.")
     evaluation_seconds: Seconds = Field(description="Of it, evaluating, where that was told.")
+    between_cells_seconds: Seconds = Field(
+        description="Of it, with no cell of its notebook running."
+    )
     data_seconds: Seconds | None = Field(
         description="Of it, waiting for batches of DataLoaders; null where none gave one in it."
     )
@@ -92,6 +95,9 @@ class Pauses(BaseModel):
     )
     evaluating_since: Epoch | None = Field(
         description="When the evaluation in progress began, else null."
+    )
+    between_cells_since: Epoch | None = Field(
+        description="When the last cell of its notebook ended; null while one runs, and in none."
     )
 
 
