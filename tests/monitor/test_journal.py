@@ -99,7 +99,8 @@ WHOLE: dict[str, Any] = {
     **dict.fromkeys(("kind", "failure", "cudagraph_skip", "setting"), "forward"),
     **dict.fromkeys(("t", "line", "ops", "guards", "guard_us", "kernels", "allocated"), 7),
     **dict.fromkeys(("reserved", "steps", "limit", "count", "n", "batches", "left_out"), 2),
-    **dict.fromkeys(("seconds", "usual", "saving", "evaluating", "data", "batches_before"), 1),
+    **dict.fromkeys(("seconds", "usual", "saving", "evaluating", "between_cells", "data"), 1),
+    "batches_before": 1,
     "phase_us": {"dynamo": 8},
     "slowest": [["kernel", 9]],
 }
