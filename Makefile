@@ -68,14 +68,7 @@ mutants: $(READY) ## break the verdict, the record and the runs in every small w
 	PYTHONPATH=tests $(BIN)/python -m mutants $(MODULES) --workers $(WORKERS)
 
 audit: $(READY) ## hold the dependencies against the known vulnerabilities
-	$(BIN)/pip install -q --group audit
-	@mkdir -p .cache
-	@$(BIN)/pip-audit --requirement requirements-dev.txt --disable-pip --strict 2> .cache/audit; \
-		status=$$?; cat .cache/audit >&2; \
-		if grep -qE '^ERROR:|Traceback|Error: ' .cache/audit; then echo \
-			"Nothing was audited: no database of vulnerabilities answers from here (see above)." \
-			"Run make audit where the database of vulnerabilities can be reached, or leave it to CI." >&2; fi; \
-		exit $$status
+	tests/support/audit.sh $(BIN)
 
 lock: $(READY) ## write the development dependencies anew, pinned with their hashes
 	$(BIN)/pip install -q --group lock
