@@ -71,6 +71,9 @@ MONITOR_VARIABLES = (
 )
 
 
+_ON, _OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What the environment says.
@@ -124,9 +127,9 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
         run=plain_name(run) or None,
         warm_steps=warm_steps,
         stacks=stacks,
-        disabled=_is_on(environ, "WARMWATCH_DISABLE"),
-        full_reasons=_is_on(environ, "WARMWATCH_FULL_REASONS"),
-        say=_is_on(environ, "WARMWATCH_SAY"),
+        disabled=_is_on(environ, "WARMWATCH_DISABLE", complaints),
+        full_reasons=_is_on(environ, "WARMWATCH_FULL_REASONS", complaints),
+        say=_is_on(environ, "WARMWATCH_SAY", complaints),
         mode=environ.get("WARMWATCH_MODE") or None,
         complaints=tuple(complaints),
     )
@@ -134,7 +137,7 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
 
 def _stacks(text: str) -> tuple[float | None, list[str]]:
     """The seconds, and what is wrong with them."""
-    if text.strip().lower() in ("off", "0", "false", "no"):
+    if text.strip().lower() in _OFF:
         return None, []
     try:
         seconds = float(text)
@@ -146,8 +149,12 @@ def _stacks(text: str) -> tuple[float | None, list[str]]:
     return STACKS, [f"{wrong}{_LEAST_STACKS:g} to {_MOST_STACKS:,.0f}; using {STACKS:g}"]
 
 
-def _is_on(environ: Mapping[str, str], name: str) -> bool:
-    return environ.get(name, "").lower() in ("1", "true", "yes", "on")
+def _is_on(environ: Mapping[str, str], name: str, complaints: list[str]) -> bool:
+    """Whether it is; what is neither on nor off is off, and a complaint."""
+    text = environ.get(name, "").strip().lower()
+    if text not in (*_ON, *_OFF, ""):
+        complaints.append(f"{name}={text[:40]!r} is neither 1 nor 0; it is taken as 0")
+    return text in _ON
 
 
 def bounded(text: str, most: int) -> int | None:

@@ -117,9 +117,10 @@ def _of_several(environ: Mapping[str, str]) -> bool:
 
 
 def _number(environ: Mapping[str, str], name: str) -> int | None:
-    """The number in a variable; one that no launcher means is not known, and said once."""
+    """The number in a variable; what no launcher means is not known, and said once."""
     text = environ.get(name, "")
     number = bounded(text, _MOST)
-    if number is None and text.isdecimal():
-        warn_once(f"{name} is a number of more than {_MOST:,}; it is taken as not known")
+    if number is None and text:
+        asked = f"is no whole number from 0 to {_MOST:,}"
+        warn_once(f"{name}={text[:40]!r} {asked}; it is taken as not known")
     return number

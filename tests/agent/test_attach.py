@@ -253,6 +253,24 @@ def test_a_wrong_setting_is_said_once_and_does_not_stop_the_training(records: Pa
     assert line == again == "  import warmwatch.auto"
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("WARMWATCH_SAY", "perhaps", "is neither 1 nor 0; it is taken as 0"),
+        ("WARMWATCH_FULL_REASONS", "2", "is neither 1 nor 0; it is taken as 0"),
+        ("RANK", "-1", "is no whole number from 0 to 1,000,000; it is taken as not known"),
+        ("WORLD_SIZE", "nan", "is no whole number from 0 to 1,000,000; it is taken as not known"),
+    ],
+)
+def test_what_a_variable_cannot_mean_is_said_and_the_training_has_its_record(
+    records: Path, name: str, value: str, said: str
+) -> None:
+    with training(records, STEP, env={name: value}) as started:
+        assert started.wait() == 0
+    assert started.stderr.count(f"UserWarning: warmwatch: {name}={value!r} {said}") == 1
+    assert slots.read(slots.only(records)).steps.steps == 4
+
+
 def test_a_directory_that_cannot_be_written_costs_one_warning(records: Path) -> None:
     """The training goes on, and the agent still knows its own state."""
     blocked = records.parent / "file"
