@@ -15,6 +15,7 @@ from typing import Any
 from warmwatch._config import bounded
 from warmwatch._family import inherited, launch_pid, own_group, parent_of, which
 from warmwatch._guard import warn_once
+from warmwatch.bounds import MOST_RANKS
 from warmwatch.origin import boot_id, clock_offset_ns
 from warmwatch.record import Identity
 
@@ -29,7 +30,6 @@ _LAUNCHERS: tuple[tuple[str, tuple[str, str, str]], ...] = (
 _RANKS = tuple(names[0] for _, names in _LAUNCHERS)
 # who set ``RANK`` and its like, by a variable that only it sets; first match wins
 _SETTERS = (("TORCHELASTIC_RUN_ID", "torchelastic"), ("RAY_JOB_ID", "ray"))
-_MOST = 1_000_000  # ranks, and restarts: more than any launcher starts
 # how often something started the run anew: the launcher in its job, the scheduler the whole job
 _RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
 
@@ -51,7 +51,7 @@ def identify(
         rank=member[0] if member else (rank or 0),
         local_rank=local_rank,
         world_size=member[1] if member else world_size,
-        attempt=sum(_number(environ, name) or 0 for name in _RESTARTS),
+        attempt=min(sum(_number(environ, name) or 0 for name in _RESTARTS), MOST_RANKS),
         launcher=launcher,
         host=socket.gethostname(),
         pid=os.getpid(),
@@ -84,11 +84,15 @@ def own_rank(environ: Mapping[str, str]) -> bool:
 
 
 def distributed() -> tuple[int, int] | None:
-    """Rank and world size of a process group that this process initialized; it knows best."""
+    """Rank and world size of a process group that this process initialized; it knows best.
+
+    ``None`` for sizes that no reader accepts, as of a simulated process group.
+    """
     if not own_group():
         return None
     module = sys.modules["torch.distributed"]
-    return module.get_rank(), module.get_world_size()
+    rank, world_size = module.get_rank(), module.get_world_size()
+    return (rank, world_size) if 0 <= rank <= world_size <= MOST_RANKS else None
 
 
 def _launch(environ: Mapping[str, str], launcher: str) -> str:
@@ -119,8 +123,8 @@ def _of_several(environ: Mapping[str, str]) -> bool:
 def _number(environ: Mapping[str, str], name: str) -> int | None:
     """The number in a variable; what no launcher means is not known, and said once."""
     text = environ.get(name, "")
-    number = bounded(text, _MOST)
+    number = bounded(text, MOST_RANKS)
     if number is None and text:
-        asked = f"is no whole number from 0 to {_MOST:,}"
+        asked = f"is no whole number from 0 to {MOST_RANKS:,}"
         warn_once(f"{name}={text[:40]!r} {asked}; it is taken as not known")
     return number

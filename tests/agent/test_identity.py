@@ -7,13 +7,16 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from support import slots
 from support.trainings import environment
+from warmwatch import _identity
 from warmwatch._identity import identify
 from warmwatch._run_name import launcher_run, program_name
+from warmwatch.bounds import MOST_RANKS
 
 TORCHRUN = {
     "RANK": "5",
@@ -124,6 +127,7 @@ def test_the_ranks_of_a_ray_job_are_one_launch() -> None:
 
 LAUNCHED = """
 import os
+from warmwatch import _identity
 from warmwatch._identity import identify
 print(identify(os.environ, run="w").launch)
 """
@@ -158,6 +162,7 @@ def test_the_tasks_of_a_step_are_one_launch_and_what_slurm_calls_rank_0_alone_is
 CHILDREN = """
 import os
 from multiprocessing import get_context
+from warmwatch import _identity
 from warmwatch._identity import identify
 def tell(): print(identify(os.environ, run="w").launch, flush=True)
 if __name__ == "__main__":
@@ -234,6 +239,18 @@ def test_a_number_that_no_launcher_means_is_not_known(
         warnings.simplefilter("ignore")
         known = identify(environ, run="train")
     assert (known.rank, known.world_size) == (rank, world_size)
+
+
+def test_a_process_group_larger_than_any_reader_accepts_is_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = {"rank": 3, "size": MOST_RANKS}
+    group = SimpleNamespace(get_rank=lambda: sizes["rank"], get_world_size=lambda: sizes["size"])
+    monkeypatch.setattr(_identity, "own_group", lambda: True)
+    monkeypatch.setitem(sys.modules, "torch.distributed", group)
+    assert _identity.distributed() == (3, MOST_RANKS)
+    sizes["size"] = MOST_RANKS + 1
+    assert _identity.distributed() is None
 
 
 def test_a_helper_of_a_rank_is_a_world_of_its_own() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ from msgspec import structs
 from support import builders as b
 from support.builders import NOW, SECOND
 from support.values import replace
+from warmwatch.bounds import MOST_RANKS
 from warmwatch.record import ENDS, CompileCounts, Slot, StepCounts
 from warmwatch.verdict import State
 from warmwatch_monitor.export.answer import status
+from warmwatch_monitor.export.answer.run import MOST_MISSING_LISTED
 from warmwatch_monitor.export.words.differences import numbers
 from warmwatch_monitor.export.words.sentence import summary
 from warmwatch_monitor.model import RecordReading
@@ -224,6 +227,25 @@ def test_ranks_on_other_hosts_are_known_to_be_missing() -> None:
     assert (run["world_size"], run["missing_ranks"]) == (8, [3, 4, 6, 7])
     said = "; 4 of 8 ranks (ranks 3-4, 6-7) are not seen here"
     assert summary(b.snapshot(*here)).endswith(said)
+
+
+def test_a_huge_world_costs_the_answer_nothing() -> None:
+    run = status(b.snapshot(b.view(b.as_rank(b.WARM, 5, MOST_RANKS))))["runs"][0]
+    assert run["missing_ranges"] == [[0, 4], [6, MOST_RANKS - 1]]
+    assert run["missing_count"] == MOST_RANKS - 1
+    assert run["missing_ranks"] == [*range(5), *range(6, MOST_MISSING_LISTED + 1)]
+    assert len(json.dumps(run)) < 10_000
+    assert run["summary"].endswith(
+        "999999 of 1000000 ranks (ranks 0-4, 6-999999) are not seen here"
+    )
+
+
+def test_gaps_between_many_ranks_are_listed_up_to_a_limit_and_all_counted() -> None:
+    views = [b.view(b.as_rank(b.WARM, rank, 1000)) for rank in range(0, 600, 2)]
+    run = status(b.snapshot(*views))["runs"][0]
+    assert len(run["missing_ranges"]) == MOST_MISSING_LISTED
+    assert run["missing_ranges"][:2] == [[1, 1], [3, 3]]
+    assert run["missing_count"] == 700
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from dataclasses import asdict, fields
 from functools import lru_cache
 from typing import Any
 
-from warmwatch.bounds import LARGEST, LARGEST_AMOUNT, TEXT_LIMIT
+from warmwatch.bounds import LARGEST, LARGEST_AMOUNT, MOST_RANKS, TEXT_LIMIT
 from warmwatch.record.facts import COMPILE_CACHES, Identity
 from warmwatch.record.seal import RecordError, unseal
 from warmwatch.texts import printable
@@ -101,10 +101,15 @@ def _text(value: object) -> str | None:
     return None
 
 
-def _number(value: object) -> str | None:
+def _number(value: object, limit: int = _NUMBER_LIMIT) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int):
         return "is not a whole number"
-    return None if 0 <= value <= _NUMBER_LIMIT else f"is not between 0 and {_NUMBER_LIMIT}"
+    return None if 0 <= value <= limit else f"is not between 0 and {limit}"
+
+
+def _rank(value: object) -> str | None:
+    """The agent applies the same limit, so no real record is refused for it."""
+    return _number(value, MOST_RANKS)
 
 
 def _worth(value: object) -> str | None:
@@ -150,6 +155,10 @@ _BY_TYPE: Mapping[str, Callable[[object], str | None]] = {
     "Mapping[str, str]": _caches,
 }
 _BY_NAME = {
+    "rank": _rank,
+    "local_rank": _rank,
+    "world_size": _rank,
+    "attempt": _rank,
     "tokens_per_step": _worth,
     "samples_per_step": _worth,
     "parameters": _worth,

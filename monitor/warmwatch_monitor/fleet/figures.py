@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from warmwatch.bounds import MOST_RANKS
 from warmwatch.verdict import ENDED, Judgement, State
 from warmwatch_monitor.fleet.telling import Telling, whole
 from warmwatch_monitor.model import (
@@ -106,7 +107,7 @@ def _who(who: tuple[str, int], telling: Telling, attached: float | None) -> Who:
         rank=who[1],
         name=name,
         owner=owner,
-        world_size=telling.count("world_size"),
+        world_size=_world_size(telling),
         attached_at=attached,
         host=telling.info.get("host") or telling.instance or None,
         launcher=telling.info.get("launcher") or None,
@@ -115,6 +116,11 @@ def _who(who: tuple[str, int], telling: Telling, attached: float | None) -> Who:
         gpus=tuple(sorted(telling.gpus)),
         **_collective(telling),
     )
+
+
+def _world_size(telling: Telling) -> int | None:
+    size = telling.count("world_size")
+    return size if size is not None and 0 <= size <= MOST_RANKS else None
 
 
 def _collective(telling: Telling) -> dict[str, Any]:

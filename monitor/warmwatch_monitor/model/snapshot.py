@@ -157,10 +157,15 @@ class RunView(Struct, frozen=True, kw_only=True):
         return max((size for size in sizes if size is not None), default=None)
 
     @property
-    def missing_ranks(self) -> list[int]:
-        """The ranks that the run has and that are not seen here."""
-        seen = {view.rank for view in self.ranks}
-        return [rank for rank in range(self.world_size or 0) if rank not in seen]
+    def missing_ranges(self) -> list[range]:
+        """The ranks that the run has and that are not seen here, as consecutive ranges.
+
+        A record can claim any world size, so the cost depends on the ranks seen here alone.
+        """
+        size = self.world_size or 0
+        seen = sorted({view.rank for view in self.ranks if view.rank < size})
+        gaps = zip([-1, *seen], [*seen, size], strict=True)
+        return [range(before + 1, after) for before, after in gaps if after - before > 1]
 
 
 def all_warm(runs: Iterable[RunView]) -> bool | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain, islice
 from typing import Any
 
 from warmwatch_monitor.export.answer.rank import rank
@@ -11,9 +12,13 @@ from warmwatch_monitor.export.words.differences import differences
 from warmwatch_monitor.export.words.sentence import run_sentence, speaker_of
 from warmwatch_monitor.model import RunView, Spread, all_warm, any_compiling, spread
 
+# A record can claim any world size, and seen ranks can leave a gap between each two.
+MOST_MISSING_LISTED = 100
+
 
 def run(view: RunView) -> dict[str, Any]:
     """A run as JSON."""
+    missing = view.missing_ranges
     return {
         "run": view.run,
         "name": view.who.name,
@@ -26,7 +31,9 @@ def run(view: RunView) -> dict[str, Any]:
         "compile_gpu_seconds": _sum(one.compile_gpu_seconds for one in view.ranks),
         "compile_joules": _sum(one.compile_joules for one in view.ranks),
         "world_size": view.world_size,
-        "missing_ranks": view.missing_ranks,
+        "missing_ranks": list(islice(chain.from_iterable(missing), MOST_MISSING_LISTED)),
+        "missing_ranges": [[gap.start, gap.stop - 1] for gap in missing[:MOST_MISSING_LISTED]],
+        "missing_count": sum(map(len, missing)),
         "skew": _skew(view),
         "deadline": _deadline(view),
         "ranks": [rank(one, ended_together=view.ended_together) for one in view.ranks],

@@ -13,7 +13,7 @@ CERTAIN = 0.01  # of its length, to each side, with 95 % certainty
 def enough(run: RunView, steps: int | None = None) -> bool:
     """Whether every rank has made ``steps``, or, where none are given, is warm and steady."""
     living = run.living
-    if not living or run.missing_ranks:
+    if not living or run.missing_ranges:
         return False
     if steps is not None:
         return all(view.figures.steps.count >= steps for view in living)

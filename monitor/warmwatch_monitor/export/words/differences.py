@@ -20,24 +20,32 @@ _ALSO = {"grad_mode": "compiled its evaluation"}
 
 def missing(run: RunView) -> str | None:
     """The ranks that are not seen here, in words; ``None`` where all are."""
-    absent = run.missing_ranks
+    absent = run.missing_ranges
     if not absent:
         return None
-    are = "is" if len(absent) == 1 else "are"
-    return f"{len(absent)} of {run.world_size} ranks ({numbers(absent)}) {are} not seen here"
+    count = sum(map(len, absent))
+    are = "is" if count == 1 else "are"
+    return f"{count} of {run.world_size} ranks ({_ranges(absent)}) {are} not seen here"
 
 
 def numbers(ranks: Sequence[int]) -> str:
     """Ranks for a reader: ``rank 3``, ``ranks 4-7, 12``."""
-    parts: list[list[int]] = []
+    parts: list[range] = []
     for rank in sorted(ranks):
-        if parts and rank == parts[-1][-1] + 1:
-            parts[-1] = [parts[-1][0], rank]
+        if parts and rank == parts[-1].stop:
+            parts[-1] = range(parts[-1].start, rank + 1)
         else:
-            parts.append([rank])
-    shown = ", ".join("-".join(map(str, part)) for part in parts[:_LISTED])
+            parts.append(range(rank, rank + 1))
+    return _ranges(parts)
+
+
+def _ranges(parts: Sequence[range]) -> str:
+    shown = ", ".join(
+        str(part.start) if len(part) == 1 else f"{part.start}-{part.stop - 1}"
+        for part in parts[:_LISTED]
+    )
     more = ", ..." if len(parts) > _LISTED else ""
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {shown}{more}"
+    return f"{'rank' if sum(map(len, parts)) == 1 else 'ranks'} {shown}{more}"
 
 
 def differences(run: RunView) -> list[str]:

@@ -61,7 +61,14 @@ class Run(BaseModel):
         description="Energy of their GPUs while they compiled; null where none was measured."
     )
     world_size: int | None = Field(description="Ranks of the whole run, as its launcher says.")
-    missing_ranks: list[int] = Field(description="Those of them that are not seen here.")
+    missing_ranks: list[int] = Field(
+        description="Those of them that are not seen here, the first 100; all are in "
+        "`missing_ranges`."
+    )
+    missing_ranges: list[tuple[int, int]] = Field(
+        description="The same as ranges, each with its first and last rank; the first 100 ranges."
+    )
+    missing_count: int = Field(description="How many ranks are not seen here, all counted.")
     skew: Skew | None = Field(description="How far apart the ranks are; null of one alone.")
     deadline: Deadline | None = Field(
         description="When the collective gives up in which ranks wait for one that compiles; null "
