@@ -117,10 +117,10 @@ def _opened(slot: Path) -> Iterator[int]:
 
 
 def _image(descriptor: int) -> bytes:
-    """A slot's bytes; raises RecordError where they are of another version."""
-    if os.fstat(descriptor).st_size != record.SIZE:
-        raise record.RecordError("not a slot of this version")
-    image = os.pread(descriptor, record.SIZE, 0)
+    """A slot's bytes; raises RecordError where they are of a version that is not read."""
+    if not record.SIZE <= (size := os.fstat(descriptor).st_size) <= record.LARGEST_SIZE:
+        raise record.RecordError("not a slot of a version that is read")
+    image = os.pread(descriptor, size, 0)
     record.check_header(image)
     return image
 

@@ -57,27 +57,47 @@ def read(data: bytes) -> record.Slot:
 DISTINCT = range(1001, 1001 + record.COMPILE_WORDS)  # two swapped fields show
 
 
-def test_the_layout_of_version_4_is_pinned() -> None:
-    """Moving, adding or reordering anything in the slot is a new VERSION."""
-    steps = StepCounts(steps=4, last_step_ns=8, last_duration_ns=15)
-    identity = Identity(run="gpt2", launch="process:1", rank=3, hooks=("events",))
-    data = image(DISTINCT, identity, steps, tuple(range(record.BINS)))
-    assert (record.VERSION, len(data)) == (4, 24576)
-    assert hashlib.sha256(data).hexdigest() == (
-        "21d40f1631cbf5dc7c9fa44584a05c1f700a351df17a37c33452c05c037a4884"
+def test_the_layout_of_version_5_is_pinned() -> None:
+    assert (record.VERSION, record.READABLE, record.SIZE) == (5, (4, 5), 24576)
+    data = image(DISTINCT, bins=range(record.BINS))
+    assert struct.unpack_from("<8sIIQQQ", data) == (b"WARMWTCH", 5, 24576, 3, 5, 7)
+    offsets = (record.STEPS_OFFSET, record.LAYOUT_OFFSET, record.CLEAN_BINS_OFFSET)
+    assert offsets == (64, 4032, 4096)
+    assert (record.COMPILE_BINS_OFFSET, record.HOT_END) == (8192, 12288)
+    assert struct.unpack_from("<3I", data, 4032) == (record.COMPILE_WORDS, 2048, 4096)
+    assert bytes(data[4044:4053]) == bytes((4, 4, 10, 8, 8, 11, 3, 3, 4))
+    assert struct.unpack_from("<QQ", data, record.COMPILE_BLOCK.place(2)) == (
+        2,
+        8 * record.COMPILE_WORDS,
     )
 
 
-def test_the_closed_lists_are_pinned() -> None:
-    """A position in one is a code in the slot, and its name is public: append, never reorder."""
-    lists = (record.PHASES, record.KINDS, record.CATEGORIES, record.CACHES, record.ENDS)
-    assert hashlib.sha256(repr(lists).encode()).hexdigest() == (
-        "7045a28d92133adb2036e68c2f322f6386f42877fdb41a030ca1baf0eb3dfcb3"
+def pinned(names: object) -> str:
+    return hashlib.sha256(repr(names).encode()).hexdigest()[:16]
+
+
+def test_fields_are_only_appended() -> None:
+    """Those that version 5 began with are the first, in this order."""
+    steps, compile, identity = (
+        [field.name for field in fields(kind)]
+        for kind in (StepCounts, record.CompileCounts, Identity)
     )
-    assert record.DISABLED == ("", "environment", "stance", "config")
-    assert record.PROGRESS == ("kernels", "choices")
-    assert record.MEMORY == ("allocated", "reserved", "peak_allocated", "peak_reserved")
-    assert record.COMPILE_CACHES == ("inductor", "triton")
+    assert pinned(steps[:6]) == "831d76ddeaaba735"
+    assert pinned(compile[:62]) == "383bb5324edbeb72"
+    assert pinned(identity[:34]) == "cd38b307b123923c"
+
+
+def test_the_closed_lists_are_only_appended_to() -> None:
+    """A position in one is a code in the slot, and its name is public."""
+    assert pinned(record.PHASES[:8]) == "d565fdd9bf609dda"
+    assert pinned(record.KINDS[:8]) == "146bfd1fe6d75ff7"
+    assert pinned(record.CATEGORIES[:11]) == "f3d8852645ea907f"
+    assert pinned(record.CACHES[:3]) == "dd524a2b28f985ac"
+    assert pinned(record.ENDS[:5]) == "15e3972eff936390"
+    assert record.DISABLED[:4] == ("", "environment", "stance", "config")
+    assert record.PROGRESS[:2] == ("kernels", "choices")
+    assert record.MEMORY[:4] == ("allocated", "reserved", "peak_allocated", "peak_reserved")
+    assert record.COMPILE_CACHES[:2] == ("inductor", "triton")
     assert bounds.DTYPES == ("bfloat16", "float16", "float8", "tf32", "float32")
 
 
@@ -282,16 +302,19 @@ def test_the_steps_are_no_older_than_what_the_compile_block_says_of_them() -> No
         (image()[:40], "torn record: 40 bytes of 24576"),
         (image()[:5000], "torn record: 5000 bytes of 24576"),
         (
-            image()[:12] + b"\1" + image()[13:],
-            (
-                "a record of 24577 bytes, where this release has 24576: its size is damaged, or "
-                "it is another release's; run the same in the training and in the monitor"
-            ),
+            image()[:15] + b"\1" + image()[16:],
+            "a record of 16801792 bytes, which no release writes: its size is damaged",
+        ),
+        (image()[:12] + b"\1" + image()[13:], "torn record: 24576 bytes of 24577"),
+        (
+            image()[:8] + b"\3" + image()[9:],
+            "version 3, this warmwatch reads versions 4 and 5: upgrade the training's warmwatch",
         ),
         (
-            image()[:8] + b"\1" + image()[9:],
-            "version 1, this warmwatch reads version 4: run the same warmwatch release in the",
+            image()[:8] + b"\6" + image()[9:],
+            "version 6, this warmwatch reads versions 4 and 5: upgrade the monitor's warmwatch",
         ),
+        (image()[:4032] + bytes(64) + image()[4096:], "the description of its layout is damaged"),
         (rewritten(record.IDENTITY_BLOCK, b"\xff" * 30), r"its identity cannot be read \(.*\)$"),
         (rewritten(record.COMPILE_BLOCK, bytes(80)), "compile block has 80 bytes"),
         (image()[: record.HOT_END] + bytes(12288), "both places of a block"),
@@ -316,7 +339,6 @@ WRONG = {
         [],
         "warm",
         None,
-        {"inductor": "hot"},
         {"triton": ["warm"]},
         {"inductor": None},
         {"inductor": "warm", "triton": 7},

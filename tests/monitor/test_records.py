@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -338,8 +339,14 @@ BAD_SLOTS = {
     "empty": (b"", "foreign"),
     "short": (slot_bytes(builders.slot())[:5000], "5000 bytes of 24576"),
     "cut in a block": (slot_bytes(builders.slot())[:-1], "24575 bytes of 24576"),
-    "first version": (patched(8, b"\x01"), "record of version 1, this warmwatch reads version 4"),
-    "other version": (patched(8, b"\x07"), "record of version 7, this warmwatch reads version 4"),
+    "first version": (
+        patched(8, b"\x01"),
+        "record of version 1, this warmwatch reads versions 4 an",
+    ),
+    "other version": (
+        patched(8, b"\x07"),
+        "record of version 7, this warmwatch reads versions 4 an",
+    ),
     "zeroed blocks": (patched(record.HOT_END, bytes(12288)), "both places of a block"),
     "rank": (claiming(rank="x"), "its identity's rank is not a whole number: 'x'"),
     "run": (claiming(run=""), "no name"),
@@ -349,8 +356,8 @@ BAD_SLOTS = {
     "host": (claiming(host=7), "its identity's host is not text: 7"),
     "infinite": (claiming(flops_per_step=float("inf")), "flops_per_step is not positive and"),
     "nested": (claiming(run={}), "no name"),
-    "end": (resealed(end_code=99), "an end that no release knows"),
-    "phase": (resealed(active_phase=99), "a phase or an end that no release knows"),
+    "end": (resealed(end_code=256), "an end that no release writes"),
+    "phase": (resealed(active_phase=256), "a phase or an end that no release writes"),
 }
 
 
@@ -363,6 +370,35 @@ def test_a_slot_that_cannot_be_read_is_refused_in_a_sentence_and_the_rest_goes_o
     folder = write_record(tmp_path, builders.slot(), name="bad")
     (folder / record.SLOT).write_bytes(data)
     assert reason in reasons(source)["bad"]
+
+
+@pytest.mark.parametrize("version", record.READABLE)
+def test_a_record_of_an_agent_of_either_version_is_read(tmp_path: Path, version: int) -> None:
+    capture = Path(__file__).parents[1] / "captures" / f"record_v{version}"
+    shutil.copytree(capture, tmp_path / "a")
+    boot = record.unpack((capture / record.SLOT).read_bytes()).identity.boot_id
+    source = RecordsSource([str(tmp_path)], retention=1e12, boot=boot)
+    reading = only(source)
+    assert reading.slot.steps.steps == 40
+    assert [one.kind for one in reading.compilations].count("forward") == 2
+    assert (reading.broken_lines, record.ENDS[reading.slot.compile.end_code]) == (0, "finished")
+
+
+def test_what_a_newer_agent_adds_is_ignored(tmp_path: Path, source: RecordsSource) -> None:
+    """A longer slot, a code and a kind that this release does not have, an event of its own."""
+    compile = record.CompileCounts(active_phase=1 + len(record.PHASES), begun=1)
+    events = [
+        {"t": 5, "event": "teleport", "to": ["here"]},
+        {**COMPILATION, "kind": "quantum", "new": {"a": 1}},
+    ]
+    folder = write_record(tmp_path, builders.slot(compile=compile), events=events)
+    data = (folder / record.SLOT).read_bytes()
+    longer = data[:12] + (len(data) + 4096).to_bytes(4, "little") + data[16:] + bytes(4096)
+    (folder / record.SLOT).write_bytes(longer)
+    reading = only(source)
+    assert record.PHASES[reading.slot.compile.active_phase - 1] == "other"
+    assert [one.kind for one in reading.compilations] == ["other"]
+    assert reading.broken_lines == 0
 
 
 @settings(max_examples=100, deadline=None)

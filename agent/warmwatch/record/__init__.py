@@ -9,10 +9,12 @@ A record is one folder for each attached process, holding these files:
         0      header    magic 8s, version u32, size u32, warm_steps u64,
                          attached_ns u64 (monotonic), attached_epoch_ns u64 (wall clock)
         64     steps     StepCounts: the hot words, stored at every step
+        4032   layout    words u32 and room u32 of the compile block, room u32 of the identity,
+                         then for each composite field of CompileCounts its words, u8
         4096   bins      histogram of clean steps, one word for each of BINS bins
         8192   bins      histogram of steps that held compile activity, likewise
-        12288  compile   CompileCounts, sealed: two places of 2048 bytes
-        16384  identity  UTF-8 JSON (see Identity), sealed: two places of 4096 bytes
+        12288  compile   CompileCounts, sealed: two places of 2048 bytes (its room)
+        16384  identity  UTF-8 JSON (see Identity), sealed: two places of 4096 bytes (its room)
 
     Every number is cumulative, or a time of the machine's monotonic clock in nanoseconds,
     where 0 means "not yet". Wall time is ``attached_epoch_ns + (t - attached_ns)``.
@@ -42,7 +44,25 @@ be higher); ``last_step_ns`` may be older than ``irregular_step_ns``, then nothi
 ``clean_sum_ns``, which so never falls. ``unpack`` lifts the words to what the block proves of them.
 
 This package holds the layout and nothing else: no I/O, no clock. The agent and the monitor share
-it. Changing any offset, order or name here is a new VERSION.
+it.
+
+Versions. A reader reads its own VERSION and the one before, and ignores additions that it does not
+know. So an addition needs no new version, as long as it follows these rules:
+
+- Append a field at the end of ``StepCounts`` or ``CompileCounts``, with a default of 0 that means
+  "not known" or "not yet". Where 0 is also a value, store 1 + the value. A record of an older agent
+  has the default there.
+- Append an entry at the end of a closed list. A field with one count for each entry grows in place:
+  the layout in the header holds its length. An older reader adds the counts of further entries to
+  "other" where the list has one, and drops them where it has none. It reads a further code as
+  "other" or as absent.
+- Append a field at the end of ``Identity``, with a default, and never change a field's type.
+- Add events and keys to the journal freely. A reader skips what it does not know.
+- Grow a block's room, or append a block at the end of the slot.
+
+Never reorder or remove a field or an entry, or change what one means: that needs a new VERSION, and
+the reader then has to read the version before as well. Tests read a recorded record of each version
+(``tests/captures/record_v*``).
 """
 
 from __future__ import annotations
@@ -90,7 +110,10 @@ from warmwatch.record.layout import (
     COMPILE_WORDS,
     HOT_END,
     IDENTITY_BLOCK,
+    LARGEST_SIZE,
+    LAYOUT_OFFSET,
     MAGIC,
+    READABLE,
     SIZE,
     STEPS_INDEX,
     STEPS_OFFSET,
@@ -100,10 +123,12 @@ from warmwatch.record.layout import (
     histograms,
     hot_words,
     pack_header,
+    size_of,
     store_compile,
     store_identity,
     unpack,
     unpack_identity,
+    with_known_codes,
 )
 from warmwatch.record.lock import LOCK_QUESTION, lock_holder
 from warmwatch.record.seal import RecordError, TornError
@@ -135,11 +160,14 @@ __all__ = [
     "JOURNAL",
     "JOURNAL_LIMIT",
     "KINDS",
+    "LARGEST_SIZE",
+    "LAYOUT_OFFSET",
     "LOCK_QUESTION",
     "MAGIC",
     "MEMORY",
     "PHASES",
     "PROGRESS",
+    "READABLE",
     "SIZE",
     "SLOT",
     "STACKS",
@@ -167,11 +195,13 @@ __all__ = [
     "pack_header",
     "quantile_ns",
     "quantile_of",
+    "size_of",
     "store_compile",
     "store_identity",
     "typical",
     "unpack",
     "unpack_identity",
     "with_exit_code",
+    "with_known_codes",
     "without_end",
 ]

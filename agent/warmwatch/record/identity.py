@@ -20,6 +20,7 @@ from warmwatch.texts import printable
 
 _NUMBER_LIMIT = 10**7
 _COUNT_LIMIT = 256
+_CACHE_STATES = ("cold", "warm")
 _OFFSET_LIMIT = 2**62  # nanoseconds: of a clock, in either direction
 
 
@@ -87,7 +88,7 @@ def _shown(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
-        return {name: value[name] for name in COMPILE_CACHES if name in value}
+        return {name: value[name] for name in COMPILE_CACHES if value.get(name) in _CACHE_STATES}
     return tuple(map(printable, value)) if isinstance(value, tuple) else value
 
 
@@ -140,11 +141,11 @@ def _texts(value: object) -> str | None:
 
 
 def _caches(value: object) -> str | None:
-    """A cache that this release does not know is a newer agent's."""
+    """A cache or a state of one that this release does not know is a newer agent's."""
     if not isinstance(value, dict):
         return "is no table"
     known = (value[name] for name in COMPILE_CACHES if name in value)
-    return None if all(one in ("cold", "warm") for one in known) else "is neither cold nor warm"
+    return None if all(isinstance(one, str) for one in known) else "is neither cold nor warm"
 
 
 _BY_TYPE: Mapping[str, Callable[[object], str | None]] = {

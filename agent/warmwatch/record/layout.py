@@ -3,33 +3,50 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
 from warmwatch.record import identity as _identity
 from warmwatch.record.bins import BINS
-from warmwatch.record.facts import CompileCounts, Header, Identity, Slot, StepCounts
+from warmwatch.record.facts import (
+    DISABLED,
+    ENDS,
+    PHASES,
+    PROGRESS,
+    CompileCounts,
+    Header,
+    Identity,
+    Slot,
+    StepCounts,
+)
 from warmwatch.record.seal import Block, RecordError, newest, store, unseal
-from warmwatch.record.words import flatten, index, unflatten
+from warmwatch.record.words import flatten, index, shape, unflatten
 
 if TYPE_CHECKING:
     from warmwatch.record.seal import Buffer
 
 MAGIC = b"WARMWTCH"
-VERSION = 4
+VERSION = 5
+READABLE = (4, 5)  # versions that this release reads: its own and the one before
 PAGE = 4096
 
 _HEADER = struct.Struct("<8sIIQQQ")
+# How the writer laid out its blocks: words and room of the compile block, room of the identity,
+# and how many words each composite field of CompileCounts has.
+_LAYOUT = struct.Struct("<3I52B")
 _WORDS = struct.Struct(f"<{len(fields(StepCounts))}Q")
 _BINS = struct.Struct(f"<{BINS}Q")
 STEPS_OFFSET = 64
+LAYOUT_OFFSET = PAGE - _LAYOUT.size
 CLEAN_BINS_OFFSET = PAGE
 COMPILE_BINS_OFFSET = 2 * PAGE
 HOT_END = 3 * PAGE
 COMPILE_BLOCK = Block(offset=HOT_END, room=PAGE // 2)
 IDENTITY_BLOCK = Block(offset=COMPILE_BLOCK.end, room=PAGE)
 SIZE = IDENTITY_BLOCK.end
+LARGEST_SIZE = 16 * PAGE  # of a slot that is read; a newer release may have longer blocks
 
 # Where each field of a block is among its words, such as "first_warmup.steps": the agent keeps the
 # words themselves, since it stores them some hundred times while a model compiles.
@@ -37,10 +54,42 @@ STEPS_INDEX = index(StepCounts())
 COMPILE_WORDS = len(flatten(CompileCounts()))
 COMPILE_INDEX = index(CompileCounts())
 _COMPILE = struct.Struct(f"<{COMPILE_WORDS}Q")
+_SHAPE = shape(CompileCounts())
+# Each code of a closed list: its field, how many codes this release has, what stands for others.
+_CODED = (
+    ("active_phase", 1 + len(PHASES), 1 + PHASES.index("other")),
+    ("end_code", len(ENDS), 0),
+    ("disabled", len(DISABLED), 0),
+    ("progress_of", 1 + len(PROGRESS), 0),
+)
+_MOST_CODES = 256  # more than any closed list will have: a code from here on is damage
 assert len(STEPS_INDEX) == len(flatten(StepCounts())), "each field of StepCounts is one word"
-assert STEPS_OFFSET + _WORDS.size <= CLEAN_BINS_OFFSET
+assert STEPS_OFFSET + _WORDS.size <= LAYOUT_OFFSET
 assert _BINS.size <= PAGE
 assert _COMPILE.size <= COMPILE_BLOCK.limit
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the blocks of one release's slot are, and what its compile block looks like.
+
+    ``words`` is the length of the compile block; ``shape`` holds the number of words of each of
+    its composite fields, in their order.
+    """
+
+    compile: Block
+    identity: Block
+    words: int
+    shape: tuple[int, ...]
+
+
+# Version 4 did not write its layout. These figures never change.
+_VERSION_4 = _Layout(
+    compile=Block(offset=HOT_END, room=2048),
+    identity=Block(offset=HOT_END + 2 * 2048, room=4096),
+    words=108,
+    shape=(4, 4, 10, 8, 8, 11, 3, 3, 4),
+)
 
 
 def pack_header(header: Header) -> bytes:
@@ -81,6 +130,8 @@ def store_identity(buffer: Buffer, identity: Identity) -> None:
 def blank() -> bytearray:
     """A slot's bytes with no header, no identity and nothing counted yet."""
     buffer = bytearray(SIZE)
+    rooms = COMPILE_WORDS, COMPILE_BLOCK.room, IDENTITY_BLOCK.room
+    _LAYOUT.pack_into(buffer, LAYOUT_OFFSET, *rooms, *_SHAPE, *(0,) * (52 - len(_SHAPE)))
     store_compile(buffer, [0] * COMPILE_WORDS)
     return buffer
 
@@ -89,25 +140,68 @@ def check_header(data: bytes) -> Header:
     """Read a slot's header.
 
     Raises:
-        RecordError: not a slot, or one of a layout that this version does not know.
+        RecordError: not a slot, or one of a version that this release does not read.
     """
     if len(data) < _HEADER.size or not data.startswith(MAGIC):
         raise RecordError("not a warmwatch record (its first bytes are foreign)")
     _, version, size, warm_steps, attached_ns, attached_epoch_ns = _HEADER.unpack_from(data)
-    if version != VERSION:
+    if version not in READABLE:
+        old = "training" if version < READABLE[0] else "monitor"
         raise RecordError(
-            f"record of version {version}, this warmwatch reads version {VERSION}: "
-            "run the same warmwatch release in the training and in the monitor"
+            f"record of version {version}, this warmwatch reads versions {READABLE[0]} and "
+            f"{READABLE[-1]}: upgrade the {old}'s warmwatch"
         )
-    if size != SIZE:
-        raise RecordError(
-            f"a record of {size} bytes, where this release has {SIZE}: its size is damaged, or "
-            "it is another release's; run the same in the training and in the monitor"
-        )
-    if len(data) < SIZE:
-        raise RecordError(f"torn record: {len(data)} bytes of {SIZE}")
+    if not SIZE <= size <= LARGEST_SIZE:
+        raise RecordError(f"a record of {size} bytes, which no release writes: its size is damaged")
+    if len(data) < size:
+        raise RecordError(f"torn record: {len(data)} bytes of {size}")
     return Header(
         warm_steps=warm_steps, attached_ns=attached_ns, attached_epoch_ns=attached_epoch_ns
+    )
+
+
+def size_of(start: bytes) -> int:
+    """How many bytes to read of the slot that begins with ``start``, within bounds."""
+    if len(start) < _HEADER.size:
+        return SIZE
+    size: int = _HEADER.unpack_from(start)[2]
+    return min(max(size, SIZE), LARGEST_SIZE)
+
+
+def _layout_of(image: bytes) -> _Layout:
+    """The layout that the writer of ``image`` used.
+
+    Raises:
+        RecordError: its description is damaged.
+    """
+    _, version, size, *_ = _HEADER.unpack_from(image)
+    return _layout(version, size, image[LAYOUT_OFFSET:PAGE])
+
+
+@lru_cache(maxsize=64)
+def _layout(version: int, size: int, described: bytes) -> _Layout:
+    if version == 4:
+        return _VERSION_4
+    words, compile_room, identity_room, *lengths = _LAYOUT.unpack(described)
+    compile_block = Block(offset=HOT_END, room=compile_room)
+    identity = Block(offset=compile_block.end, room=identity_room)
+    # every release has at least what version 4 had, since fields are only appended
+    least = _VERSION_4.shape
+    fits = (
+        compile_room >= _VERSION_4.compile.room
+        and identity_room >= _VERSION_4.identity.room
+        and identity.end <= size
+        and _VERSION_4.words <= words <= compile_block.limit // 8
+        and all(length >= short for length, short in zip(lengths, least, strict=False))
+        and sum(lengths) <= words
+    )
+    if not fits:
+        raise RecordError("torn record: the description of its layout is damaged")
+    return _Layout(
+        compile=compile_block,
+        identity=identity,
+        words=words,
+        shape=tuple(takewhile(bool, lengths)),
     )
 
 
@@ -117,7 +211,7 @@ def unpack_identity(image: bytes) -> Identity:
     Raises:
         TornError: it is being written. RecordError: it is none.
     """
-    return newest(image, IDENTITY_BLOCK, _identity.unseal_identity)
+    return newest(image, _layout_of(image).identity, _identity.unseal_identity)
 
 
 def unpack(
@@ -133,12 +227,19 @@ def unpack(
         RecordError: not a slot, another version, or damaged.
     """
     header = check_header(image)
-    rare = same.compile if same else newest(image, COMPILE_BLOCK, _compile)
+    layout = _layout_of(image)
+    rare = (
+        same.compile
+        if same
+        else newest(image, layout.compile, lambda sealed: _compile(sealed, layout))
+    )
     words = _WORDS.unpack_from(image, STEPS_OFFSET)
     steps = StepCounts(**dict(zip(STEPS_INDEX, words, strict=True)))
     return Slot(
         header=header,
-        identity=same.identity if same else unpack_identity(image),
+        identity=same.identity
+        if same
+        else newest(image, layout.identity, _identity.unseal_identity),
         steps=_caught_up(steps, rare, header.warm_steps),
         compile=rare,
         clean_bins=_BINS.unpack_from(image, CLEAN_BINS_OFFSET),
@@ -147,12 +248,27 @@ def unpack(
 
 
 @lru_cache(maxsize=2048)
-def _compile(sealed: bytes) -> CompileCounts:
+def _compile(sealed: bytes, layout: _Layout) -> CompileCounts:
     """The compile block in a sealed place; a monitor finds the same one at nearly every look."""
     payload = unseal(sealed)
-    if len(payload) != _COMPILE.size:
-        raise RecordError(f"its compile block has {len(payload)} bytes, not {_COMPILE.size}")
-    return unflatten(CompileCounts(), _COMPILE.unpack(payload))
+    if len(payload) != 8 * layout.words:
+        raise RecordError(f"its compile block has {len(payload)} bytes, not {8 * layout.words}")
+    words = struct.unpack(f"<{layout.words}Q", payload)
+    return unflatten(CompileCounts(), words, layout.shape)
+
+
+def with_known_codes(slot: Slot) -> Slot:
+    """``slot``, where a code that a newer agent added is "other" or absent.
+
+    A code beyond any list that there will be is damage, and stays for the reader to refuse.
+    """
+    counts = slot.compile
+    known: dict[str, Any] = {
+        name: instead
+        for name, codes, instead in _CODED
+        if codes <= getattr(counts, name) < _MOST_CODES
+    }
+    return replace(slot, compile=replace(counts, **known)) if known else slot
 
 
 def _caught_up(steps: StepCounts, rare: CompileCounts, warm_steps: int) -> StepCounts:

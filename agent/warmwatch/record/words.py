@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from warmwatch.record.facts import CompileCounts, Header, StepCounts, Warmup
+from warmwatch.record.facts import (
+    CATEGORIES,
+    KINDS,
+    PHASES,
+    CompileCounts,
+    Header,
+    StepCounts,
+    Warmup,
+)
 
 _Block = TypeVar("_Block", StepCounts, CompileCounts, Warmup)
+# Where the entries that a newer release added to a list are counted.
+OTHER = {
+    "phase_ns": PHASES.index("other"),
+    "compilations": KINDS.index("other"),
+    "recompiles": CATEGORIES.index("other"),
+}
 # read once: a monitor flattens a block at each look at a rank that steps
 _NAMES = {
     kind: tuple(field.name for field in fields(kind))
@@ -28,20 +42,51 @@ def flatten(block: Any) -> list[int]:
     return words
 
 
-def unflatten(default: _Block, words: Sequence[int], start: int = 0) -> _Block:
-    """A block of the kind of ``default`` from its words."""
+def shape(block: Any) -> tuple[int, ...]:
+    """How many words each composite field of a block has, in the order of the fields."""
+    values = (getattr(block, name) for name in _NAMES[type(block)])
+    return tuple(
+        len(value) if isinstance(value, tuple) else len(flatten(value))
+        for value in values
+        if not isinstance(value, int)
+    )
+
+
+def unflatten(default: _Block, words: Sequence[int], shape: Sequence[int] = ()) -> _Block:
+    """A block of the kind of ``default`` from its words.
+
+    ``shape``: how many words each composite field has among ``words``, where another release wrote
+    them. What they lack stays as in ``default``. Of a closed list's further entries the sum is
+    added to the one that ``OTHER`` names, or they are dropped; further fields are dropped.
+    """
     values: dict[str, Any] = {}
+    lengths, start = iter(shape), 0
     for field in fields(default):
         value = getattr(default, field.name)
         if isinstance(value, int):
-            values[field.name], start = words[start], start + 1
-        elif isinstance(value, tuple):
-            values[field.name] = tuple(words[start : start + len(value)])
-            start += len(value)
+            length = 1
         else:
-            values[field.name] = unflatten(value, words, start)
-            start += len(fields(value))
-    return type(default)(**values)
+            usual = len(value) if isinstance(value, tuple) else len(fields(value))
+            length = next(lengths, usual)
+        given = words[start : start + length]
+        start += length
+        if len(given) < length:  # an older release's: it ends before this field
+            break
+        if isinstance(value, int):
+            values[field.name] = given[0]
+        elif isinstance(value, tuple):
+            values[field.name] = _as_long(given, len(value), OTHER.get(field.name))
+        else:
+            values[field.name] = unflatten(value, given)
+    return replace(default, **values)
+
+
+def _as_long(given: Sequence[int], length: int, other: int | None) -> tuple[int, ...]:
+    """``given`` with as many entries as this release has."""
+    known = [*given[:length], *(0,) * (length - len(given))]
+    if other is not None:
+        known[other] += sum(given[length:])
+    return tuple(known)
 
 
 def index(block: Any, start: int = 0, prefix: str = "") -> dict[str, int]:

@@ -96,7 +96,7 @@ class SlotFile:
                 return same, False
             bins = self._compile_bins(hot)
             try:
-                slot = record.unpack(hot + blocks, same, bins)
+                slot = record.with_known_codes(record.unpack(hot + blocks, same, bins))
             except TornError as error:
                 torn = error
                 continue
@@ -119,7 +119,7 @@ class SlotFile:
 def _image(descriptor: int) -> tuple[bytes, bytes]:
     """The words, and then what is sealed."""
     hot = os.pread(descriptor, record.HOT_END, 0)
-    return hot, os.pread(descriptor, record.SIZE - record.HOT_END, record.HOT_END)
+    return hot, os.pread(descriptor, record.size_of(hot) - record.HOT_END, record.HOT_END)
 
 
 def _check(slot: Slot, before: Slot | None) -> None:
@@ -146,7 +146,7 @@ def _check(slot: Slot, before: Slot | None) -> None:
         (compile.progress_of, 1 + len(record.PROGRESS)),
     )
     if any(code >= known for code, known in codes):
-        raise RecordError("torn record: it holds a phase or an end that no release knows")
+        raise RecordError("torn record: it holds a phase or an end that no release writes")
 
 
 def _largest(block: Header | CompileCounts | StepCounts) -> int:
