@@ -31,9 +31,20 @@ class _Outcome(Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class Feed(Generic[T]):
-    """Reads ``source`` every ``interval`` seconds; any thread may ask for :meth:`current`."""
+    """Reads ``source`` every ``interval`` seconds; any thread may ask for :meth:`current`.
 
-    def __init__(self, name: str, source: Callable[[], T], clock: Clock, interval: float) -> None:
+    ``problem`` says why a value lacks what was there before: its source is down, the value counts.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: Callable[[], T],
+        clock: Clock,
+        interval: float,
+        problem: Callable[[T], str | None] = lambda _: None,
+    ) -> None:
+        self._problem = problem
         self._name, self._source, self._clock, self._interval = name, source, clock, interval
         self._patience = max(_SILENCE_SECONDS, _SILENCE_INTERVALS * interval)
         self._last_success: float | None = None
@@ -74,11 +85,12 @@ class Feed(Generic[T]):
         problem: str | None = None
         try:
             value = self._source()
+            problem = self._problem(value)
         except SourceError as error:
             problem = str(error)
         except Exception as error:  # noqa: BLE001 - a failing source is a fact to show, not a crash
             problem = described(error)
-        else:
+        if problem is None:
             self._last_success = self._clock.epoch()
         ended_ns = self._clock.monotonic_ns()
         health = SourceHealth(

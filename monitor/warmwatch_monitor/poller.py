@@ -49,7 +49,11 @@ class Poller:
                 read = source.make(settings, self._clock)
                 self._once_seconds[source.name] = source.once_seconds
                 self._feeds[source.name] = Feed(
-                    source.name, partial(self._read_after_others, read), self._clock, interval
+                    source.name,
+                    partial(self._read_after_others, read),
+                    self._clock,
+                    interval,
+                    source.problem,
                 )
         self._stopping, self._fresh = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []

@@ -7,13 +7,14 @@ of 40 steps that compiled at its beginning and at step 13.
 from __future__ import annotations
 
 import struct
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from warmwatch import record
 from warmwatch.record.seal import Block, store
-from warmwatch.record.words import flatten, shape, unflatten
+from warmwatch.record.words import flatten, shape
 
 CAPTURES = Path(__file__).parents[1] / "captures"
 
@@ -38,9 +39,9 @@ def test_a_record_of_its_own_version_and_the_one_before_is_read(version: int) ->
 
 def test_a_field_that_an_older_agent_lacks_has_its_default() -> None:
     """Each is a field that was appended after version 4."""
-    counts = record.unpack(capture(4)).compile
-    appended = flatten(counts)[108:]
-    assert appended == [0] * len(appended)
+    counts, default = record.unpack(capture(4)).compile, record.CompileCounts()
+    appended = [field.name for field in fields(record.CompileCounts)][62:]
+    assert all(getattr(counts, name) == getattr(default, name) for name in appended)
 
 
 def newer(
@@ -112,15 +113,14 @@ def test_a_code_of_a_newer_agent_is_other_or_absent(name: str, newest: int, show
 
 
 def test_an_older_record_of_this_version_is_read() -> None:
-    """One that ends before the last fields, with shorter lists."""
-    counts = record.unpack(capture(5)).compile
-    words = flatten(counts)[: 108 - 4]
-    data = newer(words=words, lengths=(4, 4, 10, 8, 8, 11, 3, 3, 4), rooms=(2048, 4096))
+    """One whose compile block ends before the fields that this release appended."""
+    lengths = (4, 4, 10, 8, 8, 11, 3, 3, 4)
+    whole = [*range(1, 109)]
+    read = record.unpack(newer(words=whole, lengths=lengths)).compile
+    assert (read.begun, read.agent_errors, read.between_cells_until_ns) == (1, 27, 108)
+    assert (read.phase_ns[:8], read.memory[:4]) == ((*range(47, 55),), (94, 95, 96, 97))
     with pytest.raises(record.RecordError, match="description of its layout"):
-        record.unpack(data)  # none is shorter than those of version 4
-    whole = flatten(counts)[:108]
-    read = record.unpack(newer(words=whole, lengths=(4, 4, 10, 8, 8, 11, 3, 3, 4))).compile
-    assert read == unflatten(record.CompileCounts(), whole)
+        record.unpack(newer(words=whole[:-1], lengths=lengths))  # none is shorter than version 4
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,21 @@ def test_before_the_first_read_it_is_down_and_says_so() -> None:
     )
 
 
+def test_a_value_that_lacks_what_was_there_counts_and_its_source_is_down() -> None:
+    hands = Hands()
+    told = iter(("all", "half", "all"))
+    problem = {"all": None, "half": "a directory has disappeared"}
+    one = Feed("records", lambda: next(told), hands.clock(), 1.0, problem.__getitem__)
+    one.read()
+    hands.turn(2)
+    one.read()
+    value, health = one.current(hands.ns)
+    assert (value, health.up, health.last_success) == ("half", False, 1000.0)
+    assert health.error == "a directory has disappeared"
+    one.read()
+    assert one.current(hands.ns)[1].up
+
+
 def test_a_read_gives_the_value_and_how_long_it_took() -> None:
     hands = Hands()
     one = feed(hands, "value", takes=0.25)

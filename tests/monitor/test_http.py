@@ -238,6 +238,14 @@ def test_a_source_that_is_down_does_not_make_it_unready() -> None:
     assert get("/-/ready", b.snapshot(sources=sources)).status_code == 200
 
 
+def test_records_that_were_read_and_cannot_be_now_make_it_unready() -> None:
+    lost = SourceHealth(source="records", up=False, last_success=b.EPOCH, error="/run/w has gone")
+    answer = get("/-/ready", b.snapshot(sources=(lost,)))
+    assert (answer.status_code, "/run/w" in answer.text) == (503, False)
+    assert "the records cannot be read now" in answer.text
+    assert get("/-/healthy", b.snapshot(sources=(lost,))).status_code == 200
+
+
 def test_the_landing_page_links_what_answers() -> None:
     page = get("/")
     assert page.headers["content-type"].startswith("text/html")

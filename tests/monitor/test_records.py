@@ -299,6 +299,79 @@ def test_a_directory_that_does_not_exist_yet_is_picked_up(tmp_path: Path) -> Non
         assert only(source).slot == slot
 
 
+def test_a_directory_that_disappears_with_its_records_is_a_problem_until_it_is_back(
+    tmp_path: Path, hands: Hands
+) -> None:
+    """One among the default ones, where it was empty, is not missed."""
+    full, empty = tmp_path / "full", tmp_path / "empty"
+    slot = builders.slot()
+    empty.mkdir()
+    clock = Clock(monotonic_ns=lambda: hands.now_ns, epoch=lambda: hands.epoch)
+    folder = write_record(full, slot)
+    for directory in (full, empty):
+        directory.chmod(0o755)
+    several = RecordsSource([str(full), str(empty)], retention=900, clock=clock, boot="here")
+    chosen = RecordsSource([str(empty)], retention=900, clock=clock, boot="here")
+    with held(folder):
+        assert len(several.read().records) == 1
+        assert several.read().problem is chosen.read().problem is None
+        full.rename(tmp_path / "away")
+        empty.rmdir()
+        found = several.read()
+        assert (found.records, found.problem) == ((), f"{full} has disappeared")
+        assert chosen.read().problem == f"{empty} has disappeared"
+        (tmp_path / "away").rename(full)
+        assert (len(several.read().records), several.read().problem) == (1, None)
+
+
+def test_a_chosen_directory_that_is_a_file_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    found = RecordsSource([str(tmp_path / "file")], retention=900).read()
+    assert found.problem == found.refusals[0].path + ": " + found.refusals[0].reason
+
+
+READ_TWICE_AS_NOBODY = """
+import os, sys
+sys.path[:0] = sys.argv[2:]
+from warmwatch_monitor.sources.records import RecordsSource
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+source = RecordsSource([sys.argv[1], "/nowhere"], retention=1e9)
+for _ in sys.stdin:
+    found = source.read()
+    print(len(found.records), found.problem, flush=True)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_a_directory_that_was_readable_and_is_not_is_a_problem(tmp_path: Path) -> None:
+    """``chmod 700 /run/warmwatch`` under living runs."""
+    records = tmp_path / "records"
+    folder = write_record(records, builders.slot())
+    (folder / record.SLOT).chmod(0o644)
+    for path in (folder, records, tmp_path, *tmp_path.parents):
+        path.chmod(path.stat().st_mode | 0o055)
+    with subprocess.Popen(
+        [sys.executable, "-c", READ_TWICE_AS_NOBODY, str(records), *sys.path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+
+        def look() -> str:
+            print(file=child.stdin, flush=True)
+            return child.stdout.readline().strip()
+
+        assert look() == "1 None"
+        records.chmod(0o700)
+        assert look() == f"0 {records}: it cannot be listed: Permission denied"
+        records.chmod(0o755)
+        assert look() == "1 None"
+        child.stdin.close()
+
+
 def test_every_directory_is_read(tmp_path: Path) -> None:
     for name in ("one", "two"):
         write_record(tmp_path / name, builders.slot(run=name))

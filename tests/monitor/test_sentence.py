@@ -42,6 +42,12 @@ def test_records_that_cannot_be_read_are_not_taken_for_a_quiet_machine() -> None
     )
 
 
+def test_runs_that_are_read_do_not_hide_that_others_cannot_be() -> None:
+    lost = replace(b.HEALTH, up=False, error="/run/warmwatch has disappeared")
+    words = summary(b.snapshot(STATES["warm"], sources=(lost,)))
+    assert words == f"{SENTENCES['warm']}; some records cannot be read"
+
+
 IDLE = b.gpu(utilization_ratio=0.006, power_watts=118.0)
 POOL = ProcessReading(pid=1, cpu_seconds=9.0, resident_bytes=1, workers_busy=0, workers_idle=16)
 

@@ -6,6 +6,9 @@ listed is not believed, and once a second the directory is listed in any case.
 
 Of one user no more records are read than he has at a time, the newest: anybody can make thousands
 in a directory that is open to all, and each would cost every look and every answer.
+
+A directory is a problem of the whole source, not one refusal, where its runs vanished with it: it
+was listed before and cannot be listed now, or it is gone and held records (or was chosen).
 """
 
 from __future__ import annotations
@@ -28,10 +31,14 @@ MOST_OF_A_USER = 1024  # an agent keeps the last 200 of them, and a node has som
 
 
 class Listing(Struct, frozen=True, kw_only=True):
-    """Folders that are records by their place, and what else lies there."""
+    """Folders that are records by their place, and what else lies there.
+
+    ``problem``: why the records in it are not known, where they were or should be.
+    """
 
     folders: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    problem: str | None = None
 
 
 class RecordDirectory:
@@ -44,8 +51,9 @@ class RecordDirectory:
     def __init__(self, path: str, clock: Clock, *, chosen: bool = True) -> None:
         self._path, self._clock, self._chosen = Path(path), clock, chosen
         self._listing = Listing()
-        self._stamp: tuple[int, int] | None = None
+        self._stamp: tuple[int, ...] | None = None
         self._listed_ns = 0
+        self._was_listed = self._had_records = False
 
     def look(self) -> Listing:
         """The records in it now. A directory that cannot be listed is a refusal itself."""
@@ -54,13 +62,21 @@ class RecordDirectory:
             status = self._path.stat() if self._chosen else self._path.lstat()
             if not self._chosen and (problem := _distrust(status)) is not None:
                 return self._refused(problem)
-            stamp = (status.st_ino, status.st_mtime_ns)
+            stamp = (
+                status.st_ino,
+                status.st_mtime_ns,
+                status.st_ctime_ns,
+            )  # chmod moves the latter
             if stamp != self._stamp or now_ns - self._listed_ns > _LISTED_FOR_NS:
                 self._listing = self._list()
+                self._was_listed, self._had_records = True, bool(self._listing.folders)
                 self._listed_ns = now_ns
                 fresh = abs(self._clock.epoch() * 1e9 - status.st_mtime_ns) < _TICK_NS
                 self._stamp = None if fresh else stamp
         except FileNotFoundError:
+            self._stamp = None
+            if self._was_listed and (self._chosen or self._had_records):
+                return Listing(problem=f"{self._path} has disappeared")
             return Listing()
         except NotADirectoryError:
             return self._refused("it is a file; name a directory in WARMWATCH_DIR, or remove it")
@@ -70,7 +86,11 @@ class RecordDirectory:
 
     def _refused(self, reason: str) -> Listing:
         self._stamp = None
-        return Listing(refusals=(Refusal(path=str(self._path), reason=reason),))
+        missed = self._was_listed or self._chosen
+        return Listing(
+            refusals=(Refusal(path=str(self._path), reason=reason),),
+            problem=f"{self._path}: {reason}" if missed else None,
+        )
 
     def _list(self) -> Listing:
         folders: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)

@@ -76,7 +76,10 @@ def living(readings: Readings) -> list[int]:
 
 
 RECORDS: Source[RecordsReading] = Source(
-    name="records", interval=lambda settings: settings.interval, make=_records
+    name="records",
+    interval=lambda settings: settings.interval,
+    make=_records,
+    problem=lambda found: found.problem,
 )
 HOST: Source[HostAndProcesses] = Source(
     name="host", interval=lambda settings: max(settings.interval, _HOST_INTERVAL), make=_host

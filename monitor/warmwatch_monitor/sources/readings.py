@@ -23,6 +23,10 @@ T_co = TypeVar("T_co", covariant=True)
 Read = Callable[["Readings"], T]
 
 
+def _no_problem(_reading: Any) -> str | None:
+    return None
+
+
 class Source(Struct, Generic[T_co], frozen=True, kw_only=True):
     """One entry of the list of sources.
 
@@ -30,12 +34,15 @@ class Source(Struct, Generic[T_co], frozen=True, kw_only=True):
         name: the public one, in ``/status`` and as a label.
         interval: seconds between two looks, ``None`` where the settings leave it alone.
         make: begins to follow it, and gives the function that reads it.
+        problem: why a reading lacks what was there before, so that the source counts as down
+        though the rest of the reading is used; ``None`` where nothing is wrong.
         once_seconds: for how long a command that reads it once waits for it, where not as usual.
     """
 
     name: str
     interval: Callable[[Settings], float | None]
     make: Callable[[Settings, Clock], Read[T_co]]
+    problem: Callable[[Any], str | None] = _no_problem
     once_seconds: float | None = None
 
 

@@ -32,10 +32,14 @@ _REVISIT_NS = 10 * 10**9  # how often one is looked at that is over, though it s
 
 
 class RecordsReading(Struct, frozen=True, kw_only=True):
-    """All records that can be read, and what cannot."""
+    """All records that can be read, and what cannot.
+
+    ``problem``: record directories that cannot be read now, in words; ``None`` where all can.
+    """
 
     records: tuple[RecordReading, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    problem: str | None = None
 
 
 class RecordsSource:
@@ -63,8 +67,10 @@ class RecordsSource:
         """Look at everything once."""
         folders: list[str] = []
         refusals: list[Refusal] = []
+        problems: list[str] = []
         for directory in self._directories:
             listing = directory.look()
+            problems.extend([listing.problem] if listing.problem else [])
             folders.extend(listing.folders)
             refusals.extend(listing.refusals)
         self._follow(folders)
@@ -75,7 +81,11 @@ class RecordsSource:
                 refusals.append(found)
             elif found is not None:
                 readings.append(found)
-        return RecordsReading(records=tuple(readings), refusals=tuple(refusals))
+        return RecordsReading(
+            records=tuple(readings),
+            refusals=tuple(refusals),
+            problem="; ".join(problems) or None,
+        )
 
     def _follow(self, folders: Iterable[str]) -> None:
         """Know the records in ``folders`` and no others."""

@@ -35,9 +35,10 @@ def summary(snapshot: Snapshot) -> str:
         if (problem := _unread(snapshot)) is not None:
             return f"which runs there are is not known: their records cannot be read: {problem}"
         return observed.no_run(snapshot.observed) if snapshot.observed else NO_RUN
-    return several(
+    words = several(
         Said(run.run, run.state, _brief(run), run_sentence(run)) for run in snapshot.runs
     )
+    return f"{words}; some records cannot be read" if _unread(snapshot) else words
 
 
 def _unread(snapshot: Snapshot) -> str | None:

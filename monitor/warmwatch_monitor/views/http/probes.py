@@ -26,10 +26,10 @@ def add_probes(app: FastAPI, latest: Callable[[], Snapshot]) -> None:
         "/-/ready",
         response_class=PlainTextResponse,
         response_description="They have, and it is.",
-        responses={503: {"description": "Not read yet, or no longer published."}},
+        responses={503: {"description": "Not read yet, not readable now, or not published."}},
     )
     async def ready() -> Response:
-        """The records have been read at least once, and all that is read is published."""
+        """The records have been read, can be read now, and all that is read is published."""
         snapshot = latest()
         sources = {health.source: health for health in snapshot.sources}
         records, publisher = sources.get("records"), sources.get("publisher")
@@ -37,6 +37,9 @@ def add_probes(app: FastAPI, latest: Callable[[], Snapshot]) -> None:
             return PlainTextResponse("the records have not been read yet\n", status_code=503)
         if snapshot.late_seconds is not None:
             return _late(snapshot.late_seconds)
+        if not records.up:
+            words = "the records cannot be read now; /status says why\n"
+            return PlainTextResponse(words, status_code=503)
         if publisher is not None and not publisher.up:  # of what, is for those who may ask
             words = "not all that is read is published; /status says why\n"
             return PlainTextResponse(words, status_code=503)
