@@ -86,6 +86,7 @@ class Agent:
             own,
             self._hooks,
             steps=self.steps,
+            created=self.marking.created,
             batches=self.batches,
             parameters=parameters,
             words=worded,

@@ -30,6 +30,7 @@ class Listening:
         hooks: Hooks,
         *,
         steps: Steps,
+        created: Callable[[Any], None],
         batches: Batches,
         parameters: Parameters,
         words: Words,
@@ -38,6 +39,7 @@ class Listening:
         self._own, self._hooks, self._open = own, hooks, open_record
         self._steps, self._batches, self._parameters = steps, batches, parameters
         self._words = words
+        self.created = created
 
     @property
     def on_step(self) -> Callable[[Any, Any, Any], None]:

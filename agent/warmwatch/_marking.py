@@ -53,16 +53,26 @@ class Marking:
         for optimizer in optimizers:
             self._parameters.met(optimizer)
         self._own.record.has_parameters(self._parameters.seen)
-        self._hooks.uninstall("optimizer")
+        self._hooks.exclude("optimizer")
+        self._hooks.exclude("new_optimizers")
         self.steps.lead(id(None))
         self._explicit = True  # last: a signal handler may have raised before
 
     def is_step(self, optimizer: Any) -> bool:
         """Asked about the first call of all, so the record is there before the first step."""
+        if self._explicit:
+            # An optimizer's call that began before the hook was removed, or on another thread.
+            self.steps.lead(id(None))
+            return optimizer is None
         self._open()
         is_step = self._rounds.is_step(optimizer)
         self._own.record.has_parameters(self._parameters.seen)
         return is_step
+
+    def created(self, optimizer: Any) -> None:
+        """An optimizer is under construction: it counts from its first call on."""
+        if not self._explicit:
+            self._rounds.created(optimizer)
 
     def renew(self) -> None:
         """In a forked child, which has marked none yet."""

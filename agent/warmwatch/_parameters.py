@@ -27,13 +27,25 @@ class Parameters:
         self._compiled = 0
         self._untold = False
 
-    def met(self, optimizer: Any) -> None:
-        """An optimizer is seen for the first time, or steps another group of its parameters."""
+    def met(self, optimizer: Any, replaces: bool = False) -> None:
+        """An optimizer is seen for the first time, or steps another group of its parameters.
+
+        ``replaces``: it leads from now on. If it shares no parameter with the others, it may train
+        another model, so the size is unknown from here on.
+        """
         try:
-            self._add(optimizer)
+            if not self._untold:
+                self._untold = replaces and self._is_disjoint(optimizer)
+                self._add(optimizer)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             self._untold = True
             report("parameters", error)
+
+    def _is_disjoint(self, optimizer: Any) -> bool:
+        groups = optimizer.param_groups
+        return bool(self._met) and not any(
+            id(parameter) in self._met for group in groups for parameter in group["params"]
+        )
 
     def _add(self, optimizer: Any) -> None:
         for group in optimizer.param_groups:

@@ -28,6 +28,9 @@ class Listener(Protocol):
     def on_batch(self) -> Callable[[int], None]:
         """Called with the time at which a batch was asked for, once it is there; likewise."""
 
+    def created(self, optimizer: Any) -> None:
+        """An optimizer is under construction: it has no parameters yet."""
+
     def wrap_rare(self, wrap: Callable[[Any], Any]) -> None:
         """Wrap all other code of ours that ``on_step`` calls, now and then."""
 
@@ -203,6 +206,7 @@ class Hooks:
 
     def __init__(self) -> None:
         self._installed: dict[str, Installed] = {}
+        self._excluded: set[str] = set()
         self.missing: tuple[str, ...] = ()
 
     @property
@@ -213,6 +217,8 @@ class Hooks:
         """Install each; one that fails has undone what it did, and the others go on."""
         missing = list(self.missing)
         for name, install in seams:
+            if name in self._excluded:
+                continue
             try:
                 self._installed[name] = install(listener)
             except SeamAbsentError:
@@ -225,6 +231,11 @@ class Hooks:
     def functions(self) -> list[Callable[..., Any]]:
         """Ours that are to be hidden from Dynamo."""
         return [one for seam in tuple(self._installed.values()) for one in seam.functions]
+
+    def exclude(self, name: str) -> None:
+        """Take one hook away; if it is not in place yet, never install it."""
+        self._excluded.add(name)
+        self.uninstall(name)
 
     def uninstall(self, name: str) -> None:
         """Take one hook away, where it is in place."""

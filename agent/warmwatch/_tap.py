@@ -175,6 +175,8 @@ class _Tap:
     def on_step(self) -> Callable[[Any, Any, Any], None]:
         return _nothing
 
+    def created(self, optimizer: Any) -> None: ...
+
     @property
     def on_batch(self) -> Callable[[int], None]:
         return _nothing

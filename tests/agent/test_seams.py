@@ -206,3 +206,44 @@ def test_a_seam_that_fails_half_way_undoes_what_it_did(tmp_path: Path) -> None:
     slot = slots.read(slots.only(records))
     assert slot.identity.missing[:2] == ("events", "callbacks")
     assert slot.compile.agent_errors == 2
+
+
+WRAPPED_MEANWHILE = """
+import warmwatch
+import torch._dynamo
+from torch._dynamo import utils
+from warmwatch import _current
+
+class Logger:
+    def log_event_start(self, name): pass
+    def log_event_end(self, name): pass
+    def log_instant_event(self, *args): pass
+
+utils.ChromiumEventLogger = Logger
+warmwatch.attach()
+ledger, heard = _current.attached.agent.ledger, []
+ledger.begin = lambda event, of=None: heard.append(event)
+ledger.end = lambda event: heard.append("end of " + event)
+logger = Logger()
+logger.log_event_end("dynamo")  # of an event that began before the agent came
+for name in ("log_event_start", "log_event_end"):  # and another tool wraps ours meanwhile
+    def around(self, event, below=getattr(Logger, name)):
+        return below(self, event)
+    setattr(Logger, name, around)
+logger.log_event_end("entire_frame_compile")
+logger.log_event_start("code_gen")
+logger.log_event_end("code_gen")
+result(heard)
+"""
+
+
+@pytest.mark.training
+def test_an_event_is_heard_once_if_another_tool_wraps_our_hook_while_it_compiles(
+    records: Path,
+) -> None:
+    assert result_of(records, WRAPPED_MEANWHILE, attach=False) == [
+        "end of dynamo",
+        "end of entire_frame_compile",
+        "code_gen",
+        "end of code_gen",
+    ]

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from support import slots
-from support.trainings import result_of
+from support.trainings import result_of, run
 
 KINDS = """
+import copy
 import warmwatch
 from warmwatch import _current
 
@@ -99,6 +100,77 @@ def closure_called_many_times():
         o.zero_grad(); loss = sum(p.square().sum() for p in ps); loss.backward(); return loss
     for _ in range(3): o.step(closure)
 
+def new_optimizers_over_new_parameters():  # test-time training, a sweep
+    model = torch.nn.Linear(3, 1)
+    for _ in range(20):
+        copied = copy.deepcopy(model)
+        o = torch.optim.SGD(copied.parameters(), lr=.1)
+        copied(torch.randn(3)).backward(); o.step()
+
+def two_steps_of_each_new_optimizer():
+    kept = []  # whether they are freed does not matter
+    for _ in range(10):
+        ps = parameters(); o = torch.optim.Adam(ps); kept.append(o)
+        for _ in range(2): back(ps); o.step()
+
+def inner_loops_with_new_optimizers_and_an_outer_one():  # MAML
+    ps = parameters(); outer = torch.optim.Adam(ps)
+    for _ in range(20):
+        fast = [p.detach().clone().requires_grad_() for p in ps]
+        inner = torch.optim.SGD(fast, lr=.1)
+        for _ in range(5): back(fast); inner.step()
+        back(ps); outer.step()
+
+def a_new_inner_optimizer_in_each_outer_step():
+    class Outer(torch.optim.SGD):
+        def step(self, closure=None):
+            other = parameters(); inner = torch.optim.SGD(other, lr=.1)
+            for _ in range(3): back(other); inner.step()
+            return super().step(closure)
+    ps = parameters(); o = Outer(ps, lr=.1)
+    for _ in range(5): back(ps); o.step()
+
+def around_two_with_other_parameters():  # as torchtitan's container
+    class Both(torch.optim.Optimizer):
+        def __init__(self, *inner):
+            self.inner = inner
+            super().__init__([p for o in inner for g in o.param_groups for p in g["params"]], {})
+        def step(self, closure=None):
+            for o in self.inner: o.step()
+    a, b = parameters(), parameters()
+    o = Both(torch.optim.SGD(a, lr=.1), torch.optim.AdamW(b))
+    for _ in range(5): back(a + b); o.step()
+
+def a_gan_that_starts_over_with_new_models():
+    for _ in range(2):
+        a, b = parameters(), parameters()
+        critic, generator = torch.optim.Adam(a), torch.optim.Adam(b)
+        for _ in range(5): back(a); critic.step(); back(b); generator.step()
+
+def a_gan_whose_optimizers_are_loaded():
+    a, b = parameters(), parameters()
+    critic, generator = torch.optim.Adam(a), torch.optim.Adam(b)
+    for _ in range(5):
+        for o in (critic, generator): o.load_state_dict(o.state_dict())
+        back(a); critic.step(); back(b); generator.step()
+
+def optimizers_over_the_same_parameters_again():
+    a, b = parameters(), parameters()
+    for _ in range(5):
+        for ps in (a, b):
+            o = torch.optim.SGD(ps, lr=.1); back(ps); o.step()
+
+def unpickled_and_trained_on():
+    ps = parameters(); o = torch.optim.SGD(ps, lr=.1)
+    for _ in range(3): back(ps); o.step()
+    o = copy.deepcopy(o); ps = o.param_groups[0]["params"]
+    for _ in range(3): back(ps); o.step()
+
+def explicit_before_the_first_optimizer():
+    warmwatch.step()
+    ps = parameters(); o = torch.optim.SGD(ps, lr=.1)
+    for _ in range(5): back(ps); o.step(); warmwatch.step()
+
 def explicit():
     for _ in range(5): warmwatch.step()
 
@@ -127,6 +199,16 @@ EXPECTED = {
     "accumulation": 5,
     "scaler_that_skips_on_overflow": 4,
     "closure_called_many_times": 3,
+    "new_optimizers_over_new_parameters": 20,
+    "two_steps_of_each_new_optimizer": 20,
+    "inner_loops_with_new_optimizers_and_an_outer_one": 100,
+    "a_new_inner_optimizer_in_each_outer_step": 5,
+    "around_two_with_other_parameters": 5,
+    "a_gan_that_starts_over_with_new_models": 10,
+    "a_gan_whose_optimizers_are_loaded": 5,
+    "optimizers_over_the_same_parameters_again": 6,
+    "unpickled_and_trained_on": 6,
+    "explicit_before_the_first_optimizer": 6,
     "explicit": 5,
     "explicit_beside_an_optimizer": 5,
 }
@@ -188,6 +270,37 @@ def test_steps_are_seen_where_dynamo_traces(records: Path, kind: str, attach: st
     attached = result_of(records, attach + body, attach=not attach)
     assert json.dumps(attached) == json.dumps(alone)
     assert slots.read(slots.only(records)).steps.steps == 5
+
+
+MADE_IN_COMPILED_CODE = """
+from torch._dynamo.utils import counters, get_compilation_metrics
+@torch.compile(backend="eager")
+def fit(x):
+    p = torch.nn.Parameter(x); o = torch.optim.SGD([p], lr=.1)
+    (p * x).sum().backward(); o.step()
+    return p.detach() * 2
+torch.optim.SGD(make().parameters(), lr=.1)
+losses = [fit(torch.randn(4, 8)).tolist() for _ in range(3)]
+ids = [m.compile_id for m in get_compilation_metrics()]
+result([losses, dict(counters["stats"]), sorted(counters["graph_break"].items()), ids])
+"""
+
+
+def test_an_optimizer_made_in_compiled_code_breaks_no_other_graph(records: Path) -> None:
+    alone = result_of(records, MADE_IN_COMPILED_CODE, attach=False)
+    assert json.dumps(result_of(records, MADE_IN_COMPILED_CODE)) == json.dumps(alone)
+
+
+def test_a_step_by_hand_before_dynamo_ends_the_watching_of_optimizers(records: Path) -> None:
+    body = """
+import sys, warmwatch
+warmwatch.step()
+assert "torch._dynamo" not in sys.modules
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+for _ in range(20): train(model, o, 1); warmwatch.step()
+"""
+    run(records, body, plain=True)
+    assert slots.read(slots.only(records)).steps.steps == 21
 
 
 def test_nothing_stands_between_the_optimizer_and_the_hook(records: Path) -> None:

@@ -31,6 +31,7 @@ result(states)
 STATES = ["warming", "warming", "warming", "warm", "recompiling"]
 SEAMS = (
     "optimizer",
+    "new_optimizers",
     "events",
     "callbacks",
     "compilations",

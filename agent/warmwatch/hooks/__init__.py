@@ -44,6 +44,7 @@ from warmwatch.hooks import (
 
 SEAMS: tuple[tuple[str, Install], ...] = (
     ("optimizer", optimizer.install),
+    ("new_optimizers", optimizer.install_created),
     ("batches", batches.install),
     ("events", events.install),
     ("callbacks", callbacks.install),

@@ -4,13 +4,15 @@ PyTorch calls ``ChromiumEventLogger.log_event_start`` and ``log_event_end`` for 
 is tuned or recorded at run time (torch 2.6 and later). The methods are wrapped on the class. Their
 signatures grew over the versions, so they are passed on as they come. Somebody else who wraps them
 too, and then puts back what was there before, takes ours away with theirs: that shows in ends of
-what never began, and the beginnings are wrapped anew.
+what never began, and the beginnings are wrapped once more. If ours is still there, below a wrapper
+of somebody else's, two of ours stand around the method: only the outer one tells.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -57,6 +59,7 @@ class _Wrap:
         self._disable, self._owner, self._method = disable, owner, method
         self._original = self._ours = getattr(owner, method)
         self._listening = False
+        self._thread = threading.local()  # ``told``: one of ours is in this call already
         self.heard = 0
 
     def put(self, tell: Callable[[str], None]) -> None:
@@ -80,13 +83,18 @@ class _Wrap:
 
         @functools.wraps(original)
         def wrapper(logger: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._listening:
-                try:
-                    self.heard += 1
-                    self._tell(args[0] if args else kwargs[_NAME])
-                except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-                    report("hooks.events", error)
-            return original(logger, *args, **kwargs)
+            if not self._listening or getattr(self._thread, "told", False):
+                return original(logger, *args, **kwargs)
+            try:
+                self.heard += 1
+                self._tell(args[0] if args else kwargs[_NAME])
+            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                report("hooks.events", error)
+            self._thread.told = True
+            try:
+                return original(logger, *args, **kwargs)
+            finally:
+                self._thread.told = False
 
         self._original = original
         self._ours = self._disable(wrapper)

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from warmwatch._seams import Installed, Listener, look_up
+from warmwatch._guard import quietly
+from warmwatch._seams import Installed, Listener, Replaced, look_up
 
 
 def install(listener: Listener) -> Installed:
@@ -20,6 +21,45 @@ def install(listener: Listener) -> Installed:
         from torch.optim.optimizer import register_optimizer_step_post_hook
     handle = register_optimizer_step_post_hook(_untraced(listener, disable))
     return Installed(uninstall=handle.remove)
+
+
+# Where compiled code creates an optimizer, Dynamo inlines the method that is wrapped. A disabled
+# wrapper, or one with objects of ours in its closure, would break the graph there.
+_tell: Callable[[Any], None] | None = None
+_original: Callable[[Any], None]
+_is_compiling: Callable[[], bool]
+
+
+def install_created(listener: Listener) -> Installed:
+    """Each new optimizer, from the method that every constructor and unpickling calls.
+
+    It tells an optimizer that begins something new from one that takes turns with the leader. One
+    that compiled code creates is not reported: Dynamo traces the report away.
+    """
+    global _tell, _original, _is_compiling
+    with look_up():
+        from torch.compiler import is_compiling
+        from torch.optim import Optimizer
+
+        original = Optimizer._patch_step_function
+    replaced = Replaced()
+
+    def uninstall() -> None:
+        global _tell
+        _tell = None
+        replaced.undo()
+
+    if original is not _patch_step_function:  # else somebody has put back ours
+        _original = original
+    _is_compiling, _tell = is_compiling, listener.created
+    replaced.put(Optimizer, "_patch_step_function", _patch_step_function)
+    return Installed(uninstall=uninstall)
+
+
+def _patch_step_function(optimizer: Any) -> None:
+    if not _is_compiling() and _tell is not None:
+        quietly("hooks.optimizer", _tell, optimizer)
+    _original(optimizer)
 
 
 def _untraced(listener: Listener, disable: Callable[[Any], Any]) -> Callable[[Any, Any, Any], None]:
