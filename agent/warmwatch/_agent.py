@@ -67,8 +67,10 @@ class Agent:
             worded.graph_break,
             shown=bool(options.get("say", settings.say)),
             stacks_after=settings.stacks,
+            quiet_ns=round(settings.quiet * 1e9) if settings.quiet else 0,
         )
-        self.warmth = Warmth(own)
+        self.warmth = Warmth(own, self.open)
+        own.on_quiet = self.warmth.quiet
         self.marking = Marking(own, self._hooks, parameters, self.open)
         self._eager = EagerSteps(own, self._hooks, int(options.get("baseline_steps", 0)))
         self.steps = self.marking.steps = self._eager.steps = make_steps(
@@ -152,6 +154,7 @@ class Agent:
             self.steps.bind(own.record.writer.buffer, own.ledger)
             self.batches.bind(own.record.writer.buffer)
             at_childs_end(self.finish)
+            own.quiet.begun()
 
     def speak(self) -> None:
         """It is no longer ``quiet``."""
@@ -175,6 +178,7 @@ class Agent:
         self._eager.end()
         self._hooks.uninstall_all()
         self._own.watch.stop()
+        self._own.quiet.stop()
         self.finish(End(how="detached"))
         self.record.close()
 

@@ -135,15 +135,31 @@ def is_compiling() -> bool:
 
 
 def on_warm(callback: Callable[[], object]) -> None:
-    """Call ``callback()`` once: at the first warm step, or at once where it is warm already.
+    """Call ``callback()`` once: at the first warm step, or immediately if it is warm already.
 
-    It runs inside that step; an exception in it is reported, not raised.
+    It runs inside that step; an exception in it is reported, not raised. In a process that marks no
+    steps it runs on a thread of Warmwatch's, once nothing has compiled for 30 s
+    (``WARMWATCH_QUIET``), or inside of ``ready()``.
     """
     try:
         if _current.attached is not None:
             _current.attached.agent.warmth.on_warm(callback)
     except Exception as error:  # noqa: BLE001 - likewise
         _report("on_warm", error)
+
+
+def ready() -> None:
+    """End the warm-up: this process is warm from now on, until something compiles again.
+
+    For a server after its warm-up requests, or any program that marks no steps. What compiles
+    later counts as compiled after warm-up, with its reason. The process is warm again once nothing
+    has compiled for 30 s (``WARMWATCH_QUIET``), or after another ``ready()``.
+    """
+    try:
+        if _current.attached is not None:
+            _current.attached.agent.warmth.ready()
+    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+        _report("ready", error)
 
 
 def _judgement() -> Judgement | None:

@@ -10,6 +10,8 @@ from warmwatch._readers import READERS
 
 WARM_STEPS = 3
 STACKS = 60.0
+QUIET = 30.0
+_LEAST_QUIET, _MOST_QUIET = 0.1, 1e6
 _LEAST_STACKS, _MOST_STACKS = 0.1, 1e6
 _MOST_WARM_STEPS = 1_000_000  # more is a mistake, and would not fit into the record
 
@@ -25,6 +27,10 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
         "who may read the record: owner, group or all",
     ),
     "WARMWATCH_WARM_STEPS": (str(WARM_STEPS), "clean steps in a row that make a rank warm"),
+    "WARMWATCH_QUIET": (
+        "30",
+        "seconds without compilation after which a process that marks no steps is warm, or off",
+    ),
     "WARMWATCH_FULL_REASONS": (
         "unset",
         "1: record reasons and errors as PyTorch words them, values of the program included",
@@ -82,6 +88,8 @@ class Settings:
         run: the run's name, or ``None``. readers: who may read the record, or ``None``.
         warm_steps: K, at least 1. disabled: do not attach.
         stacks: seconds of one activity after which its stacks are recorded, ``None`` for never.
+        quiet: seconds without compilation after which a process without steps is warm, ``None`` for
+            never.
         say: what happens is said in the training's terminal.
         mode: of ``torch.compile``, that takes the place of the program's own; ``None`` for none.
         full_reasons: reasons are recorded as PyTorch words them (see ``_reduction``).
@@ -92,6 +100,7 @@ class Settings:
     readers: str | None = None
     warm_steps: int = WARM_STEPS
     stacks: float | None = STACKS
+    quiet: float | None = QUIET
     disabled: bool = False
     full_reasons: bool = False
     say: bool = False
@@ -113,7 +122,9 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
                 f"WARMWATCH_WARM_STEPS={text[:40]!r} is not a number of steps from 1 to "
                 f"{_MOST_WARM_STEPS:,}; using {WARM_STEPS}"
             )
-    stacks, complaint = _stacks(environ.get("WARMWATCH_STACKS") or str(STACKS))
+    stacks, complaint = _seconds(environ, "WARMWATCH_STACKS", STACKS, _LEAST_STACKS, _MOST_STACKS)
+    complaints += complaint
+    quiet, complaint = _seconds(environ, "WARMWATCH_QUIET", QUIET, _LEAST_QUIET, _MOST_QUIET)
     complaints += complaint
     run = environ.get("WARMWATCH_RUN", "")
     if run != plain_name(run):
@@ -127,6 +138,7 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
         run=plain_name(run) or None,
         warm_steps=warm_steps,
         stacks=stacks,
+        quiet=quiet,
         disabled=_is_on(environ, "WARMWATCH_DISABLE", complaints),
         full_reasons=_is_on(environ, "WARMWATCH_FULL_REASONS", complaints),
         say=_is_on(environ, "WARMWATCH_SAY", complaints),
@@ -135,18 +147,21 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
     )
 
 
-def _stacks(text: str) -> tuple[float | None, list[str]]:
-    """The seconds, and what is wrong with them."""
+def _seconds(
+    environ: Mapping[str, str], name: str, usual: float, least: float, most: float
+) -> tuple[float | None, list[str]]:
+    """The seconds of a setting that may be off, and what is wrong with it."""
+    text = environ.get(name) or str(usual)
     if text.strip().lower() in _OFF:
         return None, []
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if _LEAST_STACKS <= seconds <= _MOST_STACKS:
+    if least <= seconds <= most:
         return seconds, []
-    wrong = f"WARMWATCH_STACKS={text[:40]!r} is neither off nor a number of seconds from "
-    return STACKS, [f"{wrong}{_LEAST_STACKS:g} to {_MOST_STACKS:,.0f}; using {STACKS:g}"]
+    wrong = f"{name}={text[:40]!r} is neither off nor a number of seconds from "
+    return usual, [f"{wrong}{least:g} to {most:,.0f}; using {usual:g}"]
 
 
 def _is_on(environ: Mapping[str, str], name: str, complaints: list[str]) -> bool:

@@ -35,6 +35,7 @@ class Ledger:
 
     Args:
         word_break: how a reason of a graph break is told. clock: monotonic nanoseconds.
+        quiet_ns: how long nothing may compile before a process without steps is warm; 0: for ever.
 
     Attributes:
         words: those of the rare block. marks: the facts that step marks tell.
@@ -46,11 +47,13 @@ class Ledger:
         pytorch: Pytorch,
         word_break: Callable[[str], str],
         *,
+        quiet_ns: int = 0,
         clock: Callable[[], int] = monotonic_ns,
     ) -> None:
         self._store, self._clock, self._inbox = store, clock, Inbox()
         self._book = book = Book(store)
         self.words = book.words
+        self.words[AT["quiet_ns"]] = quiet_ns
         self._answers = answers = Answers(book, pytorch, word_break)
         functions = Functions()
         self._activities = Activities(book, answers, functions)
@@ -161,6 +164,10 @@ class Ledger:
         """The user's program handed something to ``torch.compile``, in this way."""
         now = self._clock()
         self._inbox.post(lambda: self._asked.wrapped(way, now))
+
+    def optimizer_made(self) -> None:
+        """The process made an optimizer: from now on only steps show that it is warm."""
+        self._inbox.post(self._asked.optimizer_made)
 
     def turned(self) -> None:
         """Compilation was perhaps turned off, or on again."""

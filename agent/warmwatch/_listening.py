@@ -39,7 +39,7 @@ class Listening:
         self._own, self._hooks, self._open = own, hooks, open_record
         self._steps, self._batches, self._parameters = steps, batches, parameters
         self._words = words
-        self.created = created
+        self._created = created
 
     @property
     def on_step(self) -> Callable[[Any, Any, Any], None]:
@@ -50,6 +50,11 @@ class Listening:
     def on_batch(self) -> Callable[[int], None]:
         """Told of each batch that a DataLoader hands out."""
         return self._batches.on_batch
+
+    def created(self, optimizer: Any) -> None:
+        """An optimizer is under construction: from now on steps show whether the rank is warm."""
+        self._own.ledger.optimizer_made()
+        self._created(optimizer)
 
     def wrap_rare(self, wrap: Callable[[Any], Any]) -> None:
         """Wrap what the post hook calls of ours."""
@@ -69,6 +74,7 @@ class Listening:
         own = self._own
         own.ledger.end(event)
         own.watch.ended()
+        own.quiet.begun()
 
     def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
         """This thread begins a recompile."""

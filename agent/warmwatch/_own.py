@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import monotonic_ns
 from typing import TYPE_CHECKING
 
 from warmwatch import record
 from warmwatch._activity_watch import ActivityWatch, Alarm
 from warmwatch._ledger import Ledger
+from warmwatch._quiet_watch import QuietWatch
 from warmwatch._say import LONG_SECONDS, Announcer
 from warmwatch._stacks import StackWriter
 from warmwatch._terminal import is_logged
@@ -18,6 +20,14 @@ if TYPE_CHECKING:
 
 _SINCE = record.COMPILE_INDEX["active_since_ns"]
 _PHASE = record.COMPILE_INDEX["active_phase"]
+_BEGUN = record.COMPILE_INDEX["begun"]
+_LAST_END = record.COMPILE_INDEX["last_end_ns"]
+_GRAPHS_BEFORE = record.COMPILE_INDEX["graphs_before"]
+_OPTIMIZERS = record.COMPILE_INDEX["optimizers"]
+_SETTLED = record.COMPILE_INDEX["settled"]
+_QUIET = record.COMPILE_INDEX["quiet_ns"]
+_QUIET_GAPS = 2  # as ``verdict.QUIET_GAPS``, which costs a tenth of the whole import
+_LONGEST_GAP = record.COMPILE_INDEX["longest_gap_ns"]
 
 
 class Own:
@@ -27,11 +37,15 @@ class Own:
         word_break: how a reason of a graph break is told.
         shown: whether what the agent says is in the terminal, too.
         stacks_after: seconds of an activity after which stacks are written; ``None``: never.
+        quiet_ns: how long nothing may compile before a process without steps is warm; 0: for ever.
 
     Attributes:
         record, ledger: what is known, and where it is kept. announcer: says it aloud.
-        watch: is there while an activity is in progress.
+        watch: is there while an activity is in progress. quiet: waits for a process without steps
+        to be warm. on_quiet: called on a thread of ours when it may be.
     """
+
+    on_quiet: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(
         self,
@@ -41,8 +55,10 @@ class Own:
         *,
         shown: bool,
         stacks_after: float | None,
+        quiet_ns: int,
     ) -> None:
         self._hooks, self._word_break, self._stacks_after = hooks, word_break, stacks_after
+        self._quiet_ns = quiet_ns
         self._begin(own_record, shown=shown)
 
     def renew(self, now: tuple[int, int]) -> None:
@@ -51,9 +67,11 @@ class Own:
 
     def _begin(self, own: OwnRecord, *, shown: bool) -> None:
         # first, and both: nothing of a parent's is written to any more
-        self.record, self.ledger = own, Ledger(own, self._hooks, self._word_break)
+        self.record = own
+        self.ledger = Ledger(own, self._hooks, self._word_break, quiet_ns=self._quiet_ns)
         self.announcer = Announcer(shown=shown, slot=own.image, rank=lambda: own.speaks_for)
         self.watch = self._watched()  # a parent's thread is not here
+        self.quiet = QuietWatch(self._quiet_at, lambda: self.on_quiet())
         self.tell_worth()
 
     def steps(self) -> int:
@@ -82,6 +100,22 @@ class Own:
         """A watch over what this ledger knows to be in progress."""
         words = self.ledger.words
         return ActivityWatch(lambda: words[_SINCE], self._alarms(words))
+
+    def _quiet_at(self) -> int | None:
+        """When this process can be warm without a step at the earliest; see ``verdict``.
+
+        Asked at the end of each event of the compiler, so it decides by a few words alone.
+        """
+        words = self.ledger.words
+        begun, quiet = words[_BEGUN], words[_QUIET]
+        if not quiet or words[_OPTIMIZERS] or words[_SETTLED] == begun + 1 or self.steps():
+            return None
+        if not (begun or words[_GRAPHS_BEFORE]):
+            return None
+        if words[_SINCE]:
+            return monotonic_ns() + quiet
+        since = max(words[_LAST_END], self.record.header.attached_ns)
+        return since + max(quiet, _QUIET_GAPS * words[_LONGEST_GAP])
 
     def _alarms(self, words: Sequence[int]) -> list[Alarm]:
         own = self.record

@@ -133,6 +133,7 @@ class Installed:
             are hidden from it as soon as it comes.
         disabled: by which of ``record.DISABLED`` compilation is turned off now.
         memory: bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known.
+        optimizers: whether the process made an optimizer of ``torch.optim``.
     """
 
     uninstall: Callable[[], None] = _nothing
@@ -144,6 +145,7 @@ class Installed:
     functions: Sequence[Callable[..., Any]] = ()
     disabled: Callable[[], str] = _by_nothing
     memory: Callable[[], tuple[int, ...]] = _unknown
+    optimizers: Callable[[], bool] = _never
 
 
 class SeamAbsentError(Exception):
@@ -288,6 +290,10 @@ class Hooks:
     def disabled(self) -> str:
         """By which of ``record.DISABLED`` compilation is turned off now."""
         return next(filter(None, self._answers(lambda seam: seam.disabled())), "")
+
+    def optimizers(self) -> bool:
+        """Whether the process made an optimizer, where a seam knows it."""
+        return any(self._answers(lambda seam: seam.optimizers()))
 
     def memory(self) -> tuple[int, ...]:
         """Bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known."""

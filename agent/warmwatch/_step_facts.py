@@ -98,6 +98,11 @@ class StepFacts:
             values["batches_before"] = behind.all_batches - behind.batches
         self._inbox.post(lambda: self._steps.long(now, values))
 
+    def settled(self, by: str, at: int | None = None, activities: int | None = None) -> None:
+        """The warm-up ended without steps, now or ``at``; see ``IrregularSteps.settled``."""
+        now = self._clock() if at is None else at
+        self._inbox.post(lambda: self._steps.settled(by, now, activities))
+
     def warm(self, now: int, steps: int) -> None:
         """The K-th clean step in a row was marked; ``steps`` came before the first of them."""
         self._inbox.post(lambda: self._steps.warm(now, steps))

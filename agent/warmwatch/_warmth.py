@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING
 from warmwatch import record
 from warmwatch._guard import report, warn_once
 
+_BEGUN = record.COMPILE_INDEX["begun"]
+
 if TYPE_CHECKING:
     from warmwatch._own import Own
     from warmwatch.verdict import Judgement
 
 
 class Warmth:
-    """The judgement, and those who asked to be called."""
+    """The judgement, and those who asked to be called.
 
-    def __init__(self, own: Own) -> None:
-        self._own = own
+    ``open_record``: makes the record, where there is none yet.
+    """
+
+    def __init__(self, own: Own, open_record: Callable[[], None]) -> None:
+        self._own, self._open = own, open_record
         self._callbacks: list[Callable[[], object]] = []
 
     def judgement(self) -> Judgement:
@@ -39,10 +44,27 @@ class Warmth:
         return verdict.judge(facts, monotonic_ns())
 
     def on_warm(self, callback: Callable[[], object]) -> None:
-        """Call ``callback`` once: at the first warm step, or now where it is warm already."""
+        """Call ``callback`` once: at the first warm step, or now where it is warm already.
+
+        Without steps it is called on a thread of ours, once the process is warm.
+        """
         self._callbacks.append(callback)
         if self.judgement().warm:
             self._call_back()
+
+    def ready(self) -> None:
+        """The program says that its warm-up is over."""
+        self._open()
+        self._own.ledger.marks.settled("ready")
+        self.came()
+
+    def quiet(self) -> None:
+        """Nothing has compiled for long, in a process without steps."""
+        judged = self.judgement()
+        if judged.warm_by == "quiet":
+            activities = self._own.ledger.words[_BEGUN]
+            self._own.ledger.marks.settled("quiet", judged.since_ns, activities)
+            self.came()
 
     def came(self) -> None:
         """K clean steps are marked, which is not yet warm where something compiles aside."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from warmwatch.record import ENDS, KINDS, PHASES, CompileCounts, StepCounts
+from warmwatch.record import ENDS, KINDS, PHASES, SETTLED_BY, CompileCounts, StepCounts
 
 # given on: who asks for judgements needs their names
 from warmwatch.states import CONDITIONS as CONDITIONS
@@ -30,6 +30,11 @@ SAVING_PATIENCE_NS = 600 * 10**9
 # An evaluation may take long; one in which nothing moves any more is not to be called one for ever.
 EVALUATING_PATIENCE_NS = 3600 * 10**9
 _FOR_EVER_NS = 2**62
+
+# A process without steps that has not compiled for as long as `quiet_ns` of its record is warm. If
+# its own compilations came further apart, twice the longest time between two of them; a gap of more
+# than four times `quiet_ns` is not one within a warm-up (see ``record.CompileCounts``).
+QUIET_GAPS = 2
 
 LONG_COMPILE_FLOOR_NS = 5 * 60 * 10**9
 LONG_COMPILE_TIMES = 5
@@ -96,6 +101,8 @@ class Judgement:
         compiling: compile activity is in progress now. phase: its phase, else ``None``.
         clean_steps: clean steps in a row since the last activity.
         conditions: those of CONDITIONS that hold. warm: nothing is left to wait for.
+        warm_by: what ended the warm-up: ``steps``, ``quiet`` (nothing has compiled for long, and no
+        steps are marked) or ``ready`` (the program says so); ``None`` if the rank is not warm.
     """
 
     state: State
@@ -104,6 +111,7 @@ class Judgement:
     phase: str | None = None
     clean_steps: int = 0
     conditions: tuple[str, ...] = ()
+    warm_by: str | None = None
 
     @property
     def warm(self) -> bool:
@@ -121,6 +129,50 @@ def _clean(facts: Facts) -> int:
     """The same of a rank, whose first steps may be eager on purpose."""
     after = max(0, facts.steps.steps - facts.baseline_steps)
     return min(after, clean_steps(facts.steps, facts.compile))
+
+
+def is_settled(compile: CompileCounts) -> bool:
+    """Whether a warm-up ended without steps, and no activity has begun since."""
+    return compile.settled == compile.begun + 1 and not compile.active_since_ns
+
+
+def quiet_limit_ns(steps: StepCounts, compile: CompileCounts) -> int | None:
+    """How long nothing may compile before the rank is warm; ``None`` if only steps can show that.
+
+    Steps show it where some were marked, or an optimizer exists that will step.
+    """
+    if steps.steps or compile.optimizers or not compile.quiet_ns:
+        return None
+    return max(compile.quiet_ns, QUIET_GAPS * compile.longest_gap_ns)
+
+
+def quiet_at_ns(facts: Facts) -> int | None:
+    """When a rank without steps becomes warm if nothing compiles before; ``None`` if never."""
+    compile = facts.compile
+    limit = quiet_limit_ns(facts.steps, compile)
+    if limit is None or compile.active_since_ns or compile.asynchronous:
+        return None
+    return quiet_since_ns(facts) + limit if _runs_compiled_code(compile) else None
+
+
+def _runs_compiled_code(compile: CompileCounts) -> bool:
+    """Whether anything compiled runs: from this record's time, or from before it."""
+    return bool(compile.begun or compile.graphs_before)
+
+
+def _warm_by(facts: Facts, now_ns: int) -> tuple[str, int] | None:
+    """What ended the warm-up that nothing has reopened, and when; ``None`` if it is open."""
+    compile = facts.compile
+    if compile.active_since_ns:
+        return None
+    if _clean(facts) >= facts.warm_steps and not (compile.begun and compile.asynchronous):
+        # a reader may come between the K-th mark and the entry of the warm-up it ended
+        warm_ns = max(compile.last_warmup.warm_ns, compile.last_end_ns)
+        return "steps", warm_ns if compile.begun else compile.first_step_ns
+    if is_settled(compile):
+        return SETTLED_BY[compile.settled_by], compile.settled_ns
+    quiet_at = quiet_at_ns(facts)
+    return ("quiet", quiet_at) if quiet_at is not None and now_ns >= quiet_at else None
 
 
 def quiet_since_ns(facts: Facts) -> int:
@@ -231,9 +283,9 @@ def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:
         "thrashing": len(recently_touched(facts.steps, facts.compile)) >= THRASHING_STEPS,
         "fallback": facts.compile.fallbacks > 0,
         "unknown": facts.compile.asynchronous > 0,
-        "nothing_captured": _nothing_captured(facts),
+        "nothing_captured": _nothing_captured(facts, now_ns),
         "long_compile": _long_compile(facts, now_ns),
-        "never_compiled": _never_compiled(facts),
+        "never_compiled": _never_compiled(facts, now_ns),
         "cudagraph_skipped": facts.compile.cudagraph_skips > 0,
         "slower_than_before": _slower_than_before(facts),
     }
@@ -255,17 +307,17 @@ def _slower_than_before(facts: Facts) -> bool:
     return took >= times * longest and took - longest >= SLOWER_FLOOR_NS
 
 
-def _nothing_captured(facts: Facts) -> bool:
+def _nothing_captured(facts: Facts, now_ns: int) -> bool:
     """Where a torch tells of no compilation there is none to be judged by, so this never holds."""
     compile = facts.compile
     return (
         compile.compilations[KINDS.index("forward")] > 0
         and not compile.graphs + compile.graphs_before
-        and _clean(facts) >= facts.warm_steps
+        and _warm_by(facts, now_ns) is not None
     )
 
 
-def _never_compiled(facts: Facts) -> bool:
+def _never_compiled(facts: Facts, now_ns: int) -> bool:
     """Asked for, and Dynamo has not looked at a single frame in steps that would make it eager.
 
     Activity of other compilers (a Triton kernel, a C++ extension) is none of Dynamo's; what nobody
@@ -280,7 +332,7 @@ def _never_compiled(facts: Facts) -> bool:
         and not compile.compilations[KINDS.index("forward")]
         and not compile.graphs + compile.graphs_before
         and not any(dynamo)
-        and _clean(facts) >= facts.warm_steps
+        and _warm_by(facts, now_ns) is not None
     )
 
 
@@ -299,13 +351,14 @@ def _living(facts: Facts, now_ns: int) -> Judgement:
         since = compile.episode_began_ns if compile.warmups else open_since_ns(facts)
         phase = PHASES[compile.active_phase - 1] if compile.active_phase else None
         return Judgement(state=state, since_ns=since, compiling=True, phase=phase)
-    if not steps.steps and not compile.begun:
+    warm_by = _warm_by(facts, now_ns)
+    if not steps.steps and not compile.begun and not warm_by:
         return Judgement(state=State.STARTING, since_ns=facts.attached_ns)
     clean = _clean(facts)
     stalled_at = moved_ns(facts) + stall_after_ns(facts)
     if steps.steps and now_ns > stalled_at:
         return Judgement(state=State.STALLED, since_ns=stalled_at, clean_steps=clean)
-    return _without_activity(facts, clean)
+    return _without_activity(facts, clean, warm_by)
 
 
 def _ended(facts: Facts) -> Judgement | None:
@@ -326,22 +379,16 @@ def _over(facts: Facts, state: State, since_ns: int | None) -> Judgement:
     return Judgement(state=state, since_ns=since_ns, clean_steps=_clean(facts))
 
 
-def _without_activity(facts: Facts, clean: int) -> Judgement:
+def _without_activity(facts: Facts, clean: int, warm_by: tuple[str, int] | None) -> Judgement:
     """A living rank with no activity in progress that moves along."""
     compile = facts.compile
+    if warm_by is not None:
+        by, since = warm_by
+        # attached to a process that had compiled: what it runs may well be compiled
+        state = State.WARM if _runs_compiled_code(compile) else State.EAGER
+        return Judgement(state=state, since_ns=since, clean_steps=clean, warm_by=by)
     if not compile.begun:
-        if clean >= facts.warm_steps:
-            # attached to a process that had compiled: what it runs may well be compiled
-            state = State.WARM if compile.graphs_before else State.EAGER
-            return Judgement(state=state, since_ns=compile.first_step_ns, clean_steps=clean)
         return Judgement(state=State.WARMING, since_ns=compile.first_step_ns, clean_steps=clean)
-    if clean >= facts.warm_steps and not compile.asynchronous:
-        return Judgement(
-            # a reader may come between the K-th mark and the entry of the warm-up it ended
-            state=State.WARM,
-            since_ns=max(compile.last_warmup.warm_ns, compile.last_end_ns),
-            clean_steps=clean,
-        )
     if compile.warmups:
         return Judgement(
             state=State.RECOMPILING, since_ns=compile.episode_began_ns, clean_steps=clean

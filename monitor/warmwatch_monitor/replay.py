@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from warmwatch.record import ENDS, CompileCounts, StepCounts, Warmup
+from warmwatch.record import ENDS, SETTLED_BY, CompileCounts, StepCounts, Warmup
 from warmwatch.verdict import Facts, State, judge
 
 Event = Mapping[str, Any]
@@ -107,11 +107,21 @@ def _warm(facts: Facts, event: Event) -> Facts:
         last_warmup=warmup,
         episode_began_ns=0,
     )
-    return _at_step(replace(facts, compile=compile), event["at"], event["t"])
+    facts = _settled(replace(facts, compile=compile), event)
+    return _at_step(facts, event["at"], event["t"])
 
 
 def _eager(facts: Facts, event: Event) -> Facts:
-    return _at_step(facts, event["at"], event["t"])
+    return _at_step(_settled(facts, event), event["at"], event["t"])
+
+
+def _settled(facts: Facts, event: Event) -> Facts:
+    """With the end of a warm-up that no step ended."""
+    if "by" not in event:
+        return facts
+    by, activities = SETTLED_BY.index(event["by"]), 1 + facts.compile.begun
+    compile = replace(facts.compile, settled=activities, settled_ns=event["t"], settled_by=by)
+    return replace(facts, compile=compile)
 
 
 def _exit(facts: Facts, event: Event) -> Facts:

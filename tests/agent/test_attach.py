@@ -92,7 +92,7 @@ def test_an_optimizer_that_was_pickled_is_seen_from_its_first_step(records: Path
 
 API = [
     *("activity", "attach", "detach", "evaluating", "is_compiling", "is_warm", "on_warm"),
-    *("saving", "state", "step"),
+    *("ready", "saving", "state", "step"),
 ]
 
 

@@ -145,10 +145,16 @@ def test_where_no_training_has_a_record_it_says_when_there_will_be_one(tmp_path:
         assert "until then nothing can show it" not in doctor().stdout
 
 
-def compiled(seconds_ago: float, *, steps: int = 0, active: bool = False) -> Slot:
+def compiled(
+    seconds_ago: float, *, steps: int = 0, active: bool = False, quiet_ns: int = 0
+) -> Slot:
     now, ended_ns = time.monotonic_ns(), since_boot(seconds_ago)
     counts = CompileCounts(
-        begun=1, ended=1, last_end_ns=ended_ns, active_since_ns=now - 10**9 if active else 0
+        begun=1,
+        ended=1,
+        last_end_ns=ended_ns,
+        active_since_ns=now - 10**9 if active else 0,
+        quiet_ns=quiet_ns,
     )
     return live_slot(
         StepCounts(steps=steps, last_step_ns=now if steps else 0), counts, age=seconds_ago + 1
@@ -164,7 +170,8 @@ def test_a_rank_that_compiled_and_marks_no_step_is_told_what_to_call(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("seconds_ago", "more"), [(1, {}), (100, {"steps": 1}), (100, {"active": True})]
+    ("seconds_ago", "more"),
+    [(1, {}), (100, {"steps": 1}), (100, {"active": True}), (100, {"quiet_ns": 30 * 10**9})],
 )
 def test_one_that_has_just_compiled_or_steps_or_compiles_is_not(
     tmp_path: Path, seconds_ago: float, more: dict[str, Any]

@@ -90,6 +90,32 @@ def test_without_an_optimizer_of_torch_it_is_told_so_after_seconds_and_at_its_en
     )
 
 
+@pytest.mark.parametrize(
+    ("quiet", "more", "said"),
+    [
+        (5, {}, "warming; no steps are marked; nothing has compiled for 5.0 s, warm after 30 s"),
+        (42, {}, "warm; nothing has compiled for 42 s; no steps are marked"),
+        (42, {"optimizers": 1}, "no step yet; nothing has compiled for 42 s"),
+        (
+            8,
+            {"settled": 2, "settled_ns": b.ago(6), "settled_by": 2},
+            "warm since ready() was called; nothing has compiled for 8.0 s; no steps are marked",
+        ),
+        (
+            8,
+            {"warmups": 1, "begun": 2},
+            "recompiled; nothing has compiled for 8.0 s, warm after 30 s",
+        ),
+    ],
+)
+def test_a_process_without_steps_is_judged_by_silence_and_says_so(
+    quiet: float, more: dict[str, int], said: str
+) -> None:
+    slot = between(quiet).record.slot
+    counts = replace(slot.compile, quiet_ns=30 * b.SECOND, **more)
+    assert summary(b.snapshot(b.view(replace(slot, compile=counts)))) == f"gpt2: {said}"
+
+
 def test_a_pause_within_the_first_step_is_no_fault() -> None:
     assert summary(b.snapshot(between(0.1))) == (
         "gpt2: first step under way, 28 s of it compiling; nothing compiles at this moment"

@@ -43,6 +43,7 @@ class Pytorch:
         self.swaps_later = False
         self.turned_off = ""
         self.bytes: tuple[int, ...] = ()
+        self.has_optimizer = False
 
     def counters(self) -> dict[str, int]:
         return dict(self.numbers)
@@ -59,6 +60,9 @@ class Pytorch:
     def disabled(self) -> str:
         return self.turned_off
 
+    def optimizers(self) -> bool:
+        return self.has_optimizer
+
     def memory(self) -> tuple[int, ...]:
         return self.bytes
 
@@ -66,7 +70,7 @@ class Pytorch:
 class Rank:
     """An agent's inside on a clock that only :meth:`wait` moves."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: float = 0) -> None:
         self.now = 100 * SECOND
         self.attached = self.now
         self.store, self.pytorch = Store(), Pytorch()
@@ -75,7 +79,13 @@ class Rank:
         self.baseline_steps = 0
         self.eager: list[tuple[int, int]] = []
         self.tick = lambda: self.now
-        self.ledger = Ledger(self.store, self.pytorch, str, clock=lambda: self.now)
+        self.ledger = Ledger(
+            self.store,
+            self.pytorch,
+            str,
+            quiet_ns=int(quiet * SECOND),
+            clock=lambda: self.now,
+        )
         self._steps = make_steps(
             self.store.buffer,
             self.ledger,

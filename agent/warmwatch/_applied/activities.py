@@ -13,6 +13,8 @@ from warmwatch._asked import Functions
 from warmwatch._phases import is_preparation
 from warmwatch.record import COMPILE_INDEX as AT
 
+_WARM_UP_GAPS = 4  # times `quiet_ns`: a longer time without activity is not within one warm-up
+
 
 class Activities:
     """What threads have begun and ended.
@@ -32,6 +34,7 @@ class Activities:
         if is_preparation(event) and not self.activity.holds(thread):
             return
         if not self.activity:
+            self._gap(now)
             words[AT["active_since_ns"]] = now  # before the count: see ``_steps.look_closely``
             words[AT["begun"]] += 1
             self._book.on_begin()  # after the count: who is called by it finds it
@@ -44,6 +47,13 @@ class Activities:
             self._store.note("begin", now, {**values, **of})
         if self.activity.begin(thread, event, now):
             self._store.publish(words)
+
+    def _gap(self, now: int) -> None:
+        """The time since the last activity, as long as it may be part of one warm-up."""
+        words = self._words
+        gap = now - words[AT["last_end_ns"]] if words[AT["last_end_ns"]] else 0
+        if words[AT["longest_gap_ns"]] < gap <= _WARM_UP_GAPS * words[AT["quiet_ns"]]:
+            words[AT["longest_gap_ns"]] = gap
 
     def changed(self, changed: bool, now: int) -> None:
         """Something was ended, or abandoned; ``changed``: the current phase did."""

@@ -33,6 +33,9 @@ class Pytorch(Protocol):
     def disabled(self) -> str:
         """By which of ``record.DISABLED`` compilation is turned off now."""
 
+    def optimizers(self) -> bool:
+        """Whether the process made an optimizer of ``torch.optim``."""
+
     def memory(self) -> tuple[int, ...]:
         """Bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known."""
 
@@ -58,6 +61,7 @@ class Answers:
     def at_begin(self) -> None:
         """Compile activity begins: from here on PyTorch's counters rise by it."""
         self.look_whether_disabled()
+        self.look_for_optimizers()
         self.count_skips()
         self._before = self._pytorch.counters()
         self._breaks = self._pytorch.graph_breaks()
@@ -70,6 +74,7 @@ class Answers:
             words[counter(name)] += max(0, value - self._before.get(name, 0))
         self._before = after
         self.look_at_memory(now)
+        self.look_for_optimizers()
         words[AT["asynchronous"]] |= self._pytorch.asynchronous()
         self._tell_breaks(now)
 
@@ -95,6 +100,11 @@ class Answers:
             by = ""
         self._words[AT["disabled"]] = record.DISABLED.index(by)
         return self._words[AT["disabled"]] != before
+
+    def look_for_optimizers(self) -> None:
+        """Record whether the process made an optimizer: then its steps show when it is warm."""
+        if not self._words[AT["optimizers"]]:
+            self._words[AT["optimizers"]] = int(self._pytorch.optimizers())
 
     def look_at_memory(self, now: int) -> tuple[int, ...]:
         """What the allocator says now, which is known from then on."""

@@ -28,6 +28,7 @@ class Asked:
 
     def opened(self, graphs: int, now: int) -> None:
         self._words[AT["graphs_before"]] = graphs
+        self._answers.look_for_optimizers()
         self._is_open = True
         self._tell_ways(now)
         self._store.publish(self._words)
@@ -36,6 +37,11 @@ class Asked:
         """A line for each way in which ``torch.compile`` was called that no line has told yet."""
         for way in self._ways.untold() if self._is_open else ():
             self._store.note("wrapped", now, way)
+
+    def optimizer_made(self) -> None:
+        if not self._words[AT["optimizers"]]:
+            self._words[AT["optimizers"]] = 1
+            self._store.publish(self._words)
 
     def turned(self) -> None:
         if self._answers.look_whether_disabled():

@@ -45,7 +45,8 @@ class IrregularSteps:
         words = self._words
         words[AT["first_step_ns"]] = now
         words[AT["first_duration_ns"]] = duration
-        if not baseline:  # after which the warm-up begins
+        settled = words[AT["settled"]] == words[AT["begun"]] + 1
+        if not baseline and not settled:  # after a baseline the warm-up begins
             words[AT["episode_began_ns"]] = words[AT["episode_began_ns"]] or now
 
     def long(self, now: int, values: dict[str, float]) -> None:
@@ -62,18 +63,40 @@ class IrregularSteps:
             return  # it may still be compiling aside
         if words[AT["active_since_ns"]] or words[AT["activities_seen"]] != words[AT["begun"]]:
             return  # something began, on another thread, after the mark that would have ended it
+        self._end_warmup(now, steps, words[AT["last_end_ns"]])
+
+    def settled(self, by: str, now: int, activities: int | None) -> None:
+        """The warm-up ends without steps; ``by``: one of SETTLED_BY.
+
+        ``activities``: how many had begun when that was judged; if more have since, it did not end.
+        """
+        words = self._words
+        active = words[AT["active_since_ns"]]
+        if activities is not None and (active or words[AT["begun"]] != activities):
+            return
+        words[AT["settled"]] = 1 + words[AT["begun"]]
+        words[AT["settled_ns"]] = now
+        words[AT["settled_by"]] = record.SETTLED_BY.index(by)
+        self._end_warmup(now, self._store.steps(), now if active else words[AT["last_end_ns"]], by)
+
+    def _end_warmup(self, now: int, steps: int, ended: int, by: str | None = None) -> None:
+        """Enter the warm-up that is open, if any, as ended; ``by``: as of :meth:`settled`."""
+        words = self._words
         began, before = words[AT["episode_began_ns"]], words[AT["episode_began_steps"]]
         words[AT["episode_began_ns"]] = words[AT["episode_began_steps"]] = 0
+        how = {} if by is None else {"by": by}
         if not words[AT["begun"]]:  # eager: there was no warm-up that could have ended
             self._answers.look_whether_disabled()
             self._store.publish(words)
-            self._store.note("eager", now, {"at": self._store.steps()}, essential=True)
+            self._store.note("eager", now, {"at": self._store.steps(), **how}, essential=True)
+            return
+        if not began:  # it had ended before, and nothing has compiled since
+            self._store.publish(words)
             return
         words[AT["warmups"]] += 1
-        warmup = [began, words[AT["last_end_ns"]], now, steps - before]
+        warmup = [began, ended, now, steps - before]
         for name in ("last_warmup", "first_warmup")[: 2 if words[AT["warmups"]] == 1 else 1]:
             words[AT[name] : AT[name] + len(warmup)] = warmup
         self._store.publish(words)
-        ended, at = words[AT["last_end_ns"]], self._store.steps()
-        values = {"at": at, "began": began, "ended": ended, "steps": steps - before}
-        self._store.note("warm", now, values, essential=True)
+        span = {"began": began, "ended": ended, "steps": steps - before}
+        self._store.note("warm", now, {"at": self._store.steps(), **span, **how}, essential=True)

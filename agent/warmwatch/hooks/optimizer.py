@@ -18,9 +18,20 @@ from warmwatch._seams import Installed, Listener, Replaced, look_up
 def install(listener: Listener) -> Installed:
     with look_up():
         from torch.compiler import disable
+        from torch.optim import Optimizer
         from torch.optim.optimizer import register_optimizer_step_post_hook
     handle = register_optimizer_step_post_hook(_untraced(listener, disable))
-    return Installed(uninstall=handle.remove)
+    return Installed(uninstall=handle.remove, optimizers=lambda: _any_created(Optimizer))
+
+
+def _any_created(base: type[Any]) -> bool:
+    """Whether a class of optimizers, ``base`` or one below it, ever had an instance.
+
+    Each constructor marks its class. That finds those that were created before the hooks, also the
+    one whose constructor imports Dynamo.
+    """
+    made = getattr(vars(base).get("step"), "hooked", False)
+    return bool(made) or any(map(_any_created, base.__subclasses__()))
 
 
 # Where compiled code creates an optimizer, Dynamo inlines the method that is wrapped. A disabled

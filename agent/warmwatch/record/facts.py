@@ -48,6 +48,7 @@ CACHES = ("inductor_fx", "aot_autograd", "triton")
 COMPILE_CACHES = ("inductor", "triton")  # directories, of which each is cold or warm
 PROGRESS = ("kernels", "choices")  # what an activity in progress counts
 DISABLED = ("", "environment", "stance", "config")  # by what compilation is turned off
+SETTLED_BY = ("", "quiet", "ready")  # how a warm-up ended without steps
 MEMORY = ("allocated", "reserved", "peak_allocated", "peak_reserved")
 TOUCHED_KEPT = 10
 ENDS = ("", "finished", "failed", "detached", "interrupted")
@@ -143,6 +144,11 @@ class CompileCounts:
             or the user tells of; evaluations: how many have ended.
         between_cells_ns, between_cells_since_ns, between_cells_until_ns: the same of a notebook or
             an interactive IPython in which no cell runs.
+        quiet_ns: how long nothing may compile before a process without steps counts as warm; 0 if
+            it never does so. longest_gap_ns: the longest time between two activities of one
+            warm-up. optimizers: 1 if the process made an optimizer of ``torch.optim``.
+        settled: 1 + ``begun`` at the time when a warm-up last ended without steps, 0 if none did;
+            settled_ns: that time; settled_by: position in SETTLED_BY.
     """
 
     begun: int = 0
@@ -207,6 +213,12 @@ class CompileCounts:
     between_cells_ns: int = 0
     between_cells_since_ns: int = 0
     between_cells_until_ns: int = 0
+    quiet_ns: int = 0
+    longest_gap_ns: int = 0
+    optimizers: int = 0
+    settled: int = 0
+    settled_ns: int = 0
+    settled_by: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from warmwatch.record.facts import (
     ENDS,
     PHASES,
     PROGRESS,
+    SETTLED_BY,
     CompileCounts,
     Header,
     Identity,
@@ -61,6 +62,7 @@ _CODED = (
     ("end_code", len(ENDS), 0),
     ("disabled", len(DISABLED), 0),
     ("progress_of", 1 + len(PROGRESS), 0),
+    ("settled_by", len(SETTLED_BY), SETTLED_BY.index("ready")),
 )
 _MOST_CODES = 256  # more than any closed list will have: a code from here on is damage
 assert len(STEPS_INDEX) == len(flatten(StepCounts())), "each field of StepCounts is one word"
@@ -279,8 +281,9 @@ def _caught_up(steps: StepCounts, rare: CompileCounts, warm_steps: int) -> StepC
     would be one step short of it, and look as if it compiled again.
     """
     marked, at = rare.clean_after, rare.irregular_step_ns
-    if rare.last_warmup.warm_ns > at:
-        marked, at = marked + warm_steps, rare.last_warmup.warm_ns
+    warm_ns = rare.last_warmup.warm_ns
+    if warm_ns > at and warm_ns != rare.settled_ns:  # it was K clean steps that ended the warm-up
+        marked, at = marked + warm_steps, warm_ns
     if steps.steps >= marked:
         return steps
     return replace(steps, steps=marked, last_step_ns=max(steps.last_step_ns, at))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from warmwatch import __version__, places, record
+from warmwatch import __version__, places, record, verdict
 from warmwatch_monitor.cli.daemon import Answer, ask_daemon
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.config import EVER_SECONDS, Settings
@@ -274,6 +274,8 @@ def _steps(reading: RecordReading, now_ns: int) -> Iterator[Finding]:
     quiet_ns = now_ns - compile.last_end_ns
     if steps.steps or not compile.begun or compile.active_since_ns:
         return
+    if verdict.quiet_limit_ns(steps, compile) is not None:
+        return  # without an optimizer no steps are expected: it is warm by silence
     if quiet_ns > _LONG_WITHOUT_A_STEP_NS:
         yield Finding(
             mark=Mark.TROUBLE,

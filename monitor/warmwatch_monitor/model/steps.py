@@ -50,6 +50,8 @@ class Steps(Struct, frozen=True, kw_only=True):
         tokens, samples: of all steps; ``None`` where the user did not say what a step is worth.
         batches: that DataLoaders handed out. batch_wait_seconds: the time spent waiting for them.
         last_batch_at: when the last one was handed out.
+        optimizer: whether the process made an optimizer of ``torch.optim``, so that steps are
+        expected; ``None`` where that is not known.
     """
 
     count: int = 0
@@ -65,6 +67,7 @@ class Steps(Struct, frozen=True, kw_only=True):
     batches: int | None = None
     batch_wait_seconds: float | None = None
     last_batch_at: float | None = None
+    optimizer: bool | None = None
 
 
 class WarmupSpan(Struct, frozen=True, kw_only=True):
@@ -83,6 +86,8 @@ class Warmups(Struct, frozen=True, kw_only=True):
         latest: the last one, ``None`` until it has ended and while it is open again.
         first: the first one that ended. count: how many did; ``None`` where that is not told.
         warm_at_step: the step that made, or would make, the rank warm.
+        quiet_limit_seconds: how long nothing may compile before the rank is warm without steps;
+        ``None`` where only steps can show that.
         earlier_seconds: of the first warm-ups of comparable earlier runs, as far as they are
         remembered and somebody asked, newest first.
     """
@@ -92,6 +97,7 @@ class Warmups(Struct, frozen=True, kw_only=True):
     first: WarmupSpan | None = None
     count: int | None = None
     warm_at_step: int | None = None
+    quiet_limit_seconds: float | None = None
     earlier_seconds: tuple[float, ...] = ()
 
 

@@ -78,7 +78,16 @@ def steps_of(slot: Slot, clean: Lengths, touched: Lengths) -> Steps:
         batches=steps.batches if tells_batches else None,
         batch_wait_seconds=steps.batch_wait_ns / 1e9 if tells_batches else None,
         last_batch_at=epoch(header, steps.last_batch_ns),
+        optimizer=_has_optimizer(slot),
     )
+
+
+def _has_optimizer(slot: Slot) -> bool | None:
+    """Whether the process made an optimizer; an older agent does not look."""
+    if slot.compile.optimizers:
+        return True
+    looked = slot.compile.quiet_ns and "optimizer" not in slot.identity.missing
+    return False if looked else None
 
 
 def by_phase(counts: CompileCounts, open_ns: int = 0, phase: str = "") -> Mapping[str, float]:
@@ -163,6 +172,7 @@ def warmups_of(slot: Slot) -> Warmups:
         first=_span(header, counts.first_warmup) if counts.warmups else None,
         count=counts.warmups,
         warm_at_step=counts.clean_after + header.warm_steps,
+        quiet_limit_seconds=seconds(verdict.quiet_limit_ns(slot.steps, counts)),
     )
 
 
@@ -173,7 +183,8 @@ def warmup_ended(slot: Slot) -> bool:
     entry of an earlier one: that is not the answer either.
     """
     counts, ended_ns = slot.compile, slot.compile.last_warmup.ended_ns
-    if not counts.warmups or verdict.clean_steps(slot.steps, counts) < slot.header.warm_steps:
+    by_steps = verdict.clean_steps(slot.steps, counts) >= slot.header.warm_steps
+    if not counts.warmups or not (by_steps or verdict.is_settled(counts)):
         return False
     return 0 < ended_ns >= counts.last_end_ns
 

@@ -98,7 +98,12 @@ def _touched(slot: Slot, same: Kept | None) -> Lengths:
 
 
 def _warmups(slot: Slot, same: Kept | None) -> Warmups:
-    if same is not None and blocks.warmup_ended(slot) == (same.warmups.latest is not None):
+    began = same is not None and bool(slot.steps.steps) != bool(same.reading.slot.steps.steps)
+    if (
+        same is not None
+        and not began
+        and blocks.warmup_ended(slot) == (same.warmups.latest is not None)
+    ):
         return same.warmups
     return blocks.warmups_of(slot)
 

@@ -35,6 +35,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> dict[str, Any
         "steps": figures.steps.count,
         "clean_steps": judgement.clean_steps,
         "compile": compiler(view),
+        "warm_by": judgement.warm_by,
         "warmup": warmup(figures.warmups),
         "step_seconds": step_seconds(figures.steps),
         "long_steps": [long_step(one) for one in figures.log.long_steps],

@@ -118,10 +118,21 @@ def _off(view: RankView) -> str:
 
 def _no_step_yet(view: RankView) -> str:
     quiet, spent = view.figures.progress.quiet_seconds, view.figures.compile.seconds
-    if quiet < _PAUSE_SECONDS:
+    if quiet < _PAUSE_SECONDS and view.figures.steps.optimizer is not False:
         held = f"{duration(spent)} of it compiling"
         return f"first step under way, {held}; nothing compiles at this moment"
+    if view.figures.steps.optimizer:
+        return f"no step yet; nothing has compiled for {duration(quiet)}"
+    if view.figures.warmups.quiet_limit_seconds is not None:
+        return f"warming; no steps are marked; {_quiet_so_far(view)}"
     return f"no steps seen; nothing has compiled for {duration(quiet)}: {ends.MARK_STEPS}"
+
+
+def _quiet_so_far(view: RankView) -> str:
+    """``nothing has compiled for 12 s, warm after 30 s``, of a process without steps."""
+    quiet, limit = view.figures.progress.quiet_seconds, view.figures.warmups.quiet_limit_seconds
+    after = "" if limit is None else f", warm after {duration(limit)}"
+    return f"nothing has compiled for {duration(quiet)}{after}"
 
 
 def _clean_so_far(view: RankView) -> str:
@@ -134,6 +145,8 @@ def _recompiling(view: RankView) -> Says:
         return _at_work("recompiling", view)
     what, often = target(log.reopened_by), of_recompile(view.figures)
     why = f": {often}" if often else _why(log.reopened_by)
+    if view.figures.warmups.quiet_limit_seconds is not None:
+        return f"recompiled{what}; {_quiet_so_far(view)}", why
     known = so_far(view, "last step " if why else "")
     tail = f"{why}; {known}" if why and known else why or (f": {known}" if known else "")
     return f"recompiled{what}, {_clean_so_far(view)} since", tail
@@ -145,6 +158,8 @@ def _warm(view: RankView) -> Says:
     speed = "" if step is None else f"{step_length(step)} a step"
     if "nothing_captured" in view.judgement.conditions:
         return f"warm, but {nothing_captured(figures)}", f"; {speed}" if speed else ""
+    if view.judgement.warm_by in _WITHOUT_STEPS:
+        return _warm_without_steps(view), ""
     if not figures.compile.begun:
         graphs = counted(figures.compile.graphs_before or 0, "graph")
         return f"nothing has compiled since it was attached; {graphs} before that", ""
@@ -155,6 +170,18 @@ def _warm(view: RankView) -> Says:
         return f"{text}: {speed} is the real speed{_of_few(figures)}{tail}", _off(view)
     quiet = duration(figures.progress.compiler_quiet_seconds or 0.0)
     return f"{text}; nothing has compiled for {quiet}", ""
+
+
+def _warm_without_steps(view: RankView) -> str:
+    """``warm; nothing has compiled for 42 s; no steps are marked``: with the basis of that."""
+    figures = view.figures
+    head = _WITHOUT_STEPS[view.judgement.warm_by or ""]
+    quiet, tail = figures.progress.compiler_quiet_seconds, ""
+    if quiet is None:
+        quiet = figures.progress.quiet_seconds
+        tail = " since it was attached"
+    steps = "" if figures.steps.count else "; no steps are marked"
+    return f"{head}; nothing has compiled for {duration(quiet)}{tail}{steps}"
 
 
 def _of_few(figures: Figures) -> str:
@@ -170,6 +197,8 @@ def _eager(view: RankView) -> Says:
     if off := turned_off(view.figures):
         return f"runs eagerly: {off}", ""
     steps = counted(view.figures.steps.count, "step")
+    if view.judgement.warm_by == "ready":
+        return f"ready() was called, and nothing has compiled in {steps}: it runs eagerly", ""
     return f"no compile activity in {steps}: the model runs eagerly", ""
 
 
@@ -182,6 +211,9 @@ def _stalled(view: RankView) -> Says:
         "",
     )
 
+
+# of a warm rank: how it came to be, where clean steps do not show it
+_WITHOUT_STEPS = {"quiet": "warm", "ready": "warm since ready() was called"}
 
 _SAYS: dict[State, Callable[[RankView], Says]] = {
     State.STARTING: _starting,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, Field
 
 from warmwatch.verdict import CONDITIONS, State
@@ -115,6 +117,10 @@ class Rank(BaseModel):
     steps: int = Field(description="Training steps so far.")
     clean_steps: int = Field(description="Steps in a row without compile activity, up to now.")
     compile: Compile = Field(description="What the compiler does and did.")
+    warm_by: Literal["steps", "quiet", "ready"] | None = Field(
+        description="What shows that it is warm: clean steps; that nothing has compiled for long, "
+        "in a process that marks no steps; or `warmwatch.ready()`. Null where it is not warm."
+    )
     warmup: Warmup = Field(description="How it became warm, or whether it still has to.")
     step_seconds: StepSeconds = Field(description="How long its steps took.")
     long_steps: list[LongStep] = Field(
