@@ -21,6 +21,9 @@ from warmwatch.states import WARM as WARM
 from warmwatch.states import State as State
 from warmwatch.states import least_advanced as least_advanced
 
+# Signals that a process brings upon itself, by abort() or a fault: no scheduler or launcher sends
+# these. SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV and SIGSYS, by their numbers on Linux.
+CRASHES = frozenset({4, 5, 6, 7, 8, 11, 31})
 STALL_FLOOR_NS = 60 * 10**9
 STALL_MEDIANS = 10
 STALL_GAPS = 2
@@ -70,6 +73,8 @@ class Facts:
         peers_longest_ns: the longest activity of the peers that have ended as many as this one has
         begun, so that they have done what it is at; 0 where there is none.
         long_compile_ns: how long an activity may take at most, 0 for as long as it likes.
+        killed_by: the signal that killed its process, 0 where none did or nobody saw. fell_first:
+        it was killed while its peers ran on, or before their launcher ended them.
         earlier_warmups_ns: lengths of the first warm-ups of comparable earlier runs, newest first.
         baseline_steps: how many first steps run eagerly on purpose: none of them is clean.
     """
@@ -90,6 +95,8 @@ class Facts:
     pause_ns: int = 0
     earlier_warmups_ns: tuple[int, ...] = ()
     baseline_steps: int = 0
+    killed_by: int = 0
+    fell_first: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -372,6 +379,9 @@ def _ended(facts: Facts) -> Judgement | None:
     if facts.alive:
         return None
     # ``ended_ns``: it had come to its end, and was killed there
+    crashed = facts.killed_by in CRASHES and not facts.compile.ended_ns
+    if crashed or facts.fell_first:
+        return _over(facts, State.FAILED, facts.gone_ns)
     return _over(facts, State.LOST, facts.gone_ns or facts.compile.ended_ns or None)
 
 

@@ -131,7 +131,7 @@ class Judging:
         )
 
     def _with_oom(self, view: RankView, killed: Mapping[int, bool]) -> RankView:
-        if view.judgement.state is not State.LOST:
+        if view.judgement.state is not State.LOST and view.figures.life.signal is None:
             return view
         known = killed.get(self._pids.get(view.record.folder, 0))
         return view if known is None else replace(view, oom_killed=known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -22,6 +23,7 @@ from warmwatch_monitor.precedents import Precedents
 from warmwatch_monitor.recorded import figures, forget_others, kept
 
 _TOGETHER_NS = 10 * 10**9
+_OUTLIVED_NS = 2 * 10**9  # a scheduler that kills all ranks does it within this
 
 
 def group(
@@ -152,6 +154,7 @@ def _run(
             peers_longest_ns=precedents.longest_ns(reading.slot.compile),
             long_compile_ns=long_compile_ns,
             earlier_warmups_ns=earlier.get(reading.folder, ()),
+            fell_first=fell_first(reading, readings, now_ns),
             process=None if reading.pid is None else processes.get(reading.pid),
             gpus=_used(reading, devices),
         )
@@ -175,6 +178,7 @@ def view(
     peers_longest_ns: int = 0,
     long_compile_ns: int = verdict.LONG_COMPILE_NS,
     earlier_warmups_ns: tuple[int, ...] = (),
+    fell_first: bool = False,
     process: ProcessReading | None = None,
     gpus: tuple[GpuReading, ...] = (),
 ) -> RankView:
@@ -182,13 +186,15 @@ def view(
 
     ``working_ns``: when it was last seen to work; ``at_work_ns``: when a rank it may wait for was;
     ``busy_ns``: when anything of it last was busy, ``None`` where that cannot be seen.
-    ``pause_ns``: until when a rank that it may wait for saves or evaluates.
+    ``pause_ns``: until when a rank that it may wait for saves or evaluates. ``fell_first``: see
+    :func:`fell_first`.
     """
     known = replace(
         facts(reading, peers_compiled_ns, at_work_ns, pause_ns),
         peers_longest_ns=peers_longest_ns,
         long_compile_ns=long_compile_ns,
         earlier_warmups_ns=earlier_warmups_ns,
+        fell_first=fell_first,
     )
     judgement = verdict.judge(known, now_ns)
     return RankView(
@@ -200,6 +206,24 @@ def view(
         working_ns=working_ns,
         idle_seconds=None if busy_ns is None else max(0, now_ns - busy_ns) / 1e9,
     )
+
+
+def fell_first(one: RecordReading, readings: Sequence[RecordReading], now_ns: int) -> bool:
+    """Whether a SIGKILL took this rank alone, so that the run failed with it.
+
+    A launcher that finds a rank dead ends the others, with SIGTERM first, as a scheduler begins to
+    cancel a job. So it was alone where it fell before any peer was terminated, and one was then,
+    or lived on for longer than a scheduler takes to kill them all.
+    """
+    death = one.death
+    if death is None or death.signal != signal.SIGKILL:
+        return False
+    deaths = [peer.death for peer in readings if peer.death is not None]
+    terminated = [other.at_ns for other in deaths if other.signal == signal.SIGTERM]
+    if terminated:
+        return death.at_ns < min(terminated)
+    outlived = now_ns - death.at_ns > _OUTLIVED_NS
+    return outlived and any(peer.alive for peer in readings)
 
 
 def ended_together(readings: Sequence[RecordReading]) -> bool | None:
@@ -271,4 +295,5 @@ def facts(
         working_ns=working_ns,
         pause_ns=pause_ns,
         baseline_steps=slot.identity.baseline_steps or 0,
+        killed_by=reading.death.signal if reading.death else 0,
     )

@@ -415,6 +415,8 @@ def test_what_is_not_known_of_a_rank_is_nothing() -> None:
         **dict.fromkeys(("median_step_ns", "gone_ns")),
         **dict.fromkeys(("longest_step_ns", "peers_compiled_ns", "last_batch_ns"), 0),
         **dict.fromkeys(("working_ns", "peers_longest_ns", "pause_ns", "baseline_steps"), 0),
+        "killed_by": 0,
+        "fell_first": False,
         "alive": True,
         "long_compile_ns": verdict.LONG_COMPILE_NS,
         "earlier_warmups_ns": (),

@@ -11,8 +11,9 @@ from support.values import replace
 from warmwatch.record import Slot
 from warmwatch.verdict import State
 from warmwatch_monitor.export.answer import status
+from warmwatch_monitor.export.words.evidence import evidence
 from warmwatch_monitor.export.words.sentence import summary
-from warmwatch_monitor.model import RankView
+from warmwatch_monitor.model import Death, RankView
 from warmwatch_monitor.runs import ended_together
 
 TRAINED = replace(b.WARM, steps=replace(b.WARM.steps, steps=12))
@@ -137,3 +138,27 @@ def test_ranks_that_died_alike_are_told_of_together() -> None:
 def test_beside_living_ranks_it_is_said_how_one_ended(view: RankView, words: str) -> None:
     living = b.view(b.as_rank(b.WARM, 1, 2))
     assert summary(b.snapshot(view, living)).endswith(f"; {words}")
+
+
+SIGNALS = {
+    "SIGABRT": (6, "failed after 12 steps: killed by SIGABRT", "failed"),
+    "SIGTERM": (15, "lost after 12 steps; ended by SIGTERM", "lost"),
+    "signal 40": (40, "lost after 12 steps; ended by signal 40", "lost"),
+}
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+def test_the_signal_that_killed_a_rank_is_said(name: str) -> None:
+    number, words, how = SIGNALS[name]
+    death = Death(signal=number, at_ns=b.NOW)
+    view = b.view(TRAINED, alive=False, gone=3.0, journal={"death": death})
+    assert summary(b.snapshot(view)) == f"gpt2: {words}"
+    assert (end(view)["how"], end(view)["signal"]) == (how, name)
+    assert f"{name} killed the process" in evidence(view)
+
+
+def test_a_signal_that_the_process_caught_and_exited_after_is_not_its_end() -> None:
+    """The end that it recorded is; a launcher may kill it at its very end."""
+    slot = b.ended("finished", TRAINED)
+    view = b.view(slot, alive=False, journal={"death": Death(signal=15, at_ns=b.NOW)})
+    assert (end(view)["how"], end(view)["signal"]) == ("finished", None)

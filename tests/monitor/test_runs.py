@@ -12,7 +12,7 @@ from support.builders import NOW
 from support.values import replace
 from warmwatch.record import CompileCounts, StepCounts, Warmup
 from warmwatch.verdict import State
-from warmwatch_monitor.model import ProcessReading, RecordReading
+from warmwatch_monitor.model import Death, ProcessReading, RecordReading
 from warmwatch_monitor.recorded import kept
 from warmwatch_monitor.runs import facts, group, owned, view
 
@@ -384,3 +384,54 @@ def test_a_run_ended_together_where_all_its_ranks_did(
     ]
     (run,) = group(numbered, {}, NOW)
     assert run.ended_together is together
+
+
+SECOND = 10**9
+KILL, TERM, ABORT, SEGV = 9, 15, 6, 11
+
+
+def dead(rank: int, signal: int | None, ago: float = 1.0) -> RecordReading:
+    at_ns = NOW - round(ago * SECOND)
+    death = None if signal is None else Death(signal=signal, at_ns=at_ns)
+    gone = reading(str(rank), rank=rank, alive=False, steps=TELLING)
+    return replace(gone, gone_ns=at_ns, death=death)
+
+
+def living(rank: int) -> RecordReading:
+    return reading(str(rank), rank=rank, steps=TELLING)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "states"),
+    [
+        # the process brought it upon itself
+        ([dead(0, ABORT)], ["failed"]),
+        ([dead(0, SEGV), dead(1, TERM)], ["failed", "lost"]),
+        # a launcher cleans up with SIGTERM, and SIGKILL where that does not help
+        ([dead(0, TERM, 0.9), dead(1, KILL, 1.0)], ["lost", "failed"]),
+        ([dead(0, TERM, 40), dead(1, KILL, 50), dead(2, KILL, 10)], ["lost", "failed", "lost"]),
+        # a scheduler sends the same signals to all
+        ([dead(0, TERM), dead(1, TERM)], ["lost", "lost"]),
+        ([dead(0, KILL), dead(1, KILL)], ["lost", "lost"]),
+        ([dead(0, TERM, 31), dead(1, KILL, 1)], ["lost", "lost"]),
+        ([dead(0, KILL)], ["lost"]),
+        ([dead(0, KILL, 1.9), living(1)], ["lost", "warming"]),
+        # and does not leave one alive
+        ([dead(0, KILL, 2.1), living(1)], ["failed", "warming"]),
+        ([dead(0, TERM, 2.1), living(1)], ["lost", "warming"]),
+        # nobody saw the signals
+        ([dead(0, None), dead(1, None)], ["lost", "lost"]),
+    ],
+)
+def test_the_rank_that_died_by_itself_failed_and_those_that_were_ended_did_not(
+    ranks: list[RecordReading], states: list[str]
+) -> None:
+    (run,) = group(ranks, {}, NOW)
+    assert [view.judgement.state.value for view in run.ranks] == states
+
+
+def test_a_process_that_is_killed_at_its_end_is_lost_whatever_killed_it() -> None:
+    crashed = dead(0, SEGV)
+    at_end = replace(crashed.slot, compile=CompileCounts(ended_ns=NOW - SECOND))
+    (run,) = group([replace(crashed, slot=at_end)], {}, NOW)
+    assert run.state is State.LOST

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -172,3 +174,64 @@ def test_a_restart_goes_on_as_the_same_run_with_a_new_attempt(records: Path) -> 
         places.go("attempt1")
         assert started.wait() == 0, started.stderr
         wait_until(lambda: states(url) == ["finished", "finished"])
+
+
+DIES = """
+model = make()
+train(torch.compile(model, backend="eager"), torch.optim.SGD(model.parameters(), lr=.1), 5)
+stop_at("warm")
+if RANK == 1:
+    HOW
+time.sleep(600)  # until torchrun ends it
+"""
+ABORTS = "os.abort()"
+IS_KILLED = "os.kill(os.getpid(), 9)"
+
+
+@pytest.mark.parametrize(
+    ("how", "name"), [(ABORTS, "SIGABRT"), (IS_KILLED, "SIGKILL")], ids=["abort", "kill"]
+)
+def test_a_rank_that_dies_by_itself_fails_the_run_and_the_clean_up_does_not(
+    records: Path, how: str, name: str
+) -> None:
+    """torchrun ends the others with SIGTERM; NCCL's watchdog aborts like this."""
+    places = Places(records)
+    body = PRELUDE + DIES.replace("HOW", how)
+    env = {"HERE": places.prefix}
+    with (
+        training(records, body, launcher=torchrun(2), env=env) as started,
+        daemon(records) as url,
+    ):
+        places.reached("warm", 2)
+        wait_until(lambda: warm_at(url, 5) == 2)
+        places.go("warm")
+        assert started.wait() == 1
+        wait_until(lambda: sorted(states(url)) == ["failed", "lost"])
+        run = only_run(url)
+        ends = {rank["rank"]: rank["end"] for rank in run["ranks"]}
+        assert (ends[1]["how"], ends[1]["signal"]) == ("failed", name)
+        assert (ends[0]["how"], ends[0]["signal"]) == ("lost", "SIGTERM")
+        assert run["state"] == "failed"
+        words = f"train: failed after 5 steps: killed by {name}, rank 1 of 2"
+        assert run["summary"].startswith(words), run["summary"]
+        assert "outside" not in run["summary"]
+
+
+def test_ranks_that_are_all_terminated_are_a_run_ended_from_outside(records: Path) -> None:
+    """As ``scancel`` does: SIGTERM to every process of the job."""
+    places = Places(records)
+    body = PRELUDE + DIES.replace("HOW", "pass")
+    env = {"HERE": places.prefix}
+    with (
+        training(records, body, launcher=torchrun(2), env=env) as started,
+        daemon(records) as url,
+    ):
+        places.reached("warm", 2)
+        wait_until(lambda: warm_at(url, 5) == 2)
+        places.go("warm")
+        for pid in (*(rank["pid"] for rank in only_run(url)["ranks"]), started.pid):
+            os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: states(url) == ["lost", "lost"])
+        wait_until(lambda: "by SIGTERM" in only_run(url)["summary"])
+        assert {rank["end"]["signal"] for rank in only_run(url)["ranks"]} == {"SIGTERM"}
+        assert only_run(url)["state"] == "lost"

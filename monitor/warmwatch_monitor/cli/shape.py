@@ -56,7 +56,13 @@ _WORTH = {
     **dict.fromkeys(("tokens_per_second", "samples_per_second", "mfu_ratio"), _NUMBER),
     "estimated": bool,
 }
-_END = {"how": str, "?exit_code": _COUNT, "?exception": _TEXT, "?out_of_memory": _FLAG}
+_END = {
+    "how": str,
+    "?exit_code": _COUNT,
+    "?exception": _TEXT,
+    "?signal": _TEXT,
+    "?out_of_memory": _FLAG,
+}
 _RANK = {
     "rank": int,
     "state": _STATES,

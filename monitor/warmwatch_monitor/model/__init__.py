@@ -46,7 +46,13 @@ from warmwatch_monitor.model.machine import (
     SourceHealth,
 )
 from warmwatch_monitor.model.owner import Owner
-from warmwatch_monitor.model.records import RecordReading, Refusal, began_launch, last_sign_ns
+from warmwatch_monitor.model.records import (
+    Death,
+    RecordReading,
+    Refusal,
+    began_launch,
+    last_sign_ns,
+)
 from warmwatch_monitor.model.samples import Sample
 from warmwatch_monitor.model.snapshot import (
     RankView,
@@ -89,6 +95,7 @@ __all__ = [
     "Cost",
     "Counted",
     "CudagraphSkip",
+    "Death",
     "Done",
     "Estimate",
     "ExportHealth",

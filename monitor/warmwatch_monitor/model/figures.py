@@ -86,6 +86,7 @@ class Life(Struct, frozen=True, kw_only=True):
         pid: as this monitor's pid namespace has it; ``None`` where it is gone or cannot be seen.
         end: ``finished``, ``failed``, ``interrupted`` or ``detached``; ``None`` where it has not
         said so. exit_code: 0 to 255. exception: the type's name of the one that ended it.
+        signal: the name of the signal that killed it; ``None`` where none did or nobody saw.
         killed_at_end: its program had come to its end, and it was killed before it could exit.
     """
 
@@ -95,6 +96,7 @@ class Life(Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     exception: str | None = None
     killed_at_end: bool = False
+    signal: str | None = None
 
 
 class Workers(Struct, frozen=True, kw_only=True):

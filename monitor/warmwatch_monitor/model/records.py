@@ -34,6 +34,13 @@ def last_sign_ns(slot: Slot) -> int:
     )
 
 
+class Death(Struct, frozen=True, kw_only=True):
+    """That a signal killed a process: which, and when, in this machine's monotonic time."""
+
+    signal: int
+    at_ns: int
+
+
 class RecordReading(Struct, frozen=True, kw_only=True):
     """One record as it was read.
 
@@ -44,6 +51,7 @@ class RecordReading(Struct, frozen=True, kw_only=True):
         owner: whose it is; ``None`` where nobody looked. alive: whether a process holds its lock.
         pid: of the holder in this reader's own pid namespace; ``None`` where not alive.
         gone_ns: when this reader saw the lock free after it had seen it held; else ``None``.
+        death: the signal that killed it; ``None`` where it lives, exited, or nobody saw.
         compilations, fallbacks, skips: the last ones, oldest first.
         beginning, recompile: the last one that the journal tells of, whether it has ended or not.
         breaks: reasons of graph breaks, in the order in which they were told.
@@ -63,6 +71,7 @@ class RecordReading(Struct, frozen=True, kw_only=True):
     owner: Owner | None = None
     pid: int | None = None
     gone_ns: int | None = None
+    death: Death | None = None
     compilations: tuple[Compilation, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     skips: tuple[CudagraphSkip, ...] = ()

@@ -7,6 +7,8 @@ source and the unpacking of a record give the same object for what is the same, 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
+from signal import Signals
 
 from msgspec import Struct
 
@@ -109,8 +111,8 @@ def _warmups(slot: Slot, same: Kept | None) -> Warmups:
 
 
 def _as_alive(reading: RecordReading, life: Life) -> bool:
-    now = (reading.alive, reading.pid, reading.exception)
-    return now == (life.alive, life.pid, life.exception)
+    now = (reading.alive, reading.pid, reading.exception, _signal(reading))
+    return now == (life.alive, life.pid, life.exception, life.signal)
 
 
 def _life(reading: RecordReading) -> Life:
@@ -122,7 +124,17 @@ def _life(reading: RecordReading) -> Life:
         exit_code=counts.exit_code - 1 if counts.exit_code else None,
         exception=reading.exception,
         killed_at_end=bool(not reading.alive and counts.ended_ns and not counts.end_code),
+        signal=_signal(reading),
     )
+
+
+def _signal(reading: RecordReading) -> str | None:
+    """Only of a process that was killed: one that caught it and exited has an end of its own."""
+    if reading.death is None or reading.slot.compile.end_code:
+        return None
+    with suppress(ValueError):
+        return Signals(reading.death.signal).name
+    return f"signal {reading.death.signal}"
 
 
 def _as_broken(reading: RecordReading, before: Kept) -> bool:

@@ -1,13 +1,32 @@
-"""What a process left in its record's file ``exit``, read once the process is gone."""
+"""How a process ended: what it left in its record's file ``exit``, and the signal that killed it.
+
+Only the parent of a process is given its exit status. But a pidfd becomes readable when the
+process ends, and the kernel still has the status then: from Linux 6.15 on the pidfd returns it;
+before, ``/proc/PID/stat`` shows it to root and to the process's own user until the parent has
+collected it. A launcher looks about ten times a second. Otherwise the signal is not known.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import select
+import struct
+import threading
+import time
+from pathlib import Path
 
 from warmwatch import record
 from warmwatch.record import CompileCounts, RecordError
+from warmwatch_monitor.model import Death
 from warmwatch_monitor.sources.folder import Folder
 
+_PIDFD_GET_INFO = 0xC040FF0B  # _IOWR(0xFF, 11, 64 bytes), linux/pidfd.h
+_INFO_EXIT = 1 << 3
+_INFO = struct.Struct("<Q52xi")  # which fields are there; the exit status as wait(2) gives it
+_EXIT_STATUS = -1  # the last field of /proc/PID/stat
+_SIGNAL = 0x7F  # the part of an exit status that is a signal; 0 of a process that exited
+_REMEMBERED = 4_096
 _MOST = 64  # one status is 4 bytes; a longer file is nobody's of ours
 
 
@@ -33,3 +52,76 @@ def left_by(folder: Folder) -> bytes:
         return b""
     finally:
         os.close(descriptor)
+
+
+class ExitWatch:
+    """Waits for the ends of processes, in a thread that dies with the reader.
+
+    One pid is followed from when it holds a record's lock, so it cannot be another process yet.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._descriptors: dict[int, int] = {}  # by pid
+        self._deaths: dict[int, Death] = {}
+        self._poll: select.epoll | None = None
+
+    def follow(self, pid: int) -> None:
+        """Wait for the end of ``pid``, if nobody does yet."""
+        if pid in self._descriptors:
+            return
+        try:
+            descriptor = os.pidfd_open(pid)
+        except OSError:  # gone already, no descriptor is free, or a kernel before 5.3
+            return
+        with self._lock:
+            self._descriptors[pid] = descriptor
+            self._deaths.pop(pid, None)
+            poll = self._poll or self._start()
+        poll.register(descriptor, select.EPOLLIN)
+
+    def death(self, pid: int | None) -> Death | None:
+        """How the process that had ``pid`` was killed; ``None`` where it was not, or nobody saw."""
+        return None if pid is None else self._deaths.get(pid)
+
+    def _start(self) -> select.epoll:
+        self._poll = select.epoll()
+        threading.Thread(target=self._wait, name="warmwatch-exits", daemon=True).start()
+        return self._poll
+
+    def _wait(self) -> None:
+        assert self._poll is not None
+        while True:
+            for descriptor, _ in self._poll.poll():
+                self._take(self._poll, descriptor, time.monotonic_ns())
+
+    def _take(self, poll: select.epoll, descriptor: int, now_ns: int) -> None:
+        pid = next((pid for pid, one in self._descriptors.items() if one == descriptor), 0)
+        status = _status_of(descriptor, pid)
+        with self._lock:
+            poll.unregister(descriptor)
+            self._descriptors.pop(pid, None)
+            if status is not None and status & _SIGNAL:
+                self._deaths[pid] = Death(signal=status & _SIGNAL, at_ns=now_ns)
+            while len(self._deaths) > _REMEMBERED:
+                del self._deaths[next(iter(self._deaths))]
+        os.close(descriptor)
+
+
+def _status_of(descriptor: int, pid: int) -> int | None:
+    """The exit status of a process that has just ended; ``None`` where nobody may know."""
+    asked = bytearray(_INFO.pack(_INFO_EXIT, 0))
+    try:
+        fcntl.ioctl(descriptor, _PIDFD_GET_INFO, asked)
+    except OSError:  # a kernel before 6.13
+        return _zombie_status(pid)
+    known, status = _INFO.unpack(asked)
+    return int(status) if known & _INFO_EXIT else _zombie_status(pid)
+
+
+def _zombie_status(pid: int, proc: Path = Path("/proc")) -> int | None:
+    try:
+        fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return int(fields[_EXIT_STATUS]) if fields[0] == "Z" else None

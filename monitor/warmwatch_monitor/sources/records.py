@@ -18,9 +18,9 @@ from msgspec import Struct
 from warmwatch import record
 from warmwatch.record import Identity, RecordError, Slot
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.model import Owner, RecordReading, Refusal, last_sign_ns
+from warmwatch_monitor.model import Death, Owner, RecordReading, Refusal, last_sign_ns
 from warmwatch_monitor.sources.directory import RecordDirectory
-from warmwatch_monitor.sources.exits import at_the_end, left_by
+from warmwatch_monitor.sources.exits import ExitWatch, at_the_end, left_by
 from warmwatch_monitor.sources.folder import Folder
 from warmwatch_monitor.sources.journal import Journal
 from warmwatch_monitor.sources.life import Life
@@ -60,7 +60,7 @@ class RecordsSource:
         self._directories = [
             RecordDirectory(path, self._clock, chosen=chosen) for path in directories
         ]
-        self._owners = Owners()
+        self._owners, self._exits = Owners(), ExitWatch()
         self._records: dict[str, _Record] = {}
 
     def read(self) -> RecordsReading:
@@ -90,14 +90,16 @@ class RecordsSource:
     def _follow(self, folders: Iterable[str]) -> None:
         """Know the records in ``folders`` and no others."""
         known = self._records
-        self._records = {f: known.get(f) or _Record(f, self._origin, self._owners) for f in folders}
+        shared = self._origin, self._owners, self._exits
+        self._records = {f: known.get(f) or _Record(f, *shared) for f in folders}
 
 
 class _Record:
     """One record followed over time."""
 
-    def __init__(self, folder: str, origin: Origin, owners: Owners) -> None:
-        self._folder, self._origin, self._owners = folder, origin, owners
+    def __init__(self, folder: str, origin: Origin, owners: Owners, exits: ExitWatch) -> None:
+        self._folder, self._origin, self._owners, self._exits = folder, origin, owners, exits
+        self._pid: int | None = None  # of its process, as long as that was seen
         self._slot, self._journal = SlotFile(), Journal()
         self._life = Life()
         self._modified = 0.0
@@ -145,14 +147,21 @@ class _Record:
                 raise RecordError(problem)
             news = self._journal.follow(folder)
             self._life.note(look, now_ns, ours=self._origin.shares_boot(look.slot.identity))
+            if self._life.pid is not None:
+                self._pid = self._life.pid
+                self._exits.follow(self._pid)
             self._modified = look.modified
             if known is None or news or self._kept_after_all(folder) or not self._same(known, look):
                 self._reading = known = self._make(look, folder)
         return known
 
     def _same(self, known: RecordReading, look: Look) -> bool:
-        now = (self._life.alive, self._life.pid, self._life.gone_ns)
-        return self._read_from is look.slot and (known.alive, known.pid, known.gone_ns) == now
+        now = (self._life.alive, self._life.pid, self._life.gone_ns, self._death())
+        before = (known.alive, known.pid, known.gone_ns, known.death)
+        return self._read_from is look.slot and before == now
+
+    def _death(self) -> Death | None:
+        return None if self._life.alive else self._exits.death(self._pid)
 
     def _kept_after_all(self, folder: Folder) -> bool:
         """Whether the exit status has come that was taken for a broken promise.
@@ -176,6 +185,7 @@ class _Record:
             owner=owner,
             pid=self._life.pid,
             gone_ns=self._life.gone_ns,
+            death=self._death(),
             compilations=self._journal.compilations,
             fallbacks=self._journal.fallbacks,
             skips=self._journal.skips,

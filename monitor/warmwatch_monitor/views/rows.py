@@ -107,6 +107,8 @@ def _at(rank: Rank) -> str:
         return "out of memory"
     if end.get("exception"):
         return str(end["exception"])
+    if end.get("signal"):
+        return str(end["signal"])
     return f"exit code {end['exit_code']}" if end.get("exit_code") else ""
 
 

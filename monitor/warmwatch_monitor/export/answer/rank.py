@@ -70,6 +70,7 @@ def ending(view: RankView, ended_together: bool | None) -> dict[str, Any] | None
         "how": ended,
         "exit_code": life.exit_code,
         "exception": life.exception,
+        "signal": life.signal,
         "out_of_memory": view.oom_killed,
         "ended_together": ended_together,
     }

@@ -47,7 +47,9 @@ def end_of(view: RankView) -> str | None:
     """``lost``, or what the rank said of its end; ``None`` where it lives."""
     if view.living:
         return None
-    return "lost" if view.judgement.state is State.LOST else view.figures.life.end
+    if view.judgement.state is not State.FINISHED:
+        return str(view.judgement.state.value)
+    return view.figures.life.end
 
 
 def _exit_code(view: RankView) -> str:

@@ -45,6 +45,8 @@ def failed(view: RankView) -> str:
         return f"failed after {steps}: {life.exception}"
     if life.exit_code is not None:
         return f"failed after {steps} with exit code {life.exit_code}"
+    if life.signal:
+        return f"failed after {steps}: killed by {life.signal}{_memory(view)}"
     return f"failed after {steps} with an uncaught exception"
 
 
@@ -53,12 +55,19 @@ def lost(view: RankView) -> str:
     return f"lost after {steps}{': out of memory' if view.oom_killed else ''}"
 
 
+def _memory(view: RankView) -> str:
+    return " (out of memory)" if view.oom_killed else ""
+
+
 def of_the_whole(run: RunView) -> str:
     """What a run that is lost adds: that all of it ended at once, from outside perhaps."""
     if run.state is not State.LOST or any(view.oom_killed for view in run.ranks):
         return ""
     if all(view.figures.life.killed_at_end for view in run.ranks):
         return "; its program was done, and it was killed at its end"
+    signals = {view.figures.life.signal for view in run.ranks}
+    if len(run.ranks) == 1 and None not in signals:
+        return f"; ended by {signals.pop()}"
     if len(run.ranks) == 1:
         return "; the process said nothing: ended from outside, or by os._exit?"
     if not run.ended_together:
@@ -66,16 +75,20 @@ def of_the_whole(run: RunView) -> str:
     ends = [view.figures.progress.state_since for view in run.ranks]
     known = [end for end in ends if end is not None]
     within = duration(max(1.0, max(known) - min(known))) if known else "seconds"
+    if None not in signals:
+        return f"; all ranks ended within {within} by {' and '.join(sorted(map(str, signals)))}"
     return f"; all ranks ended within {within}: ended from outside?"
 
 
 def short(view: RankView) -> str:
     """Of one rank beside others: ``failed: RuntimeError``, ``is lost (out of memory)``."""
     if view.judgement.state is State.LOST:
-        return f"is lost{' (out of memory)' if view.oom_killed else ''}"
+        return f"is lost{_memory(view)}"
     life = view.figures.life
     if life.exception:
         return f"failed: {life.exception}"
+    if life.signal:
+        return f"failed: killed by {life.signal}{_memory(view)}"
     return "failed" if life.exit_code is None else f"failed with exit code {life.exit_code}"
 
 

@@ -137,8 +137,7 @@ def _gone(view: RankView) -> str:
 def _end(view: RankView) -> Iterator[str]:
     if view.judgement.state is State.LOST:
         yield _gone(view)
-        if view.oom_killed:
-            yield "the kernel killed it: out of memory"
+        yield from _killed(view)
     elif view.judgement.state is State.FAILED:
         yield from _failure(view)
     elif view.figures.life.end == "interrupted" and not view.living:
@@ -149,10 +148,19 @@ def _end(view: RankView) -> Iterator[str]:
         yield f"it ended in the middle of compile activity{phase}"
 
 
+def _killed(view: RankView) -> Iterator[str]:
+    if view.figures.life.signal:
+        yield f"{view.figures.life.signal} killed the process"
+    if view.oom_killed:
+        yield "the kernel killed it: out of memory"
+
+
 def _failure(view: RankView) -> Iterator[str]:
     life = view.figures.life
     if life.exception:
         yield f"an uncaught {life.exception} ended the process"
+    elif life.signal:
+        yield from _killed(view)
     elif life.exit_code is None:
         yield "an uncaught exception ended the process"
     if life.exit_code is not None:

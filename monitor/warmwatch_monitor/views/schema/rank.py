@@ -26,6 +26,10 @@ class End(BaseModel):
     how: str = Field(description="`finished`, `failed`, `interrupted`, `detached` or `lost`.")
     exit_code: int | None = Field(description="0 to 255; null where nobody could know.")
     exception: str | None = Field(description="Type of the uncaught exception, if one ended it.")
+    signal: str | None = Field(
+        description="Name of the signal that killed it, such as `SIGABRT`; null where none did, or "
+        "nobody saw."
+    )
     out_of_memory: bool | None = Field(
         description="The kernel killed it for want of memory; null where nobody can tell."
     )
