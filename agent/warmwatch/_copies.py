@@ -35,6 +35,7 @@ _WORD = 8
 # Of the words, in the order in which an agent stores them: ``steps`` after its fellows.
 _REGIONS = (
     (record.STEPS_OFFSET + _WORD, _WORD * (len(record.STEPS_INDEX) - 1)),
+    (record.RING_OFFSET, _WORD * record.RING),
     (record.STEPS_OFFSET, _WORD),
     (record.CLEAN_BINS_OFFSET, _WORD * record.BINS),
     (record.COMPILE_BINS_OFFSET, _WORD * record.BINS),

@@ -18,7 +18,7 @@ def answer(slot: Slot, state: str, steps_before: int = 0) -> str:
     # of a record that began anew all of them
     fresh = slot.steps.steps - steps_before * (steps_before <= slot.steps.steps)
     steps = counted(fresh, "step")
-    length = slot.typical_step_ns
+    length = slot.recent_step_ns or slot.typical_step_ns
     speed = f"{step_length(length / 1e9)} a step" if length else ""
     if state == "warm":
         since = slot.compile.clean_after + slot.header.warm_steps

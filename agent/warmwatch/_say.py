@@ -91,7 +91,7 @@ def _warm(slot: Slot) -> str:
     counts = slot.compile
     if not counts.begun and not counts.graphs_before:
         return "runs eagerly: no compile activity so far"
-    length = slot.typical_step_ns
+    length = slot.recent_step_ns or slot.typical_step_ns
     speed = f"; {step_length(length / 1e9)} a step" if length else ""
     if not counts.begun:
         step = slot.header.warm_steps
@@ -134,7 +134,7 @@ def _account(slot: Slot, end: End) -> str:
     if recompiles := sum(counts.recompiles):
         parts.append(counted(recompiles, "recompile"))
     if length := slot.typical_step_ns:
-        parts.append(f"{step_length(length / 1e9)} a clean step")
+        parts.append(f"{step_length(length / 1e9)} a clean step (whole run)")
     return f"{_how(end)} after {counted(steps, 'step')}: {', '.join(parts)}"
 
 

@@ -1,11 +1,11 @@
 """The hot path: what happens at every step, and what little it needs to know.
 
 A regular step is one of the leading optimizer, after K clean ones, with no compile activity since.
-It costs a clock read and four words in the slot; one comparison sees that it is regular, since
-whatever makes it irregular (activity, another optimizer) takes the leader's name away. Between two
-real steps nothing of ours is in the processor's caches any more, so what costs is the number of
-objects touched: the state lives in the slot's words, the bin of the last step is kept, and no other
-function of ours is called.
+It costs a clock read and four words in the slot, of which its length goes into the ring of the last
+ones; one comparison sees that it is regular, since whatever makes it irregular (activity, another
+optimizer) takes the leader's name away. Between two real steps nothing of ours is in the
+processor's caches any more, so what costs is the number of objects touched: the state lives in the
+slot's words, the bin of the last step is kept, and no other function of ours is called.
 
 Several threads may mark steps. The interpreter changes threads where something is called or a loop
 turns, nowhere else, so after the clock's answer one thread is alone, with no lock: no count and no
@@ -27,7 +27,7 @@ from warmwatch import record
 from warmwatch._guard import report
 from warmwatch._ledger import Ledger
 from warmwatch._long_steps import is_long, usual_ns, worth_a_look_ns
-from warmwatch.record import BOUNDS_NS, COMPILE_INDEX, STEPS_INDEX
+from warmwatch.record import BOUNDS_NS, COMPILE_INDEX, STEPS_INDEX, packed
 
 _BEGUN = COMPILE_INDEX["begun"]
 _SINCE = COMPILE_INDEX["active_since_ns"]
@@ -40,12 +40,15 @@ _HOT = [
     for name in ("steps", "last_step_ns", "last_duration_ns")
 ]
 assert _HOT == [8, 9, 10], "likewise slot[8] to slot[10]"
+# A step stores into the pages before this one. The ring is at their end, so `steps | -64` is the
+# place of the next step in it: one operation, and no object that is not at hand.
+_HOT_END = record.COMPILE_BINS_OFFSET
+assert (record.RING_OFFSET, record.RING) == (_HOT_END - 64 * 8, 64), "known as slot[steps | -64]"
 
 # Where each bin begins, and the last one ends. To search it gives 1 for the first bin.
 _EDGES = (-1, *BOUNDS_NS, 2**64)
 _BEFORE_CLEAN_BINS = record.CLEAN_BINS_OFFSET // 8 - 1
 _CLEAN_BINS = slice(_BEFORE_CLEAN_BINS + 1, _BEFORE_CLEAN_BINS + 1 + record.BINS)
-_BEFORE_COMPILE_BINS = record.COMPILE_BINS_OFFSET // 8 - 1
 
 Buffer = bytearray | mmap.mmap
 
@@ -72,6 +75,10 @@ class Steps:
     baseline: Callable[[int], None]
 
 
+def _hot_words(buffer: Buffer) -> memoryview:
+    return memoryview(buffer)[:_HOT_END].cast("Q")
+
+
 def make_steps(  # noqa: C901 - closures that share cells have to stand in one function
     buffer: Buffer,
     ledger: Ledger,
@@ -94,7 +101,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         on_baseline: called with the steps by then and the length of the last, where that was to run
             eagerly; 0 where its length is not known, or activity was within it.
     """
-    words, slot = ledger.words, memoryview(buffer).cast("Q")
+    words, slot, touched_bins = ledger.words, _hot_words(buffer), record.histograms(buffer)[1]
     id_of, bin_of, edges = id, bisect_left, _EDGES
     regular = leader = early = compiled = begun = 0
     seen, warm_at = _TOUCHED, warm_steps
@@ -117,9 +124,10 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
                     mark(now)  # another thread has marked a step meanwhile, or it is long
                     return
                 low, high, place = edges[index - 1], edges[index], _BEFORE_CLEAN_BINS + index
-            slot[10] = duration
+            count = slot[8]
+            slot[count | -64] = duration
             slot[9] = now
-            slot[8] += 1
+            slot[8] = count + 1
             slot[place] += 1
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             failed(error)
@@ -142,10 +150,11 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
             duration = now - last if now > last else 0
             # what was saved or evaluated in between is no part of the step
             without = ledger.marks.resumed(last + duration, last, duration)
-            index = bin_of(edges, without)
+            index, word = bin_of(edges, without), packed(without, duration - without)
             if slot[9] == last:  # else another thread has marked a step meanwhile
                 break
         count = slot[8] + early + 1
+        slot[slot[8] | -64] = word
         slot[10] = without
         slot[9] = last + duration
         slot[8] += 1
@@ -193,14 +202,17 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
                     count, now, duration, rest=rest, seen=known, touched=touched, baseline=baseline
                 )
             index = bin_of(edges, duration)
+            clean = not touched and count > 1 and not baseline  # another thread's was looked at
+            word = packed(duration, clean=clean)
         finally:
             early -= 1
+        slot[slot[8] | -64] = word
         slot[10] = duration
         slot[9] = now if now > slot[9] else slot[9]
         slot[8] += 1
         if touched:
-            slot[_BEFORE_COMPILE_BINS + index] += 1
-        elif count > 1 and not baseline:  # another thread's was looked at meanwhile: it is clean
+            touched_bins[index - 1] += 1
+        elif clean:
             slot[_BEFORE_CLEAN_BINS + index] += 1
         if baseline:
             on_baseline(count, 0 if touched or not last else rest)
@@ -233,8 +245,8 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
 
     def bind(new_buffer: Buffer, new_ledger: Ledger) -> None:
         nonlocal slot, ledger, words, early, compiled, begun, leader, regular, seen, warm_at
-        nonlocal suspect, eager
-        slot = memoryview(new_buffer).cast("Q")
+        nonlocal touched_bins, suspect, eager
+        slot, touched_bins = _hot_words(new_buffer), record.histograms(new_buffer)[1]
         if new_ledger is not ledger:
             ledger, words = new_ledger, new_ledger.words
             early = compiled = begun = leader = regular = eager = 0

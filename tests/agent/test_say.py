@@ -40,7 +40,9 @@ def alike(seconds: float) -> Slot:
     counts = replace(b.WARM.compile, clean_after=1, irregular_step_ns=began, clean_sum_ns=0)
     bins = [0] * record.BINS
     bins[bisect_left(record.BOUNDS_NS, length)] = 3
-    return replace(b.WARM, steps=steps, compile=counts, clean_bins=tuple(bins))
+    return replace(
+        b.WARM, steps=steps, compile=counts, clean_bins=tuple(bins), recent=b.ring(*[length] * 3)
+    )
 
 
 class Said:
@@ -76,7 +78,7 @@ def test_steps_that_are_alike_are_told_as_long_as_they_are_and_not_as_their_bin(
     announcer(slot).ended(End(how="finished"))
     warm, end = said.getvalue().splitlines()
     assert warm.endswith("; 4.0 s a step")
-    assert end.endswith(", 4.0 s a clean step")
+    assert end.endswith(", 4.0 s a clean step (whole run)")
     assert answer(slot, "warm") == "warm since step 4: 4.0 s a step is the real speed; 4 steps"
 
 
@@ -104,7 +106,7 @@ def test_the_end_is_told_with_the_account(said: Said) -> None:
     ended, failed = said.getvalue().splitlines()
     assert ended.startswith("warmwatch: ended after ")
     assert "of compiling" in ended
-    assert "36 ms a clean step" in ended
+    assert "36 ms a clean step (whole run)" in ended
     assert failed.startswith("warmwatch: failed (ValueError) after ")
 
 

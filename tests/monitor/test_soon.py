@@ -75,10 +75,11 @@ def test_a_rank_that_recompiled_is_sure_by_the_speed_that_it_had() -> None:
         b.RECOMPILING,
         compile=counts,
         clean_bins=b.bins(*[10 * b.SECOND] * 5),
+        recent=b.ring(*[10 * b.SECOND] * 5),
         steps=replace(b.RECOMPILING.steps, last_step_ns=b.ago(11.0)),
     )
     view = b.view(slot, compilations=(b.RECOMPILATION,), gpus=(BUSY,))
     assert said(view) == (
         "gpt2: recompiled `forward` (model.py:31), 0 of 3 clean steps since: batch size "
-        "(dim 0 of `i`) went from 16 to 14; GPU 0 at 100 %, 692 W; sure in about 29 s"  # of a bin
+        "(dim 0 of `i`) went from 16 to 14; GPU 0 at 100 %, 692 W; sure in about 30 s"
     )

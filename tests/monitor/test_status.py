@@ -119,6 +119,8 @@ def test_step_lengths_that_nobody_knows_are_null() -> None:
         "first": None,
         "first_at": None,
         "last": None,
+        "recent": None,
+        "recent_steps": None,
         "median": None,
         "p99": None,
         "typical": None,

@@ -41,7 +41,7 @@ def test_nothing_is_said_where_nobody_said_what_a_step_is_worth() -> None:
 
 def test_mfu_is_six_times_parameters_times_tokens_over_the_peak_of_its_gpus() -> None:
     view = worth(2, {"parameters": 124_000_000}, tokens_per_step=16_384, samples_per_step=16)
-    seconds = view.figures.steps.clean.typical
+    seconds = view.figures.steps.recent_seconds
     assert seconds is not None
     told = rank(view)["worth"]
     by_hand = 6 * 124e6 * 16_384 / seconds / (2 * H100)
@@ -55,17 +55,17 @@ def test_mfu_is_six_times_parameters_times_tokens_over_the_peak_of_its_gpus() ->
 def test_the_command_says_what_the_clean_steps_come_to() -> None:
     view = worth(2, {"parameters": 124_000_000}, tokens_per_step=16_384)
     shown = lines(status(b.snapshot(view)), now=b.EPOCH, width=80, wrap=False, colour=False)
-    assert f"gpt2: clean steps are {throughput(view)}" in shown
+    assert f"gpt2: at this speed {throughput(view)}" in shown
     nobody = status(b.snapshot(worth(tokens_per_step=0)))
     unsaid = lines(nobody, now=b.EPOCH, width=80, wrap=False, colour=False)
-    assert not any("clean steps are" in line for line in unsaid)
+    assert not any("at this speed" in line for line in unsaid)
 
 
 def test_what_the_user_says_of_operations_outranks_the_formula() -> None:
     said = {"flops_per_step": 2e12, "parameters": 5, "dtype": "float8"}
     view = worth(1, said, tokens_per_step=7)
     told = rank(view)["worth"]
-    seconds = view.figures.steps.clean.typical
+    seconds = view.figures.steps.recent_seconds
     assert seconds is not None
     assert (told["flops_per_step"], told["formula"]) == (2e12, None)
     assert told["mfu_ratio"] == pytest.approx(2e12 / seconds / 1978.9e12)

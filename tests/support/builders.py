@@ -110,7 +110,14 @@ def slot(
         ),
         clean_bins=bins(*clean),
         compile_bins=bins(*dirty),
+        recent=ring(*clean, dirty=dirty),
     )
+
+
+def ring(*clean: int, dirty: tuple[int, ...] = ()) -> tuple[int, ...]:
+    """The ring of steps that held activity and then clean ones, newest first."""
+    words = [record.packed(ns, clean=False) for ns in dirty] + [record.packed(ns) for ns in clean]
+    return tuple(words[::-1][: record.RING])
 
 
 def view(

@@ -47,10 +47,19 @@ def put(data: bytearray, slot: Slot) -> None:
     record.store_compile(data, flatten(slot.compile))
     for words, values in (
         (record.hot_words(data), flatten(slot.steps)),
+        (record.ring(data), in_ring(slot)),
         *zip(record.histograms(data), (slot.clean_bins, slot.compile_bins), strict=True),
     ):
         for place, value in enumerate(values):
             words[place] = value
+
+
+def in_ring(slot: Slot) -> list[int]:
+    """The ring's words where they lie, of a slot that has them newest first."""
+    words = [0] * record.RING
+    for back, word in enumerate(slot.recent[: slot.steps.steps]):
+        words[(slot.steps.steps - 1 - back) % record.RING] = word
+    return words
 
 
 def write_record(

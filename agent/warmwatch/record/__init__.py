@@ -12,6 +12,7 @@ A record is one folder for each attached process, holding these files:
         4032   layout    words u32 and room u32 of the compile block, room u32 of the identity,
                          then for each composite field of CompileCounts its words, u8
         4096   bins      histogram of clean steps, one word for each of BINS bins
+        7680   ring      lengths of the last RING steps, one word each (see ``recent``)
         8192   bins      histogram of steps that held compile activity, likewise
         12288  compile   CompileCounts, sealed: two places of 2048 bytes (its room)
         16384  identity  UTF-8 JSON (see Identity), sealed: two places of 4096 bytes (its room)
@@ -115,6 +116,7 @@ from warmwatch.record.layout import (
     LAYOUT_OFFSET,
     MAGIC,
     READABLE,
+    RING_OFFSET,
     SIZE,
     STEPS_INDEX,
     STEPS_OFFSET,
@@ -124,6 +126,7 @@ from warmwatch.record.layout import (
     histograms,
     hot_words,
     pack_header,
+    ring,
     size_of,
     store_compile,
     store_identity,
@@ -132,6 +135,7 @@ from warmwatch.record.layout import (
     with_known_codes,
 )
 from warmwatch.record.lock import LOCK_QUESTION, lock_holder
+from warmwatch.record.recent import RING, length_ns, median_ns, newest_first, packed, recent_lengths
 from warmwatch.record.seal import RecordError, TornError
 
 SLOT = "slot"
@@ -169,6 +173,8 @@ __all__ = [
     "PHASES",
     "PROGRESS",
     "READABLE",
+    "RING",
+    "RING_OFFSET",
     "SETTLED_BY",
     "SIZE",
     "SLOT",
@@ -191,12 +197,18 @@ __all__ = [
     "exit_code",
     "histograms",
     "hot_words",
+    "length_ns",
     "lock_holder",
     "longest_ns",
     "longest_of",
+    "median_ns",
+    "newest_first",
     "pack_header",
+    "packed",
     "quantile_ns",
     "quantile_of",
+    "recent_lengths",
+    "ring",
     "size_of",
     "store_compile",
     "store_identity",

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from warmwatch.record.bins import quantile_ns, typical
+from warmwatch.record.recent import median_ns, recent_lengths
 
 # The closed lists. A position is a code in the slot: append, never reorder.
 PHASES = (
@@ -61,7 +62,8 @@ class StepCounts:
     Attributes:
         steps: optimizer steps, or explicit marks, so far.
         last_step_ns: when the last step was marked.
-        last_duration_ns: its length; 0 where nothing marked its beginning.
+        last_duration_ns: its length; 0 where nothing marked its beginning. A regular step stores
+            it in the ring alone (see ``recent``), from which ``unpack`` takes it.
         batches: batches that a ``torch.utils.data.DataLoader`` handed out in this process.
         last_batch_ns: when the last one was. batch_wait_ns: time spent in ``next()`` for them.
     """
@@ -306,7 +308,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """A slot, unpacked. ``*_bins`` hold BINS counts each."""
+    """A slot, unpacked. ``*_bins`` hold BINS counts each; ``recent`` the ring, newest first."""
 
     header: Header
     identity: Identity
@@ -314,6 +316,7 @@ class Slot:
     compile: CompileCounts
     clean_bins: tuple[int, ...]
     compile_bins: tuple[int, ...]
+    recent: tuple[int, ...] = ()
 
     @property
     def clean_sum_ns(self) -> int:
@@ -327,6 +330,15 @@ class Slot:
         """How long a clean step takes, exact where they are alike; ``None`` where none was."""
         count, median = sum(self.clean_bins), quantile_ns(self.clean_bins, 0.5)
         return typical(count, self.clean_sum_ns, median)
+
+    @property
+    def recent_step_ns(self) -> float | None:
+        """The median length of the recent clean steps (see ``recent``); of the whole run's where
+        the record has no ring; ``None`` where there are too few.
+        """
+        if not any(self.recent):
+            return self.typical_step_ns
+        return median_ns(recent_lengths(self.recent))
 
     @property
     def tokens(self) -> int | None:

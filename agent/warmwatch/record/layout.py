@@ -22,6 +22,7 @@ from warmwatch.record.facts import (
     Slot,
     StepCounts,
 )
+from warmwatch.record.recent import RING, length_ns, newest_first
 from warmwatch.record.seal import Block, RecordError, newest, store, unseal
 from warmwatch.record.words import flatten, index, shape, unflatten
 
@@ -39,10 +40,13 @@ _HEADER = struct.Struct("<8sIIQQQ")
 _LAYOUT = struct.Struct("<3I52B")
 _WORDS = struct.Struct(f"<{len(fields(StepCounts))}Q")
 _BINS = struct.Struct(f"<{BINS}Q")
+_RING = struct.Struct(f"<{RING}Q")
 STEPS_OFFSET = 64
 LAYOUT_OFFSET = PAGE - _LAYOUT.size
 CLEAN_BINS_OFFSET = PAGE
 COMPILE_BINS_OFFSET = 2 * PAGE
+# At the end of the page of the clean bins, which a step touches anyway.
+RING_OFFSET = COMPILE_BINS_OFFSET - 8 * RING
 HOT_END = 3 * PAGE
 COMPILE_BLOCK = Block(offset=HOT_END, room=PAGE // 2)
 IDENTITY_BLOCK = Block(offset=COMPILE_BLOCK.end, room=PAGE)
@@ -67,6 +71,7 @@ _CODED = (
 _MOST_CODES = 256  # more than any closed list will have: a code from here on is damage
 assert len(STEPS_INDEX) == len(flatten(StepCounts())), "each field of StepCounts is one word"
 assert STEPS_OFFSET + _WORDS.size <= LAYOUT_OFFSET
+assert CLEAN_BINS_OFFSET + _BINS.size <= RING_OFFSET
 assert _BINS.size <= PAGE
 assert _COMPILE.size <= COMPILE_BLOCK.limit
 
@@ -104,6 +109,11 @@ def pack_header(header: Header) -> bytes:
 def hot_words(buffer: Buffer) -> memoryview:
     """The fields of StepCounts, by STEPS_INDEX: each is read and stored as one 8-byte word."""
     return memoryview(buffer)[STEPS_OFFSET : STEPS_OFFSET + _WORDS.size].cast("Q")
+
+
+def ring(buffer: Buffer) -> memoryview:
+    """The words of the last steps (see ``recent``)."""
+    return memoryview(buffer)[RING_OFFSET : RING_OFFSET + _RING.size].cast("Q")
 
 
 def histograms(buffer: Buffer) -> tuple[memoryview, memoryview]:
@@ -237,6 +247,9 @@ def unpack(
     )
     words = _WORDS.unpack_from(image, STEPS_OFFSET)
     steps = StepCounts(**dict(zip(STEPS_INDEX, words, strict=True)))
+    recent = newest_first(_RING.unpack_from(image, RING_OFFSET), steps.steps)
+    if recent and recent[0]:  # of a regular step the length is in the ring alone
+        steps = replace(steps, last_duration_ns=length_ns(recent[0]))
     return Slot(
         header=header,
         identity=same.identity
@@ -246,6 +259,7 @@ def unpack(
         compile=rare,
         clean_bins=_BINS.unpack_from(image, CLEAN_BINS_OFFSET),
         compile_bins=compile_bins or _BINS.unpack_from(image, COMPILE_BINS_OFFSET),
+        recent=recent,
     )
 
 

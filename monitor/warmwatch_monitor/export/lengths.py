@@ -1,4 +1,4 @@
-"""How long a clean step takes, read off a rank of an answer. Pure."""
+"""How long a step takes, read off a rank of an answer. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 
+def a_step(rank: Mapping[str, Any]) -> float | None:
+    """Seconds, now: the recent length; where the answer has none, that of the whole run."""
+    length: float | None = rank["step_seconds"].get("recent") or clean_step(rank)
+    return length
+
+
 def clean_step(rank: Mapping[str, Any]) -> float | None:
-    """Seconds, exact where the steps are alike; ``None`` where none was clean.
+    """Seconds, over the whole run, exact where the steps are alike; ``None`` where none was clean.
 
     What was remembered before there was ``typical`` has the median alone.
     """

@@ -49,6 +49,7 @@ def figures(who: tuple[str, int], telling: Telling, judgement: Judgement, epoch:
         steps=Steps(
             count=telling.count("steps_total") or 0,
             last_at=stepped,
+            recent_seconds=telling.value("recent_step_seconds"),
             clean=Lengths(
                 count=(telling.counts("step_seconds_count", ("clean",)) or {}).get("clean"),
                 sum_seconds=telling.values("step_seconds_sum", ("clean",)).get("clean"),

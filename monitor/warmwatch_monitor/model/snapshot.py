@@ -92,13 +92,13 @@ class RankView(Struct, frozen=True, kw_only=True):
 
     @property
     def utilization(self) -> Utilization | None:
-        """MFU of its clean steps; ``None`` where it is not known what they are worth, or which of
+        """MFU at its recent speed; ``None`` where it is not known what they are worth, or which of
         its GPUs can do how much. A MIG device is a part of a GPU of which nobody says how much.
         """
         if len(self.gpus) != len(self.figures.who.gpus):
             return None
         names = [None if gpu.parent else gpu.name for gpu in self.gpus]
-        return utilization(self.figures.worth, self.figures.steps.clean.typical, names)
+        return utilization(self.figures.worth, self.figures.steps.length, names)
 
     @property
     def compile_gpu_seconds(self) -> float | None:

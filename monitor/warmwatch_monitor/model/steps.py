@@ -45,7 +45,9 @@ class Steps(Struct, frozen=True, kw_only=True):
     Attributes:
         count: all of them. first_at, last_at: when they ended.
         first_seconds, last_seconds: their length, ``None`` where nothing marked their beginning.
-        clean: those without compile activity. touched: those with it.
+        recent_seconds: median length of the clean steps of the last minute, of recent_count, 3 to
+        64; ``None`` where there are fewer, or the record is of a release that did not store them.
+        clean: those without compile activity, of the whole run. touched: those with it.
         touched_lately: how many of the last 10 were touched.
         tokens, samples: of all steps; ``None`` where the user did not say what a step is worth.
         batches: that DataLoaders handed out. batch_wait_seconds: the time spent waiting for them.
@@ -59,6 +61,8 @@ class Steps(Struct, frozen=True, kw_only=True):
     last_at: float | None = None
     first_seconds: float | None = None
     last_seconds: float | None = None
+    recent_seconds: float | None = None
+    recent_count: int | None = None
     clean: Lengths = Lengths()
     touched: Lengths = Lengths()
     touched_lately: int | None = None
@@ -68,6 +72,11 @@ class Steps(Struct, frozen=True, kw_only=True):
     batch_wait_seconds: float | None = None
     last_batch_at: float | None = None
     optimizer: bool | None = None
+
+    @property
+    def length(self) -> float | None:
+        """How long a step takes now: what views mean by "a step"."""
+        return self.recent_seconds or self.clean.typical
 
 
 class WarmupSpan(Struct, frozen=True, kw_only=True):

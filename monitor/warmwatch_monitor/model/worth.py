@@ -1,8 +1,7 @@
 """What a step is worth, and what that comes to: tokens a second, and MFU. Pure.
 
-All of it is of clean steps. Where they are alike, their mean is their length, exact to the
-nanosecond; where a few were much longer (an evaluation, a checkpoint), their median is, which its
-bins give to 2.5 %.
+All of it is at the recent speed (``Steps.length``): the median of the clean steps of the last
+minute.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from warmwatch import verdict
+from warmwatch import record, verdict
 from warmwatch.record import (
     CACHES,
     CATEGORIES,
@@ -63,6 +63,7 @@ def who(header: Header, identity: Identity, owner: Owner | None = None) -> Who:
 def steps_of(slot: Slot, clean: Lengths, touched: Lengths) -> Steps:
     """The hot block, with what the histograms of step lengths amount to."""
     header, counts, steps = slot.header, slot.compile, slot.steps
+    recent = record.recent_lengths(slot.recent)
     tells_batches = "batches" not in slot.identity.missing
     return Steps(
         count=steps.steps,
@@ -70,6 +71,8 @@ def steps_of(slot: Slot, clean: Lengths, touched: Lengths) -> Steps:
         last_at=epoch(header, steps.last_step_ns),
         first_seconds=seconds(counts.first_duration_ns),
         last_seconds=seconds(steps.last_duration_ns),
+        recent_seconds=seconds(record.median_ns(recent)),
+        recent_count=len(recent) or None,
         clean=clean,
         touched=touched,
         touched_lately=len(verdict.recently_touched(steps, counts)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from warmwatch_monitor.export.lengths import clean_step
+from warmwatch_monitor.export.lengths import a_step
 from warmwatch_monitor.export.words.wording import duration, step_length
 from warmwatch_monitor.views.states import place
 from warmwatch_monitor.views.waiting import lives
@@ -58,7 +58,7 @@ def _agree(one: Rank, other: Rank) -> bool:
     return (
         _exact(one) == _exact(other)
         and abs(one["steps"] - other["steps"]) <= 1  # they are read one after another
-        and _near(clean_step(one), clean_step(other), 0.0)
+        and _near(a_step(one), a_step(other), 0.0)
         and _near(one["compile"]["seconds"], other["compile"]["seconds"], 0.5)
     )
 
@@ -79,7 +79,7 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
     first = ranks[0]
     compile, state = first["compile"], first["state"]
     since = [rank["since"] for rank in ranks if rank["since"] is not None]
-    lengths = [length for rank in ranks if (length := clean_step(rank)) is not None]
+    lengths = [length for rank in ranks if (length := a_step(rank)) is not None]
     clean = min(rank["clean_steps"] for rank in ranks) if lives(first) else None
     return {
         "rank": _ranges([rank["rank"] for rank in ranks]),

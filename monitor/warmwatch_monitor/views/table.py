@@ -61,14 +61,14 @@ def lines(
 
 
 def _worth(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What each run's clean steps come to, as its first rank that knows it has it."""
+    """What each run's recent speed comes to, as its first rank that knows it has it."""
     for run in runs:
         known = (one for rank in run["ranks"] if (one := rank.get("worth")))
         if worth := next(known, None):
             per_second = worth["tokens_per_second"], worth["samples_per_second"]
             words = rates(*per_second, worth["mfu_ratio"], estimated=worth["estimated"])
             if words:
-                yield f"{run['run']}: clean steps are {words}"
+                yield f"{run['run']}: at this speed {words}"
 
 
 def table(

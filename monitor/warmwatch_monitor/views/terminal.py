@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from warmwatch_monitor.export.lengths import clean_step
+from warmwatch_monitor.export.lengths import a_step
 from warmwatch_monitor.export.words.wording import duration, step_length
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.views.states import STYLES
@@ -26,7 +26,7 @@ def picture(answer: dict[str, Any]) -> RenderableType:
 
 
 def _state(run: dict[str, Any], rank: dict[str, Any]) -> Text:
-    compile, step = rank["compile"], clean_step(rank)
+    compile, step = rank["compile"], a_step(rank)
     line = Text(f"{run['run']} rank {rank['rank']}  ")
     line.append(rank["state"], style=STYLES.get(rank["state"], ""))
     if compile["phase"]:

@@ -77,11 +77,11 @@ def ending(view: RankView, ended_together: bool | None) -> dict[str, Any] | None
 
 
 def _worth(view: RankView) -> dict[str, Any] | None:
-    """What a step is worth, and what its clean steps come to; ``None`` where nobody said."""
+    """What a step is worth, and what its recent steps come to; ``None`` where nobody said."""
     worth, mfu = view.figures.worth, view.utilization
     if worth == Worth():
         return None
-    seconds = view.figures.steps.clean.typical
+    seconds = view.figures.steps.length
     return {
         "tokens_per_second": worth.tokens / seconds if worth.tokens and seconds else None,
         "samples_per_second": worth.samples / seconds if worth.samples and seconds else None,

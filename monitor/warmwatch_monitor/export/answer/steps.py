@@ -40,6 +40,8 @@ def step_seconds(steps: Steps) -> dict[str, float | int | None]:
         "first": steps.first_seconds,
         "first_at": steps.first_at,
         "last": steps.last_seconds,
+        "recent": steps.recent_seconds,
+        "recent_steps": steps.recent_count,
         "median": steps.clean.median,
         "p99": steps.clean.p99,
         "typical": steps.clean.typical,

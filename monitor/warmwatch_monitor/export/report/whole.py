@@ -88,6 +88,7 @@ def _with_ranks(whole: Report, account: Account, price: float | None) -> Report:
 def _of_rank(whole: Report, account: RankAccount, compiled: tuple[Priced, ...]) -> Report:
     rank, compile = account.answer, account.answer["compile"]
     first, worth = rank["warmup"].get("first"), rank["worth"] or {}
+    steady = _steady(rank)
     again = recompiled(compiled, compile["varying"], first["ended_at"] if first else None)
     breaks = tuple(
         Break(reason=one["reason"], count=one["count"], advice=remedy(one["reason"]))
@@ -110,12 +111,10 @@ def _of_rank(whole: Report, account: RankAccount, compiled: tuple[Priced, ...]) 
         warmup_seconds=first["seconds"] if first else None,
         warmup_steps=first["steps"] if first else None,
         goodput=goodput(rank, compiled, whole.seen),
-        steady=_steady(rank),
+        steady=steady,
         baseline=rank.get("baseline"),
         joules_per_step=(rank["energy"] or {}).get("joules_per_clean_step"),
-        tokens_per_second=worth.get("tokens_per_second"),
-        samples_per_second=worth.get("samples_per_second"),
-        mfu_ratio=worth.get("mfu_ratio"),
+        **_rates(worth, steady.seconds),
         peak_memory_bytes=memory.get("peak_allocated"),
         phases=added((compile["phase_seconds"],)),
         functions=functions(compiled),
@@ -128,6 +127,21 @@ def _of_rank(whole: Report, account: RankAccount, compiled: tuple[Priced, ...]) 
         cudagraph_skips=compile["cudagraph_skips"],
         do=to_do(rank, compiled, again, breaks, whole.what),
     )
+
+
+def _rates(worth: Mapping[str, Any], seconds: float | None) -> dict[str, float | None]:
+    """What a step is worth, at the whole run's speed; the answer's own rates are recent ones."""
+
+    def over(name: str, by: float | None) -> float | None:
+        amount = worth.get(name)
+        return amount / by if amount and by else None
+
+    peak = worth.get("peak_flops")
+    return {
+        "tokens_per_second": over("tokens_per_step", seconds),
+        "samples_per_second": over("samples_per_step", seconds),
+        "mfu_ratio": over("flops_per_step", seconds * peak if seconds and peak else None),
+    }
 
 
 def _steady(rank: Mapping[str, Any]) -> Steady:

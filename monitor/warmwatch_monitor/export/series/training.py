@@ -95,8 +95,13 @@ TRAINING_SERIES: tuple[Series[RankView], ...] = (
     ),
     gauge(
         "warmwatch_steady_step_seconds",
-        "The real speed: median length of the clean steps, within 2.5 % of the true one.",
+        "Median length of the clean steps of the whole run, within 2.5 % of the true one.",
         lambda view: view.figures.steps.clean.median,
+    ),
+    gauge(
+        "warmwatch_recent_step_seconds",
+        "The real speed: median length of the clean steps of the last 60 s, 3 to 64 of them.",
+        lambda view: view.figures.steps.recent_seconds,
     ),
     gauge(
         "warmwatch_stall_limit_seconds",
@@ -123,7 +128,7 @@ TRAINING_SERIES: tuple[Series[RankView], ...] = (
     ),
     gauge(
         "warmwatch_mfu_ratio",
-        "Model FLOPs utilization of the clean steps, against the dense peak of the rank's GPUs.",
+        "Model FLOPs utilization at the recent speed, against the dense peak of the rank's GPUs.",
         lambda view: view.utilization.ratio if view.utilization else None,
     ),
 )

@@ -93,7 +93,7 @@ def _first_step(view: RankView) -> Iterator[str]:
 
 def _throughput(view: RankView) -> Iterator[str]:
     if words := throughput(view):
-        yield f"clean steps: {words}"
+        yield f"at the recent speed: {words}"
 
 
 def _steps(view: RankView) -> Iterator[str]:

@@ -44,7 +44,7 @@ def _length(view: RankView) -> float | None:
     """Of the last clean step, else of those before the compiler came again."""
     steps = view.figures.steps
     last = steps.last_seconds if view.judgement.clean_steps else None
-    return last if last is not None else steps.clean.typical
+    return last if last is not None else steps.length
 
 
 def _last_clean(view: RankView) -> str:
@@ -53,4 +53,4 @@ def _last_clean(view: RankView) -> str:
         return ""
     if steps.last_seconds is not None:
         return exact_length(steps.last_seconds)
-    return "" if steps.clean.typical is None else step_length(steps.clean.typical)
+    return "" if steps.length is None else step_length(steps.length)

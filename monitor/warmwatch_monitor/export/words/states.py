@@ -154,7 +154,7 @@ def _recompiling(view: RankView) -> Says:
 
 def _warm(view: RankView) -> Says:
     figures = view.figures
-    step = figures.steps.clean.typical
+    step = figures.steps.length
     speed = "" if step is None else f"{step_length(step)} a step"
     if "nothing_captured" in view.judgement.conditions:
         return f"warm, but {nothing_captured(figures)}", f"; {speed}" if speed else ""

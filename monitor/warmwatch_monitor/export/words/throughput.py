@@ -12,8 +12,8 @@ _UNITS = ((1e9, " G"), (1e6, " M"), (1e3, "k"))
 
 
 def throughput(view: RankView) -> str:
-    """Of its clean steps; empty where nobody said what a step is worth."""
-    worth, seconds, mfu = view.figures.worth, view.figures.steps.clean.typical, view.utilization
+    """At its recent speed; empty where nobody said what a step is worth."""
+    worth, seconds, mfu = view.figures.worth, view.figures.steps.length, view.utilization
     if not seconds:
         return ""
     return rates(

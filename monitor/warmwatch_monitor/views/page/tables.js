@@ -9,7 +9,7 @@ export function showTables(answer, place) {
   })));
   rows("ranks", each(runs, (rank, of) => [{
     ...of, state: rank.state, phase: rank.compile.phase, steps: rank.steps, last: rank.step_seconds.last,
-    median: rank.step_seconds.typical ?? rank.step_seconds.median, compile: rank.compile.seconds, graphs: rank.compile.graphs,
+    median: rank.step_seconds.recent ?? rank.step_seconds.typical ?? rank.step_seconds.median, compile: rank.compile.seconds, graphs: rank.compile.graphs,
     breaks: rank.compile.graph_breaks, recompiles: rank.compile.recompiles, host: rank.host,
   }]));
   rows("recompiles", each(runs, recompiles));

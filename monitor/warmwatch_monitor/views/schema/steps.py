@@ -31,10 +31,17 @@ class StepSeconds(BaseModel):
     first: Seconds | None = Field(description="Of step 1, which holds most of the compiling.")
     first_at: float | None = Field(description="When the first step ended; null before it.")
     last: Seconds | None = Field(description="Of the last step.")
-    median: Seconds | None = Field(description="Null before the first clean step.")
+    recent: Seconds | None = Field(
+        description="The real speed: median length of the clean steps of the last 60 s, 3 to 64 of "
+        "them, none from before the last compile activity as soon as there are 3. Null before."
+    )
+    recent_steps: int | None = Field(description="Of how many steps `recent` is the median.")
+    median: Seconds | None = Field(
+        description="Over the whole run; null before the first clean step."
+    )
     p99: Seconds | None = Field(description="99th percentile; null before the first clean step.")
     typical: Seconds | None = Field(
-        description="The real speed: the clean steps' mean where they are alike, else their "
+        description="Over the whole run: the clean steps' mean where they are alike, else their "
         "median; null before the first of them."
     )
     median_low: Seconds | None = Field(

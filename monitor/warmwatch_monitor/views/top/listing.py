@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from warmwatch_monitor.export.lengths import clean_step
+from warmwatch_monitor.export.lengths import a_step
 from warmwatch_monitor.views.rows import Group, Row, groups, row
 from warmwatch_monitor.views.states import place
 from warmwatch_monitor.views.table import columns
@@ -36,7 +36,7 @@ def _since(group: Group) -> float:
 
 
 def _step(group: Group) -> float:
-    return -max(clean_step(rank) or 0.0 for rank in group[1])
+    return -max(a_step(rank) or 0.0 for rank in group[1])
 
 
 def _most(of: Callable[[Mapping[str, Any]], float | None]) -> Callable[[Group], float]:

@@ -84,7 +84,7 @@ def _median(seconds: float, median: float | None) -> str | None:
 
 
 def steady(report: Report) -> str:
-    """The real speed, with its spread."""
+    """The speed over the whole run, with its spread."""
     known = report.steady
     if known.seconds is None:
         return "not known, for no step was clean"
@@ -92,8 +92,9 @@ def steady(report: Report) -> str:
     spread = [] if known.p99 is None else [f"99 % within {took(known.p99)}"]
     spread = [f"median {median}", *spread] if median and median != length else spread
     spread += [f"of {counted(known.count, 'clean step')}"] if known.count else []
+    spread.insert(0, "whole run")
     of_rank = " a rank" if len(report.ranks) > 1 else ""
-    parts = [f"{length} ({', '.join(spread)})" if spread else length]
+    parts = [f"{length} ({', '.join(spread)})"]
     for value, noun in (
         (report.tokens_per_second, "tokens"),
         (report.samples_per_second, "samples"),

@@ -1,0 +1,87 @@
+"""The ring of the last step lengths: one word a step, and the speed that is read off it. Pure.
+
+Step ``n`` has word ``(n - 1) % RING``. A word stands alone, as every hot word does: its low bits
+are the step's length in nanoseconds, 0 where nothing marked its beginning; then whole seconds of
+pauses before it (saving, evaluation), which are no part of the length; the top bit is set for a
+step that was not clean. So the word of a regular step is its length and nothing else.
+
+A reader may find the word of a step that was marked after ``steps`` was read. It stands where the
+oldest of the ring stood, and is a true length too: the median moves by one step in sixty-four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+RING = 64
+_LENGTH_BITS, _PAUSE_BITS = 48, 15
+LONGEST_NS = (1 << _LENGTH_BITS) - 1  # more than three days
+_LONGEST_PAUSE = (1 << _PAUSE_BITS) - 1
+_NOT_CLEAN = 1 << 63
+
+WINDOW_NS = 60 * 10**9
+FEWEST = 3  # clean steps, of which there is a recent length
+
+
+def packed(length_ns: int, pause_ns: int = 0, *, clean: bool = True) -> int:
+    """The word of a step."""
+    pause = min((pause_ns + 500_000_000) // 10**9, _LONGEST_PAUSE)
+    word = min(length_ns, LONGEST_NS) | pause << _LENGTH_BITS
+    return word if clean else word | _NOT_CLEAN
+
+
+def length_ns(word: int) -> int:
+    """The length in a word; 0 where it is not known."""
+    return word & LONGEST_NS
+
+
+def is_clean(word: int) -> bool:
+    """Whether the step is known to be a clean one, with a length."""
+    return word < _NOT_CLEAN and word & LONGEST_NS > 0
+
+
+def gap_ns(word: int) -> int:
+    """The time from the step before to this one, pauses included."""
+    return (word & LONGEST_NS) + (word >> _LENGTH_BITS & _LONGEST_PAUSE) * 10**9
+
+
+def newest_first(ring: Sequence[int], steps: int) -> tuple[int, ...]:
+    """The words of the last steps, as of ``steps``: no more than there were."""
+    at = steps % RING
+    return tuple((*ring[:at][::-1], *ring[at:][::-1])[: min(steps, RING)])
+
+
+def recent_lengths(words: Sequence[int]) -> list[int]:
+    """The clean steps by which the speed is judged, newest first; empty where they are too few.
+
+    ``words``: newest first. They are those of the last minute before the last step, but at least
+    FEWEST. Beyond a step that held compile activity another code ran, so as soon as there are
+    enough, no step before it counts.
+    """
+    found: list[int] = []
+    spent = 0
+    for word in words:
+        if len(found) >= FEWEST and (spent > WINDOW_NS or word >= _NOT_CLEAN):
+            break
+        if is_clean(word):
+            found.append(word & LONGEST_NS)
+        spent += gap_ns(word)
+    return found if len(found) >= FEWEST else []
+
+
+def median_ns(lengths: Sequence[int]) -> float | None:
+    """The middle one of ``lengths``; ``None`` of none."""
+    if not lengths:
+        return None
+    ordered, middle = sorted(lengths), len(lengths) // 2
+    if len(ordered) % 2:
+        return float(ordered[middle])
+    return (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def marks_ns(words: Sequence[int], last_step_ns: int) -> Iterator[tuple[int, int]]:
+    """When each step was marked, with its word; newest first. Whole seconds of pauses only."""
+    at = last_step_ns
+    for word in words:
+        yield at, word
+        at -= gap_ns(word)
