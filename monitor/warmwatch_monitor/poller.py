@@ -25,6 +25,7 @@ from warmwatch_monitor.sources.listed import RECORDS, SOURCES
 from warmwatch_monitor.sources.readings import Readings, Source
 
 _ONCE_SECONDS = 5.0
+_TO_ITS_END_NS = 60 * 10**9
 _LONGEST_SILENCE = 1.0
 _LATE_AFTER_PAUSES = 3
 _STOP_SECONDS = 2.0
@@ -43,11 +44,13 @@ class Poller:
         self._clock = clock or Clock()
         self._feeds: dict[str, Feed[Any]] = {}
         self._once_seconds: dict[str, float | None] = {}
+        self._unread: dict[str, Callable[[Any], int]] = {}
         for source in sources:
             interval = source.interval(settings)
             if interval is not None:
                 read = source.make(settings, self._clock)
                 self._once_seconds[source.name] = source.once_seconds
+                self._unread[source.name] = source.unread
                 self._feeds[source.name] = Feed(
                     source.name,
                     partial(self._read_after_others, read),
@@ -76,11 +79,25 @@ class Poller:
     def poll_once(self) -> Snapshot:
         """Read every source once, now, and publish: for commands without a daemon.
 
-        One that hangs, such as a driver, holds up the first question and no other.
+        One that hangs, such as a driver, holds up the first question and no other. A source that
+        reads in pieces is read to its end: nobody reads on after a command.
         """
         for name, feed in self._feeds.items():
             feed.read_within(self._once_seconds[name] or _ONCE_SECONDS)
+            self._read_to_its_end(feed, self._unread[name])
         return self._publisher.publish()
+
+    def _read_to_its_end(self, feed: Feed[Any], unread: Callable[[Any], int]) -> None:
+        """For as long as each read leaves less. What is still left, the answer says."""
+        until_ns = self._clock.monotonic_ns() + _TO_ITS_END_NS
+        left: float = float("inf")
+        while (now_ns := self._clock.monotonic_ns()) < until_ns:
+            value, _ = feed.current(now_ns)
+            still = 0 if value is None else unread(value)
+            if not 0 < still < left:
+                return
+            left = still
+            feed.read_within(_ONCE_SECONDS)
 
     def start(self) -> None:
         """Begin to poll, in threads that die with the process."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from warmwatch_monitor.model import Beginning, Recompile
 from warmwatch_monitor.sources import entries
 from warmwatch_monitor.sources.folder import Folder
-from warmwatch_monitor.sources.journal import BREAKS_KEPT, CHUNK, CHUNKS_AT_ONCE, KEPT, Journal
+from warmwatch_monitor.sources.journal import BREAKS_KEPT, CHUNK, KEPT, LARGEST, Journal
 
 GOOD = '{"t": 5, "event": "compilation", "id": "0/1", "kind": "forward", "seconds": 1.5}'
 BAD = {
@@ -170,9 +170,10 @@ def test_a_journal_that_grew_out_of_all_bounds_is_followed_from_its_end(
         file.write(("\n" + GOOD.replace("0/1", "7/7") + "\n").encode())
     read = bytes_read(monkeypatch)
     assert follow(followed, path)
-    assert sum(read) <= CHUNKS_AT_ONCE * CHUNK
+    assert sum(read) <= 2 * CHUNK
     assert [one.id for one in followed.compilations] == ["0/1", "7/7"]
-    assert followed.broken_lines == 1, "what was passed over"
+    assert grown - CHUNK < followed.skipped_bytes <= grown
+    assert (followed.broken_lines, followed.unread_bytes) == (0, 0)
     assert not follow(followed, path)
 
 
@@ -192,19 +193,51 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return read
 
 
-def test_a_journal_that_grew_by_less_than_that_is_read_whole(tmp_path: Path) -> None:
+def many(count: int) -> str:
+    return "".join(GOOD.replace("0/1", f"{number}/0") + "\n" for number in range(count))
+
+
+def test_a_long_journal_is_read_whole_at_first_contact(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    followed = journal(path, GOOD)
-    lines = [GOOD.replace("0/1", f"{number}/0") for number in range(8_000)]
-    text = "".join(f"{line}\n" for line in lines)
-    assert CHUNK < len(text) < CHUNKS_AT_ONCE * CHUNK
-    with path.open("a") as file:
-        file.write(text)
-    follow(followed, path)
+    reasons = [line("graph_break", n, reason=f"r{n}", count=1) for n in range(5)]
+    path.write_text("".join(f"{one}\n" for one in reasons) + many(60_000))
+    assert 4 * CHUNK < path.stat().st_size < LARGEST
+    followed = Journal()
+    assert follow(followed, path)
     assert [one.id for one in followed.compilations] == [
-        f"{n}/0" for n in range(8_000 - KEPT, 8_000)
+        f"{n}/0" for n in range(60_000 - KEPT, 60_000)
     ]
-    assert followed.broken_lines == 0
+    assert len(followed.breaks) == 5
+    (cost,) = followed.functions
+    assert cost.compilations == 60_000
+    left = followed.broken_lines, followed.unread_bytes, followed.skipped_bytes
+    assert left == (0, 0, 0)
+
+
+def test_a_journal_is_read_on_where_the_last_poll_had_no_time_left(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(many(20_000))
+    size, followed = path.stat().st_size, Journal()
+    pieces = iter([True, False])
+    with Folder(str(tmp_path)) as folder:
+        assert followed.follow(folder, lambda: next(pieces, False))
+        assert size - CHUNK <= followed.unread_bytes < size
+        first = followed.unread_bytes
+        assert not followed.follow(folder, lambda: False)
+        assert followed.unread_bytes == first
+        assert followed.follow(folder)
+        assert not followed.follow(folder)
+    assert (followed.unread_bytes, followed.broken_lines) == (0, 0)
+    assert followed.compilations[-1].id == "19999/0"
+
+
+def test_what_an_agent_appends_is_read_whatever_others_took(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(GOOD + "\n")
+    followed = Journal()
+    with Folder(str(tmp_path)) as folder:
+        assert followed.follow(folder, lambda: False)
+    assert len(followed.compilations) == 1
 
 
 def line(event: str, t: int, **values: object) -> str:

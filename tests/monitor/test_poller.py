@@ -6,13 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support import builders, sources
 from support.builders import EPOCH, NOW
-from support.records import wait_until
+from support.records import wait_until, write_record
 from support.values import replace
 from warmwatch_monitor import poller as module
 from warmwatch_monitor.clock import Clock
@@ -29,7 +30,7 @@ from warmwatch_monitor.poller import Poller
 from warmwatch_monitor.sources.host import HostAndProcesses
 from warmwatch_monitor.sources.listed import HOST, RECORDS, living
 from warmwatch_monitor.sources.readings import Read, Readings, Source
-from warmwatch_monitor.sources.records import RecordsReading
+from warmwatch_monitor.sources.records import RecordsReading, RecordsSource
 
 LIVING = RecordReading(folder="a", slot=builders.slot(), alive=True, pid=7)
 FOUND = RecordsReading(records=(LIVING,), refusals=(Refusal(path="x", reason="y"),))
@@ -293,3 +294,27 @@ def test_a_source_that_answers_again_is_read_anew(stuck: threading.Event) -> Non
     stuck.set()
     wait_until(lambda: feed.current(time.monotonic_ns())[0])
     assert feed.read_within(20)
+
+
+def test_a_command_reads_whole_journals_however_many_polls_that_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warmwatch_monitor.sources.records._CATCH_UP_NS", 0)
+    made = {"t": 5, "event": "compilation", "kind": "forward", "seconds": 1.5, "name": "f"}
+    lines = [{**made, "id": f"0/{n}", "reason": "x" * 500} for n in range(1500)]
+    clock = Clock(epoch=lambda: EPOCH)
+    reader = RecordsSource([str(tmp_path)], retention=1e12, clock=clock, boot="here")
+    for name in ("one", "other"):
+        write_record(tmp_path, builders.slot(), name=name, events=lines)
+    assert reader.read().unread_bytes > 0
+    source = Source(
+        name=RECORDS.name,
+        interval=lambda _: 1.0,
+        make=lambda _settings, _clock: lambda _: reader.read(),
+        unread=RECORDS.unread,
+    )
+    snapshot = Poller(sources.settings("/d"), sources=(source,), clock=clock).poll_once()
+    views = [view for run in snapshot.runs for view in run.ranks]
+    assert [view.figures.agent.incomplete_bytes for view in views] == [0] * len(views)
+    costs = [view.figures.log.functions for view in views]
+    assert [found and found[0].compilations for found in costs] == [1500] * len(views)

@@ -148,6 +148,7 @@ def test_every_series_of_the_contract_that_a_rank_has_without_a_gpu_is_there() -
             *("process_cpu_seconds_total", "process_resident_memory_bytes"),
             *("agent_errors_total", "journal_dropped_lines_total", "run_info"),
             "journal_lines_refused",
+            "journal_unread_bytes",
             *("source_up", "source_last_success_timestamp_seconds", "source_read_seconds"),
             *("records_refused", "build_info", "world_size", "clean_steps"),
             *("state_start_timestamp_seconds", "attach_timestamp_seconds"),

@@ -613,7 +613,7 @@ def test_torn_and_foreign_lines_are_counted_and_passed_over(
     assert only(source).broken_lines == 6, "nobody will complete the last line"
 
 
-def test_only_the_last_compilations_are_kept_and_a_long_journal_is_read_from_near_its_end(
+def test_only_the_last_compilations_are_kept_of_a_long_journal(
     tmp_path: Path, source: RecordsSource
 ) -> None:
     lines: list[dict[str, object]] = [{"no": "event"}]
@@ -622,7 +622,30 @@ def test_only_the_last_compilations_are_kept_and_a_long_journal_is_read_from_nea
     reading = only(source)
     assert (folder / record.JOURNAL).stat().st_size > 3 * CHUNK
     assert [c.id for c in reading.compilations] == [f"{i}/0" for i in range(1000 - KEPT, 1000)]
-    assert reading.broken_lines == 0, "the first line was not read"
+    assert reading.broken_lines == 1, "the first line was read"
+
+
+def test_journals_are_caught_up_with_over_several_polls_and_what_is_left_is_said(
+    tmp_path: Path, hands: Hands
+) -> None:
+    lines = [{**COMPILATION, "id": f"{i}/0", "reason": "x" * 1000} for i in range(1000)]
+    for name in ("one", "other"):
+        write_record(tmp_path, builders.slot(StepCounts(steps=4)), name=name, events=lines)
+
+    def later() -> int:  # time goes on while journals are read
+        hands.turn(0.05)
+        return hands.now_ns
+
+    clock = Clock(monotonic_ns=later, epoch=lambda: hands.epoch)
+    source = RecordsSource([str(tmp_path)], retention=900, clock=clock, boot="here")
+    first = source.read()
+    assert first.unread_bytes > 0
+    assert [one.slot.steps.steps for one in first.records] == [4, 4], "the slots are read"
+    left = [source.read().unread_bytes for _ in range(20)]
+    assert left == sorted(left, reverse=True)
+    assert left[-1] == 0
+    last = source.read().records
+    assert [one.compilations[-1].id for one in last] == ["999/0"] * 2
 
 
 def test_a_line_without_an_end_does_not_stop_the_journal(

@@ -127,7 +127,8 @@ class Agent(Struct, frozen=True, kw_only=True):
     Attributes:
         version: of Warmwatch. missing: seams that this torch does not have.
         errors: its own, which it swallowed. lines_dropped: of the journal, which it could not
-        write. lines_broken: of the journal, which this monitor could not read.
+        write. lines_broken: of the journal, which this monitor could not read. unread_bytes: of the
+        journal, which it has not read yet. skipped_bytes: which it never reads, for it is too long.
     """
 
     version: str | None = None
@@ -135,6 +136,15 @@ class Agent(Struct, frozen=True, kw_only=True):
     errors: int | None = None
     lines_dropped: int | None = None
     lines_broken: int | None = None
+    unread_bytes: int | None = None
+    skipped_bytes: int | None = None
+
+    @property
+    def incomplete_bytes(self) -> int | None:
+        """By how much of the journal all that is read of its lines is incomplete now."""
+        if self.unread_bytes is None or self.skipped_bytes is None:
+            return None
+        return self.unread_bytes + self.skipped_bytes
 
 
 class Figures(Struct, frozen=True, kw_only=True):

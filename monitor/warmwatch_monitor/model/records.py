@@ -60,7 +60,8 @@ class RecordReading(Struct, frozen=True, kw_only=True):
         functions: what each cost, as far as the journal was read, the dearest first.
         long_steps: the longest of those that were far longer than usual, and the last ones.
         exception: type of the exception that ended the process.
-        broken_lines: journal lines that were torn.
+        broken_lines: journal lines that were torn. unread_bytes: of the journal, left to the next
+        polls: until then sums and lists of its lines are incomplete. skipped_bytes: never read.
         this_boot: whether its times are of this machine's boot.
     """
 
@@ -84,6 +85,8 @@ class RecordReading(Struct, frozen=True, kw_only=True):
     long_steps: tuple[LongStep, ...] = ()
     exception: str | None = None
     broken_lines: int = 0
+    unread_bytes: int = 0
+    skipped_bytes: int = 0
     this_boot: bool = True
 
     @property

@@ -138,7 +138,10 @@ def _signal(reading: RecordReading) -> str | None:
 
 
 def _as_broken(reading: RecordReading, before: Kept) -> bool:
-    return reading.broken_lines == before.reading.broken_lines
+    now, then = (
+        (one.broken_lines, one.unread_bytes, one.skipped_bytes) for one in (reading, before.reading)
+    )
+    return now == then
 
 
 def _agent(reading: RecordReading) -> Agent:
@@ -149,4 +152,6 @@ def _agent(reading: RecordReading) -> Agent:
         errors=counts.agent_errors,
         lines_dropped=counts.journal_dropped,
         lines_broken=reading.broken_lines,
+        unread_bytes=reading.unread_bytes,
+        skipped_bytes=reading.skipped_bytes,
     )

@@ -1,13 +1,15 @@
 """A record's journal, followed: whole lines only, from a remembered offset.
 
-A torn or foreign line is counted and passed over. Of a journal that was long before the first look
-only the end is read, for only the last compilations are kept; one that grew by more than a look may
-cost is followed from its end on, and what was passed over counts as a line that was not read.
+A torn or foreign line is counted and passed over. A long journal is read from its start in pieces,
+over several polls if the caller's budget ends (``unread_bytes``): sums over all lines need each of
+them. One that is larger than any agent writes is read from near its end, and ``skipped_bytes`` says
+how much was left out.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from warmwatch import record
 from warmwatch_monitor.model import (
@@ -31,7 +33,11 @@ BREAKS_KEPT = 100  # as many as an agent tells
 _ERROR_TEXT = 1_000
 LARGEST = 2 * record.JOURNAL_LIMIT  # of a journal that is read whole; an agent stops at half of it
 CHUNK = 256 * 1024
-CHUNKS_AT_ONCE = 4  # an agent writes a few kilobytes between two looks, and 4 MB in all
+_SMALL = 16 * 1024  # read whatever the budget: an agent writes less than that between two polls
+
+
+def _always() -> bool:
+    return True
 
 
 class Journal:
@@ -42,10 +48,11 @@ class Journal:
         likewise. skips: of CUDA graphs, likewise. long_steps: the longest, then the last ones.
         varying: dimensions that changed, over all lines. Each is the same object until something is
         appended to it, so that what was made of it can be kept (``recorded.kept``).
+        unread_bytes: appended, and left to a later poll. skipped_bytes: never read.
     """
 
     def __init__(self) -> None:
-        self._offset, self._begun = 0, False
+        self._offset = 0
         self.compilations: tuple[Compilation, ...] = ()
         self.fallbacks: tuple[Fallback, ...] = ()
         self.skips: tuple[CudagraphSkip, ...] = ()
@@ -54,7 +61,7 @@ class Journal:
         self._functions = Functions()
         self.varying = Varying()
         self._rest = b""
-        self.broken_lines = 0
+        self.broken_lines = self.unread_bytes = self.skipped_bytes = 0
         self.beginning: Beginning | None = None
         self.recompile: Recompile | None = None
         self.exception: str | None = None
@@ -75,8 +82,11 @@ class Journal:
         """Whether it ends, as far as it was read, in the middle of a line."""
         return bool(self._rest)
 
-    def follow(self, folder: Folder) -> bool:
-        """Read what was appended; whether there was anything. A missing journal is an empty one.
+    def follow(self, folder: Folder, may_read: Callable[[], bool] = _always) -> bool:
+        """Read what was appended; whether anything was read. A missing journal is an empty one.
+
+        ``may_read`` is called before each large piece. Where it returns false, the rest waits for
+        the next call.
 
         Raises:
             OSError: it is there and cannot be read. RecordError: it is not the folder's owner's.
@@ -85,36 +95,36 @@ class Journal:
             size = folder.size(record.JOURNAL)
             if size == self._offset + len(self._rest):
                 return False
+            if size - self._offset > _SMALL and not may_read():
+                self.unread_bytes = min(size - self._offset - len(self._rest), LARGEST)
+                return False
             descriptor, _ = folder.open(record.JOURNAL)
         except FileNotFoundError:
             return False
         try:
             self._start(descriptor, size)
-            for _ in range(CHUNKS_AT_ONCE):
-                if not self._chunk(descriptor):
-                    break
+            while self._chunk(descriptor) and (size - self._offset <= _SMALL or may_read()):
+                pass
         finally:
             os.close(descriptor)
+        self.unread_bytes = max(0, size - self._offset - len(self._rest))
         return True
 
     def _start(self, descriptor: int, size: int) -> None:
-        """Where to go on: at the first look, and far behind, near the end; of a cut one anew."""
-        if self._begun and self._offset <= size <= self._offset + CHUNKS_AT_ONCE * CHUNK:
-            return
-        if self._begun and size > self._offset:
-            self.broken_lines += 1
-        else:
+        """Where to go on: at the start if it was cut, near the end if it is too large."""
+        if self._offset > size:
             self.compilations, self.fallbacks = (), ()
             self.skips, self.long_steps = (), ()
             self._breaks.clear()
             self._functions = Functions()
             self.varying = Varying()
             self.beginning = self.recompile = self.exception = None
-        self._begun = True
-        self._offset = max(0, size - CHUNK)
-        if self._offset:
-            skipped = os.pread(descriptor, CHUNK, self._offset).find(b"\n") + 1
-            self._offset += skipped
+            self._offset = self.skipped_bytes = 0
+        if size - self._offset > LARGEST:
+            near_end = size - CHUNK
+            near_end += os.pread(descriptor, CHUNK, near_end).find(b"\n") + 1
+            self.skipped_bytes += near_end - self._offset
+            self._offset = near_end
 
     def _chunk(self, descriptor: int) -> bool:
         """Take the whole lines of the next chunk; whether there may be more."""

@@ -80,6 +80,7 @@ RECORDS: Source[RecordsReading] = Source(
     interval=lambda settings: settings.interval,
     make=_records,
     problem=lambda found: found.problem,
+    unread=lambda found: found.unread_bytes,
 )
 HOST: Source[HostAndProcesses] = Source(
     name="host", interval=lambda settings: max(settings.interval, _HOST_INTERVAL), make=_host

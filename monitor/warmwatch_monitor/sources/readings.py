@@ -27,6 +27,10 @@ def _no_problem(_reading: Any) -> str | None:
     return None
 
 
+def _nothing_unread(_reading: Any) -> int:
+    return 0
+
+
 class Source(Struct, Generic[T_co], frozen=True, kw_only=True):
     """One entry of the list of sources.
 
@@ -36,6 +40,7 @@ class Source(Struct, Generic[T_co], frozen=True, kw_only=True):
         make: begins to follow it, and gives the function that reads it.
         problem: why a reading lacks what was there before, so that the source counts as down
         though the rest of the reading is used; ``None`` where nothing is wrong.
+        unread: how much of a reading is left to the next reads: a command reads until it is none.
         once_seconds: for how long a command that reads it once waits for it, where not as usual.
     """
 
@@ -43,6 +48,7 @@ class Source(Struct, Generic[T_co], frozen=True, kw_only=True):
     interval: Callable[[Settings], float | None]
     make: Callable[[Settings, Clock], Read[T_co]]
     problem: Callable[[Any], str | None] = _no_problem
+    unread: Callable[[Any], int] = _nothing_unread
     once_seconds: float | None = None
 
 

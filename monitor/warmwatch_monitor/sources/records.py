@@ -10,7 +10,7 @@ once its retention is over.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from msgspec import Struct
@@ -28,6 +28,9 @@ from warmwatch_monitor.sources.origin import Origin, here
 from warmwatch_monitor.sources.owners import Owners
 from warmwatch_monitor.sources.slot import Look, SlotFile
 
+# For how long one poll reads journals that are behind (a daemon that has just started). Numbers and
+# life of every record are read at each poll, whatever is left to catch up with.
+_CATCH_UP_NS = 250_000_000
 _REVISIT_NS = 10 * 10**9  # how often one is looked at that is over, though it said no end
 
 
@@ -40,6 +43,11 @@ class RecordsReading(Struct, frozen=True, kw_only=True):
     records: tuple[RecordReading, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     problem: str | None = None
+
+    @property
+    def unread_bytes(self) -> int:
+        """Of all journals, what is left to the next polls."""
+        return sum(one.unread_bytes for one in self.records)
 
 
 class RecordsSource:
@@ -75,8 +83,10 @@ class RecordsSource:
             refusals.extend(listing.refusals)
         self._follow(folders)
         readings: list[RecordReading] = []
+        may_read = self._catching_up()
         for entry in self._records.values():
-            found = entry.look(self._clock.monotonic_ns(), self._clock.epoch(), self._retention_ns)
+            now_ns, epoch = self._clock.monotonic_ns(), self._clock.epoch()
+            found = entry.look(now_ns, epoch, self._retention_ns, may_read)
             if isinstance(found, Refusal):
                 refusals.append(found)
             elif found is not None:
@@ -86,6 +96,19 @@ class RecordsSource:
             refusals=tuple(refusals),
             problem="; ".join(problems) or None,
         )
+
+    def _catching_up(self) -> Callable[[], bool]:
+        """Whether there is time for one more piece of a journal: for the first one always."""
+        until_ns: int | None = None
+
+        def may_read() -> bool:
+            nonlocal until_ns
+            now_ns = self._clock.monotonic_ns()
+            if until_ns is None:
+                until_ns = now_ns + _CATCH_UP_NS
+            return now_ns <= until_ns
+
+        return may_read
 
     def _follow(self, folders: Iterable[str]) -> None:
         """Know the records in ``folders`` and no others."""
@@ -110,12 +133,14 @@ class _Record:
         self._read_from: Slot | None = None
         self._shown: tuple[Identity, Identity] | None = None  # as written, and as its owner's
 
-    def look(self, now_ns: int, epoch: float, retention_ns: int) -> RecordReading | Refusal | None:
+    def look(
+        self, now_ns: int, epoch: float, retention_ns: int, may_read: Callable[[], bool]
+    ) -> RecordReading | Refusal | None:
         """Its reading; why there is none; or ``None`` where it is over, or was removed."""
         if self._over or (self._revisit_ns is not None and now_ns < self._revisit_ns):
             return None
         try:
-            reading = self._read(now_ns)
+            reading = self._read(now_ns, may_read)
         except FileNotFoundError:
             if not os.path.isdir(self._folder):  # noqa: PTH112 - Path's raises where it may not ask
                 return None
@@ -137,15 +162,16 @@ class _Record:
         self._slot.forget()
         self._journal = Journal()
 
-    def _read(self, now_ns: int) -> RecordReading:
-        known = self._reading
-        if known is not None and self._life.rests and known.slot.compile.end_code:
+    def _read(self, now_ns: int, may_read: Callable[[], bool]) -> RecordReading:
+        known, unread = self._reading, self._journal.unread_bytes
+        if known is not None and self._life.rests and known.slot.compile.end_code and not unread:
             return known
         with Folder(self._folder) as folder:
             look = self._slot.look(folder)
             if (problem := self._origin.problem(look.slot.identity)) is not None:
                 raise RecordError(problem)
-            news = self._journal.follow(folder)
+            news = self._journal.follow(folder, may_read)
+            news = news or self._journal.unread_bytes != unread
             self._life.note(look, now_ns, ours=self._origin.shares_boot(look.slot.identity))
             if self._life.pid is not None:
                 self._pid = self._life.pid
@@ -172,6 +198,7 @@ class _Record:
 
     def _make(self, look: Look, folder: Folder) -> RecordReading:
         alive, owner = self._life.alive, self._owners.of(look.owner)
+        behind = self._journal.unread_bytes > 0
         torn = self._journal.torn_end and not alive  # nobody will complete that line
         self._read_from = slot = look.slot
         left = b"" if alive else left_by(folder)
@@ -189,8 +216,9 @@ class _Record:
             compilations=self._journal.compilations,
             fallbacks=self._journal.fallbacks,
             skips=self._journal.skips,
-            beginning=self._journal.beginning,
-            recompile=self._journal.recompile,
+            # of a journal that is behind, the last one read is not the last one
+            beginning=None if behind else self._journal.beginning,
+            recompile=None if behind else self._journal.recompile,
             breaks=self._journal.breaks,
             varying=self._journal.varying.dims,
             warm_since=self._journal.varying.warm_since,
@@ -198,6 +226,8 @@ class _Record:
             long_steps=self._journal.long_steps,
             exception=self._journal.exception,
             broken_lines=self._journal.broken_lines + torn,
+            unread_bytes=self._journal.unread_bytes,
+            skipped_bytes=self._journal.skipped_bytes,
             this_boot=self._origin.shares_boot(slot.identity),
         )
 

@@ -58,6 +58,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> dict[str, Any
         "process": _process(view),
         "torch_memory_bytes": _memory(figures.memory),
         "agent_errors": figures.agent.errors,
+        "journal_unread_bytes": figures.agent.incomplete_bytes,
     }
 
 

@@ -39,4 +39,9 @@ PROCESS_SERIES: tuple[Series[RankView], ...] = (
         "Lines of the rank's journal that cannot be read.",
         lambda view: view.figures.agent.lines_broken,
     ),
+    gauge(
+        "warmwatch_journal_unread_bytes",
+        "Bytes of the rank's journal that the monitor has not read yet, or skips.",
+        lambda view: view.figures.agent.incomplete_bytes,
+    ),
 )

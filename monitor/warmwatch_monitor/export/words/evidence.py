@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from warmwatch.verdict import State
 from warmwatch_monitor.export.words import baseline, long_steps, pauses, remedy, silicon
+from warmwatch_monitor.export.words.amounts import size
 from warmwatch_monitor.export.words.asked import turned_off
 from warmwatch_monitor.export.words.conditions import conditions
 from warmwatch_monitor.export.words.throughput import throughput
@@ -183,5 +184,15 @@ def _doubts(view: RankView) -> Iterator[str]:
         yield f"{counted(agent.lines_dropped, 'journal line')} could not be written"
     if agent.lines_broken:
         yield f"{counted(agent.lines_broken, 'journal line')} could not be read"
+    if agent.unread_bytes:
+        yield (
+            f"{size(agent.unread_bytes)} of the journal are not read yet: compilations, "
+            "recompiles and graph breaks are incomplete"
+        )
+    if agent.skipped_bytes:
+        yield (
+            f"{size(agent.skipped_bytes)} of the journal were skipped, for it is too long: "
+            "compilations, recompiles and graph breaks are incomplete"
+        )
     if agent.missing:
         yield f"this torch does not have: {', '.join(agent.missing)}"

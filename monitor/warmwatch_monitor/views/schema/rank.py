@@ -154,6 +154,11 @@ class Rank(BaseModel):
     end: End | None = Field(description="How it ended; null while it has not.")
     process: Process | None = Field(description="Null where the host does not see the process.")
     agent_errors: int | None = Field(description="Errors of the agent's own that it swallowed.")
+    journal_unread_bytes: int | None = Field(
+        description="Bytes of its journal that the monitor has not read yet, or skips because it "
+        "is too long. Unless it is 0, the lists of compilations, recompiles, graph breaks and "
+        "functions, and sums over them, are incomplete."
+    )
     torch_memory_bytes: TorchMemory | None = Field(
         description="Null until CUDA is up, and where the allocator keeps no statistics."
     )
