@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from warmwatch._arguments import CHANGED, plain_name
 from warmwatch._readers import READERS
+from warmwatch.bounds import MOST_RANKS
 
 WARM_STEPS = 3
 STACKS = 60.0
@@ -38,6 +39,10 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
     "WARMWATCH_STACKS": (
         "60",
         "seconds of one compilation after which its stacks are recorded, or off",
+    ),
+    "WARMWATCH_EXPECTED_RANKS": (
+        "all",
+        "how many ranks of the run have the agent, where not all do: the others are not missing",
     ),
     "WARMWATCH_SAY": (
         "unset",
@@ -85,7 +90,8 @@ class Settings:
     """What the environment says.
 
     Attributes:
-        run: the run's name, or ``None``. readers: who may read the record, or ``None``.
+        run: the run's name, or ``None``. expected_ranks: how many of its ranks have the agent,
+            ``None`` for all. readers: who may read the record, or ``None``.
         warm_steps: K, at least 1. disabled: do not attach.
         stacks: seconds of one activity after which its stacks are recorded, ``None`` for never.
         quiet: seconds without compilation after which a process without steps is warm, ``None`` for
@@ -97,6 +103,7 @@ class Settings:
     """
 
     run: str | None = None
+    expected_ranks: int | None = None
     readers: str | None = None
     warm_steps: int = WARM_STEPS
     stacks: float | None = STACKS
@@ -133,7 +140,15 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
     if readers is not None and readers not in READERS:
         complaints.append(f"WARMWATCH_READERS={readers[:40]!r} is none of {', '.join(READERS)}")
         readers = None
+    text = environ.get("WARMWATCH_EXPECTED_RANKS", "")
+    expected = bounded(text, MOST_RANKS)
+    if text and not expected:
+        complaints.append(
+            f"WARMWATCH_EXPECTED_RANKS={text[:40]!r} is not a number of ranks from 1 to "
+            f"{MOST_RANKS:,}; all are expected"
+        )
     return Settings(
+        expected_ranks=expected or None,
         readers=readers,
         run=plain_name(run) or None,
         warm_steps=warm_steps,

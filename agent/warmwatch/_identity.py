@@ -15,7 +15,7 @@ from typing import Any
 from warmwatch._config import bounded
 from warmwatch._family import inherited, launch_pid, own_group, parent_of, which
 from warmwatch._guard import warn_once
-from warmwatch.bounds import MOST_RANKS
+from warmwatch.bounds import MOST_RANKS, TEXT_LIMIT
 from warmwatch.origin import boot_id, clock_offset_ns
 from warmwatch.record import Identity
 
@@ -30,6 +30,11 @@ _LAUNCHERS: tuple[tuple[str, tuple[str, str, str]], ...] = (
 _RANKS = tuple(names[0] for _, names in _LAUNCHERS)
 # who set ``RANK`` and its like, by a variable that only it sets; first match wins
 _SETTERS = (("TORCHELASTIC_RUN_ID", "torchelastic"), ("RAY_JOB_ID", "ray"))
+# where an operator of Kubernetes tells its pods to meet: each pod is another parent, and often
+# another pid namespace, so no process tells that they are one launch
+_MEETING = ("KUBERNETES_SERVICE_HOST", "MASTER_ADDR", "MASTER_PORT")
+_OF_LAUNCH = (*(name for _, names in _LAUNCHERS for name in names), *_MEETING)
+_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 # how often something started the run anew: the launcher in its job, the scheduler the whole job
 _RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
 
@@ -104,10 +109,27 @@ def _launch(environ: Mapping[str, str], launcher: str) -> str:
         return f"ray:{environ['RAY_JOB_ID']}"
     pid = launch_pid()
     if pid != os.getpid():  # a child belongs to its training's launch, whatever it is itself
-        environ = {name: inherited(name) or "" for _, names in _LAUNCHERS for name in names}
+        environ = {name: inherited(name) or "" for name in _OF_LAUNCH}
     # torchrun and mpirun start all ranks of a host
     several = _of_several(environ)
+    if several and (job := _job_of_pods(environ)):
+        return job
     return f"parent:{which(parent_of(pid))}" if several else f"process:{which(pid)}"
+
+
+def _job_of_pods(environ: Mapping[str, str]) -> str | None:
+    """The launch of a job whose ranks an operator (PyTorchJob, ...) started in pods of their own.
+
+    Its first pod may be told to meet at ``localhost``: the others meet at that pod's name.
+    """
+    address, port = environ.get("MASTER_ADDR", ""), environ.get("MASTER_PORT", "")
+    if not environ.get("KUBERNETES_SERVICE_HOST") or not address:
+        return None
+    if address in _LOCAL:
+        if environ.get("LOCAL_RANK") or _number(environ, "RANK") != 0:
+            return None  # all of its ranks are in this pod
+        address = socket.gethostname()
+    return f"pods:{address.partition('.')[0]}:{port}"[:TEXT_LIMIT]
 
 
 def _of_several(environ: Mapping[str, str]) -> bool:

@@ -99,6 +99,7 @@ class OwnRecord:
             agent=self._version,
             hooks=hooks,
             missing=missing,
+            expected_ranks=self._settings.expected_ranks,
             **_known_at_first(),
             **self._eager,
             **{**self._options, "run": plain_name(chosen or _program())},

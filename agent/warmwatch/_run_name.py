@@ -24,6 +24,8 @@ def launcher_run(environ: Mapping[str, str]) -> str | None:
     if elastic != "none" and not _is_uuid(elastic):
         return elastic
     if job := environ.get("SLURM_JOB_ID"):
+        array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
+        job = f"{array}_{task}" if array and task else job  # as squeue calls it
         return f"{environ.get('SLURM_JOB_NAME') or 'slurm'}-{job}"
     if job := environ.get("RAY_JOB_ID"):  # Ray's workers all run the same script, its own
         return f"ray-{job}"

@@ -146,6 +146,36 @@ def test_what_one_launcher_starts_is_one_launch_also_when_it_starts_a_rank_anew(
     assert launched(RANK="1", WORLD_SIZE="2", TORCHELASTIC_RESTART_COUNT="1") == first
 
 
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "WORLD_SIZE": "2", "MASTER_PORT": "23456"}
+MASTER, LOCAL = "gpt2-master-0", "localhost"
+
+
+def test_the_pods_of_an_operators_job_are_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is started by another process; the first may be told to meet at ``localhost``."""
+    monkeypatch.setattr("socket.gethostname", lambda: MASTER)
+    for rank, address in (("1", MASTER), ("1", f"{MASTER}.ns.svc"), ("0", MASTER), ("0", LOCAL)):
+        known = identify({**POD, "RANK": rank, "MASTER_ADDR": address}, run="w")
+        assert (known.launch, known.rank) == (f"pods:{MASTER}:23456", int(rank))
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {**POD, "RANK": "1", "LOCAL_RANK": "1", "MASTER_ADDR": LOCAL},  # torchrun in one pod
+        {**POD, "RANK": "1", "MASTER_ADDR": LOCAL},
+        {**POD, "RANK": "1"},
+        {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": MASTER, "MASTER_PORT": "1"},  # no pod
+    ],
+)
+def test_ranks_that_one_process_started_are_its_launch(environ: dict[str, str]) -> None:
+    assert identify(environ, run="w").launch.startswith("parent:")
+
+
+def test_a_task_of_an_array_is_called_as_squeue_does() -> None:
+    array = {**SLURM, "SLURM_ARRAY_JOB_ID": "801", "SLURM_ARRAY_TASK_ID": "1"}
+    assert launcher_run(array) == "gpt2-801_1"
+
+
 TASK = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_STEP_ID": "1"}
 BATCH = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "2"}
 

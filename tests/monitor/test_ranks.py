@@ -221,6 +221,16 @@ def test_a_count_that_a_rank_cannot_tell_is_not_compared() -> None:
     assert skew["compile_seconds"] is not None
 
 
+def test_ranks_that_are_not_expected_to_have_the_agent_are_not_missing() -> None:
+    identity = replace(b.WARM.identity, world_size=8, expected_ranks=1)
+    seen = replace(b.WARM, identity=identity)
+    run = status(b.snapshot(b.view(seen)))["runs"][0]
+    assert (run["world_size"], run["missing_ranges"], run["missing_count"]) == (8, [], 0)
+    assert "not seen" not in run["summary"]
+    two = replace(b.WARM, identity=replace(identity, expected_ranks=2))
+    assert status(b.snapshot(b.view(two)))["runs"][0]["missing_count"] == 7
+
+
 def test_ranks_on_other_hosts_are_known_to_be_missing() -> None:
     here = [b.view(b.as_rank(b.WARM, rank, 8)) for rank in (0, 1, 2, 5)]
     run = status(b.snapshot(*here))["runs"][0]

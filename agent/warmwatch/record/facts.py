@@ -255,6 +255,7 @@ class Identity:
         compile_threads: workers that Inductor may use.
         baseline_steps: how many first steps run eagerly on purpose, before anything is compiled.
         baseline_seconds: the median of them, once they are over.
+        expected_ranks: how many ranks of the run have the agent, where the user said so.
     """
 
     run: str
@@ -291,6 +292,7 @@ class Identity:
     compile_threads: int | None = None
     baseline_steps: int | None = None
     baseline_seconds: float | None = None
+    expected_ranks: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,8 +160,12 @@ class RunView(Struct, frozen=True, kw_only=True):
     def missing_ranges(self) -> list[range]:
         """The ranks that the run has and that are not seen here, as consecutive ranges.
 
-        A record can claim any world size, so the cost depends on the ranks seen here alone.
+        None is where as many are seen as the user expects to have the agent. A record can claim any
+        world size, so the cost depends on the ranks seen here alone.
         """
+        expected = max((view.figures.who.expected_ranks or 0 for view in self.ranks), default=0)
+        if expected and len({view.rank for view in self.ranks}) >= expected:
+            return []
         size = self.world_size or 0
         seen = sorted({view.rank for view in self.ranks if view.rank < size})
         gaps = zip([-1, *seen], [*seen, size], strict=True)

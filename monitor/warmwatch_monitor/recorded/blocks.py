@@ -48,6 +48,7 @@ def who(header: Header, identity: Identity, owner: Owner | None = None) -> Who:
         owner=owner.name if owner else None,
         owner_uid=owner.uid if owner else None,
         world_size=identity.world_size,
+        expected_ranks=identity.expected_ranks,
         attached_at=epoch(header, header.attached_ns),
         attempt=identity.attempt,
         host=identity.host or None,

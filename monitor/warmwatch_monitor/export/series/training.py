@@ -79,6 +79,11 @@ TRAINING_SERIES: tuple[Series[RankView], ...] = (
         "Ranks of the whole run as its launcher says, those on other hosts included.",
         lambda view: view.figures.who.world_size,
     ),
+    gauge(
+        "warmwatch_expected_ranks",
+        "How many ranks of the run have the agent; absent where the user did not say.",
+        lambda view: view.figures.who.expected_ranks,
+    ),
     gauges(
         "warmwatch_collective_timeout_seconds",
         "After which the rank's collectives give up, the shortest of its process groups, with that "
