@@ -17,7 +17,7 @@ from warmwatch_monitor.model import Compilation, CudagraphSkip, RankView
 IN_VAIN = replace(b.EAGER.compile, wrappers=2)
 SAID = (
     "gpt2: runs eagerly, but torch.compile was called 2 times and nothing has compiled in 120 "
-    "steps: another object is called than the one it gave back, or it is for evaluation only, or "
+    "steps; another object is called than the one it gave back, or it is for evaluation only, or "
     "a stance was set around the calls"
 )
 
@@ -33,7 +33,7 @@ def holds(counts: CompileCounts) -> tuple[str, ...]:
 def test_what_was_asked_for_and_never_compiled_needs_a_person() -> None:
     snapshot = b.snapshot(eager(IN_VAIN))
     answer = status(snapshot)
-    assert summary(snapshot) == SAID
+    assert b.in_words(eager(IN_VAIN)) == SAID
     (rank,) = answer["runs"][0]["ranks"]
     assert (rank["state"], rank["compile"]["wrappers"]) == ("eager", 2)
     assert [one["condition"] for one in rank["conditions"]] == ["never_compiled"]
@@ -81,7 +81,7 @@ def test_another_compiler_at_work_is_no_excuse() -> None:
     )
     view = eager(triton)
     assert (view.judgement.state.value, view.judgement.conditions) == ("warm", ("never_compiled",))
-    assert "torch.compile was called 2 times and nothing has compiled" in summary(b.snapshot(view))
+    assert "torch.compile was called 2 times and nothing has compiled" in b.in_words(view)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_what_is_turned_off_is_said_and_is_no_fault(code: int, name: str, words:
 
 def test_a_warm_rank_whose_compilation_is_turned_off_since_says_so() -> None:
     view = b.view(replace(b.WARM, compile=replace(b.WARM.compile, disabled=2)))
-    assert summary(b.snapshot(view)).endswith(
+    assert b.in_words(view).endswith(
         '; compilation is turned off by torch.compiler.set_stance("force_eager")'
     )
 
@@ -124,7 +124,7 @@ def test_cuda_graphs_that_were_left_out_are_said_with_the_reason_and_need_nobody
         "CUDA graphs were asked for and left out 2 times: a compiled function changes its inputs "
         "in place"
     )
-    assert summary(snapshot).endswith(f"; {words}")
+    assert b.in_words(view).endswith(f"; {words}")
     answer = status(snapshot)
     (rank,) = answer["runs"][0]["ranks"]
     assert rank["conditions"] == [{"condition": "cudagraph_skipped", "words": words}]
@@ -147,7 +147,7 @@ def test_the_reason_that_came_last_is_said_whether_a_compilation_has_it_or_none(
     skips = replace(b.WARM, compile=replace(b.WARM.compile, cudagraph_skips=2))
 
     def said(*made: Compilation, ran: CudagraphSkip) -> str:
-        return summary(b.snapshot(b.view(skips, compilations=made, journal={"skips": (ran,)})))
+        return b.in_words(b.view(skips, compilations=made, journal={"skips": (ran,)}))
 
     begins = "; CUDA graphs were asked for and left out 2 times: "
     in_place = "a compiled function changes its inputs in place, at `forward` (train.py:12)"

@@ -11,7 +11,7 @@ from warmwatch.verdict import CONDITIONS
 from warmwatch_monitor.cli.status import exit_code
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.series import render
-from warmwatch_monitor.export.words.sentence import summary
+from warmwatch_monitor.export.words.sentence import answer
 from warmwatch_monitor.model import Compilation, Fallback, GraphBreak, RankView
 
 STEPS = b.WARM.steps.steps
@@ -51,8 +51,8 @@ WORDS = {
 BROKEN = GraphBreak(reason="Unsupported: a module that is wrapped by DDP", count=3)
 NOTHING = replace(b.WARM.compile, graphs=0, graph_breaks=3)
 CAPTURED_NOTHING = (
-    "Dynamo captured nothing (3 graph breaks: Unsupported: a module that is wrapped by DDP): "
-    "this is eager speed"
+    "Dynamo captured nothing: this is eager speed "
+    "(3 graph breaks: Unsupported: a module that is wrapped by DDP)"
 )
 
 
@@ -60,7 +60,7 @@ CAPTURED_NOTHING = (
 def test_a_condition_is_in_the_sentence_and_in_status(condition: str) -> None:
     made, words = WORDS[condition]
     snapshot = b.snapshot(made)
-    assert summary(snapshot).endswith(f"; {words}")
+    assert b.in_words(made).endswith(f"; {words}")
     (rank,) = status(snapshot)["runs"][0]["ranks"]
     assert rank["conditions"] == [{"condition": condition, "words": words}]
     assert words in rank["evidence"]
@@ -77,7 +77,10 @@ def test_a_condition_is_a_series_of_its_own(condition: str) -> None:
 def test_where_nothing_was_captured_warm_is_not_called_the_real_speed() -> None:
     made = view(NOTHING, journal={"breaks": (BROKEN,)})
     snapshot = b.snapshot(made)
-    assert summary(snapshot) == f"gpt2: warm, but {CAPTURED_NOTHING}; 36 ms a step"
+    assert answer(snapshot) == (
+        "gpt2: warm, but Dynamo captured nothing: this is eager speed; 36 ms a step",
+        ("3 graph breaks: Unsupported: a module that is wrapped by DDP",),
+    )
     (rank,) = status(snapshot)["runs"][0]["ranks"]
     assert rank["state"] == "warm"
     assert rank["conditions"] == [{"condition": "nothing_captured", "words": CAPTURED_NOTHING}]
@@ -87,7 +90,7 @@ def test_where_nothing_was_captured_warm_is_not_called_the_real_speed() -> None:
 def test_a_run_that_has_ended_says_that_compiling_was_in_vain() -> None:
     over = view(NOTHING, journal={"breaks": (BROKEN,)})
     slot = b.ended("finished", over.reading.slot)
-    said = summary(b.snapshot(b.view(slot, alive=False, journal={"breaks": (BROKEN,)})))
+    said = b.in_words(b.view(slot, alive=False, journal={"breaks": (BROKEN,)}))
     assert "finished after" in said
     assert said.endswith(f"; {CAPTURED_NOTHING}")
 
@@ -95,20 +98,20 @@ def test_a_run_that_has_ended_says_that_compiling_was_in_vain() -> None:
 def test_a_reason_is_not_given_for_the_breaks_that_have_another() -> None:
     other = GraphBreak(reason="Attempted to call function marked as skipped", count=1)
     first = replace(BROKEN, count=2)
-    said = summary(b.snapshot(view(NOTHING, journal={"breaks": (first, other)})))
-    assert "(3 graph breaks, the first: Unsupported: a module that is wrapped by DDP)" in said
+    said = b.in_words(view(NOTHING, journal={"breaks": (first, other)}))
+    assert "; 3 graph breaks, the first: Unsupported: a module that is wrapped by DDP" in said
 
 
 def test_what_nothing_was_captured_for_is_said_as_far_as_it_is_known() -> None:
     tried = replace(NOTHING, graph_breaks=0, compilations=b.kinds(forward=3))
     failed = view(replace(tried, failures=2))
-    assert "captured nothing (2 compilations failed): this" in summary(b.snapshot(failed))
+    assert b.in_words(failed).endswith("; 2 compilations failed")
     why = Compilation(id="0/0", kind="forward", at_ns=b.ago(9), failure="torch._dynamo.exc.Broken")
     failed = view(replace(tried, failures=3), compilations=(why,))
-    assert summary(b.snapshot(failed)).startswith(
-        "gpt2: warm, but every compilation failed (3: Broken): this is eager speed"
-    )
-    assert "captured nothing: this" in summary(b.snapshot(view(replace(NOTHING, graph_breaks=0))))
+    said = b.in_words(failed)
+    assert said.startswith("gpt2: warm, but every compilation failed: this is eager speed")
+    assert said.endswith("; 3: Broken")
+    assert "captured nothing: this" in b.in_words(view(replace(NOTHING, graph_breaks=0)))
 
 
 @pytest.mark.parametrize(

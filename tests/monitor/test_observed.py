@@ -176,10 +176,10 @@ def test_it_stands_apart_from_the_runs_and_is_never_sold_as_certain() -> None:
         }
     ]
     assert told["summary"] == (
-        "no run is known here, but python train.py (pid 4711) looks like a training without the "
-        f"agent and is likely to compile: {'; '.join(WORDS)}; "
-        'add "import warmwatch.auto" to its script to know'
+        "no run is known here, but python train.py (pid 4711) looks like a training; "
+        "it has no agent and is likely to compile"
     )
+    assert told["details"] == [*WORDS, 'add "import warmwatch.auto" to its script to know']
 
 
 def test_a_run_with_the_agent_speaks_for_itself_beside_one_without() -> None:

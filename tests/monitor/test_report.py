@@ -229,7 +229,7 @@ def test_an_end_takes_nothing_away_of_what_was_found_out() -> None:
     )
     view = b.view(b.ended("finished", replace(b.WARM, compile=caught)), alive=False)
     said = " ".join(text(a.account(view)).split())
-    assert "captured nothing (3 graph breaks)" in said
+    assert "captured nothing: this is eager speed (3 graph breaks)" in said
     assert "TORCH_LOGS=graph_breaks" in said
     assert "compile the container before it is wrapped" in said  # see tests/process/test_compiling
     assert "3 compilations" in said

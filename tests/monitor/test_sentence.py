@@ -7,7 +7,7 @@ import pytest
 from support import builders as b
 from support.values import replace
 from warmwatch_monitor.export.words.evidence import evidence
-from warmwatch_monitor.export.words.sentence import summary
+from warmwatch_monitor.export.words.sentence import answer, summary
 from warmwatch_monitor.export.words.wording import duration, own_words, step_length
 from warmwatch_monitor.model import Beginning, Compilation, ProcessReading, RankView, Recompile
 
@@ -72,9 +72,9 @@ def between(quiet: float) -> RankView:
 
 
 def test_a_process_that_compiles_but_never_marks_a_step_is_told_what_to_call() -> None:
-    assert summary(b.snapshot(between(40))) == (
-        "gpt2: no steps seen; nothing has compiled for 40 s: call warmwatch.step() once an "
-        "iteration if no torch.optim optimizer is used"
+    assert answer(b.snapshot(between(40))) == (
+        "gpt2: no steps seen; nothing has compiled for 40 s",
+        ("call warmwatch.step() once an iteration if no torch.optim optimizer is used",),
     )
 
 
@@ -84,9 +84,9 @@ def test_without_an_optimizer_of_torch_it_is_told_so_after_seconds_and_at_its_en
     reading = between(12).record
     ended = replace(reading.slot.compile, end_code=1, exit_code=1, ended_ns=b.ago(1))
     over = b.view(replace(reading.slot, compile=ended), alive=False)
-    assert summary(b.snapshot(over)) == (
-        "gpt2: finished after 0 steps; call warmwatch.step() once an iteration if no torch.optim "
-        "optimizer is used"
+    assert answer(b.snapshot(over)) == (
+        "gpt2: finished after 0 steps",
+        ("call warmwatch.step() once an iteration if no torch.optim optimizer is used",),
     )
 
 
@@ -262,10 +262,13 @@ def test_a_recompile_that_has_ended_shows_its_reason_until_warm_again() -> None:
     steps = replace(b.RECOMPILING.steps, steps=3604)
     recompiled = replace(b.RECOMPILING, compile=counts, steps=steps)
     older = replace(b.RECOMPILATION, at_ns=b.ago(2), reason="0/0: GLOBAL_STATE changed: grad_mode")
-    sentence = summary(b.snapshot(b.view(recompiled, compilations=(older, b.RECOMPILATION))))
-    assert sentence == (
-        "gpt2: recompiled `forward` (model.py:31), 1 of 3 clean steps since: "
-        "batch size (dim 0 of `i`) went from 16 to 14; last step 36 ms"
+    said = answer(b.snapshot(b.view(recompiled, compilations=(older, b.RECOMPILATION))))
+    assert said == (
+        (
+            "gpt2: recompiled `forward` (model.py:31), 1 of 3 clean steps since: "
+            "batch size (dim 0 of `i`) went from 16 to 14"
+        ),
+        ("last step 36 ms",),
     )
 
 
@@ -292,15 +295,22 @@ def test_a_detached_agent_is_not_called_a_finished_training() -> None:
 
 def test_several_runs_are_named_briefly_the_least_advanced_first() -> None:
     views = (STATES["warm"], b.in_every_state("vit")["compiling"], b.in_every_state("bert")["lost"])
-    expected = "2 runs: vit compiling for 43 s (inductor); gpt2 warm; ended before: bert lost"
-    assert summary(b.snapshot(*views)) == expected
+    assert answer(b.snapshot(*views)) == (
+        "2 runs: vit compiling for 43 s (inductor); gpt2 warm",
+        (
+            "vit: compiling for 43 s (inductor)",
+            "gpt2: warm since step 4: 36 ms a step is the real speed",
+            "earlier: bert lost",
+        ),
+    )
 
 
 def test_of_one_living_run_all_is_said_and_what_ended_beside_it() -> None:
     views = (STATES["warm"], *(b.in_every_state(name)["lost"] for name in "abcd"))
     alone = summary(b.snapshot(STATES["warm"]))
-    assert summary(b.snapshot(*views)) == (
-        f"{alone}; ended before: a lost, b lost, c lost and 1 more"
+    assert answer(b.snapshot(*views)) == (
+        alone,
+        ("earlier: a lost, b lost, c lost and 1 more",),
     )
 
 

@@ -66,7 +66,7 @@ def test_of_a_rank_that_stands_still_it_is_said_what_its_gpu_does(
     gpu: GpuReading, words: str
 ) -> None:
     view = b.view(b.STALLED, gpus=(gpu,))
-    assert said(view).endswith(words)
+    assert b.in_words(view).endswith(words)
     assert any(line.endswith(words) for line in evidence(view))
 
 

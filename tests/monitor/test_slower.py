@@ -24,7 +24,7 @@ from warmwatch_monitor.config import load_keeping
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.report import report
 from warmwatch_monitor.export.words.report import page
-from warmwatch_monitor.export.words.sentence import summary
+from warmwatch_monitor.export.words.sentence import answer, summary
 from warmwatch_monitor.judging import Around, Judging
 from warmwatch_monitor.model import RecordReading, Remembered, RunView, Snapshot
 from warmwatch_monitor.model.account import Account, Compiled
@@ -97,7 +97,8 @@ def test_it_is_said_and_calls_nobody() -> None:
     run = judged(30.0, 20.0, 40.0)
     snapshot = Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=(run,))
     words = "warm-up took 2 min, 30 s last time (of 3 runs like it, 40 s at most)"
-    assert f"; {words}" in summary(snapshot)
+    assert f"; {words.partition(' (')[0]}" in summary(snapshot)
+    assert words in answer(snapshot).details
     (held,) = status(snapshot)["runs"][0]["ranks"][0]["conditions"]
     assert held == {"condition": HOLDS, "words": words}
     assert exit_code(status(snapshot)) == 0

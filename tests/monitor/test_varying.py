@@ -10,7 +10,7 @@ from support import builders as b
 from support.values import replace
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.words.evidence import evidence
-from warmwatch_monitor.export.words.sentence import summary
+from warmwatch_monitor.export.words.sentence import answer
 from warmwatch_monitor.model import RankView, Snapshot
 from warmwatch_monitor.sources.folder import Folder
 from warmwatch_monitor.sources.journal import Journal
@@ -122,9 +122,10 @@ def test_a_recompile_for_it_says_so_in_the_sentence(tmp_path: Path) -> None:
         b.RECOMPILING.compile, active_since_ns=0, active_phase=0, ended=3, last_end_ns=b.ago(0.5)
     )
     view = rank(journal, replace(b.RECOMPILING, compile=counts))
-    assert summary(b.snapshot(view)) == (
-        "gpt2: recompiled `forward`, 0 of 3 clean steps since: dim 1 of `tokens` took 9 values "
-        "from 48 to 64; each cost 11 s: mark it dynamic, or pad to 64"
+    took = "dim 1 of `tokens` took 9 values from 48 to 64"
+    assert answer(b.snapshot(view)) == (
+        f"gpt2: recompiled `forward`, 0 of 3 clean steps since: {took}",
+        (f"reason: {took}; each cost 11 s: mark it dynamic, or pad to 64",),
     )
 
 

@@ -126,7 +126,6 @@ def test_the_rank_that_holds_the_others_back_is_named(records: Path, ranks: int)
         # the others have compiled, and wait for rank 1 in the first backward's collective
         others = "1 rank waits" if ranks == 2 else f"{ranks - 1} ranks wait"
         said = rf"train: compiling( .+)? for \S+ s \(\w+\).*, rank 1 of {ranks}; {others} for it"
-        said += r"; gloo gives up in [78]\d\d s"
         wait_until(lambda: re.match(said, only_run(url)["summary"]))
         run = only_run(url)
         assert (run["world_size"], run["missing_ranks"]) == (ranks, [])

@@ -26,6 +26,8 @@ from warmwatch.record import (
     Warmup,
 )
 from warmwatch.verdict import least_advanced
+from warmwatch_monitor.export.words.clauses import LONGEST
+from warmwatch_monitor.export.words.sentence import answer
 from warmwatch_monitor.model import (
     Compilation,
     Fallback,
@@ -184,6 +186,13 @@ def snapshot(*views: RankView, **rest: object) -> Snapshot:
     known: dict[str, object] = {"sources": (HEALTH,), "directories": ("/run/warmwatch",), **rest}
     bare = (replace(view, reading=None) for view in views)
     return Snapshot(epoch=EPOCH, now_ns=NOW, runs=runs(*bare), **known)  # type: ignore[arg-type]
+
+
+def in_words(*views: RankView) -> str:
+    """All that is said of these ranks: the headline and the details, in one line."""
+    said = answer(snapshot(*views))
+    assert len(said.summary) <= LONGEST
+    return "; ".join((said.summary, *said.details))
 
 
 # One rank in each state. Slots first, for tests that change a fact or write the bytes.

@@ -101,10 +101,12 @@ def only(answer: Answer, runs: Sequence[Answer]) -> Answer:
     if len(runs) == len(answer["runs"]):
         return answer
     living = [one for one in runs if one["state"] not in ENDED_STATES]
+    words = several_of(runs)
     return {
         **answer,
         "compiling": any(one["compiling"] for one in living) if living else None,
         "warm": all(one["warm"] for one in living) if living else None,
-        "summary": several_of(runs),
+        "summary": words.summary,
+        "details": list(words.details),
         "runs": list(runs),
     }

@@ -146,12 +146,13 @@ class _Followed:
         return self._words(None if self._last is None else _main(self._last))
 
     def _words(self, run: RunView | None) -> str:
+        from warmwatch_monitor.export.words.clauses import shortened
         from warmwatch_monitor.export.words.sentence import run_sentence
         from warmwatch_monitor.export.words.wording import duration
 
         if run is None:
             return f"no step and no compilation for {duration(time.monotonic() - self.began)}"
-        return str(plain(run_sentence(run))).removeprefix(f"{run.run}: ")
+        return str(plain(run_sentence(run).removeprefix(f"{shortened(run.run)}: ")))
 
     def ended(self, *, by_us: bool) -> tuple[Account | None, tuple[str, ...]]:
         """Its Account, as it was before we ended it; and the names of other runs."""

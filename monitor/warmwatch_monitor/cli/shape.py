@@ -90,6 +90,7 @@ _RUN = {
     "compiling": _FLAG,
     "warm": _FLAG,
     "summary": str,
+    "?details": [str],
     "ranks": [_RANK, ...],
 }
 _GPU = {
@@ -116,6 +117,7 @@ _OBSERVED = {
 _SOURCE = {"source": str, "up": bool, "last_success": _NUMBER, "error": _TEXT}
 _ANSWER = {
     "summary": str,
+    "?details": [str],
     "compiling": _FLAG,
     "warm": _FLAG,
     "?at": _NUMBER,

@@ -14,8 +14,9 @@ def heading(view: RankView) -> Iterator[str]:
     """Which rank, and below it what it does: a line for that, and one for each condition."""
     pid = view.figures.life.pid
     yield f"{view.run} rank {view.rank}" + ("" if pid is None else f" (pid {pid})")
-    head, tail = says(view)
-    yield f"  {head}{tail}"
+    head, clauses = says(view)
+    why = next((f"{one.joint}{one.text}" for one in clauses if one.text), "")
+    yield f"  {head}{why}"
     yield from (f"  {words}" for _, words in beside(view))
 
 

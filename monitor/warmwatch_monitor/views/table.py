@@ -50,6 +50,8 @@ def lines(
 ) -> list[str]:
     """The whole picture. ``wrap``: break the sentences at ``width`` too; the table always does."""
     said = wrapped(answer["summary"], width if wrap else None)
+    for words in answer.get("details", ()):
+        said += wrapped(words, width if wrap else None, indent="  ")
     if answer["runs"]:
         said += table(answer["runs"], now, width, colour=colour, every_rank=every_rank)
     for words in _worth(answer["runs"]):

@@ -18,7 +18,9 @@ _BAR = 40
 
 def picture(answer: dict[str, Any]) -> RenderableType:
     """The sentence, then for each rank its state and numbers, and where its compile time went."""
-    parts: list[RenderableType] = [Text(answer["summary"], style="bold"), Text()]
+    parts: list[RenderableType] = [Text(answer["summary"], style="bold")]
+    parts += [Text(f"  {words}") for words in answer.get("details", ())]
+    parts.append(Text())
     for run in answer["runs"]:
         for rank in run["ranks"]:
             parts += [_state(run, rank), _phases(rank["compile"]["phase_seconds"]), Text()]

@@ -9,7 +9,7 @@ from typing import Any
 from warmwatch_monitor.export.answer.rank import rank
 from warmwatch_monitor.export.words.deadline import ADVICE, deadline
 from warmwatch_monitor.export.words.differences import differences
-from warmwatch_monitor.export.words.sentence import run_sentence, speaker_of
+from warmwatch_monitor.export.words.sentence import run_answer, speaker_of
 from warmwatch_monitor.model import RunView, Spread, all_warm, any_compiling, spread
 
 # A record can claim any world size, and seen ranks can leave a gap between each two.
@@ -19,6 +19,7 @@ MOST_MISSING_LISTED = 100
 def run(view: RunView) -> dict[str, Any]:
     """A run as JSON."""
     missing = view.missing_ranges
+    words = run_answer(view)
     return {
         "run": view.run,
         "name": view.who.name,
@@ -27,7 +28,8 @@ def run(view: RunView) -> dict[str, Any]:
         "state": view.state.value,
         "compiling": any_compiling([view]),
         "warm": all_warm([view]),
-        "summary": run_sentence(view),
+        "summary": words.summary,
+        "details": list(words.details),
         "compile_gpu_seconds": _sum(one.compile_gpu_seconds for one in view.ranks),
         "compile_joules": _sum(one.compile_joules for one in view.ranks),
         "world_size": view.world_size,

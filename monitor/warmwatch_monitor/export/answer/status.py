@@ -17,7 +17,7 @@ from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.export.answer import run as of_run
 from warmwatch_monitor.export.answer.gpus import gpu
 from warmwatch_monitor.export.words.observed import evidence
-from warmwatch_monitor.export.words.sentence import summary
+from warmwatch_monitor.export.words.sentence import answer
 from warmwatch_monitor.model import ObservedTraining, RunView, Snapshot, all_warm, any_compiling
 
 SCHEMA_VERSION = 1
@@ -30,12 +30,14 @@ def status(snapshot: Snapshot, run: str | None = None) -> dict[str, Any]:
         UnknownRunError: no run of that name; the message lists those there are.
     """
     runs = chosen(snapshot, run)
+    words = answer(snapshot if run is None else replace(snapshot, runs=runs))
     return {
         "schema_version": SCHEMA_VERSION,
         "at": read_at(snapshot),
         "compiling": any_compiling(runs),
         "warm": all_warm(runs),
-        "summary": summary(snapshot) if run is None else summary(replace(snapshot, runs=runs)),
+        "summary": words.summary,
+        "details": list(words.details),
         "runs": [of_run.run(one) for one in runs],
         "observed": [_observed(training) for training in snapshot.observed],
         "gpus": [gpu(reading, snapshot.now_ns) for reading in snapshot.gpus],

@@ -34,15 +34,17 @@ def turned_off(figures: Figures) -> str | None:
     return None if by is None else f"compilation is turned off by {_OFF[by]}"
 
 
-def never_compiled(figures: Figures) -> str:
-    """With the likely reasons, since PyTorch gives none."""
+def never_compiled(figures: Figures) -> tuple[str, str]:
+    """What did not happen, and the likely reasons, since PyTorch gives none."""
     wrapped = figures.compile.wrappers
     times = "" if wrapped is None else f" {_times(wrapped)}"
     steps = counted(figures.steps.count, "step")
     return (
-        f"torch.compile was called{times} and nothing has compiled in {steps}: another object is "
-        "called than the one it gave back, or it is for evaluation only, or a stance was set "
-        "around the calls"
+        f"torch.compile was called{times} and nothing has compiled in {steps}",
+        (
+            "another object is called than the one it gave back, or it is for evaluation only, or "
+            "a stance was set around the calls"
+        ),
     )
 
 

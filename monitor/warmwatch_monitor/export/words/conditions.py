@@ -7,11 +7,23 @@ from collections.abc import Callable
 
 from warmwatch.verdict import THRASHING_STEPS, THRASHING_WINDOW
 from warmwatch_monitor.export.words.asked import cudagraph_skipped, never_compiled
+from warmwatch_monitor.export.words.clauses import Importance
 from warmwatch_monitor.export.words.hangs import long_compile, too_long
 from warmwatch_monitor.export.words.left import slower_than_before
 from warmwatch_monitor.export.words.remedy import remedy
 from warmwatch_monitor.export.words.wording import counted, own_words
 from warmwatch_monitor.model import Figures, RankView
+
+# A condition that is not listed is an Importance.NOTE.
+IMPORTANCE = {
+    "long_compile": Importance.ATTENTION,
+    "thrashing": Importance.ATTENTION,
+    "fallback": Importance.ATTENTION,
+    "nothing_captured": Importance.ATTENTION,
+    "never_compiled": Importance.ATTENTION,
+}
+# What follows this in a condition's words is left out of a headline that has no room for it.
+SHORT_BEFORE = {"long_compile": "; ", "unknown": ": ", "cudagraph_skipped": ": "}
 
 
 def conditions(view: RankView) -> list[tuple[str, str]]:
@@ -59,21 +71,24 @@ def _unknown(_figures: Figures) -> str:
     return "Inductor compiles aside (asynchronously): when it has ended cannot be seen"
 
 
-def nothing_captured(figures: Figures) -> str:
-    """``Dynamo captured nothing (3 graph breaks: ...): this is eager speed``.
+def nothing_captured(figures: Figures) -> tuple[str, str]:
+    """``Dynamo captured nothing: this is eager speed``, and why: ``3 graph breaks: ...``.
 
     Where each compilation failed there was something to capture, so that is said instead.
     """
     breaks = _breaks(figures)
     failures = figures.compile.failures or 0
     if failures and failures >= (figures.compile.compilations or {}).get("forward", 0):
-        also = f"; {breaks}" if breaks else ""
-        return (
-            f"every compilation failed ({failures}{_failure(figures)}{also}): this is eager speed"
-        )
+        known = "; ".join(filter(None, (f"{failures}{_failure(figures)}", breaks)))
+        return "every compilation failed: this is eager speed", known
     because = [breaks, f"{counted(failures, 'compilation')} failed" if failures else ""]
-    known = "; ".join(filter(None, because))
-    return f"Dynamo captured nothing{f' ({known})' if known else ''}: this is eager speed"
+    return "Dynamo captured nothing: this is eager speed", "; ".join(filter(None, because))
+
+
+def _in_one(parts: tuple[str, str]) -> str:
+    """``Dynamo captured nothing: this is eager speed (3 graph breaks: ...)``."""
+    words, why = parts
+    return f"{words} ({why})" if why else words
 
 
 def _breaks(figures: Figures) -> str:
@@ -96,8 +111,8 @@ _WORDS: dict[str, Callable[[Figures], str]] = {
     "thrashing": _thrashing,
     "fallback": _fallback,
     "unknown": _unknown,
-    "nothing_captured": nothing_captured,
-    "never_compiled": never_compiled,
+    "nothing_captured": lambda figures: _in_one(nothing_captured(figures)),
+    "never_compiled": lambda figures: ": ".join(never_compiled(figures)),
     "cudagraph_skipped": cudagraph_skipped,
     "slower_than_before": slower_than_before,
 }

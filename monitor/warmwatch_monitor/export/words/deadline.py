@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from warmwatch_monitor.export.words.clauses import Clause, Importance
 from warmwatch_monitor.export.words.wording import duration
 from warmwatch_monitor.model import RankView, RunView
 
@@ -24,7 +25,8 @@ _NAMES = {
     "xccl": "XCCL",
     "hccl": "HCCL",
 }
-_LITTLE = 0.3  # of the timeout: then the sentence says what raises it
+_NEAR = 0.5  # of the timeout: with more left, nobody has to know
+_LITTLE = 0.3  # of the timeout: then the details say what raises it
 _IN_SECONDS = 1000.0
 _AT_ONCE = 1.0  # second: less is none that anybody can use
 
@@ -56,17 +58,22 @@ def deadline(run: RunView, speaker: RankView) -> Deadline | None:
     return Deadline(backend=backend, timeout_seconds=timeout, left_seconds=max(0.0, left))
 
 
-def words(known: Deadline) -> str:
-    """``NCCL gives up in 505 s``."""
+def is_near(known: Deadline) -> bool:
+    """Whether less than half of the timeout is left."""
+    return known.left_seconds < _NEAR * known.timeout_seconds
+
+
+def words(known: Deadline) -> Clause:
+    """``NCCL gives up in 505 s``; where little is left, with what raises it as a detail."""
     name = _NAMES.get(known.backend or "", "their collective")
     left = known.left_seconds
     if not left:
-        return (
-            f"{name} has given up by now, or will: its {duration(known.timeout_seconds)} are over"
-        )
+        over = f"its {duration(known.timeout_seconds)} are over"
+        return Clause(f"{name} has given up by now, or will: {over}", Importance.LOSS)
     if left < _AT_ONCE:
-        return f"{name} gives up any moment now"
+        return Clause(f"{name} gives up any moment now", Importance.LOSS)
     shown = f"{left:.0f} s" if left < _IN_SECONDS else duration(left)
     raises = left < _LITTLE * known.timeout_seconds
     how = " (init_process_group(timeout=) sets that, before it begins)" if raises else ""
-    return f"{name} gives up in {shown}{how}"
+    said = f"{name} gives up in {shown}"
+    return Clause(f"{said}{how}", Importance.LOSS, said)

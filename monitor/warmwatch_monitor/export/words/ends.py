@@ -6,7 +6,10 @@ part of a run that dies while the rest lives is another thing, and never softene
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from warmwatch.verdict import State
+from warmwatch_monitor.export.words.clauses import Clause, Importance
 from warmwatch_monitor.export.words.wording import counted, duration
 from warmwatch_monitor.model import RankView, RunView
 
@@ -27,15 +30,15 @@ def finished(view: RankView) -> str:
     steps = counted(view.figures.steps.count, "step")
     ended = how(view)
     if ended == "detached":
-        return f"detached after {steps}{_unmarked(view)}"
+        return f"detached after {steps}"
     interrupted = " (interrupted)" if ended == "interrupted" else ""
-    return f"finished after {steps}{interrupted}{_unmarked(view)}"
+    return f"finished after {steps}{interrupted}"
 
 
-def _unmarked(view: RankView) -> str:
+def remedies(view: RankView) -> tuple[Clause, ...]:
     """What to do where it compiled and no step was ever seen."""
     seen = view.figures.steps.count or not view.figures.compile.begun
-    return "" if seen else f"; {MARK_STEPS}"
+    return () if seen else (Clause(MARK_STEPS, Importance.REMEDY),)
 
 
 def failed(view: RankView) -> str:
@@ -59,25 +62,30 @@ def _memory(view: RankView) -> str:
     return " (out of memory)" if view.oom_killed else ""
 
 
-def of_the_whole(run: RunView) -> str:
+def of_the_whole(run: RunView) -> Iterator[Clause]:
     """What a run that is lost adds: that all of it ended at once, from outside perhaps."""
+    if words := _of_the_whole(run):
+        yield Clause(words, Importance.REASON)
+
+
+def _of_the_whole(run: RunView) -> str:
     if run.state is not State.LOST or any(view.oom_killed for view in run.ranks):
         return ""
     if all(view.figures.life.killed_at_end for view in run.ranks):
-        return "; its program was done, and it was killed at its end"
+        return "its program was done, and it was killed at its end"
     signals = {view.figures.life.signal for view in run.ranks}
     if len(run.ranks) == 1 and None not in signals:
-        return f"; ended by {signals.pop()}"
+        return f"ended by {signals.pop()}"
     if len(run.ranks) == 1:
-        return "; the process said nothing: ended from outside, or by os._exit?"
+        return "the process said nothing: ended from outside, or by os._exit?"
     if not run.ended_together:
         return ""
     ends = [view.figures.progress.state_since for view in run.ranks]
     known = [end for end in ends if end is not None]
     within = duration(max(1.0, max(known) - min(known))) if known else "seconds"
     if None not in signals:
-        return f"; all ranks ended within {within} by {' and '.join(sorted(map(str, signals)))}"
-    return f"; all ranks ended within {within}: ended from outside?"
+        return f"all ranks ended within {within} by {' and '.join(sorted(map(str, signals)))}"
+    return f"all ranks ended within {within}: ended from outside?"
 
 
 def short(view: RankView) -> str:

@@ -184,7 +184,7 @@ def uncompiled(run: RunView) -> str:
     figures = run.ranks[0].figures
     off = turned_off(figures)
     if off is None and figures.compile.wrappers:
-        return f"{run.run}: {never_compiled(figures)}"
+        return f"{run.run}: {': '.join(never_compiled(figures))}"
     return f"{run.run}: nothing was compiled: {off or 'torch.compile was never called'}"
 
 

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from warmwatch_monitor.export.words.clauses import (
+    Clause,
+    Headline,
+    Importance,
+    headline,
+    shortened,
+)
 from warmwatch_monitor.model import ObservedTraining, Signs
 from warmwatch_monitor.outside import AGREEING
 
@@ -37,12 +44,17 @@ def _signs(signs: Signs) -> Iterator[str]:
         yield f"the process uses {100 * signs.cpu_ratio:.0f} % of a core"
 
 
-def no_run(trainings: Sequence[ObservedTraining]) -> str:
+def no_run(trainings: Sequence[ObservedTraining]) -> Headline:
     """What to say where no run is known and these look like trainings."""
     first = trainings[0]
     more = f" (and {len(trainings) - 1} more)" if len(trainings) > 1 else ""
-    words = "; ".join(evidence(first))
-    return (
-        f"no run is known here, but {first.command or 'a process'} (pid {first.pid}){more} looks "
-        f"like a training without the agent and {LIKELY[first.likely_compiling]}: {words}; {ATTACH}"
+    command = shortened(first.command or "a process")
+    return headline(
+        "",
+        f"no run is known here, but {command} (pid {first.pid}){more} looks like a training",
+        [
+            Clause(f"it has no agent and {LIKELY[first.likely_compiling]}", Importance.REASON),
+            *(Clause(words, Importance.CONTEXT) for words in evidence(first)),
+            Clause(ATTACH, Importance.REMEDY),
+        ],
     )

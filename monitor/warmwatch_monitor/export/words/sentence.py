@@ -1,16 +1,27 @@
-"""One clear sentence for a run, and one for all runs.
+"""The headline and the details of a run, and of all runs.
 
-Every state and number comes from the Snapshot; here are only the words. A sentence names its run
-first and answers at once; what differs between ranks is said once, and the rest is in the evidence.
-Where the run has several ranks it says which one it speaks of and how many wait for it.
+Every state and number comes from the Snapshot; here are only the words. A headline names its run
+first and answers at once; what differs between ranks is said once, and the rest is in the details
+and the evidence. Where the run has several ranks it says which one it is about and how many wait.
+How a clause is added, and how clauses are ordered and fitted, is described in ``clauses.py``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from warmwatch.verdict import ENDED, WARM, State
 from warmwatch_monitor.export.words import differences, ends, observed, silicon
-from warmwatch_monitor.export.words.conditions import beside, conditions
+from warmwatch_monitor.export.words.clauses import (
+    Clause,
+    Headline,
+    Importance,
+    headline,
+    more_important,
+)
+from warmwatch_monitor.export.words.conditions import IMPORTANCE, SHORT_BEFORE, beside, conditions
 from warmwatch_monitor.export.words.deadline import deadline
+from warmwatch_monitor.export.words.deadline import is_near as is_near_deadline
 from warmwatch_monitor.export.words.deadline import words as deadline_words
 from warmwatch_monitor.export.words.left import left
 from warmwatch_monitor.export.words.pauses import pausing
@@ -19,26 +30,36 @@ from warmwatch_monitor.export.words.several import Said, several
 from warmwatch_monitor.export.words.states import elapsed, says
 from warmwatch_monitor.model import RankView, RunView, Snapshot
 
-NO_RUN = (
-    'no run is known here; a training with "import warmwatch.auto" shows up when it builds its '
-    "optimizer or calls torch.compile, else at its first warmwatch.step()"
+_NO_RUN = "no run is known here"
+_HOW_TO_ATTACH = 'add "import warmwatch.auto" to a training, or start it with "warmwatch run"'
+_WHEN_SEEN = (
+    "a training shows up when it builds its optimizer or calls torch.compile, else at its first "
+    "warmwatch.step()"
 )
+NO_RUN = f"{_NO_RUN}; {_HOW_TO_ATTACH}; {_WHEN_SEEN}"
 
+_SOME_UNREAD = "some records cannot be read"
 _RECORDS = "records"
 # state -> the condition with which its sentence begins
 _LEADS = {State.WARM: "nothing_captured", State.EAGER: "never_compiled"}
 
 
-def summary(snapshot: Snapshot) -> str:
-    """One sentence for all runs: what lives first, the least advanced before all."""
+def answer(snapshot: Snapshot) -> Headline:
+    """The headline of all runs: what lives first, the least advanced before all."""
     if not snapshot.runs:
         if (problem := _unread(snapshot)) is not None:
-            return f"which runs there are is not known: their records cannot be read: {problem}"
-        return observed.no_run(snapshot.observed) if snapshot.observed else NO_RUN
-    words = several(
-        Said(run.run, run.state, _brief(run), run_sentence(run)) for run in snapshot.runs
-    )
-    return f"{words}; some records cannot be read" if _unread(snapshot) else words
+            head = "which runs there are is not known: their records cannot be read"
+            return headline("", head, [Clause(problem, Importance.REASON, joint=": ")])
+        if snapshot.observed:
+            return observed.no_run(snapshot.observed)
+        return headline("", f"{_NO_RUN}; {_HOW_TO_ATTACH}", [Clause(_WHEN_SEEN, Importance.REMEDY)])
+    words = several(Said(run.run, run.state, _brief(run), run_answer(run)) for run in snapshot.runs)
+    return more_important(_SOME_UNREAD, words) if _unread(snapshot) else words
+
+
+def summary(snapshot: Snapshot) -> str:
+    """The headline of all runs, without its details."""
+    return answer(snapshot).summary
 
 
 def _unread(snapshot: Snapshot) -> str | None:
@@ -48,46 +69,70 @@ def _unread(snapshot: Snapshot) -> str | None:
     )
 
 
-def run_sentence(run: RunView) -> str:
-    """One sentence for ``run``: what it does, for how long, and which rank holds it back."""
+def run_answer(run: RunView) -> Headline:
+    """What ``run`` does, for how long, which rank holds it back; then the other clauses."""
     speaker = speaker_of(run)
-    head, tail = says(speaker)
-    if run.state in ENDED:
-        ended = f"{run.run}: {head}{_which(run, speaker)}{ends.of_the_whole(run)}"
-        return "; ".join([ended, *_in_vain(speaker)])
-    clauses = [*_meanwhile(run, speaker), *_losses(run), *_doubts(run)]
-    return "; ".join([f"{run.run}: {head}{_which(run, speaker)}{tail}", *clauses])
+    head, of_state = says(speaker)
+    sources = _SOURCES_OF_ENDED if run.state in ENDED else SOURCES
+    others = (clause for source in sources for clause in source(run, speaker))
+    return headline(run.run, f"{head}{_which(run, speaker)}", [*of_state, *others])
 
 
-def _in_vain(speaker: RankView) -> list[str]:
-    """Of a run that has ended: that what was asked of the compiler came to nothing."""
-    return [clause for name, clause in conditions(speaker) if name in _LEADS.values()]
+def run_sentence(run: RunView) -> str:
+    """The headline of ``run``, without its details."""
+    return run_answer(run).summary
 
 
-def _meanwhile(run: RunView, speaker: RankView) -> list[str]:
+def _ended(run: RunView, speaker: RankView) -> Iterator[Clause]:
+    """How it ended, and what of the compiler's work came to nothing."""
+    yield from ends.of_the_whole(run)
+    for name, words in conditions(speaker):
+        if name in _LEADS.values():
+            yield Clause(words, Importance.ATTENTION)
+
+
+def _waiting(run: RunView, speaker: RankView) -> Iterator[Clause]:
+    """Ranks that wait for the one that compiles, and when their collective gives up."""
+    same = _in_its_state(run)
+    waiting = len(run.living) - same
+    holds_back = speaker.judgement.compiling or run.state is State.STALLED
+    if waiting < 1 or not holds_back or _world(run, speaker) < 2 or run.state in WARM:
+        return
+    verb = "rank waits" if waiting == 1 else "ranks wait"
+    yield Clause(f"{waiting} {verb} for {'it' if same == 1 else 'them'}", Importance.WAIT)
+    known = deadline(run, speaker)
+    if known is not None and is_near_deadline(known):
+        yield deadline_words(known)
+
+
+def _meanwhile(run: RunView, speaker: RankView) -> Iterator[Clause]:
     """What moves or waits beside the state: steps that are missing, GPUs, compile workers."""
     if quiet := without_steps(run, speaker):
-        return [quiet]
-    parts: list[str] = []
+        yield Clause(quiet, Importance.WAIT)
+        return
+    yield Clause(pausing(speaker), Importance.WAIT)
     if run.state in WARM:
-        parts = [silicon.at_work(silicon.of_run(run))]
+        yield Clause(silicon.at_work(silicon.of_run(run)), Importance.CONTEXT)
     elif speaker.judgement.compiling:
-        parts = [left(speaker), silicon.waiting(speaker.gpus), silicon.workers(speaker)]
+        yield Clause(left(speaker), Importance.WAIT)
+        yield Clause(silicon.waiting(speaker.gpus), Importance.CONTEXT)
+        yield Clause(silicon.workers(speaker), Importance.CONTEXT)
     elif run.state is State.STALLED:
-        parts = [silicon.meanwhile(speaker.gpus)]
-    parts.append(pausing(speaker))
-    return [part for part in parts if part]
+        yield Clause(silicon.meanwhile(speaker.gpus), Importance.CONTEXT)
 
 
-def _doubts(run: RunView) -> list[str]:
-    """What holds beside the state, what differs between ranks, and which of them nobody sees."""
-    apart, unseen = differences.in_short(run), differences.missing(run)
-    return [*_conditions(run), *(words for words in (apart, unseen) if words)]
+def _losses(run: RunView, _speaker: RankView) -> Iterator[Clause]:
+    """Ranks that broke off while others live."""
+    broken: dict[str, list[int]] = {}
+    for view in run.ranks:
+        if view.judgement.state in (State.FAILED, State.LOST):
+            broken.setdefault(ends.short(view), []).append(view.rank)
+    for how, ranks in broken.items():
+        yield Clause(_lost(how, ranks), Importance.LOSS)
 
 
-def _conditions(run: RunView) -> list[str]:
+def _conditions(run: RunView, speaker: RankView) -> Iterator[Clause]:
     """Each condition once, in the words of the speaker, else of the first rank it holds for."""
-    speaker = speaker_of(run)
     words = dict(beside(speaker)) if speaker.living else {}
     for view in run.living:
         for name, clause in conditions(view):
@@ -95,7 +140,26 @@ def _conditions(run: RunView) -> list[str]:
     said = _LEADS.get(run.state, "")
     if said in speaker.judgement.conditions:
         words.pop(said)  # the sentence began with it
-    return list(words.values())
+    for name, clause in words.items():
+        short = clause.partition(SHORT_BEFORE.get(name, " ("))[0]
+        yield Clause(clause, IMPORTANCE.get(name, Importance.NOTE), short)
+
+
+def _differences(run: RunView, _speaker: RankView) -> Iterator[Clause]:
+    """What differs between ranks, and which of them nobody sees here."""
+    for words in (differences.in_short(run), differences.missing(run)):
+        yield Clause(words or "", Importance.NOTE)
+
+
+# All that yields clauses of a run that lives, beside its state's own (``states.says``).
+SOURCES: tuple[Callable[[RunView, RankView], Iterator[Clause]], ...] = (
+    _waiting,
+    _meanwhile,
+    _losses,
+    _conditions,
+    _differences,
+)
+_SOURCES_OF_ENDED = (_ended,)
 
 
 def speaker_of(run: RunView) -> RankView:
@@ -113,31 +177,21 @@ def speaker_of(run: RunView) -> RankView:
     return min((v for v in run.ranks if v.judgement.state is run.state), key=advancement)
 
 
+def _world(run: RunView, speaker: RankView) -> int:
+    return speaker.figures.who.world_size or len(run.ranks)
+
+
+def _in_its_state(run: RunView) -> int:
+    return sum(view.judgement.state is run.state for view in run.ranks)
+
+
 def _which(run: RunView, speaker: RankView) -> str:
-    total = speaker.figures.who.world_size or len(run.ranks)
+    total, same = _world(run, speaker), _in_its_state(run)
     if total < 2 or run.state in WARM or run.state is State.FINISHED:
         return ""
-    same = sum(view.judgement.state is run.state for view in run.ranks)
     if run.state is State.LOST and same == total:
         return ""
-    text = f", rank {speaker.rank} of {total}" if same == 1 else f", {same} of {total} ranks"
-    waiting = len(run.living) - same
-    holds_back = speaker.judgement.compiling or run.state is State.STALLED
-    if waiting < 1 or not holds_back:
-        return text
-    verb = "rank waits" if waiting == 1 else "ranks wait"
-    waits = f"{text}; {waiting} {verb} for {'it' if same == 1 else 'them'}"
-    known = deadline(run, speaker)
-    return waits if known is None else f"{waits}; {deadline_words(known)}"
-
-
-def _losses(run: RunView) -> list[str]:
-    """Ranks that broke off while others live."""
-    broken: dict[str, list[int]] = {}
-    for view in run.ranks:
-        if view.judgement.state in (State.FAILED, State.LOST):
-            broken.setdefault(ends.short(view), []).append(view.rank)
-    return [_lost(how, ranks) for how, ranks in broken.items()]
+    return f", rank {speaker.rank} of {total}" if same == 1 else f", {same} of {total} ranks"
 
 
 def _lost(how: str, ranks: list[int]) -> str:

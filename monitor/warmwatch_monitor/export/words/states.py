@@ -1,4 +1,4 @@
-"""What a sentence says of each state: the words before and after those about ranks. Pure."""
+"""What a headline says of each state, and the clauses that belong to that state alone. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from warmwatch.verdict import State
 from warmwatch.words.reasons import plain
 from warmwatch_monitor.export.words import baseline, ends
 from warmwatch_monitor.export.words.asked import never_compiled, turned_off
+from warmwatch_monitor.export.words.clauses import Clause, Importance
 from warmwatch_monitor.export.words.conditions import nothing_captured
 from warmwatch_monitor.export.words.remedy import of_recompile
-from warmwatch_monitor.export.words.soon import so_far
+from warmwatch_monitor.export.words.soon import seconds_left, so_far
 from warmwatch_monitor.export.words.wording import (
     backward_of,
     counted,
@@ -21,8 +22,8 @@ from warmwatch_monitor.export.words.wording import (
 )
 from warmwatch_monitor.model import FEWEST_STEPS, Compilation, Figures, RankView, Underway
 
-# what the sentence says before and after the words about ranks
-Says = tuple[str, str]
+# the words of the state itself, and what explains them
+Says = tuple[str, tuple[Clause, ...]]
 
 # A first step has pauses in which nothing compiles, between a forward and its backward say. After
 # so long without a step it may as well be that none is seen.
@@ -53,7 +54,7 @@ def _starting(view: RankView) -> Says:
     attached = duration(view.figures.progress.quiet_seconds)
     eager = baseline.in_progress(view.figures)
     seen = f"starting; no step and no compile activity in the {attached} since it attached"
-    return seen, f"; {eager}" if eager else ""
+    return seen, (Clause(eager, Importance.NOTE),)
 
 
 def _compiling(view: RankView) -> Says:
@@ -87,45 +88,52 @@ def _how_far(view: RankView) -> str:
     return f"{graph}: {far.of} {far.done} of {far.total}"
 
 
-def _why(of: Underway | Compilation | None) -> str:
-    """``: grad mode changed: evaluation or no_grad``; else PyTorch's own words, or nothing."""
+def _why(of: Underway | Compilation | None) -> tuple[Clause, ...]:
+    """``grad mode changed: evaluation or no_grad``; else PyTorch's own words, or nothing."""
     if of is None or not of.reason:
-        return ""
-    return f": {plain(of.reason, of.category) or own_words(of.reason)}"
+        return ()
+    return (_reason(plain(of.reason, of.category) or own_words(of.reason)),)
+
+
+def _reason(words: str) -> Clause:
+    """Why the compiler works; behind the words of its state a colon is enough."""
+    short = words.partition("; ")[0]
+    return Clause(words, Importance.REASON, short, joint=": ", alone=f"reason: {words}")
 
 
 def _warming(view: RankView) -> Says:
     figures = view.figures
     if not figures.steps.count:
-        return _no_step_yet(view), ""
+        return _no_step_yet(view)
     known = so_far(view)
     if eager := baseline.in_progress(figures):
-        return eager, ""
+        return eager, ()
     if not figures.compile.begun:
         head = f"warming, {_clean_so_far(view)} and no compile activity"
     elif view.judgement.clean_steps and known:
         head = f"warming, {_clean_so_far(view)}"
     else:
         head = f"warming, {_clean_so_far(view)} since the last compile activity"
-    return head, (f": {known}" if known else "") + _off(view)
+    return head, (Clause(known, Importance.WAIT, joint=": "), *_off(view))
 
 
-def _off(view: RankView) -> str:
+def _off(view: RankView) -> tuple[Clause, ...]:
     """Where compilation is turned off, that is what a clean step comes of."""
     off = turned_off(view.figures)
-    return f"; {off}" if off else ""
+    return (Clause(off, Importance.REASON),) if off else ()
 
 
-def _no_step_yet(view: RankView) -> str:
+def _no_step_yet(view: RankView) -> Says:
     quiet, spent = view.figures.progress.quiet_seconds, view.figures.compile.seconds
     if quiet < _PAUSE_SECONDS and view.figures.steps.optimizer is not False:
         held = f"{duration(spent)} of it compiling"
-        return f"first step under way, {held}; nothing compiles at this moment"
+        return f"first step under way, {held}; nothing compiles at this moment", ()
     if view.figures.steps.optimizer:
-        return f"no step yet; nothing has compiled for {duration(quiet)}"
+        return f"no step yet; nothing has compiled for {duration(quiet)}", ()
     if view.figures.warmups.quiet_limit_seconds is not None:
-        return f"warming; no steps are marked; {_quiet_so_far(view)}"
-    return f"no steps seen; nothing has compiled for {duration(quiet)}: {ends.MARK_STEPS}"
+        return f"warming; no steps are marked; {_quiet_so_far(view)}", ()
+    said = f"no steps seen; nothing has compiled for {duration(quiet)}"
+    return said, (Clause(ends.MARK_STEPS, Importance.REMEDY),)
 
 
 def _quiet_so_far(view: RankView) -> str:
@@ -144,12 +152,14 @@ def _recompiling(view: RankView) -> Says:
     if view.judgement.compiling:
         return _at_work("recompiling", view)
     what, often = target(log.reopened_by), of_recompile(view.figures)
-    why = f": {often}" if often else _why(log.reopened_by)
+    why = (_reason(often),) if often else _why(log.reopened_by)
     if view.figures.warmups.quiet_limit_seconds is not None:
         return f"recompiled{what}; {_quiet_so_far(view)}", why
     known = so_far(view, "last step " if why else "")
-    tail = f"{why}; {known}" if why and known else why or (f": {known}" if known else "")
-    return f"recompiled{what}, {_clean_so_far(view)} since", tail
+    said = f"recompiled{what}, {_clean_so_far(view)} since"
+    if not why or seconds_left(view) is None:  # then nothing is left to wait for
+        return said, (*why, Clause(known, Importance.REASON, joint="; " if why else ": "))
+    return said, (Clause(known, Importance.WAIT), *why)
 
 
 def _warm(view: RankView) -> Says:
@@ -157,19 +167,20 @@ def _warm(view: RankView) -> Says:
     step = figures.steps.length
     speed = "" if step is None else f"{step_length(step)} a step"
     if "nothing_captured" in view.judgement.conditions:
-        return f"warm, but {nothing_captured(figures)}", f"; {speed}" if speed else ""
+        said, why = nothing_captured(figures)
+        clauses = (Clause(speed, Importance.WAIT), Clause(why, Importance.REASON))
+        return f"warm, but {said}", clauses
     if view.judgement.warm_by in _WITHOUT_STEPS:
-        return _warm_without_steps(view), ""
+        return _warm_without_steps(view), ()
     if not figures.compile.begun:
         graphs = counted(figures.compile.graphs_before or 0, "graph")
-        return f"nothing has compiled since it was attached; {graphs} before that", ""
+        return f"nothing has compiled since it was attached; {graphs} before that", ()
     text = f"warm since step {figures.warmups.warm_at_step}"
     if speed:
-        brought = baseline.brought(figures)
-        tail = f", {brought}" if brought else ""
-        return f"{text}: {speed} is the real speed{_of_few(figures)}{tail}", _off(view)
+        brought = Clause(baseline.brought(figures), Importance.NOTE, joint=", ")
+        return f"{text}: {speed} is the real speed{_of_few(figures)}", (brought, *_off(view))
     quiet = duration(figures.progress.compiler_quiet_seconds or 0.0)
-    return f"{text}; nothing has compiled for {quiet}", ""
+    return f"{text}; nothing has compiled for {quiet}", ()
 
 
 def _warm_without_steps(view: RankView) -> str:
@@ -193,13 +204,14 @@ def _of_few(figures: Figures) -> str:
 
 def _eager(view: RankView) -> Says:
     if "never_compiled" in view.judgement.conditions:
-        return f"runs eagerly, but {never_compiled(view.figures)}", ""
+        said, why = never_compiled(view.figures)
+        return f"runs eagerly, but {said}", (Clause(why, Importance.REASON),)
     if off := turned_off(view.figures):
-        return f"runs eagerly: {off}", ""
+        return f"runs eagerly: {off}", ()
     steps = counted(view.figures.steps.count, "step")
     if view.judgement.warm_by == "ready":
-        return f"ready() was called, and nothing has compiled in {steps}: it runs eagerly", ""
-    return f"no compile activity in {steps}: the model runs eagerly", ""
+        return f"ready() was called, and nothing has compiled in {steps}: it runs eagerly", ()
+    return f"no compile activity in {steps}: the model runs eagerly", ()
 
 
 def _stalled(view: RankView) -> Says:
@@ -208,7 +220,7 @@ def _stalled(view: RankView) -> Says:
     known = f" (limit {duration(limit)})" if limit is not None else ""
     return (
         f"stalled; no step for {duration(progress.quiet_seconds)}{known} and nothing compiles",
-        "",
+        (),
     )
 
 
@@ -223,7 +235,7 @@ _SAYS: dict[State, Callable[[RankView], Says]] = {
     State.EAGER: _eager,
     State.RECOMPILING: _recompiling,
     State.STALLED: _stalled,
-    State.FINISHED: lambda view: (ends.finished(view), ""),
-    State.FAILED: lambda view: (ends.failed(view), ""),
-    State.LOST: lambda view: (ends.lost(view), ""),
+    State.FINISHED: lambda view: (ends.finished(view), ends.remedies(view)),
+    State.FAILED: lambda view: (ends.failed(view), ()),
+    State.LOST: lambda view: (ends.lost(view), ()),
 }

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from warmwatch_monitor.export.answer import progress
-from warmwatch_monitor.export.words.sentence import run_sentence, summary
-from warmwatch_monitor.model import RankView, Snapshot, all_warm, any_compiling
+from warmwatch_monitor.export.words.sentence import answer, run_answer
+from warmwatch_monitor.model import RankView, RunView, Snapshot, all_warm, any_compiling
 from warmwatch_monitor.views.history.ring import (
     GPU_COLUMNS,
     PHASE_NAMES,
@@ -62,23 +62,32 @@ def columns(
 
 
 def sample(snapshot: Snapshot) -> dict[str, Any]:
-    """The figures of this moment, and the sentences."""
+    """The figures of this moment, and the words."""
+    words = answer(snapshot)
     return {
         "at": snapshot.epoch,
         "late_seconds": snapshot.late_seconds,
-        "summary": summary(snapshot),
+        "summary": words.summary,
+        "details": list(words.details),
         "compiling": any_compiling(snapshot.runs),
         "warm": all_warm(snapshot.runs),
-        "runs": [
-            {"run": view.run, "state": view.state.value, "summary": run_sentence(view)}
-            for view in snapshot.runs
-        ],
+        "runs": [_words(view) for view in snapshot.runs],
         "ranks": [_present(view) for run in snapshot.runs for view in run.ranks],
         "gpus": [
             {"uuid": gpu.uuid, "index": gpu.index, "power_limit_watts": gpu.power_limit_watts}
             | {name: getattr(gpu, name) for name in GPU_COLUMNS}
             for gpu in snapshot.gpus
         ],
+    }
+
+
+def _words(view: RunView) -> dict[str, Any]:
+    words = run_answer(view)
+    return {
+        "run": view.run,
+        "state": view.state.value,
+        "summary": words.summary,
+        "details": list(words.details),
     }
 
 

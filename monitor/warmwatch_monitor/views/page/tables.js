@@ -2,6 +2,8 @@
 
 import { fill, items, rows, text } from "./show.js";
 
+const ENDED = new Set(["finished", "failed", "lost"]);
+
 export function showTables(answer, place) {
   const runs = answer.runs.filter((run) => place.run === null || run.run === place.run);
   rows("runs", answer.runs.map((run) => ({
@@ -70,7 +72,7 @@ function showRank(answer, place) {
 }
 
 // the sentence, in large type; one for each run where there are several
-export function showAnswer({ summary, runs }, place) {
+export function showAnswer({ summary, details, runs }, place) {
   const run = runs.find((one) => one.run === place.run);
   const gone = place.run !== null && !run; // a link to a run that has left, or is yet to come
   text(document.getElementById("summary"), gone ? `${place.run} is not seen here. ${summary}` : run?.summary ?? summary);
@@ -79,6 +81,10 @@ export function showAnswer({ summary, runs }, place) {
   whole.style.setProperty("--state", state ? `var(--${state})` : "var(--line)");
   const list = document.getElementById("sentences");
   list.hidden = runs.length < 2 || Boolean(run);
+  const more = document.getElementById("details");
+  const several = !run && runs.filter((one) => !ENDED.has(one.state)).length > 1; // then they are the sentences
+  items(more, gone || several ? [] : (run ? run.details : details) ?? []);
+  more.hidden = more.children.length === 0;
   items(list, list.hidden ? [] : runs.map((one) => one.summary));
   [...list.children].forEach((item, at) => item.style.setProperty("--state", `var(--${runs[at].state})`));
 }

@@ -53,7 +53,14 @@ class Run(BaseModel):
     state: State = Field(description="That of its least advanced living rank.")
     compiling: bool | None = Field(description="Any living rank compiles; null where none lives.")
     warm: bool | None = Field(description="All living ranks are warm; null where none lives.")
-    summary: str = Field(description="The answer for this run, in one sentence.")
+    summary: str = Field(
+        description="The answer for this run, in one sentence of at most 120 characters; a long "
+        "name is shortened in it."
+    )
+    details: list[str] = Field(
+        description="What else is true of it, one clause each, the most important first. None of "
+        "them is in `summary`."
+    )
     compile_gpu_seconds: Seconds | None = Field(
         description="Compile time times GPUs, of all ranks; null where none told of a GPU."
     )

@@ -83,7 +83,15 @@ class Status(BaseModel):
     warm: bool | None = Field(
         description="Nothing is left to wait for in any living rank; null where none lives."
     )
-    summary: str = Field(description="The answer in one sentence.")
+    summary: str = Field(
+        description="The answer in one sentence of at most 120 characters: of runs that live, as "
+        "long as one does."
+    )
+    details: list[str] = Field(
+        description="What `summary` has no room for, one clause each, the most important first: "
+        "the details of the only run that lives, or the summaries of those that do; then what "
+        "ended."
+    )
     runs: list[Run] = Field(description="The runs, by name.")
     observed: list[Observed] = Field(description="Trainings without the agent.")
     gpus: list[Gpu] = Field(description="The GPUs of this host.")

@@ -28,6 +28,8 @@ from warmwatch_monitor.views.top.seen import Frame, Seen
 from warmwatch_monitor.views.top.table import fill
 
 WINDOWS = (120.0, 600.0, 3600.0)
+_MOST_DETAILS = 3
+_ROWS_BEFORE_DETAILS = 24  # a screen of so many has the headline alone
 
 
 class Top(App[None]):
@@ -138,7 +140,7 @@ class Top(App[None]):
         if self._answer is None:
             self.query_one("#sentence", Static).update(Text(self._trouble or "asking ..."))
             return
-        self.query_one("#sentence", Static).update(Text(self._answer["summary"], style="bold"))
+        self.query_one("#sentence", Static).update(self._words(self._answer))
         table = self.query_one("#list", DataTable)
         self._listing = listing(
             self._answer,
@@ -168,6 +170,16 @@ class Top(App[None]):
     def _chosen(self) -> Entry | None:
         entries = self._listing.entries
         return entries[at(entries, self._key)] if entries else None
+
+    def _words(self, answer: Answer) -> Text:
+        """The headline, and the details that there is room for, each on one line."""
+        lines = [Text(answer["summary"], style="bold")]
+        room = min(_MOST_DETAILS, (self.size.height - _ROWS_BEFORE_DETAILS) // 2)
+        for words in answer.get("details", ())[: max(0, room)]:
+            line = Text(f"  {words}")
+            line.truncate(max(1, self.size.width), overflow="ellipsis")
+            lines.append(line)
+        return Text("\n").join(lines)
 
     def _line(self) -> Text:
         """Which row of how many, how they stand, how old the answer is, and what is wrong."""

@@ -125,10 +125,15 @@ def _gpus(shown: Shown) -> list[Text]:
     return gpus(shown.answer, frozenset(shown.rank["gpus"]), shown.width)
 
 
+def _words(run: Mapping[str, Any], rank: Mapping[str, Any]) -> Iterator[str]:
+    """What is said of the run, and the evidence; no clause twice."""
+    yield from dict.fromkeys((run["summary"], *run.get("details", ()), *rank["evidence"]))
+
+
 def _evidence(shown: Shown) -> list[Text]:
     rank = shown.rank
     said = [(one["words"], "bold red") for one in rank["conditions"]]
-    said += [(words, "") for words in (shown.entry.run["summary"], *rank["evidence"])]
+    said += [(words, "") for words in _words(shown.entry.run, rank)]
     return [
         Text(line, style=style) for words, style in said for line in wrapped(words, shown.width)
     ]

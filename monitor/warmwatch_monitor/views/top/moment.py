@@ -38,11 +38,12 @@ def at_the_moment(answer: Answer, sample: Answer) -> Answer:
     ranks = {(one["run"], one["rank"]): one for one in sample["ranks"]}
     gpus = {one["uuid"]: {name: one[name] for name in _GPU} for one in sample["gpus"]}
     runs = [_run(run, said.get(run["run"]), ranks) for run in answer["runs"]]
-    every = said.keys() == {run["run"] for run in runs}
+    words, every = several_of(runs), said.keys() == {run["run"] for run in runs}
     return {
         **answer,
         "at": sample["at"],
-        "summary": sample["summary"] if every else several_of(runs),
+        "summary": sample["summary"] if every else words.summary,
+        "details": sample.get("details", []) if every else list(words.details),
         "runs": runs,
         "gpus": [{**gpu, **gpus.get(gpu["uuid"], {})} for gpu in answer["gpus"]],
     }
@@ -52,7 +53,8 @@ def _run(run: Answer, said: Answer | None, ranks: Mapping[tuple[str, int], Answe
     if said is None:
         return run
     now = [_rank(rank, ranks.get((run["run"], rank["rank"]))) for rank in run["ranks"]]
-    return {**run, "summary": said["summary"], "ranks": now}
+    details = said.get("details", [])  # of an older daemon there are none
+    return {**run, "summary": said["summary"], "details": details, "ranks": now}
 
 
 def _rank(rank: Answer, now: Answer | None) -> Answer:
