@@ -8,6 +8,10 @@ anything was compiled.
 What one thread began another may end: Dynamo's callbacks count the threads that compile, and the
 last of them calls the end of what the first began.
 
+A thread that still compiles while another marks a step compiles in the background: that step is
+complete, so it did not wait for the end of that compilation. From then on the thread's time belongs
+to no phase, until it has ended what it had begun.
+
 Not for use by several threads at once: :class:`warmwatch._ledger.Ledger` lets one in at a time.
 """
 
@@ -31,19 +35,38 @@ class Activity:
         self._words = words
         # in the order in which the threads began: the first has been at it longest
         self._stacks: dict[int, list[tuple[str, int]]] = {}
+        self._background: dict[int, list[tuple[str, int]]] = {}  # stacks that a step has passed
         self._phases: dict[str, int | None] = {}
+        self._waited = False  # whether a stack has ended since the training was last seen free
 
     def __bool__(self) -> bool:
-        """Whether any thread is compiling."""
+        """Whether any thread is compiling that the training may wait for."""
         return bool(self._stacks)
+
+    @property
+    def in_background(self) -> bool:
+        """Whether any thread compiles in the background."""
+        return bool(self._background)
+
+    @property
+    def waited(self) -> bool:
+        """Whether the activity in progress has ended on one thread at least.
+
+        The training may have waited for that part, even where another thread goes on.
+        """
+        return self._waited
 
     def holds(self, thread: int) -> bool:
         """Whether ``thread`` has begun something that it has not ended."""
-        return thread in self._stacks
+        return thread in self._stacks or thread in self._background
 
     def begin(self, thread: int, event: str, now: int) -> bool:
         """Enter an event; whether the current phase changed."""
-        stack = self._stacks.setdefault(thread, [])
+        if not self._stacks:
+            self._waited = False
+        stack = self._background.get(thread)
+        if stack is None:
+            stack = self._stacks.setdefault(thread, [])
         phase = self._phase(event)
         if phase is None:
             phase = stack[-1][1] if stack else _OTHER
@@ -52,7 +75,7 @@ class Activity:
 
     def end(self, thread: int, event: str, now: int) -> bool:
         """Leave an event and what was begun inside it; whether the current phase changed."""
-        stack = self._stacks.get(thread, [])
+        stack = self._background.get(thread) or self._stacks.get(thread, [])
         if any(name == event for name, _ in stack):
             while stack.pop()[0] != event:
                 pass
@@ -60,6 +83,9 @@ class Activity:
             thread = self._end_elsewhere(event)
         if not self._stacks.get(thread, True):
             del self._stacks[thread]
+            self._waited = True
+        if not self._background.get(thread, True):
+            del self._background[thread]
         return self._account(now)
 
     def _end_elsewhere(self, event: str) -> int:
@@ -69,7 +95,7 @@ class Activity:
         the same, since each end ends one, and none stays open. What was begun inside it goes on,
         for that thread itself is still at it.
         """
-        for thread, stack in self._stacks.items():
+        for thread, stack in (*self._stacks.items(), *self._background.items()):
             places = [at for at, (name, _) in enumerate(stack) if name == event]
             if places:
                 del stack[places[-1]]
@@ -79,16 +105,24 @@ class Activity:
     def abandon(self, threads: Collection[int], now: int) -> bool:
         """Leave everything that ``threads`` have begun."""
         for thread in threads:
-            self._stacks.pop(thread, None)
+            self._waited |= self._stacks.pop(thread, None) is not None
+            self._background.pop(thread, None)
+        return self._account(now)
+
+    def step_passed(self, threads: Collection[int], now: int) -> bool:
+        """A step is complete while ``threads`` compile: they do so in the background."""
+        for thread in threads:
+            if (stack := self._stacks.pop(thread, None)) is not None:
+                self._background[thread] = stack
         return self._account(now)
 
     def threads(self) -> tuple[int, ...]:
         """Those that have begun something; may be asked on any thread."""
-        return tuple(self._stacks)
+        return (*tuple(self._stacks), *tuple(self._background))
 
     def gone(self, living: Collection[int]) -> list[int]:
         """The threads that have begun something and are not among the ``living``."""
-        return [thread for thread in tuple(self._stacks) if thread not in living]
+        return [thread for thread in self.threads() if thread not in living]
 
     def total_ns(self) -> int:
         """Compile time accounted so far, in nanoseconds."""

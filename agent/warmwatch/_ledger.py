@@ -81,22 +81,21 @@ class Ledger:
     def end(self, event: str) -> None:
         """The calling thread ended ``event``."""
         thread, now = threading.get_ident(), self._clock()
-        self._inbox.post(
-            lambda: self._activities.changed(self._activity.end(thread, event, now), now)
-        )
+        self._inbox.post(lambda: self._activities.end(thread, event, now))
 
     def abandon(self) -> None:
-        """The calling thread marks a step, so nothing that it began can still be going on.
+        """The calling thread marks a step, so nothing that it began can still be in progress.
 
-        Nor anything of a thread that is gone. An end that was never reported (a compiler that
-        failed in an unusual way, an exception out of a signal handler while we took it down) would
-        otherwise keep the rank compiling for ever.
+        The same holds for threads that no longer exist. An end that was never reported (a compiler
+        that failed in an unusual way, an exception out of a signal handler while we recorded it)
+        would otherwise keep the rank compiling for ever. What other threads compile at this moment
+        has not held up the step, which is complete: they compile in the background.
         """
-        if not self.words[AT["active_since_ns"]]:
+        if not self.words[AT["active_since_ns"]] and not self.words[AT["background_since_ns"]]:
             return
         now = self._clock()
         over = [threading.get_ident(), *self._activity.gone(sys._current_frames())]
-        self._inbox.post(lambda: self._activities.changed(self._activity.abandon(over, now), now))
+        self._inbox.post(lambda: self._activities.abandoned(over, now))
 
     def progress(self, of: str, done: int, total: int) -> None:
         """So many of what the activity in progress counts are done, which then is over."""

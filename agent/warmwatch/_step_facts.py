@@ -81,6 +81,14 @@ class StepFacts:
             self._inbox.post(lambda: self._book.store.publish(self._book.words))
         return rest
 
+    def passed(self, seen: int) -> None:
+        """A clean step was marked when ``seen`` activities had begun: it waited for none."""
+        self._inbox.post(lambda: self._steps.passed(seen))
+
+    def held_up(self, before: int, steps: int) -> None:
+        """The step after number ``steps``, marked at ``before``, waited for what was background."""
+        self._inbox.post(lambda: self._steps.held_up(before, steps))
+
     def baseline(self, steps: int, median_ns: int | None) -> None:
         """The steps that were to run eagerly are over; ``median_ns``: of those that did."""
         now = self._clock()

@@ -32,6 +32,10 @@ from warmwatch.record import BOUNDS_NS, COMPILE_INDEX, STEPS_INDEX, packed
 _BEGUN = COMPILE_INDEX["begun"]
 _SINCE = COMPILE_INDEX["active_since_ns"]
 _FIRST_BEGIN = COMPILE_INDEX["first_begin_ns"]
+_BACKGROUND, _BACKGROUND_SINCE = COMPILE_INDEX["background"], COMPILE_INDEX["background_since_ns"]
+_BACKGROUND_ENDED = COMPILE_INDEX["background_ended_ns"]
+# Beyond so many usual steps and this, a step may have waited for what ended in it.
+_HELD_UP_TIMES, _HELD_UP_NS = 2, 10**8
 _TOUCHED = -1  # a number of activities that never is: the next step is looked at closely
 _BASELINE = -2  # likewise, because it is to run eagerly
 assert _BEGUN == 0, "known as words[0]: a constant costs less than a name"
@@ -103,7 +107,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
     """
     words, slot, touched_bins = ledger.words, _hot_words(buffer), record.histograms(buffer)[1]
     id_of, bin_of, edges = id, bisect_left, _EDGES
-    regular = leader = early = compiled = begun = 0
+    regular = leader = early = compiled = begun = background = 0
     seen, warm_at = _TOUCHED, warm_steps
     eager = 0  # the number of the last step that is to run so
     low = high = place = 0  # the bin of the last regular step: its bounds, its word
@@ -134,13 +138,29 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
 
     def ask(optimizer: Any) -> None:
         """Any call but the regular ones."""
+        nonlocal background
         if id(optimizer) != leader and not is_step(optimizer):
             return
         now = clock()
+        if words[_BACKGROUND_SINCE]:
+            ledger.abandon()  # of a thread that is gone there will be no end
+        if words[_BACKGROUND_ENDED] != background:
+            background = words[_BACKGROUND_ENDED]
+            usual = usual_ns(slot[_CLEAN_BINS])
+            if not usual or now - slot[9] > _HELD_UP_TIMES * usual + _HELD_UP_NS:
+                held_up(now)
+                return
         if words[0] != seen:
             look_closely(now)
         else:
             mark(now)
+
+    def held_up(now: int) -> None:
+        """A compilation in the background ended in this step, which took longer than usual."""
+        nonlocal begun
+        ledger.marks.held_up(slot[9], slot[8] + early)
+        begun = _TOUCHED
+        look_closely(now)
 
     def mark(now: int) -> None:
         """A clean step that is not known to be regular, or that another thread came between."""
@@ -160,7 +180,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         slot[8] += 1
         slot[_BEFORE_CLEAN_BINS + index] += 1
         if count >= warm_at:
-            regular = leader
+            regular = 0 if words[_BACKGROUND_SINCE] else leader
             if words[0] != seen:  # asked afterwards: what begins from now on takes it away itself
                 regular = 0
         if count == warm_at:
@@ -183,16 +203,23 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         # The count before the state: what begins between the two is then seen by its count at the
         # next step. The ledger stores the other way round, so that a count is never ahead of it.
         known, active = words[0], words[_SINCE] != 0
+        waited = known - words[_BACKGROUND]  # activities that the training may have waited for
         last = slot[9]
         count = slot[8] + early + 1
-        early += 1  # taken, and stored when the ledger has told of it
-        touched = active or known != begun or (seen == _TOUCHED and count > 1)
+        touched = active or waited != begun or (seen == _TOUCHED and count > 1)
         baseline = count <= eager
+        if count > 1 and not touched and not baseline:
+            # all that has begun is in the background, or another thread's step was looked at
+            compiled, seen = total, known
+            ledger.marks.passed(known)
+            mark(now)
+            return
+        early += 1  # taken, and stored when the ledger has told of it
         now = now if now > last else last
         start = last or (words[_FIRST_BEGIN] if touched else 0)
         duration = now - start if start else 0
         rest = duration - (total - compiled) if last else 0
-        compiled, begun, regular = total, known, 0
+        compiled, begun, regular = total, waited, 0
         seen = _TOUCHED if active else _BASELINE if count < eager else known
         if touched:
             warm_at = max(count, eager) + warm_steps
@@ -202,8 +229,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
                     count, now, duration, rest=rest, seen=known, touched=touched, baseline=baseline
                 )
             index = bin_of(edges, duration)
-            clean = not touched and count > 1 and not baseline  # another thread's was looked at
-            word = packed(duration, clean=clean)
+            word = packed(duration, clean=False)
         finally:
             early -= 1
         slot[slot[8] | -64] = word
@@ -212,8 +238,6 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         slot[8] += 1
         if touched:
             touched_bins[index - 1] += 1
-        elif clean:
-            slot[_BEFORE_CLEAN_BINS + index] += 1
         if baseline:
             on_baseline(count, 0 if touched or not last else rest)
         if count == warm_at:
@@ -223,7 +247,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         nonlocal eager, warm_at, regular, seen
         eager, warm_at, regular = count, count + warm_steps, 0
         if slot[8] and seen != _TOUCHED:
-            seen = _BASELINE if count > slot[8] else begun
+            seen = _BASELINE if count > slot[8] else words[0]
 
     def tell_warm(now: int, count: int) -> None:
         nonlocal suspect
@@ -245,11 +269,11 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
 
     def bind(new_buffer: Buffer, new_ledger: Ledger) -> None:
         nonlocal slot, ledger, words, early, compiled, begun, leader, regular, seen, warm_at
-        nonlocal touched_bins, suspect, eager
+        nonlocal touched_bins, suspect, eager, background
         slot, touched_bins = _hot_words(new_buffer), record.histograms(new_buffer)[1]
         if new_ledger is not ledger:
             ledger, words = new_ledger, new_ledger.words
-            early = compiled = begun = leader = regular = eager = 0
+            early = compiled = begun = leader = regular = eager = background = 0
             seen, warm_at = _TOUCHED, warm_steps
             suspect = 0
             ledger.on_begin(look)

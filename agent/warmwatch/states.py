@@ -33,6 +33,7 @@ class State(str, Enum):
 #   never_compiled    torch.compile was asked for, is not turned off, and nothing has compiled
 #   cudagraph_skipped  CUDA graphs were asked for and left out
 #   slower_than_before  the first warm-up took far longer than those of earlier runs like it
+#   background  another thread compiles while steps complete; they do not wait for it
 CONDITIONS = (
     "thrashing",
     "fallback",
@@ -42,6 +43,7 @@ CONDITIONS = (
     "never_compiled",
     "cudagraph_skipped",
     "slower_than_before",
+    "background",
 )
 NEEDS_A_PERSON = frozenset({"nothing_captured", "long_compile", "never_compiled"})
 MAY_NEVER_END = frozenset({"long_compile"})  # so who waits for another state is told, and may leave

@@ -48,6 +48,10 @@ SLOWER_TIMES_OF_SEVERAL = 1.5
 SLOWER_SEVERAL = 3  # earlier warm-ups, whose longest says how far they spread
 SLOWER_FLOOR_NS = 30 * 10**9
 
+# A rank that marks no step for so long may wait for what compiles in the background.
+HELD_UP_FLOOR_NS = 3 * 10**9
+HELD_UP_MEDIANS = 10
+
 THRASHING_WINDOW = 10
 THRASHING_STEPS = 3
 
@@ -170,7 +174,7 @@ def _runs_compiled_code(compile: CompileCounts) -> bool:
 def _warm_by(facts: Facts, now_ns: int) -> tuple[str, int] | None:
     """What ended the warm-up that nothing has reopened, and when; ``None`` if it is open."""
     compile = facts.compile
-    if compile.active_since_ns:
+    if compile.active_since_ns or _held_up(facts, now_ns):
         return None
     if _clean(facts) >= facts.warm_steps and not (compile.begun and compile.asynchronous):
         # a reader may come between the K-th mark and the entry of the warm-up it ended
@@ -295,6 +299,7 @@ def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:
         "never_compiled": _never_compiled(facts, now_ns),
         "cudagraph_skipped": facts.compile.cudagraph_skips > 0,
         "slower_than_before": _slower_than_before(facts),
+        "background": facts.compile.background_since_ns > 0 and _ended(facts) is None,
     }
     return tuple(name for name in CONDITIONS if holds[name])
 
@@ -361,11 +366,22 @@ def _living(facts: Facts, now_ns: int) -> Judgement:
     warm_by = _warm_by(facts, now_ns)
     if not steps.steps and not compile.begun and not warm_by:
         return Judgement(state=State.STARTING, since_ns=facts.attached_ns)
-    clean = _clean(facts)
+    clean = 0 if _held_up(facts, now_ns) else _clean(facts)
     stalled_at = moved_ns(facts) + stall_after_ns(facts)
     if steps.steps and now_ns > stalled_at:
         return Judgement(state=State.STALLED, since_ns=stalled_at, clean_steps=clean)
     return _without_activity(facts, clean, warm_by)
+
+
+def _held_up(facts: Facts, now_ns: int) -> bool:
+    """Whether a compilation in the background may hold up the step in progress.
+
+    No event tells whether one thread waits for another, so the time without a step decides.
+    """
+    if not facts.compile.background_since_ns:
+        return False
+    median = int(HELD_UP_MEDIANS * (facts.median_step_ns or 0))
+    return now_ns - facts.steps.last_step_ns > max(HELD_UP_FLOOR_NS, median)
 
 
 def _ended(facts: Facts) -> Judgement | None:
@@ -400,7 +416,6 @@ def _without_activity(facts: Facts, clean: int, warm_by: tuple[str, int] | None)
     if not compile.begun:
         return Judgement(state=State.WARMING, since_ns=compile.first_step_ns, clean_steps=clean)
     if compile.warmups:
-        return Judgement(
-            state=State.RECOMPILING, since_ns=compile.episode_began_ns, clean_steps=clean
-        )
+        since = compile.episode_began_ns or facts.steps.last_step_ns  # 0: it is held up
+        return Judgement(state=State.RECOMPILING, since_ns=since, clean_steps=clean)
     return Judgement(state=State.WARMING, since_ns=compile.last_end_ns, clean_steps=clean)

@@ -77,6 +77,10 @@ def _begin(facts: Facts, event: Event) -> Facts:
 
 
 def _end(facts: Facts, event: Event) -> Facts:
+    if event.get("background"):  # a step was complete by then: it goes on, and holds up none
+        compile = facts.compile
+        compile = replace(compile, active_since_ns=0, activities_seen=compile.begun)
+        return replace(facts, compile=compile)
     compile = replace(facts.compile, active_since_ns=0, last_end_ns=event["t"])
     return replace(facts, compile=compile)
 

@@ -30,6 +30,17 @@ class IrregularSteps:
         self._answers.look_whether_disabled()
         self._answers.count_skips()
 
+    def passed(self, seen: int) -> None:
+        self._words[AT["activities_seen"]] = seen
+        self._store.publish(self._words)
+
+    def held_up(self, before: int, steps: int) -> None:
+        words = self._words
+        words[AT["last_end_ns"]] = max(words[AT["last_end_ns"]], words[AT["background_ended_ns"]])
+        if not words[AT["episode_began_ns"]]:
+            words[AT["episode_began_ns"]] = before
+            words[AT["episode_began_steps"]] = steps
+
     def touched(self, steps: int, duration: int) -> None:
         words = self._words
         words[AT["compile_step_sum_ns"]] += duration
@@ -94,7 +105,8 @@ class IrregularSteps:
             self._store.publish(words)
             return
         words[AT["warmups"]] += 1
-        warmup = [began, ended, now, steps - before]
+        # all that began may be in the background: then there was nothing to wait for
+        warmup = [began, ended or began, now, steps - before]
         for name in ("last_warmup", "first_warmup")[: 2 if words[AT["warmups"]] == 1 else 1]:
             words[AT[name] : AT[name] + len(warmup)] = warmup
         self._store.publish(words)

@@ -151,6 +151,11 @@ class CompileCounts:
             warm-up. optimizers: 1 if the process made an optimizer of ``torch.optim``.
         settled: 1 + ``begun`` at the time when a warm-up last ended without steps, 0 if none did;
             settled_ns: that time; settled_by: position in SETTLED_BY.
+        background: activities of ``begun`` that were still in progress on other threads when a step
+            was marked, and had held up no part of it: compilation in the background.
+        background_since_ns: begin of the oldest compilation in the background that is in progress;
+            0 where none is. background_ns: time of those that have ended, added up over threads;
+            background_ended_ns: when the last one ended.
     """
 
     begun: int = 0
@@ -221,6 +226,10 @@ class CompileCounts:
     settled: int = 0
     settled_ns: int = 0
     settled_by: int = 0
+    background: int = 0
+    background_since_ns: int = 0
+    background_ns: int = 0
+    background_ended_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,9 @@ class Compile(Struct, frozen=True, kw_only=True):
         wrappers: how many functions and modules the user handed to ``torch.compile``.
         disabled: by what of DISABLED compilation is turned off; ``None`` where it is on, or nobody
         knows. cudagraph_skips: how often CUDA graphs were asked for and left out.
+        background_since: begin of the oldest compilation in progress on a thread that the steps do
+        not wait for; ``None`` where there is none. background_seconds: time of all such
+        compilations, added up over threads; background_for_seconds: since ``background_since``.
     """
 
     begun: bool = False
@@ -74,6 +77,9 @@ class Compile(Struct, frozen=True, kw_only=True):
     wrappers: int | None = None
     disabled: str | None = None
     cudagraph_skips: int | None = None
+    background_since: float | None = None
+    background_seconds: float = 0.0
+    background_for_seconds: float | None = None
 
     @property
     def graphs_compiled(self) -> int | None:

@@ -111,6 +111,8 @@ def compile_of(slot: Slot) -> Compile:
         fallbacks=None if "recompile_limit" in missing else counts.fallbacks,
         wrappers=None if "wrappers" in missing else counts.wrappers,
         disabled=DISABLED[counts.disabled] or None,
+        background_since=epoch(slot.header, counts.background_since_ns),
+        background_seconds=counts.background_ns / 1e9,
     )
     if "compilations" in missing:
         return compile

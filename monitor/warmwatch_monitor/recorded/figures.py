@@ -103,10 +103,18 @@ def _compile(
     A process that died while it compiled did so until its end was seen: no figure shrinks.
     """
     slot, counts = reading.slot, reading.slot.compile
-    if not counts.active_since_ns:
-        return compile
     living = judgement.state not in ENDED
     until = now_ns if living else counts.ended_ns or reading.gone_ns or 0
+    if since := counts.background_since_ns:
+        took = max(0, until - since) / 1e9
+        compile = replace(
+            compile,
+            background_since=compile.background_since if living else None,
+            background_seconds=compile.background_seconds + took,
+            background_for_seconds=took if living else None,
+        )
+    if not counts.active_since_ns:
+        return compile
     phase = PHASES[counts.active_phase - 1] if counts.active_phase else None
     open_ns = max(0, until - counts.accounted_ns)
     return replace(

@@ -48,6 +48,8 @@ def compiler(view: RankView) -> dict[str, Any]:
         "wrappers": compile.wrappers,
         "disabled": compile.disabled,
         "cudagraph_skips": compile.cudagraph_skips,
+        "background_since": compile.background_since,
+        "background_seconds": compile.background_seconds,
         "progress": progress(compile.open),
         "estimate": _estimate(view),
         "underway": underway(view.figures.log.underway),

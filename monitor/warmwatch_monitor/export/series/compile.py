@@ -158,6 +158,11 @@ COMPILE_SERIES: tuple[Series[RankView], ...] = (
         "How often CUDA graphs were asked for and left out.",
         lambda view: view.figures.compile.cudagraph_skips,
     ),
+    counter(
+        "warmwatch_compile_background_seconds_total",
+        "Time in which other threads compiled while steps were completed, added up over threads.",
+        lambda view: view.figures.compile.background_seconds,
+    ),
     counters(
         "warmwatch_recompiles_total",
         "Recompiles by the category of their reason.",

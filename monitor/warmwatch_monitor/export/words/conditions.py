@@ -11,7 +11,7 @@ from warmwatch_monitor.export.words.clauses import Importance
 from warmwatch_monitor.export.words.hangs import long_compile, too_long
 from warmwatch_monitor.export.words.left import slower_than_before
 from warmwatch_monitor.export.words.remedy import remedy
-from warmwatch_monitor.export.words.wording import counted, own_words
+from warmwatch_monitor.export.words.wording import counted, duration, own_words
 from warmwatch_monitor.model import Figures, RankView
 
 # A condition that is not listed is an Importance.NOTE.
@@ -40,7 +40,8 @@ def beside(view: RankView) -> list[tuple[str, str]]:
 
 
 def _words(name: str, view: RankView) -> str:
-    return long_compile(view) if name == "long_compile" else _WORDS[name](view.figures)
+    of_view = _OF_VIEW.get(name)
+    return of_view(view) if of_view else _WORDS[name](view.figures)
 
 
 def _thrashing(figures: Figures) -> str:
@@ -65,6 +66,18 @@ def _fallback(figures: Figures) -> str:
     more = total - 1
     others = f" (and {counted(more, 'other frame')})" if more > 0 else ""
     return f"{name} hit the recompile limit{limit}: eager since step {first.step + 1}{others}"
+
+
+def background(view: RankView) -> str:
+    """That another thread compiles, and whether the steps go on meanwhile."""
+    figures = view.figures
+    took = figures.compile.background_for_seconds
+    since = "" if took is None else f" for {duration(took)}"
+    clause = f"another thread compiles in the background{since}"
+    if view.judgement.clean_steps or not figures.steps.count:
+        return f"{clause}; steps do not wait for it"
+    quiet = figures.progress.quiet_seconds
+    return f"{clause}; no step for {duration(quiet)}, which may wait for it"
 
 
 def _unknown(_figures: Figures) -> str:
@@ -107,6 +120,10 @@ def _failure(figures: Figures) -> str:
     return f": {names[-1].rpartition('.')[2]}" if names else ""
 
 
+_OF_VIEW: dict[str, Callable[[RankView], str]] = {
+    "long_compile": long_compile,
+    "background": background,
+}
 _WORDS: dict[str, Callable[[Figures], str]] = {
     "thrashing": _thrashing,
     "fallback": _fallback,

@@ -117,6 +117,13 @@ class Compile(BaseModel):
     cudagraph_skips: int | None = Field(
         description="How often CUDA graphs were asked for and left out."
     )
+    background_since: float | None = Field(
+        description="When the oldest compilation in progress on a thread that the steps do not "
+        "wait for began, in seconds since the epoch; null where there is none."
+    )
+    background_seconds: Seconds = Field(
+        description="Time of all compilations in the background, added up over threads."
+    )
     functions: list[Function] | None = Field(
         description="What each function cost: the 10 dearest. Null where only series are known."
     )
