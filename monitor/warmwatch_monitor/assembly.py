@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from warmwatch_monitor.budgets import LEFT_OUT
 from warmwatch_monitor.config import Settings
 from warmwatch_monitor.errors import described
 from warmwatch_monitor.foreseen import with_estimates
@@ -56,6 +57,8 @@ class Assembly:
         self._retention_ns = round(max(settings.retention, _SHORTEST_RETENTION) * 1e9)
         self._accounts: dict[str, EnergyAccount] = {}
         self._remembered: Mapping[str, Remembered] = {}
+        self._left_out: Counter[str] = Counter()
+        self._left_out_total: Counter[str] = Counter(dict.fromkeys(LEFT_OUT, 0))
         self._judging = Judging(round((settings.long_compile or 0.0) * 1e9))
 
     def make(
@@ -80,12 +83,17 @@ class Assembly:
         )
         refusals = (*unjudged, *refused)
         shown = bounded(refusals)
+        unlisted = found.more_refusals if found else 0
+        left_out = self._count_left_out(found, runs)
         snapshot = Snapshot(
             epoch=epoch,
             now_ns=now_ns,
             runs=runs,
             refusals=shown,
-            more_refusals=len(refusals) - len(shown),
+            more_refusals=len(refusals) - len(shown) + unlisted,
+            unread=found.unread if found else 0,
+            left_out=left_out,
+            left_out_total=dict(self._left_out_total),
             gpus=gpus,
             observed=readings.of(OBSERVED) or (),
             host=host.machine if host else None,
@@ -93,6 +101,18 @@ class Assembly:
             directories=self._directories,
         )
         return Assembled(snapshot=snapshot, problems=tuple(trial.problems))
+
+    def _count_left_out(
+        self, found: RecordsReading | None, runs: tuple[RunView, ...]
+    ) -> Mapping[str, int]:
+        """What is left out now. What comes on top of the last time goes into the total."""
+        views = [view for run in runs for view in run.ranks if view.living]
+        unknown = sum(max(0, len(view.figures.who.gpus) - len(view.gpus)) for view in views)
+        now = {**dict.fromkeys(LEFT_OUT, 0), **(found.left_out if found else {}), "gpus": unknown}
+        for kind, count in now.items():
+            self._left_out_total[kind] += max(0, count - self._left_out[kind])
+        self._left_out = Counter(now)
+        return now
 
     def _latest_remembered(self, readings: Readings) -> Mapping[str, Remembered]:
         """What earlier runs took does not change because their history cannot be read now."""

@@ -36,6 +36,17 @@ class UnknownRunError(WarmwatchError):
         super().__init__(f"no run named {run!r}; {have}")
 
 
+class UnreadRunError(UnknownRunError):
+    """No such run so far, and not all records were read, or shown."""
+
+    exit_code = 6
+
+    def __init__(self, run: str, known: tuple[str, ...], why: str) -> None:
+        super().__init__(run, known)
+        have = f"runs so far: {', '.join(known)}" if known else "no run is known so far"
+        self.args = (f"{why}; no run named {run!r} was found yet; {have}",)
+
+
 class NoRunError(WarmwatchError):
     """No run at all is known."""
 

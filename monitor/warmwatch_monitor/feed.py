@@ -7,11 +7,13 @@ read of a source is under way: a driver that hangs must not be called again and 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from warmwatch_monitor.budgets import LONGEST_PAUSE, SHARE_OF_A_CORE
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.errors import SourceError, described
 from warmwatch_monitor.model import SourceHealth
@@ -119,11 +121,22 @@ class Feed(Generic[T]):
         )
         return None, health
 
-    def follow(self, stopping: threading.Event, tell: Callable[[], None]) -> None:
-        """Read until ``stopping`` is set, and ``tell`` after each time."""
+    def follow(
+        self,
+        stopping: threading.Event,
+        tell: Callable[[], None],
+        also_spent: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """Read until ``stopping`` is set, and ``tell`` after each time.
+
+        The pause grows where a read and what follows it, ``also_spent``, take so much CPU time
+        that they would be more than their share of a core.
+        """
         while not stopping.is_set():
-            began_ns = self._clock.monotonic_ns()
+            began_ns, began_cpu = self._clock.monotonic_ns(), time.thread_time()
             self.read()
             tell()
             spent = (self._clock.monotonic_ns() - began_ns) / 1e9
-            stopping.wait(max(0.01, self._interval - spent))
+            cpu = time.thread_time() - began_cpu + also_spent()
+            rest = min(cpu * (1 / SHARE_OF_A_CORE - 1), LONGEST_PAUSE)
+            stopping.wait(max(0.01, self._interval - spent, rest))

@@ -105,6 +105,10 @@ class Poller:
         for name, feed in self._feeds.items():
             tell = self._fresh.set if name == RECORDS.name else _nothing
             work[name] = partial(feed.follow, self._stopping, tell)
+            if name == RECORDS.name:
+                work[name] = partial(
+                    feed.follow, self._stopping, tell, lambda: self._publisher.cpu_seconds
+                )
         for name, target in work.items():
             thread = threading.Thread(target=target, name=f"warmwatch-{name}", daemon=True)
             self._threads.append(thread)

@@ -6,6 +6,7 @@ nobody makes any more cannot say so itself.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -36,6 +37,7 @@ class Publisher:
         self._late: tuple[Snapshot, int, Snapshot] | None = None
         self._followers: list[Follower] = []
         self._untold: str | None = None
+        self.cpu_seconds = 0.0  # that the last Snapshot took
 
     def follow(self, follower: Follower) -> None:
         """Give ``follower`` each Snapshot from now on, in the order in which they are published."""
@@ -43,7 +45,7 @@ class Publisher:
 
     def publish(self) -> Snapshot:
         """Make a Snapshot and publish it. Whatever is raised becomes the publisher's health."""
-        began_ns = self._clock.monotonic_ns()
+        began_ns, began_cpu = self._clock.monotonic_ns(), time.thread_time()
         try:
             made = self._assemble()
             untold = () if self._untold is None else (self._untold,)
@@ -62,6 +64,7 @@ class Publisher:
         )
         self._latest = snapshot = replace(snapshot, sources=(*snapshot.sources, health))
         self._tell(snapshot)
+        self.cpu_seconds = time.thread_time() - began_cpu
         return snapshot
 
     def _tell(self, snapshot: Snapshot) -> None:

@@ -67,6 +67,18 @@ def test_status_of_one_run_and_of_an_unknown_one() -> None:
     assert unknown.json() == {"detail": "no run named 'bert'; runs here: gpt2"}
 
 
+@pytest.mark.parametrize("query", ["run=bert", "run=bert&wait=warm&timeout=0.01", "run=b&run=bert"])
+def test_a_run_is_not_found_only_where_all_records_were_read(query: str) -> None:
+    """By the fast path and by FastAPI's."""
+    unread = get(f"/status?{query}", b.snapshot(STATES["warm"], unread=3))
+    assert (unread.status_code, unread.headers["retry-after"]) == (503, "1")
+    assert unread.json()["detail"] == (
+        "not all records have been read yet (3 are left); no run named 'bert' was found yet; "
+        "runs so far: gpt2"
+    )
+    assert get("/status", b.snapshot(STATES["warm"], unread=3)).json()["unread_records"] == 3
+
+
 def test_waiting_for_a_run_that_is_unknown_is_refused_at_once() -> None:
     assert get("/status?run=bert&wait=warm").status_code == 404
 
@@ -614,7 +626,7 @@ def test_the_interface_explains_every_field_of_an_answer() -> None:
     assert parameters["wait"]["enum"] == [*(state.value for state in State), "ended"]
     responses = paths["/status"]["get"]["responses"]
     assert "see `reached`" in responses["200"]["description"]
-    assert responses.keys() == {"200", "404", "422"}
+    assert responses.keys() == {"200", "404", "422", "503"}
     of_status = {code: one["content"]["application/json"] for code, one in responses.items()}
     assert of_status["200"]["schema"] == {"$ref": "#/components/schemas/Status"}
     assert of_status["404"]["schema"] == {"$ref": "#/components/schemas/Problem"}

@@ -128,17 +128,16 @@ def test_a_flood_of_one_user_s_records_hides_none_of_another_s(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three newer ones of his are read of five, and mine, which is older than all of them."""
-    monkeypatch.setattr("warmwatch_monitor.sources.directory.MOST_OF_A_USER", 3)
+    for place in ("directory", "records"):
+        monkeypatch.setattr(f"warmwatch_monitor.sources.{place}.RECORDS_OF_A_USER", 3)
     mine = write_record(directory, warm(), name="mine")
     his = [forged(directory, warm(), name=str(number)) for number in range(5)]
     for age, folder in enumerate([*reversed(his), mine]):
         os.utime(folder, (1e9 - age, 1e9 - age))
-    records, refused = read(directory)
-    assert {Path(one.folder).name for one in records} == {"mine", "2", "3", "4"}
-    assert {Path(one.path).name: one.reason for one in refused} == dict.fromkeys(
-        ("0", "1"),
-        f"user {MALLORY} has 3 newer ones in this directory, and no more are read",
-    )
+    found = RecordsSource([str(directory)], retention=900).read()
+    assert {Path(one.folder).name for one in found.records} == {"mine", "2", "3", "4"}
+    assert found.refusals == ()
+    assert found.left_out == {"records": 2}
 
 
 @root
@@ -169,7 +168,7 @@ def test_a_folder_that_is_swapped_for_a_link_between_two_looks_is_refused(
     theirs = forged(directory, compiling("x"), name="theirs")
     source = RecordsSource([str(directory)], retention=900)
     listing = source._directories[0].look()
-    monkeypatch.setattr(source._directories[0], "look", lambda: listing)
+    monkeypatch.setattr(source._directories[0], "look", lambda _within: listing)
     assert len(source.read().records) == 2
     theirs.rename(directory / ".away")
     theirs.symlink_to(mine)

@@ -297,20 +297,20 @@ def test_a_source_that_answers_again_is_read_anew(stuck: threading.Event) -> Non
 
 
 def test_a_command_reads_whole_journals_however_many_polls_that_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("warmwatch_monitor.sources.records._CATCH_UP_NS", 0)
     made = {"t": 5, "event": "compilation", "kind": "forward", "seconds": 1.5, "name": "f"}
     lines = [{**made, "id": f"0/{n}", "reason": "x" * 500} for n in range(1500)]
     clock = Clock(epoch=lambda: EPOCH)
     reader = RecordsSource([str(tmp_path)], retention=1e12, clock=clock, boot="here")
     for name in ("one", "other"):
         write_record(tmp_path, builders.slot(), name=name, events=lines)
-    assert reader.read().unread_bytes > 0
+    assert reader.read(0.0).unread == 1
+    assert reader.read(0.0).unread_bytes > 0
     source = Source(
         name=RECORDS.name,
         interval=lambda _: 1.0,
-        make=lambda _settings, _clock: lambda _: reader.read(),
+        make=lambda _settings, _clock: lambda _: reader.read(0.0),
         unread=RECORDS.unread,
     )
     snapshot = Poller(sources.settings("/d"), sources=(source,), clock=clock).poll_once()

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from warmwatch.states import ENDED_STATES
-from warmwatch_monitor.errors import UnknownRunError
+from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.export.words.several import several_of
 
 Answer = dict[str, Any]
@@ -33,9 +33,16 @@ def choose(answer: Answer, run: str | None, uid: int | None = None, *, own: bool
     ``uid``: who asks. ``own``: what names no owner means no run but his.
 
     Raises:
-        UnknownRunError: there is none.
+        UnknownRunError: there is none. UnreadRunError: there is none so far.
     """
-    return answer if run is None else only(answer, choose_runs(answer["runs"], run, uid, own=own))
+    if run is None:
+        return answer
+    try:
+        return only(answer, choose_runs(answer["runs"], run, uid, own=own))
+    except UnknownRunError as error:
+        if why := answer.get("incomplete"):  # which an older daemon does not say
+            raise UnreadRunError(run, error.known, str(why)) from None
+        raise
 
 
 def choose_runs(

@@ -127,6 +127,7 @@ _ANSWER = {
     "sources": [_SOURCE],
     "?exports": [{"export": str, "up": _FLAG, "error": _TEXT}],
     "?directories": [str],
+    "?incomplete": _TEXT,
 }
 
 

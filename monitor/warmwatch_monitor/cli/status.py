@@ -20,7 +20,7 @@ from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.views.functions import functions
 from warmwatch_monitor.views.table import lines, wrapped
 
-NO_RUN, TROUBLE = 5, 4
+NO_RUN, TROUBLE, UNREAD = 5, 4, 6
 _CODES = {
     0: (State.WARM, State.EAGER, State.FINISHED),
     3: (State.STARTING, State.COMPILING, State.WARMING, State.RECOMPILING),
@@ -42,6 +42,7 @@ Exit code: 0 warm, eager or finished
              long_compile: a compilation takes far longer than any before explains;
              never_compiled: torch.compile was called and nothing has compiled)
            5 no run found
+           6 no run found so far: not all records have been read yet
            2 wrong usage
            6 the daemon or the Prometheus that was asked for does not answer
 With --misses: 0, 5 or 2, whatever the runs do. With --watch: that of the last answer, which may
@@ -174,7 +175,7 @@ def exit_code(answer: Answer | None) -> int:
     What needs a person does whatever the others do.
     """
     if answer is None or not answer["runs"]:
-        return NO_RUN
+        return UNREAD if answer is not None and answer.get("incomplete") else NO_RUN
     if any(_needs_a_person(rank) for run in answer["runs"] for rank in run["ranks"]):
         return TROUBLE
     state = least_advanced(State(run["state"]) for run in answer["runs"])

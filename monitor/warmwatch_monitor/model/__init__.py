@@ -61,6 +61,7 @@ from warmwatch_monitor.model.snapshot import (
     Spending,
     all_warm,
     any_compiling,
+    incomplete,
 )
 from warmwatch_monitor.model.spread import Spread, spread
 from warmwatch_monitor.model.steps import (
@@ -147,6 +148,7 @@ __all__ = [
     "began_launch",
     "beyond_steady_seconds",
     "gain",
+    "incomplete",
     "last_sign_ns",
     "spread",
 ]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from warmwatch.verdict import ENDED, Judgement, State
 from warmwatch_monitor.model.estimate import Estimate
@@ -172,6 +172,22 @@ class RunView(Struct, frozen=True, kw_only=True):
         return [range(before + 1, after) for before, after in gaps if after - before > 1]
 
 
+def incomplete(snapshot: Snapshot) -> str | None:
+    """Why a run that is not in ``snapshot`` may be there all the same; ``None``: it is not there.
+
+    A snapshot without a source of records, as of a fleet, is complete.
+    """
+    health = next((one for one in snapshot.sources if one.source == "records"), None)
+    if health is not None and not health.up:
+        return f"the records cannot be read: {health.error}"
+    if snapshot.unread:
+        return f"not all records have been read yet ({snapshot.unread} are left)"
+    beyond = sum(snapshot.left_out.get(kind, 0) for kind in ("records", "ranks"))
+    if beyond:
+        return f"not all records have been read yet ({beyond} are beyond the limits of their users)"
+    return None
+
+
 def all_warm(runs: Iterable[RunView]) -> bool | None:
     """Whether every living rank is warm; ``None`` where none lives."""
     living = [view for run in runs for view in run.living]
@@ -187,7 +203,9 @@ def any_compiling(runs: Iterable[RunView]) -> bool | None:
 class Snapshot(Struct, frozen=True, kw_only=True):
     """All that was known at one moment, on both clocks. Runs are in order of their names.
 
-    ``more_refusals`` is how many there are beside ``refusals``. ``late_seconds`` is its age where
+    ``more_refusals`` is how many there are beside ``refusals``. ``unread``: how many records were
+    not read yet. ``left_out``: what is beyond a budget now, by kind (``budgets.LEFT_OUT``), and
+    ``left_out_total`` how much of it ever was. ``late_seconds`` is its age where
     it is older than a Snapshot should be when it is asked for, else ``None``.
     """
 
@@ -199,6 +217,9 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     host: HostReading | None = None
     refusals: tuple[Refusal, ...] = ()
     more_refusals: int = 0
+    unread: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    left_out_total: Mapping[str, int] = field(default_factory=dict)
     sources: tuple[SourceHealth, ...] = ()
     exports: tuple[ExportHealth, ...] = ()
     directories: tuple[str, ...] = ()

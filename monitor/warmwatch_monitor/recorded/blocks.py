@@ -21,6 +21,7 @@ from warmwatch.record import (
     Slot,
     Warmup,
 )
+from warmwatch_monitor.budgets import GPUS_OF_A_RANK
 from warmwatch_monitor.model import (
     Baseline,
     Compile,
@@ -55,7 +56,7 @@ def who(header: Header, identity: Identity, owner: Owner | None = None) -> Who:
         launcher=identity.launcher or None,
         python=identity.python or None,
         torch=identity.torch or None,
-        gpus=identity.gpus,
+        gpus=identity.gpus[:GPUS_OF_A_RANK],
         collective_timeout_seconds=identity.collective_timeout,
         collective_backend=identity.collective_backend or None,
     )

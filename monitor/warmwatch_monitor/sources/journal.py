@@ -82,6 +82,13 @@ class Journal:
         """Whether it ends, as far as it was read, in the middle of a line."""
         return bool(self._rest)
 
+    @property
+    def text_bytes(self) -> int:
+        """About how much room the texts take that are kept."""
+        kept = (*self.compilations, *self.fallbacks, *self.skips, *self.breaks, *self.functions)
+        values = (getattr(one, name) for one in kept for name in one.__struct_fields__)
+        return sum(len(value) for value in values if isinstance(value, str))
+
     def follow(self, folder: Folder, may_read: Callable[[], bool] = _always) -> bool:
         """Read what was appended; whether anything was read. A missing journal is an empty one.
 

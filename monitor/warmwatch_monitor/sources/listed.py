@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from warmwatch_monitor.budgets import POLL_SECONDS
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.config import Settings
 from warmwatch_monitor.model import GpuReading, ObservedTraining
@@ -29,7 +30,7 @@ def _records(settings: Settings, clock: Clock) -> Read[RecordsReading]:
     from warmwatch_monitor.sources.records import RecordsSource
 
     source = RecordsSource(settings.directories, retention=settings.retention, clock=clock)
-    return lambda _: source.read()
+    return lambda _: source.read(POLL_SECONDS)
 
 
 def _host(_settings: Settings, clock: Clock) -> Read[HostAndProcesses]:
@@ -80,7 +81,7 @@ RECORDS: Source[RecordsReading] = Source(
     interval=lambda settings: settings.interval,
     make=_records,
     problem=lambda found: found.problem,
-    unread=lambda found: found.unread_bytes,
+    unread=lambda found: found.unread_bytes + found.unread,
 )
 HOST: Source[HostAndProcesses] = Source(
     name="host", interval=lambda settings: max(settings.interval, _HOST_INTERVAL), make=_host

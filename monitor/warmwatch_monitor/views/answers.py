@@ -9,7 +9,7 @@ from warmwatch.verdict import ENDED
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.export import series
 from warmwatch_monitor.export.answer import chosen, reached, status
-from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.model import Snapshot, incomplete
 from warmwatch_monitor.views.kept import Body, Kept, json_body
 from warmwatch_monitor.views.waiters import Gone, Waiters, Wanted
 from warmwatch_monitor.views.waiting import (
@@ -140,8 +140,8 @@ class Answers:
 
 def _tells_all(snapshot: Snapshot) -> bool:
     """Whether a run that is not in it is not there: it is new, and the records were read."""
-    up = any(health.source == "records" and health.up for health in snapshot.sources)
-    return up and snapshot.late_seconds is None
+    read = any(health.source == "records" for health in snapshot.sources)
+    return read and incomplete(snapshot) is None and snapshot.late_seconds is None
 
 
 def _is_over(snapshot: Snapshot, wanted: Wanted, names: frozenset[str]) -> bool:

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.views.answers import Answers
 from warmwatch_monitor.views.events import Events
+from warmwatch_monitor.views.http.refusals import RETRY, status_of
 from warmwatch_monitor.views.kept import Body, json_body
 from warmwatch_monitor.views.waiters import GoneError
 from warmwatch_monitor.views.waiting import GOALS, LONGEST_WAIT_SECONDS, USUAL_WAIT_SECONDS
@@ -34,7 +35,7 @@ class Lane:
             try:
                 body = await self._body(scope, receive)
             except UnknownRunError as error:
-                await _say(json_body({"detail": str(error)}), send)
+                await _say(error, send)
                 return
             except GoneError:
                 return
@@ -80,9 +81,10 @@ def plain_query(query: bytes) -> tuple[str | None, str | None, float] | None:
     return (given.get("run"), goal, timeout) if once and right else None
 
 
-async def _say(problem: Body, send: Send) -> None:
+async def _say(error: UnknownRunError, send: Send) -> None:
     """That there is no such run, as FastAPI's routes say it."""
-    await _send(404, problem.plain, {"content-type": problem.kind}, send)
+    problem, status = json_body({"detail": str(error)}), status_of(error)
+    await _send(status, problem.plain, {"content-type": problem.kind, **RETRY[status]}, send)
 
 
 async def _send(status: int, content: bytes, headers: Mapping[str, str], send: Send) -> None:

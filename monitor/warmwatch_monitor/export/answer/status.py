@@ -13,12 +13,20 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from warmwatch.verdict import State, least_advanced
-from warmwatch_monitor.errors import UnknownRunError
+from warmwatch_monitor.budgets import LEFT_OUT
+from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.export.answer import run as of_run
 from warmwatch_monitor.export.answer.gpus import gpu
 from warmwatch_monitor.export.words.observed import evidence
 from warmwatch_monitor.export.words.sentence import answer
-from warmwatch_monitor.model import ObservedTraining, RunView, Snapshot, all_warm, any_compiling
+from warmwatch_monitor.model import (
+    ObservedTraining,
+    RunView,
+    Snapshot,
+    all_warm,
+    any_compiling,
+    incomplete,
+)
 
 SCHEMA_VERSION = 1
 
@@ -47,6 +55,9 @@ def status(snapshot: Snapshot, run: str | None = None) -> dict[str, Any]:
         "directories": list(snapshot.directories),
         "refusals": [asdict(refusal) for refusal in snapshot.refusals],
         "more_refusals": snapshot.more_refusals,
+        "unread_records": snapshot.unread,
+        "left_out": {kind: snapshot.left_out.get(kind, 0) for kind in LEFT_OUT},
+        "incomplete": incomplete(snapshot),
     }
 
 
@@ -78,7 +89,7 @@ def chosen(snapshot: Snapshot, run: str | None) -> tuple[RunView, ...]:
     Nobody knows who asks, so of several users' runs of one name none is preferred.
 
     Raises:
-        UnknownRunError: no run of that name.
+        UnknownRunError: no run of that name; UnreadRunError: none so far.
     """
     if run is None:
         return snapshot.runs
@@ -86,7 +97,10 @@ def chosen(snapshot: Snapshot, run: str | None) -> tuple[RunView, ...]:
     called = _full if "@" in run else _plain  # nobody's own name can pass for another user's
     found = found or tuple(view for view in snapshot.runs if called(view) == run)
     if not found:
-        raise UnknownRunError(run, tuple(view.run for view in snapshot.runs))
+        known = tuple(view.run for view in snapshot.runs)
+        if why := incomplete(snapshot):
+            raise UnreadRunError(run, known, why)
+        raise UnknownRunError(run, known)
     return found
 
 

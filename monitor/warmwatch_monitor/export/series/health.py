@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from warmwatch_monitor.budgets import LEFT_OUT
 from warmwatch_monitor.export.series.family import Family
 from warmwatch_monitor.export.series.labels import Labels
 from warmwatch_monitor.export.series.table import Series, gauge
@@ -44,6 +45,16 @@ def families(snapshot: Snapshot, version: str | None) -> Iterator[Family]:
     )
     refused.add(Labels({}), len(snapshot.refusals) + snapshot.more_refusals)
     yield refused
+    left_out = Family(
+        name="warmwatch_left_out",
+        help="What was left out because it is beyond a budget, or a GPU that NVML does not know.",
+        type="counter",
+        label="what",
+        columns=LEFT_OUT,
+    )
+    if snapshot.left_out_total:
+        left_out.rows.append((Labels({}), [snapshot.left_out_total.get(k) for k in LEFT_OUT]))
+    yield left_out
     exports = [(Labels({"export": health.export}), health) for health in snapshot.exports]
     for of_export in EXPORT_SERIES:
         yield of_export.family(exports)

@@ -87,6 +87,6 @@ def _run_info(ranks: Ranks) -> Family:
 def _gpu_info(ranks: Ranks) -> Family:
     family = Family(name="warmwatch_rank_gpu", help="Which GPU is whose.", type="info")
     for labels, view in ranks:
-        for uuid in view.gpu_uuids if view.living else ():
-            family.add(Labels({**labels.values, "uuid": uuid}), 1)
+        for gpu in view.gpus if view.living else ():  # a record can name any number of others
+            family.add(Labels({**labels.values, "uuid": gpu.uuid}), 1)
     return family

@@ -28,7 +28,7 @@ from warmwatch_monitor.export.words.pauses import pausing
 from warmwatch_monitor.export.words.progress import without_steps
 from warmwatch_monitor.export.words.several import Said, several
 from warmwatch_monitor.export.words.states import elapsed, says
-from warmwatch_monitor.model import RankView, RunView, Snapshot
+from warmwatch_monitor.model import RankView, RunView, Snapshot, incomplete
 
 _NO_RUN = "no run is known here"
 _HOW_TO_ATTACH = 'add "import warmwatch.auto" to a training, or start it with "warmwatch run"'
@@ -50,6 +50,8 @@ def answer(snapshot: Snapshot) -> Headline:
         if (problem := _unread(snapshot)) is not None:
             head = "which runs there are is not known: their records cannot be read"
             return headline("", head, [Clause(problem, Importance.REASON, joint=": ")])
+        if (problem := incomplete(snapshot)) is not None:
+            return headline("", f"{problem}; no run is known so far", [])
         if snapshot.observed:
             return observed.no_run(snapshot.observed)
         return headline("", f"{_NO_RUN}; {_HOW_TO_ATTACH}", [Clause(_WHEN_SEEN, Importance.REMEDY)])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 
-from warmwatch_monitor.errors import UnknownRunError
+from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.views.http.response import json_response
 from warmwatch_monitor.views.schema import Problem
 from warmwatch_monitor.views.waiting import GOALS, LONGEST_WAIT_SECONDS
@@ -18,10 +19,19 @@ _STATES = ", ".join(GOALS)
 INVALID: dict[str, Any] = {"description": "A parameter that makes no sense.", "model": Problem}
 
 
+# what is sent with each status
+RETRY: Mapping[int, Mapping[str, str]] = {404: {}, 503: {"Retry-After": "1"}}
+
+
+def status_of(error: UnknownRunError) -> int:
+    """404 only where all records were read."""
+    return 503 if isinstance(error, UnreadRunError) else 404
+
+
 def add_refusals(app: FastAPI) -> None:
     @app.exception_handler(UnknownRunError)
     async def unknown_run(_request: Request, error: UnknownRunError) -> Response:
-        return json_response({"detail": str(error)}, status_code=404)
+        return json_response({"detail": str(error)}, status_of(error), RETRY[status_of(error)])
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_request: Request, error: RequestValidationError) -> Response:

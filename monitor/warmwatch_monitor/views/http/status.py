@@ -42,6 +42,10 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
         "model": Problem,
     },
     422: INVALID,
+    503: {
+        "description": "No run of that name so far, and not all records have been read yet.",
+        "model": Problem,
+    },
 }
 
 

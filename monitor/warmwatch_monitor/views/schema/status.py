@@ -70,6 +70,14 @@ class Refusal(BaseModel):
     reason: str = Field(description="Why, in one sentence.")
 
 
+class LeftOut(BaseModel):
+    """How much is left out, because it is beyond the budget of a user or of all."""
+
+    records: int = Field(description="Records that are not read: their users have newer ones.")
+    ranks: int = Field(description="Ranks that were read and are not shown.")
+    gpus: int = Field(description="GPUs that ranks name and NVML does not know: no series.")
+
+
 class Status(BaseModel):
     """The whole answer."""
 
@@ -101,6 +109,12 @@ class Status(BaseModel):
     directories: list[str] = Field(description="The record directories that it watches.")
     refusals: list[Refusal] = Field(description="What in them cannot be read.")
     more_refusals: int = Field(description="How many more there are than are listed.")
+    unread_records: int = Field(description="How many records have not been read yet.")
+    left_out: LeftOut = Field(description="What is beyond a budget and not in this answer.")
+    incomplete: str | None = Field(
+        description="Why a run that is not listed may exist all the same, in one sentence; null "
+        "where all records were read."
+    )
     reached: bool | None = Field(
         default=None, description="With `wait` alone: whether that came before the timeout."
     )
