@@ -149,6 +149,45 @@ for n in range(2, 9): f(torch.ones(n))
     assert (fallback["limit"], fallback["setting"]) == (3, TORCH.limit)
 
 
+QUIET = """
+import logging
+from torch._dynamo.exc import FailOnRecompileLimitHit, Unsupported
+from torch._dynamo.utils import get_compilation_metrics
+torch._dynamo.config.automatic_dynamic_shapes = False
+LIMIT
+torch._logging.set_logs(dynamo=logging.ERROR)
+logging.getLogger("torch").setLevel(logging.ERROR)
+logging.disable(logging.WARNING)
+import torch._dynamo.convert_frame as module
+module.log.warning = lambda *args: None  # and whatever its words are
+
+def broken(x):
+    return x + 1
+def strict(x):
+    return x * 2
+for function, whole in ((broken, False), (strict, True)):
+    compiled = torch.compile(function, backend="eager", fullgraph=whole)
+    for size in range(1, 9):
+        try: compiled(torch.ones(size))
+        except (FailOnRecompileLimitHit, Unsupported): assert whole
+failed = [m.compile_id.partition("/")[0] for m in get_compilation_metrics() if m.fail_type]
+result([len(failed) > 2, len(set(failed))])
+"""
+
+
+def test_a_frame_at_the_recompile_limit_counts_once_whatever_is_logged(records: Path) -> None:
+    """PyTorch's own records are the truth: both frames failed, one of them at each call."""
+    limit = f"torch._dynamo.config.{TORCH.limit} = 3"
+    assert result_of(records, QUIET.replace("LIMIT", limit)) == [True, 2]
+    folder = slots.only(records)
+    told = [one for one in slots.events(folder) if one["event"] == "fallback"]
+    assert [(one["name"], one["file"], one["limit"]) for one in told] == [
+        ("broken", "train.py", 3),
+        ("strict", "train.py", 3),
+    ]
+    assert slots.read(folder).compile.fallbacks == 2
+
+
 def test_threads_that_compile_at_once_are_one_activity_after_another(records: Path) -> None:
     body = f"WIDTHS = range(8, 8 + {TORCH.threads})\n"
     body += """

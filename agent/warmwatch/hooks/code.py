@@ -3,7 +3,7 @@
 The event that begins is ``dynamo``, and ``convert_frame._compile`` is where it does (torch 2.6 to
 2.15): a few frames above whoever hears it, with the function's code and the compile id among its
 arguments. So nothing has to be wrapped, and what is found is what this very call compiles. They
-are read at the begin alone, when there is nothing else in that frame that could be kept alive.
+are read at the begin, or before it, when nothing else in that frame could be kept alive.
 """
 
 from __future__ import annotations
@@ -24,6 +24,17 @@ _AROUND = "torch/_dynamo/external_utils.py"
 
 def being_compiled() -> dict[str, Any]:
     """Compile id, name, file, line and code; empty where that is not known."""
+    return _identified(*_compiling())
+
+
+def code_being_compiled() -> CodeType | None:
+    """The code that Dynamo compiles on this thread; ``None`` where that is not known."""
+    code = _compiling()[0]
+    return code if isinstance(code, CodeType) else None
+
+
+def _compiling() -> tuple[Any, Any]:
+    """Code and compile id, as the innermost ``_compile`` on the stack has them."""
     frame: FrameType | None = sys._getframe(1)
     for _ in range(_MOST_FRAMES):
         if frame is None:
@@ -31,9 +42,9 @@ def being_compiled() -> dict[str, Any]:
         is_it = frame.f_code.co_name == _FUNCTION
         if is_it and frame.f_globals.get("__name__") == _MODULE:
             known = frame.f_locals
-            return _identified(known.get("code"), known.get("compile_id"))
+            return known.get("code"), known.get("compile_id")
         frame = frame.f_back
-    return {}
+    return None, None
 
 
 def _identified(code: Any, compile_id: Any) -> dict[str, Any]:

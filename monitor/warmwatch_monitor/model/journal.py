@@ -22,8 +22,9 @@ class Fallback(Struct, frozen=True, kw_only=True):
     """A frame that hit the recompile limit, from a record's journal.
 
     Attributes:
-        at_ns: when. step: how many steps there were; it runs eagerly from the next one on.
-        name: the function. limit: the limit that it hit, ``setting`` the config's name for it.
+        at_ns: when. step: how many steps there were; its new inputs run eagerly from then on.
+        name, file, line: the function. id: of the compilation that PyTorch refused. limit: the
+        limit that it hit, ``setting`` the config's name for it.
     """
 
     at_ns: int
@@ -31,6 +32,9 @@ class Fallback(Struct, frozen=True, kw_only=True):
     name: str | None = None
     limit: int | None = None
     setting: str | None = None
+    file: str | None = None
+    line: int | None = None
+    id: str | None = None
 
 
 class CudagraphSkip(Struct, frozen=True, kw_only=True):

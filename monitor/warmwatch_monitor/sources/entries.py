@@ -171,6 +171,9 @@ def fallback(entry: Entry) -> Fallback:
         name=text(entry, "name", LONGEST_NAME),
         limit=_count(entry, "limit"),
         setting=text(entry, "setting", LONGEST_NAME),
+        file=text(entry, "file", LONGEST_NAME),
+        line=_count(entry, "line"),
+        id=text(entry, "id", LONGEST_NAME),
     )
 
 
