@@ -51,6 +51,8 @@ SLOWER_FLOOR_NS = 30 * 10**9
 # A rank that marks no step for so long may wait for what compiles in the background.
 HELD_UP_FLOOR_NS = 3 * 10**9
 HELD_UP_MEDIANS = 10
+SILENT_STEPS = 10
+SILENT_FLOOR_NS = 3 * 10**9
 
 THRASHING_WINDOW = 10
 THRASHING_STEPS = 3
@@ -66,6 +68,7 @@ class Facts:
         steps, compile: the two blocks of its slot.
         median_step_ns: median of its clean steps, ``None`` where there is none.
         longest_step_ns: the longest of them.
+        usual_step_ns: how long a step takes now; ``None`` where that is not known.
         alive: whether its process holds the record's lock.
         gone_ns: when a reader first saw the lock free; ``None`` where none saw it held.
         peers_compiled_ns: the latest moment at which another living rank of the run was known to
@@ -99,6 +102,7 @@ class Facts:
     pause_ns: int = 0
     earlier_warmups_ns: tuple[int, ...] = ()
     baseline_steps: int = 0
+    usual_step_ns: float | None = None
     killed_by: int = 0
     fell_first: bool = False
 
@@ -300,6 +304,7 @@ def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:
         "cudagraph_skipped": facts.compile.cudagraph_skips > 0,
         "slower_than_before": _slower_than_before(facts),
         "background": facts.compile.background_since_ns > 0 and _ended(facts) is None,
+        "silent": _silent(facts, now_ns),
     }
     return tuple(name for name in CONDITIONS if holds[name])
 
@@ -307,6 +312,30 @@ def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:
 def _long_compile(facts: Facts, now_ns: int) -> bool:
     since, limit = facts.compile.active_since_ns, compile_limit_ns(facts)
     return since != 0 and limit is not None and _ended(facts) is None and now_ns - since > limit
+
+
+def silent_after_ns(facts: Facts) -> int | None:
+    """How long after a step the next one counts as missing; ``None`` where that is not known."""
+    if not facts.usual_step_ns or not facts.steps.steps:
+        return None
+    return max(SILENT_FLOOR_NS, round(SILENT_STEPS * facts.usual_step_ns))
+
+
+def _silent(facts: Facts, now_ns: int) -> bool:
+    """No step for far too long, and no compilation or pause of any rank explains it.
+
+    Batches and busy GPUs do not: unlike ``stalled`` this says what is missing, and blames nothing.
+    """
+    limit = silent_after_ns(facts)
+    if limit is None or facts.compile.active_since_ns or _ended(facts) is not None:
+        return False
+    explained = max(
+        quiet_since_ns(facts),
+        facts.peers_compiled_ns,
+        facts.pause_ns,
+        pause_ns(facts.steps, facts.compile),
+    )
+    return now_ns - explained > limit
 
 
 def _slower_than_before(facts: Facts) -> bool:

@@ -280,7 +280,8 @@ def facts(
     reading: RecordReading, peers_compiled_ns: int = 0, working_ns: int = 0, pause_ns: int = 0
 ) -> Facts:
     """What a record says, as the verdict takes it."""
-    slot, clean = reading.slot, kept(reading).steps.clean
+    slot, steps = reading.slot, kept(reading).steps
+    clean = steps.clean
     return Facts(
         attached_ns=slot.header.attached_ns,
         warm_steps=slot.header.warm_steps,
@@ -295,5 +296,6 @@ def facts(
         working_ns=working_ns,
         pause_ns=pause_ns,
         baseline_steps=slot.identity.baseline_steps or 0,
+        usual_step_ns=None if steps.length is None else steps.length * 1e9,
         killed_by=reading.death.signal if reading.death else 0,
     )

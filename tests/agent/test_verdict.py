@@ -401,7 +401,7 @@ def test_the_names_of_the_states_are_public() -> None:
     assert states.NEEDS_A_PERSON > states.MAY_NEVER_END == {"long_compile"}
     others = (
         *("thrashing", "fallback", "unknown", "cudagraph_skipped", "slower_than_before"),
-        *("background",),
+        *("background", "silent"),
     )
     assert set(states.CONDITIONS) == {*needs, *others}
 
@@ -417,7 +417,7 @@ def test_what_is_not_known_of_a_rank_is_nothing() -> None:
     assert verdict.judge(facts, 2).state is State.STARTING
     others = {one.name: getattr(facts, one.name) for one in fields(facts)}
     assert {name: value for name, value in others.items() if name not in known} == {
-        **dict.fromkeys(("median_step_ns", "gone_ns")),
+        **dict.fromkeys(("median_step_ns", "gone_ns", "usual_step_ns")),
         **dict.fromkeys(("longest_step_ns", "peers_compiled_ns", "last_batch_ns"), 0),
         **dict.fromkeys(("working_ns", "peers_longest_ns", "pause_ns", "baseline_steps"), 0),
         "killed_by": 0,

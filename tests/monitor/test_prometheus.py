@@ -154,7 +154,7 @@ def test_every_series_of_the_contract_that_a_rank_has_without_a_gpu_is_there() -
             *("state_start_timestamp_seconds", "attach_timestamp_seconds"),
             *("compile_end_timestamp_seconds", "steady_step_seconds", "stall_limit_seconds"),
             *("batches_total", "data_wait_seconds_total", "last_batch_timestamp_seconds"),
-            *("checkpoint_seconds_total", "recent_step_seconds"),
+            *("checkpoint_seconds_total", "recent_step_seconds", "last_step_age_seconds"),
             *("compile_wrappers_total", "compile_disabled", "cudagraph_skips_total"),
             "compile_background_seconds_total",
         )

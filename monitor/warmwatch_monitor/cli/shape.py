@@ -70,6 +70,7 @@ _RANK = {
     "?attached_at": _NUMBER,
     "steps": int,
     "clean_steps": int,
+    "?last_step_age_seconds": _NUMBER,
     "step_seconds": {"median": _NUMBER, "last": _NUMBER, "?typical": _NUMBER, "?recent": _NUMBER},
     "compile": _COMPILE,
     "warmup": {"ended": bool, "count": _COUNT},

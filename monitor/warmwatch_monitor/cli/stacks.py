@@ -39,7 +39,7 @@ _NONE_YET = (
 @options.directory
 @click.pass_context
 def stacks(ctx: click.Context, /, run: str | None, rank: str | None, dir: str | None) -> None:
-    """Show what the ranks of RUN are in the middle of that compile or are stalled.
+    """Show what the ranks of RUN are in the middle of that compile, are silent or are stalled.
 
     Python stacks and the compilers that are busy: through py-spy (pip install 'warmwatch[stacks]')
     where the kernel lets it, else those that the agent wrote by itself, a minute into a compilation
@@ -88,13 +88,18 @@ def _wanted(living: Sequence[RankView], number: int | None) -> list[RankView]:
             here = ", ".join(str(view.rank) for view in living[:_MOST_RANKS])
             raise WarmwatchError(f"no living rank {number} is seen here; seen: {here}")
         return chosen
-    chosen = [v for v in living if v.judgement.compiling or v.judgement.state is State.STALLED]
+    chosen = [view for view in living if _hangs(view)]
     if not chosen:
         raise WarmwatchError(
-            "no rank compiles or is stalled: --rank N shows what one is in the middle of all the "
-            "same"
+            "no rank compiles, is silent or is stalled: --rank N shows what one is in the "
+            "middle of all the same"
         )
     return chosen
+
+
+def _hangs(view: RankView) -> bool:
+    judged = view.judgement
+    return judged.compiling or judged.state is State.STALLED or "silent" in judged.conditions
 
 
 def _shown(view: RankView) -> Iterator[str]:

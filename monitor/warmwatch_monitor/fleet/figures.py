@@ -71,6 +71,7 @@ def figures(who: tuple[str, int], telling: Telling, judgement: Judgement, epoch:
             batch_quiet_seconds=_ago(telling.value("last_batch_timestamp_seconds"), epoch),
             open_seconds=_open_seconds(telling, judgement, stepped, epoch),
             compile_limit_seconds=telling.value("compile_limit_seconds"),
+            last_step_age_seconds=telling.value("last_step_age_seconds"),
         ),
         life=_life(telling, judgement),
         agent=Agent(

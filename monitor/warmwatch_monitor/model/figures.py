@@ -66,6 +66,7 @@ class Progress(Struct, frozen=True, kw_only=True):
         counts as stalled. batch_quiet_seconds: since the last batch was handed out.
         open_seconds: of a rank that compiles, since its warm-up began, or since the last step
         where that is later: one first step is one story, however many graphs it takes.
+        last_step_age_seconds: of a living rank, since its last step.
         compile_limit_seconds: how long an activity may take before it counts as long;
         compile_precedent_seconds: the longest one that explains so much, ``None`` where none does.
     """
@@ -78,6 +79,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     open_seconds: float | None = None
     compile_limit_seconds: float | None = None
     compile_precedent_seconds: float | None = None
+    last_step_age_seconds: float | None = None
 
 
 class Life(Struct, frozen=True, kw_only=True):

@@ -52,6 +52,7 @@ def figures(
 
 def _progress(reading: RecordReading, facts: Facts, judgement: Judgement, now_ns: int) -> Progress:
     slot = reading.slot
+    stepped = slot.steps.last_step_ns if judgement.state not in ENDED else 0
     return Progress(
         quiet_seconds=max(0, now_ns - verdict.quiet_since_ns(facts)) / 1e9,
         state_since=epoch(slot.header, judgement.since_ns),
@@ -61,6 +62,7 @@ def _progress(reading: RecordReading, facts: Facts, judgement: Judgement, now_ns
         open_seconds=_ago(verdict.open_since_ns(facts), now_ns),
         compile_limit_seconds=seconds(verdict.compile_limit_ns(facts)),
         compile_precedent_seconds=seconds(verdict.compile_precedent_ns(facts)),
+        last_step_age_seconds=_ago(stepped, max(now_ns, stepped)),
     )
 
 

@@ -80,6 +80,7 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
     compile, state = first["compile"], first["state"]
     since = [rank["since"] for rank in ranks if rank["since"] is not None]
     lengths = [length for rank in ranks if (length := a_step(rank)) is not None]
+    ages = [age for rank in ranks if (age := rank.get("last_step_age_seconds")) is not None]
     clean = min(rank["clean_steps"] for rank in ranks) if lives(first) else None
     return {
         "rank": _ranges([rank["rank"] for rank in ranks]),
@@ -89,6 +90,7 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
         "steps": str(min(rank["steps"] for rank in ranks)),
         "clean": _count(clean),
         "a step": step_length(max(lengths)) if len(lengths) == len(ranks) else "",
+        "last step": _age(max(ages)) if ages else "",
         "compiled": brief(max(rank["compile"]["seconds"] for rank in ranks)),
         "recompiles": _count(compile["recompiles"]),
         "breaks": _count(compile["graph_breaks"]),
@@ -118,6 +120,11 @@ def brief(seconds: float) -> str:
     if hours < 2:
         return duration(seconds)
     return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} d"
+
+
+def _age(seconds: float) -> str:
+    """``now``, ``38 s ago``: of steps that come every second nobody wants to see milliseconds."""
+    return "now" if seconds < 1 else f"{brief(seconds)} ago"
 
 
 def _count(number: int | None) -> str:

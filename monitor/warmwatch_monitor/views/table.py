@@ -28,6 +28,7 @@ _USUAL: Mapping[str, int] = {
     "steps": 6,
     "clean": 5,
     "a step": 6,
+    "last step": 11,
     "compiled": 8,
     "recompiles": 10,
     "breaks": 6,
@@ -35,7 +36,7 @@ _USUAL: Mapping[str, int] = {
 }
 LEFT = frozenset({"run", "state", "phase"})
 # left out where the width does not do for all, in this order; the others always stay
-_DISPENSABLE = ("pid", "clean", "breaks", "recompiles", "compiled", "phase", "for")
+_DISPENSABLE = ("pid", "clean", "breaks", "last step", "recompiles", "compiled", "phase", "for")
 _GAP = "  "
 
 

@@ -34,6 +34,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> dict[str, Any
         "since": figures.progress.state_since,
         "steps": figures.steps.count,
         "clean_steps": judgement.clean_steps,
+        "last_step_age_seconds": figures.progress.last_step_age_seconds,
         "compile": compiler(view),
         "warm_by": judgement.warm_by,
         "warmup": warmup(figures.warmups),

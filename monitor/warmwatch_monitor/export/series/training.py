@@ -99,6 +99,11 @@ TRAINING_SERIES: tuple[Series[RankView], ...] = (
         lambda view: view.figures.steps.last_at,
     ),
     gauge(
+        "warmwatch_last_step_age_seconds",
+        "Time since the last step; absent before the first and once the rank has ended.",
+        lambda view: view.figures.progress.last_step_age_seconds,
+    ),
+    gauge(
         "warmwatch_steady_step_seconds",
         "Median length of the clean steps of the whole run, within 2.5 % of the true one.",
         lambda view: view.figures.steps.clean.median,

@@ -11,7 +11,7 @@ from warmwatch_monitor.export.words.clauses import Importance
 from warmwatch_monitor.export.words.hangs import long_compile, too_long
 from warmwatch_monitor.export.words.left import slower_than_before
 from warmwatch_monitor.export.words.remedy import remedy
-from warmwatch_monitor.export.words.wording import counted, duration, own_words
+from warmwatch_monitor.export.words.wording import counted, duration, own_words, step_length
 from warmwatch_monitor.model import Figures, RankView
 
 # A condition that is not listed is an Importance.NOTE.
@@ -124,6 +124,15 @@ _OF_VIEW: dict[str, Callable[[RankView], str]] = {
     "long_compile": long_compile,
     "background": background,
 }
+
+
+def silent(figures: Figures) -> str:
+    """``no step for 38 s (usually 53 ms)``."""
+    age, usual = figures.progress.last_step_age_seconds, figures.steps.length
+    usually = f" (usually {step_length(usual)})" if usual else ""
+    return f"no step for {duration(age or 0.0)}{usually}"
+
+
 _WORDS: dict[str, Callable[[Figures], str]] = {
     "thrashing": _thrashing,
     "fallback": _fallback,
@@ -132,4 +141,5 @@ _WORDS: dict[str, Callable[[Figures], str]] = {
     "never_compiled": lambda figures: ": ".join(never_compiled(figures)),
     "cudagraph_skipped": cudagraph_skipped,
     "slower_than_before": slower_than_before,
+    "silent": silent,
 }

@@ -40,6 +40,8 @@ NO_RUN = f"{_NO_RUN}; {_HOW_TO_ATTACH}; {_WHEN_SEEN}"
 
 _SOME_UNREAD = "some records cannot be read"
 _RECORDS = "records"
+# states whose sentence gives the age of the last step where that is the news
+_SAY_SILENT = frozenset({*WARM, State.STALLED})
 # state -> the condition with which its sentence begins
 _LEADS = {State.WARM: "nothing_captured", State.EAGER: "never_compiled"}
 
@@ -139,9 +141,9 @@ def _conditions(run: RunView, speaker: RankView) -> Iterator[Clause]:
     for view in run.living:
         for name, clause in conditions(view):
             words.setdefault(name, clause)
-    said = _LEADS.get(run.state, "")
-    if said in speaker.judgement.conditions:
-        words.pop(said)  # the sentence began with it
+    for said in (_LEADS.get(run.state, ""), "silent" if run.state in _SAY_SILENT else ""):
+        if said in speaker.judgement.conditions:
+            words.pop(said)  # the sentence began with it
     for name, clause in words.items():
         short = clause.partition(SHORT_BEFORE.get(name, " ("))[0]
         yield Clause(clause, IMPORTANCE.get(name, Importance.NOTE), short)
@@ -173,7 +175,7 @@ def speaker_of(run: RunView) -> RankView:
     def advancement(view: RankView) -> tuple[bool, bool, float, float]:
         activity = view.figures.compile.open if view.judgement.compiling else None
         began = activity.began_at if activity else view.judgement.clean_steps
-        fine = _LEADS.get(run.state) not in view.judgement.conditions
+        fine = not {_LEADS.get(run.state), "silent"} & set(view.judgement.conditions)
         return (activity is None, fine, began, view.figures.steps.last_at or 0.0)
 
     return min((v for v in run.ranks if v.judgement.state is run.state), key=advancement)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from warmwatch.verdict import State
+from warmwatch.verdict import WARM, State
 from warmwatch.words.reasons import plain
 from warmwatch_monitor.export.words import baseline, ends
 from warmwatch_monitor.export.words.asked import never_compiled, turned_off
 from warmwatch_monitor.export.words.clauses import Clause, Importance
-from warmwatch_monitor.export.words.conditions import nothing_captured
+from warmwatch_monitor.export.words.conditions import nothing_captured, silent
 from warmwatch_monitor.export.words.remedy import of_recompile
 from warmwatch_monitor.export.words.soon import seconds_left, so_far
 from warmwatch_monitor.export.words.wording import (
@@ -34,7 +34,10 @@ _SAME_SECONDS = 0.05
 
 def says(view: RankView) -> Says:
     """For the state that ``view`` is in."""
-    return _SAYS[view.judgement.state](view)
+    head, tail = _SAYS[view.judgement.state](view)
+    if view.judgement.state in WARM and "silent" in view.judgement.conditions:
+        head = f"{silent(view.figures)} and nothing compiles; {head}"
+    return head, tail
 
 
 def elapsed(view: RankView) -> str:
@@ -176,6 +179,8 @@ def _warm(view: RankView) -> Says:
         graphs = counted(figures.compile.graphs_before or 0, "graph")
         return f"nothing has compiled since it was attached; {graphs} before that", ()
     text = f"warm since step {figures.warmups.warm_at_step}"
+    if "silent" in view.judgement.conditions:
+        return text, _off(view)  # it has no speed now
     if speed:
         brought = Clause(baseline.brought(figures), Importance.NOTE, joint=", ")
         return f"{text}: {speed} is the real speed{_of_few(figures)}", (brought, *_off(view))

@@ -126,6 +126,9 @@ class Rank(BaseModel):
         "in a process that marks no steps; or `warmwatch.ready()`. Null where it is not warm."
     )
     warmup: Warmup = Field(description="How it became warm, or whether it still has to.")
+    last_step_age_seconds: Seconds | None = Field(
+        description="Since the last step; null before the first and once the rank has ended."
+    )
     step_seconds: StepSeconds = Field(description="How long its steps took.")
     long_steps: list[LongStep] = Field(
         description="Steps that came at least four times as late as usual, and a second, without "

@@ -67,5 +67,6 @@ def _rank(rank: Answer, now: Answer | None) -> Answer:
         **rank,
         "steps": now["steps"],
         "step_seconds": {**rank["step_seconds"], "last": now["step_seconds"]},
+        "last_step_age_seconds": None,
         "compile": {**rank["compile"], **compile},
     }
