@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from threading import RLock
 from typing import Any
 
-from warmwatch._arming import arm, arm_beside
+from warmwatch._arming import arm, arm_ahead, arm_beside
 from warmwatch._batches import make_batches
 from warmwatch._config import Settings
 from warmwatch._eager_steps import EagerSteps
@@ -108,6 +108,7 @@ class Agent:
     def arm(self) -> None:
         """Dynamo is there: install the hooks, and speak unless this is somebody's child."""
         arm(self._hooks, self.listener, self._mode)
+        self._look_ahead()
         self._armed = True
         self._eager.begin()
         if child_name() is None and not self._quiet:
@@ -118,6 +119,10 @@ class Agent:
         """Another compiler is there: listen to it. It says nothing before it has compiled."""
         arm_beside(self._hooks, self.listener, module)
         self.record.hooked(self._hooks.names, self._hooks.missing)
+
+    def _look_ahead(self) -> None:
+        if "precompiled" not in self._hooks.names:
+            arm_ahead(self._hooks, self.listener)
 
     def update(self, options: Mapping[str, Any]) -> None:
         """The user gave more options; a new value replaces the old one."""
@@ -146,6 +151,7 @@ class Agent:
         own = self._own
         if own.record.opened or is_preparing() or is_data_worker():
             return
+        self._look_ahead()
         graphs = self._hooks.counters().get("graphs", 0)
         try:
             own.record.open(self._hooks.names, self._hooks.missing, graphs_before=graphs)

@@ -19,6 +19,14 @@ def arm(hooks: Hooks, listener: Listener, mode: str | None) -> None:
     brackets.dynamo_came()
 
 
+def arm_ahead(hooks: Hooks, listener: Listener) -> None:
+    """Look for code that was compiled ahead of time, once PyTorch is there."""
+    if is_imported("torch"):
+        from warmwatch.hooks import AHEAD
+
+        hooks.install(AHEAD, listener)
+
+
 def arm_beside(hooks: Hooks, listener: Listener, module: str) -> None:
     """Another compiler is there: listen to it."""
     from warmwatch.hooks import BESIDE, hide

@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from warmwatch._agent import Agent
 
 _DYNAMO = "torch._dynamo"
-_BESIDE = ("triton", "torch.utils.cpp_extension")  # other compilers; the keys of hooks.BESIDE
+# Other compilers, and what runs what they compiled ahead of time; the keys of hooks.BESIDE.
+_BESIDE = (
+    "triton",
+    "torch.utils.cpp_extension",
+    "torch.export.pt2_archive._package",
+    "torch._inductor.package.package",
+    "torch_tensorrt.dynamo.runtime",
+)
 
 
 class Attached:

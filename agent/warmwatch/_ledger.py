@@ -168,6 +168,10 @@ class Ledger:
         """The process made an optimizer: from now on only steps show that it is warm."""
         self._inbox.post(self._asked.optimizer_made)
 
+    def precompiled(self, kind: str) -> None:
+        """Code that was compiled ahead of time runs; ``kind``: one of ``record.PRECOMPILED``."""
+        self._inbox.post(lambda: self._asked.precompiled({kind}))
+
     def turned(self) -> None:
         """Compilation was perhaps turned off, or on again."""
         self._inbox.post(self._asked.turned)

@@ -133,6 +133,14 @@ class Listening:
         """So many of what the activity counts are done."""
         self._own.ledger.progress(of, done, total)
 
+    def precompiled(self, kind: str) -> None:
+        """Code that was compiled ahead of time runs."""
+        own = self._own
+        if not own.record.opened and child_name() is None:
+            self._open()
+        own.ledger.precompiled(kind)
+        own.quiet.begun()
+
     def turned(self) -> None:
         """Compilation was perhaps turned off, or on again."""
         self._own.ledger.turned()

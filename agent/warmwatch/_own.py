@@ -24,6 +24,7 @@ _BEGUN = record.COMPILE_INDEX["begun"]
 _LAST_END = record.COMPILE_INDEX["last_end_ns"]
 _GRAPHS_BEFORE = record.COMPILE_INDEX["graphs_before"]
 _OPTIMIZERS = record.COMPILE_INDEX["optimizers"]
+_PRECOMPILED = record.COMPILE_INDEX["precompiled"]
 _SETTLED = record.COMPILE_INDEX["settled"]
 _QUIET = record.COMPILE_INDEX["quiet_ns"]
 _QUIET_GAPS = 2  # as ``verdict.QUIET_GAPS``, which costs a tenth of the whole import
@@ -110,7 +111,7 @@ class Own:
         begun, quiet = words[_BEGUN], words[_QUIET]
         if not quiet or words[_OPTIMIZERS] or words[_SETTLED] == begun + 1 or self.steps():
             return None
-        if not (begun or words[_GRAPHS_BEFORE]):
+        if not (begun or words[_GRAPHS_BEFORE] or words[_PRECOMPILED]):
             return None
         if words[_SINCE]:
             return monotonic_ns() + quiet

@@ -89,6 +89,8 @@ def _warm(slot: Slot) -> str:
     from warmwatch.words.phrases import duration, step_length
 
     counts = slot.compile
+    if not counts.begun and counts.precompiled:
+        return "warm: runs code that was compiled ahead of time"
     if not counts.begun and not counts.graphs_before:
         return "runs eagerly: no compile activity so far"
     length = slot.recent_step_ns or slot.typical_step_ns

@@ -89,6 +89,9 @@ class Listener(Protocol):
     def progress(self, of: str, done: int, total: int) -> None:
         """So many of what the activity counts are done; ``of`` is one of ``record.PROGRESS``."""
 
+    def precompiled(self, kind: str) -> None:
+        """Code that was compiled ahead of time runs; ``kind``: one of ``record.PRECOMPILED``."""
+
     def turned(self) -> None:
         """Compilation was perhaps turned off, or on again: ask."""
 
@@ -113,6 +116,10 @@ def _by_nothing() -> str:
     return ""
 
 
+def _nothing_runs() -> tuple[str, ...]:
+    return ()
+
+
 def _unknown() -> tuple[int, ...]:
     return ()
 
@@ -134,6 +141,7 @@ class Installed:
         disabled: by which of ``record.DISABLED`` compilation is turned off now.
         memory: bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known.
         optimizers: whether the process made an optimizer of ``torch.optim``.
+        precompiled: of ``record.PRECOMPILED``, what runs, as far as the calling thread sees it.
     """
 
     uninstall: Callable[[], None] = _nothing
@@ -146,6 +154,7 @@ class Installed:
     disabled: Callable[[], str] = _by_nothing
     memory: Callable[[], tuple[int, ...]] = _unknown
     optimizers: Callable[[], bool] = _never
+    precompiled: Callable[[], tuple[str, ...]] = _nothing_runs
 
 
 class SeamAbsentError(Exception):
@@ -294,6 +303,10 @@ class Hooks:
     def optimizers(self) -> bool:
         """Whether the process made an optimizer, where a seam knows it."""
         return any(self._answers(lambda seam: seam.optimizers()))
+
+    def precompiled(self) -> set[str]:
+        """What runs that was compiled ahead of time, where a seam knows it."""
+        return {kind for kinds in self._answers(lambda seam: seam.precompiled()) for kind in kinds}
 
     def memory(self) -> tuple[int, ...]:
         """Bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known."""

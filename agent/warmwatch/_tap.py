@@ -142,6 +142,8 @@ class _Tap:
         with self._lock:
             self._note("fallbacks", Cause(where=Place(name=values.get("name")), reason=limit))
 
+    def precompiled(self, kind: str) -> None: ...
+
     def turned(self) -> None:
         """Compilation was perhaps turned off: it is asked at the end."""
 

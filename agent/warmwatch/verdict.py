@@ -172,7 +172,7 @@ def quiet_at_ns(facts: Facts) -> int | None:
 
 def _runs_compiled_code(compile: CompileCounts) -> bool:
     """Whether anything compiled runs: from this record's time, or from before it."""
-    return bool(compile.begun or compile.graphs_before)
+    return bool(compile.begun or compile.graphs_before or compile.precompiled)
 
 
 def _warm_by(facts: Facts, now_ns: int) -> tuple[str, int] | None:
@@ -368,6 +368,7 @@ def _never_compiled(facts: Facts, now_ns: int) -> bool:
     dynamo = (compile.phase_ns[PHASES.index(phase)] for phase in ("dynamo", "other"))
     return (
         compile.wrappers > 0
+        and not compile.precompiled  # what is wrapped may have been compiled before
         and not compile.disabled
         and not compile.active_since_ns
         and not compile.compilations[KINDS.index("forward")]

@@ -199,3 +199,12 @@ OPTIMIZER = "optimizer = torch.optim.AdamW(make().parameters())"
 def test_an_optimizer_is_seen_whenever_it_was_made(records: Path, before: str, after: str) -> None:
     run(records, MADE.format(before=before, after=after), attach=False, fresh=True)
     assert slots.read(slots.only(records)).compile.optimizers == bool(before or after)
+
+
+def test_code_that_was_compiled_ahead_of_time_is_compiled_code() -> None:
+    rank = Rank(quiet=QUIET_SECONDS)
+    rank.pytorch.ahead = {"aoti"}
+    for _ in range(K):
+        rank.wait(1)
+        rank.step()
+    assert (rank.judge().state, rank.judge().warm_by) == (State.WARM, "steps")

@@ -58,7 +58,9 @@ LEFT = Estimate(of="function", so_far_seconds=2.1, last_seconds=8.0, left_second
 def everything() -> Snapshot:
     """Every part of the answer that may be absent is there."""
     spent = Spending(compile_joules=9.0, compile_seconds=3.0, clean_joules=8.0, clean_steps=2.0)
-    touched = replace(b.WARM.compile, touched_steps=(3602, 3601, 3600, *[0] * 7))
+    touched = replace(
+        b.WARM.compile, touched_steps=(3602, 3601, 3600, *[0] * 7), precompiled=0b11111
+    )
     told = {"collective_timeout": 600.0, "collective_backend": "nccl"}
     told |= {"baseline_steps": 20, "baseline_seconds": 0.05}
     identity = replace(b.WARM.identity, gpus=(GPU.uuid,), host="node7", **told)

@@ -44,6 +44,7 @@ class Pytorch:
         self.turned_off = ""
         self.bytes: tuple[int, ...] = ()
         self.has_optimizer = False
+        self.ahead: set[str] = set()
 
     def counters(self) -> dict[str, int]:
         return dict(self.numbers)
@@ -59,6 +60,9 @@ class Pytorch:
 
     def disabled(self) -> str:
         return self.turned_off
+
+    def precompiled(self) -> set[str]:
+        return self.ahead
 
     def optimizers(self) -> bool:
         return self.has_optimizer

@@ -4,7 +4,7 @@ compilation is turned off. Here the answers become words, and lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from warmwatch import record
@@ -35,6 +35,9 @@ class Pytorch(Protocol):
 
     def optimizers(self) -> bool:
         """Whether the process made an optimizer of ``torch.optim``."""
+
+    def precompiled(self) -> Iterable[str]:
+        """Of ``record.PRECOMPILED``, what runs, as far as the calling thread sees it."""
 
     def memory(self) -> tuple[int, ...]:
         """Bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known."""
@@ -105,6 +108,16 @@ class Answers:
         """Record whether the process made an optimizer: then its steps show when it is warm."""
         if not self._words[AT["optimizers"]]:
             self._words[AT["optimizers"]] = int(self._pytorch.optimizers())
+
+    def runs_ahead(self, kinds: Iterable[str] | None = None) -> bool:
+        """Record which code that was compiled ahead of time runs; whether any is new.
+
+        ``kinds``: of ``record.PRECOMPILED``; ``None``: ask what runs on this thread.
+        """
+        before = self._words[AT["precompiled"]]
+        for kind in self._pytorch.precompiled() if kinds is None else kinds:
+            self._words[AT["precompiled"]] |= 1 << record.PRECOMPILED.index(kind)
+        return self._words[AT["precompiled"]] != before
 
     def look_at_memory(self, now: int) -> tuple[int, ...]:
         """What the allocator says now, which is known from then on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from warmwatch._applied.answers import Answers
@@ -41,6 +41,10 @@ class Asked:
     def optimizer_made(self) -> None:
         if not self._words[AT["optimizers"]]:
             self._words[AT["optimizers"]] = 1
+            self._store.publish(self._words)
+
+    def precompiled(self, kinds: Iterable[str]) -> None:
+        if self._answers.runs_ahead(kinds):
             self._store.publish(self._words)
 
     def turned(self) -> None:

@@ -28,6 +28,7 @@ class IrregularSteps:
         if memory and not before:
             self._store.note("first_step", now, memory)
         self._answers.look_whether_disabled()
+        self._answers.runs_ahead()
         self._answers.count_skips()
 
     def passed(self, seen: int) -> None:
@@ -70,6 +71,7 @@ class IrregularSteps:
     def warm(self, now: int, steps: int) -> None:
         words = self._words
         self._answers.look_at_memory(now)
+        self._answers.runs_ahead()
         if words[AT["asynchronous"]]:
             return  # it may still be compiling aside
         if words[AT["active_since_ns"]] or words[AT["activities_seen"]] != words[AT["begun"]]:
@@ -85,6 +87,7 @@ class IrregularSteps:
         active = words[AT["active_since_ns"]]
         if activities is not None and (active or words[AT["begun"]] != activities):
             return
+        self._answers.runs_ahead()
         words[AT["settled"]] = 1 + words[AT["begun"]]
         words[AT["settled_ns"]] = now
         words[AT["settled_by"]] = record.SETTLED_BY.index(by)

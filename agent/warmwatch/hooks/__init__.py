@@ -35,6 +35,7 @@ from warmwatch.hooks import (
     kernels,
     memory,
     optimizer,
+    precompiled,
     recompile_limit,
     recompile_reasons,
     saving,
@@ -65,9 +66,15 @@ SEAMS: tuple[tuple[str, Install], ...] = (
     ("cudagraph_skips", cudagraph_skips.install),
 )
 
+# Wherever the agent is made: what was compiled ahead of time needs no Dynamo.
+AHEAD: tuple[tuple[str, Install], ...] = (("precompiled", precompiled.install),)
+
 BESIDE: Mapping[str, tuple[str, Install]] = {
     "triton": ("triton", triton_kernels.install),
     "torch.utils.cpp_extension": ("cpp_extension", cpp_extension.install),
+    precompiled.MODULES[0]: ("precompiled_aoti", precompiled.install_late),
+    precompiled.MODULES[1]: ("precompiled_package", precompiled.install_late),
+    precompiled.TENSORRT: ("precompiled_tensorrt", precompiled.install_late),
 }
 
 

@@ -49,6 +49,8 @@ CACHES = ("inductor_fx", "aot_autograd", "triton")
 COMPILE_CACHES = ("inductor", "triton")  # directories, of which each is cold or warm
 PROGRESS = ("kernels", "choices")  # what an activity in progress counts
 DISABLED = ("", "environment", "stance", "config")  # by what compilation is turned off
+# What runs that was compiled ahead of time: bits of one word, by position.
+PRECOMPILED = ("aoti", "precompile", "jit", "tensorrt", "cudagraph")
 SETTLED_BY = ("", "quiet", "ready")  # how a warm-up ended without steps
 MEMORY = ("allocated", "reserved", "peak_allocated", "peak_reserved")
 TOUCHED_KEPT = 10
@@ -156,6 +158,7 @@ class CompileCounts:
         background_since_ns: begin of the oldest compilation in the background that is in progress;
             0 where none is. background_ns: time of those that have ended, added up over threads;
             background_ended_ns: when the last one ended.
+        precompiled: what runs that was compiled ahead of time: a bit for each of PRECOMPILED.
     """
 
     begun: int = 0
@@ -230,6 +233,7 @@ class CompileCounts:
     background_since_ns: int = 0
     background_ns: int = 0
     background_ended_ns: int = 0
+    precompiled: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,7 @@ class Compile(Struct, frozen=True, kw_only=True):
         fallbacks: frames that hit the recompile limit and run eagerly from then on.
         cache_hits, cache_misses: by cache.
         graphs_before: graphs that Dynamo had captured before the agent attached.
+        precompiled: of PRECOMPILED, what runs that was compiled ahead of time; ``None``: not known.
         wrappers: how many functions and modules the user handed to ``torch.compile``.
         disabled: by what of DISABLED compilation is turned off; ``None`` where it is on, or nobody
         knows. cudagraph_skips: how often CUDA graphs were asked for and left out.
@@ -74,6 +75,7 @@ class Compile(Struct, frozen=True, kw_only=True):
     cache_hits: Mapping[str, int] | None = None
     cache_misses: Mapping[str, int] | None = None
     graphs_before: int | None = None
+    precompiled: tuple[str, ...] | None = None
     wrappers: int | None = None
     disabled: str | None = None
     cudagraph_skips: int | None = None

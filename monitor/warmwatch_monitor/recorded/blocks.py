@@ -14,6 +14,7 @@ from warmwatch.record import (
     KINDS,
     MEMORY,
     PHASES,
+    PRECOMPILED,
     PROGRESS,
     CompileCounts,
     Header,
@@ -114,6 +115,9 @@ def compile_of(slot: Slot) -> Compile:
         disabled=DISABLED[counts.disabled] or None,
         background_since=epoch(slot.header, counts.background_since_ns),
         background_seconds=counts.background_ns / 1e9,
+        precompiled=tuple(
+            kind for bit, kind in enumerate(PRECOMPILED) if counts.precompiled >> bit & 1
+        ),
     )
     if "compilations" in missing:
         return compile

@@ -39,6 +39,7 @@ def compiler(view: RankView) -> dict[str, Any]:
         "compilations": compile.graphs_compiled,
         "graphs": compile.graphs,
         "graphs_before": compile.graphs_before,
+        "precompiled": None if compile.precompiled is None else list(compile.precompiled),
         "recompiles": compile.recompiles_total,
         "recompiles_after_warm": compile.recompiles_after_warm,
         "graph_breaks": compile.graph_breaks,

@@ -90,7 +90,8 @@ def _side(account: Account, made: Report, label: str) -> Side:
 def _mode(made: Report) -> str | None:
     """How it was compiled; of one that never did, ``eager``, once it has made a step."""
     if not made.compile_seconds and not made.graphs_before:
-        return EAGER if made.steps else None
+        ahead = ", ".join(made.precompiled)
+        return (ahead or EAGER) if made.steps else None
     return "; ".join(dict.fromkeys(_called(one) for one in made.what.wrappings)) or "compiled"
 
 

@@ -226,6 +226,7 @@ class Report(Struct, frozen=True, kw_only=True):
         conditions: name and words of each that holds for a rank.
         first_step_seconds, first_step_memory_bytes: of that rank. baseline: its steps that ran
         eagerly on purpose, as ``/status`` has them.
+        precompiled: what ran that was compiled ahead of time.
         compilations: how many of graphs. graphs_before: captured before the agent attached, so
         nobody knows what they cost. goodput, phases, functions, recompiled, breaks, places:
         of that rank. costs: of all. do: what to do first, the dearest first.
@@ -256,6 +257,7 @@ class Report(Struct, frozen=True, kw_only=True):
     compilations: int | None = None
     graphs: int | None = None
     graphs_before: int | None = None
+    precompiled: tuple[str, ...] = ()
     recompiles: int | None = None
     recompiles_after_warm: int | None = None
     warmup_seconds: float | None = None

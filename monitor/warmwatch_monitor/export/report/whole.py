@@ -106,6 +106,7 @@ def _of_rank(whole: Report, account: RankAccount, compiled: tuple[Priced, ...]) 
         compilations=compile["compilations"],
         graphs=compile["graphs"],
         graphs_before=compile.get("graphs_before"),
+        precompiled=tuple(compile.get("precompiled") or ()),
         recompiles=compile["recompiles"],
         recompiles_after_warm=compile["recompiles_after_warm"],
         warmup_seconds=first["seconds"] if first else None,

@@ -175,6 +175,9 @@ def _warm(view: RankView) -> Says:
         return f"warm, but {said}", clauses
     if view.judgement.warm_by in _WITHOUT_STEPS:
         return _warm_without_steps(view), ()
+    if not figures.compile.begun and figures.compile.precompiled:
+        known = f"{speed} is the real speed{_of_few(figures)}" if speed else ""
+        return f"warm, {runs_ahead(figures)}", (Clause(known, Importance.WAIT),)
     if not figures.compile.begun:
         graphs = counted(figures.compile.graphs_before or 0, "graph")
         return f"nothing has compiled since it was attached; {graphs} before that", ()
@@ -192,12 +195,19 @@ def _warm_without_steps(view: RankView) -> str:
     """``warm; nothing has compiled for 42 s; no steps are marked``: with the basis of that."""
     figures = view.figures
     head = _WITHOUT_STEPS[view.judgement.warm_by or ""]
+    if not figures.compile.begun and figures.compile.precompiled:
+        head = f"{head}, {runs_ahead(figures)}"
     quiet, tail = figures.progress.compiler_quiet_seconds, ""
     if quiet is None:
         quiet = figures.progress.quiet_seconds
         tail = " since it was attached"
     steps = "" if figures.steps.count else "; no steps are marked"
     return f"{head}; nothing has compiled for {duration(quiet)}{tail}{steps}"
+
+
+def runs_ahead(figures: Figures) -> str:
+    """``runs ahead-of-time compiled code (aoti)``."""
+    return f"runs ahead-of-time compiled code ({', '.join(figures.compile.precompiled or ())})"
 
 
 def _of_few(figures: Figures) -> str:

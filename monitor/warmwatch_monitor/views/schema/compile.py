@@ -97,6 +97,10 @@ class Compile(BaseModel):
     graphs_before: int | None = Field(
         description="Graphs that it had captured before the agent attached."
     )
+    precompiled: list[str] | None = Field(
+        description="What runs that was compiled ahead of time: `aoti`, `precompile`, `jit`, "
+        "`tensorrt`, `cudagraph`. Such a rank is never `eager`."
+    )
     recompiles: int | None = Field(description="Compilations of what had been compiled before.")
     recompiles_after_warm: int | None = Field(description="Those of a rank that had been warm.")
     graph_breaks: int | None = Field(description="Graph breaks counted by Dynamo.")

@@ -67,6 +67,8 @@ def answer(report: Report) -> str:
             said.append(
                 f"nothing was compiled since it was attached; {before} before that"
                 if report.graphs_before
+                else f"it ran ahead-of-time compiled code ({', '.join(report.precompiled)})"
+                if report.precompiled
                 else "nothing was compiled: it ran eagerly"
             )
     return "; ".join(said)
