@@ -24,6 +24,7 @@ NO_SQLITE = (
 )
 _NO_NAME = frozenset(":/@?#*[]%\\ \t")  # what no host's name has, so it would never match
 DEFAULT_ADDRESS = "127.0.0.1:10464"
+DEFAULT_SERVICE_USER = "warmwatch"  # of docker/systemd/warmwatch.service
 DEFAULT_INTERVAL = 0.2
 DEFAULT_GPU_INTERVAL = 1.0
 DEFAULT_RETENTION = 900.0
@@ -93,6 +94,7 @@ class Settings(NamedTuple):
         wherever. allowed_hosts: further names by which the daemon may be asked.
         access: what a command shows to whom it asks.
         keeping: where runs are remembered.
+        service_user: who may listen at the default address beside root and the caller.
     """
 
     directories: tuple[str, ...]
@@ -110,6 +112,7 @@ class Settings(NamedTuple):
     allowed_hosts: tuple[str, ...] = ()
     access: Access = ANYBODY
     keeping: Keeping = Keeping()
+    service_user: str = DEFAULT_SERVICE_USER
 
 
 def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]) -> Settings:
@@ -126,6 +129,7 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
     return Settings(
         directories=tuple(dict.fromkeys(map(_absolute, found))),
         chosen=bool(directory),
+        service_user=environ.get("WARMWATCH_SERVICE_USER") or DEFAULT_SERVICE_USER,
         address=parse_address(*_raw("address", environ, options, DEFAULT_ADDRESS)),
         asked=bool(options.get("address") or environ.get("WARMWATCH_ADDRESS")),
         interval=_seconds(

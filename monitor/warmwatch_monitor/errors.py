@@ -63,6 +63,10 @@ class NoDaemonError(DaemonError):
     """Nobody answers at the daemon's address."""
 
 
+class ForeignDaemonError(NoDaemonError):
+    """Nobody named the address, and who listens there is another user."""
+
+
 class FleetError(WarmwatchError):
     """A Prometheus server cannot be asked."""
 

@@ -14,6 +14,7 @@ from warmwatch_monitor.config import (
     DEFAULT_INTERVAL,
     DEFAULT_LONG_COMPILE,
     DEFAULT_RETENTION,
+    DEFAULT_SERVICE_USER,
     DEFAULT_STATE_DAYS,
     DEFAULT_STATE_MB,
     DEFAULT_STATE_RUNS,
@@ -29,6 +30,10 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
         "directory of the records; the same in the training and in the monitor",
     ),
     "WARMWATCH_ADDRESS": (DEFAULT_ADDRESS, "HOST:PORT where the daemon listens and is asked"),
+    "WARMWATCH_SERVICE_USER": (
+        DEFAULT_SERVICE_USER,
+        "user of the daemon: at the default address, commands believe this user, root, the caller",
+    ),
     "WARMWATCH_INTERVAL": (f"{DEFAULT_INTERVAL:g}", "seconds between two looks at the records"),
     "WARMWATCH_GPU_INTERVAL": (
         f"{DEFAULT_GPU_INTERVAL:g}",

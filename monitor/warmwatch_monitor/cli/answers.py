@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from warmwatch_monitor.access import ANYBODY, Access
 from warmwatch_monitor.cli.choice import choose, is_pattern
-from warmwatch_monitor.cli.daemon import Daemon, ask_daemon, ask_history
+from warmwatch_monitor.cli.daemon import Daemon, ask_daemon, ask_history, daemon_of
 from warmwatch_monitor.cli.output import note
 from warmwatch_monitor.config import Settings, load, load_access
-from warmwatch_monitor.errors import NoDaemonError, UsageError
+from warmwatch_monitor.errors import ForeignDaemonError, NoDaemonError, UsageError
 
 if TYPE_CHECKING:
     from warmwatch_monitor.model import Snapshot
@@ -111,7 +112,7 @@ def asker(
         found = None if dir is not None else _from_daemon(settings, within)
         if found is None:
             return read(), None
-        return found, Daemon(settings.address, settings.access)
+        return found, daemon_of(settings)
 
     return Asker(look, lambda answer: choose(answer, run, os.geteuid(), own=own), until)
 
@@ -133,7 +134,7 @@ def past_of(
     settings = settings_from(address=address, **access)
     if _from_daemon(settings) is None:
         return None
-    return ask_history(settings.address, settings.access)
+    return ask_history(daemon_of(settings))
 
 
 def note_missing_directory(dir: str | None, what_now: str = "") -> None:
@@ -142,10 +143,18 @@ def note_missing_directory(dir: str | None, what_now: str = "") -> None:
         note(f"warmwatch: --dir: {dir} does not exist{what_now}")
 
 
+@cache
+def _note_once(words: str) -> None:
+    note(words)
+
+
 def _from_daemon(settings: Settings, within: float | None = None) -> Answer | None:
     """The daemon's answer; ``None`` where it is not asked for and cannot know these records."""
     try:
-        answer = ask_daemon(settings.address, settings.access, within)
+        answer = ask_daemon(daemon_of(settings), within)
+    except ForeignDaemonError as error:
+        _note_once(f"warmwatch: {error}; the records are read here")
+        return None
     except NoDaemonError:
         if settings.asked:
             raise

@@ -14,10 +14,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from warmwatch import __version__, places, record, verdict
-from warmwatch_monitor.cli.daemon import Answer, ask_daemon
+from warmwatch_monitor.cli.daemon import Answer, ask_daemon, daemon_of
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.config import EVER_SECONDS, Settings
-from warmwatch_monitor.errors import DaemonError, NoDaemonError
+from warmwatch_monitor.errors import DaemonError, ForeignDaemonError, NoDaemonError
 from warmwatch_monitor.export.words.observed import ATTACH
 from warmwatch_monitor.feed import NOT_YET, Feed
 from warmwatch_monitor.model import RecordReading, Refusal
@@ -166,7 +166,10 @@ def _obstacles(settings: Settings) -> dict[str, str | None]:
 
 def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:
     try:
-        answer = ask_daemon(settings.address, settings.access)
+        answer = ask_daemon(daemon_of(settings))
+    except ForeignDaemonError as error:
+        yield Finding(mark=Mark.TROUBLE, what=str(error))
+        return
     except NoDaemonError:
         yield Finding(
             mark=Mark.NOTE,

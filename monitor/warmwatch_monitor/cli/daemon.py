@@ -14,9 +14,10 @@ import time
 from typing import Any, NamedTuple
 
 from warmwatch_monitor.access import ANYBODY, Access
+from warmwatch_monitor.cli.listeners import distrust, listeners
 from warmwatch_monitor.cli.shape import fault
-from warmwatch_monitor.config import Address
-from warmwatch_monitor.errors import DaemonError, NoDaemonError
+from warmwatch_monitor.config import Address, Settings
+from warmwatch_monitor.errors import DaemonError, ForeignDaemonError, NoDaemonError
 
 Answer = dict[str, Any]
 
@@ -27,23 +28,37 @@ LONGEST_ANSWER = 64 << 20  # bytes; one of 512 ranks has about 1 MB
 HISTORY = "/history?points=1200"
 _OTHER = "give the daemon's address with --address HOST:PORT, or --dir to read the records"
 _CREDENTIALS = "give --token-file or --user-file with what it knows, or --dir to read the records"
+_NAME_IT = "secrets are sent only to an address that was named: give --address or WARMWATCH_ADDRESS"
 
 
 class Daemon(NamedTuple):
-    """Where a daemon is asked, and what is shown to it."""
+    """Where a daemon is asked, and what is shown to it.
+
+    ``service_user``: of an address that nobody named, who may listen there beside root and the
+    caller; ``None`` of one that was named, which is believed whoever listens there.
+    """
 
     address: Address
     access: Access = ANYBODY
+    service_user: str | None = None
 
 
-def ask_daemon(address: Address, access: Access = ANYBODY, within: float | None = None) -> Answer:
+def daemon_of(settings: Settings) -> Daemon:
+    """The daemon that these settings mean."""
+    user = None if settings.asked else settings.service_user
+    return Daemon(settings.address, settings.access, user)
+
+
+def ask_daemon(daemon: Daemon, within: float | None = None) -> Answer:
     """The daemon's whole ``/status``; ``within``: in so many seconds, fewer than are usual.
 
     Raises:
-        NoDaemonError: nobody answers at ``address``. DaemonError: something else does, or it does
-        not take what ``access`` shows. UsageError: ``access`` names what cannot be used.
+        NoDaemonError: nobody answers there. ForeignDaemonError: it was not named, and belongs to
+        another user. DaemonError: something else answers, or it does not take what ``access``
+        shows. UsageError: ``access`` names what cannot be used.
     """
-    body = _fetch(Daemon(address, access), within=within)
+    address = daemon.address
+    body = _fetch(daemon, within=within)
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
@@ -64,13 +79,13 @@ def ask_daemon(address: Address, access: Access = ANYBODY, within: float | None 
     return answer
 
 
-def ask_history(address: Address, access: Access = ANYBODY) -> Answer | None:
+def ask_history(daemon: Daemon) -> Answer | None:
     """The daemon's last hour, of every three seconds; ``None`` where it keeps none.
 
     Raises as :func:`ask_daemon`.
     """
     try:
-        found = json.loads(_fetch(Daemon(address, access), HISTORY))
+        found = json.loads(_fetch(daemon, HISTORY))
     except (ValueError, RecursionError):
         return None
     known = isinstance(found, dict) and {"at", "ranks", "gpus"} <= found.keys()
@@ -81,10 +96,13 @@ def connect(daemon: Daemon, seconds: float) -> socket.socket:
     """A connection to it, over TLS where that is spoken.
 
     Raises:
-        NoDaemonError: nobody answers there. OSError: TLS fails, or takes longer than ``seconds``.
-        UsageError: ``access`` names what cannot be used.
+        NoDaemonError: nobody answers there. ForeignDaemonError: see :func:`ask_daemon`. OSError:
+        TLS fails, or takes longer than ``seconds``. UsageError: ``access`` names what cannot be
+        used.
     """
-    address, access = daemon
+    address, access, service_user = daemon
+    if service_user is not None and listeners(address):
+        _believe(address, service_user)
     tls = access.tls() if address.tls else None
     try:
         peer = socket.create_connection((address.host, address.port), min(CONNECT_SECONDS, seconds))
@@ -94,6 +112,12 @@ def connect(daemon: Daemon, seconds: float) -> socket.socket:
             f"no daemon answers at {address} ({reason.lower()}); start one with: warmwatch serve, "
             "or give --dir to read the records"
         ) from None
+    if service_user is not None:  # again: another user may have come between
+        try:
+            _believe(address, service_user)
+        except BaseException:
+            peer.close()
+            raise
     if tls is None:
         return peer
     try:
@@ -104,9 +128,23 @@ def connect(daemon: Daemon, seconds: float) -> socket.socket:
         raise
 
 
+def _believe(address: Address, service_user: str) -> None:
+    """Raises ForeignDaemonError: the listener at ``address`` may be anybody's."""
+    if (problem := distrust(address, service_user)) is None:
+        return
+    raise ForeignDaemonError(
+        f"what listens at {address} is not asked: {problem}; if it is your daemon, name it with "
+        "--address or WARMWATCH_ADDRESS, or its user in WARMWATCH_SERVICE_USER"
+    )
+
+
 def request(daemon: Daemon, path: str, accept: str = "application/json") -> bytes:
-    """The question. Raises UsageError: ``access`` names what cannot be used."""
-    who = daemon.access.authorization()
+    """The question. Secrets go only to an address that was named, or over TLS.
+
+    Raises UsageError: ``access`` names what cannot be used.
+    """
+    named = daemon.service_user is None
+    who = daemon.access.authorization() if named or daemon.address.tls else None
     shown = f"Authorization: {who}\r\n" if who else ""
     return (
         f"GET {path} HTTP/1.0\r\nHost: {daemon.address}\r\nAccept: {accept}\r\n"
@@ -116,7 +154,7 @@ def request(daemon: Daemon, path: str, accept: str = "application/json") -> byte
 
 def _fetch(daemon: Daemon, path: str = "/status", within: float | None = None) -> bytes:
     """The body of the reply. Raises as :func:`ask_daemon`."""
-    address, access = daemon
+    address, access, service_user = daemon
     seconds = ANSWER_SECONDS if within is None else min(ANSWER_SECONDS, within)
     asked = request(daemon, path)
     try:
@@ -135,6 +173,8 @@ def _fetch(daemon: Daemon, path: str = "/status", within: float | None = None) -
     if len(reply) > LONGEST_ANSWER or not head.startswith(b"HTTP/1.") or len(status) < 2:
         raise _stranger(address)
     if status[1] == b"401":
+        if service_user is not None and access.authorization() is not None and not address.tls:
+            raise DaemonError(f"{address.url} asks who is there (HTTP 401); {_NAME_IT}")
         raise DaemonError(f"{address.url} asks who is there (HTTP 401); {_CREDENTIALS}")
     if status[1] == b"421":
         raise DaemonError(f"{address.url}: {body.decode('ascii', 'replace').strip()}")

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.live import Live
 
 from warmwatch_monitor.cli.accounts import accounts
-from warmwatch_monitor.cli.daemon import Answer, ask_daemon
+from warmwatch_monitor.cli.daemon import Answer, Daemon, ask_daemon
 from warmwatch_monitor.cli.output import draw, note, plain, say
 from warmwatch_monitor.cli.report import in_short
 from warmwatch_monitor.config import PREFIX, Address
@@ -117,7 +117,7 @@ def _watch(address: Address, training: subprocess.Popen[bytes]) -> None:
 def _ask(address: Address) -> Answer | None:
     """What the daemon says now; ``None`` where it is too busy beside the compiler to say it."""
     try:
-        answer: Answer = plain(ask_daemon(address))
+        answer: Answer = plain(ask_daemon(Daemon(address)))
     except DaemonError:
         return None
     return answer
