@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,30 @@ def test_each_alert_says_what_it_is_and_where_to_look() -> None:
     for rule in rules():
         if "alert" in rule:
             assert rule["labels"]["severity"] in {"info", "warning", "critical"}
-            assert rule["annotations"].keys() == {"summary", "description", "dashboard_url"}
+            annotations = rule["annotations"]
+            assert annotations.keys() == {"summary", "description", "dashboard_url", "runbook_url"}
+            assert annotations["runbook_url"].endswith(f"/alerts.md#{rule['alert'].lower()}")
+            assert "On " in annotations["description"] or " host" in annotations["description"]
+            for url in (annotations["dashboard_url"], annotations["runbook_url"]):
+                assert url.startswith('{{ with query "warmwatch:settings" }}')
+
+
+def test_each_alert_has_a_section_of_what_to_do() -> None:
+    """Under the anchor that its ``runbook_url`` has: the heading in lower case."""
+    page = (RULES.parents[1] / "docs" / "alerts.md").read_text()
+    headings = [line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")]
+    assert headings == [rule["alert"] for rule in rules() if "alert" in rule]
+
+
+def test_alerts_of_a_run_outlast_a_restart_of_the_daemon() -> None:
+    without = {r["alert"] for r in rules() if "alert" in r and "keep_firing_for" not in r}
+    assert without == {"WarmwatchDaemonDown", "WarmwatchNoDaemon"}
+
+
+def test_the_cluster_survives_every_rule() -> None:
+    for rule in rules():
+        for labels in re.findall(r"\b(?:by|on) \(([^)]*)\)", rule["expr"]):
+            assert labels.startswith("cluster"), rule
 
 
 def test_each_alert_is_in_the_docs() -> None:

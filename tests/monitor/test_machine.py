@@ -111,6 +111,7 @@ def test_the_status_answer_tells_the_host() -> None:
         "memory_available_bytes": 48,
         "cpus": 16,
         "load_1m": 2.5,
+        "pci_gpus": None,
     }
 
 
@@ -118,3 +119,22 @@ def test_promtool_has_nothing_to_say_of_the_host() -> None:
     text = render(b.snapshot(host=HOST), None)[0]
     done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_gpus_are_counted_on_the_bus_whether_or_not_their_driver_works(tmp_path: Path) -> None:
+    for number, (vendor, kind) in enumerate(
+        [
+            ("0x10de", "0x030200"),  # a GPU without a display
+            ("0x10de", "0x030000"),  # one with
+            ("0x10de", "0x040300"),  # its audio
+            ("0x10de", "0x068000"),  # an NVSwitch
+            ("0x1a03", "0x030000"),  # the board's own display
+        ]
+    ):
+        device = tmp_path / f"0000:0{number}:00.0"
+        device.mkdir()
+        (device / "vendor").write_text(f"{vendor}\n")
+        (device / "class").write_text(f"{kind}\n")
+    (tmp_path / "gone").mkdir()
+    assert host.pci_gpus(tmp_path) == 2
+    assert host.pci_gpus(tmp_path / "none") is None

@@ -30,6 +30,7 @@ class Who(Struct, frozen=True, kw_only=True):
         run, rank: its names. name: the run's as its user gave it, without the owner that ``run``
         may have behind it. owner, owner_uid: the user whose it is.
         world_size: ranks of the whole run, as its launcher says.
+        launch: a short name of this start of the run, which no other start of it shares.
         expected_ranks: how many of them have the agent; ``None`` where the user did not say.
         attached_at: when the agent attached. attempt: restarts by the launcher, from 0.
         host, launcher, python, torch: as the agent found them.
@@ -44,6 +45,7 @@ class Who(Struct, frozen=True, kw_only=True):
     owner: str | None = None
     owner_uid: int | None = None
     world_size: int | None = None
+    launch: str | None = None
     expected_ranks: int | None = None
     attached_at: float | None = None
     attempt: int | None = None

@@ -60,12 +60,16 @@ class GpuReading(Struct, frozen=True, kw_only=True):
 
 
 class HostReading(Struct, frozen=True, kw_only=True):
-    """The machine itself. ``load_1m`` is the kernel's; memory is what programs can still get."""
+    """The machine itself. ``load_1m`` is the kernel's; memory is what programs can still get.
+
+    ``pci_gpus``: NVIDIA GPUs on the PCI bus, whether or not the driver works.
+    """
 
     memory_total_bytes: int
     memory_available_bytes: int
     cpus: int
     load_1m: float | None = None
+    pci_gpus: int | None = None
 
 
 class Compiler(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -50,6 +51,7 @@ def who(header: Header, identity: Identity, owner: Owner | None = None) -> Who:
         owner=owner.name if owner else None,
         owner_uid=owner.uid if owner else None,
         world_size=identity.world_size,
+        launch=_launch(identity) if identity.launch else None,
         expected_ranks=identity.expected_ranks,
         attached_at=epoch(header, header.attached_ns),
         attempt=identity.attempt,
@@ -61,6 +63,11 @@ def who(header: Header, identity: Identity, owner: Owner | None = None) -> Who:
         collective_timeout_seconds=identity.collective_timeout,
         collective_backend=identity.collective_backend or None,
     )
+
+
+def _launch(identity: Identity) -> str:
+    start = f"{identity.host} {identity.launch} {identity.attempt}"
+    return hashlib.blake2b(start.encode(), digest_size=4).hexdigest()
 
 
 def steps_of(slot: Slot, clean: Lengths, touched: Lengths) -> Steps:

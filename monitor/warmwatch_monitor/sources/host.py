@@ -8,6 +8,7 @@ A process that cannot be asked, or is gone, is absent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -45,6 +46,25 @@ class HostAndProcesses(Struct, frozen=True, kw_only=True):
     oom_killed: Mapping[int, bool] = field(default_factory=dict)
 
 
+@cache
+def pci_gpus(devices: Path = Path("/sys/bus/pci/devices")) -> int | None:
+    """How many NVIDIA GPUs are on the PCI bus, whether or not their driver works."""
+    try:
+        found = [_pci_id(device) for device in devices.iterdir()]
+    except OSError:
+        return None
+    return sum(vendor == "0x10de" and kind.startswith("0x03") for vendor, kind in found)
+
+
+def _pci_id(device: Path) -> tuple[str, str]:
+    """Vendor and class of a PCI device; empty where it has just been removed."""
+    try:
+        vendor, kind = ((device / name).read_text().strip() for name in ("vendor", "class"))
+    except OSError:
+        return "", ""
+    return vendor, kind
+
+
 def read_machine() -> HostReading | None:
     """The machine itself, as it is now; ``None`` where it does not say how many CPUs it has."""
     cpus, memory = psutil.cpu_count(), psutil.virtual_memory()
@@ -55,6 +75,7 @@ def read_machine() -> HostReading | None:
         memory_available_bytes=memory.available,
         cpus=cpus,
         load_1m=psutil.getloadavg()[0],
+        pci_gpus=pci_gpus(),
     )
 
 

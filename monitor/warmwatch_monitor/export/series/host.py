@@ -26,6 +26,11 @@ HOST_SERIES: tuple[Series[HostReading], ...] = (
         lambda host: host.load_1m,
     ),
     gauge("warmwatch_host_cpus", "Logical CPUs of the host.", lambda host: host.cpus),
+    gauge(
+        "warmwatch_host_pci_gpus",
+        "NVIDIA GPUs on the host's PCI bus, whether or not their driver works.",
+        lambda host: host.pci_gpus,
+    ),
 )
 
 

@@ -76,6 +76,8 @@ def _run_info(ranks: Ranks) -> Family:
             "agent": figures.agent.version,
             "launcher": who.launcher,
             "host": who.host,
+            "owner": who.owner,
+            "launch": who.launch,
             "warm_steps": str(figures.warmups.clean_steps_needed),
             "world_size": None if who.world_size is None else str(who.world_size),
         }

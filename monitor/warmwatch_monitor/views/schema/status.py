@@ -42,6 +42,9 @@ class Host(BaseModel):
     memory_available_bytes: int = Field(description="Memory that programs can still get, bytes.")
     cpus: int = Field(description="Logical CPUs.")
     load_1m: float | None = Field(description="The kernel's load average over a minute.")
+    pci_gpus: int | None = Field(
+        description="NVIDIA GPUs on the PCI bus, whether or not their driver works."
+    )
 
 
 class Source(BaseModel):
