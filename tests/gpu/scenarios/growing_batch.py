@@ -1,0 +1,19 @@
+"""The batch grows while it trains: one recompile with a dynamic size, then longer steps without one."""
+
+import torch
+from _gpu import finish, model, train
+
+EXPECT = {
+    "states": "compiling warming warm recompiling warm",
+    "categories": "shape",
+    "cold": True,
+}
+
+net = model()
+optimizer = torch.optim.AdamW(net.parameters())
+compiled = torch.compile(net)
+train(compiled, optimizer, steps=40)
+train(compiled, optimizer, steps=60, size=4096)
+train(compiled, optimizer, steps=100, size=65536)
+train(compiled, optimizer, steps=100, size=262144)
+finish()
