@@ -128,6 +128,14 @@ class Activity:
         """Compile time accounted so far, in nanoseconds."""
         return sum(self._words[_PHASE_NS : _PHASE_NS + len(PHASES)])
 
+    def phases_at(self, now: int) -> list[int]:
+        """Time of each of PHASES up to ``now``, that of the current one included."""
+        words = self._words
+        times = words[_PHASE_NS : _PHASE_NS + len(PHASES)]
+        if words[_PHASE]:
+            times[words[_PHASE] - 1] += max(0, now - words[_ACCOUNTED])
+        return times
+
     def phase_ns(self) -> dict[str, int]:
         """Accounted time of each phase that has any."""
         times = self._words[_PHASE_NS : _PHASE_NS + len(PHASES)]

@@ -58,7 +58,7 @@ class Ledger:
         functions = Functions()
         self._activities = Activities(book, answers, functions)
         self._activity = self._activities.activity
-        self._compilations = Compilations(book, answers, functions)
+        self._compilations = Compilations(book, answers, functions, self._activity)
         self._pausing = Pausing(book)
         self._asked, self._run = Asked(book, answers), Run(book, answers)
         self.marks = StepFacts(book, answers, self._pausing, self._inbox, clock)

@@ -149,7 +149,7 @@ def test_status_has_the_dearest_ten_and_the_table_names_them() -> None:
     assert len(told) == 10
     title, head, first, second, numbers, *_ = table([run], 80)
     assert title == "gpt2, rank 0: what each function cost to compile"
-    assert head.split() == ["function", "times", "took", "mostly", "ops", "kernels", "cached"]
+    assert head.split() == ["function", "count", "took", "mostly", "ops", "kernels", "cached"]
     assert first.split() == [
         *("forward", "(model.py:31)", "3", "32", "s", "inductor", "95", "%"),
         *("130", "186", "1/3"),

@@ -17,7 +17,7 @@ from support.records import compiling, environment, held, warm, write_record
 from support.values import replace
 from warmwatch.verdict import State
 from warmwatch_monitor.export.answer import status
-from warmwatch_monitor.model import RankView
+from warmwatch_monitor.model import Compilation, RankView
 from warmwatch_monitor.views.states import STYLES
 from warmwatch_monitor.views.table import lines
 
@@ -161,16 +161,22 @@ def test_what_compiled_again_is_said_with_its_remedy() -> None:
 
 
 def test_what_a_recompile_took_is_with_its_backward_and_no_other() -> None:
-    answer = status(b.snapshot(again(b.in_every_state()["warm"])))
-    compiled = answer["runs"][0]["ranks"][0]["compile"]
-    (one,) = compiled["last"]
-    forward = {**one, "id": "0/2", "seconds": 13.0}
-    backward = {**forward, "kind": "backward", "seconds": 10.0, "category": None, "reason": None}
-    other = {**backward, "id": "1/0", "seconds": 50.0}
-    anew = {**forward, "seconds": 70.0, "category": None, "reason": None}
-    compiled["last"] = [backward, forward, other, backward, anew, backward]
-    said = lines(answer, now=NOW, width=200, wrap=False, colour=False)
-    assert any(line.startswith("compiled again for 23 s (") for line in said), said
+    first = Compilation(id="0/2", kind="forward", at_ns=b.ago(9), seconds=70.0)
+    backward = Compilation(id="0/2", kind="backward", at_ns=b.ago(5), seconds=10.0)
+    known = (
+        Compilation(id="0/2", kind="backward", at_ns=b.ago(9), seconds=6.0),
+        replace(first, seconds=13.0, reason="why", category="shape"),
+        Compilation(id="1/0", kind="backward", at_ns=b.ago(6), seconds=50.0),
+        backward,
+        Compilation(id="0/2", kind="autotune", at_ns=b.ago(4), seconds=1.0),
+        replace(first, at_ns=b.ago(3)),
+    )
+    view = b.view(b.WARM, compilations=known)
+    said = shown(view)
+    assert any(line.startswith("compiled again for 24 s (") for line in said), said
+    (rank,) = status(b.snapshot(view))["runs"][0]["ranks"]
+    totals = [one["total_seconds"] for one in rank["compile"]["last"]]
+    assert totals == [24.0, 50.0, None, None, 70.0]
 
 
 def test_graph_breaks_are_said_where_the_answer_tells_their_reasons() -> None:

@@ -12,6 +12,7 @@ from warmwatch._applied.book import Book, counter
 from warmwatch.record import COMPILE_INDEX as AT
 
 _MOST_BREAKS = 100  # reasons that are told: some name a place each
+_MOST_BREAK_LINES = 1_000  # a function that is compiled again breaks again
 _SKIPS = "cudagraph_skips"
 
 
@@ -59,7 +60,8 @@ class Answers:
         self.on_purpose: Callable[[], bool] = lambda: False
         self._before: Mapping[str, int] = {}
         self._breaks: Mapping[str, int] = {}
-        self._told_breaks: set[str] = set()
+        self._told_breaks: dict[str, int] = {}
+        self._break_lines = 0
 
     def at_begin(self) -> None:
         """Compile activity begins: from here on PyTorch's counters rise by it."""
@@ -82,7 +84,7 @@ class Answers:
         self._tell_breaks(now)
 
     def _tell_breaks(self, now: int) -> None:
-        """A line for each reason of a graph break that no line has told yet."""
+        """A line for each reason of a graph break that has come again, with its count so far."""
         rises: dict[str, int] = {}
         words: dict[str, str] = {}
         for text, count in self._pytorch.graph_breaks().items():
@@ -91,10 +93,12 @@ class Answers:
                 rises[reason] = rises.get(reason, 0) + rise
                 words[reason] = text
         for reason, rise in rises.items():
-            if reason not in self._told_breaks and len(self._told_breaks) < _MOST_BREAKS:
-                self._told_breaks.add(reason)
+            known = reason in self._told_breaks or len(self._told_breaks) < _MOST_BREAKS
+            if known and self._break_lines < _MOST_BREAK_LINES:
+                self._break_lines += 1
+                count = self._told_breaks[reason] = self._told_breaks.get(reason, 0) + rise
                 where = self._pytorch.break_place(words[reason])
-                self._store.note("graph_break", now, {"reason": reason, "count": rise, **where})
+                self._store.note("graph_break", now, {"reason": reason, "count": count, **where})
 
     def look_whether_disabled(self) -> bool:
         """Whether that has changed."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from warmwatch import record
+from warmwatch._activity import Activity
 from warmwatch._applied.answers import Answers
 from warmwatch._applied.book import Book
 from warmwatch._asked import Functions
@@ -18,11 +19,14 @@ _MOST_SKIPS = 100  # that are told: PyTorch says it once for each graph
 class Compilations:
     """How many there were of each kind, and a line for each."""
 
-    def __init__(self, book: Book, answers: Answers, functions: Functions) -> None:
+    def __init__(
+        self, book: Book, answers: Answers, functions: Functions, activity: Activity
+    ) -> None:
         self._book, self._words, self._store = book, book.words, book.store
         self._answers, self._functions = answers, functions
         self._told_keys = Told()
         self._told_skips = 0
+        self._activity, self._accounted = activity, activity.phases_at(0)
 
     def compilation(self, kind: str, values: Mapping[str, Any], now: int) -> None:
         words = self._words
@@ -31,12 +35,25 @@ class Compilations:
         if category := values.get("category"):
             words[AT["recompiles"] + record.CATEGORIES.index(category)] += 1
             words[AT["recompiles_after_warm"]] += words[AT["warmups"]] > 0
+        if phases := self._phases(now):
+            values = {**values, "phase_us": phases}
         if memory := self._answers.look_at_memory(now):
             values = {**values, "allocated": memory[0], "reserved": memory[1]}
         if code := self._functions.code(values.get("id")):
             values = {**values, "code": code}
         self._store.publish(words)
         self._store.note("compilation", now, {"kind": kind, **values})
+
+    def _phases(self, now: int) -> dict[str, int]:
+        """Time of each phase since the compilation before it, in microseconds.
+
+        PyTorch's own figures of a compilation do not tell C++ kernels and cache loads apart from
+        the rest. With these, the phases of all compilations add up to those of the run.
+        """
+        times = self._activity.phases_at(now)
+        pairs = zip(record.PHASES, times, self._accounted, strict=True)
+        self._accounted = times
+        return {name: (new - old) // 1000 for name, new, old in pairs if new - old >= 1000}
 
     def cached(self, word: int) -> None:
         self._words[word] += 1  # published with the compilation, or with the activity's end

@@ -35,6 +35,7 @@ _COMPILATION = {
     "?file": _TEXT,
     "?line": _COUNT,
     "seconds": _NUMBER,
+    "?total_seconds": _NUMBER,
     "category": _TEXT,
     "reason": _TEXT,
     "?plain": _TEXT,

@@ -15,12 +15,14 @@ from warmwatch.record.stacks import INNERMOST, Frame, Stacks, ThreadStack
 from warmwatch_monitor.model.baseline import Baseline, Gain, beyond_steady_seconds, gain
 from warmwatch_monitor.model.compilations import (
     FEWEST_STEPS,
+    OF_GRAPHS,
     Beginning,
     Compilation,
     Cost,
     FunctionCost,
     Recompile,
     VaryingDim,
+    families,
 )
 from warmwatch_monitor.model.compile import Compile, Counted, Log, OpenActivity, Underway
 from warmwatch_monitor.model.estimate import Done, Estimate, Precedent, Remembered
@@ -85,6 +87,7 @@ __all__ = [
     "INNERMOST",
     "KINDS",
     "MEMORY",
+    "OF_GRAPHS",
     "PHASES",
     "PROGRESS",
     "Agent",
@@ -147,6 +150,7 @@ __all__ = [
     "any_compiling",
     "began_launch",
     "beyond_steady_seconds",
+    "families",
     "gain",
     "incomplete",
     "last_sign_ns",

@@ -2,11 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from msgspec import Struct, field
 
 FEWEST_STEPS = 10  # clean steps whose mean says something
+
+# What counts as a compilation: one record of PyTorch's for one graph. A kernel's autotuning and a
+# CUDA graph's recording are records too, but of no graph of their own.
+OF_GRAPHS = ("forward", "backward", "other")
+_BEGIN = ("forward", "other")
+
+
+class Recorded(Protocol):
+    """One record of PyTorch's, wherever it was read from."""
+
+    @property
+    def id(self) -> str | None: ...
+    @property
+    def kind(self) -> str: ...
+
+
+def families(records: Sequence[Recorded]) -> list[list[int]]:
+    """Positions in ``records`` of each compilation, with those of all that it brought.
+
+    It brings its backward, and what is tuned or recorded at its first run: they are recorded later,
+    under its id, until a forward has that id again (after ``torch._dynamo.reset()``). The cost of a
+    recompile is the sum over its family, in every view.
+    """
+    found: list[list[int]] = []
+    by_id: dict[str, list[int]] = {}
+    for at, one in enumerate(records):
+        known = by_id.get(one.id) if one.id else None
+        again = (
+            one.kind in _BEGIN
+            and known
+            and any(records[k].kind in (one.kind, "backward") for k in known)
+        )
+        if known is None or again:
+            found.append([at])
+            if one.id:
+                by_id[one.id] = found[-1]
+        else:
+            known.append(at)
+    return found
 
 
 class Cost(Struct, frozen=True, kw_only=True):
@@ -35,7 +75,7 @@ class FunctionCost(Struct, frozen=True, kw_only=True):
     Attributes:
         name, file, line: the function; all ``None`` for what belongs to no function that is known.
         others: how many functions this is the sum of, each too cheap to be kept by itself; 0 of a
-        function. compilations, failures: how many. seconds: together.
+        function. compilations: records of OF_GRAPHS. failures: how many. seconds: of all records.
         cache_hits, cache_misses: of those that asked a cache and say so.
         cost: phases and kernels together; the rest is that of the last one that told.
     """

@@ -9,10 +9,13 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from warmwatch_monitor.model.compilations import Compilation, FunctionCost, VaryingDim
+from warmwatch_monitor.model.compilations import (
+    OF_GRAPHS,
+    Compilation,
+    FunctionCost,
+    VaryingDim,
+)
 from warmwatch_monitor.model.journal import CudagraphSkip, Fallback, GraphBreak, LongStep
-
-_OF_GRAPHS = ("forward", "backward", "other")
 
 
 class Counted(Struct, frozen=True, kw_only=True):
@@ -87,7 +90,7 @@ class Compile(Struct, frozen=True, kw_only=True):
     def graphs_compiled(self) -> int | None:
         """Compilations of graphs: a kernel's autotuning and a CUDA graph's recording are none."""
         counts = self.compilations
-        return None if counts is None else sum(counts.get(kind, 0) for kind in _OF_GRAPHS)
+        return None if counts is None else sum(counts.get(kind, 0) for kind in OF_GRAPHS)
 
     @property
     def recompiles_total(self) -> int | None:

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class GraphBreak(Struct, frozen=True, kw_only=True):
-    """A reason for which Dynamo broke graphs, and how often when it was first told.
+    """A reason for which Dynamo broke graphs, and how often so far.
 
     ``name``, ``file``, ``line``: where, of several places the last.
     """

@@ -33,7 +33,7 @@ class _Lines:
         self._warm = False
         self._compilations: list[Compilation] = []
         self._late: list[Compilation] = []
-        self._breaks: list[GraphBreak] = []
+        self._breaks: dict[str, GraphBreak] = {}  # a later line of a reason counts all of it
         self._fallbacks: list[Fallback] = []
         self._skips: list[CudagraphSkip] = []
 
@@ -54,7 +54,8 @@ class _Lines:
         elif event == "warm":
             self._warm = True
         elif event == "graph_break":
-            self._breaks.append(entries.graph_break(entry))
+            told = entries.graph_break(entry)
+            self._breaks[told.reason] = told
         elif event == "fallback":
             self._fallbacks.append(entries.fallback(entry))
         elif event == "cudagraph_skip":
@@ -64,7 +65,7 @@ class _Lines:
         return Told(
             compilations=tuple(self._compilations),
             late=tuple(self._late),
-            breaks=tuple(self._breaks),
+            breaks=tuple(self._breaks.values()),
             fallbacks=tuple(self._fallbacks),
             skips=tuple(self._skips),
         )

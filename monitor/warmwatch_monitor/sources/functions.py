@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from warmwatch_monitor.model import Compilation, Cost, FunctionCost
+from warmwatch_monitor.model import OF_GRAPHS, Compilation, Cost, FunctionCost
 
 MOST = 100
 _SLOWEST = 3
@@ -76,7 +76,7 @@ def _alone(told: Compilation, key: _Key) -> FunctionCost:
         name=key[0],
         file=key[1],
         line=key[2],
-        compilations=1,
+        compilations=int(told.kind in OF_GRAPHS),
         failures=int(told.failure is not None),
         seconds=told.seconds or 0.0,
         cache_hits=int(told.cache == "hit"),

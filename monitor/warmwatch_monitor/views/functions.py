@@ -13,7 +13,7 @@ from warmwatch_monitor.export.words.wording import duration, place
 
 Answer = dict[str, Any]
 
-_HEAD = ("function", "times", "took", "mostly", "ops", "kernels", "cached")
+_HEAD = ("function", "count", "took", "mostly", "ops", "kernels", "cached")
 _GAP = "  "
 _SHORTEST, _LONGEST = 16, 60  # places of a name beside its numbers
 _LEFT = (0, 3)

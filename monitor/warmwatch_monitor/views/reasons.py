@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Any
 
 from warmwatch.words.phrases import one_line
@@ -40,22 +40,12 @@ def _once(
 def _recompiles(run: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     for rank in run["ranks"]:
         last = rank["compile"].get("last") or ()
-        for index, one in reversed(list(enumerate(last))):
+        for one in reversed(last):
             if one["category"] and one["reason"]:
-                seconds = _seconds(one, last[index + 1 :])
+                seconds = one.get("total_seconds", one["seconds"])
                 took = "" if seconds is None else f" for {duration(seconds)}"
                 words = f"compiled again{took} ({one['category']}){_what(one)}"
                 yield run["run"], words, one.get("plain") or one["reason"], one["advice"] or ""
-
-
-def _seconds(one: dict[str, Any], later: Sequence[dict[str, Any]]) -> float | None:
-    """With its backward, which is compiled later in that step and has its id."""
-    of_it = takewhile(
-        lambda other: other["kind"] == "backward",
-        (other for other in later if one["id"] and other["id"] == one["id"]),
-    )
-    known = [each["seconds"] for each in (one, *of_it) if each["seconds"] is not None]
-    return sum(known) if known else None
 
 
 def _what(one: dict[str, Any]) -> str:

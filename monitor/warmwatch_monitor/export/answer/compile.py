@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import asdict
@@ -18,6 +19,7 @@ from warmwatch_monitor.model import (
     RankView,
     Underway,
     VaryingDim,
+    families,
 )
 
 LAST = 5
@@ -55,7 +57,7 @@ def compiler(view: RankView) -> dict[str, Any]:
         "estimate": _estimate(view),
         "underway": underway(view.figures.log.underway),
         "functions": functions(view.figures.log.functions),
-        "last": [compilation(one) for one in view.figures.log.compilations[-LAST:]],
+        "last": _last(view.figures.log.compilations),
         "breaks": [
             {"reason": one.reason, "count": one.count} for one in view.figures.log.breaks[:BREAKS]
         ],
@@ -99,12 +101,24 @@ def _caches(compile: Compile) -> dict[str, Any]:
     }
 
 
-def compilation(one: Compilation) -> dict[str, Any]:
+def _last(known: Sequence[Compilation]) -> list[dict[str, Any]]:
+    """The last ones, each with the cost of all that it brought, as far as that is recorded."""
+    totals: dict[int, float] = {}
+    for family in families(known):
+        seconds = [took for at in family if (took := known[at].seconds) is not None]
+        if seconds:
+            totals[family[0]] = sum(seconds)
+    first = max(0, len(known) - LAST)
+    return [compilation(known[at], totals.get(at)) for at in range(first, len(known))]
+
+
+def compilation(one: Compilation, total: float | None = None) -> dict[str, Any]:
     """One compilation as JSON."""
     return {
         "id": one.id,
         "kind": one.kind,
         "seconds": one.seconds,
+        "total_seconds": total,
         "reason": one.reason,
         "plain": plain(one.reason, one.category),
         "category": one.category,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,9 +13,9 @@ from warmwatch.words.phrases import resumed
 from warmwatch.words.reasons import plain
 from warmwatch_monitor.export.report.parts import Function, Place, Priced, Recompiled
 from warmwatch_monitor.export.words.wording import own_words
+from warmwatch_monitor.model import OF_GRAPHS, families
 from warmwatch_monitor.model.account import Compiled
 
-_OF_GRAPHS = ("forward", "other")
 _REASON = 160
 
 
@@ -24,18 +25,12 @@ def is_after(one: Priced, moment: float | None) -> bool:
 
 
 def priced(compiled: Iterable[Compiled]) -> tuple[Priced, ...]:
-    """Each compilation with its backward: those share an id, until a forward has it anew."""
-    found: list[Priced] = []
-    at: dict[str, int] = {}
-    for one in compiled:
-        known = at.get(one.id) if one.id else None
-        if known is None or (one.kind in _OF_GRAPHS and one.kind in found[known].kinds):
-            if one.id:
-                at[one.id] = len(found)
-            found.append(_begun(one))
-        else:
-            found[known] = _joined(found[known], one)
-    return tuple(found)
+    """Each compilation with all that it brought."""
+    records = tuple(compiled)
+    return tuple(
+        reduce(_joined, (records[at] for at in family[1:]), _begun(records[family[0]]))
+        for family in families(records)
+    )
 
 
 def _begun(one: Compiled) -> Priced:
@@ -53,6 +48,9 @@ def _begun(one: Compiled) -> Priced:
         plain=plain(one.reason, one.category),
         category=one.category,
         cache=one.cache,
+        compilations=int(one.kind in OF_GRAPHS),
+        cache_hits=int(one.cache == "hit"),
+        cache_misses=int(one.cache == "miss"),
         failure=one.failure,
         phase_seconds=dict(one.phase_seconds),
         ops=one.ops,
@@ -73,6 +71,9 @@ def _joined(whole: Priced, more: Compiled) -> Priced:
         plain=whole.plain or plain(more.reason, more.category),
         category=whole.category or more.category,
         cache=whole.cache or more.cache,
+        compilations=whole.compilations + (more.kind in OF_GRAPHS),
+        cache_hits=whole.cache_hits + (more.cache == "hit"),
+        cache_misses=whole.cache_misses + (more.cache == "miss"),
         failure=whole.failure or more.failure,
         phase_seconds=added((whole.phase_seconds, more.phase_seconds)),
         ops=_sum(whole.ops, more.ops),
@@ -105,6 +106,9 @@ def functions(of: Iterable[Priced]) -> tuple[Function, ...]:
             file=file,
             line=line,
             seconds=sum(one.seconds or 0.0 for one in times),
+            compilations=sum(one.compilations for one in times),
+            cache_hits=sum(one.cache_hits for one in times),
+            cache_misses=sum(one.cache_misses for one in times),
             phase_seconds=added(one.phase_seconds for one in times),
             times=tuple(times),
         )

@@ -23,6 +23,7 @@ class Priced(Struct, frozen=True, kw_only=True):
         step: steps before it. kinds: which they were, in order. name, file, line, reason,
         category, cache, failure, ops, kernels: as an Account's ``Compiled`` has them.
         plain: the reason in plain words. phase_seconds: exclusive.
+        compilations: graphs among them, forward and backward. cache_hits, cache_misses: of all.
     """
 
     began: float
@@ -38,6 +39,9 @@ class Priced(Struct, frozen=True, kw_only=True):
     plain: str | None = None
     category: str | None = None
     cache: str | None = None
+    compilations: int = 1
+    cache_hits: int = 0
+    cache_misses: int = 0
     failure: str | None = None
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
     ops: int | None = None
@@ -68,7 +72,10 @@ class Recompiled(Struct, frozen=True, kw_only=True):
 
 
 class Function(Struct, frozen=True, kw_only=True):
-    """What one function cost to compile, each time in ``times``."""
+    """What one function cost to compile, each time with what it brought in ``times``.
+
+    ``compilations``, ``cache_hits``, ``cache_misses``: as ``/status`` counts them.
+    """
 
     name: str | None
     file: str | None
@@ -76,6 +83,9 @@ class Function(Struct, frozen=True, kw_only=True):
     seconds: float
     phase_seconds: Mapping[str, float]
     times: tuple[Priced, ...]
+    compilations: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0
 
 
 class Share(Struct, frozen=True, kw_only=True):

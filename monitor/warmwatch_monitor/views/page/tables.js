@@ -32,16 +32,8 @@ function recompiles(rank, of) {
   const { varying, last } = rank.compile;
   return last.filter((one) => one.reason).map((one) => {
     const remedy = varying.find((dim) => dim.name === one.name && dim.file === one.file && dim.line === one.line);
-    return { ...of, name: one.called, seconds: withBackward(one, last), reason: one.plain ?? one.reason, remedy: remedy?.words ?? one.advice };
+    return { ...of, name: one.called, seconds: one.total_seconds ?? one.seconds, reason: one.plain ?? one.reason, remedy: remedy?.words ?? one.advice };
   }).reverse();
-}
-
-// A backward is compiled later in that step, under its forward's id.
-function withBackward(one, last) {
-  const later = one.id ? last.slice(last.indexOf(one) + 1).filter((other) => other.id === one.id) : [];
-  const next = later.findIndex((other) => other.kind !== "backward");
-  const known = [one, ...later.slice(0, next < 0 ? later.length : next)].map((each) => each.seconds).filter((seconds) => seconds !== null);
-  return known.length ? known.reduce((sum, seconds) => sum + seconds) : null;
 }
 
 function showMachine(answer) {

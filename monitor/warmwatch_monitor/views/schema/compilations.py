@@ -18,6 +18,10 @@ class PastCompilation(BaseModel):
         "`triton`, `cpp_extension` or `custom`, of a compiler beside it."
     )
     seconds: Seconds | None = Field(description="How long it took; null where PyTorch is silent.")
+    total_seconds: Seconds | None = Field(
+        description="With its backward and what was tuned or recorded at its first run: what a "
+        "recompile cost so far. Null for what another brought, and in an event."
+    )
     reason: str | None = Field(
         description="Why it was compiled again, in PyTorch's words; null for a first compilation."
     )

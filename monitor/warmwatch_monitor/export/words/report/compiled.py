@@ -22,33 +22,26 @@ def timeline(report: Report) -> Section | None:
     rows = [_function(one) for one in shown]
     if others:
         total = sum(one.seconds for one in others)
-        times = sum(len(one.times) for one in others)
+        times = sum(one.compilations for one in others)
         rows.append((f"{len(others)} others", str(times), took(total), "", ""))
     return Section(
         "Timeline by function and phase",
-        table=table(("function", "times>", "took>", "mostly", "cached>"), rows, sparse=True),
-        remarks=(
-            "A compilation is priced with its backward and what was tuned at its first run.",
-            (
-                "Its phases here are PyTorch's own figures of it. Those of the whole run, above, "
-                "are made of its events, which tell C++ kernels and cache loads apart."
-            ),
-        ),
+        table=table(("function", "count>", "took>", "mostly", "cached>"), rows, sparse=True),
         chart="timeline",
     )
 
 
 def _function(one: Function) -> tuple[str, ...]:
-    known = [time.cache for time in one.times if time.cache in ("hit", "miss")]
     most = next(iter(one.phase_seconds), None)
     whole = sum(one.phase_seconds.values())
     mostly = (
         "" if most is None or not whole else f"{most} {100 * one.phase_seconds[most] / whole:.0f} %"
     )
-    cached = f"{known.count('hit')}/{len(known)}" if known else ""
+    asked = one.cache_hits + one.cache_misses
+    cached = f"{one.cache_hits}/{asked}" if asked else ""
     return (
         called(one.name, one.file, one.line),
-        str(len(one.times)),
+        str(one.compilations),
         took(one.seconds),
         mostly,
         cached,
@@ -99,7 +92,8 @@ def _breaks(report: Report) -> Iterator[Item]:
         return
     where = ", ".join(place(one.name, one.file, one.line) for one in report.places)
     places = (f"Dynamo went on at {where}.",) if where else ()
-    yield Item(f"{counted(report.graph_breaks, 'graph break')}", places)
+    several = "" if len(report.breaks) < 2 else f", {len(report.breaks)} reasons"
+    yield Item(f"{counted(report.graph_breaks, 'graph break')}{several}", places)
     for one in report.breaks[:_BREAKS]:
         times = "" if one.count == 1 else f", {one.count} times"
         yield Item(

@@ -19,6 +19,8 @@ from warmwatch_monitor.export.words.report.where import where
 from warmwatch_monitor.export.words.wording import counted
 from warmwatch_monitor.model.account import Wrapping
 
+# A cache in which anything lies may hold nothing of this run, so it is not called warm.
+_WERE = {"warm": "not empty at the start", "cold": "empty at the start"}
 Moment = Callable[[float], str]
 
 
@@ -100,13 +102,15 @@ def facts(report: Report, moment: Moment) -> Iterator[tuple[str, str]]:
 
 
 def _caches(report: Report) -> str:
-    """How they were when it began, and what was in them: warm is one in which anything lies."""
-    were = ", ".join(f"{name} {state}" for name, state in report.what.caches.items())
-    asked = [time.cache for one in report.functions for time in one.times]
-    known = [cache for cache in asked if cache in ("hit", "miss")]
-    if not were or not known:
+    """How they were when it began, and what of this run was in them."""
+    were = ", ".join(
+        f"{name} {_WERE.get(state, state)}" for name, state in report.what.caches.items()
+    )
+    hits = sum(one.cache_hits for one in report.functions)
+    asked = hits + sum(one.cache_misses for one in report.functions)
+    if not were or not asked:
         return were
-    return f"{were}; compilations found there: {known.count('hit')} of {len(known)}"
+    return f"{were}; of this run's compilations {hits} of {asked} were found in a cache"
 
 
 def models(gpus: tuple[str, ...]) -> str | None:

@@ -70,8 +70,6 @@ def _compiling(report: Report) -> str:
         return "nothing compiled" + " since it was attached" * bool(report.graphs_before)
     known = report.compilations
     graphs = f" in {counted(known, 'compilation')}" if known else ""
-    if "nothing_captured" not in report.conditions:  # what was tried then came to no graph
-        graphs += " of graphs" * bool(known)
     parts = [(name, spent) for name, spent in report.phases.items() if spent >= _SEEN]
     phases = ", ".join(f"{name} {took(spent)}" for name, spent in parts)
     return f"{took(report.compile_seconds)}{graphs}{f' ({phases})' if phases else ''}"

@@ -1,0 +1,213 @@
+"""One definition for each number: every view of one real run says the same."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import urllib.request
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from support.daemon import daemon
+from support.records import wait_until
+from support.trainings import run
+from warmwatch_monitor.cli import cli
+from warmwatch_monitor.export.words.wording import duration
+from warmwatch_monitor.views.functions import functions
+from warmwatch_monitor.views.reasons import reasons
+from warmwatch_monitor.views.rows import rows
+
+# An evaluation first, then training with a graph break, whose batch size changes once.
+BODY = """
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+def forward_of(x):
+    x = model(x)
+    torch._dynamo.graph_break()
+    return x * 2
+compiled = torch.compile(forward_of, backend="aot_eager")
+with torch.no_grad():
+    compiled(torch.ones(4, 8))
+train(compiled, o, 6)
+train(compiled, o, 5, batch=7)
+"""
+
+
+class Numbers:
+    """What each view says of each number."""
+
+    def __init__(self) -> None:
+        self.said: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+
+    def say(self, view: str, **numbers: Any) -> None:
+        for name, value in numbers.items():
+            self.said[name][view] = value
+
+    def check(self) -> None:
+        for name, views in self.said.items():
+            values = list(views.values())
+            assert all(_same(value, values[0]) for value in values), (name, views)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    return bool(
+        one == pytest.approx(other, rel=1e-6, abs=1e-6) if one is not None else other is None
+    )
+
+
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=60) as reply:
+        return str(reply.read().decode())
+
+
+def command(*words: str, **environ: str) -> str:
+    done = CliRunner().invoke(cli, words, env={"COLUMNS": "200", **environ})
+    assert not done.exception or isinstance(done.exception, SystemExit), done.output
+    return done.output
+
+
+def of_series(text: str, name: str, sums: str = "") -> float:
+    """The value of a series, or its sum over the labels."""
+    lines = [line for line in text.splitlines() if re.match(rf"warmwatch_{name}[{{ ]", line)]
+    return sum(float(line.rpartition(" ")[2]) for line in lines if sums in line)
+
+
+def of_status(numbers: Numbers, view: str, answer: dict[str, Any]) -> None:
+    (rank,) = answer["runs"][0]["ranks"]
+    compile = rank["compile"]
+    numbers.say(
+        view,
+        compilations=compile["compilations"],
+        graphs=compile["graphs"],
+        graph_breaks=compile["graph_breaks"],
+        recompiles=compile["recompiles"],
+        after_warm=compile["recompiles_after_warm"],
+        compile_seconds=compile["seconds"],
+        phases=compile["phase_seconds"],
+        steps=rank["steps"],
+        of_functions={one["called"]: one["compilations"] for one in compile["functions"]},
+        seconds_of_functions={one["called"]: one["seconds"] for one in compile["functions"]},
+        phases_of_functions={one["called"]: one["phase_seconds"] for one in compile["functions"]},
+        misses={one["called"]: one["cache_misses"] for one in compile["functions"]},
+        breaks={one["reason"]: one["count"] for one in compile["breaks"]},
+        costs={one["id"]: one["total_seconds"] for one in compile["last"] if one["category"]},
+    )
+    numbers.say(
+        f"{view}, added up",
+        compilations=sum(one["compilations"] for one in compile["functions"]),
+        graph_breaks=sum(one["count"] for one in compile["breaks"]),
+    )
+    # one accounting: what the functions took is part of what the run did, phase by phase
+    for phase, seconds in compile["phase_seconds"].items():
+        parts = sum(one["phase_seconds"].get(phase, 0.0) for one in compile["functions"])
+        assert parts <= seconds + 0.001 * len(compile["functions"]), phase
+    whole = sum(sum(one["phase_seconds"].values()) for one in compile["functions"])
+    assert whole >= 0.95 * compile["seconds"]
+
+
+def of_text(numbers: Numbers, view: str, text: str) -> None:
+    """What a report says in words, as text or as HTML without its tags."""
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text).replace("&#x27;", "'"))
+    found = re.search(r"Compiling: \S+ \S+ in (\d+) compilations \(", text)
+    broken = re.search(r"(\d+) graph breaks", text)
+    assert found, text
+    assert broken, text
+    numbers.say(view, compilations=int(found[1]), graph_breaks=int(broken[1]))
+
+
+def test_every_view_says_the_same_of_one_run(records: Path, tmp_path: Path) -> None:
+    run(records, BODY)
+    numbers, where = Numbers(), ("--dir", str(records))
+    state = {"WARMWATCH_STATE": "off"}
+    with daemon(records) as url:
+        wait_until(lambda: json.loads(get(f"{url}/status"))["runs"])
+        answer, series = json.loads(get(f"{url}/status")), get(f"{url}/metrics")
+    of_status(numbers, "page and /status", answer)
+    of_status(numbers, "status --json", json.loads(command("status", "--json", *where, **state)))
+
+    (rank,) = answer["runs"][0]["ranks"]
+    (cells,) = rows(answer["runs"], answer["at"], every_rank=True)
+    numbers.say(
+        "status and top",
+        recompiles=int(cells["recompiles"]),
+        graph_breaks=int(cells["breaks"]),
+        steps=int(cells["steps"]),
+    )
+    table = functions(answer["runs"], 200)
+    assert table[1].split()[:2] == ["function", "count"]
+    assert [row.split("  ")[0].strip() for row in table[2:]] == [
+        one["called"] for one in rank["compile"]["functions"]
+    ]
+    counts = [int(row.split(")")[1].split()[0]) for row in table[2:]]
+    numbers.say("status --functions", compilations=sum(counts))
+    took = [one["total_seconds"] for one in rank["compile"]["last"] if one["category"]]
+    said = " ".join(words for words, _ in reasons(answer["runs"], most=9))
+    shown = re.findall(r"compiled again for (\S+ \S+) \(", said)  # each reason once
+    assert shown
+    assert set(shown) <= {duration(seconds) for seconds in took}
+
+    made = json.loads(command("report", "--json", *where, **state))
+    (made,) = made if isinstance(made, list) else [made]
+    times = [one for function in made["functions"] for one in function["times"]]
+    numbers.say(
+        "report --json",
+        compilations=made["compilations"],
+        graphs=made["graphs"],
+        graph_breaks=made["graph_breaks"],
+        recompiles=made["recompiles"],
+        after_warm=made["recompiles_after_warm"],
+        compile_seconds=made["compile_seconds"],
+        phases=made["phases"],
+        steps=made["steps"],
+        breaks={one["reason"]: one["count"] for one in made["breaks"]},
+        costs={one["id"]: one["seconds"] for one in times if one["category"]},
+    )
+    last = {one["id"] for one in rank["compile"]["last"] if one["category"]}
+    numbers.said["costs"]["report --json"] = {
+        one["id"]: one["seconds"] for one in times if one["id"] in last
+    }
+    numbers.say(
+        "report, its functions",
+        compilations=sum(one["compilations"] for one in made["functions"]),
+        recompiles=sum(one["count"] for one in made["recompiled"]),
+    )
+    for key, name in (
+        ("of_functions", "compilations"),
+        ("seconds_of_functions", "seconds"),
+        ("phases_of_functions", "phase_seconds"),
+        ("misses", "cache_misses"),
+    ):
+        by_line = {(one["name"], one["line"]): one[name] for one in made["functions"]}
+        named = {(o["name"], o["line"]): o["called"] for o in rank["compile"]["functions"]}
+        numbers.said[key]["report"] = {named[at]: value for at, value in by_line.items()}
+    of_text(numbers, "report", command("report", *where, **state))
+    command("report", "--html", str(tmp_path / "report.html"), *where, **state)
+    of_text(numbers, "report --html", (tmp_path / "report.html").read_text())
+
+    numbers.say(
+        "metrics",
+        compilations=of_series(series, "compilations_total"),
+        graphs=of_series(series, "graphs_total"),
+        graph_breaks=of_series(series, "graph_breaks_total"),
+        recompiles=of_series(series, "recompiles_total"),
+        after_warm=of_series(series, "recompiles_after_warm_total"),
+        compile_seconds=of_series(series, "compile_seconds_total"),
+        steps=of_series(series, "steps_total"),
+    )
+    command("export", "--csv", str(tmp_path / "csv"), *where, **state)
+    with (tmp_path / "csv" / "compilations.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    numbers.say(
+        "export",
+        compilations=len([one for one in lines if one["kind"] in ("forward", "backward")]),
+        recompiles=len([one for one in lines if one["category"]]),
+    )
+    numbers.check()
+    assert numbers.said["compilations"]["metrics"] > 4
+    assert numbers.said["recompiles"]["metrics"] > 1
