@@ -1,4 +1,4 @@
-"""The batch grows while it trains: one recompile with a dynamic size, then longer steps without one."""
+"""The batch grows while it trains: one recompile with a dynamic size, then longer steps."""
 
 import torch
 from _gpu import finish, model, train
