@@ -23,7 +23,7 @@ from warmwatch._applied.book import Book, Store, counter
 from warmwatch._applied.compilations import Compilations
 from warmwatch._applied.pauses import Pausing
 from warmwatch._applied.run import Run
-from warmwatch._asked import Functions
+from warmwatch._asked import Compiling, Functions
 from warmwatch._ending import End
 from warmwatch._inbox import Inbox
 from warmwatch._step_facts import StepFacts
@@ -62,7 +62,7 @@ class Ledger:
         self._pausing = Pausing(book)
         self._asked, self._run = Asked(book, answers), Run(book, answers)
         self.marks = StepFacts(book, answers, self._pausing, self._inbox, clock)
-        self._reasons: dict[int, dict[str, str]] = {}  # of the recompile that a thread began
+        self._compiling = Compiling()
         self._kernels: dict[int, int] = {}  # that a thread waited for, of its present compilation
 
     def on_begin(self, callback: Callable[[], None]) -> None:
@@ -76,6 +76,8 @@ class Ledger:
     def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
         """The calling thread began ``event``; ``of``: what is compiled, as its line has it."""
         thread, now = threading.get_ident(), self._clock()
+        if of and "id" in of:
+            self._compiling.begun(thread, of)
         self._inbox.post(lambda: self._activities.begin(thread, event, now, of or {}))
 
     def end(self, event: str) -> None:
@@ -111,21 +113,22 @@ class Ledger:
         """
         now = self._clock()
         why = {"reason": reason, "category": category}
-        self._reasons[threading.get_ident()] = why
-        self._inbox.post(lambda: self._store.note("recompile", now, {**why, **where}))
+        if self._compiling.recompile(threading.get_ident(), why):
+            self._inbox.post(lambda: self._store.note("recompile", now, {**why, **where}))
 
-    def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
+    def compilation(self, kind: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """A compilation of the calling thread ended; ``values`` as its journal line has them.
 
-        The reasons that were heard when it began replace the one that PyTorch's record keeps.
+        Returns them with what is known since it began.
         """
         now = self._clock()
         thread = threading.get_ident()
-        if "category" in values:
-            values = {**values, **self._reasons.pop(thread, {})}
+        if kind == "forward":
+            values = self._compiling.ended(thread, values)
         if kernels := self._kernels.pop(thread, 0):
             values = {**values, "kernels": kernels}
         self._inbox.post(lambda: self._compilations.compilation(kind, values, now))
+        return values
 
     def cached(self, cache: str, *, hit: bool) -> None:
         """A cache that PyTorch's counters leave out was asked, within an activity."""

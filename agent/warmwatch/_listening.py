@@ -86,9 +86,10 @@ class Listening:
             values = {**values, "reason": self._words.recompile(reason)}
         if skip := values.get("cudagraph_skip"):
             values = {**values, "cudagraph_skip": self._words.graph_break(skip)}
+        if failed := values.get("failure_reason"):
+            values = {**values, "failure_reason": self._words.graph_break(failed)}
         self._parameters.compiled(values.get("parameters", 0))
-        self._own.ledger.compilation(kind, values)
-        self._own.announcer.compiled(kind, values)
+        self._own.announcer.compiled(kind, self._own.ledger.compilation(kind, values))
 
     def cached(self, cache: str, *, hit: bool) -> None:
         """A cache that PyTorch does not count was asked."""

@@ -123,7 +123,7 @@ def _fallback(values: Mapping[str, Any]) -> str:
     from warmwatch.words.phrases import place
 
     what = place(values.get("name"), values.get("file"), values.get("line"))
-    return f"{what or 'a frame'} hit the recompile limit and runs eagerly from now on"
+    return f"{what or 'a frame'} hit the recompile limit: its new inputs run eagerly from now on"
 
 
 def _account(slot: Slot, end: End) -> str:

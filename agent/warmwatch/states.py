@@ -26,7 +26,7 @@ class State(str, Enum):
 
 # What a state alone does not say, for as long as it holds; the names are public.
 #   thrashing  3 or more of the last 10 steps held compile activity
-#   fallback   a frame hit the recompile limit and runs eagerly from then on
+#   fallback   a frame hit the recompile limit: its new inputs run eagerly
 #   unknown    code is compiled aside and swapped in with no event: when that ends cannot be seen
 #   nothing_captured  Dynamo looked at frames and captured no graph: what is warm runs eagerly
 #   long_compile  an activity in progress takes far longer than any before explains: it may hang

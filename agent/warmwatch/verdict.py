@@ -54,6 +54,8 @@ HELD_UP_MEDIANS = 10
 SILENT_STEPS = 10
 SILENT_FLOOR_NS = 3 * 10**9
 
+FEWEST_FAILURES = 3  # compilations, of which none has succeeded
+
 THRASHING_WINDOW = 10
 THRASHING_STEPS = 3
 
@@ -351,10 +353,13 @@ def _slower_than_before(facts: Facts) -> bool:
 def _nothing_captured(facts: Facts, now_ns: int) -> bool:
     """Where a torch tells of no compilation there is none to be judged by, so this never holds."""
     compile = facts.compile
+    looked_at = compile.compilations[KINDS.index("forward")]
+    # one that fails at every call is tried again at every call: then no step is clean
+    in_vain = looked_at == compile.failures >= FEWEST_FAILURES
     return (
-        compile.compilations[KINDS.index("forward")] > 0
+        looked_at > 0
         and not compile.graphs + compile.graphs_before
-        and _warm_by(facts, now_ns) is not None
+        and (in_vain or _warm_by(facts, now_ns) is not None)
     )
 
 

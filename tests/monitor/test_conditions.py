@@ -41,7 +41,10 @@ WORDS = {
     "thrashing": (thrashing(), "thrashing: 4 of the last 10 steps compiled, mostly for shape"),
     "fallback": (
         fallback(),
-        "forward hit the recompile limit of 8: eager since step 13 (and 1 other frame)",
+        (
+            "new inputs of `forward` run eagerly since step 13 (and of 1 other function): "
+            "the recompile limit of 8 was reached"
+        ),
     ),
     "unknown": (
         view(replace(b.WARM.compile, asynchronous=1)),

@@ -430,7 +430,7 @@ def test_what_makes_the_figures_doubtful_is_said() -> None:
     identity = replace(b.WARM.identity, missing=("log_compilation_event",))
     view = b.view(replace(b.WARM, compile=counts, identity=identity), broken_lines=5)
     assert evidence_of(view)[3:] == [
-        "1 frame hit the recompile limit: eager from then on",
+        "new inputs of 1 function run eagerly: the recompile limit was reached",
         "2 compilations failed",
         "the agent swallowed 3 errors of its own: its figures may be low",
         "4 journal lines could not be written",

@@ -12,7 +12,7 @@ import pytest
 
 from support import slots
 from support.torch_versions import TORCH
-from support.trainings import WAITED, result_of, training
+from support.trainings import WAITED, result_of, run, training
 from warmwatch import record
 from warmwatch._reduction import recompile
 
@@ -332,3 +332,65 @@ def test_a_container_is_captured_where_it_is_compiled_before_ddp_wraps_it(
     """What the report advises where nothing is captured."""
     result_of(records, WRAPPED.format(model=model))
     assert slots.read(slots.only(records)).compile.graphs == graphs
+
+
+def test_another_module_of_a_class_is_no_recompile_and_a_changed_one_is(records: Path) -> None:
+    """PyTorch gives a reason for each; the truth is which module the script called before."""
+    body = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 1)
+    def forward(self, x): return self.linear(x)
+nets = [Net() for _ in range(3)]
+for one in nets[1:]:
+    one.linear.weight.requires_grad_(False)
+x = torch.randn(4, 8)
+for one in (*nets, make(), make()):
+    torch.compile(one, backend="eager")(x)
+nets[0].linear.weight.requires_grad_(False)  # the entry of the second serves it
+nets[0].linear.bias.requires_grad_(False)
+torch.compile(nets[0], backend="eager")(x)
+"""
+    run(records, body)
+    folder = slots.only(records)
+    counts = slots.read(folder).compile
+    told = [e for e in slots.events(folder) if e["event"] == "compilation"]
+    instances = [e["instance"] for e in told if "instance" in e]
+    categories = [e["category"] for e in told if "category" in e]
+    assert set(instances) == {2}
+    assert counts.new_instances == len(instances) == 1
+    assert categories == ["requires_grad"]
+    assert sum(counts.recompiles) == 1
+    reasons = [e for e in slots.events(folder) if e["event"] == "recompile"]
+    assert len(reasons) == 1
+
+
+def test_each_call_that_fails_to_compile_is_a_failure(records: Path) -> None:
+    """Forward with ``fullgraph=True``, and a backward: as often as the script caught one."""
+    body = """
+from torch._dynamo.backends.common import aot_autograd
+model = make(); x = torch.randn(4, 8)
+def broken(x):
+    torch._dynamo.graph_break()
+    return model(x)
+def no_backward(graph, inputs): raise RuntimeError("the user's own words")
+forward = torch.compile(broken, fullgraph=True, backend="eager")
+backward = torch.compile(model, backend=aot_autograd(
+    fw_compiler=lambda graph, inputs: graph.forward, bw_compiler=no_backward))
+caught = 0
+for one in (forward, backward):
+    for _ in range(5):
+        try: one(x).sum().backward()
+        except Exception: caught += 1
+result(caught)
+"""
+    assert result_of(records, body) == 10
+    folder = slots.only(records)
+    counts = slots.read(folder).compile
+    failed = [e for e in slots.events(folder) if e["event"] == "compilation" and "failure" in e]
+    assert counts.failures == len(failed) == 10
+    assert sum(counts.recompiles) == 0
+    assert [e["kind"] for e in failed] == ["forward"] * 5 + ["backward"] * 5
+    assert all("graph_break" in e["failure_reason"] for e in failed[:5])
+    assert not any("failure_reason" in e for e in failed[5:])

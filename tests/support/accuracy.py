@@ -71,7 +71,7 @@ def cells(case: Case) -> tuple[str, ...]:
         f"{case.watched.slot.steps.steps} / {len(case.marks)}",
         f"{sum(counts.compilations)} / {len(account['compilations']) + len(account['beside'])}",
         _counted(counts.graphs, account["graphs"], case.reference.trace["graphs"]),
-        f"{sum(counts.recompiles)} / {len(case.recompiles)}",
+        f"{sum(counts.recompiles) + counts.new_instances} / {len(case.recompiles)}",
         _counted(counts.graph_breaks, account["breaks"], case.reference.trace["breaks"]),
         str(len(cases.false_warm(case))),
         _late_steps(case),

@@ -250,6 +250,8 @@ def expected_conditions(case: Case) -> set[str]:
 def _captured_nothing(case: Case) -> bool:
     """It went on for K clean steps after compilations, and PyTorch counts no graph."""
     account = case.watched.account
+    if len(account["compilations"]) >= 3 and all(one["fail"] for one in account["compilations"]):
+        return True  # none of several attempts has succeeded
     clean = _clean(case, max(case.marks, default=0))
     compiled = bool(account["compilations"]) and not account["graphs"]
     return compiled and clean >= case.watched.slot.header.warm_steps

@@ -27,11 +27,13 @@ class Compilations:
         self._told_keys = Told()
         self._told_skips = 0
         self._activity, self._accounted = activity, activity.phases_at(0)
+        self._at_limit: set[Any] = set()
 
     def compilation(self, kind: str, values: Mapping[str, Any], now: int) -> None:
         words = self._words
         words[AT["compilations"] + record.KINDS.index(kind)] += 1
         words[AT["failures"]] += "failure" in values
+        words[AT["new_instances"]] += "instance" in values
         if category := values.get("category"):
             words[AT["recompiles"] + record.CATEGORIES.index(category)] += 1
             words[AT["recompiles_after_warm"]] += words[AT["warmups"]] > 0
@@ -64,7 +66,12 @@ class Compilations:
         self._store.note("cache", now, {"cache": cache, "verdict": verdict, **known, **parts})
 
     def fallback(self, now: int, values: Mapping[str, Any]) -> None:
-        self._book.count("fallbacks", "fallback", now, {**values, "steps": self._store.steps()})
+        """With ``fullgraph=True`` PyTorch raises at each call that does not fit: one frame."""
+        frame, _, _ = str(values.get("id") or "").rpartition("/")
+        key = frame or tuple(values.get(of) for of in ("name", "file", "line"))
+        if key not in self._at_limit:
+            self._at_limit.add(key)
+            self._book.count("fallbacks", "fallback", now, {**values, "steps": self._store.steps()})
 
     def cudagraph_skipped(self, now: int, values: Mapping[str, Any]) -> None:
         self._answers.count_skips()

@@ -21,6 +21,7 @@ _LEFT_TO_PYTHON = (
     "SkipCodeRecursiveException",
     "RecompileLimitExceeded",
 )
+_UNTOLD = object()  # torch 2.6 has no such field
 
 
 def install(listener: Listener) -> Installed:
@@ -96,14 +97,19 @@ def entry(metrics: Any) -> dict[str, Any]:
     values["parameters"] = getattr(metrics, "param_numel", None)
     values["cache"] = _cache(metrics)
     values.update(costs(metrics))
-    if _is_recompile(metrics, values["id"]):
-        reason = getattr(metrics, "recompile_reason", None)
+    reason = getattr(metrics, "recompile_reason", _UNTOLD)
+    # Without a reason there was no compiled entry: what was tried under that id before has failed.
+    if _is_recompile(metrics, values["id"]) and reason:
+        reason = None if reason is _UNTOLD else str(reason)
         values["reason"] = reason or None
         values["category"] = category_of(reason or "")
     failure = getattr(metrics, "fail_type", None)
     values["cudagraph_skip"] = getattr(metrics, "cudagraph_skip_reason", None)
     if failure and failure.rpartition(".")[2] not in _LEFT_TO_PYTHON:
         values["failure"] = failure
+    elif failure:  # a failure where the frame has to be one graph, see ``_asked.Compiling``
+        values["left"] = failure
+        values["failure_reason"] = getattr(metrics, "fail_reason", None)
     return {key: value for key, value in values.items() if value is not None}
 
 

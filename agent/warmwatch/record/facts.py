@@ -107,7 +107,7 @@ class CompileCounts:
         first_begin_ns, last_end_ns: begin of the first activity, end of the last.
         graphs, graph_breaks, failures: as Dynamo counts them.
         recompiles_after_warm: recompiles while the rank had been warm before.
-        fallbacks: frames that hit the recompile limit and run eagerly from then on.
+        fallbacks: frames that hit the recompile limit: their new inputs run eagerly.
         asynchronous: 1 where a mode was on that swaps compiled code in later, with no event.
         clean_after: the number of the last step that was not clean; all after it were, unless
             activity has begun since.
@@ -159,6 +159,8 @@ class CompileCounts:
             0 where none is. background_ns: time of those that have ended, added up over threads;
             background_ended_ns: when the last one ended.
         precompiled: what runs that was compiled ahead of time: a bit for each of PRECOMPILED.
+        new_instances: first compilations of a module whose class's code had been compiled for
+            another module before.
     """
 
     begun: int = 0
@@ -234,6 +236,7 @@ class CompileCounts:
     background_ns: int = 0
     background_ended_ns: int = 0
     precompiled: int = 0
+    new_instances: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,8 @@ OF_BREAK = (
     "torch.compile(fullgraph=True) raises there."
 )
 OF_FALLBACK = (
-    "It was compiled anew up to the limit and runs eagerly since: see to its recompiles first."
+    "It was recompiled up to the limit. Calls that fit a compiled entry still run compiled, others "
+    "run eagerly: see to its recompiles first."
 )
 
 

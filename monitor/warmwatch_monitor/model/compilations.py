@@ -103,7 +103,9 @@ class Compilation(Struct, frozen=True, kw_only=True):
         name: the function compiled. file, line: where it is, of the file the base name.
         code: hash of the function's code.
         cache: ``hit``, ``miss``, or ``None`` where none was asked.
-        failure: the exception's type where it failed.
+        failure: the exception's type where it failed. failure_reason: why, in PyTorch's words.
+        instance: which module of its class it is, where code of that class had been compiled for
+        another before: then this is a first compilation and no recompile.
         cudagraph_skip: why CUDA graphs were left out of it, in PyTorch's words.
         cost: what else is known of what it took.
     """
@@ -120,6 +122,8 @@ class Compilation(Struct, frozen=True, kw_only=True):
     code: str | None = None
     cache: str | None = None
     failure: str | None = None
+    failure_reason: str | None = None
+    instance: int | None = None
     cudagraph_skip: str | None = None
     cost: Cost | None = None
 

@@ -51,13 +51,14 @@ class Compile(Struct, frozen=True, kw_only=True):
         compilations: by kind, of KINDS those that its torch counts. recompiles: by category.
         graphs, graph_breaks, failures: as Dynamo counts them.
         recompiles_after_warm: those of a rank that had been warm.
-        fallbacks: frames that hit the recompile limit and run eagerly from then on.
+        fallbacks: frames that hit the recompile limit: their new inputs run eagerly.
         cache_hits, cache_misses: by cache.
         graphs_before: graphs that Dynamo had captured before the agent attached.
         precompiled: of PRECOMPILED, what runs that was compiled ahead of time; ``None``: not known.
         wrappers: how many functions and modules the user handed to ``torch.compile``.
         disabled: by what of DISABLED compilation is turned off; ``None`` where it is on, or nobody
         knows. cudagraph_skips: how often CUDA graphs were asked for and left out.
+        new_instances: first compilations of a module whose class was compiled for another before.
         background_since: begin of the oldest compilation in progress on a thread that the steps do
         not wait for; ``None`` where there is none. background_seconds: time of all such
         compilations, added up over threads; background_for_seconds: since ``background_since``.
@@ -82,6 +83,7 @@ class Compile(Struct, frozen=True, kw_only=True):
     wrappers: int | None = None
     disabled: str | None = None
     cudagraph_skips: int | None = None
+    new_instances: int | None = None
     background_since: float | None = None
     background_seconds: float = 0.0
     background_for_seconds: float | None = None

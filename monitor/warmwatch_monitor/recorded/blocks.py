@@ -138,6 +138,7 @@ def compile_of(slot: Slot) -> Compile:
         graphs_before=counts.graphs_before,
         graph_breaks=counts.graph_breaks,
         failures=counts.failures,
+        new_instances=counts.new_instances,
         cudagraph_skips=counts.cudagraph_skips,
         recompiles_after_warm=counts.recompiles_after_warm,
         cache_hits=_by_name(CACHES, counts.cache_hits),

@@ -67,6 +67,8 @@ def compilation(entry: Entry) -> Compilation:
         code=text(entry, "code", LONGEST_NAME),
         cache=text(entry, "cache", LONGEST_NAME),
         failure=text(entry, "failure", LONGEST_NAME),
+        failure_reason=text(entry, "failure_reason", LONGEST_TEXT),
+        instance=_count(entry, "instance"),
         cudagraph_skip=text(entry, "cudagraph_skip", LONGEST_TEXT),
         cost=_cost(entry),
     )

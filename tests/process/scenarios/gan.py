@@ -6,8 +6,9 @@ from _common import batch, finish, mark, small
 EXPECT = {
     "long": True,
     "states": "compiling warming warm",
-    "categories": "object_identity requires_grad",  # judge and make are frames of one function
-    "on": {"2.6": {"categories": "object_identity object_identity"}},
+    # judge and make are frames of one function; then judge's input has a gradient
+    "categories": "instance requires_grad",
+    "on": {"2.6": {"categories": "instance object_identity"}},
     "late_steps": (1,),
     "limits": "the discriminator's optimizer leads, so what the generator compiles behind its call "
     "is in the next step: warm comes one step later",

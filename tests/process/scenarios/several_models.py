@@ -7,8 +7,7 @@ EXPECT = {
     "long": True,
     "env": {"WARMWATCH_FULL_REASONS": "1"},
     "states": "compiling warming warm recompiling warm",
-    "categories": "module_state",
-    "on": {"2.6": {"categories": "python_value"}},  # it compares the number of layers
+    "categories": "instance",
     "unseen_steps": 1,
     "late_steps": (0, 1),
     "limits": "the first call of the optimizer that takes over might belong to a round of the one "

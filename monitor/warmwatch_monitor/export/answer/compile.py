@@ -43,6 +43,7 @@ def compiler(view: RankView) -> dict[str, Any]:
         "graphs_before": compile.graphs_before,
         "precompiled": None if compile.precompiled is None else list(compile.precompiled),
         "recompiles": compile.recompiles_total,
+        "new_instances": compile.new_instances,
         "recompiles_after_warm": compile.recompiles_after_warm,
         "graph_breaks": compile.graph_breaks,
         **_caches(compile),
@@ -129,6 +130,8 @@ def compilation(one: Compilation, total: float | None = None) -> dict[str, Any]:
         "line": one.line,
         "cache": one.cache,
         "failure": one.failure,
+        "failure_reason": one.failure_reason,
+        "instance": one.instance,
         "cudagraph_skip": one.cudagraph_skip,
     }
 

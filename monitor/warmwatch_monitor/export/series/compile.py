@@ -138,7 +138,8 @@ COMPILE_SERIES: tuple[Series[RankView], ...] = (
     ),
     counter(
         "warmwatch_compile_fallbacks_total",
-        "Frames that hit the recompile limit and run eagerly from then on.",
+        "Frames that hit the recompile limit: what was compiled still runs, "
+        "new inputs run eagerly.",
         lambda view: view.figures.compile.fallbacks,
     ),
     counter(

@@ -49,7 +49,12 @@ def _thrashing(figures: Figures) -> str:
     if touched is None:
         return f"thrashing: {THRASHING_STEPS} or more of the last {THRASHING_WINDOW} steps compiled"
     last = min(THRASHING_WINDOW, figures.steps.count)
+    if failed := _failed_lately(figures):
+        return f"{touched} of the last {last} steps compiled in vain: {failed}"
     reasons = Counter(c.category for c in figures.log.compilations if c.category)
+    others = sum(c.instance is not None for c in figures.log.compilations)
+    if others > sum(reasons.values()):
+        reasons = Counter({"another module of the same class": others})
     lead = f", mostly for {reasons.most_common(1)[0][0]}" if reasons else ""
     remedies = (remedy(one) for one in reversed(figures.log.varying))
     because = next((f" ({words})" for words in remedies if words), "")
@@ -57,15 +62,20 @@ def _thrashing(figures: Figures) -> str:
 
 
 def _fallback(figures: Figures) -> str:
+    """What was compiled goes on running: how many calls do not, PyTorch does not say."""
     total, known = figures.compile.fallbacks or 0, figures.log.fallbacks
     if not known:
-        return f"{counted(total, 'frame')} hit the recompile limit: eager from then on"
+        functions = counted(total, "function")
+        return f"new inputs of {functions} run eagerly: the recompile limit was reached"
     first = known[0]
-    name = first.name or "a frame"
+    name = f"`{first.name}`" if first.name else "a function"
     limit = f" of {first.limit}" if first.limit is not None else ""
     more = total - 1
-    others = f" (and {counted(more, 'other frame')})" if more > 0 else ""
-    return f"{name} hit the recompile limit{limit}: eager since step {first.step + 1}{others}"
+    others = f" (and of {counted(more, 'other function')})" if more > 0 else ""
+    return (
+        f"new inputs of {name} run eagerly since step {first.step + 1}{others}: "
+        f"the recompile limit{limit} was reached"
+    )
 
 
 def background(view: RankView) -> str:
@@ -115,9 +125,27 @@ def _breaks(figures: Figures) -> str:
 
 
 def _failure(figures: Figures) -> str:
-    """``: BackendCompilerFailed``, the last that is known."""
-    names = [one.failure for one in figures.log.compilations if one.failure]
-    return f": {names[-1].rpartition('.')[2]}" if names else ""
+    """``: Unsupported: Data-dependent branching``, the last that is known."""
+    known = [one for one in figures.log.compilations if one.failure]
+    if not known:
+        return ""
+    name, reason = (known[-1].failure or "").rpartition(".")[2], known[-1].failure_reason
+    return f": {name}: {own_words(reason, 60)}" if reason else f": {name}"
+
+
+def _failed_lately(figures: Figures) -> str:
+    """``14 compilations failed: RuntimeError``; empty where most of the last ones did not."""
+    last, failures = figures.log.compilations, figures.compile.failures or 0
+    if 2 * sum(one.failure is not None for one in last) <= len(last):
+        return ""
+    backward = all(one.kind == "backward" for one in last if one.failure)
+    noun = "backward compilation" if backward else "compilation"
+    return f"{counted(failures, noun)} failed{_failure(figures)}"
+
+
+def failed(figures: Figures) -> str:
+    """How many compilations failed, and why the last one did."""
+    return f"{counted(figures.compile.failures or 0, 'compilation')} failed{_failure(figures)}"
 
 
 _OF_VIEW: dict[str, Callable[[RankView], str]] = {

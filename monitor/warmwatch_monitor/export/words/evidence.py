@@ -12,7 +12,7 @@ from warmwatch.verdict import State
 from warmwatch_monitor.export.words import baseline, long_steps, pauses, remedy, silicon
 from warmwatch_monitor.export.words.amounts import size
 from warmwatch_monitor.export.words.asked import turned_off
-from warmwatch_monitor.export.words.conditions import conditions
+from warmwatch_monitor.export.words.conditions import conditions, failed
 from warmwatch_monitor.export.words.throughput import throughput
 from warmwatch_monitor.export.words.wording import counted, duration
 from warmwatch_monitor.model import RankView
@@ -175,8 +175,8 @@ def _doubts(view: RankView) -> Iterator[str]:
         yield words
     if off := turned_off(view.figures):
         yield off
-    if failures := view.figures.compile.failures:
-        yield f"{counted(failures, 'compilation')} failed"
+    if view.figures.compile.failures:
+        yield failed(view.figures)
     if agent.errors:
         errors = counted(agent.errors, "error")
         yield f"the agent swallowed {errors} of its own: its figures may be low"

@@ -38,6 +38,13 @@ class PastCompilation(BaseModel):
     line: int | None = Field(description="The line on which it begins.")
     cache: str | None = Field(description="`hit` or `miss`; null where no cache was asked.")
     failure: str | None = Field(description="The exception's type; null where it did not fail.")
+    failure_reason: str | None = Field(
+        description="Why it failed, in PyTorch's words; null where they may be the program's."
+    )
+    instance: int | None = Field(
+        description="Which module of its class this is, where another was compiled with the same "
+        "code before: a first compilation and no recompile. Null elsewhere."
+    )
     cudagraph_skip: str | None = Field(
         description="Why CUDA graphs were left out of it, in PyTorch's words; null where they were "
         "not, or this torch does not say."

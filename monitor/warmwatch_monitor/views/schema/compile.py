@@ -102,6 +102,10 @@ class Compile(BaseModel):
         "`tensorrt`, `cudagraph`. Such a rank is never `eager`."
     )
     recompiles: int | None = Field(description="Compilations of what had been compiled before.")
+    new_instances: int | None = Field(
+        description="First compilations of a module whose class's code had been compiled for "
+        "another module: no recompiles."
+    )
     recompiles_after_warm: int | None = Field(description="Those of a rank that had been warm.")
     graph_breaks: int | None = Field(description="Graph breaks counted by Dynamo.")
     cache_hits: int | None = Field(description="Hits of Inductor's cache of whole graphs.")
@@ -109,7 +113,8 @@ class Compile(BaseModel):
     caches: dict[str, CacheUse] | None = Field(description="Hits and misses of each cache.")
     failures: int | None = Field(description="Compilations that failed.")
     fallbacks: int | None = Field(
-        description="Frames that hit the recompile limit and run eagerly from then on."
+        description="Frames that hit the recompile limit: what was compiled still runs, new "
+        "inputs run eagerly."
     )
     wrappers: int | None = Field(
         description="Functions and modules that the program handed to `torch.compile`."
