@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib.util import find_spec
 from typing import NamedTuple
 
 from warmwatch import places
 from warmwatch_monitor.access import ACCESS_KEYS, ANYBODY, Access
 from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.patience import DISK_SECONDS, within
 
 PREFIX = "WARMWATCH_"
 NO_SQLITE = (
@@ -123,7 +125,7 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
     """
     directory = options.get("dir") or environ.get("WARMWATCH_DIR")
     found = places.directories({**environ, "WARMWATCH_DIR": directory or ""}, uid)
-    if directory and os.path.exists(directory) and not os.path.isdir(directory):
+    if directory and within(DISK_SECONDS, partial(_is_other, directory), False):
         name, _ = _raw("dir", environ, options, "")
         raise UsageError(f"{name}: {directory} is a file; name a directory, or remove the file")
     return Settings(
@@ -214,6 +216,11 @@ def _names(option: str, text: str) -> Iterator[str]:
             )
         if name:
             yield name
+
+
+def _is_other(path: str) -> bool:
+    """Whether something is there that is no directory."""
+    return os.path.exists(path) and not os.path.isdir(path)
 
 
 def load_access(environ: Mapping[str, str], options: Mapping[str, str | None]) -> Access:

@@ -76,20 +76,32 @@ class Poller:
         """Give ``follower`` each Snapshot as it is published, from the publisher's thread."""
         self._publisher.follow(follower)
 
-    def poll_once(self) -> Snapshot:
+    def poll_once(self, seconds: float | None = None) -> Snapshot:
         """Read every source once, now, and publish: for commands without a daemon.
+
+        ``seconds``: for all of them together, where that is less than is usual.
 
         One that hangs, such as a driver, holds up the first question and no other. A source that
         reads in pieces is read to its end: nobody reads on after a command.
         """
+        end_ns = None
+        if seconds is not None:
+            end_ns = self._clock.monotonic_ns() + round(seconds * 1e9)
         for name, feed in self._feeds.items():
-            feed.read_within(self._once_seconds[name] or _ONCE_SECONDS)
-            self._read_to_its_end(feed, self._unread[name])
+            usual = self._once_seconds[name] or _ONCE_SECONDS
+            left = usual
+            if end_ns is not None:
+                left = max(0.0, (end_ns - self._clock.monotonic_ns()) / 1e9)
+            feed.read_within(min(usual, left))
+            self._read_to_its_end(feed, self._unread[name], end_ns)
         return self._publisher.publish()
 
-    def _read_to_its_end(self, feed: Feed[Any], unread: Callable[[Any], int]) -> None:
+    def _read_to_its_end(
+        self, feed: Feed[Any], unread: Callable[[Any], int], end_ns: int | None
+    ) -> None:
         """For as long as each read leaves less. What is still left, the answer says."""
         until_ns = self._clock.monotonic_ns() + _TO_ITS_END_NS
+        until_ns = until_ns if end_ns is None else min(until_ns, end_ns)
         left: float = float("inf")
         while (now_ns := self._clock.monotonic_ns()) < until_ns:
             value, _ = feed.current(now_ns)

@@ -19,6 +19,7 @@ from warmwatch_monitor.cli.daemon import Daemon, ask_daemon, ask_history, daemon
 from warmwatch_monitor.cli.output import note
 from warmwatch_monitor.config import Settings, load, load_access
 from warmwatch_monitor.errors import ForeignDaemonError, NoDaemonError, UsageError
+from warmwatch_monitor.patience import DISK_SECONDS, within
 
 if TYPE_CHECKING:
     from warmwatch_monitor.model import Snapshot
@@ -108,10 +109,11 @@ def asker(
     settings = settings_from(address=address, dir=dir, **access)
     read = _reader(settings, told)
 
-    def look(within: float | None) -> tuple[Answer, Daemon | None]:
-        found = None if dir is not None else _from_daemon(settings, within)
+    def look(seconds: float | None) -> tuple[Answer, Daemon | None]:
+        found = None if dir is not None else _from_daemon(settings, seconds)
         if found is None:
-            return read(), None
+            left = float("inf") if until is None else until - time.monotonic()
+            return read(None if left == float("inf") else max(_LEAST_SECONDS, left)), None
         return found, daemon_of(settings)
 
     return Asker(look, lambda answer: choose(answer, run, os.geteuid(), own=own), until)
@@ -139,7 +141,7 @@ def past_of(
 
 def note_missing_directory(dir: str | None, what_now: str = "") -> None:
     """Say that ``--dir`` names nothing; a slip of the pen would look like a quiet machine."""
-    if dir is not None and not os.path.exists(dir):
+    if dir is not None and not within(DISK_SECONDS, lambda: os.path.exists(dir), True):
         note(f"warmwatch: --dir: {dir} does not exist{what_now}")
 
 
@@ -163,18 +165,22 @@ def _from_daemon(settings: Settings, within: float | None = None) -> Answer | No
     return answer if watched or answer.get("directories") == list(settings.directories) else None
 
 
-def _reader(settings: Settings, told: Callable[[Snapshot], None] | None) -> Callable[[], Answer]:
-    """Reads the records here; one poller for all looks, which sees what changes between them."""
+def _reader(
+    settings: Settings, told: Callable[[Snapshot], None] | None
+) -> Callable[[float | None], Answer]:
+    """Reads the records here, in so many seconds; one poller for all looks, which sees what changes
+    between them.
+    """
     pollers: list[Poller] = []
 
-    def read() -> Answer:
+    def read(seconds: float | None) -> Answer:
         from warmwatch_monitor.export.answer import status
 
         if not pollers:
             from warmwatch_monitor.cli.recalling import recalling
 
             pollers.append(make_poller(settings, *recalling(settings.keeping)))
-        snapshot = pollers[0].poll_once()
+        snapshot = pollers[0].poll_once(seconds)
         if told is not None:
             told(snapshot)
         return status(snapshot)

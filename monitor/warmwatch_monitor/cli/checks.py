@@ -21,6 +21,7 @@ from warmwatch_monitor.errors import DaemonError, ForeignDaemonError, NoDaemonEr
 from warmwatch_monitor.export.words.observed import ATTACH
 from warmwatch_monitor.feed import NOT_YET, Feed
 from warmwatch_monitor.model import RecordReading, Refusal
+from warmwatch_monitor.patience import DISK_SECONDS, within
 from warmwatch_monitor.sources.folder import Folder
 from warmwatch_monitor.sources.journal import Journal
 from warmwatch_monitor.sources.leftover import is_leftover
@@ -51,6 +52,9 @@ class Finding(Struct, frozen=True, kw_only=True):
     mark: Mark
     what: str
     advice: str = ""
+
+
+_READ_SECONDS = 10.0
 
 
 def installation() -> Iterator[Finding]:
@@ -93,10 +97,19 @@ def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 def surroundings(settings: Settings) -> Iterator[Finding]:
     """Record directories, the daemon, and the records that lie there."""
-    writable = next((path for path, why in _obstacles(settings).items() if why is None), None)
-    yield from _directories(settings, writable)
+    obstacles = _obstacles(settings)
+    writable = next((path for path, why in obstacles.items() if why is None), None)
+    yield from _directories(obstacles, writable)
     yield from _daemon(settings, writable)
-    found = RecordsSource(settings.directories, retention=EVER_SECONDS).read()
+    source = RecordsSource(settings.directories, retention=EVER_SECONDS)
+    found = within(_READ_SECONDS, source.read, None)
+    if found is None:
+        yield Finding(
+            mark=Mark.TROUBLE,
+            what=f"the records could not be read within {_READ_SECONDS:.0f} s",
+            advice="does the file system of the record directory answer?",
+        )
+        return
     yield from map(_refused, found.refusals)
     living = [reading for reading in found.records if reading.alive]
     yield Finding(
@@ -142,14 +155,15 @@ def _ended(records: int, retention: float) -> Iterator[Finding]:
         )
 
 
-def _directories(settings: Settings, writable: str | None) -> Iterator[Finding]:
+def _directories(obstacles: Mapping[str, str | None], writable: str | None) -> Iterator[Finding]:
     if writable is not None:
-        there = "" if Path(writable).exists() else " (made by the first one)"
+        exists = within(DISK_SECONDS, Path(writable).exists, True)
+        there = "" if exists else " (made by the first one)"
         yield Finding(
             mark=Mark.FINE, what=f"trainings of this user write their records to {writable}{there}"
         )
         return
-    for path, why in _obstacles(settings).items():
+    for path, why in obstacles.items():
         yield Finding(mark=Mark.NOTE, what=f"{path}: {why}")
     yield Finding(
         mark=Mark.TROUBLE,
@@ -158,10 +172,18 @@ def _directories(settings: Settings, writable: str | None) -> Iterator[Finding]:
     )
 
 
+def _obstacle(path: str, *, chosen: bool) -> str | None:
+    def ask() -> str | None:
+        return places.obstacle(path, os, chosen=chosen)
+
+    unanswered: str | None = "its file system does not answer"
+    return within(DISK_SECONDS, ask, unanswered)
+
+
 def _obstacles(settings: Settings) -> dict[str, str | None]:
     """Why an agent of this user would make no record in each directory, by the agent's own rule."""
     chosen = len(settings.directories) == 1
-    return {path: places.obstacle(path, os, chosen=chosen) for path in settings.directories}
+    return {path: _obstacle(path, chosen=chosen) for path in settings.directories}
 
 
 def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:

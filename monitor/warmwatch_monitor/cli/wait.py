@@ -72,6 +72,7 @@ def wait(
 ) -> None:
     """The command; what it says of itself is ``_HELP``."""
     goals, patience = _goals(until), _patience(timeout)
+    end = time.monotonic() + patience
     ask = asker(
         run,
         address=address,
@@ -79,13 +80,14 @@ def wait(
         prometheus=prometheus,
         access=access,
         own=True,
-        until=time.monotonic() + patience,
+        until=end,
     )
     uid, clock = (os.geteuid(), None) if prometheus is None else (None, time.time)
     note_missing_directory(dir, " yet; it is waited for")
     with _progress() as tell, contextlib.closing(Hearing(KINDS)) as hearing:
         waking = Waking(ask, hearing, is_seen=sys.stderr.isatty())
-        last = Wait(ask, run, goals, tell, uid, clock, waking.pause).block(patience)
+        wanted = Wait(ask, run, goals, tell, uid, clock, waking.pause)
+        last = wanted.block(max(0.0, end - time.monotonic()))
     _report(last, f"not {listed(goals)} after {timeout} s: ", as_json=as_json)
     assert last.outcome is not None
     ctx.exit(last.outcome.value)

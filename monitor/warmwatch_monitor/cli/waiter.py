@@ -134,6 +134,8 @@ class Wait:
         runs = [run for run in asked if self._is_about(run)]
         if not runs:
             words = self._nothing(asked, answer["runs"])
+            if why := answer.get("incomplete"):  # an older daemon does not say
+                words = f"{plain(str(why))}{_WAITING} {self._run or 'a run'}"
             return Standing(state="none", words=words, late=words.rpartition(_WAITING)[0])
         answer = only(answer, runs)
         outcome, words = self._ended(answer)
