@@ -11,6 +11,7 @@ No I/O, no clock, no logging: the same facts and the same ``now_ns`` give the sa
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from warmwatch.record import ENDS, KINDS, PHASES, SETTLED_BY, CompileCounts, StepCounts
 
@@ -297,7 +298,7 @@ def judge(facts: Facts, now_ns: int) -> Judgement:
 def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:
     """Those of CONDITIONS that hold, whatever the state."""
     holds = {
-        "thrashing": len(recently_touched(facts.steps, facts.compile)) >= THRASHING_STEPS,
+        "thrashing": _thrashing(facts),
         "fallback": facts.compile.fallbacks > 0,
         "unknown": facts.compile.asynchronous > 0,
         "nothing_captured": _nothing_captured(facts, now_ns),
@@ -309,6 +310,22 @@ def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:
         "silent": _silent(facts, now_ns),
     }
     return tuple(name for name in CONDITIONS if holds[name])
+
+
+def _thrashing(facts: Facts) -> bool:
+    """THRASHING_STEPS of the last steps compiled, and it goes on.
+
+    Steps of the first warm-up do not count. It is over when no step has compiled for longer than
+    between two of those that did, and for as many steps as make a rank warm.
+    """
+    compile, first = facts.compile, facts.compile.first_warmup.steps
+    if not compile.warmups:
+        return False
+    touched = sorted(step for step in recently_touched(facts.steps, compile) if step > first)
+    if len(touched) < THRASHING_STEPS:
+        return False
+    longest = max(later - earlier for earlier, later in pairwise(touched))
+    return facts.steps.steps - touched[-1] <= max(facts.warm_steps, longest)
 
 
 def _long_compile(facts: Facts, now_ns: int) -> bool:

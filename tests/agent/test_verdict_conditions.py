@@ -151,9 +151,31 @@ def test_what_happened_once_holds_and_alone(count: str, condition: str) -> None:
     assert judge(facts(compile=compiled()), AT).conditions == ()
 
 
+@pytest.mark.parametrize(
+    ("touched", "holds"),
+    [
+        ((13, 14, 17), True),
+        ((13, 14, 16), False),
+        ((11, 15, 16), True),
+        ((11, 14, 15), False),
+        ((13, 16, 17), True),
+    ],
+    ids=["as many clean", "one more", "as long as between", "longer", "once more"],
+)
+def test_thrashing_is_over_when_no_step_compiles_any_more(
+    touched: tuple[int, ...], holds: bool
+) -> None:
+    """Of 20 steps, with 3 clean ones to be warm; not while it has never been warm."""
+    first = Warmup(began_ns=AT, ended_ns=AT, steps=3)
+    counts = compiled(touched_steps=(*reversed(touched), *[0] * 7), warmups=1, first_warmup=first)
+    assert ("thrashing" in judge(facts(compile=counts), AT).conditions) is holds
+    never = replace(counts, warmups=0, first_warmup=Warmup())
+    assert "thrashing" not in judge(facts(compile=never), AT).conditions
+
+
 @pytest.mark.parametrize(("touched", "holds"), [((11, 12, 20), True), ((10, 12, 20), False)])
 def test_the_last_ten_steps_are_ten(touched: tuple[int, ...], holds: bool) -> None:
-    counts = compiled(touched_steps=(*reversed(touched), *[0] * 7))
+    counts = compiled(touched_steps=(*reversed(touched), *[0] * 7), warmups=1)
     assert ("thrashing" in judge(facts(compile=counts), AT).conditions) is holds
     seen = verdict.recently_touched(StepCounts(steps=20), counts)
     assert seen == tuple(step for step in reversed(touched) if step > 10)

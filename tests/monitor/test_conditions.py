@@ -22,7 +22,7 @@ def view(counts: CompileCounts, **more: object) -> RankView:
 
 
 def thrashing() -> RankView:
-    touched = (STEPS - 4, STEPS - 6, STEPS - 8, STEPS - 9)
+    touched = (STEPS - 3, STEPS - 5, STEPS - 7, STEPS - 8)
     counts = replace(b.WARM.compile, touched_steps=touched + (0,) * (TOUCHED_KEPT - 4))
     why = ("shape", "grad_mode", "shape")
     last = tuple(

@@ -55,6 +55,12 @@ def journal(path: Path, *lines: str) -> Journal:
     return followed
 
 
+def test_what_compiles_behind_a_line_that_says_warm_came_after_the_warm_up(tmp_path: Path) -> None:
+    warm = '{"t": 6, "event": "warm", "at": 4}'
+    followed = journal(tmp_path / "events.jsonl", GOOD, GOOD, warm, GOOD)
+    assert [one.after_warm for one in followed.compilations] == [False, False, True]
+
+
 @pytest.mark.parametrize("bad", BAD)
 def test_a_line_that_no_agent_writes_is_counted_and_the_next_one_is_read(
     tmp_path: Path, bad: str

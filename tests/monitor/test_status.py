@@ -144,12 +144,17 @@ def test_since_is_wall_clock_time_and_null_where_nobody_can_know() -> None:
 
 def test_the_last_five_compilations_are_listed_newest_last_with_advice() -> None:
     compilations = tuple(
-        Compilation(id=f"0/{n}", kind="forward", at_ns=b.ago(20 - n), category="shape")
+        Compilation(
+            id=f"0/{n}", kind="forward", at_ns=b.ago(20 - n), category="shape", after_warm=True
+        )
         for n in range(7)
     )
     last = of_rank(b.view(b.WARM, compilations=compilations))["compile"]["last"]
     assert [one["id"] for one in last] == ["0/2", "0/3", "0/4", "0/5", "0/6"]
     assert "mark_dynamic" in last[-1]["advice"]
+    within = tuple(replace(one, after_warm=False) for one in compilations)
+    last = of_rank(b.view(b.WARM, compilations=within))["compile"]["last"]
+    assert [one["advice"] for one in last] == [None] * 5, "the first warm-up has to compile"
 
 
 def test_a_first_compile_has_no_advice() -> None:

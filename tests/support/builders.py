@@ -293,6 +293,7 @@ RECOMPILATION = Compilation(
     file="model.py",
     line=31,
     cache="miss",
+    after_warm=True,
 )
 RECOMPILE = Recompile(
     at_ns=ago(2),

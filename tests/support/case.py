@@ -232,12 +232,11 @@ def dirty_steps(case: Case) -> list[int]:
 
 def expected_conditions(case: Case) -> set[str]:
     """The words besides the state, from the marks, what PyTorch logged, and its environment."""
-    dirty = dirty_steps(case)
+    warm_ups = expected_warm_ups(case)
+    late = [step for step in dirty_steps(case) if warm_ups and step > warm_ups[0].step]
     mode = case.scenario.env.get("TORCHINDUCTOR_FX_COMPILE_MODE", "").lower()
     holds = {
-        "thrashing": any(
-            third - first < 10 for first, third in zip(dirty, dirty[2:], strict=False)
-        ),
+        "thrashing": any(third - first < 10 for first, third in zip(late, late[2:], strict=False)),
         "fallback": "hit config." in case.reference.output,
         "unknown": mode.startswith(("async", "progressive")),
         "nothing_captured": _captured_nothing(case),

@@ -137,7 +137,8 @@ def _of_compiler(before: RankView | None, now: RankView, tell: _Telling) -> Iter
     spent = figures.compile.seconds - (was.seconds if was else 0.0)
     # one that is over: seen in progress, or by the time that it left behind
     ended = (earlier is not None and not same) or (not opened and spent > 0)
-    what = underway(figures.log.underway)
+    late = bool(figures.warmups.count)
+    what = underway(figures.log.underway, after_warm=late)
     if ended and earlier is None:
         yield tell("compile_begin", now, began_at=None, phase=None, underway=None)
     yield from _compilations(before, now, tell)
@@ -147,7 +148,7 @@ def _of_compiler(before: RankView | None, now: RankView, tell: _Telling) -> Iter
         phase, began_at = opened.phase, opened.began_at
         yield tell("compile_begin", now, began_at=began_at, phase=phase, underway=what)
     elif opened and before:
-        doing = (earlier and earlier.phase, underway(before.figures.log.underway))
+        doing = (earlier and earlier.phase, underway(before.figures.log.underway, after_warm=late))
         if doing != (opened.phase, what):
             yield tell("phase", now, phase=opened.phase, underway=what)
 

@@ -107,6 +107,7 @@ class Compilation(Struct, frozen=True, kw_only=True):
         instance: which module of its class it is, where code of that class had been compiled for
         another before: then this is a first compilation and no recompile.
         cudagraph_skip: why CUDA graphs were left out of it, in PyTorch's words.
+        after_warm: the rank had been warm before. What compiles in the first warm-up is part of it.
         cost: what else is known of what it took.
     """
 
@@ -125,6 +126,7 @@ class Compilation(Struct, frozen=True, kw_only=True):
     failure_reason: str | None = None
     instance: int | None = None
     cudagraph_skip: str | None = None
+    after_warm: bool = False
     cost: Cost | None = None
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from warmwatch import record
 from warmwatch_monitor.model import (
     Beginning,
@@ -60,7 +62,7 @@ class Journal:
         self._breaks: dict[str, GraphBreak] = {}
         self._functions = Functions()
         self.varying = Varying()
-        self._rest = b""
+        self._rest, self._was_warm = b"", False
         self.broken_lines = self.unread_bytes = self.skipped_bytes = 0
         self.beginning: Beginning | None = None
         self.recompile: Recompile | None = None
@@ -123,7 +125,7 @@ class Journal:
             self.compilations, self.fallbacks = (), ()
             self.skips, self.long_steps = (), ()
             self._breaks.clear()
-            self._functions = Functions()
+            self._functions, self._was_warm = Functions(), False
             self.varying = Varying()
             self.beginning = self.recompile = self.exception = None
             self._offset = self.skipped_bytes = 0
@@ -132,6 +134,7 @@ class Journal:
             near_end += os.pread(descriptor, CHUNK, near_end).find(b"\n") + 1
             self.skipped_bytes += near_end - self._offset
             self._offset = near_end
+            self._was_warm = True  # most likely: the first warm-up is in what was skipped
 
     def _chunk(self, descriptor: int) -> bool:
         """Take the whole lines of the next chunk; whether there may be more."""
@@ -157,7 +160,7 @@ class Journal:
 
     def _sort(self, event: str, entry: entries.Entry) -> None:
         if event == "compilation":
-            made = entries.compilation(entry)
+            made = replace(entries.compilation(entry), after_warm=self._was_warm)
             self.compilations = (*self.compilations, made)[-KEPT:]
             self.varying.compilation(made)
             self._functions.fold(made)
@@ -165,6 +168,7 @@ class Journal:
             self.beginning = entries.beginning(entry)
             self.varying.begin(*entries.steps_by(entry, "steps"))
         elif event == "warm":
+            self._was_warm = True
             self.varying.warm(*entries.steps_by(entry, "at"))
         elif event == "recompile":
             self.recompile = entries.recompile(entry)

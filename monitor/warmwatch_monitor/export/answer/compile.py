@@ -56,7 +56,9 @@ def compiler(view: RankView) -> dict[str, Any]:
         "background_seconds": compile.background_seconds,
         "progress": progress(compile.open),
         "estimate": _estimate(view),
-        "underway": underway(view.figures.log.underway),
+        "underway": underway(
+            view.figures.log.underway, after_warm=bool(view.figures.warmups.count)
+        ),
         "functions": functions(view.figures.log.functions),
         "last": _last(view.figures.log.compilations),
         "breaks": [
@@ -123,7 +125,7 @@ def compilation(one: Compilation, total: float | None = None) -> dict[str, Any]:
         "reason": one.reason,
         "plain": plain(one.reason, one.category),
         "category": one.category,
-        "advice": advice(one.category, one.kind),
+        "advice": advice(one.category, one.kind) if one.after_warm else None,
         "called": called(one.name, one.file, one.line),
         "name": one.name,
         "file": one.file,
@@ -155,7 +157,7 @@ def _varying(one: VaryingDim) -> dict[str, Any]:
     }
 
 
-def underway(what: Underway | None) -> dict[str, Any] | None:
+def underway(what: Underway | None, *, after_warm: bool) -> dict[str, Any] | None:
     """What is being compiled now, as far as that is known."""
     if what is None:
         return None
@@ -169,5 +171,5 @@ def underway(what: Underway | None) -> dict[str, Any] | None:
         "reason": what.reason,
         "plain": plain(what.reason, what.category),
         "category": what.category,
-        "advice": advice(what.category, what.kind),
+        "advice": advice(what.category, what.kind) if after_warm else None,
     }

@@ -141,6 +141,7 @@ def _group(
 ) -> Recompiled:
     name, file, line, category = key
     kind = times[0].kinds[0]
+    late = sum(is_after(one, warm_at) for one in times)
     often = [
         one["words"]
         for one in varying
@@ -158,9 +159,9 @@ def _group(
         line=line,
         steps=tuple(one.step for one in times if one.step is not None),
         reasons=tuple(dict.fromkeys(reason for reason in reasons if reason)),
-        advice=advice(category, kind),
+        advice=advice(category, kind) if late else None,
         often=often[0] if often else None,
-        after_warm=sum(is_after(one, warm_at) for one in times),
+        after_warm=late,
     )
 
 

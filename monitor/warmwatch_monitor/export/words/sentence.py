@@ -26,6 +26,7 @@ from warmwatch_monitor.export.words.deadline import words as deadline_words
 from warmwatch_monitor.export.words.left import left
 from warmwatch_monitor.export.words.pauses import pausing
 from warmwatch_monitor.export.words.progress import without_steps
+from warmwatch_monitor.export.words.remedy import remedy
 from warmwatch_monitor.export.words.several import Said, several
 from warmwatch_monitor.export.words.states import elapsed, says
 from warmwatch_monitor.model import RankView, RunView, Snapshot, incomplete
@@ -149,6 +150,16 @@ def _conditions(run: RunView, speaker: RankView) -> Iterator[Clause]:
         yield Clause(clause, IMPORTANCE.get(name, Importance.NOTE), short)
 
 
+def _changing(_run: RunView, speaker: RankView) -> Iterator[Clause]:
+    """What keeps a run from getting warm at all: a size that keeps changing.
+
+    Once it has been warm the reason of the recompile and ``thrashing`` say so.
+    """
+    if not speaker.figures.warmups.count:
+        known = (remedy(one) for one in reversed(speaker.figures.log.varying))
+        yield Clause(next(filter(None, known), ""), Importance.ATTENTION)
+
+
 def _differences(run: RunView, _speaker: RankView) -> Iterator[Clause]:
     """What differs between ranks, and which of them nobody sees here."""
     for words in (differences.in_short(run), differences.missing(run)):
@@ -161,6 +172,7 @@ SOURCES: tuple[Callable[[RunView, RankView], Iterator[Clause]], ...] = (
     _meanwhile,
     _losses,
     _conditions,
+    _changing,
     _differences,
 )
 _SOURCES_OF_ENDED = (_ended,)

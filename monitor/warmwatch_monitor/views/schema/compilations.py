@@ -29,7 +29,10 @@ class PastCompilation(BaseModel):
     category: str | None = Field(
         description="What that reason is about, of a closed list; null for a first compilation."
     )
-    advice: str | None = Field(description="What to do about it; null where nothing is known.")
+    advice: str | None = Field(
+        description="What to do about it; null where nothing is known, and in the first warm-up, "
+        "which it is a part of."
+    )
     called: str | None = Field(
         description="It as sentences call it, `forward (model.py:31)` or `the model`."
     )
@@ -65,4 +68,7 @@ class Underway(BaseModel):
     reason: str | None = Field(description="Why it is compiled again, in PyTorch's words.")
     plain: str | None = Field(description="The same in plain words; null where nobody knows them.")
     category: str | None = Field(description="What that reason is about, of a closed list.")
-    advice: str | None = Field(description="What to do about it; null where nothing is known.")
+    advice: str | None = Field(
+        description="What to do about it; null where nothing is known, and in the first warm-up, "
+        "which it is a part of."
+    )
