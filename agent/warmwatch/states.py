@@ -34,6 +34,7 @@ class State(str, Enum):
 #   cudagraph_skipped  CUDA graphs were asked for and left out
 #   slower_than_before  the first warm-up took far longer than those of earlier runs like it
 #   background  another thread compiles while steps complete; they do not wait for it
+#   slower     for a while now, steps take at least 1.5 times as long as they did since the warm-up
 #   silent     no step for ten usual ones and 3 s, though nothing compiles, saves or evaluates
 CONDITIONS = (
     "thrashing",
@@ -46,6 +47,7 @@ CONDITIONS = (
     "slower_than_before",
     "background",
     "silent",
+    "slower",
 )
 NEEDS_A_PERSON = frozenset({"nothing_captured", "long_compile", "never_compiled"})
 MAY_NEVER_END = frozenset({"long_compile"})  # so who waits for another state is told, and may leave

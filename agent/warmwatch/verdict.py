@@ -71,7 +71,8 @@ class Facts:
         steps, compile: the two blocks of its slot.
         median_step_ns: median of its clean steps, ``None`` where there is none.
         longest_step_ns: the longest of them.
-        usual_step_ns: how long a step takes now; ``None`` where that is not known.
+        usual_step_ns: how long a step takes now; ``None`` where that is not known. slower: a reader
+        of all its steps found a lasting level far above the fastest one.
         alive: whether its process holds the record's lock.
         gone_ns: when a reader first saw the lock free; ``None`` where none saw it held.
         peers_compiled_ns: the latest moment at which another living rank of the run was known to
@@ -106,6 +107,7 @@ class Facts:
     earlier_warmups_ns: tuple[int, ...] = ()
     baseline_steps: int = 0
     usual_step_ns: float | None = None
+    slower: bool = False
     killed_by: int = 0
     fell_first: bool = False
 
@@ -308,6 +310,7 @@ def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:
         "slower_than_before": _slower_than_before(facts),
         "background": facts.compile.background_since_ns > 0 and _ended(facts) is None,
         "silent": _silent(facts, now_ns),
+        "slower": facts.slower and _ended(facts) is None and not facts.compile.active_since_ns,
     }
     return tuple(name for name in CONDITIONS if holds[name])
 

@@ -138,7 +138,13 @@ class _Trial:
 def _around(host: HostAndProcesses | None, gpus: tuple[GpuReading, ...], now_ns: int) -> Around:
     if host is None:
         return Around(now_ns=now_ns, gpus=gpus)
-    return Around(now_ns=now_ns, processes=host.processes, gpus=gpus, oom_killed=host.oom_killed)
+    return Around(
+        now_ns=now_ns,
+        processes=host.processes,
+        gpus=gpus,
+        host=host.machine,
+        oom_killed=host.oom_killed,
+    )
 
 
 def _present(found: RecordsReading) -> set[str]:

@@ -11,15 +11,18 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from warmwatch.verdict import LONG_COMPILE_NS, State
+from warmwatch_monitor import speed
 from warmwatch_monitor.errors import described
 from warmwatch_monitor.model import (
     GpuReading,
+    HostReading,
     ProcessReading,
     RankView,
     RecordReading,
     Refusal,
     Remembered,
     RunView,
+    Slower,
 )
 from warmwatch_monitor.namesakes import Start, told_apart
 from warmwatch_monitor.runs import group, owned
@@ -35,6 +38,7 @@ class Around(Struct, frozen=True, kw_only=True):
     now_ns: int
     processes: Mapping[int, ProcessReading] = field(default_factory=dict)
     gpus: tuple[GpuReading, ...] = ()
+    host: HostReading | None = None
     oom_killed: Mapping[int, bool] = field(default_factory=dict)
     remembered: Mapping[str, Remembered] = field(default_factory=dict)
 
@@ -44,6 +48,7 @@ class _Judged(Struct, frozen=True, kw_only=True):
 
     runs: tuple[RunView, ...]
     works: Mapping[str, Work]
+    speeds: Mapping[str, speed.Speed]
     names: Mapping[Start, str]
 
 
@@ -53,6 +58,7 @@ class Judging:
     def __init__(self, long_compile_ns: int = LONG_COMPILE_NS) -> None:
         self._long_compile_ns = long_compile_ns
         self._works: Mapping[str, Work] = {}
+        self._speeds: Mapping[str, speed.Speed] = {}
         self._names: Mapping[Start, str] = {}
         self._pids: Mapping[str, int] = {}
 
@@ -69,6 +75,9 @@ class Judging:
             self._names = judged.names
         self._works = {
             folder: work for folder, work in judged.works.items() if is_present(folder, present)
+        }
+        self._speeds = {
+            folder: one for folder, one in judged.speeds.items() if is_present(folder, present)
         }
         return self._with_ooms(judged.runs, around.oom_killed), refused
 
@@ -102,6 +111,7 @@ class Judging:
                 around.now_ns,
                 uses_gpus=bool(one.slot.identity.gpus),
             )
+        speeds = {**self._speeds, **self._followed(records, used, around.host)}
         working = {folder: work.working_ns for folder, work in works.items()}
         runs = group(
             records,
@@ -115,8 +125,26 @@ class Judging:
                 folder: tuple(round(seconds * 1e9) for seconds in one.warmups)
                 for folder, one in around.remembered.items()
             },
+            slower=_slower(records, speeds),
         )
-        return _Judged(runs=runs, works=works, names=names)
+        return _Judged(runs=runs, works=works, speeds=speeds, names=names)
+
+    def _followed(
+        self,
+        records: Iterable[RecordReading],
+        used: Mapping[str, tuple[GpuReading, ...]],
+        host: HostReading | None,
+    ) -> dict[str, speed.Speed]:
+        """The speed of each living record, with the steps since the last look."""
+        return {
+            one.folder: speed.follow(
+                self._speeds.get(one.folder),
+                one.slot,
+                speed.around(one.slot, used[one.folder], host),
+            )
+            for one in records
+            if one.alive
+        }
 
     def _with_ooms(
         self, runs: tuple[RunView, ...], killed: Mapping[int, bool]
@@ -135,3 +163,19 @@ class Judging:
             return view
         known = killed.get(self._pids.get(view.record.folder, 0))
         return view if known is None else replace(view, oom_killed=known)
+
+
+def _slower(
+    records: Iterable[RecordReading], speeds: Mapping[str, speed.Speed]
+) -> dict[str, Slower]:
+    """By record, how its rank is slower than it was; of the others nothing."""
+    found = {}
+    for one in records:
+        followed = speeds.get(one.folder)
+        if followed is None or not followed.slower:
+            continue
+        recent = one.slot.recent_step_ns
+        known = speed.slower(followed, recent / 1e9 if recent else None)
+        if known is not None:
+            found[one.folder] = known
+    return found

@@ -16,6 +16,7 @@ from warmwatch_monitor.model import (
     RankView,
     RecordReading,
     RunView,
+    Slower,
     began_launch,
     last_sign_ns,
 )
@@ -36,6 +37,7 @@ def group(
     busy: Mapping[str, int] = MappingProxyType({}),
     long_compile_ns: int = verdict.LONG_COMPILE_NS,
     earlier: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    slower: Mapping[str, Slower] = MappingProxyType({}),
 ) -> tuple[RunView, ...]:
     """All runs, by name, each with its ranks in order, judged at ``now_ns`` and with its GPUs.
 
@@ -60,6 +62,7 @@ def group(
             busy,
             long_compile_ns,
             earlier,
+            slower,
         )
         for name, ranks in sorted(rivals.items())
     )
@@ -133,6 +136,7 @@ def _run(
     busy: Mapping[str, int],
     long_compile_ns: int,
     earlier: Mapping[str, tuple[int, ...]],
+    slower: Mapping[str, Slower],
 ) -> RunView:
     precedents = Precedents(reading.slot.compile for reading in readings)
     # its own too: what a rank compiled itself it did not stall for either
@@ -154,6 +158,7 @@ def _run(
             peers_longest_ns=precedents.longest_ns(reading.slot.compile),
             long_compile_ns=long_compile_ns,
             earlier_warmups_ns=earlier.get(reading.folder, ()),
+            slower=slower.get(reading.folder),
             fell_first=fell_first(reading, readings, now_ns),
             process=None if reading.pid is None else processes.get(reading.pid),
             gpus=_used(reading, devices),
@@ -178,6 +183,7 @@ def view(
     peers_longest_ns: int = 0,
     long_compile_ns: int = verdict.LONG_COMPILE_NS,
     earlier_warmups_ns: tuple[int, ...] = (),
+    slower: Slower | None = None,
     fell_first: bool = False,
     process: ProcessReading | None = None,
     gpus: tuple[GpuReading, ...] = (),
@@ -194,6 +200,7 @@ def view(
         peers_longest_ns=peers_longest_ns,
         long_compile_ns=long_compile_ns,
         earlier_warmups_ns=earlier_warmups_ns,
+        slower=slower is not None,
         fell_first=fell_first,
     )
     judgement = verdict.judge(known, now_ns)
@@ -203,6 +210,7 @@ def view(
         process=process,
         gpus=gpus,
         reading=reading,
+        slower=slower if "slower" in judgement.conditions else None,
         working_ns=working_ns,
         idle_seconds=None if busy_ns is None else max(0, now_ns - busy_ns) / 1e9,
     )

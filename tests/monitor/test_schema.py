@@ -29,6 +29,7 @@ from warmwatch_monitor.model import (
     Refusal,
     Sample,
     Signs,
+    Slower,
     Snapshot,
     Spending,
     VaryingDim,
@@ -70,7 +71,10 @@ def everything() -> Snapshot:
     recompiling = replace(b.RECOMPILING, compile=counted)
     cost = FunctionCost(name="forward", cost=Cost(slowest=(("triton_poi_fused_0", 1.5),)))
     return b.snapshot(
-        b.view(b.as_rank(thrashing, 0, 4), process=PROCESS, gpus=(GPU,), spending=spent),
+        replace(
+            b.view(b.as_rank(thrashing, 0, 4), process=PROCESS, gpus=(GPU,), spending=spent),
+            slower=Slower(seconds=0.4, ratio=16.7, before=0.024, causes=("load 9 on 2 CPUs",)),
+        ),
         replace(_recompiling(b.as_rank(recompiling, 1, 4), cost), estimate=LEFT),
         b.view(b.as_rank(b.ended("failed"), 2, 4), alive=False),
         gpus=(GPU, replace(GPU, uuid="GPU-1", trouble="the driver has lost it")),

@@ -18,6 +18,7 @@ from warmwatch_monitor.model.machine import (
     SourceHealth,
 )
 from warmwatch_monitor.model.records import RecordReading, Refusal
+from warmwatch_monitor.model.steps import Slower
 from warmwatch_monitor.model.worth import Utilization, utilization
 
 
@@ -49,6 +50,7 @@ class RankView(Struct, frozen=True, kw_only=True):
         idle_seconds: for how long nothing of it has been busy, its process, its compilers and its
         GPUs together; ``None`` where nobody can tell.
         estimate: how long what it compiles may take yet; ``None`` where nothing like it is known.
+        slower: how it is slower than it was since its warm-up; ``None`` where it is not.
         oom_killed: of a lost rank, whether the kernel killed it for want of memory; ``None`` where
         nobody can tell.
     """
@@ -63,6 +65,7 @@ class RankView(Struct, frozen=True, kw_only=True):
     idle_seconds: float | None = None
     estimate: Estimate | None = None
     oom_killed: bool | None = None
+    slower: Slower | None = None
 
     @property
     def record(self) -> RecordReading:

@@ -110,6 +110,23 @@ class Warmups(Struct, frozen=True, kw_only=True):
     earlier_seconds: tuple[float, ...] = ()
 
 
+class Slower(Struct, frozen=True, kw_only=True):
+    """What is slower than before.
+
+    Attributes:
+        seconds: a step, now. ratio: how many times as long as ``before`` that is. before: seconds
+        a step, the fastest sustained level of this warm-up. since_step: the last step at that
+        speed, ``None`` where nobody saw the change. causes: what differs from then, as far as it
+        was measured.
+    """
+
+    seconds: float
+    ratio: float
+    before: float
+    since_step: int | None = None
+    causes: tuple[str, ...] = ()
+
+
 class Pauses(Struct, frozen=True, kw_only=True):
     """What the training waited for that is no compilation; ``None`` where its torch has no seam.
 

@@ -13,6 +13,7 @@ from warmwatch_monitor.export.answer.steps import (
     cost,
     long_step,
     pauses,
+    slower,
     step_seconds,
     warmup,
 )
@@ -40,6 +41,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> dict[str, Any
         "warmup": warmup(figures.warmups),
         "step_seconds": step_seconds(figures.steps),
         "long_steps": [long_step(one) for one in figures.log.long_steps],
+        "slower": None if view.slower is None else slower(view.slower),
         "batches": batches(figures.steps),
         "pauses": pauses(view),
         "cost": cost(figures.steps),

@@ -9,6 +9,7 @@ from warmwatch_monitor.model import (
     Figures,
     LongStep,
     RankView,
+    Slower,
     Steps,
     Warmups,
     WarmupSpan,
@@ -65,6 +66,17 @@ def long_step(one: LongStep) -> dict[str, Any]:
         "batches": one.batches,
         "evaluation": is_evaluation(one) or one.evaluating_seconds > 0,
         "words": words(one),
+    }
+
+
+def slower(known: Slower) -> dict[str, Any]:
+    """How a rank is slower than it was since its warm-up."""
+    return {
+        "ratio": known.ratio,
+        "seconds": known.seconds,
+        "before": known.before,
+        "since_step": known.since_step,
+        "causes": list(known.causes),
     }
 
 

@@ -104,6 +104,12 @@ TRAINING_SERIES: tuple[Series[RankView], ...] = (
         lambda view: view.figures.progress.last_step_age_seconds,
     ),
     gauge(
+        "warmwatch_slower_ratio",
+        "How many times as long a step takes as at the fastest lasting level since the warm-up; "
+        "absent where that is no lasting 1.5.",
+        lambda view: view.slower.ratio if view.slower else None,
+    ),
+    gauge(
         "warmwatch_steady_step_seconds",
         "Median length of the clean steps of the whole run, within 2.5 % of the true one.",
         lambda view: view.figures.steps.clean.median,

@@ -12,7 +12,7 @@ from warmwatch_monitor.export.words.hangs import long_compile, too_long
 from warmwatch_monitor.export.words.left import slower_than_before
 from warmwatch_monitor.export.words.remedy import remedy
 from warmwatch_monitor.export.words.wording import counted, duration, own_words, step_length
-from warmwatch_monitor.model import Figures, RankView
+from warmwatch_monitor.model import Figures, RankView, Slower
 
 # A condition that is not listed is an Importance.NOTE.
 IMPORTANCE = {
@@ -148,9 +148,29 @@ def failed(figures: Figures) -> str:
     return f"{counted(figures.compile.failures or 0, 'compilation')} failed{_failure(figures)}"
 
 
+def slower(view: RankView) -> str:
+    """``slower: 400 ms a step since step 300 (24 ms before, 17x); load 8.9 on 2 CPUs``."""
+    if view.slower is None:  # of another host's rank the numbers are not here
+        return "slower than before"
+    return f"slower: {slower_speed(view.slower)}; {slower_causes(view.slower)}"
+
+
+def slower_speed(known: Slower) -> str:
+    """``400 ms a step since step 300 (24 ms before, 17x)``."""
+    since = "" if known.since_step is None else f" since step {known.since_step}"
+    before = f"({step_length(known.before)} before, {float(f'{known.ratio:.2g}'):g}x)"
+    return f"{step_length(known.seconds)} a step{since} {before}"
+
+
+def slower_causes(known: Slower) -> str:
+    """What is known to differ."""
+    return ", ".join(known.causes) or "no known cause"
+
+
 _OF_VIEW: dict[str, Callable[[RankView], str]] = {
     "long_compile": long_compile,
     "background": background,
+    "slower": slower,
 }
 
 

@@ -28,7 +28,7 @@ from warmwatch_monitor.export.words.pauses import pausing
 from warmwatch_monitor.export.words.progress import without_steps
 from warmwatch_monitor.export.words.remedy import remedy
 from warmwatch_monitor.export.words.several import Said, several
-from warmwatch_monitor.export.words.states import elapsed, says
+from warmwatch_monitor.export.words.states import elapsed, leads_with, says
 from warmwatch_monitor.model import RankView, RunView, Snapshot, incomplete
 
 _NO_RUN = "no run is known here"
@@ -41,8 +41,6 @@ NO_RUN = f"{_NO_RUN}; {_HOW_TO_ATTACH}; {_WHEN_SEEN}"
 
 _SOME_UNREAD = "some records cannot be read"
 _RECORDS = "records"
-# states whose sentence gives the age of the last step where that is the news
-_SAY_SILENT = frozenset({*WARM, State.STALLED})
 # state -> the condition with which its sentence begins
 _LEADS = {State.WARM: "nothing_captured", State.EAGER: "never_compiled"}
 
@@ -142,9 +140,9 @@ def _conditions(run: RunView, speaker: RankView) -> Iterator[Clause]:
     for view in run.living:
         for name, clause in conditions(view):
             words.setdefault(name, clause)
-    for said in (_LEADS.get(run.state, ""), "silent" if run.state in _SAY_SILENT else ""):
+    for said in (_LEADS.get(run.state, ""), leads_with(speaker)):
         if said in speaker.judgement.conditions:
-            words.pop(said)  # the sentence began with it
+            words.pop(said, None)  # the sentence began with it
     for name, clause in words.items():
         short = clause.partition(SHORT_BEFORE.get(name, " ("))[0]
         yield Clause(clause, IMPORTANCE.get(name, Importance.NOTE), short)
@@ -187,7 +185,7 @@ def speaker_of(run: RunView) -> RankView:
     def advancement(view: RankView) -> tuple[bool, bool, float, float]:
         activity = view.figures.compile.open if view.judgement.compiling else None
         began = activity.began_at if activity else view.judgement.clean_steps
-        fine = not {_LEADS.get(run.state), "silent"} & set(view.judgement.conditions)
+        fine = not {_LEADS.get(run.state), "silent", "slower"} & set(view.judgement.conditions)
         return (activity is None, fine, began, view.figures.steps.last_at or 0.0)
 
     return min((v for v in run.ranks if v.judgement.state is run.state), key=advancement)

@@ -9,7 +9,12 @@ from warmwatch.words.reasons import plain
 from warmwatch_monitor.export.words import baseline, ends
 from warmwatch_monitor.export.words.asked import never_compiled, turned_off
 from warmwatch_monitor.export.words.clauses import Clause, Importance
-from warmwatch_monitor.export.words.conditions import nothing_captured, silent
+from warmwatch_monitor.export.words.conditions import (
+    nothing_captured,
+    silent,
+    slower_causes,
+    slower_speed,
+)
 from warmwatch_monitor.export.words.remedy import of_recompile
 from warmwatch_monitor.export.words.soon import seconds_left, so_far
 from warmwatch_monitor.export.words.wording import (
@@ -37,7 +42,23 @@ def says(view: RankView) -> Says:
     head, tail = _SAYS[view.judgement.state](view)
     if view.judgement.state in WARM and "silent" in view.judgement.conditions:
         head = f"{silent(view.figures)} and nothing compiles; {head}"
+    elif view.slower is not None and leads_with(view) == "slower":
+        how = "warm" if view.judgement.state is State.WARM else "runs eagerly"
+        nothing = Clause("nothing compiles", Importance.REASON)
+        why = Clause(slower_causes(view.slower), Importance.REASON)
+        return f"{how} but slower: {slower_speed(view.slower)}", (nothing, why)
     return head, tail
+
+
+def leads_with(view: RankView) -> str:
+    """The condition with which the sentence begins, or ``""``."""
+    state, holds = view.judgement.state, view.judgement.conditions
+    lead = {State.WARM: "nothing_captured", State.EAGER: "never_compiled"}.get(state)
+    if "silent" in holds and state in {*WARM, State.STALLED}:
+        return "silent"
+    if lead in holds:
+        return str(lead)
+    return "slower" if view.slower is not None and state in WARM else ""
 
 
 def elapsed(view: RankView) -> str:

@@ -14,6 +14,7 @@ from warmwatch_monitor.views.schema.steps import (
     Cost,
     LongStep,
     Pauses,
+    Slower,
     StepSeconds,
     Warmup,
 )
@@ -133,6 +134,10 @@ class Rank(BaseModel):
     long_steps: list[LongStep] = Field(
         description="Steps that came at least four times as late as usual, and a second, without "
         "compiling: the last ones and the longest, oldest first."
+    )
+    slower: Slower | None = Field(
+        default=None,
+        description="A lasting level at least 1.5 times the reference; null where there is none.",
     )
     batches: Batches | None = Field(description="Null where this torch, or a series, tells none.")
     pauses: Pauses = Field(description="What took long and was no compilation.")

@@ -74,6 +74,20 @@ class LongStep(BaseModel):
     words: str = Field(description="The same in one clause.")
 
 
+class Slower(BaseModel):
+    """How a rank is slower than it was since its warm-up."""
+
+    ratio: float = Field(description="How many times as long as `before` a step takes.")
+    seconds: Seconds = Field(description="A step, now.")
+    before: Seconds = Field(description="A step, at the fastest lasting level since the warm-up.")
+    since_step: int | None = Field(
+        description="The last step at that speed; null where nobody saw the change."
+    )
+    causes: list[str] = Field(
+        description="What differs from then, as far as it is measured; empty: no known cause."
+    )
+
+
 class Batches(BaseModel):
     """What the DataLoaders handed out in the training process."""
 
