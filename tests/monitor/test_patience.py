@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from support.hung import hung
-from support.records import environment
+from support.records import environment, held, warm, write_record
 from warmwatch_monitor.patience import within
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
@@ -73,6 +73,19 @@ def test_ctrl_c_ends_a_wait(directory: Path) -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_watch_ends_when_nobody_reads_any_more(tmp_path: Path) -> None:
+    """As after ``| head -3``: it prints only where a state changes, so no write would say so."""
+    with held(write_record(tmp_path, warm())):
+        process = start("status", "--watch", "--dir", str(tmp_path))
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            process.stdout.close()
+            process.wait(PATIENCE)
+        finally:
+            process.kill()
 
 
 def test_what_is_asked_is_returned_or_raised_and_what_hangs_is_left_behind() -> None:

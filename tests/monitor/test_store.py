@@ -515,6 +515,19 @@ def test_a_run_that_no_row_holds_keeps_no_other_from_being_written(
     assert [one.id for one in store.listed()] == ["goodgood"]
 
 
+@pytest.mark.parametrize("ending", ["-journal", "-wal"])
+def test_a_pipe_in_the_place_of_sqlite_s_other_files_is_not_waited_for(
+    tmp_path: Path, ending: str
+) -> None:
+    a.store(tmp_path).save([a.account()])
+    beside = tmp_path / f"history.db{ending}"
+    beside.unlink(missing_ok=True)
+    os.mkfifo(beside)
+    for act in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([a.account()])):
+        with pytest.raises(StoreError, match=f"history.db{ending} is no regular file; remove it"):
+            act()
+
+
 def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "history.db")
     for act in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([a.account()])):

@@ -249,6 +249,9 @@ def test_what_a_process_compiled_before_it_began_anew_passes_nowhere(
         (("--baseline", "b", "--update", "--against", "x"), "leave --against out"),
         (("--baseline", "base.toml", "--junit", "no/where.xml"), "the folder of no/where.xml"),
         (("--baseline", "broken.toml"), "broken.toml: it is not TOML"),
+        (("--baseline", "digits.toml"), "digits.toml: it holds a number that is too long"),
+        (("--baseline", "hexadecimal.toml"), "hexadecimal.toml: it holds a number that is too"),
+        (("--baseline", "nested.toml"), "nested.toml: it holds a number that is too long, or is"),
         (("--baseline", "newer.toml", "--update"), "remove it, and write it anew with --update"),
         (("--baseline", "no/base.toml", "--update"), "the folder of no/base.toml does not exist"),
         (("--baseline", ".", "--update"), ". is a folder"),
@@ -259,6 +262,12 @@ def test_wrong_use_is_told_before_anything_runs(
     records: Path, options: tuple[str, ...], words: str
 ) -> None:
     (records.parent / "broken.toml").write_text("schema =")
+    for name, value in (
+        ("digits", "9" * 5_000),
+        ("hexadecimal", f"0x{'f' * 9_000}"),
+        ("nested", "[" * 5_000 + "]" * 5_000),
+    ):
+        (records.parent / f"{name}.toml").write_text(f"schema = 1\ntolerance = {value}\n")
     (records.parent / "base.toml").write_text(SMALL)
     (records.parent / "newer.toml").write_text("schema = 2")
     done = checked(records, *options, command=("touch", "ran"))

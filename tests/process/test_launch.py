@@ -171,7 +171,13 @@ def test_it_ends_by_the_signal_that_killed_the_command(options: tuple[str, ...])
     assert done.returncode == -signal.SIGTERM
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "number",
+    [
+        *(signal.SIGTERM, signal.SIGINT, signal.SIGUSR1),
+        *(signal.SIGALRM, signal.SIGABRT, signal.SIGXCPU),
+    ],
+)
 def test_what_is_sent_to_the_one_that_stands_beside_it_comes_to_the_command(
     number: signal.Signals,
 ) -> None:
@@ -283,6 +289,38 @@ def test_the_live_line_stands_below_the_output_and_goes_at_the_end(tmp_path: Pat
     assert "\x1b[1;23r" in shown  # all lines but the last scroll
     assert "\x1b[24;1H\x1b[2K\x1b[7mno step and no compilation for" in shown
     assert shown.endswith("\x1b7\x1b[r\x1b[24;1H\x1b[2K\x1b8")
+
+
+def test_a_command_that_ignores_ctrl_z_is_not_left_behind() -> None:
+    """It goes on, and so do we: else nothing would pass its end and its signals on."""
+    line = "trap '' TSTP; echo ready; read line; exit 5"
+    with subprocess.Popen(
+        [*RUN, "--report", "--", "sh", "-c", line],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        preexec_fn=os.setpgrp,
+    ) as beside:
+        assert beside.stdout
+        assert beside.stdout.readline() == "ready\n"
+        beside.send_signal(signal.SIGTSTP)
+        try:
+            beside.communicate("go\n", timeout=60)
+        finally:
+            beside.kill()
+        assert beside.returncode == 5
+
+
+def test_a_folder_of_our_name_beside_the_script_hides_no_agent(tmp_path: Path) -> None:
+    """In a Python that has no warmwatch, a checkout would be found as a namespace package."""
+    (tmp_path / "torch.py").write_text("")
+    (tmp_path / "warmwatch").mkdir()
+    foreign = [getattr(sys, "_base_executable", sys.executable), "-s", "-c"]
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"PYTHONPATH": str(tmp_path)}
+    says = "import torch; from warmwatch import _current; print(_current.attached is not None)"
+    done = started(*foreign, says, env=env)
+    assert (done.stdout, done.stderr) == ("True\n", "")
 
 
 def test_who_stops_and_continues_the_one_beside_it_does_so_to_the_command() -> None:

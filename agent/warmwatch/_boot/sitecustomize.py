@@ -48,9 +48,19 @@ class _Brought(object):
 def _attach():
     try:
         if not _is_helper():
+            _bring_past_folders()
             import warmwatch._launched  # noqa: F401
     except Exception as error:  # noqa: BLE001 - the import is the training's, not ours
         _complain("warmwatch: could not attach (%r); the training goes on\n" % (error,))
+
+
+def _bring_past_folders():
+    """A mere folder of our name beside the script, such as a checkout, is no package."""
+    from importlib.machinery import PathFinder
+
+    found = PathFinder.find_spec("warmwatch")
+    if found is not None and found.origin is None:  # a namespace package
+        sys.meta_path.insert(0, _Brought())
 
 
 def _complain(line):

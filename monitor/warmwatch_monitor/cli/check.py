@@ -197,6 +197,10 @@ def _read(place: Path) -> Baseline:
         return parsed(text)
     except UsageError as error:
         raise UsageError(f"{place}: {error}") from None
+    except (ValueError, RecursionError, OverflowError):  # thousands of digits, or of brackets
+        raise UsageError(
+            f"{place}: it holds a number that is too long, or is nested too deeply"
+        ) from None
 
 
 def _tell(wanted: _Wanted, result: Result) -> None:

@@ -8,6 +8,7 @@ away (``| head -1``) ends nothing with a traceback.
 from __future__ import annotations
 
 import os
+import select
 import sys
 from typing import Any, TextIO
 
@@ -100,6 +101,16 @@ def _size(stream: TextIO) -> os.terminal_size:
     except (OSError, ValueError):
         return _USUAL
     return found if found.columns and found.lines else _USUAL
+
+
+def reader_left() -> bool:
+    """Whether nobody reads stdout any more, as after ``| head -3``; a write would say so too."""
+    try:
+        watched = select.poll()
+        watched.register(sys.stdout.fileno(), 0)  # errors are reported in any case
+        return any(events & select.POLLERR for _, events in watched.poll(0))
+    except (AttributeError, OSError, ValueError):  # it is closed, or no file
+        return False
 
 
 def _write(stream: TextIO | None, text: str) -> None:

@@ -11,7 +11,16 @@ import time
 from collections.abc import Callable, Iterator
 
 from warmwatch_monitor.cli.answers import Answer
-from warmwatch_monitor.cli.output import draw, has_colour, height, is_redrawn, note, plain, width
+from warmwatch_monitor.cli.output import (
+    draw,
+    has_colour,
+    height,
+    is_redrawn,
+    note,
+    plain,
+    reader_left,
+    width,
+)
 from warmwatch_monitor.errors import UnknownRunError, WarmwatchError
 
 Show = Callable[[Answer | None, str], None]
@@ -32,6 +41,8 @@ def watch(
         while True:
             show(answer, trouble)
             time.sleep(seconds)
+            if reader_left():
+                return answer
             try:
                 answer, trouble = ask(), ""
             except UnknownRunError as error:

@@ -21,6 +21,9 @@ _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
 _PASSED = (
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM),
     *(signal.SIGUSR1, signal.SIGUSR2),
+    # what else would end us, and leave the command without us
+    *(signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGABRT, signal.SIGXCPU),
+    *(signal.SIGIO, signal.SIGPWR, signal.SIGTRAP, signal.SIGSYS),
 )
 _WAITED = (*_PASSED, signal.SIGCHLD, signal.SIGTSTP)
 
@@ -54,20 +57,25 @@ def attend(
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
     try:
         child = os.posix_spawnp(command[0], command, environ, setsigmask=before, setsigdef=_IGNORED)
+        stop: signal.struct_siginfo | None = None
         while True:
             got = signal.sigtimedwait(_WAITED, seconds)
-            ended, status = os.waitpid(child, os.WNOHANG)
-            if ended:
+            ended, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
+            if ended and os.WIFSTOPPED(status):
+                if os.WSTOPSIG(status) == signal.SIGTSTP:
+                    stopped()
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                    if stop is not None:
+                        _go_on(stop, child)
+            elif ended:
                 if got is not None:  # it was the quicker of the two
                     _hear(got, heard)
                 return status
             if got is None:
                 look()
             elif got.si_signo == signal.SIGTSTP:
+                stop = got  # we stop once the command has: it may ignore that
                 _pass(got, child)
-                stopped()
-                os.kill(os.getpid(), signal.SIGSTOP)
-                _go_on(got, child)
             elif got.si_signo in _PASSED:
                 _hear(got, heard)
                 _pass(got, child)

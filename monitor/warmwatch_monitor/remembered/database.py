@@ -7,6 +7,7 @@ back is met at the next one.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import stat
@@ -23,6 +24,7 @@ from warmwatch_monitor.remembered.mounts import shares_memory
 from warmwatch_monitor.remembered.schema import MIGRATIONS
 
 FILE = "history.db"
+_BESIDE = ("-journal", "-wal", "-shm")
 OFF = "no runs are remembered: WARMWATCH_STATE is off; name a directory in it, or unset it"
 _ELSEWHERE = "set WARMWATCH_STATE to a directory of your own, or to off"
 
@@ -141,6 +143,11 @@ class Database:
             raise StoreError(f"{self.path} is {what}; remove it, or {_ELSEWHERE}")
         if status.st_uid != os.geteuid():
             raise StoreError(f"{self.path} is another user's; {_ELSEWHERE}")
+        for ending in _BESIDE:  # SQLite opens these by itself, and would wait for a pipe's writer
+            beside = self.path.with_name(FILE + ending)
+            with contextlib.suppress(FileNotFoundError):
+                if not stat.S_ISREG(beside.lstat().st_mode):
+                    raise StoreError(f"{beside} is no regular file; remove it, or {_ELSEWHERE}")
         return True
 
     def _refuse_another_users(self) -> None:
