@@ -89,6 +89,7 @@ class Agent:
             self._hooks,
             steps=self.steps,
             created=self.marking.created,
+            trains=self.marking.trains,
             batches=self.batches,
             parameters=parameters,
             words=worded,

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from warmwatch._family import child_name
 from warmwatch._phases import is_tracing
+from warmwatch.record import COMPILE_INDEX
+
+_EVALUATING = COMPILE_INDEX["evaluating_since_ns"]
 
 if TYPE_CHECKING:
     from warmwatch._batches import Batches
@@ -31,6 +34,7 @@ class Listening:
         *,
         steps: Steps,
         created: Callable[[Any], None],
+        trains: Callable[[Any], bool],
         batches: Batches,
         parameters: Parameters,
         words: Words,
@@ -39,7 +43,8 @@ class Listening:
         self._own, self._hooks, self._open = own, hooks, open_record
         self._steps, self._batches, self._parameters = steps, batches, parameters
         self._words = words
-        self._created = created
+        self._created, self._trains = created, trains
+        self._evaluated_after = -2  # how many steps
 
     @property
     def on_step(self) -> Callable[[Any, Any, Any], None]:
@@ -108,6 +113,25 @@ class Listening:
     def save_ended(self) -> None:
         """This thread ended what it began to save last."""
         self._own.ledger.pause_ended("saving")
+
+    def evaluation_began(self, model: Any) -> bool:
+        """``model`` was put into evaluation mode; whether it is an evaluation that now begins.
+
+        It is none where the rank evaluates already, as a framework or the user told. What comes in
+        each step is part of the step: a rollout, a generator that stands still.
+        """
+        own = self._own
+        if own.ledger.words[_EVALUATING] or not self._trains(model):
+            return False
+        before, self._evaluated_after = self._evaluated_after, own.steps()
+        if self._evaluated_after == before + 1:
+            return False
+        own.ledger.pause_began("evaluating")
+        return True
+
+    def evaluation_ended(self) -> None:
+        """A model was put into training mode after that."""
+        self._own.ledger.pause_ended("evaluating")
 
     def cells_left(self) -> None:
         """No cell of the notebook runs any more."""

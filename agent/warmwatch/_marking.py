@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from warmwatch._parameters import Parameters
     from warmwatch._seams import Hooks
     from warmwatch._steps import Steps
+
+
+_MOST_MODELS = 100  # whose part in the training is kept
 
 
 class Marking:
@@ -35,6 +39,8 @@ class Marking:
             lambda optimizer: self.steps.lead(optimizer), own.steps, parameters.met
         )
         self._explicit = False
+        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._models: dict[int, tuple[weakref.ref[Any], bool]] = {}  # by id: whether it trains
 
     def step(self) -> None:
         """An explicit step mark; the first one ends the watching of the optimizer."""
@@ -51,6 +57,7 @@ class Marking:
         """
         self._open()
         for optimizer in optimizers:
+            self._meet(optimizer)
             self._parameters.met(optimizer)
         self._own.record.has_parameters(self._parameters.seen)
         self._hooks.exclude("optimizer")
@@ -65,6 +72,7 @@ class Marking:
             self.steps.lead(id(None))
             return optimizer is None
         self._open()
+        self._meet(optimizer)
         is_step = self._rounds.is_step(optimizer)
         self._own.record.has_parameters(self._parameters.seen)
         return is_step
@@ -72,7 +80,29 @@ class Marking:
     def created(self, optimizer: Any) -> None:
         """An optimizer is under construction: it counts from its first call on."""
         if not self._explicit:
+            self._meet(optimizer)
             self._rounds.created(optimizer)
+
+    def trains(self, model: Any) -> bool:
+        """Whether ``model`` holds all parameters of an optimizer: no part of the model does."""
+        known = self._models.get(id(model))
+        if known is None or known[0]() is not model:
+            if len(self._models) >= _MOST_MODELS:
+                self._models.clear()
+            known = weakref.ref(model), self._holds_all(model)
+            self._models[id(model)] = known
+        return known[1]
+
+    def _holds_all(self, model: Any) -> bool:
+        held = {id(parameter) for parameter in model.parameters()}
+        groups = [getattr(one, "param_groups", ()) for one in self._optimizers]
+        stepped = [{id(p) for group in one for p in group["params"]} for one in groups]
+        return any(ids and ids <= held for ids in stepped)
+
+    def _meet(self, optimizer: Any) -> None:
+        if optimizer is not None and optimizer not in self._optimizers:
+            self._optimizers.add(optimizer)
+            self._models.clear()
 
     def renew(self) -> None:
         """In a forked child, which has marked none yet."""

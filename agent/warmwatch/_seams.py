@@ -67,6 +67,12 @@ class Listener(Protocol):
     def save_ended(self) -> None:
         """This thread ended what it began to save last."""
 
+    def evaluation_began(self, model: Any) -> bool:
+        """``model`` was put into evaluation mode; whether it is an evaluation that now begins."""
+
+    def evaluation_ended(self) -> None:
+        """A model was put into training mode after that."""
+
     def cells_left(self) -> None:
         """No cell of the notebook runs any more."""
 

@@ -142,6 +142,11 @@ class _Tap:
         with self._lock:
             self._note("fallbacks", Cause(where=Place(name=values.get("name")), reason=limit))
 
+    def evaluation_began(self, model: Any) -> bool:  # noqa: ARG002 - the protocol's
+        return False
+
+    def evaluation_ended(self) -> None: ...
+
     def precompiled(self, kind: str) -> None: ...
 
     def turned(self) -> None:

@@ -100,9 +100,9 @@ def test_what_listens_to_saving_goes_with_the_agent(records: Path) -> None:
     body = """
 torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
 writer = torch.serialization._open_zipfile_writer_file
-listens = "__enter__" in vars(writer)
+listens = hasattr(writer.__init__, "__wrapped__")
 warmwatch.detach()
-result([listens, "__enter__" in vars(writer)])
+result([listens, hasattr(writer.__init__, "__wrapped__")])
 """
     assert result_of(records, START + body, attach=False) == [True, False]
 

@@ -1,6 +1,6 @@
 """Checkpoints while they are written: ``torch.save``, ``torch.distributed.checkpoint``.
 
-``torch.save`` is imported by name all over the place, so what it uses is wrapped: entering and
+``torch.save`` is imported by name all over the place, so what it uses is wrapped: opening and
 leaving the file that it writes to, and ``_legacy_save``. They are found by name at each call,
 whoever has the function itself. The distributed checkpoint is wrapped where somebody else has
 imported it: its parts that the caller waits for, and nothing of its threads.
@@ -47,7 +47,7 @@ def install(listener: Listener) -> Installed:
         undo.callback(saves.remove)
         saves.put(*legacy, saves.around)
         for file in files:
-            saves.put(file, "__enter__", saves.before)
+            saves.put(file, "__init__", saves.before)
             saves.put(file, "__exit__", saves.after)
         saves.look_again()
         undo.pop_all()
@@ -84,15 +84,18 @@ class _Saves:
         self._replaced.undo()
 
     def before(self, original: Any) -> Any:
-        """``original``, after which a save has begun."""
+        """``original``, which begins a save: to open a file that exists already takes long."""
 
         @functools.wraps(original, updated=())
-        def enter(*args: Any, **kwargs: Any) -> Any:
-            entered = original(*args, **kwargs)
+        def open(*args: Any, **kwargs: Any) -> Any:
             self._tell(self._began)
-            return entered
+            try:
+                return original(*args, **kwargs)
+            except BaseException:
+                self._tell(self._ended)
+                raise
 
-        return enter
+        return open
 
     def after(self, original: Any) -> Any:
         """``original``, with which it ends."""

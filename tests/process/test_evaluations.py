@@ -1,0 +1,157 @@
+"""Evaluations of plain loops, from ``model.eval()`` on: real trainings."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.sources import poller
+from support.trainings import ROOT, environment, run, training
+from warmwatch.verdict import State
+
+START = """
+import time, warmwatch
+import torch._dynamo
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.backbone, self.head = make(), torch.nn.Linear(1, 1)
+    def forward(self, x): return self.head(self.backbone(x))
+model = Net(); teacher = make()
+o = torch.optim.SGD(model.parameters(), lr=.1)
+train(model, o, 5)
+"""
+EVALUATE = """
+model.eval()
+before = time.monotonic_ns()
+gate("evaluating")
+with torch.no_grad(): model(torch.randn(4, 8))
+after = time.monotonic_ns()
+model.train()
+gate("over")
+train(model, o, 1)
+result([before, after])
+gate("trains")
+"""
+
+
+def test_a_plain_loop_is_evaluating_from_eval_to_train(records: Path) -> None:
+    look = poller(directories=(str(records),))
+    with training(records, START + EVALUATE) as one:
+        one.reach("evaluating")
+        during = slots.read(slots.only(records)).compile
+        (rank,) = look.poll_once().runs[0].ranks
+        one.go()
+        one.reach("over")
+        over = slots.read(slots.only(records)).compile
+        one.go()
+        before, after = one.result()
+        one.reach("trains")
+        one.go()
+        assert one.wait() == 0, one.stderr
+    assert 0 < during.evaluating_since_ns <= before
+    assert rank.figures.pauses.evaluating_for_seconds is not None
+    assert rank.judgement.state is not State.STALLED
+    assert (over.evaluating_since_ns, over.evaluations) == (0, 1)
+    assert after - before <= over.evaluating_ns == over.evaluated_ns - during.evaluating_since_ns
+    assert slots.read(slots.only(records)).compile.agent_errors == 0
+
+
+def test_the_next_step_ends_it_where_nothing_else_does(records: Path) -> None:
+    run(records, START + "model.eval()\ntrain(model, o, 1)\n")
+    counts = slots.read(slots.only(records))
+    assert counts.compile.evaluating_since_ns < counts.steps.last_step_ns
+    assert counts.compile.evaluating_ns == 0, "when it ended nobody knows"
+
+
+@pytest.mark.parametrize(
+    "each",
+    [
+        "model.backbone.eval()",
+        "teacher.eval()",
+        "model.eval(); model(torch.randn(4, 8)); model.train()",
+    ],
+    ids=["frozen backbone", "teacher", "a rollout in each step"],
+)
+def test_what_is_part_of_a_step_is_no_evaluation(records: Path, each: str) -> None:
+    body = f"""
+train(model, o, 1)
+for _ in range(6):
+    model.train()
+    {each}
+    train(model, o, 1)
+"""
+    run(records, START + body)
+    counts = slots.read(slots.only(records)).compile
+    # the first of those in each step cannot be told from an evaluation
+    assert counts.evaluations == ("model.eval" in each)
+
+
+COMPILED = """
+import json, sys, torch, torch._dynamo
+if sys.argv[1] == "with": import warmwatch.auto
+from torch._dynamo import utils
+seen, original = [], utils.log_compilation_event
+def heard(metrics, *rest, **more):
+    names = ("guard_count", "graph_op_count", "graph_node_count", "recompile_reason")
+    seen.append([str(metrics.compile_id), *(getattr(metrics, name, None) for name in names)])
+    return original(metrics, *rest, **more)
+utils.log_compilation_event = torch.compiler.disable(heard)
+model = torch.nn.Sequential(*[torch.nn.Dropout(.5) for _ in range(3)], torch.nn.Linear(8, 8))
+def both(x):
+    model.eval(); quiet = model(x)
+    model.train()
+    return quiet.sum() + model(x).sum()
+compiled = torch.compile(both, backend="eager")
+for size in (2, 2, 3): compiled(torch.ones(size, 8))
+breaks = sum(utils.counters["graph_break"].values())
+print(json.dumps([seen, breaks, utils.counters["stats"]["unique_graphs"], model.training]))
+"""
+
+
+def test_what_compiles_is_the_same(records: Path) -> None:
+    """Guards, operators, graphs and graph breaks of a function that evaluates in the middle."""
+    env = {**environment(records), "PYTHONPATH": os.pathsep.join([str(ROOT / "agent")])}
+    told = [
+        json.loads(
+            subprocess.run(
+                [sys.executable, "-c", COMPILED, which],
+                env=env,
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+        )
+        for which in ("without", "with")
+    ]
+    assert told[0] == told[1]
+    seen, breaks, graphs, _ = told[0]
+    assert (len(seen), breaks, graphs) == (2, 0, 2)
+
+
+PLACES = """
+from torch.nn import Module
+import warmwatch, torch._dynamo
+before = Module.__dict__["train"]
+ours = "warmwatch" in Module.eval.__code__.co_filename
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+train(model, o, 1)
+model.eval()
+during = Module.__dict__["train"] is before
+model.train()
+after = Module.__dict__["train"] is before
+model.eval(); warmwatch.detach()
+result([ours, during, after, Module.__dict__["train"] is before, Module.eval.__module__])
+"""
+
+
+def test_train_is_wrapped_during_an_evaluation_alone(records: Path) -> None:
+    with training(records, PLACES) as one:
+        assert one.result() == [True, False, True, True, "torch.nn.modules.module"]
+        assert one.wait() == 0, one.stderr
