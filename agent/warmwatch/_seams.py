@@ -126,6 +126,10 @@ def _nothing_runs() -> tuple[str, ...]:
     return ()
 
 
+def _none_uncompiled() -> tuple[int, int]:
+    return 0, 0
+
+
 def _unknown() -> tuple[int, ...]:
     return ()
 
@@ -145,6 +149,7 @@ class Installed:
         functions: ours that others' code calls, of seams that may be there before Dynamo is: they
             are hidden from it as soon as it comes.
         disabled: by which of ``record.DISABLED`` compilation is turned off now.
+        uncompiled: calls of compiled functions that a stance ran eagerly, and that it refused.
         memory: bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known.
         optimizers: whether the process made an optimizer of ``torch.optim``.
         precompiled: of ``record.PRECOMPILED``, what runs, as far as the calling thread sees it.
@@ -159,6 +164,7 @@ class Installed:
     functions: Sequence[Callable[..., Any]] = ()
     disabled: Callable[[], str] = _by_nothing
     memory: Callable[[], tuple[int, ...]] = _unknown
+    uncompiled: Callable[[], tuple[int, int]] = _none_uncompiled
     optimizers: Callable[[], bool] = _never
     precompiled: Callable[[], tuple[str, ...]] = _nothing_runs
 
@@ -313,6 +319,10 @@ class Hooks:
     def precompiled(self) -> set[str]:
         """What runs that was compiled ahead of time, where a seam knows it."""
         return {kind for kinds in self._answers(lambda seam: seam.precompiled()) for kind in kinds}
+
+    def uncompiled(self) -> tuple[int, int]:
+        """Calls of compiled functions that a stance ran eagerly, and that it refused."""
+        return next(filter(any, self._answers(lambda seam: seam.uncompiled())), (0, 0))
 
     def memory(self) -> tuple[int, ...]:
         """Bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known."""

@@ -33,6 +33,7 @@ class State(str, Enum):
 #   never_compiled    torch.compile was asked for, is not turned off, and nothing has compiled
 #   cudagraph_skipped  CUDA graphs were asked for and left out
 #   slower_than_before  the first warm-up took far longer than those of earlier runs like it
+#   uncompiled_calls  a stance ran calls eagerly, or refused them, in the last 10 steps
 #   background  another thread compiles while steps complete; they do not wait for it
 #   slower     for a while now, steps take at least 1.5 times as long as they did since the warm-up
 #   silent     no step for ten usual ones and 3 s, though nothing compiles, saves or evaluates
@@ -46,6 +47,7 @@ CONDITIONS = (
     "cudagraph_skipped",
     "slower_than_before",
     "background",
+    "uncompiled_calls",
     "silent",
     "slower",
 )

@@ -308,6 +308,7 @@ def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:
         "never_compiled": _never_compiled(facts, now_ns),
         "cudagraph_skipped": facts.compile.cudagraph_skips > 0,
         "slower_than_before": _slower_than_before(facts),
+        "uncompiled_calls": _uncompiled_calls(facts),
         "background": facts.compile.background_since_ns > 0 and _ended(facts) is None,
         "silent": _silent(facts, now_ns),
         "slower": facts.slower and _ended(facts) is None and not facts.compile.active_since_ns,
@@ -329,6 +330,12 @@ def _thrashing(facts: Facts) -> bool:
         return False
     longest = max(later - earlier for earlier, later in pairwise(touched))
     return facts.steps.steps - touched[-1] <= max(facts.warm_steps, longest)
+
+
+def _uncompiled_calls(facts: Facts) -> bool:
+    """Whether a stance ran or refused calls lately."""
+    step = facts.compile.uncompiled_step
+    return 0 < step > facts.steps.steps - THRASHING_WINDOW
 
 
 def _long_compile(facts: Facts, now_ns: int) -> bool:

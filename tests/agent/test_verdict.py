@@ -408,7 +408,7 @@ def test_the_names_of_the_states_are_public() -> None:
     assert states.NEEDS_A_PERSON > states.MAY_NEVER_END == {"long_compile"}
     others = (
         *("thrashing", "fallback", "unknown", "cudagraph_skipped", "slower_than_before"),
-        *("background", "silent", "slower"),
+        *("background", "uncompiled_calls", "silent", "slower"),
     )
     assert set(states.CONDITIONS) == {*needs, *others}
 

@@ -6,11 +6,12 @@ import pytest
 
 from support import builders as b
 from support.values import replace
-from warmwatch.record import CompileCounts
+from warmwatch.record import DISABLED, CompileCounts
 from warmwatch_monitor.cli.status import exit_code
 from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.export.series import render
-from warmwatch_monitor.export.words.asked import plain_skip
+from warmwatch_monitor.export.words.asked import plain_skip, turned_off
+from warmwatch_monitor.export.words.conditions import conditions
 from warmwatch_monitor.export.words.sentence import summary
 from warmwatch_monitor.model import Compilation, CudagraphSkip, RankView
 
@@ -179,3 +180,29 @@ def test_pytorchs_reasons_are_put_plainly_where_they_are_known(
 ) -> None:
     said = plain_skip(reason)
     assert said is None if words is None else words in str(said)
+
+
+def test_calls_that_a_stance_leaves_uncompiled_are_said_with_their_step() -> None:
+    counts = replace(
+        b.WARM.compile,
+        eager_calls=14,
+        eager_calls_since=12,
+        refused_calls=1,
+        refused_calls_since=20,
+        uncompiled_step=b.WARM.steps.steps,
+    )
+    (clause,) = [words for name, words in conditions(b.view(replace(b.WARM, compile=counts)))]
+    assert clause == (
+        '14 calls ran eagerly, the first in step 12: torch.compiler.set_stance("force_eager"); '
+        '1 call failed, the first in step 20: torch.compiler.set_stance("fail_on_recompile")'
+    )
+    earlier = replace(counts, uncompiled_step=b.WARM.steps.steps - 10)
+    assert conditions(b.view(replace(b.WARM, compile=earlier))) == []
+
+
+def test_new_inputs_alone_are_not_all_of_compilation() -> None:
+    by = DISABLED.index("eager_on_recompile")
+    counts = replace(b.WARM.compile, disabled=by, disabled_since_steps=40)
+    assert turned_off(b.view(replace(b.WARM, compile=counts)).figures) == (
+        'new inputs run eagerly since step 41: torch.compiler.set_stance("eager_on_recompile")'
+    )

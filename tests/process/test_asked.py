@@ -66,7 +66,7 @@ train(c, o, 4)
 """
 
 
-@pytest.mark.parametrize("how", DISABLED[1:])
+@pytest.mark.parametrize("how", DISABLED[1:4])
 def test_what_turns_compilation_off_is_told(records: Path, how: str) -> None:
     env = {"TORCHDYNAMO_DISABLE": "1"} if how == "environment" else {}
     run(records, f"HOW = {how!r}\n{STANCE}", env=env)
@@ -197,3 +197,57 @@ result(counters["inductor"]["cudagraph_skips"])
 """
     truth = result_of(records, body)
     assert slots.read(slots.only(records)).compile.cudagraph_skips == truth > 0
+
+
+def test_what_a_stance_or_a_setting_leaves_uncompiled_is_counted(records: Path) -> None:
+    """The backend counts the runs of what it compiled, the script the calls that it made."""
+    body = """
+from warmwatch import _current
+import torch._dynamo.config as config
+def counts(): return _current.attached.agent.record.image().compile
+runs = 0
+def backend(graph, inputs):
+    def run(*values):
+        global runs; runs += 1
+        return graph.forward(*values)
+    return run
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+c = torch.compile(model, backend=backend, dynamic=False)
+train(c, o, 5)
+def calls(number, size):
+    global runs
+    runs, refused = 0, 0
+    for _ in range(number):
+        try: c(torch.randn(size, 8))
+        except RuntimeError: refused += 1
+    return [number - runs - refused, refused]
+found = []
+def look(one): found.append([one, [counts().eager_calls, counts().refused_calls,
+    counts().disabled, counts().fallbacks]])
+with torch.compiler.set_stance("force_eager"): one = calls(7, 4)
+look(one)
+with torch.compiler.set_stance("eager_on_recompile"):
+    one = calls(3, 4)
+    look(one)
+    at = counts().disabled_since_steps
+with torch.compiler.set_stance("fail_on_recompile"): one = calls(6, 5)
+look(one)
+train(c, o, 1)
+config.disable = True
+look(calls(2, 4))
+look(calls(2, 5))
+config.disable = False
+look(calls(2, 4))
+result([found, at])
+"""
+    found, at = result_of(records, body)
+    on_recompile = DISABLED.index("eager_on_recompile")
+    assert at == 5
+    assert found == [
+        [[7, 0], [7, 0, 0, 0]],
+        [[0, 0], [7, 0, on_recompile, 0]],
+        [[0, 6], [7, 6, 0, 0]],
+        [[0, 0], [7, 6, 0, 0]],  # what is compiled runs on
+        [[2, 0], [7, 6, 0, 1]],  # and from a new input on, nothing of this function
+        [[2, 0], [7, 6, 0, 1]],
+    ]

@@ -67,6 +67,9 @@ class Pytorch:
     def optimizers(self) -> bool:
         return self.has_optimizer
 
+    def uncompiled(self) -> tuple[int, int]:
+        return 0, 0
+
     def memory(self) -> tuple[int, ...]:
         return self.bytes
 

@@ -40,6 +40,9 @@ class Pytorch(Protocol):
     def precompiled(self) -> Iterable[str]:
         """Of ``record.PRECOMPILED``, what runs, as far as the calling thread sees it."""
 
+    def uncompiled(self) -> tuple[int, int]:
+        """Calls of compiled functions that a stance ran eagerly, and that it refused."""
+
     def memory(self) -> tuple[int, ...]:
         """Bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known."""
 
@@ -60,6 +63,8 @@ class Answers:
         self.on_purpose: Callable[[], bool] = lambda: False
         self._before: Mapping[str, int] = {}
         self._breaks: Mapping[str, int] = {}
+        self._uncompiled: tuple[int, int] = (0, 0)
+        self._was_on_purpose = False
         self._told_breaks: dict[str, int] = {}
         self._break_lines = 0
 
@@ -102,11 +107,32 @@ class Answers:
 
     def look_whether_disabled(self) -> bool:
         """Whether that has changed."""
-        before, by = self._words[AT["disabled"]], self._pytorch.disabled()
-        if by == "stance" and self.on_purpose():
+        words = self._words
+        before, by = words[AT["disabled"]], self._pytorch.disabled()
+        on_purpose = by == "stance" and self.on_purpose()
+        if on_purpose:
             by = ""
-        self._words[AT["disabled"]] = record.DISABLED.index(by)
-        return self._words[AT["disabled"]] != before
+        words[AT["disabled"]] = record.DISABLED.index(by)
+        if words[AT["disabled"]] != before:
+            words[AT["disabled_since_steps"]] = self._store.steps()
+        rose = self._count_uncompiled(counts=not (on_purpose or self._was_on_purpose))
+        self._was_on_purpose = on_purpose
+        return rose or words[AT["disabled"]] != before
+
+    def _count_uncompiled(self, *, counts: bool) -> bool:
+        """Whether a stance ran or refused further calls, of which those of a baseline count not."""
+        words, now = self._words, self._pytorch.uncompiled()
+        rises = [max(0, new - old) for new, old in zip(now, self._uncompiled, strict=True)]
+        self._uncompiled = now
+        if not counts or not any(rises):
+            return False
+        steps = self._store.steps()
+        for name, rise in zip(("eager_calls", "refused_calls"), rises, strict=True):
+            if rise:
+                words[AT[f"{name}_since"]] = words[AT[f"{name}_since"]] or steps + 1
+                words[AT[name]] += rise
+                words[AT["uncompiled_step"]] = steps + 1
+        return True
 
     def look_for_optimizers(self) -> None:
         """Record whether the process made an optimizer: then its steps show when it is warm."""

@@ -48,7 +48,8 @@ CATEGORIES = (
 CACHES = ("inductor_fx", "aot_autograd", "triton")
 COMPILE_CACHES = ("inductor", "triton")  # directories, of which each is cold or warm
 PROGRESS = ("kernels", "choices")  # what an activity in progress counts
-DISABLED = ("", "environment", "stance", "config")  # by what compilation is turned off
+# by what compilation is turned off; by the last two, for new inputs alone
+DISABLED = ("", "environment", "stance", "config", "eager_on_recompile", "fail_on_recompile")
 # What runs that was compiled ahead of time: bits of one word, by position.
 PRECOMPILED = ("aoti", "precompile", "jit", "tensorrt", "cudagraph")
 SETTLED_BY = ("", "quiet", "ready")  # how a warm-up ended without steps
@@ -159,6 +160,10 @@ class CompileCounts:
             0 where none is. background_ns: time of those that have ended, added up over threads;
             background_ended_ns: when the last one ended.
         precompiled: what runs that was compiled ahead of time: a bit for each of PRECOMPILED.
+        disabled_since_steps: how many steps there were when ``disabled`` last changed.
+        eager_calls: calls of compiled functions that the stance ``force_eager`` ran eagerly;
+            eager_calls_since: the step of the first. refused_calls, refused_calls_since: the same
+            of those that ``fail_on_recompile`` refused. uncompiled_step: the step of the last one.
         new_instances: first compilations of a module whose class's code had been compiled for
             another module before.
     """
@@ -237,6 +242,12 @@ class CompileCounts:
     background_ended_ns: int = 0
     precompiled: int = 0
     new_instances: int = 0
+    disabled_since_steps: int = 0
+    eager_calls: int = 0
+    eager_calls_since: int = 0
+    refused_calls: int = 0
+    refused_calls_since: int = 0
+    uncompiled_step: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,6 +59,9 @@ class Compile(Struct, frozen=True, kw_only=True):
         disabled: by what of DISABLED compilation is turned off; ``None`` where it is on, or nobody
         knows. cudagraph_skips: how often CUDA graphs were asked for and left out.
         new_instances: first compilations of a module whose class was compiled for another before.
+        disabled_since_step: the last step before ``disabled`` changed. eager_calls, refused_calls:
+        calls of compiled functions that a stance ran eagerly or refused; ``*_since``: the step of
+        the first one.
         background_since: begin of the oldest compilation in progress on a thread that the steps do
         not wait for; ``None`` where there is none. background_seconds: time of all such
         compilations, added up over threads; background_for_seconds: since ``background_since``.
@@ -84,6 +87,11 @@ class Compile(Struct, frozen=True, kw_only=True):
     disabled: str | None = None
     cudagraph_skips: int | None = None
     new_instances: int | None = None
+    disabled_since_step: int | None = None
+    eager_calls: int | None = None
+    eager_calls_since: int | None = None
+    refused_calls: int | None = None
+    refused_calls_since: int | None = None
     background_since: float | None = None
     background_seconds: float = 0.0
     background_for_seconds: float | None = None

@@ -120,6 +120,11 @@ def compile_of(slot: Slot) -> Compile:
         fallbacks=None if "recompile_limit" in missing else counts.fallbacks,
         wrappers=None if "wrappers" in missing else counts.wrappers,
         disabled=DISABLED[counts.disabled] or None,
+        disabled_since_step=counts.disabled_since_steps if counts.disabled else None,
+        eager_calls=None if "disabled" in missing else counts.eager_calls,
+        eager_calls_since=counts.eager_calls_since or None,
+        refused_calls=None if "disabled" in missing else counts.refused_calls,
+        refused_calls_since=counts.refused_calls_since or None,
         background_since=epoch(slot.header, counts.background_since_ns),
         background_seconds=counts.background_ns / 1e9,
         precompiled=tuple(

@@ -13,6 +13,7 @@ _OFF = {
     "stance": 'torch.compiler.set_stance("force_eager")',
     "config": "torch._dynamo.config.disable (or TORCH_COMPILE_DISABLE)",
 }
+_OF_NEW = {"eager_on_recompile": "run eagerly", "fail_on_recompile": "fail"}
 # PyTorch's words for leaving CUDA graphs out (torch 2.6 to 2.15); the first that is found in them.
 _PLAIN = (
     ("mutated inputs", "a compiled function changes its inputs in place"),
@@ -30,8 +31,31 @@ _OPERATOR = re.compile(r"incompatible op (?P<name>[\w.:]+)")
 
 def turned_off(figures: Figures) -> str | None:
     """``compilation is turned off by TORCHDYNAMO_DISABLE``; ``None`` where it is not."""
-    by = figures.compile.disabled
-    return None if by is None else f"compilation is turned off by {_OFF[by]}"
+    by, step = figures.compile.disabled, figures.compile.disabled_since_step
+    if by is None:
+        return None
+    since = f" since step {step + 1}" if step else ""
+    if by in _OF_NEW:
+        return f"new inputs {_OF_NEW[by]}{since}: {_stance(by)}"
+    return f"compilation is turned off{since} by {_OFF[by]}"
+
+
+def uncompiled_calls(figures: Figures) -> str:
+    """``14 calls ran eagerly, the first in step 12: torch.compiler.set_stance("force_eager")``."""
+    compile = figures.compile
+    told = (
+        (compile.eager_calls, compile.eager_calls_since, "ran eagerly", "force_eager"),
+        (compile.refused_calls, compile.refused_calls_since, "failed", "fail_on_recompile"),
+    )
+    return "; ".join(
+        f"{counted(calls, 'call')} {what}, the first in step {since}: {_stance(name)}"
+        for calls, since, what, name in told
+        if calls and since
+    )
+
+
+def _stance(name: str) -> str:
+    return f'torch.compiler.set_stance("{name}")'
 
 
 def never_compiled(figures: Figures) -> tuple[str, str]:

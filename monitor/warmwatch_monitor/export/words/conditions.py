@@ -6,7 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 
 from warmwatch.verdict import THRASHING_STEPS, THRASHING_WINDOW
-from warmwatch_monitor.export.words.asked import cudagraph_skipped, never_compiled
+from warmwatch_monitor.export.words.asked import (
+    cudagraph_skipped,
+    never_compiled,
+    uncompiled_calls,
+)
 from warmwatch_monitor.export.words.clauses import Importance
 from warmwatch_monitor.export.words.hangs import long_compile, too_long
 from warmwatch_monitor.export.words.left import slower_than_before
@@ -21,6 +25,7 @@ IMPORTANCE = {
     "fallback": Importance.ATTENTION,
     "nothing_captured": Importance.ATTENTION,
     "never_compiled": Importance.ATTENTION,
+    "uncompiled_calls": Importance.ATTENTION,
 }
 # What follows this in a condition's words is left out of a headline that has no room for it.
 SHORT_BEFORE = {"long_compile": "; ", "unknown": ": ", "cudagraph_skipped": ": "}
@@ -69,6 +74,12 @@ def _fallback(figures: Figures) -> str:
         return f"new inputs of {functions} run eagerly: the recompile limit was reached"
     first = known[0]
     name = f"`{first.name}`" if first.name else "a function"
+    if first.setting == "disable":
+        others = f" (and {counted(total - 1, 'other function')})" if total > 1 else ""
+        return (
+            f"{name} runs eagerly since step {first.step + 1}{others}: a new input came while "
+            "torch._dynamo.config.disable was set"
+        )
     limit = f" of {first.limit}" if first.limit is not None else ""
     more = total - 1
     others = f" (and of {counted(more, 'other function')})" if more > 0 else ""
@@ -189,5 +200,6 @@ _WORDS: dict[str, Callable[[Figures], str]] = {
     "never_compiled": lambda figures: ": ".join(never_compiled(figures)),
     "cudagraph_skipped": cudagraph_skipped,
     "slower_than_before": slower_than_before,
+    "uncompiled_calls": uncompiled_calls,
     "silent": silent,
 }

@@ -121,7 +121,17 @@ class Compile(BaseModel):
     )
     disabled: str | None = Field(
         description="By what compilation is turned off: `environment` (TORCHDYNAMO_DISABLE), "
-        "`stance` or `config`; null where it is not."
+        "`stance` (`force_eager`) or `config`; for new inputs alone `eager_on_recompile` or "
+        "`fail_on_recompile`; null where it is not."
+    )
+    disabled_since_step: int | None = Field(
+        description="The last step before that; null where it is not turned off."
+    )
+    eager_calls: int | None = Field(
+        description="Calls of compiled functions that the stance `force_eager` ran eagerly."
+    )
+    refused_calls: int | None = Field(
+        description="Calls that the stance `fail_on_recompile` refused."
     )
     cudagraph_skips: int | None = Field(
         description="How often CUDA graphs were asked for and left out."
