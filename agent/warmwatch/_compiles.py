@@ -153,4 +153,4 @@ def _cause(name: str, cause: Cause) -> tuple[str, str | None]:
         or one_line(cause.reason, _LONGEST)
         or "PyTorch gives no reason"
     )
-    return f"{where}: {why}", advice(cause.category)
+    return f"{where}: {why}", advice(cause.category, reason=cause.reason)

@@ -114,7 +114,9 @@ def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
     what = place(values.get("name"), values.get("file"), values.get("line"))
     took = f" in {duration(values['seconds'])}" if values.get("seconds") else ""
     why = plain(reason, category) or category
-    remedy = advice(category, kind) if slot.compile.warmups else None  # else it is the warm-up
+    remedy = (
+        advice(category, kind, reason) if slot.compile.warmups else None
+    )  # else it is the warm-up
     head = f"recompiled {what or 'a graph'} in step {slot.steps.steps + 1}{took}: {why}"
     return f"{head}. {remedy}" if remedy else head
 

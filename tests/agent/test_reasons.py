@@ -7,6 +7,7 @@ import pytest
 from warmwatch._phases import phase_of
 from warmwatch.hooks.reasons import category_of, telling_first
 from warmwatch.record import PHASES
+from warmwatch.words.advice import advice
 
 KEYS = "dispatch key set mismatch. expected DispatchKeySet"
 
@@ -96,3 +97,12 @@ def test_a_reason_of_several_lines_stays_together_behind_a_telling_one() -> None
 @pytest.mark.parametrize("event", ["gc", "an event of a PyTorch to come"])
 def test_an_unknown_event_takes_the_phase_around_it(event: str) -> None:
     assert phase_of(event) is None
+
+
+@pytest.mark.parametrize("reason", ["len(L['names']) == 3", "0/1: len(d) == 2  # for x in d"])
+def test_a_length_that_changed_is_not_taken_for_a_number_that_did(reason: str) -> None:
+    words = advice("python_value", "forward", reason)
+    assert words is not None
+    assert "learning rate" not in words
+    assert "number of items" in words
+    assert "learning rate" in str(advice("python_value", "forward", "L['lr'] == 0.1"))

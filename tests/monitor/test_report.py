@@ -297,3 +297,17 @@ def test_markdown_shows_what_a_text_holds_and_nothing_of_it_is_read() -> None:
     assert rows
     for table in rows:  # a bar of a text's makes no cell
         assert table.replace(r"\|", "").count("|") in (3, 4, 6)
+
+
+def test_what_an_evaluation_compiled_is_between_steps_and_not_in_one() -> None:
+    """The function is trained, and this compilation brought no backward."""
+    evaluated = replace(a.AGAIN, id="0/2", step=20, ended=a.AGAIN.ended + 9)
+    first = replace(evaluated, id="0/3", step=0, category="grad_mode")
+    made = report(a.finished(compiled=[*a.TWICE, evaluated, first]))
+    said = " ".join(text(a.finished(compiled=[*a.TWICE, evaluated, first])).split())
+    assert [one.between_steps for one in made.recompiled] == [False, True, True]
+    assert "once, 10 s (shape, between steps 20 and 21" in said
+    assert "(shape, in step 1201" in said
+    assert "(grad_mode, before step 1" in said
+    alone = report(a.finished(compiled=[a.FORWARD, evaluated]))
+    assert not alone.recompiled[0].between_steps, "nothing of it was ever trained"

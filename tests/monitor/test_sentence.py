@@ -437,3 +437,15 @@ def test_what_makes_the_figures_doubtful_is_said() -> None:
         "5 journal lines could not be read",
         "this torch does not have: log_compilation_event",
     ]
+
+
+def test_a_step_is_not_asked_for_where_there_is_an_optimizer_or_a_compilation_was_cut_off() -> None:
+    slot = between(12).record.slot
+    counts = replace(slot.compile, end_code=1, exit_code=1, ended_ns=b.ago(1))
+    over = b.view(replace(slot, compile=counts), alive=False)
+    assert any("warmwatch.step()" in one for one in answer(b.snapshot(over)).details)
+    optimizer = replace(counts, optimizers=1)
+    cut_off = replace(counts, active_since_ns=b.ago(20))
+    for made in (optimizer, cut_off):
+        view = b.view(replace(slot, compile=made), alive=False)
+        assert "warmwatch.step()" not in b.in_words(view)

@@ -48,7 +48,7 @@ def test_eight_gpus_are_one_clause() -> None:
     gpus = [b.gpu(i, utilization_ratio=0.97 + 0.002 * i, power_watts=675.0) for i in range(8)]
     assert silicon.at_work(gpus) == "8 GPUs at 97 to 98 %, 5.4 kW"
     idle = [replace(gpu, utilization_ratio=0.0, power_watts=118.0) for gpu in gpus]
-    assert silicon.waiting(idle) == "the 8 GPUs wait at 944 W"
+    assert silicon.waiting(idle, 43.0) == "the 8 GPUs wait at 944 W"
 
 
 @pytest.mark.parametrize(
@@ -123,3 +123,13 @@ def test_of_a_compilation_that_nobody_measured_no_joules_are_known() -> None:
     (run,) = status(b.snapshot(b.view(b.WARM, spending=Spending())))["runs"]
     assert run["ranks"][0]["energy"]["compile_joules"] is None
     assert run["compile_joules"] is None
+
+
+def test_a_gpu_is_not_said_to_wait_before_its_power_can_say_so() -> None:
+    """NVML's figures are averages: a second after the begin they are of the steps before."""
+    counts = replace(b.COMPILING.compile, active_since_ns=b.ago(1), episode_began_ns=b.ago(1))
+    begun = b.view(replace(b.COMPILING, compile=counts), gpus=(IDLE,))
+    assert said(begun) == "gpt2: compiling for 1.0 s (inductor)"
+    lagging = b.gpu(utilization_ratio=0.0, power_watts=583.0)
+    assert said(b.view(b.COMPILING, gpus=(lagging,))).endswith("(inductor); the GPU waits")
+    assert said(b.view(b.COMPILING, gpus=(IDLE,))).endswith("(inductor); the GPU waits at 118 W")

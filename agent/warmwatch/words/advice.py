@@ -6,6 +6,8 @@ to change, there is no advice.
 
 from __future__ import annotations
 
+import re
+
 ADVICE = {
     "shape": (
         "Pad the size that changes, or bucket it (a ragged last batch can be dropped), or mark it "
@@ -68,11 +70,21 @@ OF_FALLBACK = (
 )
 
 
-def advice(category: str | None, kind: str | None = None) -> str | None:
+# A guard on the length of a list or a dict. A number that changes is another matter.
+_LENGTH = re.compile(r"^\s*(?:!?[\d/_]+:\s*)?len\(")
+_OF_LENGTH = (
+    "Keep the number of items in it the same (pad it, or fill it before the first compiled call), "
+    "or keep it out of the compiled function."
+)
+
+
+def advice(category: str | None, kind: str | None = None, reason: str | None = None) -> str | None:
     """The remedy for a recompile of ``category``, one sentence; ``None`` where none is known.
 
-    ``kind``: one of ``record.KINDS``, where it is known.
+    ``kind``: one of ``record.KINDS``. ``reason``: PyTorch's words. Each where it is known.
     """
     if category is None:
         return None
+    if kind != "triton" and reason and _LENGTH.match(reason):
+        return _OF_LENGTH
     return (_OF_TRITON if kind == "triton" else ADVICE).get(category)

@@ -128,7 +128,7 @@ def compilation(one: Compilation, total: float | None = None) -> dict[str, Any]:
         "reason": one.reason,
         "plain": plain(one.reason, one.category),
         "category": one.category,
-        "advice": advice(one.category, one.kind) if one.after_warm else None,
+        "advice": advice(one.category, one.kind, one.reason) if one.after_warm else None,
         "called": called(one.name, one.file, one.line),
         "name": one.name,
         "file": one.file,
@@ -174,5 +174,5 @@ def underway(what: Underway | None, *, after_warm: bool) -> dict[str, Any] | Non
         "reason": what.reason,
         "plain": plain(what.reason, what.category),
         "category": what.category,
-        "advice": advice(what.category, what.kind) if after_warm else None,
+        "advice": advice(what.category, what.kind, what.reason) if after_warm else None,
     }

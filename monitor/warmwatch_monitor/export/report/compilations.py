@@ -17,6 +17,7 @@ from warmwatch_monitor.model import OF_GRAPHS, families
 from warmwatch_monitor.model.account import Compiled
 
 _REASON = 160
+_Function = tuple[str | None, str | None, int | None]
 
 
 def is_after(one: Priced, moment: float | None) -> bool:
@@ -125,21 +126,31 @@ def recompiled(
     ``varying``: dimensions that changed, as ``/status`` has them. ``warm_at``: when the first
     warm-up was over.
     """
-    found: dict[tuple[str | None, str | None, int | None, str], list[Priced]] = {}
-    for one in of:
+    every = tuple(of)
+    trained = {_whose(one) for one in every if "backward" in one.kinds}
+    found: dict[tuple[_Function, str, bool], list[Priced]] = {}
+    for one in every:
         if one.category:
-            found.setdefault((one.name, one.file, one.line, one.category), []).append(one)
-    made = (_group(key, times, varying, warm_at) for key, times in found.items())
+            # A function that is trained is called without a backward beside the steps: to evaluate.
+            beside = _whose(one) in trained and "backward" not in one.kinds
+            found.setdefault((_whose(one), one.category, beside), []).append(one)
+    made = (_group(*key, times, varying, warm_at) for key, times in found.items())
     return tuple(sorted(made, key=lambda one: -one.seconds))
 
 
+def _whose(one: Priced) -> _Function:
+    return one.name, one.file, one.line
+
+
 def _group(
-    key: tuple[str | None, str | None, int | None, str],
+    function: _Function,
+    category: str,
+    beside: bool,
     times: Sequence[Priced],
     varying: Sequence[Mapping[str, Any]],
     warm_at: float | None,
 ) -> Recompiled:
-    name, file, line, category = key
+    name, file, line = function
     kind = times[0].kinds[0]
     late = sum(is_after(one, warm_at) for one in times)
     often = [
@@ -158,8 +169,9 @@ def _group(
         file=file,
         line=line,
         steps=tuple(one.step for one in times if one.step is not None),
+        between_steps=beside,
         reasons=tuple(dict.fromkeys(reason for reason in reasons if reason)),
-        advice=advice(category, kind) if late else None,
+        advice=advice(category, kind, times[-1].reason) if late else None,
         often=often[0] if often else None,
         after_warm=late,
     )

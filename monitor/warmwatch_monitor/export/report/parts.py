@@ -52,7 +52,9 @@ class Recompiled(Struct, frozen=True, kw_only=True):
     """Recompiles of one function for one kind of reason.
 
     Attributes:
-        count, seconds: of all of them, backwards included. steps: before which they were.
+        count, seconds: of all of them, backwards included. steps: how many were before each.
+        between_steps: they were for no step's work: the function is trained, and these have no
+        backward, as of an evaluation.
         reasons: each once, in plain words where there are any, else in PyTorch's.
         advice: what helps, where the category says it. often: what kept changing, in words.
         after_warm: how many of them came after the first warm-up.
@@ -65,6 +67,7 @@ class Recompiled(Struct, frozen=True, kw_only=True):
     file: str | None = None
     line: int | None = None
     steps: tuple[int, ...] = ()
+    between_steps: bool = False
     reasons: tuple[str, ...] = ()
     advice: str | None = None
     often: str | None = None

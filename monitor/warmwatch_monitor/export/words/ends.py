@@ -37,8 +37,11 @@ def finished(view: RankView) -> str:
 
 def remedies(view: RankView) -> tuple[Clause, ...]:
     """What to do where it compiled and no step was ever seen."""
-    seen = view.figures.steps.count or not view.figures.compile.begun
-    return () if seen else (Clause(MARK_STEPS, Importance.REMEDY),)
+    steps, compile = view.figures.steps, view.figures.compile
+    # an optimizer's first step may not have come, above all where the end cut off a compilation
+    early = steps.optimizer or compile.open is not None
+    needless = steps.count or not compile.begun or early
+    return () if needless else (Clause(MARK_STEPS, Importance.REMEDY),)
 
 
 def failed(view: RankView) -> str:

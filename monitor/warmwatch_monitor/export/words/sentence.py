@@ -118,7 +118,9 @@ def _meanwhile(run: RunView, speaker: RankView) -> Iterator[Clause]:
         yield Clause(silicon.at_work(silicon.of_run(run)), Importance.CONTEXT)
     elif speaker.judgement.compiling:
         yield Clause(left(speaker), Importance.WAIT)
-        yield Clause(silicon.waiting(speaker.gpus), Importance.CONTEXT)
+        activity = speaker.figures.compile.open
+        since = activity.seconds if activity else 0.0
+        yield Clause(silicon.waiting(speaker.gpus, since), Importance.CONTEXT)
         yield Clause(silicon.workers(speaker), Importance.CONTEXT)
     elif run.state is State.STALLED:
         yield Clause(silicon.meanwhile(speaker.gpus), Importance.CONTEXT)

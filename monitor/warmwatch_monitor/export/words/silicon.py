@@ -12,6 +12,7 @@ from warmwatch_monitor.model import GpuReading, RankView, RunView
 from warmwatch_monitor.model.machine import IDLE_RATIO, LOW_POWER_RATIO, WORKING_RATIO
 
 FULL_RATIO = 0.9
+_SETTLED = 2.5  # seconds: an average of one, read up to a second ago
 
 
 def of_run(run: RunView) -> tuple[GpuReading, ...]:
@@ -27,13 +28,19 @@ def at_work(gpus: Sequence[GpuReading]) -> str:
     return f"{_named(gpus)} at {words}" if words else ""
 
 
-def waiting(gpus: Sequence[GpuReading]) -> str:
-    """``the GPU waits at 118 W`` where none runs anything, else what they do."""
+def waiting(gpus: Sequence[GpuReading], since_seconds: float) -> str:
+    """``the GPU waits at 118 W`` where none runs anything, else what they do.
+
+    ``since_seconds``: for how long the compiler has been at work. NVML's utilization and power are
+    averages of up to a second: before they can have settled they are of the steps before.
+    """
+    if since_seconds < _SETTLED:
+        return ""
     if not _all_idle(gpus):
         return at_work(gpus)
     subject = "the GPU waits" if len(gpus) == 1 else f"the {len(gpus)} GPUs wait"
     power = _power(gpus)
-    return f"{subject} at {power}" if power else subject
+    return f"{subject} at {power}" if power and not any(map(_works_hard, gpus)) else subject
 
 
 def meanwhile(gpus: Sequence[GpuReading]) -> str:
@@ -109,6 +116,12 @@ def _power(gpus: Sequence[GpuReading]) -> str:
         return ""
     total = sum(watts)
     return f"{total:.0f} W" if total < 1000 else f"{total / 1000:.1f} kW"
+
+
+def _works_hard(gpu: GpuReading) -> bool:
+    """By its power, as far as that is known: then it does not wait, whatever the utilization."""
+    watts, limit = gpu.power_watts, gpu.power_limit_watts
+    return bool(watts and limit and watts >= LOW_POWER_RATIO * limit)
 
 
 def _low_power(gpus: Sequence[GpuReading]) -> bool:

@@ -62,7 +62,7 @@ def again(report: Report) -> Section | None:
 
 def _recompiled(one: Recompiled) -> Item:
     times = "once" if one.count == 1 else f"{one.count} times"
-    steps = _steps(one.steps)
+    steps = _between(one.steps) if one.between_steps else _steps(one.steps)
     named = called(one.name, one.file, one.line)
     late = (
         f", {one.after_warm} of them after it was warm" if one.after_warm and one.count > 1 else ""
@@ -72,6 +72,16 @@ def _recompiled(one: Recompiled) -> Item:
     more = len(one.reasons) - len(reasons)
     said = "; ".join(reasons) + (f"; and {counted(more, 'other reason')}" if more else "")
     return Item(head, tuple(words for words in (said, one.often or "") if words))
+
+
+def _between(steps: tuple[int, ...]) -> str:
+    """``, between steps 20 and 21``: of what belongs to no step."""
+    if not steps:
+        return ""
+    first, last = steps[0], steps[-1]
+    if first == last:
+        return f", between steps {first} and {first + 1}" if first else ", before step 1"
+    return f", between steps, after step {first} to after step {last}"
 
 
 def _steps(steps: tuple[int, ...]) -> str:
