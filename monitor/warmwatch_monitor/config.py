@@ -25,6 +25,7 @@ NO_SQLITE = (
     "that has it"
 )
 _NO_NAME = frozenset(":/@?#*[]%\\ \t")  # what no host's name has, so it would never match
+LOG_FORMATS = ("logfmt", "json")
 DEFAULT_ADDRESS = "127.0.0.1:10464"
 DEFAULT_SERVICE_USER = "warmwatch"  # of docker/systemd/warmwatch.service
 DEFAULT_INTERVAL = 0.2
@@ -94,6 +95,7 @@ class Settings(NamedTuple):
         long_compile: seconds that an activity may take at most; ``None``: as long as it likes.
         web_config: path of the file with TLS and who may ask. insecure: whether anybody may, from
         wherever. allowed_hosts: further names by which the daemon may be asked.
+        log_format: of the daemon's log, ``logfmt`` or ``json``; ``None`` for no log.
         access: what a command shows to whom it asks.
         keeping: where runs are remembered.
         service_user: who may listen at the default address beside root and the caller.
@@ -112,6 +114,7 @@ class Settings(NamedTuple):
     web_config: str | None = None
     insecure: bool = False
     allowed_hosts: tuple[str, ...] = ()
+    log_format: str | None = "logfmt"
     access: Access = ANYBODY
     keeping: Keeping = Keeping()
     service_user: str = DEFAULT_SERVICE_USER
@@ -151,6 +154,7 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
         web_config=_raw("web_config", environ, options, "")[1] or None,
         insecure=_switch(*_raw("insecure", environ, options, "off")),
         allowed_hosts=tuple(_names(*_raw("allowed_hosts", environ, options, ""))),
+        log_format=_log_format(*_raw("log_format", environ, options, LOG_FORMATS[0])),
         access=load_access(environ, options),
         keeping=load_keeping(environ),
     )
@@ -289,6 +293,15 @@ def _switch(name: str, text: str) -> bool:
     if word not in SWITCHES:
         raise UsageError(f"{name}: {text!r} is neither on nor off (or yes and no, 1 and 0)")
     return SWITCHES[word]
+
+
+def _log_format(name: str, text: str) -> str | None:
+    word = text.strip().lower()
+    if SWITCHES.get(word) is False:
+        return None
+    if word not in LOG_FORMATS:
+        raise UsageError(f"{name}: {text!r} is none of {', '.join(LOG_FORMATS)}, off")
+    return word
 
 
 def _gpu_interval(name: str, text: str) -> float | None:

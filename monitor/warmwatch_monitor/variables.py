@@ -51,6 +51,7 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
         "none",
         "file with TLS and who may ask, for the daemon (docs/security.md)",
     ),
+    "WARMWATCH_LOG_FORMAT": ("logfmt", "format of the daemon's log: logfmt, json, or `off`"),
     "WARMWATCH_INSECURE": ("off", "`on`: let anybody ask who reaches the daemon's address"),
     "WARMWATCH_ALLOWED_HOSTS": (
         "this machine's names",

@@ -10,6 +10,7 @@ import os
 import random
 import re
 import shutil
+import stat
 import subprocess
 import sys
 from contextlib import suppress
@@ -82,9 +83,55 @@ def test_a_job_tells_where_its_monitors_are_while_it_trains_and_ends_as_its_trai
     told, directory = done.stdout.splitlines()[-1].rsplit(" ", 1)
     assert json.loads(told) == [{"targets": [f"node1:{port}", f"node2:{port}"]}]
     assert directory == f"/tmp/warmwatch-{job}"
+    made = Path(directory).lstat()
+    assert (made.st_uid, stat.S_IMODE(made.st_mode)) == (os.geteuid(), 0o700)
+    shutil.rmtree(directory)
     assert list(targets.parent.iterdir()) == []
     with create_server(("0.0.0.0", port)):  # the monitor is gone
         pass
+
+
+@pytest.mark.parametrize("how", ["open", "another's", "a link", "its own"])
+def test_a_record_directory_that_another_user_may_have_made_is_refused(
+    programs: Path, tmp_path: Path, how: str
+) -> None:
+    """Its name can be guessed. A job that was requeued finds its own."""
+    job, _ = free_job()
+    directory = Path(f"/tmp/warmwatch-{job}")
+    if how == "a link":
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        directory.symlink_to(tmp_path / "elsewhere")
+    else:
+        directory.mkdir(mode=0o700)
+    if how == "open":
+        directory.chmod(0o777)
+    if how == "another's":
+        if os.geteuid() != 0:
+            directory.rmdir()
+            pytest.skip("only root can give a directory away")
+        os.chown(directory, 65534, 65534)
+    try:
+        done = subprocess.run(
+            ["bash", SLURM / "train.sbatch", "echo", "trains"],
+            env=environment(
+                PATH=f"{programs}:{os.environ['PATH']}",
+                PYTHONPATH=os.pathsep.join(sys.path),
+                TARGETS=str(tmp_path),
+                SLURM_JOB_ID=str(job),
+                SLURM_JOB_NUM_NODES="1",
+                SLURM_JOB_NODELIST="node[1-2]",
+            ),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        directory.unlink() if directory.is_symlink() else shutil.rmtree(directory)
+    if how == "its own":
+        assert (done.returncode, "trains" in done.stdout) == (0, True), done.stderr
+    else:
+        assert (done.returncode, "trains" in done.stdout) == (1, False)
+        assert "is another user's, or open to others" in done.stderr
 
 
 def test_promtool_takes_the_configuration_that_the_page_shows(tmp_path: Path) -> None:
@@ -109,6 +156,7 @@ def test_the_training_goes_on_where_its_monitor_cannot_start(
         ),
         check=False,
     )
+    shutil.rmtree("/tmp/warmwatch-7")
     assert done.returncode == 0
 
 

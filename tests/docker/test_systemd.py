@@ -48,6 +48,19 @@ def test_nothing_hides_gpus_or_processes_from_the_monitor() -> None:
     assert not settings & {*hiding, "ProcSubset", "PrivateUsers", "PrivatePIDs"}
 
 
+def test_it_is_watched_restarted_and_reloaded() -> None:
+    lines = UNIT.splitlines()
+    for setting in (
+        "Type=notify",
+        "Restart=always",
+        "RestartPreventExitStatus=2",
+        "ExecReload=/bin/kill -HUP $MAINPID",
+        "ExecStartPre=/opt/warmwatch/bin/warmwatch serve --check-config",
+    ):
+        assert setting in lines
+    assert any(line.startswith("WatchdogSec=") for line in lines)
+
+
 def test_the_record_directory_is_not_the_services_own() -> None:
     assert "RuntimeDirectory" not in UNIT
     assert "Environment=WARMWATCH_DIR=/run/warmwatch" in UNIT.splitlines()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
+import re
 import signal
 import socket
 import subprocess
@@ -98,7 +102,9 @@ def test_a_directory_that_does_not_exist_yet_is_said_and_picked_up(tmp_path: Pat
             wait_until(lambda: status(url)["warm"])
         process.terminate()
         _, errors = process.communicate(timeout=240)
-    assert errors == f"warmwatch: {later} does not exist yet; it is watched from when it does\n"
+    first, *log = errors.splitlines()
+    assert first == f"warmwatch: {later} does not exist yet; it is watched from when it does"
+    assert all(re.match(r"ts=\S+Z level=\w+ event=\w+ ", line) for line in log), log
     assert process.returncode == 0
 
 
@@ -172,3 +178,123 @@ def test_without_the_extra_it_says_which_pip_command_brings_it() -> None:
         "warmwatch: the monitor's libraries are not installed (psutil); "
         "get them with: pip install 'warmwatch[monitor]'\n"
     )
+
+
+def test_the_settings_can_be_checked_without_serving(tmp_path: Path) -> None:
+    fine = serve("--check-config", "--dir", str(tmp_path), "--address", "127.0.0.1:10464")
+    assert (fine.returncode, fine.stderr) == (0, "")
+    said = "the settings are fine: would serve http://127.0.0.1:10464 and read"
+    assert fine.stdout == f"{said} {tmp_path}\n"
+    for wrong in (
+        ("--interval", "x"),
+        ("--web-config", str(tmp_path / "none")),
+        ("--address", "0.0.0.0:10464"),
+        ("--log-format", "xml"),
+    ):
+        assert serve("--check-config", "--dir", str(tmp_path), *wrong).returncode == 2
+
+
+@pytest.mark.parametrize("style", ["logfmt", "json"])
+def test_changes_are_logged_as_one_structured_line_each(tmp_path: Path, style: str) -> None:
+    with (
+        held(write_record(tmp_path, warm())) as training,
+        daemon_process("--dir", str(tmp_path), "--interval", "0.05", "--log-format", style) as (
+            process,
+            url,
+        ),
+    ):
+        wait_until(lambda: status(url)["warm"])
+        (tmp_path / "stray").write_text("")
+        wait_until(lambda: status(url)["refusals"])
+        training.kill()
+        training.wait()
+        wait_until(lambda: status(url)["runs"][0]["state"] == "lost")
+        process.terminate()
+        _, errors = process.communicate(timeout=240)
+    if style == "json":
+        lines = [json.loads(line) for line in errors.splitlines()]
+        (refused,) = (line for line in lines if line["event"] == "refused")
+        assert (refused["level"], refused["path"]) == ("warning", str(tmp_path / "stray"))
+        (lost,) = (line for line in lines if line["event"] == "run" and line["state"] == "lost")
+        assert (lost["run"], lost["before"], lost["level"]) == ("gpt2", "warm", "warning")
+    else:
+        assert f" level=warning event=refused path={tmp_path}/stray reason=" in errors
+        assert " level=warning event=run run=gpt2 state=lost before=warm" in errors
+
+
+def test_a_log_that_nobody_reads_holds_nothing_up(tmp_path: Path) -> None:
+    """Its pipe is full of earlier lines; what is left out is dropped, and it ends at once."""
+    reads, writes = os.pipe()
+    fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(writes, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writes, b"x" * 512)
+    os.set_blocking(writes, True)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    words = (sys.executable, "-m", "warmwatch_monitor", "serve", "--address", address)
+    (tmp_path / "stray").write_text("")
+    with subprocess.Popen(
+        [*words, "--dir", str(tmp_path)],
+        stdout=subprocess.DEVNULL,
+        stderr=writes,
+        env=environment(),
+    ) as process:
+
+        def answers() -> bool:
+            try:
+                return bool(status(f"http://{address}")["refusals"])
+            except OSError:
+                return False
+
+        wait_until(answers)
+        before = status(f"http://{address}")["at"]
+        wait_until(lambda: status(f"http://{address}")["at"] > before)
+        process.terminate()
+        assert process.wait(60) == 0
+    os.close(reads)
+    os.close(writes)
+
+
+def test_the_service_manager_is_told_that_it_is_ready_lives_and_reloads(tmp_path: Path) -> None:
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
+        held(write_record(tmp_path, warm())),
+    ):
+        manager.bind(str(tmp_path / ".notify"))
+        manager.settimeout(60)
+        told: list[str] = []
+
+        def hears(words: str) -> bool:
+            while not any(words in one for one in told):
+                told.append(manager.recv(4096).decode())
+            return True
+
+        variables = {"NOTIFY_SOCKET": str(tmp_path / ".notify"), "WATCHDOG_USEC": "400000"}
+        with daemon_process("--dir", str(tmp_path), "--interval", "0.05", **variables) as (
+            process,
+            url,
+        ):
+            assert hears("READY=1")
+            assert hears("STATUS=gpt2: warm since step")
+            assert hears("WATCHDOG=1")
+            told.clear()
+            assert hears("WATCHDOG=1"), "again and again"
+            process.send_signal(signal.SIGHUP)
+            told.clear()
+            assert hears("RELOADING=1\nMONOTONIC_USEC=")
+            assert hears("READY=1")
+            assert status(url)["warm"], "a hang-up ends nothing"
+            told.clear()
+            process.send_signal(signal.SIGSTOP)
+            manager.settimeout(1)
+            with contextlib.suppress(TimeoutError):
+                for _ in range(100):  # what was sent before
+                    manager.recv(4096)
+            with pytest.raises(TimeoutError):  # no sign of life while it is stopped
+                manager.recv(4096)
+            process.send_signal(signal.SIGCONT)
+            manager.settimeout(60)
+            process.terminate()
+            assert hears("STOPPING=1")

@@ -14,6 +14,7 @@ from warmwatch_monitor.sources.readings import Source
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+    from warmwatch_monitor.serving.guard import Audit
     from warmwatch_monitor.serving.protection import Protection
 
 _LOOK_SECONDS = 1.0
@@ -27,9 +28,10 @@ class Door:
         UsageError: the file of ``--web-config`` cannot be used.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, audit: Audit | None = None) -> None:
+        self._settings, self._audit = settings, audit
         self.protection, look, self._leave = _protection(settings)
+        self._look = look
         self.sources: tuple[Source[Any], ...] = ()
         if look is not None:
             found = look
@@ -40,6 +42,15 @@ class Door:
                     make=lambda _settings, _clock: lambda _others: found(),
                 ),
             )
+
+    def reload(self) -> None:
+        """Read the file of ``--web-config`` now.
+
+        Raises:
+            SourceError: it cannot be used; what protected before goes on.
+        """
+        if self._look is not None:
+            self._look()
 
     def checked(self, bound: tuple[Any, ...]) -> Address:
         """The address that is listened on, once nobody gets in who should not.
@@ -71,7 +82,7 @@ class Door:
         from warmwatch_monitor.serving.server import Server, raise_descriptor_limit
 
         room = Connections(most_connections(raise_descriptor_limit()), _say)
-        guard = Guard(app, self.protection, self._names())
+        guard = Guard(app, self.protection, self._names(), self._audit)
 
         def leave_all() -> None:
             leave()

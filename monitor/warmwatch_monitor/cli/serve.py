@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import os
 import signal
 import socket
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,11 +20,13 @@ from warmwatch_monitor.cli import options
 from warmwatch_monitor.cli.answers import make_poller, settings_from
 from warmwatch_monitor.cli.door import Door
 from warmwatch_monitor.cli.keeping import make_keeper, sources_of
+from warmwatch_monitor.cli.logs import DaemonLog
 from warmwatch_monitor.cli.output import note, say
 from warmwatch_monitor.cli.recalling import recalling
 from warmwatch_monitor.cli.sending import make_sender
+from warmwatch_monitor.cli.service import ServiceManager
 from warmwatch_monitor.config import NO_SQLITE, Address, Settings
-from warmwatch_monitor.errors import DaemonError, OutputError
+from warmwatch_monitor.errors import DaemonError, OutputError, SourceError
 from warmwatch_monitor.poller import Poller
 from warmwatch_monitor.push.sender import Sender
 from warmwatch_monitor.variables import refuse_unknown
@@ -31,6 +34,7 @@ from warmwatch_monitor.views.history import History
 
 if TYPE_CHECKING:
     from warmwatch_monitor.remembered.keeper import Keeper
+    from warmwatch_monitor.serving.guard import Audit
 
 _BACKLOG = 1024
 _VALUES_OF_A_LOOK = 20_000  # at a few hundred ranks
@@ -39,6 +43,8 @@ _VALUES_OF_A_LOOK = 20_000  # at a few hundred ranks
 @click.command()
 @options.address
 @options.directory
+@click.option("--check-config", is_flag=True, help="Check the settings, and leave.")
+@click.option("--log-format", metavar="FORMAT", help="Of the log on stderr: logfmt, json or off.")
 @click.option("--interval", metavar="S", help="Seconds between two looks at the records.  [0.2]")
 @click.option(
     "--gpu-interval", metavar="S", help="Seconds between two looks at the GPUs, or off.  [1]"
@@ -64,9 +70,15 @@ _VALUES_OF_A_LOOK = 20_000  # at a few hundred ranks
     help="A further name by which it may be asked; may be given again.",
 )
 def serve(
-    otlp: bool, insecure: bool, allowed_hosts: tuple[str, ...], **options: str | None
+    otlp: bool,
+    insecure: bool,
+    check_config: bool,
+    allowed_hosts: tuple[str, ...],
+    **options: str | None,
 ) -> None:
     """Watch the records and publish /status and /metrics.
+
+    SIGHUP reads the file of --web-config again; other settings need a restart.
 
     On other addresses than this machine's own, who asks must be known (--web-config), or
     --insecure be said.
@@ -78,7 +90,12 @@ def serve(
         allowed_hosts=",".join(allowed_hosts) or None,
         **options,
     )
-    door = Door(settings)
+    if check_config:
+        _check(settings)
+        return
+    log = None if settings.log_format is None else DaemonLog(settings.log_format)
+    door = Door(settings, None if log is None else _audit(log))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, _leave)
     with listen(settings.address) as listener:
@@ -89,7 +106,24 @@ def serve(
         poller = make_poller(settings, *door.sources, *sources_of(keeper), *recalled)
         sender = make_sender(poller, bound) if settings.otlp else None
         _announce(settings, bound)
-        _serve(poller, sender, door, listener, history, keeper)
+        _serve(poller, sender, door, listener, history, keeper, log)
+
+
+def _check(settings: Settings) -> None:
+    """Raises UsageError where the daemon would not start with these settings."""
+    address = settings.address
+    where = _resolved(address)[-1]
+    bound = Door(settings).checked(where)
+    where_from = ", ".join(settings.directories)
+    say(f"the settings are fine: would serve {bound.url} and read {where_from}")
+
+
+def _audit(log: DaemonLog) -> Audit:
+    def note_access(client: str, path: str, refused: int | None) -> None:
+        level = logging.INFO if refused is None else logging.WARNING
+        log.note("access", level, client=client, path=path, refused=refused)
+
+    return note_access
 
 
 def _leave(_signum: int, _frame: FrameType | None) -> None:
@@ -104,9 +138,7 @@ def listen(address: Address) -> socket.socket:
         DaemonError: the address cannot be used; the message says what to do.
     """
     try:
-        family, kind, protocol, _, where = socket.getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        family, kind, protocol, _, where = _resolved(address)
         listener = socket.socket(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -121,6 +153,13 @@ def listen(address: Address) -> socket.socket:
             "listens there or choose another with --address HOST:PORT (port 0: any free one)"
         ) from None
     return listener
+
+
+def _resolved(address: Address) -> tuple[Any, ...]:
+    """What :func:`socket.getaddrinfo` says of it; raises OSError."""
+    return socket.getaddrinfo(
+        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
 
 
 def _announce(settings: Settings, bound: Address) -> None:
@@ -146,6 +185,7 @@ def _serve(
     listener: socket.socket,
     history: History,
     keeper: Keeper | None,
+    log: DaemonLog | None,
 ) -> None:
     from warmwatch_monitor.views.http import create_app
     from warmwatch_monitor.views.recent import Recent
@@ -154,6 +194,11 @@ def _serve(
     recent = Recent()
     poller.follow(recent.take)
     poller.follow(history.take)
+    manager = ServiceManager(os.environ)
+    poller.follow(manager.take)
+    if log is not None:
+        poller.follow(log.take)
+    signal.signal(signal.SIGHUP, lambda *_: _reload(door, manager, log))
     if keeper is not None:
         poller.follow(keeper.take)
     poller.start()
@@ -163,8 +208,24 @@ def _serve(
         app = create_app(sender.latest if sender else poller.latest, __version__, recent, history)
         door.serve(app, listener, app.leave)
     finally:
+        manager.stopping()
         if sender is not None:
             sender.stop()
         poller.stop()
         if keeper is not None:
             keeper.finish()
+        if log is not None:
+            log.stop()
+
+
+def _reload(door: Door, manager: ServiceManager, log: DaemonLog | None) -> None:
+    manager.reloading()
+    problem = None
+    try:
+        door.reload()
+    except SourceError as error:
+        problem = str(error)
+    if log is not None:
+        level = logging.INFO if problem is None else logging.ERROR
+        log.note("reload", level, error=problem)
+    manager.reloaded()

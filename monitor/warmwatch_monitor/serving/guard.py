@@ -31,12 +31,17 @@ _ALWAYS = (
 )
 
 
+# who asked (an address), for which path, and with which status he was refused; None: let through
+Audit = Callable[[str, str, "int | None"], None]
+
+
 class Guard:
     """Lets requests through to ``inner``.
 
     Args:
         protection: what protects now. names: hosts by which the daemon may be asked; ``None``
-            where every name is right.
+            where every name is right. audit: called for each request while credentials
+            are required.
     """
 
     def __init__(
@@ -44,8 +49,10 @@ class Guard:
         inner: ASGIApp,
         protection: Callable[[], Protection],
         names: Callable[[Protection], frozenset[str] | None],
+        audit: Audit | None = None,
     ) -> None:
         self._inner, self._protection, self._names = inner, protection, names
+        self._audit = audit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -55,11 +62,20 @@ class Guard:
         send = _answering(send, without_body=head)
         seen = self._protection()  # before: it may change while who asks is looked at
         refusal = await self._refusal(scope)
+        if self._audit is not None and seen.credentials is not None:
+            self._note(self._audit, scope, refused=refusal is not None)
         if refusal is not None:
             await refusal(send)
             return
         send = self._reconsidering(scope, send, seen)
         await self._inner({**scope, "method": "GET"} if head else scope, receive, send)
+
+    @staticmethod
+    def _note(audit: Audit, scope: Scope, *, refused: bool) -> None:
+        if scope["path"] in PROBES and not refused:
+            return
+        client = scope.get("client") or ("", 0)
+        audit(str(client[0]), scope["path"][:_LONGEST_NAME], 401 if refused else None)
 
     def _reconsidering(self, scope: Scope, send: Send, seen: Protection) -> Send:
         """``send``, which raises OSError once an answer that goes on would now be refused.
