@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,11 +15,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from support import builders as b
 from support.daemon import daemon, daemon_process
 from support.records import wait_until
 from support.standing import training
 from support.web import TOKEN, ask
-from warmwatch_monitor.views.events import MOST_LISTENERS
+from warmwatch_monitor.views.events import MOST_LISTENERS, SHARE_OF_A_PEER, CrowdedError, Events
+from warmwatch_monitor.views.recent import Recent, Wanted
 
 Event = dict[str, Any]
 _OF_THE_MACHINE = "source"  # one that is read for the first time may come between
@@ -172,17 +176,35 @@ def test_whose_token_is_taken_away_is_told_nothing_more(tmp_path: Path) -> None:
 
 
 def test_no_more_may_listen_than_there_is_room_for(tmp_path: Path) -> None:
+    """Of one user; how many of all users may, ``refuse_crowd`` counts."""
     with daemon(tmp_path) as url, ExitStack() as crowd:
         where = urlsplit(url)
-        for _ in range(MOST_LISTENERS):
+        for _ in range(round(MOST_LISTENERS * SHARE_OF_A_PEER)):
             one = crowd.enter_context(socket.create_connection((where.hostname, where.port)))
             one.sendall(b"GET /events HTTP/1.1\r\nhost: localhost\r\n\r\n")
             assert one.recv(12) == b"HTTP/1.1 200"
         refused = ask(url, "/events")
         assert refused.status == 503
-        assert "1000 clients listen already" in json.loads(refused.body)["detail"]
+        said = f"250 clients of user {os.geteuid()} listen already"
+        assert said in json.loads(refused.body)["detail"]
         crowd.close()
         wait_until(lambda: listens(url))
+
+
+def test_of_all_users_no_more_may_listen_than_there_is_room_for() -> None:
+    events = Events(lambda: b.snapshot(), Recent(), most=2)
+
+    async def scenario() -> None:
+        open_ones = [events.listen(Wanted(None, frozenset()), None, peer=peer) for peer in "xy"]
+        for one in open_ones:
+            await anext(one)
+        with pytest.raises(CrowdedError, match="2 clients listen already"):
+            events.refuse_crowd("z")
+        for one in open_ones:
+            await one.aclose()
+        events.refuse_crowd("x")
+
+    asyncio.run(scenario())
 
 
 def test_head_is_the_headers_alone(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ class Revoking:
     def __init__(self, revoke: Any) -> None:
         self._revoke = revoke
 
-    async def allow(self, _given: bytes) -> bool:
+    async def allow(self, _given: bytes, _peer: object = None) -> bool:
         self._revoke()
         return True
 
@@ -26,7 +26,7 @@ class Revoking:
 class Unknown:
     challenges = ("Bearer",)
 
-    async def allow(self, _given: bytes) -> bool:
+    async def allow(self, _given: bytes, _peer: object = None) -> bool:
         return False
 
 

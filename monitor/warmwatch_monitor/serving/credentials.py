@@ -13,13 +13,13 @@ import base64
 import hashlib
 import hmac
 import os
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 _KEPT = 1024  # verdicts on passwords, right ones and wrong ones apart
-_MOST_WAITING = 16
+_MOST_WAITING, _MOST_OF_A_PEER = 64, 4
 _LONGEST_PASSWORD = 72  # bcrypt knows no more of it, here and wherever the hash was made
 
 
@@ -36,25 +36,60 @@ class Passwords:
         self._wrong: OrderedDict[bytes, None] = OrderedDict()
         self._trying: dict[bytes, asyncio.Future[bool]] = {}
         self._thread = ThreadPoolExecutor(1, "warmwatch-passwords")
-        self._leaving = False
+        self._leaving = self._busy = False
+        self._lines: OrderedDict[str, deque[tuple[asyncio.Future[bool], str, bytes]]] = (
+            OrderedDict()
+        )
 
-    async def matches(self, hash: str, password: bytes) -> bool:
+    async def matches(self, hash: str, password: bytes, peer: Callable[[], str] = str) -> bool:
         """Whether ``hash`` is of ``password``. Raises BusyError."""
         key = hmac.digest(self._secret, b"%b:%b" % (hash.encode(), password), "sha256")
         if key in self._right or key in self._wrong:
             return key in self._right
         trying = self._trying.get(key)
         if trying is None:
-            if len(self._trying) >= _MOST_WAITING or self._leaving:
-                raise BusyError
-            loop = asyncio.get_running_loop()
-            trying = loop.run_in_executor(self._thread, _checked, hash, password)
+            trying = self._queued(peer(), hash, password)
             self._trying[key] = trying
             trying.add_done_callback(partial(self._keep, key))
         await asyncio.wait((trying,))  # others wait for the same
         if trying.cancelled():
             raise BusyError
         return trying.result()
+
+    def _queued(self, peer: str, hash: str, password: bytes) -> asyncio.Future[bool]:
+        """What will come of it. Peers take turns, so one who guesses delays nobody else's login."""
+        line = self._lines.get(peer, ())
+        full = len(line) >= _MOST_OF_A_PEER or len(self._trying) >= _MOST_WAITING
+        if full or self._leaving:
+            raise BusyError
+        tried = asyncio.get_running_loop().create_future()
+        self._lines.setdefault(peer, deque()).append((tried, hash, password))
+        self._next()
+        return tried
+
+    def _next(self) -> None:
+        """Try the password of whose turn it is, unless one is being tried."""
+        if self._busy or self._leaving or not self._lines:
+            return
+        peer, line = self._lines.popitem(last=False)
+        tried, hash, password = line.popleft()
+        if line:
+            self._lines[peer] = line  # behind the others
+        self._busy = True
+        loop = asyncio.get_running_loop()
+        trial = loop.run_in_executor(self._thread, _checked, hash, password)
+        trial.add_done_callback(partial(self._tried, tried))
+
+    def _tried(self, tried: asyncio.Future[bool], trial: asyncio.Future[bool]) -> None:
+        self._busy = False
+        if not tried.done():
+            if trial.cancelled():
+                tried.cancel()
+            elif (error := trial.exception()) is not None:
+                tried.set_exception(error)
+            else:
+                tried.set_result(trial.result())
+        self._next()
 
     def leave(self) -> None:
         """Try none of those that wait, and none any more.
@@ -103,8 +138,11 @@ class Credentials:
     def __bool__(self) -> bool:
         return bool(self.challenges)
 
-    async def allow(self, header: bytes) -> bool:
-        """Whether the value of an ``Authorization`` header is one of theirs. Raises BusyError."""
+    async def allow(self, header: bytes, peer: Callable[[], str] = str) -> bool:
+        """Whether the value of an ``Authorization`` header is one of theirs. Raises BusyError.
+
+        ``peer``: who sent it; called where a password has to be tried.
+        """
         kind, _, given = header.strip().partition(b" ")
         if kind.lower() == b"bearer":
             return self._knows(given.strip())
@@ -114,7 +152,7 @@ class Credentials:
             except ValueError:
                 return False
             hash = self._users.get(name)
-            right = await self._passwords.matches(hash or self._nobody, password)
+            right = await self._passwords.matches(hash or self._nobody, password, peer)
             return right and hash is not None
         return False
 

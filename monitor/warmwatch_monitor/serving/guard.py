@@ -16,9 +16,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from warmwatch_monitor.serving.credentials import BusyError
 from warmwatch_monitor.serving.hosts import host_of, is_allowed
+from warmwatch_monitor.serving.peers import peer_of
 from warmwatch_monitor.serving.protection import OPEN, Protection
 
 PROBES = ("/-/healthy", "/-/ready")
+EVENTS = "/events"
+PEER = "peer"  # in the state of a scope: who listens, for limits
 BEGAN = "began"  # in the state of a scope: the Protection under which its connection began
 _METHODS = ("GET", "HEAD")
 _CLOSE = (b"connection", b"close")
@@ -68,6 +71,8 @@ class Guard:
             await refusal(send)
             return
         send = self._reconsidering(scope, send, seen)
+        if scope["path"] == EVENTS:
+            scope = {**scope, "state": {**scope.get("state", {}), PEER: peer_of(scope)}}
         await self._inner({**scope, "method": "GET"} if head else scope, receive, send)
 
     @staticmethod
@@ -112,7 +117,7 @@ class Guard:
             return None
         try:
             given = [value.encode("latin-1") for value in _values(scope, b"authorization")]
-            if len(given) == 1 and await credentials.allow(given[0]):
+            if len(given) == 1 and await credentials.allow(given[0], lambda: peer_of(scope)):
                 return None
         except BusyError:
             return _refusal(503, "too many passwords are being tried\n", (b"retry-after", b"2"))

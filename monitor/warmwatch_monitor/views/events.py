@@ -8,6 +8,7 @@ ever: who comes back with the last id misses nothing.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 
 from msgspec.structs import replace
@@ -27,6 +28,9 @@ _RETRY = b"retry: 2000\n\n"
 _BEAT = b": still here\n\n"
 # for those who want it: once a second, without an id
 Sample = Callable[[Snapshot], object]
+
+
+SHARE_OF_A_PEER = 0.25  # of all who may listen
 
 
 class CrowdedError(Exception):
@@ -50,6 +54,7 @@ class Events:
         self._latest, self._recent, self._sample, self._most = latest, recent, sample, most
         self._kept = Kept()
         self._bells: set[asyncio.Event] = set()
+        self._peers: Counter[str] = Counter()
         self._looking: asyncio.Task[None] | None = None
         self._leaving = False
         self._beats, self._samplers = 0, 0
@@ -61,19 +66,25 @@ class Events:
         for bell in self._bells:
             bell.set()
 
-    def refuse_crowd(self) -> None:
-        """Raises CrowdedError: nobody more may listen now."""
+    def refuse_crowd(self, peer: str = "") -> None:
+        """Raises CrowdedError: nobody more may listen now, or not from ``peer``."""
+        if peer and self._peers[peer] >= self._most * SHARE_OF_A_PEER:
+            raise CrowdedError(
+                f"{self._peers[peer]} clients of {peer} listen already, as many as may; come "
+                "again, or ask /status"
+            )
         if len(self._bells) >= self._most:
             raise CrowdedError(
                 f"{self._most} clients listen already, as many as may; come again, or ask /status"
             )
 
     async def listen(
-        self, wanted: Wanted, last_id: str | None, *, samples: bool = False
+        self, wanted: Wanted, last_id: str | None, *, samples: bool = False, peer: str = ""
     ) -> AsyncGenerator[bytes, None]:
         """What to send to one who listens, until he has to come back."""
         bell, loop = asyncio.Event(), asyncio.get_running_loop()
         self._bells.add(bell)
+        self._peers[peer] += 1
         self._samplers += samples
         self._look_after()
         try:
@@ -100,6 +111,7 @@ class Events:
         finally:
             self._samplers -= samples
             self._bells.discard(bell)
+            self._peers -= Counter((peer,))  # and forget who has none left
 
     def _first(self, wanted: Wanted, last_id: str | None) -> tuple[int, bytes]:
         """What begins a connection: all that is so now, unless it goes on where one broke off."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import FastAPI, Header, Query, Response
+from fastapi import Depends, FastAPI, Header, Query, Request, Response
 
 from warmwatch_monitor.views.event_schema import (
     EVENTS_DESCRIPTION,
@@ -23,6 +23,11 @@ from warmwatch_monitor.views.schema import Problem
 from warmwatch_monitor.views.stream import EventStream
 
 
+def _peer(request: Request) -> str:
+    """Who listens, as the door says; everybody is one where there is none."""
+    return str(getattr(request.state, "peer", ""))
+
+
 def add_events(app: FastAPI, events: Events) -> None:
     @app.get(
         "/events",
@@ -39,11 +44,12 @@ def add_events(app: FastAPI, events: Events) -> None:
         run: Annotated[str | None, Query(description=EVENTS_RUN_DESCRIPTION)] = None,
         kinds: Annotated[str, Query(description=KINDS_DESCRIPTION, pattern=KINDS_PATTERN)] = "",
         samples: Annotated[bool, Query(description=SAMPLES_DESCRIPTION)] = False,
+        peer: Annotated[str, Depends(_peer)] = "",
         last_event_id: Annotated[str | None, Header(description=LAST_ID_DESCRIPTION)] = None,
     ) -> Response:
         try:
-            events.refuse_crowd()
+            events.refuse_crowd(peer)
         except CrowdedError as error:
             return json_response({"detail": str(error)}, status_code=503)
         wanted = Wanted(run, frozenset(filter(None, kinds.split(","))))
-        return EventStream(events.listen(wanted, last_event_id, samples=samples))
+        return EventStream(events.listen(wanted, last_event_id, samples=samples, peer=peer))
