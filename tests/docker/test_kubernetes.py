@@ -64,7 +64,7 @@ def test_the_api_takes_each_manifest(path: Path) -> None:
         # kustomize adds the selector, which the schema asks for
         if manifest["kind"] == "DaemonSet":
             manifest["spec"]["selector"] = {"matchLabels": LABELS}
-            manifest["spec"]["template"]["metadata"]["labels"] = LABELS
+            manifest["spec"]["template"]["metadata"] = {"labels": LABELS}
         validate(manifest)
 
 
@@ -76,7 +76,8 @@ def test_a_manifest_with_a_misspelt_field_would_be_refused() -> None:
 
 def test_kustomize_puts_labels_image_and_runtime_class_into_the_daemonset() -> None:
     kinds = {one["kind"]: one for one in rendered(KUBERNETES)}
-    assert kinds.keys() == {"Namespace", "DaemonSet", "NetworkPolicy"}
+    assert kinds.keys() == {"Namespace", "DaemonSet", "NetworkPolicy", "ConfigMap"}
+    assert "--insecure" not in containers(kinds["DaemonSet"])["monitor"]["args"]
     found = kinds["DaemonSet"]
     validate(found)
     assert found["metadata"]["namespace"] == kinds["Namespace"]["metadata"]["name"]
@@ -104,6 +105,8 @@ def test_the_podmonitor_finds_the_daemonset_by_label_and_the_port_by_name() -> N
     assert monitor["metadata"]["namespace"] == BASE["namespace"]
     assert SIDECAR["spec"]["template"]["metadata"]["labels"] == LABELS
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["authorization"]["credentials"] == {"name": "warmwatch-token", "key": "token"}
+    assert "annotations" not in DAEMONSET["spec"]["template"].get("metadata", {}), "scraped twice"
     for manifest in (DAEMONSET, SIDECAR):
         (port,) = containers(manifest)["monitor"]["ports"]
         assert port["name"] == endpoint["port"]
@@ -125,6 +128,12 @@ def test_the_monitor_takes_no_gpu_reads_only_and_has_no_rights(manifest: dict[st
     assert rights["seccompProfile"] == {"type": "RuntimeDefault"}
     # a Service named warmwatch would set WARMWATCH_PORT, which the daemon refuses as unknown
     assert pod(manifest)["enableServiceLinks"] is False
+
+
+def test_the_daemonset_runs_on_every_node_and_is_given_up_last() -> None:
+    tolerated = {(one["operator"], one["effect"]) for one in pod(DAEMONSET)["tolerations"]}
+    assert tolerated == {("Exists", "NoSchedule"), ("Exists", "NoExecute")}
+    assert pod(DAEMONSET)["priorityClassName"] == "system-node-critical"
 
 
 def test_the_daemonset_runs_as_the_user_of_the_image() -> None:
