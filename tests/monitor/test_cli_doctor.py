@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import time
@@ -216,3 +217,12 @@ def test_this_host_is_looked_at_as_one_to_compile_on(
     found = troubles(doctor())
     assert "TORCHINDUCTOR_COMPILE_THREADS=many is no number of threads" in found[0]
     assert f"{file} cannot be used: {file} is no directory" in found[1]
+
+
+def test_the_findings_are_there_as_json_with_the_same_exit_code() -> None:
+    words, told = CliRunner().invoke(cli, ["doctor"]), CliRunner().invoke(cli, ["doctor", "--json"])
+    answer = json.loads(told.stdout)
+    assert told.exit_code == words.exit_code == (1 if answer["to_do"] else 0)
+    assert {one["mark"] for one in answer["findings"]} <= {"fine", "note", "trouble"}
+    assert answer["to_do"] == sum(one["mark"] == "trouble" for one in answer["findings"])
+    assert all(one["what"].splitlines()[0] in words.stdout for one in answer["findings"][:3])

@@ -16,7 +16,8 @@ from warmwatch_monitor.cli.one_mode import environment_of
 from warmwatch_monitor.cli.report import as_text, cleaned
 from warmwatch_monitor.export.document import Document
 from warmwatch_monitor.export.modes import Modes, Tried, enough, modes
-from warmwatch_monitor.export.words.modes import page
+from warmwatch_monitor.export.modes.parts import Row
+from warmwatch_monitor.export.words.modes import _graphs, page
 from warmwatch_monitor.model import RankView, RunView
 from warmwatch_monitor.model.account import Account, Wrapping
 from warmwatch_monitor.views.report.markdown import markdown
@@ -286,3 +287,13 @@ def test_a_compiling_mode_undoes_what_turns_compilation_off_and_eager_sets_it() 
 def test_graphs_that_nobody_counts_are_no_reason_to_call_it_eager() -> None:
     unknown = account("default", 17.2, 0.0356, **{"compile.graphs": None})
     assert made(*usual()[:1], tried("default", unknown)).rows[1].captured
+
+
+def test_the_graphs_of_what_was_ended_in_its_first_compilation_are_unknown() -> None:
+    cut_off = Row(
+        mode="default", outcome="unmeasured", ended_by="interrupted", compiled=True, graphs=0
+    )
+    assert _graphs(cut_off) == "unknown"
+    assert _graphs(replace(cut_off, graphs=2)) == "2"
+    assert _graphs(replace(cut_off, first_step_seconds=1.0)) == "0"
+    assert _graphs(replace(cut_off, compiled=False)) is None

@@ -300,14 +300,37 @@ def test_markdown_shows_what_a_text_holds_and_nothing_of_it_is_read() -> None:
 
 
 def test_what_an_evaluation_compiled_is_between_steps_and_not_in_one() -> None:
-    """The function is trained, and this compilation brought no backward."""
-    evaluated = replace(a.AGAIN, id="0/2", step=20, ended=a.AGAIN.ended + 9)
-    first = replace(evaluated, id="0/3", step=0, category="grad_mode")
-    made = report(a.finished(compiled=[*a.TWICE, evaluated, first]))
-    said = " ".join(text(a.finished(compiled=[*a.TWICE, evaluated, first])).split())
-    assert [one.between_steps for one in made.recompiled] == [False, True, True]
+    """An entry with a backward did not fit for the grad mode, so this call has no gradients."""
+    changed = "GLOBAL_STATE changed: grad_mode"
+    size = "tensor 'x' size mismatch at index 0. expected 4, actual 2"
+    evaluated = replace(a.AGAIN, id="0/2", step=20, reason=f"0/9: {size}\n0/0: {changed}")
+    first = replace(evaluated, id="0/3", step=0, category="grad_mode", reason=f"0/0: {changed}")
+    # its backward is compiled with it, as of a dynamic size, and recorded as one
+    trains = replace(evaluated, id="0/4", step=30, reason=f"0/0: {size}\n0/2: {changed}")
+    compiled = [*a.TWICE, evaluated, first, trains]
+    made = report(a.finished(compiled=compiled))
+    found = {(one.category, one.steps): one.between_steps for one in made.recompiled}
+    assert found == {
+        ("shape", (1200, 30)): False,
+        ("shape", (20,)): True,
+        ("grad_mode", (0,)): True,
+    }
+    said = " ".join(text(a.finished(compiled=compiled)).split())
     assert "once, 10 s (shape, between steps 20 and 21" in said
-    assert "(shape, in step 1201" in said
     assert "(grad_mode, before step 1" in said
-    alone = report(a.finished(compiled=[a.FORWARD, evaluated]))
-    assert not alone.recompiled[0].between_steps, "nothing of it was ever trained"
+
+
+def test_the_report_of_a_run_that_failed_begins_with_the_failure() -> None:
+    counts = replace(b.ended("failed").compile, exit_code=2)
+    slot = replace(b.ended("failed"), compile=counts)
+    view = b.view(slot, alive=False, journal={"exception": "BackendCompilerFailed"})
+    failed = replace(a.AGAIN, failure="torch._dynamo.exc.BackendCompilerFailed")
+    said = text(a.account(view, compiled=[*a.FIRST, failed]))
+    assert said.index("The failure") < said.index("Where the time went")
+    plain = " ".join(said.split())
+    assert "BackendCompilerFailed ended it after 3602 steps, exit code 1" in plain
+    assert (
+        "Compiling `forward` (model.py:31) failed before step 1201: BackendCompilerFailed "
+        "(compilation 0/1, forward)." in plain
+    )
+    assert "The failure" not in text(a.finished())

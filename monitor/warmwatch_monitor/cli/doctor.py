@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -26,10 +29,11 @@ _SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
 @click.command()
 @options.address
 @options.directory
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @options.access
 @click.pass_context
 def doctor(
-    ctx: click.Context, /, address: str | None, dir: str | None, **access: str | None
+    ctx: click.Context, /, address: str | None, dir: str | None, as_json: bool, **access: str | None
 ) -> None:
     """Check the installation, and this host as one to compile on; say what to do.
 
@@ -48,11 +52,26 @@ def doctor(
         *gpus(settings),
         *compiling(lambda: compile_host(os.environ)),
     ]
-    for finding in findings:
-        say(_line(finding))
     troubles = sum(finding.mark is Mark.TROUBLE for finding in findings)
-    say(f"{troubles} to do" if troubles else "nothing to do")
+    if as_json:
+        say(json.dumps(_answer(findings, troubles), indent=2))
+    else:
+        for finding in findings:
+            say(_line(finding))
+        say(f"{troubles} to do" if troubles else "nothing to do")
     ctx.exit(1 if troubles else 0)
+
+
+def _answer(findings: Sequence[Finding], troubles: int) -> dict[str, Any]:
+    """The same as an object; ``advice`` is null where there is nothing to do."""
+    return {
+        "schema_version": 1,
+        "to_do": troubles,
+        "findings": [
+            {"mark": one.mark.value, "what": one.what, "advice": one.advice or None}
+            for one in findings
+        ],
+    }
 
 
 def _line(finding: Finding) -> str:

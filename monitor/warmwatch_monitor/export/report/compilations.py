@@ -127,15 +127,24 @@ def recompiled(
     warm-up was over.
     """
     every = tuple(of)
-    trained = {_whose(one) for one in every if "backward" in one.kinds}
+    trained = frozenset(one.id for one in every if one.id and "backward" in one.kinds)
     found: dict[tuple[_Function, str, bool], list[Priced]] = {}
     for one in every:
         if one.category:
-            # A function that is trained is called without a backward beside the steps: to evaluate.
-            beside = _whose(one) in trained and "backward" not in one.kinds
+            beside = "backward" not in one.kinds and _is_without_grad(one.reason or "", trained)
             found.setdefault((_whose(one), one.category, beside), []).append(one)
     made = (_group(*key, times, varying, warm_at) for key, times in found.items())
     return tuple(sorted(made, key=lambda one: -one.seconds))
+
+
+def _is_without_grad(reason: str, trained: frozenset[str]) -> bool:
+    """Whether an entry with a backward did not fit because of the grad mode: this call has none.
+
+    That there is no record of a backward says nothing: with dynamic shapes PyTorch compiles it
+    together with the forward.
+    """
+    entries = (line.strip().lstrip("!").partition(":") for line in reason.splitlines())
+    return any(id in trained and "grad_mode" in why for id, _, why in entries)
 
 
 def _whose(one: Priced) -> _Function:

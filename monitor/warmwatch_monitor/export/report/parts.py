@@ -53,8 +53,8 @@ class Recompiled(Struct, frozen=True, kw_only=True):
 
     Attributes:
         count, seconds: of all of them, backwards included. steps: how many were before each.
-        between_steps: they were for no step's work: the function is trained, and these have no
-        backward, as of an evaluation.
+        between_steps: they were for no step's work but for calls without gradients of what is
+        trained, as of an evaluation.
         reasons: each once, in plain words where there are any, else in PyTorch's.
         advice: what helps, where the category says it. often: what kept changing, in words.
         after_warm: how many of them came after the first warm-up.

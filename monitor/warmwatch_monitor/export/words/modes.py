@@ -24,7 +24,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Row], str | None]], ...] = (
     ("peak memory", lambda one: if_known(amounts.size, one.peak_memory_bytes)),
     ("energy a step", lambda one: _energy(one)),
     ("evaluation", lambda one: if_known(took, one.evaluation_seconds)),
-    ("graphs", lambda one: f"{one.graphs:,}" if one.graphs is not None and one.compiled else None),
+    ("graphs", lambda one: _graphs(one)),
     ("paid back at step", lambda one: _paid_back(one.break_even) if one.captured else None),
 )
 _BY_US = {
@@ -33,6 +33,14 @@ _BY_US = {
     "steps": "it was ended after",
     "steady": "it was ended after",
 }
+
+
+def _graphs(one: Row) -> str | None:
+    """Of what was ended in its first compilation nobody knows how many there would have been."""
+    if one.graphs is None or not one.compiled:
+        return None
+    cut_off = one.ended_by in ("interrupted", "timeout") and one.first_step_seconds is None
+    return "unknown" if cut_off and not one.graphs else f"{one.graphs:,}"
 
 
 def page(of: Modes) -> Document:

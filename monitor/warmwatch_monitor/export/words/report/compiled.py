@@ -12,6 +12,32 @@ from warmwatch_monitor.export.words.wording import counted, own_words, place
 
 _FUNCTIONS, _REASONS, _BREAKS = 12, 6, 10
 _BREAK_WORDS = 200
+_IN_THE_MIDDLE = "in the middle of compile activity"
+
+
+def failure(report: Report) -> Section | None:
+    """What ended a run that failed; and the compilation, where one failed last."""
+    end = report.end
+    if report.state != "failed" or end is None:
+        return None
+    after = f"after {counted(report.steps, 'step')}"
+    exception, code = end.get("exception"), end.get("exit_code")
+    head = f"{exception} ended it {after}" if exception else f"It ended {after}"
+    head += f", exit code {code}" if code is not None else ""
+    middle = [f"{line[0].upper()}{line[1:]}." for line in report.evidence if _IN_THE_MIDDLE in line]
+    return Section("The failure", items=(Item(head, (*_failed(report), *middle)),))
+
+
+def _failed(report: Report) -> Iterator[str]:
+    """``Compiling `forward` (model.py:31) failed before step 13: BackendCompilerFailed (0/1)``."""
+    times = [one for function in report.functions for one in function.times if one.failure]
+    if not times:
+        return
+    last = max(times, key=lambda one: one.ended)
+    before = "" if last.step is None else f" before step {last.step + 1}"
+    known = f" (compilation {last.id}, {last.kinds[0]})" if last.id else ""
+    name = (last.failure or "").rpartition(".")[2]
+    yield f"Compiling {called(last.name, last.file, last.line)} failed{before}: {name}{known}."
 
 
 def timeline(report: Report) -> Section | None:

@@ -11,7 +11,7 @@ from warmwatch_monitor.export.document import Document, Section
 from warmwatch_monitor.export.report.parts import Report
 from warmwatch_monitor.export.words.amounts import took
 from warmwatch_monitor.export.words.report.changed import since_last_time
-from warmwatch_monitor.export.words.report.compiled import again, broken, timeline
+from warmwatch_monitor.export.words.report.compiled import again, broken, failure, timeline
 from warmwatch_monitor.export.words.report.cost import cost
 from warmwatch_monitor.export.words.report.do import to_do
 from warmwatch_monitor.export.words.report.ranks import ranks
@@ -38,7 +38,7 @@ def page(report: Report, moment: Moment) -> Document:
 
 def short(report: Report) -> Document:
     """What is said at the end of a launch: the same account, without its details."""
-    parts = (where(report), again(report), to_do(report), ranks(report))
+    parts = (failure(report), where(report), again(report), to_do(report), ranks(report))
     return Document(
         title=report.run,
         state=report.state,
@@ -49,6 +49,7 @@ def short(report: Report) -> Document:
 
 
 def _sections(report: Report) -> Iterator[Section | None]:
+    yield failure(report)
     yield where(report)
     yield since_last_time(report)
     yield again(report)
