@@ -7,11 +7,13 @@ wrong is said once as a Python warning, and errors are counted where the monitor
 
 from warmwatch._api import (
     activity,
+    allow_compilation,
     attach,
     detach,
     evaluating,
     is_compiling,
     is_warm,
+    on_recompile,
     on_warm,
     ready,
     saving,
@@ -22,11 +24,13 @@ from warmwatch._version import __version__ as __version__
 
 __all__ = [
     "activity",
+    "allow_compilation",
     "attach",
     "detach",
     "evaluating",
     "is_compiling",
     "is_warm",
+    "on_recompile",
     "on_warm",
     "ready",
     "saving",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from threading import RLock
 from typing import Any
 
+from warmwatch._after_warm import AfterWarm
 from warmwatch._arming import arm, arm_ahead, arm_beside
 from warmwatch._batches import make_batches
 from warmwatch._config import Settings
@@ -30,7 +31,11 @@ from warmwatch._warmth import Warmth
 
 _Moment = tuple[int, int]
 _OPENING_SECONDS = 2.0  # that a disk may take is less: a training waits for none
-_OWN_OPTIONS = ("say", "baseline_steps")  # what the record does not hold as it was said
+_OWN_OPTIONS = (
+    "say",
+    "baseline_steps",
+    "after_warm",
+)  # what the record does not hold as it was said
 
 
 class Agent:
@@ -45,7 +50,7 @@ class Agent:
     Attributes:
         listener: what hooks tell it. marking: whose calls are steps.
         step: marks a step by hand: ``marking``'s own, for nothing stands between.
-        warmth: whether it is warm.
+        warmth: whether it is warm. after_warm: what becomes of compilations from then on.
     """
 
     def __init__(
@@ -69,7 +74,8 @@ class Agent:
             stacks_after=settings.stacks,
             quiet_ns=round(settings.quiet * 1e9) if settings.quiet else 0,
         )
-        self.warmth = Warmth(own, self.open)
+        self.after_warm = AfterWarm(own, options.get("after_warm", settings.after_warm))
+        self.warmth = Warmth(own, self.open, self.after_warm)
         own.on_quiet = self.warmth.quiet
         self.marking = Marking(own, self._hooks, parameters, self.open)
         self._eager = EagerSteps(own, self._hooks, int(options.get("baseline_steps", 0)))
@@ -90,6 +96,7 @@ class Agent:
             steps=self.steps,
             created=self.marking.created,
             trains=self.marking.trains,
+            after_warm=self.after_warm,
             batches=self.batches,
             parameters=parameters,
             words=worded,
@@ -133,6 +140,9 @@ class Agent:
             self._eager.wanted = options["baseline_steps"]
             if self._armed:
                 self._eager.begin()
+        if "after_warm" in options:
+            self.after_warm.mode = options["after_warm"]
+            self.refuse_again()
         if "say" in options:
             self._own.show(options["say"])
 
@@ -180,8 +190,17 @@ class Agent:
             own.announcer.ended(end)
             own.record.flush(leaving=leaving)
 
+    def refuse_again(self) -> None:
+        """Refuse what compiles from now on, if that was asked for and the process is warm."""
+        refuses = self.after_warm.mode == "raise"
+        if refuses and (self.after_warm.was_warm or self.warmth.judgement().warm):
+            self.after_warm.warm()
+        if not refuses:
+            self.after_warm.give_back()
+
     def detach(self) -> None:
         """Take every hook away and let go of the record."""
+        self.after_warm.give_back()
         self._eager.end()
         self._hooks.uninstall_all()
         self._own.watch.stop()
@@ -192,6 +211,7 @@ class Agent:
     def forked(self, now: _Moment) -> None:
         """In a forked child: what is the parent's is let go of, and none of it is waited for."""
         self._opening = RLock()
+        self.after_warm.renew()
         self.marking.renew()
         try:
             self._own.renew(now)

@@ -10,6 +10,7 @@ from warmwatch._brackets import Bracket, Pause
 from warmwatch._version import __version__
 
 if TYPE_CHECKING:
+    from warmwatch._after_warm import Allowing, Recompile
     from warmwatch.verdict import Judgement
 
 
@@ -23,6 +24,7 @@ def attach(
     dtype: object = None,
     say: bool | None = None,
     baseline_steps: int | None = None,
+    after_warm: str | None = None,
 ) -> None:
     """Attach the agent to this process; where it is attached, tell it more.
 
@@ -44,6 +46,10 @@ def attach(
             changes the run, by ``torch.compiler.set_stance("force_eager")``; stances of your own
             win. Say it before the first step.
 
+        after_warm: ``"warn"`` or ``"raise"`` where something compiles after the warm-up, as
+            ``WARMWATCH_AFTER_WARM`` does. ``"raise"`` sets ``torch.compiler.set_stance(
+            "fail_on_recompile")`` once the process is warm, unless a stance is set then.
+
     An argument that cannot be taken is left out with a warning; the others are taken.
     """
     from warmwatch import _lifecycle  # here: see _current
@@ -59,6 +65,7 @@ def attach(
             "dtype": dtype,
             "say": say,
             "baseline_steps": baseline_steps,
+            "after_warm": after_warm,
         },
     )
 
@@ -146,6 +153,32 @@ def on_warm(callback: Callable[[], object]) -> None:
             _current.attached.agent.warmth.on_warm(callback)
     except Exception as error:  # noqa: BLE001 - likewise
         _report("on_warm", error)
+
+
+def on_recompile(callback: Callable[[Recompile], object]) -> None:
+    """Call ``callback(recompile)`` for each compilation after the warm-up.
+
+    ``recompile`` has ``function``, ``file``, ``line``, ``reason``, ``category``, ``remedy`` and
+    ``seconds``; ``str(recompile)`` is one sentence. It is called when the compilation is over, on
+    the thread that compiled, and holds up that thread. Do not call compiled functions in it. An
+    exception in it is reported, not raised.
+    """
+    try:
+        if _current.attached is not None:
+            _current.attached.agent.after_warm.add(callback)
+    except Exception as error:  # noqa: BLE001 - likewise
+        _report("on_recompile", error)
+
+
+def allow_compilation() -> Allowing:
+    """Compilations that are intended: ``with allow_compilation():`` around them.
+
+    On this thread they are neither reported as compiled after warm-up by ``on_recompile``, nor
+    warned about, nor refused. Also a decorator. Other threads are not refused meanwhile either.
+    """
+    from warmwatch._after_warm import Allowing
+
+    return Allowing()
 
 
 def ready() -> None:

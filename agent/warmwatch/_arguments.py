@@ -17,6 +17,8 @@ from warmwatch.bounds import DTYPES, LARGEST, LARGEST_AMOUNT, TEXT_LIMIT
 # why a name is not taken as it is
 CHANGED = f"characters that cannot be shown, or more than {TEXT_LIMIT} characters"
 
+AFTER_WARM = ("warn", "raise")
+
 _SIZES = "a whole number from 1 to 2**53"
 
 
@@ -100,6 +102,12 @@ def _flag(value: Any) -> bool:
     return value
 
 
+def _after_warm(value: Any) -> str:
+    if value not in AFTER_WARM or not isinstance(value, str):
+        raise _RefusedError(f"{_shown(value)}: pass 'warn' or 'raise'")
+    return value
+
+
 def _dtype(value: Any) -> str:
     """By name, whether it is PyTorch's own or a text; nothing of PyTorch is imported for it."""
     kind = type(value)
@@ -121,6 +129,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "dtype": _dtype,
     "say": _flag,
     "baseline_steps": _steps,
+    "after_warm": _after_warm,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from warmwatch._arguments import CHANGED, plain_name
+from warmwatch._arguments import AFTER_WARM, CHANGED, plain_name
 from warmwatch._readers import READERS
 from warmwatch.bounds import MOST_RANKS
 
@@ -31,6 +31,10 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
     "WARMWATCH_QUIET": (
         "30",
         "seconds without compilation after which a process that marks no steps is warm, or off",
+    ),
+    "WARMWATCH_AFTER_WARM": (
+        "unset",
+        "warn or raise: what becomes of a compilation after the warm-up",
     ),
     "WARMWATCH_FULL_REASONS": (
         "unset",
@@ -100,6 +104,7 @@ class Settings:
             never.
         say: what happens is said in the training's terminal.
         mode: of ``torch.compile``, that takes the place of the program's own; ``None`` for none.
+        after_warm: ``warn`` or ``raise`` where something compiles after the warm-up, or ``None``.
         full_reasons: reasons are recorded as PyTorch words them (see ``_reduction``).
         complaints: what is wrong with the environment, one sentence each.
     """
@@ -114,6 +119,7 @@ class Settings:
     full_reasons: bool = False
     say: bool = False
     mode: str | None = None
+    after_warm: str | None = None
     complaints: tuple[str, ...] = ()
 
 
@@ -149,6 +155,10 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
             f"WARMWATCH_EXPECTED_RANKS={text[:40]!r} is not a number of ranks from 1 to "
             f"{MOST_RANKS:,}; all are expected"
         )
+    after_warm = environ.get("WARMWATCH_AFTER_WARM") or None
+    if after_warm not in (None, *AFTER_WARM):
+        complaints.append(f"WARMWATCH_AFTER_WARM={after_warm[:40]!r} is neither warn nor raise")
+        after_warm = None
     return Settings(
         expected_ranks=expected or None,
         readers=readers,
@@ -160,6 +170,7 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
         full_reasons=_is_on(environ, "WARMWATCH_FULL_REASONS", complaints),
         say=_is_on(environ, "WARMWATCH_SAY", complaints),
         mode=environ.get("WARMWATCH_MODE") or None,
+        after_warm=after_warm,
         complaints=tuple(complaints),
     )
 

@@ -129,7 +129,7 @@ def warn_once(message: str) -> None:
         _log(logging.WARNING, text)
 
 
-_PASSED_OVER = ("warmwatch", "torch", "importlib")
+_PASSED_OVER = ("warmwatch", "torch", "importlib", "contextlib")
 
 
 def _level_of_user() -> int:

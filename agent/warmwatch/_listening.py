@@ -12,6 +12,7 @@ from warmwatch.record import COMPILE_INDEX
 _EVALUATING = COMPILE_INDEX["evaluating_since_ns"]
 
 if TYPE_CHECKING:
+    from warmwatch._after_warm import AfterWarm
     from warmwatch._batches import Batches
     from warmwatch._own import Own
     from warmwatch._parameters import Parameters
@@ -35,6 +36,7 @@ class Listening:
         steps: Steps,
         created: Callable[[Any], None],
         trains: Callable[[Any], bool],
+        after_warm: AfterWarm,
         batches: Batches,
         parameters: Parameters,
         words: Words,
@@ -44,6 +46,7 @@ class Listening:
         self._steps, self._batches, self._parameters = steps, batches, parameters
         self._words = words
         self._created, self._trains = created, trains
+        self._after_warm = after_warm
         self._evaluated_after = -2  # how many steps
 
     @property
@@ -80,6 +83,7 @@ class Listening:
         own.ledger.end(event)
         own.watch.ended()
         own.quiet.begun()
+        self._after_warm.activity_ended()
 
     def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
         """This thread begins a recompile."""
@@ -94,7 +98,13 @@ class Listening:
         if failed := values.get("failure_reason"):
             values = {**values, "failure_reason": self._words.graph_break(failed)}
         self._parameters.compiled(values.get("parameters", 0))
-        self._own.announcer.compiled(kind, self._own.ledger.compilation(kind, values))
+        told = self._own.ledger.compilation(kind, values)
+        self._own.announcer.compiled(kind, told)
+        self._after_warm.compiled(kind, told)
+
+    def refusal(self, of: Mapping[str, Any]) -> Exception | None:
+        """What to raise instead of compiling this kernel of the user's."""
+        return self._after_warm.refusal(of)
 
     def cached(self, cache: str, *, hit: bool) -> None:
         """A cache that PyTorch does not count was asked."""

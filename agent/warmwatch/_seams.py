@@ -53,6 +53,9 @@ class Listener(Protocol):
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
         """A compilation ended on this thread; ``kind`` is one of ``record.KINDS``."""
 
+    def refusal(self, of: Mapping[str, Any]) -> Exception | None:
+        """What to raise instead of compiling a kernel; ``None``: compile it."""
+
     def cached(self, cache: str, *, hit: bool) -> None:
         """A cache that PyTorch does not count was asked; ``cache`` is one of ``record.CACHES``."""
 

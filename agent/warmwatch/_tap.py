@@ -147,6 +147,9 @@ class _Tap:
 
     def evaluation_ended(self) -> None: ...
 
+    def refusal(self, of: Mapping[str, Any]) -> Exception | None:  # noqa: ARG002 - likewise
+        return None
+
     def precompiled(self, kind: str) -> None: ...
 
     def turned(self) -> None:

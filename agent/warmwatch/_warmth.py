@@ -12,6 +12,7 @@ from warmwatch._guard import report, warn_once
 _BEGUN = record.COMPILE_INDEX["begun"]
 
 if TYPE_CHECKING:
+    from warmwatch._after_warm import AfterWarm
     from warmwatch._own import Own
     from warmwatch.verdict import Judgement
 
@@ -22,8 +23,8 @@ class Warmth:
     ``open_record``: makes the record, where there is none yet.
     """
 
-    def __init__(self, own: Own, open_record: Callable[[], None]) -> None:
-        self._own, self._open = own, open_record
+    def __init__(self, own: Own, open_record: Callable[[], None], after_warm: AfterWarm) -> None:
+        self._own, self._open, self._after_warm = own, open_record, after_warm
         self._callbacks: list[Callable[[], object]] = []
 
     def judgement(self) -> Judgement:
@@ -68,7 +69,9 @@ class Warmth:
 
     def came(self) -> None:
         """K clean steps are marked, which is not yet warm where something compiles aside."""
-        if (self._callbacks or self._own.announces) and self.judgement().warm:
+        wanted = self._callbacks or self._own.announces or self._after_warm.mode == "raise"
+        if wanted and self.judgement().warm:
+            self._after_warm.warm()
             self._own.announcer.warm()
             self._call_back()
 

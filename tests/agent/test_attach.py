@@ -91,8 +91,8 @@ def test_an_optimizer_that_was_pickled_is_seen_from_its_first_step(records: Path
 
 
 API = [
-    *("activity", "attach", "detach", "evaluating", "is_compiling", "is_warm", "on_warm"),
-    *("ready", "saving", "state", "step"),
+    *("activity", "allow_compilation", "attach", "detach", "evaluating", "is_compiling"),
+    *("is_warm", "on_recompile", "on_warm", "ready", "saving", "state", "step"),
 ]
 
 

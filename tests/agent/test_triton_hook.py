@@ -27,6 +27,10 @@ class Listener:
         self.told: list[Any] = []
         self.compiled: list[dict[str, Any]] = []
         self.raises = False
+        self.refuses: Exception | None = None
+
+    def refusal(self, of: Mapping[str, Any]) -> Exception | None:
+        return self.refuses and type(self.refuses)(of["name"])
 
     def begin(self, event: str, _of: Mapping[str, Any]) -> None:
         if self.raises:
@@ -101,6 +105,20 @@ def test_compiled_again_it_says_why(triton: SimpleNamespace) -> None:
     assert listener.compiled[1:] == [
         {"name": "scale", "cache": "miss", "reason": again, "category": "dtype"}
     ]
+
+
+def test_a_kernel_that_is_refused_is_not_compiled(triton: SimpleNamespace) -> None:
+    """``attach(after_warm="raise")``: the launch raises, and nothing of it was compile activity."""
+    listener = Listener()
+    install(listener)
+    kernel = triton.JITFunction(scale)
+    kernel.run(FLOAT, 4, 128)
+    told = list(listener.told)
+    listener.refuses = RuntimeError()
+    kernel.run(FLOAT, 4, 128)
+    with pytest.raises(RuntimeError, match="scale"):
+        kernel.run(HALF, 4, 128)
+    assert listener.told == told
 
 
 @pytest.mark.parametrize("lost", [False, True])

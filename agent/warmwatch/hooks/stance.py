@@ -14,14 +14,26 @@ from typing import Any
 from warmwatch._seams import look_up
 
 
+def present() -> str:
+    """The stance in force.
+
+    Raises:
+        SeamAbsentError: this PyTorch has none.
+    """
+    with look_up():
+        from torch._dynamo import eval_frame
+
+        return str(eval_frame._stance.stance)
+
+
 class EagerStance:
-    """The stance ``force_eager``, in force from now on.
+    """The stance ``force_eager``, or another one, in force from now on.
 
     Raises:
         SeamAbsentError: this PyTorch has none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stance: str = "force_eager") -> None:
         with look_up():
             from torch._dynamo import eval_frame
             from torch.compiler import set_stance
@@ -29,7 +41,7 @@ class EagerStance:
             _ = eval_frame._stance
         self._module: Any = eval_frame
         self._over = False
-        self._set: Any = set_stance("force_eager")
+        self._set: Any = set_stance(stance)
 
     def holds(self) -> bool:
         """Whether it is in force, and no stance of the user's own."""

@@ -85,6 +85,11 @@ class _Ear:
         self._thread.compiling.append(_Making(source, of, why))
         self._begin(TRITON_COMPILE, self._thread.compiling[-1])
 
+    def refusal(self, source: Any) -> Exception | None:
+        """What to raise instead of compiling, if the user asked for that."""
+        function = getattr(source, "fn", None)
+        return self._listener.refusal(_of(getattr(function, "fn", None)))
+
     def built(self) -> None:
         if self._thread.compiling:
             self._thread.compiling[-1].built = True
@@ -211,6 +216,8 @@ def _compile(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
         if not ear.listening:
             return original(*args, **kwargs)
         source = args[0] if args else kwargs.get("src")
+        if refusal := _quietly(ear.refusal, source):
+            raise refusal
         options = kwargs.get("options", args[2] if len(args) > 2 else None)
         _quietly(ear.compile_begins, source, options)
         try:
