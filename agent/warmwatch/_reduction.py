@@ -41,6 +41,7 @@ _TOKEN = re.compile(
     | (?P<kept>
         \b[LG]\[(?:'[A-Za-z_]\w*'|"[A-Za-z_]\w*")\]  # a variable, as older versions write it
       | \b(?:_modules|_parameters|_buffers|__dict__)\[(?:'\w+'|"\w+")\]
+      | a[ ]tensor[ ]type,[ ]'[ ]but[ ]found[ ]  # PyTorch's own lonely quote (2.6 to 2.13)
       | <class[ ]'[\w.<>]+'>
       | \bdevice\(type='(?:cpu|cuda|xpu|mps|hpu|xla|meta)'
       )

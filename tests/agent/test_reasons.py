@@ -9,6 +9,7 @@ from warmwatch.hooks.reasons import category_of, telling_first
 from warmwatch.record import PHASES
 from warmwatch.words.advice import advice
 
+_IDENTITY = "object_identity"
 KEYS = "dispatch key set mismatch. expected DispatchKeySet"
 
 
@@ -28,6 +29,16 @@ KEYS = "dispatch key set mismatch. expected DispatchKeySet"
         (f"0/0: tensor 'x' {KEYS}(CPU), actual DispatchKeySet(CPU, AutocastCPU)", "autocast"),
         (f"0/0: tensor 'x' {KEYS}(CPU), actual DispatchKeySet(CPU, Negative)", "other"),
         ("0/0: tensor 'x' device mismatch. expected cpu, actual cuda", "device"),
+        (f"0/0: tensor 'x' {KEYS}(CPU, Autograd), actual DispatchKeySet(CUDA, Autograd)", "device"),
+        (f"0/0: tensor 'x' {KEYS}(CPU), actual DispatchKeySet(SparseCPU)", "other"),
+        ("0/0: len(b) != 1", "python_value"),
+        ("0/0: list(dict.keys(b))[0] == 'a'", "python_value"),
+        ("0/0: expected type of 't' to be a tensor type, ' but found <class 'T'>", _IDENTITY),
+        (
+            "0/0: expected type of 't' to be <class 'torch.Tensor'>, but found <class 'T'>",
+            _IDENTITY,
+        ),
+        ("0/0: getattr failed on source k", "python_value"),
         ("0/0: GLOBAL_STATE changed: deterministic_algorithms ", "global_state"),
         ("0/0: self.training == False", "module_state"),
         ("0/0: ___check_obj_id(fn, 94)", "object_identity"),

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from warmwatch._reduction import recompile
 from warmwatch.hooks.reasons import category_of
 from warmwatch.words.reasons import plain
 
@@ -51,6 +52,31 @@ PLAIN = {
         "autocast was entered or left"
     ),
     f"0/0: tensor 'x' {KEYS}(CPU), actual DispatchKeySet(CPU, Negative)": "`x` is of another kind",
+    f"0/0: tensor 'x' {KEYS}(CPU, AutogradCPU), actual DispatchKeySet(Meta, AutogradMeta)": (
+        "`x`: device went from CPU to Meta"
+    ),
+    f"0/0: tensor 'x' {KEYS}(CPU, AutogradCPU), actual DispatchKeySet(SparseCPU, AutogradCPU)": (
+        "`x`: kind went from CPU to SparseCPU"
+    ),
+    "0/0: len(b) != 1": "the length of `b` is no longer 1",
+    "0/0: len(L['b']) != 1": "the length of `b` is no longer 1",
+    "0/0: list(dict.keys(b))[0] == 'a'   # f(b)  # t.py:1 in f": "the keys of `b` changed",
+    "0/0: list(L['b'].keys())[0] == 'a'    ": "the keys of `b` changed",
+    "0/0: expected type of 't' to be a tensor type, ' but found <class 'a.T'>": (
+        "`t`: type went from Tensor to T"
+    ),
+    "0/0: expected type of 't' to be <class 'torch.Tensor'>, but found "
+    "<class 'torch.nn.parameter.Parameter'>": "`t`: type went from Tensor to Parameter",
+    "0/0: expected type of 'L['t']' to be a tensor type, ' but found <class 'NoneType'>": (
+        "`t`: type went from Tensor to None"
+    ),
+    "0/0: getattr failed on source k": "an attribute that `k` had is missing",
+    "0/0: tensor 's._parameters['w']' size mismatch at index 0. expected 4, actual 5. Guard failed "
+    "on a parameter, consider using torch._dynamo.config.force_parameter_static_shapes = False "
+    "to allow dynamism on parameters.": "`s.w`: dim 0 went from 4 to 5",
+    "0/0: x.size()[1] == x.size()[0]  # duck sizing added this equality": (
+        "dim 1 of `x` and dim 0 of `x` are no longer equal"
+    ),
     "0/0: GLOBAL_STATE changed: grad_mode ": EVALUATION,
     "0/0: ___check_global_state() against grad_mode": EVALUATION,
     "0/0: GLOBAL_STATE changed: autocast ": "autocast was entered or left",
@@ -112,3 +138,11 @@ def test_a_text_that_anybody_wrote_costs_no_more_than_a_reason_does(part: str) -
 
     hostile = part * (4_000 // len(part))
     assert min(took(hostile, 1) for _ in range(3)) < min(took(reason, 500) for _ in range(3))
+
+
+def test_a_type_is_read_in_what_leaves_the_process_too() -> None:
+    """The quote that older versions leave open does not hide what follows."""
+    for said in ("'t' to be a tensor type, '", "'L['t']' to be <class 'torch.Tensor'>,"):
+        reason = f"0/0: expected type of {said} but found <class '__main__.Mine'>"
+        reduced = recompile(reason)
+        assert plain(reduced, category_of(reduced)) == "`t`: type went from Tensor to Mine"

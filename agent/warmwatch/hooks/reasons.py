@@ -6,6 +6,13 @@ import re
 
 from warmwatch._reduction import guard
 
+# The first key of a tensor's dispatch key set is its backend: another one is another device.
+_BACKEND = "CPU|CUDA|Meta|XPU|MPS|XLA|HPU|IPU|VE|MTIA|PrivateUse1"
+_OTHER_DEVICE = (
+    rf"dispatch key set mismatch\. expected DispatchKeySet\(({_BACKEND})\b.*"
+    rf"actual DispatchKeySet\((?!\1\b)({_BACKEND})\b"
+)
+
 # First match wins. The words are those of Dynamo's guards (torch 2.6 to 2.15).
 _PATTERNS: tuple[tuple[str, str], ...] = (
     (r"grad_mode|is_inference|inference_mode", "grad_mode"),
@@ -13,6 +20,9 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     (r"requires_grad", "requires_grad"),
     (r"dtype mismatch|default_dtype|\.dtype ", "dtype"),
     (r"device mismatch|device index|\.device ", "device"),
+    (_OTHER_DEVICE, "device"),
+    (r"^expected type of ", "object_identity"),
+    (r"^getattr failed on source ", "python_value"),
     (r"GLOBAL_STATE|deterministic|num_threads|torch_function", "global_state"),
     (
         r"size mismatch|stride mismatch|rank mismatch|\.size\(\)|\.stride\(\)|\.shape",

@@ -16,7 +16,16 @@ _DIMENSION = re.compile(r"at index (\d+)")
 _FROM_TWO = re.compile(r"^2 <= ")  # PyTorch compiles sizes 0 and 1 apart, and so guards the others
 _OF_STATE = re.compile(r"GLOBAL_STATE changed:\s*(.*)", re.I)
 _EQUALS = re.compile(r"^(?P<name>[\w.\[\]'\"]+) == (?P<value>[^=]+)$")
-_LENGTH = re.compile(r"^len\((?P<name>.+?)\) == (?P<value>\d+)$")
+_LENGTH = re.compile(r"^len\((?P<name>.+?)\) [!=]= (?P<value>\d+)$")
+_KEYS = re.compile(r"^list\((?:dict\.keys\((?P<name>.+?)\)|(?P<other>.+?)\.keys\(\))\)\[\d+\]")
+_TYPE = re.compile(
+    r"^expected type of '(?P<name>.+?)' to be (?:<class '(?P<old>[\w.<>]+)'>|a tensor type).*?"
+    r"found <class '(?P<new>[\w.<>]+)'>"
+)
+_LACKS = re.compile(r"^getattr failed on source (?P<name>[\w.\[\]'\"]+)$")
+_KEY_SETS = re.compile(r"expected DispatchKeySet\((\w+)[^)]*\), actual DispatchKeySet\((\w+)")
+_ADVISED = ". Guard failed on a parameter"  # what PyTorch says behind the reason itself
+_PARAMETER = re.compile(r"\._parameters\[['\"](?P<name>\w+)['\"]\]")
 _SIZE = re.compile(
     r"(?<![\w.\[\]'\"])(?P<name>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]"
 )
@@ -57,7 +66,8 @@ def plain(reason: str | None, category: str | None = None) -> str | None:
         return None
     if words := _size_now(guard, others):
         return words if len(words) <= _LONGEST else None
-    for read in (_state, _tensor, _kernel, _length, _size, _value, _object):
+    readers = (_state, _type, _tensor, _kernel, _length, _keys, _lacks, _equal_sizes)
+    for read in (*readers, _size, _value, _object):
         if words := read(guard, category):
             return words if len(words) <= _LONGEST else None
     return None
@@ -65,7 +75,8 @@ def plain(reason: str | None, category: str | None = None) -> str | None:
 
 def _guard(entry: str) -> str:
     """What the guard of an entry says, without the entry's number and the line it comes from."""
-    return LOCAL.sub(r"\1", ENTRY.sub("", entry).partition("  # ")[0].strip())
+    said = ENTRY.sub("", entry).partition("  # ")[0].partition(_ADVISED)[0]
+    return LOCAL.sub(r"\1", said.strip().removesuffix("."))
 
 
 def _state(guard: str, category: str | None) -> str | None:
@@ -86,7 +97,7 @@ def _tensor(guard: str, category: str | None) -> str | None:
         return None
     name, what = found["name"], found["what"].lower()
     if "dispatch key" in what:
-        return _STATES["autocast"] if category == "autocast" else f"`{name}` is of another kind"
+        return _STATES["autocast"] if category == "autocast" else _kind_of(name, guard, category)
     values, dimension = _FROM_TO.search(guard), _DIMENSION.search(guard)
     change = "changed" if values is None else f"went from {values['old']} to {values['new']}"
     if what == "size" and dimension is not None:
@@ -99,7 +110,48 @@ def _tensor(guard: str, category: str | None) -> str | None:
     return f"`{name}`: {named} {change}"
 
 
+def _kind_of(name: str, guard: str, category: str | None) -> str:
+    """From the first keys of its dispatch key sets, which name device and layout."""
+    keys = _KEY_SETS.search(guard)
+    if keys is None or keys[1] == keys[2]:
+        return f"`{name}` is of another kind"
+    what = "device" if category == "device" else "kind"
+    return f"`{name}`: {what} went from {keys[1]} to {keys[2]}"
+
+
+def _type(guard: str, _category: str | None) -> str | None:
+    found = _TYPE.search(guard)
+    if found is None:
+        return None
+    old, new = (found["old"] or "Tensor"), found["new"]
+    return f"`{found['name']}`: type went from {_class(old)} to {_class(new)}"
+
+
+def _class(name: str) -> str:
+    last = name.rpartition(".")[2]
+    return "None" if last == "NoneType" else last
+
+
+def _keys(guard: str, _category: str | None) -> str | None:
+    found = _KEYS.match(guard)
+    return found and f"the keys of `{found['name'] or found['other']}` changed"
+
+
+def _lacks(guard: str, _category: str | None) -> str | None:
+    found = _LACKS.match(guard)
+    return found and f"an attribute that `{found['name']}` had is missing"
+
+
+def _equal_sizes(guard: str, _category: str | None) -> str | None:
+    sizes = _SIZE.findall(guard)
+    if len(sizes) != 2 or " == " not in guard:
+        return None
+    (one, _, dim), (other, _, of_other) = sizes
+    return f"dim {dim} of `{one}` and dim {of_other} of `{other}` are no longer equal"
+
+
 def _dim(name: str, dimension: str) -> str:
+    name = _PARAMETER.sub(r".\g<name>", name)
     batch = dimension == "0" and _is_input(name)
     return f"batch size (dim 0 of `{name}`)" if batch else f"`{name}`: dim {dimension}"
 
