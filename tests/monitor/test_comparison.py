@@ -152,6 +152,9 @@ def test_another_batch_is_told_and_one_that_nobody_knows_is_too() -> None:
     compiled, eager = two(tokens_per_step=8)
     told = compare((replace(compiled, what=replace(compiled.what, tokens_per_step=16)), eager))
     assert [one.what for one in told.incomparable] == ["tokens a step"]
+    first = page(told).answer
+    assert first.startswith("Not the same tokens a step: 16 in ")
+    assert first.index("that touches") < first.index(" against ")
     assert compare((compiled, eager)).unknown == ("tokens a step",)
 
 

@@ -47,11 +47,16 @@ _ROWS: tuple[tuple[str, Callable[[Side], str | None]], ...] = (
 
 
 def page(of: Comparison) -> Document:
-    """All of it: the break-even first, for that is what is asked."""
+    """All of it: first what was not the same, for the costs can only be read with that."""
+    differs = [
+        f"{text[0].upper()}{text[1:]}; that touches {', '.join(one.rows)}."
+        for one in of.incomparable
+        for text in [_differs(one, of)]
+    ]
     return Document(
         title="Warmwatch comparison: " + ", ".join(one.label for one in of.sides),
         state="",
-        answer=" ".join(sentence(one) for one in of.break_even),
+        answer=" ".join([*differs, *(sentence(one) for one in of.break_even)]),
         warnings=tuple(_warnings(of)),
         sections=(*_tables(of), _method(of)),
     )
@@ -89,8 +94,6 @@ def _between(one: BreakEven) -> str:
 
 
 def _warnings(of: Comparison) -> Iterator[str]:
-    for one in of.incomparable:
-        yield f"{_differs(one, of)}; that touches {', '.join(one.rows)}"
     if of.unknown:
         yield f"not known of all of them, so not held against each other: {', '.join(of.unknown)}"
 
