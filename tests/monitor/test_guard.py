@@ -61,3 +61,35 @@ def test_who_is_let_through_while_he_is_shut_out_does_not_go_on() -> None:
 
     asyncio.run(asked())
     assert not any(message.get("body") == b"told" for message in sent)
+
+
+class Known:
+    challenges = ("Bearer",)
+
+    async def allow(self, given: bytes, _peer: object = None) -> bool:
+        return given == b"Bearer right"
+
+
+def test_each_access_is_noted_while_credentials_are_required() -> None:
+    noted: list[tuple[str, str, int | None]] = []
+    now = [Protection(credentials=Known())]  # type: ignore[arg-type]
+
+    async def answer(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def send(_message: Any) -> None:
+        """Nobody reads it."""
+
+    guard = Guard(answer, lambda: now[0], lambda _: None, lambda *one: noted.append(one))
+
+    def ask(path: str, token: bytes) -> None:
+        headers = [(b"authorization", b"Bearer " + token)]
+        scope = {"type": "http", "method": "GET", "path": path, "headers": headers}
+        asyncio.run(guard({**scope, "client": ("10.0.0.7", 4711)}, None, send))  # type: ignore[arg-type]
+
+    ask("/status", b"right")
+    ask("/metrics", b"wrong")
+    ask("/-/healthy", b"")
+    now[0] = Protection()
+    ask("/status", b"")
+    assert noted == [("10.0.0.7", "/status", None), ("10.0.0.7", "/metrics", 401)]

@@ -29,7 +29,8 @@ def daemon_process(
     ``before`` is called in its process before it is the daemon.
     """
     words = ("serve", "--address", "127.0.0.1:0", *arguments)
-    with _started(words, environment(**variables), before) as process:
+    quiet = {"WARMWATCH_LOG_FORMAT": "off", **variables}  # nobody reads its pipe
+    with _started(words, environment(**quiet), before) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
