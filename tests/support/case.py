@@ -144,7 +144,7 @@ def _may_be_warm(case: Case, sample: Sample) -> bool:
 def _must_be_warm(case: Case, sample: Sample) -> bool:
     compiles = any(s < sample.after and sample.before < e for s, e in _either(case))
     due = case.watched.slot.header.warm_steps + max(case.scenario.late_steps, default=0)
-    if "unknown" in expected_conditions(case):
+    if _swaps_later(case):
         return False
     return not compiles and _clean(case, sample.before) >= due
 
@@ -162,7 +162,7 @@ def _clean(case: Case, now: int, more: int = 0) -> int:
 
 def expected_warm_ups(case: Case) -> list[WarmUp]:
     """Where warm-ups end by the contract, from marks and intervals alone."""
-    if "unknown" in expected_conditions(case):
+    if _swaps_later(case):
         return []
     k, found, clean = case.watched.slot.header.warm_steps, [], 0
     last = None
@@ -234,16 +234,21 @@ def expected_conditions(case: Case) -> set[str]:
     """The words besides the state, from the marks, what PyTorch logged, and its environment."""
     warm_ups = expected_warm_ups(case)
     late = [step for step in dirty_steps(case) if warm_ups and step > warm_ups[0].step]
-    mode = case.scenario.env.get("TORCHINDUCTOR_FX_COMPILE_MODE", "").lower()
     holds = {
         "thrashing": any(third - first < 10 for first, third in zip(late, late[2:], strict=False)),
         "fallback": "hit config." in case.reference.output,
-        "unknown": mode.startswith(("async", "progressive")),
+        "unknown": _swaps_later(case),
         "nothing_captured": _captured_nothing(case),
         "never_compiled": case.scenario.in_vain and not case.watched.account["compilations"],
         "cudagraph_skipped": case.watched.account["cudagraph_skips"] > 0,
     }
-    return {name for name, holding in holds.items() if holding}
+    return {*case.scenario.conditions, *(name for name, holding in holds.items() if holding)}
+
+
+def _swaps_later(case: Case) -> bool:
+    """Its environment has code compiled aside and swapped in."""
+    mode = case.scenario.env.get("TORCHINDUCTOR_FX_COMPILE_MODE", "").lower()
+    return mode.startswith(("async", "progressive"))
 
 
 def _captured_nothing(case: Case) -> bool:

@@ -7,8 +7,11 @@ the reason, and left out there and nowhere else.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
 from support import truth
@@ -25,6 +28,7 @@ from support.case import (
     seen_warm_ups,
     stalled,
 )
+from support.poller import Sample
 from support.scenarios import timeless
 from support.torch_versions import TORCH
 from warmwatch._reduction import REASON_LIMIT, recompile
@@ -224,6 +228,69 @@ def samples(case: Case) -> Findings:
             yield f"nothing compiled and the monitor said so: {sample}"
 
 
+_SPEED = re.compile(r"(?:: |slower: )([\d.]+) (ms|s) a step")
+_AGE = re.compile(r"no step for ([\d.]+) (ms|s)\b")
+_UNITS = {"ms": 1e-3, "s": 1.0}
+_WINDOWS = (16, 32, 64)  # steps: of ones that vary the median of the last 32 is not one number
+_JITTER = 0.002  # seconds by which a step's mark by the training is later than the agent's
+_SHOWN = 0.05  # a length is shown with two figures
+
+
+def claims(case: Case) -> Findings:
+    """At every poll, what the sentence claims of the speed, the compiler and the last step.
+
+    The truth is the training's own clock, at the moments between which the record was read.
+    """
+    if case.scenario.unseen_steps or any(case.scenario.late_steps) or case.scenario.ranks > 1:
+        return  # what the agent takes for a step is not what the scenario marks
+    marks = case.marks
+    for sample in case.watched.samples:
+        if not 2 <= sample.steps <= len(marks) or sample.state in ("finished", "failed", "lost"):
+            continue
+        yield from _speed_claimed(case, sample, marks[: sample.steps])
+        yield from _age_claimed(case, sample, marks)
+        if "nothing compiles" in sample.said and inside(case, sample):
+            yield f"it compiled all the time of {sample.before}: {sample.said}"
+
+
+def _speed_claimed(case: Case, sample: Sample, marks: list[int]) -> Findings:
+    found = _SPEED.search(sample.said)
+    if found is None:
+        return
+    said = float(found[1]) * _UNITS[found[2]]
+    gaps: list[float] = []
+    since: list[float] = []  # the last compilation
+    for start, end in pairwise(marks):
+        if any(begin < end and start < over for begin, over in case.intervals):
+            since = []
+            continue
+        gaps.append((end - start) / 1e9)
+        since.append(gaps[-1])
+    # of few steps, or around a change, the truth is what these windows agree on
+    parts = [part[-window:] for window in _WINDOWS for part in (gaps, since) if len(part) >= 3]
+    true = [median(part) for part in parts]
+    if len(gaps) < _WINDOWS[0]:
+        true = gaps  # "so far": what lies in the middle of a few steps, each mark may move
+    if not true:
+        return
+    least, most = 0.9 * (1 - _SHOWN) * min(true), 1.1 * (1 + _SHOWN) * max(true)
+    if not least - _JITTER <= said <= most + _JITTER:
+        yield f"{said} s a step is claimed, {true} are true, of {len(gaps)}: {sample.said}"
+
+
+def _age_claimed(case: Case, sample: Sample, marks: list[int]) -> Findings:
+    """The agent sees a step in the optimizer, the scenario marks it soon after."""
+    last = marks[sample.steps - 1]
+    least = (sample.after - last) / 1e9
+    most = least + (EDGE_NS + stalled(case, sample.before, last)) / 1e9
+    if sample.age is not None and not least - 1e-3 <= sample.age <= most:
+        yield f"the last step is {sample.age:.3f} s old, not {least:.3f} to {most:.3f} s"
+    if found := _AGE.search(sample.said):
+        said = float(found[1]) * _UNITS[found[2]]
+        if not 0.95 * least - 0.06 <= said <= 1.05 * most + 0.06:
+            yield f"{said} s without a step are claimed, {least:.3f} s are true: {sample.said}"
+
+
 def warm_ups(case: Case) -> Findings:
     seen, expected = seen_warm_ups(case), expected_warm_ups(case)
     late = case.scenario.late_steps or (0,) * len(expected)
@@ -344,6 +411,7 @@ CHECKS: dict[str, Callable[[Case], Findings]] = {
         failures,
         coverage,
         samples,
+        claims,
         warm_ups,
         states,
         guest,

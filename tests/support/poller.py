@@ -15,7 +15,8 @@ from pathlib import Path
 from types import TracebackType
 
 from support.looks import ASKED, TAKEN
-from warmwatch_monitor.runs import group
+from warmwatch_monitor.export.words.sentence import run_answer
+from warmwatch_monitor.judging import Around, Judging
 from warmwatch_monitor.sources.records import RecordsSource
 
 INTERVAL_NS = 50_000_000
@@ -27,6 +28,7 @@ class Sample:
 
     Attributes:
         asked: the training asked for this look after a step, and waited for it.
+        said: the run's headline and its details, as one text. age: of the last step, in seconds.
         waited: for how long the training's threads had been ready to run and had no core by then,
             by the kernel's account: what the machine cost, not the training.
     """
@@ -38,6 +40,8 @@ class Sample:
     warm: bool
     steps: int
     conditions: tuple[str, ...] = ()
+    said: str = ""
+    age: float | None = None
     asked: bool = False
     waited: int = 0
 
@@ -48,6 +52,7 @@ class Poller:
     def __init__(self, records: Path, meeting: Path) -> None:
         self.samples: list[Sample] = []
         self._source = RecordsSource([str(records)], retention=3600)
+        self._judging = Judging()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._waits: dict[str, int] = {}
@@ -84,7 +89,9 @@ class Poller:
         for pid in {one.pid for one in reading.records if one.pid is not None}:
             self._waits |= _waits(pid)
         after = time.monotonic_ns()
-        for run in group(reading.records, {}, after):
+        runs, _ = self._judging.of(reading.records, Around(now_ns=after), None)
+        for run in runs:
+            words = run_answer(run)
             for rank in run.ranks:
                 said = rank.judgement
                 self.samples.append(
@@ -96,6 +103,8 @@ class Poller:
                         warm=said.warm,
                         steps=rank.figures.steps.count,
                         conditions=said.conditions,
+                        said="; ".join([words.summary, *words.details]),
+                        age=rank.figures.progress.last_step_age_seconds,
                         asked=asked,
                         waited=sum(self._waits.values()),
                     )

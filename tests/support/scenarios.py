@@ -44,6 +44,7 @@ class Scenario:
         unseen_steps: how many the agent cannot tell from others. late_steps: by how many each
             warm-up is noticed late, where the agent's step is not the scenario's iteration.
         eager_frames: a frame that runs eagerly beside the agent, and holds nothing to compile.
+        conditions: those that its steps bring about, beside what follows from its compilations.
         in_vain: it calls ``torch.compile``, and nothing is ever compiled.
         cold: the C++ compiler makes everything anew.
         warm_cache: run once beforehand, so that the caches are full.
@@ -70,6 +71,7 @@ class Scenario:
     eager_frames: str = ""
     fallbacks: int = 0
     failures: int = 0
+    conditions: tuple[str, ...] = ()
     in_vain: bool = False
     cold: bool = False
     warm_cache: bool = False
@@ -116,7 +118,7 @@ def declared(path: Path) -> Scenario:
             expect = ast.literal_eval(node.value)
             expect |= expect.pop("on", {}).get(VERSION, {})
             expect["states"] = tuple(expect["states"].split())
-            for key in ("categories", "beside"):
+            for key in ("categories", "beside", "conditions"):
                 expect[key] = tuple(expect.get(key, "").split())
             about = " ".join((ast.get_docstring(tree) or "").split())
             return Scenario(name=path.stem, path=path, about=about, **expect)
