@@ -66,6 +66,14 @@ def test_the_record_directory_is_not_the_services_own() -> None:
     assert "Environment=WARMWATCH_DIR=/run/warmwatch" in UNIT.splitlines()
 
 
+def test_the_record_directory_is_a_bounded_file_system_of_its_own() -> None:
+    lines = (SYSTEMD / "run-warmwatch.mount").read_text().splitlines()
+    assert "Where=/run/warmwatch" in lines
+    (options,) = (line for line in lines if line.startswith("Options="))
+    assert {"mode=1777", "size=512M", "nr_inodes=32k"} <= set(options.partition("=")[2].split(","))
+    assert "RequiresMountsFor=/run/warmwatch" in UNIT.splitlines()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to root")
 def test_tmpfiles_makes_a_directory_of_root_that_is_open_to_all(tmp_path: Path) -> None:
     """With a number for the monitor's user, who does not exist here."""

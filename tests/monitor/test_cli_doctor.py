@@ -18,7 +18,7 @@ from support.records import held, live_slot, since_boot, warm, write_record
 from support.values import replace
 from warmwatch import record
 from warmwatch.record import CompileCounts, Slot, StepCounts
-from warmwatch_monitor.cli import cli
+from warmwatch_monitor.cli import checks, cli
 from warmwatch_monitor.model.compile_host import CompileHost
 from warmwatch_monitor.sources.compile_host import compile_host
 
@@ -226,3 +226,14 @@ def test_the_findings_are_there_as_json_with_the_same_exit_code() -> None:
     assert {one["mark"] for one in answer["findings"]} <= {"fine", "note", "trouble"}
     assert answer["to_do"] == sum(one["mark"] == "trouble" for one in answer["findings"])
     assert all(one["what"].splitlines()[0] in words.stdout for one in answer["findings"][:3])
+
+
+def test_a_record_directory_that_is_open_to_all_is_to_be_a_file_system_of_its_own(
+    tmp_path: Path,
+) -> None:
+    said = f"any user can fill the file system of {tmp_path}, which others need too"
+    tmp_path.chmod(0o1777)
+    assert said in doctor().stdout
+    tmp_path.chmod(0o755)
+    assert said not in doctor().stdout
+    assert not list(checks._shared_file_systems(["/dev/shm", str(tmp_path / "none")]))

@@ -6,8 +6,10 @@ import contextlib
 import os
 import platform
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -101,6 +103,7 @@ def surroundings(settings: Settings) -> Iterator[Finding]:
     writable = next((path for path, why in obstacles.items() if why is None), None)
     yield from _directories(obstacles, writable)
     yield from _daemon(settings, writable)
+    yield from _shared_file_systems(settings.directories)
     source = RecordsSource(settings.directories, retention=EVER_SECONDS)
     found = within(_READ_SECONDS, source.read, None)
     if found is None:
@@ -170,6 +173,26 @@ def _directories(obstacles: Mapping[str, str | None], writable: str | None) -> I
         what="no record directory can be written by this user",
         advice="set WARMWATCH_DIR to a directory of your own, for the training and the monitor",
     )
+
+
+def _shared_file_systems(directories: Sequence[str]) -> Iterator[Finding]:
+    """Of directories that are open to all, those that have no file system of their own."""
+    for path in directories:
+        if within(DISK_SECONDS, partial(_can_be_filled, path), False):
+            yield Finding(
+                mark=Mark.NOTE,
+                what=f"any user can fill the file system of {path}, which others need too",
+                advice="mount a tmpfs there with size= and nr_inodes= (docs/deployment.md)",
+            )
+
+
+def _can_be_filled(path: str) -> bool:
+    """Whether everybody may write to a directory that is not a mount."""
+    try:
+        found, above = Path(path).stat(), (Path(path) / "..").stat()
+    except OSError:
+        return False
+    return bool(found.st_mode & stat.S_IWOTH) and found.st_dev == above.st_dev
 
 
 def _obstacle(path: str, *, chosen: bool) -> str | None:
