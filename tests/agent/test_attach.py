@@ -143,7 +143,7 @@ result([before, attached, after, state])
 """
     before, attached, after, state = result_of(records, body, attach=False)
     assert after == before
-    assert sum(a != b for a, b in zip(attached, before, strict=True)) == 9
+    assert sum(a != b for a, b in zip(attached, before, strict=True)) == 8
     assert state is None
     slot = slots.read(slots.only(records))
     assert (slot.steps.steps, slots.events(slots.only(records))[-1]["how"]) == (0, "detached")
