@@ -103,12 +103,10 @@ def test_additions_of_a_newer_agent_are_ignored() -> None:
     ],
 )
 def test_a_code_of_a_newer_agent_is_other_or_absent(name: str, newest: int, shown: int) -> None:
-    data = bytearray(capture(5))
-    words = flatten(record.unpack(bytes(data)).compile)
+    words = flatten(record.unpack(capture(5)).compile)
     for code, expected in ((newest, shown), (newest - 1, newest - 1), (2**40, 2**40)):
         words[record.COMPILE_INDEX[name]] = code
-        record.store_compile(data, words)
-        slot = record.with_known_codes(record.unpack(bytes(data)))
+        slot = record.with_known_codes(record.unpack(newer(words=words)))
         assert getattr(slot.compile, name) == expected
 
 
