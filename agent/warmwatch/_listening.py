@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from warmwatch._family import child_name
-from warmwatch._phases import is_tracing
-from warmwatch.record import COMPILE_INDEX
+from warmwatch._phases import is_tracing, phase_of
+from warmwatch.record import COMPILE_INDEX, PHASES
 
 _EVALUATING = COMPILE_INDEX["evaluating_since_ns"]
 
@@ -48,6 +48,9 @@ class Listening:
         self._created, self._trains = created, trains
         self._after_warm = after_warm
         self._evaluated_after = -2  # how many steps
+        # Phases whose events were not heard yet. PyTorch's records tell the time of each, too; that
+        # of AOTAutograd holds any backend's.
+        self._unheard = {"dynamo", "inductor"}
 
     @property
     def on_step(self) -> Callable[[Any, Any, Any], None]:
@@ -76,6 +79,9 @@ class Listening:
             self._open()
         own.ledger.begin(event, of)
         own.watch.begun()
+        if self._unheard:
+            phase = phase_of(event)
+            self._unheard.discard("" if phase is None else PHASES[phase])
 
     def end(self, event: str) -> None:
         """A compile event ended on this thread."""
@@ -99,6 +105,9 @@ class Listening:
             values = {**values, "failure_reason": self._words.graph_break(failed)}
         self._parameters.compiled(values.get("parameters", 0))
         told = self._own.ledger.compilation(kind, values)
+        if self._unheard and "failure" not in values:
+            self._hooks.lacks_events(self._unheard & (values.get("phase_us") or {}).keys())
+        self._own.record.hooked(self._hooks.names, self._hooks.missing)
         self._own.announcer.compiled(kind, told)
         self._after_warm.compiled(kind, told)
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from warmwatch._guard import report
 
+EVENT_NAMES = "event_names"
 _Answer = TypeVar("_Answer")
 
 
@@ -137,6 +138,10 @@ def _unknown() -> tuple[int, ...]:
     return ()
 
 
+def _nothing_lacks() -> Sequence[str]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
     """What a seam gives once its hook is in place.
@@ -153,6 +158,7 @@ class Installed:
             are hidden from it as soon as it comes.
         disabled: by which of ``record.DISABLED`` compilation is turned off now.
         uncompiled: calls of compiled functions that a stance ran eagerly, and that it refused.
+        lacks: what turned out to be missing since: names that only show once something compiles.
         memory: bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known.
         optimizers: whether the process made an optimizer of ``torch.optim``.
         precompiled: of ``record.PRECOMPILED``, what runs, as far as the calling thread sees it.
@@ -165,6 +171,7 @@ class Installed:
     break_place: Callable[[str], Mapping[str, Any]] = _nowhere
     asynchronous: Callable[[], bool] = _never
     functions: Sequence[Callable[..., Any]] = ()
+    lacks: Callable[[], Sequence[str]] = _nothing_lacks
     disabled: Callable[[], str] = _by_nothing
     memory: Callable[[], tuple[int, ...]] = _unknown
     uncompiled: Callable[[], tuple[int, int]] = _none_uncompiled
@@ -233,15 +240,21 @@ class Hooks:
     def __init__(self) -> None:
         self._installed: dict[str, Installed] = {}
         self._excluded: set[str] = set()
-        self.missing: tuple[str, ...] = ()
+        self._missing: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._installed)
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What this PyTorch does not have, as far as it is known by now."""
+        lacking = [name for names in self._answers(lambda seam: seam.lacks()) for name in names]
+        return tuple(dict.fromkeys((*self._missing, *lacking)))
+
     def install(self, seams: Sequence[tuple[str, Install]], listener: Listener) -> None:
         """Install each; one that fails has undone what it did, and the others go on."""
-        missing = list(self.missing)
+        missing = list(self._missing)
         for name, install in seams:
             if name in self._excluded:
                 continue
@@ -252,7 +265,12 @@ class Hooks:
             except Exception as error:  # noqa: BLE001 - a stranger PyTorch than any known
                 missing.append(name)
                 report(f"hooks.{name}", error)
-        self.missing = tuple(missing)
+        self._missing = tuple(missing)
+
+    def lacks_events(self, phases: Iterable[str]) -> None:
+        """These phases took time, and none of their events was heard: their names are others."""
+        if any(phases) and "events" in self._installed and EVENT_NAMES not in self._missing:
+            self._missing = (*self._missing, EVENT_NAMES)
 
     def functions(self) -> list[Callable[..., Any]]:
         """Ours that are to be hidden from Dynamo."""

@@ -178,6 +178,16 @@ def explicit_beside_an_optimizer():
     ps = parameters(); o = torch.optim.SGD(ps, lr=.1)
     for _ in range(5): back(ps); o.step(); warmwatch.step()
 
+def nested_where_torch_names_its_function_otherwise():
+    class Mine(torch.optim.SGD):
+        def step(self, closure=None):
+            return super().step(closure)
+    ps = parameters(); torch.optim.SGD(ps, lr=.1); o = Mine(ps, lr=.1)
+    for each in (torch.optim.SGD, Mine):
+        assert each.step.__code__.co_name == "wrapper"
+        each.step.__code__ = each.step.__code__.replace(co_name="around")
+    for _ in range(5): back(ps); o.step()
+
 counts = {}
 for kind in KINDS:
     warmwatch.attach()
@@ -211,6 +221,7 @@ EXPECTED = {
     "explicit_before_the_first_optimizer": 6,
     "explicit": 5,
     "explicit_beside_an_optimizer": 5,
+    "nested_where_torch_names_its_function_otherwise": 5,
 }
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from support import slots
-from support.torch_versions import TORCH
-from support.trainings import result_of
-from warmwatch.record import CATEGORIES, PHASES, Slot
+from support.torch_versions import TORCH, VERSION
+from support.trainings import environment, result_of
+from warmwatch.record import CATEGORIES, KINDS, PHASES, Slot
+from warmwatch_monitor.cli import cli
 
 # The installers of GONE raise what they raise where PyTorch does not have what they ask for.
 BODY = """
@@ -37,6 +39,11 @@ SEAMS = (
     "compilations",
     "runtime_compilations",
     "cache_verdicts",
+    "compilation_kinds",
+    "compilation_ids",
+    "compilation_failures",
+    "compilation_details",
+    "compiled_code",
     "recompile_reasons",
     "recompile_limit",
     "async_modes",
@@ -79,3 +86,134 @@ def _only_what_is_told(slot: Slot, seam: str) -> None:
     named = {c for c, n in zip(CATEGORIES, counts.recompiles, strict=True) if n}
     untold = seam == "recompile_reasons" and not TORCH.reason
     assert named == ({"other"} if untold else set() if seam == "compilations" else {"shape"})
+
+
+# One process: in turn, each name that a figure rests on is another one in PyTorch. Where PyTorch
+# itself could not run without it, it is the name that the hook declares that differs.
+RENAMED = """
+import contextlib, sys
+from unittest.mock import patch
+import torch._dynamo, torch._inductor.compile_fx as compile_fx
+from torch._dynamo import convert_frame, utils
+import warmwatch, warmwatch.hooks as hooks
+from warmwatch import _current, _listening, _phases
+from warmwatch.hooks import code, compilations
+
+class Without:
+    def __init__(self, metrics, field): self._metrics, self._field = metrics, field
+    def __getattr__(self, name):
+        if name == self._field: raise AttributeError(name)
+        return getattr(self._metrics, name)
+
+@contextlib.contextmanager
+def field(name):
+    fields = {n: f for n, f in utils.CompilationMetrics.__dataclass_fields__.items() if n != name}
+    original = utils.log_compilation_event
+    def without(metrics, *args, **kwargs): return before(Without(metrics, name), *args, **kwargs)
+    before = original
+    with patch.object(utils.CompilationMetrics, "__dataclass_fields__", fields):
+        def attached():
+            nonlocal before
+            before = utils.log_compilation_event
+            utils.log_compilation_event = without
+        yield attached
+    utils.log_compilation_event = original
+
+class Renamed(dict):
+    def __init__(self, group, name): self.at = group, name
+    def __contains__(self, group): return group in counters and group != self.at[0] or (
+        bool(self.at[1]) and group in counters)
+    def get(self, group, default=None): return self[group] if group in self else default
+    def __getitem__(self, group):
+        return {k: v for k, v in counters[group].items() if (group, k) != self.at}
+counters = utils.counters
+
+class Owner:
+    "What a hook looks into, without some names."
+    def __init__(self, owner, *names): self._owner, self._names = owner, names
+    def __getattr__(self, name):
+        if name in self._names: raise AttributeError(name)
+        return getattr(self._owner, name)
+
+LIMITS = "exceeds_recompile_limit", "exceeds_cache_size_limit"
+CASES = {
+    "nothing": lambda: contextlib.nullcontext(),
+    "is_forward": lambda: field("is_forward"),
+    "compile_id": lambda: field("compile_id"),
+    "fail_type": lambda: field("fail_type"),
+    "co_name": lambda: field("co_name"),
+    "unique_graphs": lambda: patch.object(utils, "counters", Renamed("stats", "unique_graphs")),
+    "_compile": lambda: patch.object(code, "_FUNCTION", "_compile_frame"),
+    "locals of _compile": lambda: patch.object(code, "_LOCALS", ("code_object", "compile_id")),
+    "events": lambda: patch.multiple(_phases, _EXACT={}, _BY_SUBSTRING=()),
+    "limit": lambda: patch.object(torch._dynamo, "convert_frame", Owner(convert_frame, *LIMITS)),
+    "_patch_step_function": lambda: patch.object(
+        torch.optim, "Optimizer", Owner(torch.optim.Optimizer, "_patch_step_function")),
+    "fx_compile_async": lambda: patch.object(compile_fx, "fx_compile_async", create=True),
+}
+found = {}
+for name, renamed in CASES.items():
+    torch._dynamo.reset(); counters.clear()
+    with renamed() as attached:
+        if name == "fx_compile_async": del compile_fx.fx_compile_async
+        warmwatch.attach()
+        if callable(attached): attached()
+        step = torch.compile(lambda x: x.sin() * 2, backend="aot_eager", dynamic=False)
+        for size in (2, 3): step(torch.ones(size, requires_grad=True)).sum().backward()
+        image = _current.attached.agent.record.image()
+        found[name] = image.identity.missing, image.compile.compilations, image.compile.recompiles
+        if name == "fx_compile_async": compile_fx.fx_compile_async = False
+    warmwatch.detach()
+result(found)
+"""
+NAMED = {
+    "nothing": None,
+    "is_forward": "compilation_kinds",
+    "compile_id": "compilation_ids",
+    "fail_type": "compilation_failures",
+    "co_name": "compilation_details",
+    "unique_graphs": "graph_counter",
+    "_compile": "compiled_code",
+    "locals of _compile": "compiled_code",
+    "events": "event_names",
+    "limit": "recompile_limit",
+    "_patch_step_function": "new_optimizers",
+    "fx_compile_async": None if "2.6" in VERSION else "async_modes",
+}
+
+
+def test_no_renamed_private_name_passes_silently(tmp_path: Path) -> None:
+    place = tmp_path / "renamed"
+    place.mkdir()
+    found = result_of(place, RENAMED, attach=False)
+    missing = {name: set(told) - set(TORCH.missing) for name, (told, _, _) in found.items()}
+    assert missing == {name: {seam} - {None} for name, seam in NAMED.items()}
+    whole = found["nothing"]
+    forward, backward = KINDS.index("forward"), KINDS.index("backward")
+    assert (whole[1][forward], whole[1][backward], sum(whole[2])) == (2, 2, 1)
+    unknown = found["is_forward"]
+    assert (unknown[1][forward], unknown[1][backward], sum(unknown[2])) == (0, 0, 0)
+
+
+def test_doctor_compares_each_hook_with_what_pytorch_recorded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All agree; and where the agent counts one compilation too many, its line says so."""
+    for name, value in environment(tmp_path / "records").items():
+        monkeypatch.setenv(name, value)
+    done = CliRunner().invoke(cli, ["doctor", "--hooks"])
+    lines = done.output.splitlines()
+    assert done.exit_code == 0, done.output
+    assert "ok    hook compilations: ok: (2, 2), as PyTorch recorded" in lines
+    compared = [line for line in lines if ": ok: " in line]
+    assert len(compared) >= 14, done.output
+    wrong = tmp_path / "wrong" / "sitecustomize.py"
+    wrong.parent.mkdir()
+    wrong.write_text(
+        "from warmwatch.hooks import compilations\n"
+        "compilations.kind_of = lambda metrics: 'forward'\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(wrong.parent))
+    done = CliRunner().invoke(cli, ["doctor", "--hooks"])
+    assert done.exit_code == 1, done.output
+    assert "DO    hook compilations: wrong: the agent has (4, 0), PyTorch (2, 2)" in done.output

@@ -8,6 +8,7 @@ are read at the begin, or before it, when nothing else in that frame could be ke
 
 from __future__ import annotations
 
+import inspect
 import sys
 import weakref
 from collections.abc import Mapping
@@ -15,16 +16,30 @@ from types import CodeType, FrameType
 from typing import Any
 
 from warmwatch._hashes import of_code
+from warmwatch._seams import Installed, Listener, SeamAbsentError, look_up
 from warmwatch.hooks.compilations import place
 
 EVENT = "dynamo"
 _MODULE, _FUNCTION = "torch._dynamo.convert_frame", "_compile"
+_LOCALS = ("code", "compile_id", "one_graph", "locals")
 _MOST_FRAMES = 24
 # What PyTorch puts around a module of its own (``nn.Sequential``): the same code for all of them.
 _AROUND = "torch/_dynamo/external_utils.py"
 
 
 _MOST_CODES = 4096
+
+
+def require(listener: Listener) -> Installed:  # noqa: ARG001 - every seam's signature
+    """``_compile`` is there and has the locals that are read."""
+    with look_up():
+        from torch._dynamo import convert_frame
+
+        known = inspect.unwrap(getattr(convert_frame, _FUNCTION)).__code__
+    names = {*known.co_varnames, *known.co_cellvars}
+    if absent := [name for name in _LOCALS if name not in names]:
+        raise SeamAbsentError(f"{_FUNCTION}: {absent[0]}")
+    return Installed()
 
 
 def being_compiled() -> dict[str, Any]:

@@ -1,16 +1,18 @@
 """One entry for each compilation, from the metrics that PyTorch records of it; its counters.
 
 ``torch._dynamo.utils.log_compilation_event`` is called for every record; the deque behind
-``get_compilation_metrics()`` would keep 64 only.
+``get_compilation_metrics()`` would keep 64 only. The fields that figures rest on are declared in
+``_FIELDS``: where one is missing, so are its figures, and its seam is named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch._seams import Installed, Listener, look_up
+from warmwatch._seams import Installed, Listener, SeamAbsentError, look_up
 from warmwatch.hooks.costs import costs
 from warmwatch.hooks.reasons import category_of
 
@@ -24,6 +26,16 @@ _LEFT_TO_PYTHON = (
 _UNTOLD = object()  # torch 2.6 has no such field
 
 
+def _require(fields: tuple[str, ...], listener: Listener) -> Installed:  # noqa: ARG001
+    with look_up():
+        from torch._dynamo.utils import CompilationMetrics
+
+        known = CompilationMetrics.__dataclass_fields__
+    if absent := [field for field in fields if field not in known]:
+        raise SeamAbsentError(f"CompilationMetrics.{absent[0]}")
+    return Installed()
+
+
 def install(listener: Listener) -> Installed:
     with look_up():
         from torch._dynamo import utils
@@ -32,10 +44,12 @@ def install(listener: Listener) -> Installed:
         original, counters = utils.log_compilation_event, utils.counters
         reasons = getattr(utils, "graph_break_reasons", ())
     listening = True
+    lacking: set[str] = set()
 
     def log_compilation_event(metrics: Any, *args: Any, **kwargs: Any) -> Any:
         if listening:
             try:
+                lacking.update(untold_by(counters, metrics))
                 listener.compilation(kind_of(metrics), entry(metrics))
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.compilations", error)
@@ -52,28 +66,26 @@ def install(listener: Listener) -> Installed:
     utils.log_compilation_event = ours
     return Installed(
         uninstall=uninstall,
+        lacks=lambda: sorted(lacking),
         counters=lambda: read_counters(counters),
         graph_breaks=lambda: read_breaks(counters),
         break_place=lambda reason: break_place(reasons, reason),
     )
 
 
-def require_runtime(listener: Listener) -> Installed:  # noqa: ARG001 - every seam's signature
-    """What is tuned or recorded at run time has records of its own (not in torch 2.6)."""
-    return _require("is_runtime")
-
-
-def require_caches(listener: Listener) -> Installed:  # noqa: ARG001 - likewise
-    """Each record says what the local caches gave it (not in torch 2.6 and 2.8)."""
-    return _require("inductor_fx_local_cache_hit_count")
-
-
-def _require(field: str) -> Installed:
-    with look_up():
-        from torch._dynamo.utils import CompilationMetrics
-
-        getattr(CompilationMetrics, field)  # a dataclass keeps its defaults on the class
-    return Installed()
+# Seams that install nothing: fields of a record, without which some figures are unknown.
+_FIELDS = {
+    "runtime_compilations": ("is_runtime",),  # not in torch 2.6
+    "cache_verdicts": ("inductor_fx_local_cache_hit_count",),  # not in torch 2.6 and 2.8
+    "compilation_kinds": ("is_forward",),
+    "compilation_ids": ("compile_id",),
+    "compilation_failures": ("fail_type",),
+    "compilation_details": (
+        *("duration_us", "co_name", "co_filename", "co_firstlineno", "graph_op_count"),
+        *("guard_count", "dynamo_cumulative_compile_time_us"),
+    ),
+}
+REQUIRED = tuple((name, functools.partial(_require, fields)) for name, fields in _FIELDS.items())
 
 
 def kind_of(metrics: Any) -> str:
@@ -82,7 +94,9 @@ def kind_of(metrics: Any) -> str:
         if getattr(metrics, "runtime_cudagraphify_time_us", None):
             return "cudagraph"
         return "autotune" if getattr(metrics, "runtime_triton_autotune_time_us", None) else "other"
-    return "backward" if getattr(metrics, "is_forward", None) is False else "forward"
+    if not hasattr(metrics, "is_forward"):
+        return "other"
+    return "backward" if metrics.is_forward is False else "forward"
 
 
 def entry(metrics: Any) -> dict[str, Any]:
@@ -138,6 +152,29 @@ def _cache(metrics: Any) -> str | None:
     if misses:
         return "miss"
     return "hit" if hits else None
+
+
+def untold_by(counters: Mapping[str, Mapping[str, int]], metrics: Any) -> Iterator[str]:
+    """Counters that ought to have risen by this compilation, and are not there.
+
+    Their names are keys that only exist once they have risen. A user may clear them, but not while
+    this thread compiles.
+    """
+    if getattr(metrics, "is_runtime", False) or getattr(metrics, "fail_type", None):
+        return
+
+    def of(group: str, *names: str) -> bool:
+        return group in counters and any(counters[group].get(name) for name in names)
+
+    graph = kind_of(metrics) == "forward" and getattr(metrics, "graph_op_count", None)
+    if graph and not of("stats", "unique_graphs"):
+        yield "graph_counter"
+    if getattr(metrics, "num_graph_breaks", None) and not counters.get("graph_break"):
+        yield "graph_break_counter"
+    verdicts = ("hit", "miss")
+    asked = (getattr(metrics, f"inductor_fx_local_cache_{one}_count", 0) for one in verdicts)
+    if any(asked) and not of("inductor", *(f"fxgraph_cache_{one}" for one in verdicts)):
+        yield "cache_counters"
 
 
 def read_breaks(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:

@@ -19,8 +19,10 @@ from warmwatch_monitor.cli.checks import (
     surroundings,
     variables,
 )
+from warmwatch_monitor.cli.hook_checks import hooks
 from warmwatch_monitor.cli.host_checks import compiling
 from warmwatch_monitor.cli.output import plain, say
+from warmwatch_monitor.config import Settings
 from warmwatch_monitor.sources.compile_host import compile_host
 
 _SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
@@ -31,9 +33,22 @@ _SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
 @options.directory
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @options.access
+@click.option(
+    "--hooks",
+    "check_hooks",
+    is_flag=True,
+    help="Compile a few tiny functions under the agent instead, and compare each hook's figures "
+    "with PyTorch's own records.",
+)
 @click.pass_context
 def doctor(
-    ctx: click.Context, /, address: str | None, dir: str | None, as_json: bool, **access: str | None
+    ctx: click.Context,
+    /,
+    address: str | None,
+    dir: str | None,
+    as_json: bool,
+    check_hooks: bool,
+    **access: str | None,
 ) -> None:
     """Check the installation, and this host as one to compile on; say what to do.
 
@@ -45,13 +60,7 @@ def doctor(
     Exit code: 0 fine, 1 something needs doing
     """
     settings = settings_from(address=address, dir=dir, **access)
-    findings = [
-        *installation(),
-        *variables(os.environ),
-        *surroundings(settings),
-        *gpus(settings),
-        *compiling(lambda: compile_host(os.environ)),
-    ]
+    findings = [*hooks(os.environ)] if check_hooks else _installation(settings)
     troubles = sum(finding.mark is Mark.TROUBLE for finding in findings)
     if as_json:
         say(json.dumps(_answer(findings, troubles), indent=2))
@@ -60,6 +69,16 @@ def doctor(
             say(_line(finding))
         say(f"{troubles} to do" if troubles else "nothing to do")
     ctx.exit(1 if troubles else 0)
+
+
+def _installation(settings: Settings) -> list[Finding]:
+    return [
+        *installation(),
+        *variables(os.environ),
+        *surroundings(settings),
+        *gpus(settings),
+        *compiling(lambda: compile_host(os.environ)),
+    ]
 
 
 def _answer(findings: Sequence[Finding], troubles: int) -> dict[str, Any]:

@@ -135,19 +135,23 @@ def compile_of(slot: Slot) -> Compile:
         return compile
     kinds = [k for k in KINDS if "runtime_compilations" not in missing or k not in _AT_RUN_TIME]
     by_kind = _by_name(KINDS, counts.compilations)
+    recompiles = not {"compilation_kinds", "compilation_ids"} & set(missing)
+    caches = "cache_counters" not in missing
     return replace(
         compile,
-        compilations={kind: by_kind[kind] for kind in kinds},
-        recompiles=_by_name(CATEGORIES, counts.recompiles),
-        graphs=counts.graphs,
+        compilations=(
+            None if "compilation_kinds" in missing else {kind: by_kind[kind] for kind in kinds}
+        ),
+        recompiles=_by_name(CATEGORIES, counts.recompiles) if recompiles else None,
+        graphs=None if "graph_counter" in missing else counts.graphs,
         graphs_before=counts.graphs_before,
-        graph_breaks=counts.graph_breaks,
-        failures=counts.failures,
-        new_instances=counts.new_instances,
+        graph_breaks=None if "graph_break_counter" in missing else counts.graph_breaks,
+        failures=None if "compilation_failures" in missing else counts.failures,
+        new_instances=counts.new_instances if recompiles else None,
         cudagraph_skips=counts.cudagraph_skips,
-        recompiles_after_warm=counts.recompiles_after_warm,
-        cache_hits=_by_name(CACHES, counts.cache_hits),
-        cache_misses=_by_name(CACHES, counts.cache_misses),
+        recompiles_after_warm=counts.recompiles_after_warm if recompiles else None,
+        cache_hits=_by_name(CACHES, counts.cache_hits) if caches else None,
+        cache_misses=_by_name(CACHES, counts.cache_misses) if caches else None,
     )
 
 
