@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from warmwatch._phases import phase_of
+from warmwatch.hooks.compilations import kind_of
 from warmwatch.hooks.reasons import category_of, telling_first
 from warmwatch.record import PHASES
 from warmwatch.words.advice import advice
@@ -117,3 +120,11 @@ def test_a_length_that_changed_is_not_taken_for_a_number_that_did(reason: str) -
     assert "learning rate" not in words
     assert "number of items" in words
     assert "learning rate" in str(advice("python_value", "forward", "L['lr'] == 0.1"))
+
+
+def test_what_compiles_no_frame_is_no_forward() -> None:
+    """As the records of torch 2.13 are: of a frame, of its backward, of ahead-of-time Inductor."""
+    frame = SimpleNamespace(is_forward=True, co_name="forward")
+    backward = SimpleNamespace(is_forward=False, co_name=None)
+    ahead = SimpleNamespace(is_forward=None, co_name=None)
+    assert [kind_of(one) for one in (frame, backward, ahead)] == ["forward", "backward", "other"]

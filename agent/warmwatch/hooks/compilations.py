@@ -96,7 +96,11 @@ def kind_of(metrics: Any) -> str:
         return "autotune" if getattr(metrics, "runtime_triton_autotune_time_us", None) else "other"
     if not hasattr(metrics, "is_forward"):
         return "other"
-    return "backward" if metrics.is_forward is False else "forward"
+    if metrics.is_forward is False:
+        return "backward"
+    # Ahead-of-time Inductor (``aoti_compile_and_package``) and export compile no frame of Dynamo's:
+    # that nothing was captured for them does not describe what the training runs.
+    return "forward" if getattr(metrics, "co_name", "") is not None else "other"
 
 
 def entry(metrics: Any) -> dict[str, Any]:
