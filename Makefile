@@ -61,7 +61,7 @@ fuzz: $(READY) ## look for inputs that break something, for SECONDS (60) for eac
 
 coverage: $(READY) ## every branch of the record and the verdict is tested, or this fails
 	$(BIN)/pip install -q --group coverage
-	$(BIN)/coverage run -m pytest -q tests/agent/test_record*.py tests/agent/test_verdict*.py tests/agent/test_long_compile.py
+	$(BIN)/coverage run -m pytest -q tests/agent/shared/test_record*.py tests/agent/shared/test_verdict*.py tests/agent/shared/test_long_compile.py
 	$(BIN)/coverage report
 
 mutants: $(READY) ## break the verdict, the record and the runs in every small way, and see a test fail

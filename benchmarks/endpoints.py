@@ -18,9 +18,9 @@ from typing import IO
 import uvicorn
 
 from support import records, sources
-from warmwatch import record
+from warmwatch.shared import record
+from warmwatch_monitor.api.routes import create_app
 from warmwatch_monitor.model import GpuReading
-from warmwatch_monitor.views.http import create_app
 
 RANKS = GPUS = 8
 HOSTS_OF_A_RUN = 8

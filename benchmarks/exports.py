@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from tests.support import builders as b
 
 from benchmarks.figure import Figure
-from warmwatch_monitor.export.answer import status
-from warmwatch_monitor.export.series import SnapshotCollector, render
-from warmwatch_monitor.push.otlp.metrics import Converter
+from warmwatch_monitor.metrics import SnapshotCollector, render
+from warmwatch_monitor.metrics.otlp import Converter
+from warmwatch_monitor.status.document import status
 
 ROUNDS = 7
 

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from tests.support import accounts as a
 
 from benchmarks.figure import Figure
-from warmwatch_monitor.model.account import Account, Samples
-from warmwatch_monitor.remembered.finding import find
-from warmwatch_monitor.remembered.listing import Wanted
+from warmwatch_monitor.history.finding import find
+from warmwatch_monitor.history.listing import Wanted
+from warmwatch_monitor.model.run_summary import RunSummary, Samples
 
 RUNS, ROUNDS = 10_000, 7
 
@@ -43,7 +43,7 @@ def measure() -> Iterator[Figure]:
             yield Figure(name=f"history: {what}, ms", value=_ms(work), limit=limit)
 
 
-def _run(number: int) -> Account:
+def _run(number: int) -> RunSummary:
     chance = random.Random(number)
     rows = 1_000 if number % 10 == 0 else 60
     began = a.BEGAN + number * 600

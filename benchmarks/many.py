@@ -23,7 +23,7 @@ RECORDS, SCRAPES = 512, 40
 _WRITE = """
 import fcntl, mmap, os, sys, time
 from pathlib import Path
-from warmwatch import record
+from warmwatch.shared import record
 from support import records
 held = []
 for rank in range(int(sys.argv[2])):

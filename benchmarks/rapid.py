@@ -25,7 +25,7 @@ RANKS, RATE, SECONDS, SCRAPE = 64, 1000, 30, 15
 WRITE = """
 import fcntl, mmap, sys, time
 from pathlib import Path
-from warmwatch import record
+from warmwatch.shared import record
 from support import records
 place, ranks, rate = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 held = []

@@ -30,18 +30,20 @@ def measure() -> Iterator[Figure]:
         import torch
 
         import warmwatch
-        from warmwatch import _agent, _current, _steps
+        from warmwatch.lifecycle import agent as _agent
+        from warmwatch.lifecycle import api
+        from warmwatch.steps import steps
 
         jitter = _jittered_clock()
         clock = _nanoseconds("c()", c=jitter) - _nanoseconds("c()", c=monotonic_ns)
-        _agent.make_steps = partial(_steps.make_steps, clock=jitter)
+        _agent.make_steps = partial(steps.make_steps, clock=jitter)
         warmwatch.attach()
         parameter = torch.nn.Parameter(torch.ones(1))
         optimizer = torch.optim.SGD([parameter], lr=0.1)
         for _ in range(10):
             optimizer.step()
-        assert _current.attached is not None
-        agent = _current.attached.agent
+        assert api.attached is not None
+        agent = api.attached.agent
         call, given = "h(o, a, k)", {"o": optimizer, "a": (), "k": {}}
         bare = _nanoseconds(call, h=_bare(), **given)
         own = _nanoseconds(call, h=agent.steps.on_step, **given) - clock
@@ -49,7 +51,7 @@ def measure() -> Iterator[Figure]:
         assert counted > NUMBER * ROUNDS, "every call was a step, or it was not the hot path"
         scalar = _tensorboard(place)
         warmwatch.detach()
-        _agent.make_steps = _steps.make_steps
+        _agent.make_steps = steps.make_steps
         warmwatch.attach()
         placed = tuple(in_place.measure(place))
         warmwatch.detach()

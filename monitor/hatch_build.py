@@ -14,7 +14,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PACKAGE = "uplot-python"
-PLACE = Path("monitor/warmwatch_monitor/views/page/library")
+PLACE = Path("monitor/warmwatch_monitor/page/library")
 # name: the file in the package, and its SHA-256
 FILES = {
     "uPlot.js": (

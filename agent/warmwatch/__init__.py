@@ -5,7 +5,8 @@ the API for the rest; importing it does nothing. No function here raises into th
 wrong is said once as a Python warning, and errors are counted where the monitor shows them.
 """
 
-from warmwatch._api import (
+from warmwatch._version import __version__ as __version__
+from warmwatch.lifecycle.api import (
     activity,
     allow_compilation,
     attach,
@@ -20,7 +21,6 @@ from warmwatch._api import (
     state,
     step,
 )
-from warmwatch._version import __version__ as __version__
 
 __all__ = [
     "activity",

@@ -1,4 +1,4 @@
-"""``python -m warmwatch``: the command line, which is the monitor's, where that is installed.
+"""``python -m warmwatch``: the monitor's command line, if it is installed.
 
 By name and not by import: the agent knows nothing of the monitor.
 """

@@ -1,4 +1,4 @@
-"""The one sink for the agent's own errors.
+"""The sink for the agent's own errors: counted and recorded, never raised into the training.
 
 The agent lives in somebody's training: what goes wrong in it must neither surface there nor be
 lost. Every broad catch of the agent ends in :func:`report`, which counts the error in the slot and

@@ -1,5 +1,5 @@
 """``import warmwatch.auto`` attaches the agent, from the environment alone."""
 
-from warmwatch import attach
+from warmwatch.lifecycle.api import attach
 
 attach()

@@ -1,4 +1,4 @@
-"""A plugin of pytest's: how much a test may compile.
+"""A pytest plugin: limits what a test may compile.
 
 .. code-block:: python
 
@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from warmwatch._compiles import Allowed
-    from warmwatch._tap import Counting
+    from warmwatch.testing.compile_counter import Counting
+    from warmwatch.testing.compile_limits import Allowed
 
 _MARK = "warmwatch_compiles"
 
@@ -45,10 +45,10 @@ class compiles:  # noqa: N801 - a context manager that is called as a function
     """
 
     def __init__(self, **wanted: Allowed | None) -> None:
-        from warmwatch import _compiles, _tap
+        from warmwatch.testing import compile_counter, compile_limits
 
-        self._may = _compiles.allowed(wanted)
-        self._counting: Counting = _tap.Counting()
+        self._may = compile_limits.allowed(wanted)
+        self._counting: Counting = compile_counter.Counting()
         self._open = False
 
     def __enter__(self) -> compiles:
@@ -94,11 +94,11 @@ class compiles:  # noqa: N801 - a context manager that is called as a function
 
     def _close(self) -> str | None:
         """End counting; what is otherwise than it may be."""
-        from warmwatch import _compiles
+        from warmwatch.testing import compile_limits
 
         self._open = False
         self._counting.end()
-        return _compiles.complaint(self._counting.compiled, self._may)
+        return compile_limits.complaint(self._counting.compiled, self._may)
 
 
 @pytest.fixture(name=_MARK)

@@ -1,4 +1,4 @@
-"""Console script ``warmwatch``. Only the standard library is imported until the extra is found.
+"""Console script ``warmwatch``. Imports only the standard library until the extra is found.
 
 The training environment has the agent without the monitor's libraries, and there the command says
 how to get them instead of failing on an import.

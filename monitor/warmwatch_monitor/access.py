@@ -1,4 +1,4 @@
-"""What a command shows to a daemon or a Prometheus that asks who it is, and whom it trusts.
+"""Credentials and trusted certificates that commands use with a daemon or a Prometheus.
 
 Settings name files and never secrets: those are read when they are needed, so a token that is
 replaced is the one that is shown next.

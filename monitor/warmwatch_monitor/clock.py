@@ -1,4 +1,4 @@
-"""The monitor's two clocks, injected wherever time is asked for, so that tests can turn them."""
+"""The monitor's two clocks, injected so that tests can set them."""
 
 from __future__ import annotations
 

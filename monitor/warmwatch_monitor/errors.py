@@ -85,7 +85,7 @@ class RefusedRunsError(StoreError):
         self.ids = ids
 
 
-class NotRememberedError(WarmwatchError):
+class NotInHistoryError(WarmwatchError):
     """No such run is in the history."""
 
     exit_code = 5

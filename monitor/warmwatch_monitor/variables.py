@@ -1,4 +1,4 @@
-"""Every ``WARMWATCH_*`` variable, what it means, and what is said of one that nobody knows.
+"""Every ``WARMWATCH_*`` variable, its meaning, and the message for an unknown one.
 
 What comes of their values is :mod:`config`, which nearly every command loads; this only those do
 that speak of the variables themselves.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from warmwatch_monitor.config import (
+from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.settings import (
     DEFAULT_ADDRESS,
     DEFAULT_GPU_INTERVAL,
     DEFAULT_INTERVAL,
@@ -19,9 +20,8 @@ from warmwatch_monitor.config import (
     DEFAULT_STATE_MB,
     DEFAULT_STATE_RUNS,
     PREFIX,
+    PRICE,
 )
-from warmwatch_monitor.errors import UsageError
-from warmwatch_monitor.price import PRICE
 
 # name -> (default in words, meaning); the README's table is made of these and the agent's
 VARIABLES: Mapping[str, tuple[str, str]] = {

@@ -14,8 +14,8 @@ import pytest
 
 from support import dashboards, golden
 from support.dashboards import BOARDS
-from warmwatch.verdict import State
-from warmwatch_monitor.export.series import RANK_SERIES
+from warmwatch.shared.verdict import State
+from warmwatch_monitor.metrics import RANK_SERIES
 
 pytest.importorskip("grafana_foundation_sdk", reason="needs Python 3.11")
 

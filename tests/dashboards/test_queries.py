@@ -18,7 +18,7 @@ from support.nvml import Standin, board
 from support.prometheus import ask, prometheus_process, query, scraping
 from support.records import held, update, wait_until, write_record
 from support.values import replace
-from warmwatch.record import Slot
+from warmwatch.shared.record import Slot
 
 # With a scrape each second, what Grafana would put in for a graph of a few minutes.
 VARIABLES = {

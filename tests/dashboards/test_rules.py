@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from warmwatch.verdict import State
+from warmwatch.shared.verdict import State
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from support.deployment import DOCKER, ROOT, compose, instructions
-from warmwatch_monitor.serving.hosts import allowed_names, is_allowed
+from warmwatch_monitor.server.guard import allowed_names, is_allowed
 
 SERVICES: dict[str, dict[str, Any]] = compose()["services"]
 MOUNTS = [

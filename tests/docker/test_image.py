@@ -15,7 +15,7 @@ import pytest
 
 from support.daemon import daemon
 from support.deployment import DOCKER, ROOT, dockerfile, instructions
-from warmwatch_monitor.config import DEFAULT_ADDRESS
+from warmwatch_monitor.settings import DEFAULT_ADDRESS
 
 PORT = DEFAULT_ADDRESS.rpartition(":")[2]
 

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from support.deployment import KUBERNETES, documents, instructions
-from warmwatch_monitor.serving.protection import ProtectionFiles
+from warmwatch_monitor.server.protection import ProtectionFiles
 
 NATIVE = [
     KUBERNETES / "base" / "namespace.yaml",

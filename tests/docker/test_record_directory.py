@@ -31,14 +31,14 @@ for module in pkgutil.walk_packages(warmwatch.__path__, "warmwatch."):
     if module.name != "warmwatch.auto":
         importlib.import_module(module.name)
 uid, umask = int(sys.argv[1]), int(sys.argv[2], 8)
-warmwatch.places._MEMORY = "/nonexistent"  # a machine without, as some containers are
+warmwatch.shared.places._MEMORY = "/nonexistent"  # a machine without, as some containers are
 os.umask(umask); os.setgroups([]); os.setgid(uid); os.setuid(uid)
 warmwatch.attach()
 warmwatch.step()
 """
 READER = """
 import json, os, sys
-from warmwatch_monitor.sources.records import RecordsSource
+from warmwatch_monitor.sources.records.source import RecordsSource
 uid = int(sys.argv[1])
 os.setgroups([]); os.setgid(uid); os.setuid(uid)
 reading = RecordsSource([sys.argv[2]], retention=900).read()

@@ -26,12 +26,12 @@ import psutil
 from faults.node import LIFE, RANKS
 from support import sources
 from support.ranks import SECOND
+from warmwatch_monitor import metrics
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.export import series
-from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.model import GpuReading
-from warmwatch_monitor.poller import Poller
-from warmwatch_monitor.sources.readings import Readings
+from warmwatch_monitor.pipeline.poller import Poller
+from warmwatch_monitor.sources.listed import Readings
+from warmwatch_monitor.status.document import status
 
 HOURS = float(os.environ.get("HOURS", "24"))
 LOOK = int(os.environ.get("LOOK", "10"))
@@ -78,7 +78,7 @@ class Day:
         if self._looks % _SCRAPE != 1:
             return None
         answer = len(json.dumps(status(snapshot)))
-        text = series.render(snapshot, None, version="0")[0]
+        text = metrics.render(snapshot, None, version="0")[0]
         return sum(not line.startswith(b"#") for line in text.splitlines()), answer
 
 

@@ -15,9 +15,9 @@ import sys
 from pathlib import Path
 
 from support.ranks import SECOND, Rank
-from warmwatch import record
-from warmwatch._ending import End
-from warmwatch._neighbours import prune
+from warmwatch.process.ending import End
+from warmwatch.recorder.neighbours import prune
+from warmwatch.shared import record
 
 RANKS = int(os.environ.get("RANKS", "8"))
 LIFE, COMPILES, SHAPE_EVERY = 600, 60, 120  # seconds

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from support.filesystems import FAULTS, FOR_GOOD, KINDS, NotHereError, mounted
 from support.stepping import PROGRAM, Stepping, stepping
-from warmwatch import record
+from warmwatch.shared import record
 
 _PATIENCE = 10.0
 

@@ -23,20 +23,19 @@ from fuzz.choices import Choices
 from support import builders
 from support.records import slot_bytes
 from support.sources import settings
-from warmwatch import record
-from warmwatch.record import CompileCounts, Identity
-from warmwatch.record.seal import Block, store
-from warmwatch.record.words import flatten
-from warmwatch_monitor.assembly import Assembly
+from warmwatch.shared import record
+from warmwatch.shared.record import CompileCounts, Identity
+from warmwatch.shared.record.counters import flatten
+from warmwatch.shared.record.sealed_blocks import Block, store
+from warmwatch_monitor import metrics
+from warmwatch_monitor.api.cached import json_body
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.export import series
-from warmwatch_monitor.export.answer import status
 from warmwatch_monitor.model import ProcessReading, Snapshot
+from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.sources.host import HostAndProcesses
-from warmwatch_monitor.sources.listed import HOST, NVML, RECORDS
-from warmwatch_monitor.sources.readings import Readings
-from warmwatch_monitor.sources.records import RecordsReading, RecordsSource
-from warmwatch_monitor.views.kept import json_body
+from warmwatch_monitor.sources.listed import HOST, NVML, RECORDS, Readings
+from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
+from warmwatch_monitor.status.document import status
 
 # Locks the slots that it is given, one a line, until its input ends.
 _HOLD = """
@@ -268,7 +267,7 @@ def check(snapshot: Snapshot, found: RecordsReading) -> None:
 
 def rendered(snapshot: Snapshot) -> str:
     """The text of ``/metrics``, once it and the JSON of ``/status`` are found to be right."""
-    body, _ = series.render(snapshot, None, version="0.1.0")
+    body, _ = metrics.render(snapshot, None, version="0.1.0")
     text = body.decode()
     assert text.replace("\n", "").isprintable()
     for line in text.split("\n"):

@@ -11,11 +11,11 @@ from typing import Any
 from fuzz.choices import Choices
 from support import builders
 from support.web import HASH, TOKEN, basic
-from warmwatch_monitor.serving.credentials import Credentials, Passwords
-from warmwatch_monitor.serving.guard import Guard
-from warmwatch_monitor.serving.protection import OPEN, Protection
-from warmwatch_monitor.views.http import create_app
-from warmwatch_monitor.views.waiting import GOALS
+from warmwatch_monitor.api.routes import create_app
+from warmwatch_monitor.server.credentials import Credentials, Passwords
+from warmwatch_monitor.server.guard import Guard
+from warmwatch_monitor.server.protection import OPEN, Protection
+from warmwatch_monitor.status.goals import GOALS
 
 _METHODS = ("GET", "GET", "GET", "HEAD", "POST", "OPTIONS", "", "get", "G\xcbT")
 _PATHS = ("/status", "/metrics", "/", "/-/healthy", "/-/ready", "/docs", "/openapi.json", "/events")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fuzz.choices import LITERALS, Choices
 from support.web import HASH
-from warmwatch_monitor.serving.web_config import WebConfigError, parse
+from warmwatch_monitor.server.web_config import WebConfigError, parse
 
 _KEYS = (
     *("tls_server_config", "basic_auth_users", "bearer_token_files", "bearer_token_sha256"),

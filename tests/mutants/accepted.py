@@ -26,11 +26,11 @@ _SEEN = "last = max(last_sign_ns(slot), slot.compile.ended_ns, reading.gone_ns o
 _SEALED = "hashlib.blake2b(sealed, digest_size=8, usedforsecurity=False).digest()"
 
 ACCEPTED: dict[str, dict[str, str]] = {
-    "warmwatch.record.lock": {
+    "warmwatch.shared.record.liveness": {
         "module: LOCK_QUESTION = _FLOCK.pack(F_RDLCK, 0, 0, 0, 0) -> "
         "LOCK_QUESTION = _FLOCK.pack(F_RDLCK, 0, 0, 0, 1)": "the kernel writes the pid, only",
     },
-    "warmwatch.record.seal": {
+    "warmwatch.shared.record.sealed_blocks": {
         "unseal: raise TornError('torn record: the checksum of a block is wrong') -> "
         "raise TornError(None)": "caught: what is said is that of both places",
         "unseal: raise TornError('torn record: the checksum of a block is wrong') -> "
@@ -44,7 +44,7 @@ ACCEPTED: dict[str, dict[str, str]] = {
             )
         },
     },
-    "warmwatch.record.layout": {
+    "warmwatch.shared.record.layout": {
         f"module: _WORDS = struct.Struct(f'<{{{_WORDS}}}Q') -> "
         f"_WORDS = struct.Struct(f'{{{_WORDS}}}Q')": _ORDER,
         "module: _BINS = struct.Struct(f'<{BINS}Q') -> _BINS = struct.Struct(f'{BINS}Q')": _ORDER,
@@ -59,14 +59,14 @@ ACCEPTED: dict[str, dict[str, str]] = {
             "words that count the step tell of its mark too: their count is stored last"
         ),
     },
-    "warmwatch.verdict": {
+    "warmwatch.shared.verdict": {
         "stall_after_ns: median = int(STALL_MEDIANS * (facts.median_step_ns or 0)) -> "
         "median = int(STALL_MEDIANS * (facts.median_step_ns or 1))": "the least limit is a minute",
         "_slower_than_before: return False -> return None": "what is not so is not named",
         "recently_touched: if max(compile.touched_steps) <= window -> "
         "if max(compile.touched_steps) < window": "a cost: then none of them is later either",
     },
-    "warmwatch_monitor.runs": {
+    "warmwatch_monitor.pipeline.runs": {
         "present: return [one for one in readings if one.start in starts or one.began > began] "
         "-> return [one for one in readings if one.start in starts or one.began >= began]": (
             _SAME_MOMENT
@@ -88,7 +88,7 @@ ACCEPTED: dict[str, dict[str, str]] = {
         },
         "facts: 1000000000.0 -> 1000000001.0": _BILLIONTH,
     },
-    "warmwatch_monitor.feed": {
+    "warmwatch_monitor.pipeline.feed": {
         "Feed.__init__: self._began_ns = 0 -> self._began_ns = None": "set before it is read",
         "Feed.__init__: self._began_ns = 0 -> self._began_ns = 1": "set before it is read",
         "Feed.current(awake_ns): 0 -> 1": _BOOT,

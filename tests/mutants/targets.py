@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-_RECORD = ("agent/test_record.py", "agent/test_record_parts.py")
+_RECORD = ("agent/shared/test_record.py", "agent/shared/test_record_parts.py")
 _VERDICT = (
-    *("agent/test_verdict_edges.py", "agent/test_verdict_conditions.py"),
-    *("agent/test_long_compile.py", "agent/test_verdict.py"),
+    *("agent/shared/test_verdict_edges.py", "agent/shared/test_verdict_conditions.py"),
+    *("agent/shared/test_long_compile.py", "agent/shared/test_verdict.py"),
 )
-_RUNS = ("monitor/test_runs.py", "monitor/test_ranks.py")
+_RUNS = ("monitor/pipeline/test_runs.py", "monitor/pipeline/test_ranks.py")
 _SPENDING = (
-    *("monitor/test_spending.py", "monitor/test_spending_windows.py"),
-    "monitor/test_accounts.py",
+    *("monitor/pipeline/test_spending.py", "monitor/pipeline/test_spending_windows.py"),
+    "monitor/history/test_accounts.py",
 )
 
 TARGETS: dict[str, tuple[str, ...]] = {
-    "warmwatch.verdict": (*_VERDICT, "agent/test_record_parts.py"),
-    "warmwatch.states": _VERDICT,
-    "warmwatch.record": _RECORD,
-    "warmwatch.record.bins": _RECORD,
-    "warmwatch.record.ends": _RECORD,
-    "warmwatch.record.facts": (*_RECORD, *_VERDICT),
-    "warmwatch.record.identity": _RECORD,
-    "warmwatch.record.layout": _RECORD,
-    "warmwatch.record.lock": _RECORD,
-    "warmwatch.record.seal": _RECORD,
-    "warmwatch.record.stacks": ("agent/test_record_stacks.py",),
-    "warmwatch.record.words": _RECORD,
-    "warmwatch_monitor.runs": _RUNS,
-    "warmwatch_monitor.spending": _SPENDING,
-    "warmwatch_monitor.feed": ("monitor/test_feed.py",),
+    "warmwatch.shared.verdict": (*_VERDICT, "agent/shared/test_record_parts.py"),
+    "warmwatch.shared.states": _VERDICT,
+    "warmwatch.shared.record": _RECORD,
+    "warmwatch.shared.record.histogram": _RECORD,
+    "warmwatch.shared.record.liveness": _RECORD,
+    "warmwatch.shared.record.facts": (*_RECORD, *_VERDICT),
+    "warmwatch.shared.record.identity": _RECORD,
+    "warmwatch.shared.record.layout": _RECORD,
+    "warmwatch.shared.record.sealed_blocks": _RECORD,
+    "warmwatch.shared.record.stack_file": ("agent/shared/test_record_stacks.py",),
+    "warmwatch.shared.record.counters": _RECORD,
+    "warmwatch_monitor.pipeline.runs": _RUNS,
+    "warmwatch_monitor.pipeline.energy": _SPENDING,
+    "warmwatch_monitor.pipeline.feed": ("monitor/pipeline/test_feed.py",),
 }

@@ -11,9 +11,9 @@ from pictures.scene import play, ranks
 from support.browser import chromium, visit
 from support.daemon import daemon_process
 from support.nvml import Standin
-from warmwatch_monitor.cli.report import cleaned, document
-from warmwatch_monitor.export.report import report
-from warmwatch_monitor.views.report.html import html
+from warmwatch_monitor.report.command import cleaned, document
+from warmwatch_monitor.report.html import html
+from warmwatch_monitor.report.whole import report
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 # name -> how it is looked at

@@ -6,7 +6,7 @@ from support import builders as b
 from support import reported as a
 from support.builders import EPOCH
 from support.values import replace
-from warmwatch_monitor.model.account import Samples
+from warmwatch_monitor.model.run_summary import Samples
 
 _TOLD = {
     "gpus": ["GPU-0"],

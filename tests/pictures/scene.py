@@ -15,8 +15,8 @@ from support import slots
 from support.nvml import Standin, board
 from support.records import compiling, held, update, warm, write_record
 from support.values import replace
-from warmwatch import record
-from warmwatch.record import PHASES, Slot
+from warmwatch.shared import record
+from warmwatch.shared.record import PHASES, Slot
 
 RANKS = 4
 # seconds of a phase: the first compilation, and that of the shape that comes later

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from support import slots
 from support.trainings import result_of
-from warmwatch.record import KINDS, PHASES
+from warmwatch.shared.record import KINDS, PHASES
 
 CUSTOM = KINDS.index("custom")
 

@@ -13,7 +13,7 @@ import pytest
 from support import slots
 from support.deployment import DOCKER
 from support.stepping import stepping
-from warmwatch import record
+from warmwatch.shared import record
 
 pytestmark = pytest.mark.skipif(
     shutil.which("systemd-tmpfiles") is None or os.geteuid() != 0,

@@ -9,7 +9,7 @@ import pytest
 
 from support import slots
 from support.trainings import result_of, run, training
-from warmwatch.record import DISABLED
+from warmwatch.shared.record import DISABLED
 
 # Libraries stand in for themselves: a file in a folder of packages that decorates when imported.
 ASKED = """
@@ -77,7 +77,7 @@ def test_what_turns_compilation_off_is_told(records: Path, how: str) -> None:
 def test_a_stance_is_told_as_it_is_set_and_as_it_ends(records: Path) -> None:
     """Also in mid-run, where no step is looked at closely."""
     body = """
-from warmwatch import _current
+from warmwatch.lifecycle import api as _current
 def off(): return _current.attached.agent.record.image().compile.disabled
 model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
 c = torch.compile(model, backend="eager")
@@ -202,7 +202,7 @@ result(counters["inductor"]["cudagraph_skips"])
 def test_what_a_stance_or_a_setting_leaves_uncompiled_is_counted(records: Path) -> None:
     """The backend counts the runs of what it compiled, the script the calls that it made."""
     body = """
-from warmwatch import _current
+from warmwatch.lifecycle import api as _current
 import torch._dynamo.config as config
 def counts(): return _current.attached.agent.record.image().compile
 runs = 0

@@ -13,7 +13,7 @@ from support.trainings import result_of
 ASIDE = """
 import threading, time
 import warmwatch
-from warmwatch import _current
+from warmwatch.lifecycle import api as _current
 inside, release = threading.Event(), threading.Event()
 
 def slow(graph, inputs):

@@ -72,7 +72,7 @@ def test_a_bypass_says_its_reason(records: Path, tmp_path: Path) -> None:
 def test_nothing_of_a_key_but_names_and_hashes_leaves_the_training(
     records: Path, tmp_path: Path
 ) -> None:
-    from warmwatch_monitor.sources.keys import asked_in
+    from warmwatch_monitor.cache_misses.cache_keys import asked_in
 
     trained(records, tmp_path / "cache")
     folder = slots.only(records)

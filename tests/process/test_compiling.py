@@ -13,8 +13,8 @@ import pytest
 from support import slots
 from support.torch_versions import TORCH
 from support.trainings import WAITED, result_of, run, training
-from warmwatch import record
-from warmwatch._reduction import recompile
+from warmwatch.hooks.redaction import recompile
+from warmwatch.shared import record
 
 TRUTH = """
 from torch._dynamo.utils import counters, get_compilation_metrics, guard_failures
@@ -293,9 +293,9 @@ def test_the_gpus_in_use_are_named_when_cuda_comes_up(records: Path) -> None:
     result_of(
         records,
         """
-import warmwatch._own_record
+import warmwatch.recorder.own_record
 devices = []
-warmwatch._own_record.used = lambda: tuple(devices)
+warmwatch.recorder.own_record.used = lambda: tuple(devices)
 model = make()
 compiled = torch.compile(model, backend="eager")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -9,7 +9,7 @@ import pytest
 
 from support import slots
 from support.trainings import result_of
-from warmwatch.record import KINDS, PHASES, Slot
+from warmwatch.shared.record import KINDS, PHASES, Slot
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("ninja") and shutil.which("g++")), reason="needs ninja and g++"

@@ -14,10 +14,9 @@ import pytest
 
 from support import slots
 from support.trainings import environment
-from warmwatch import record
-from warmwatch._ending import End, end_of
-from warmwatch_monitor.sources.exits import at_the_end, left_by
-from warmwatch_monitor.sources.folder import Folder
+from warmwatch.process.ending import End, end_of
+from warmwatch.shared import record
+from warmwatch_monitor.sources.records.folder import Folder, at_the_end, left_by
 
 STEP = """
 import os, signal, sys, threading, time

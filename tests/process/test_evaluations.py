@@ -13,7 +13,7 @@ import pytest
 from support import slots
 from support.sources import poller
 from support.trainings import ROOT, environment, run, training
-from warmwatch.verdict import State
+from warmwatch.shared.verdict import State
 
 START = """
 import time, warmwatch

@@ -9,8 +9,8 @@ from types import CodeType
 from support import slots
 from support.sources import poller
 from support.trainings import result_of, training
-from warmwatch._hashes import of_code
-from warmwatch_monitor.export.words.sentence import summary
+from warmwatch.hooks.hashes import of_code
+from warmwatch_monitor.status.words.sentence import summary
 
 COMMIT = "5c895bda44d996edfc808bed39bdad3033f13af5"
 MODEL = """
@@ -93,8 +93,8 @@ def test_a_record_says_what_is_run_and_how_it_is_compiled(records: Path) -> None
 
 
 QUIET = """
-import warmwatch._current
-from warmwatch import _lifecycle
+import warmwatch.lifecycle.api
+from warmwatch.lifecycle import attaching as _lifecycle
 _lifecycle.attach("0.1.0", {}, quiet=True)
 import torch._dynamo
 result([])
@@ -119,7 +119,7 @@ def test_a_way_that_was_heard_before_there_was_a_record_is_told_with_it(records:
 
 CACHE = """
 import getpass, os, tempfile
-from warmwatch._provenance import inductor_cache
+from warmwatch.process.provenance import inductor_cache
 mine = str(inductor_cache(os.environ))
 import torch._dynamo
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
@@ -141,7 +141,7 @@ import json, warnings
 import warmwatch, torch._dynamo
 from torch._dynamo import eval_frame
 from torch._dynamo.utils import counters
-from warmwatch import _current
+from warmwatch.lifecycle import api as _current
 
 def graphs():
     return counters["stats"].get("unique_graphs", 0)

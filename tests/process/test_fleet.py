@@ -21,8 +21,8 @@ from support.daemon import daemon
 from support.prometheus import prometheus_process, query
 from support.records import compiling, ended, environment, held, wait_until, warm, write_record
 from support.values import replace
-from warmwatch.record import Slot
-from warmwatch_monitor.export.series import render
+from warmwatch.shared.record import Slot
+from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import RankView
 
 CONFIG = """

@@ -205,8 +205,8 @@ def test_the_ranks_of_accelerates_launcher_are_ranks_and_it_is_none(records: Pat
 
 def test_what_the_user_said_outranks_a_framework(records: Path) -> None:
     body = """
-from warmwatch import _current
-from warmwatch.frameworks._telling import suggest
+from warmwatch.lifecycle import api as _current
+from warmwatch.frameworks._reporting import suggest
 import warmwatch
 warmwatch.attach(run="mine")
 suggest(run="theirs", tokens_per_step=5)
@@ -231,7 +231,7 @@ def test_a_framework_that_marks_its_steps_says_so_before_any_optimizer_steps(
 ) -> None:
     body = """
 import warmwatch
-from warmwatch.frameworks._telling import marks_steps
+from warmwatch.frameworks._reporting import marks_steps
 net = make(); o = torch.optim.SGD(net.parameters(), lr=.1)
 marks_steps([o])
 o.step()  # as where a checkpoint is loaded

@@ -10,9 +10,9 @@ import pytest
 from support import slots
 from support.sources import poller
 from support.trainings import result_of, run, training
-from warmwatch_monitor.cli.status import picture
-from warmwatch_monitor.export import series
-from warmwatch_monitor.export.answer import status
+from warmwatch_monitor import metrics as series
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.terminal.status import picture
 
 LOADER = """
 import time

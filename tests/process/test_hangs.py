@@ -21,10 +21,10 @@ from support.daemon import daemon
 from support.filesystems import NotHereError, frozen, mounted
 from support.records import wait_until
 from support.trainings import Training, run, training
-from warmwatch.record import STACKS
-from warmwatch.record.stacks import Stacks, unpack_stacks
+from warmwatch.shared.record import STACKS
+from warmwatch.shared.record.stack_file import Stacks, unpack_stacks
 from warmwatch_monitor.cli import cli
-from warmwatch_monitor.cli.status import exit_code
+from warmwatch_monitor.terminal.status import exit_code
 
 pytestmark = pytest.mark.long
 
@@ -39,7 +39,7 @@ train(c, o, 5)
 
 @pytest.fixture(autouse=True)
 def _no_py_spy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warmwatch_monitor.sources.py_spy.find", lambda: None)
+    monkeypatch.setattr("warmwatch_monitor.stacks.py_spy.find", lambda: None)
 
 
 def answer(url: str) -> Any:

@@ -10,11 +10,11 @@ import pytest
 from support import slots
 from support.torch_versions import TORCH
 from support.trainings import result_of
-from warmwatch.record import PROGRESS
+from warmwatch.shared.record import PROGRESS
 
 # What the slot says each time that it is told anew, from inside the training that compiles.
 FOLLOWED = """
-from warmwatch import _current
+from warmwatch.lifecycle import api as _current
 o = torch.optim.SGD(make().parameters(), lr=.1)
 agent = _current.attached.agent
 agent.open()
@@ -96,7 +96,7 @@ torch.cuda.memory.memory_stats_as_nested_dict = told
 torch._C._cuda_hasPrimaryContext = lambda device: device == 1
 torch._C._cuda_getDeviceCount = lambda: 3
 torch.cuda.get_device_properties = lambda device: types.SimpleNamespace(uuid="", name="")
-from warmwatch import _current
+from warmwatch.lifecycle import api as _current
 def memory():
     counts = _current.attached.agent.record.image().compile
     return [list(counts.memory), counts.memory_ns > 0]
@@ -121,7 +121,7 @@ def test_the_allocator_is_asked_at_rare_moments_and_only_once_cuda_is_up(
 
 
 CHOICES = """
-from warmwatch import _current
+from warmwatch.lifecycle import api as _current
 o = torch.optim.SGD(make().parameters(), lr=.1)
 agent = _current.attached.agent
 agent.open()

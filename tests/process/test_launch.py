@@ -20,7 +20,7 @@ import warmwatch
 from support import accounts, slots
 from support.records import wait_until
 from support.trainings import PRELUDE, environment
-from warmwatch_monitor.launch.environment import environment as launch_environment
+from warmwatch_monitor.run.environment import environment as launch_environment
 
 RUN = [sys.executable, "-m", "warmwatch_monitor", "run"]
 BOOT = Path(warmwatch.__file__).parent / "_boot"
@@ -146,7 +146,7 @@ def test_a_python_without_warmwatch_gets_the_agent_and_nothing_else_of_ours(
 import json, sys
 before = "warmwatch" in sys.modules
 import torch, importlib.util
-from warmwatch import _current
+from warmwatch.lifecycle import api as _current
 print(json.dumps([before, _current.attached is not None, sys.modules["warmwatch"].__file__,
     importlib.util.find_spec("warmwatch_monitor") is not None or sys.path]))
 """
@@ -318,7 +318,7 @@ def test_a_folder_of_our_name_beside_the_script_hides_no_agent(tmp_path: Path) -
     (tmp_path / "warmwatch").mkdir()
     foreign = [getattr(sys, "_base_executable", sys.executable), "-s", "-c"]
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"PYTHONPATH": str(tmp_path)}
-    says = "import torch; from warmwatch import _current; print(_current.attached is not None)"
+    says = "import torch; from warmwatch.lifecycle import api; print(api.attached is not None)"
     done = started(*foreign, says, env=env)
     assert (done.stdout, done.stderr) == ("True\n", "")
 

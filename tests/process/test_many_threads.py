@@ -15,7 +15,7 @@ import pytest
 from support import slots, truth
 from support.torch_versions import TORCH
 from support.trainings import run, training
-from warmwatch.record import KINDS
+from warmwatch.shared.record import KINDS
 
 THREADS = 16
 BODY = """

@@ -10,16 +10,16 @@ from click.testing import CliRunner
 from support import slots
 from support.torch_versions import TORCH, VERSION
 from support.trainings import environment, result_of
-from warmwatch.record import CATEGORIES, KINDS, PHASES, Slot
+from warmwatch.shared.record import CATEGORIES, KINDS, PHASES, Slot
 from warmwatch_monitor.cli import cli
 
 # The installers of GONE raise what they raise where PyTorch does not have what they ask for.
 BODY = """
-import warmwatch, warmwatch.hooks as hooks
-from warmwatch._seams import look_up
+import warmwatch, warmwatch.hooks.registry as hooks
+from warmwatch.hooks.points import look_up
 def gone(listener):
     with look_up(): hooks.a_thing_that_a_pytorch_to_come_has_not
-hooks.SEAMS = tuple((name, gone if name in GONE else install) for name, install in hooks.SEAMS)
+hooks.POINTS = tuple((name, gone if name in GONE else install) for name, install in hooks.POINTS)
 warmwatch.attach()
 model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
 c = torch.compile(model, backend="aot_eager")
@@ -31,7 +31,7 @@ for batch in (4, 4, 4, 4, 6):
 result(states)
 """
 STATES = ["warming", "warming", "warming", "warm", "recompiling"]
-SEAMS = (
+POINTS = (
     "optimizer",
     "new_optimizers",
     "events",
@@ -59,7 +59,7 @@ SEAMS = (
 
 # The verdict does without the rest: all of them are gone at once.
 _CARRYING = ("optimizer", "events", "callbacks", "compilations", "recompile_reasons")
-GONE = {**{seam: {seam} for seam in _CARRYING}, "the rest": set(SEAMS) - set(_CARRYING)}
+GONE = {**{seam: {seam} for seam in _CARRYING}, "the rest": set(POINTS) - set(_CARRYING)}
 
 
 @pytest.mark.parametrize("which", GONE)
@@ -70,7 +70,7 @@ def test_without_a_seam_the_states_are_the_same(tmp_path: Path, which: str) -> N
     states = result_of(records, f"GONE = {gone!r}\n{BODY}", attach=False)
     slot = slots.read(slots.only(records))
     assert states == STATES
-    assert slot.identity.missing == tuple(s for s in SEAMS if s in gone or s in TORCH.missing)
+    assert slot.identity.missing == tuple(s for s in POINTS if s in gone or s in TORCH.missing)
     assert (slot.compile.agent_errors, slot.steps.steps) == (0, 5)
     assert slot.compile.begun == slot.compile.ended > 0
     assert sum(slot.compile.phase_ns) > 0
@@ -95,9 +95,10 @@ import contextlib, sys
 from unittest.mock import patch
 import torch._dynamo, torch._inductor.compile_fx as compile_fx
 from torch._dynamo import convert_frame, utils
-import warmwatch, warmwatch.hooks as hooks
-from warmwatch import _current, _listening, _phases
-from warmwatch.hooks import code, compilations
+import warmwatch, warmwatch.hooks.registry as hooks
+from warmwatch.lifecycle import api as _current, listener as _listening
+from warmwatch.hooks import phases as _phases
+from warmwatch.hooks.dynamo import compilations as code, compilations
 
 class Without:
     def __init__(self, metrics, field): self._metrics, self._field = metrics, field
@@ -210,7 +211,7 @@ def test_doctor_compares_each_hook_with_what_pytorch_recorded(
     wrong = tmp_path / "wrong" / "sitecustomize.py"
     wrong.parent.mkdir()
     wrong.write_text(
-        "from warmwatch.hooks import compilations\n"
+        "from warmwatch.hooks.dynamo import compilations\n"
         "compilations.kind_of = lambda metrics: 'forward'\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(wrong.parent))

@@ -19,7 +19,7 @@ from support import slots
 from support.daemon import daemon
 from support.namespaces import clocks, possible, uptime
 from support.records import environment, wait_until
-from warmwatch_monitor.sources.records import RecordsReading, RecordsSource
+from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
 
 # It steps when it is told, and a child of it never reads what it is told.
 TRAINING = """

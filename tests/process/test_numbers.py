@@ -17,10 +17,10 @@ from support.daemon import daemon
 from support.records import wait_until
 from support.trainings import run
 from warmwatch_monitor.cli import cli
-from warmwatch_monitor.export.words.wording import duration
-from warmwatch_monitor.views.functions import functions
-from warmwatch_monitor.views.reasons import reasons
-from warmwatch_monitor.views.rows import rows
+from warmwatch_monitor.output.wording import duration
+from warmwatch_monitor.terminal.functions import functions
+from warmwatch_monitor.terminal.reasons import reasons
+from warmwatch_monitor.terminal.table import rows
 
 # An evaluation first, then training with a graph break, whose batch size changes once.
 BODY = """

@@ -30,7 +30,7 @@ from support.records import (
     warm,
     write_record,
 )
-from warmwatch.record import Slot, StepCounts
+from warmwatch.shared.record import Slot, StepCounts
 
 Series = dict[tuple[str, str, otlp.Labels], float]
 NO_PROXY = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}

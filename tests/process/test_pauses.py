@@ -75,7 +75,7 @@ name = "torch.distributed.checkpoint.state_dict_saver"
 before = name in sys.modules
 import torch.distributed.checkpoint as dcp
 torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
-from warmwatch._applied.pauses import Pausing
+from warmwatch.ledger.pauses import Pausing
 changes = []
 publish = Pausing._paused
 Pausing._paused = lambda self, changed: (changes.append(changed), publish(self, changed))

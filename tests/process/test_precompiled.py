@@ -11,8 +11,8 @@ import pytest
 from support import slots
 from support.sources import poller
 from support.trainings import result_of, training
-from warmwatch import record
-from warmwatch_monitor.export.words.sentence import summary
+from warmwatch.shared import record
+from warmwatch_monitor.status.words.sentence import summary
 
 MODEL = """
 import torch

@@ -18,7 +18,7 @@ import pytest
 from support import builders as b
 from support.prometheus import ask, prometheus_process, scraping
 from support.records import at_rest, environment, held, update, wait_until, write_record
-from warmwatch.record import Slot
+from warmwatch.shared.record import Slot
 
 
 def live(slot: Slot) -> Slot:

@@ -19,8 +19,8 @@ from support import slots
 from support.filesystems import FAULTS, FOR_GOOD, KINDS, NotHereError, full, mounted
 from support.records import environment, wait_until
 from support.stepping import PATIENCE, PATIENT, PROGRAM, stepping
-from warmwatch import record
-from warmwatch._mapping import in_memory
+from warmwatch.recorder.mapping import in_memory
+from warmwatch.shared import record
 
 
 @pytest.fixture
@@ -262,8 +262,8 @@ def test_a_signal_that_the_training_waits_for_comes_to_the_training(disk: Path) 
 
 
 SLOW = """
-import os, signal, sys, threading, time, warmwatch, warmwatch._current
-from warmwatch import _making, _own_record, _writer
+import os, signal, sys, threading, time, warmwatch, warmwatch.lifecycle.api
+from warmwatch.recorder import files as _making, own_record as _own_record, writer as _writer
 _own_record._PATIENCE = 600
 making, go_on, usable = threading.Event(), threading.Event(), _making._usable
 def slow(*args, **kwargs):
@@ -273,7 +273,7 @@ def slow(*args, **kwargs):
 _making._usable = slow
 def proceed():
     go_on.set()
-    while not warmwatch._current.attached.agent.record.visible:
+    while not warmwatch.lifecycle.api.attached.agent.record.visible:
         time.sleep(.01)
 """
 LATE = f"""{SLOW}

@@ -11,8 +11,8 @@ from typing import Any
 
 from support.sources import poller
 from support.trainings import training
-from warmwatch_monitor.export.answer.status import status
-from warmwatch_monitor.export.words.sentence import summary
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.words.sentence import summary
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "serve.py"
 SERVE = """

@@ -13,10 +13,11 @@ import pytest
 
 from support import slots
 from support.trainings import result_of
-from warmwatch.record import CACHES, KINDS, PHASES
+from warmwatch.shared.record import CACHES, KINDS, PHASES
 
 pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None, reason="no Triton: tests/agent/test_triton_hook.py"
+    importlib.util.find_spec("triton") is None,
+    reason="no Triton: tests/agent/hooks/test_triton_hook.py",
 )
 
 KERNELS = """

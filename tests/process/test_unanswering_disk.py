@@ -17,8 +17,8 @@ import pytest
 
 from support import slots
 from support.records import environment, holder
-from warmwatch import record
-from warmwatch._mapping import in_memory
+from warmwatch.recorder.mapping import in_memory
+from warmwatch.shared import record
 
 pytestmark = pytest.mark.long
 
@@ -52,7 +52,8 @@ def started(program: str, disk: Path, *arguments: str) -> Iterator[subprocess.Po
 # the disk answers it waits for as long as that takes.
 DETACHES = """
 import fcntl, json, os, sys, threading, time, warmwatch
-from warmwatch import _copies, _current
+from warmwatch.recorder import disk_flusher as _copies
+from warmwatch.lifecycle import api as _current
 main, waits, well = threading.get_ident(), [], True
 class Waited:
     def __init__(self):
@@ -133,7 +134,11 @@ def test_a_detach_waits_for_a_disk_for_a_second_and_no_longer(
 # The directory answers late, and then cannot be written twice.
 FAILS = """
 import threading, time, warmwatch
-from warmwatch import _copies, _current, _making, _own_record, _writer
+from warmwatch.recorder import disk_flusher as _copies
+from warmwatch.recorder import files as _making
+from warmwatch.recorder import own_record as _own_record
+from warmwatch.recorder import writer as _writer
+from warmwatch.lifecycle import api as _current
 answers, tries, usable = threading.Event(), [], _making._usable
 def failing(*args, **kwargs):
     answers.wait()

@@ -29,8 +29,8 @@ from support.records import (
 )
 from support.values import replace
 from support.wall_clock import WallClock
-from warmwatch.record import StepCounts
-from warmwatch_monitor.sources.records import RecordsSource
+from warmwatch.shared.record import StepCounts
+from warmwatch_monitor.sources.records.source import RecordsSource
 
 HOUR, DAY = 3600, 86_400
 _GROWS = re.compile(r"^\w+_(total|count|sum|bucket)\b")

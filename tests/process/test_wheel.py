@@ -71,7 +71,7 @@ def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_both_packages_typed_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {"warmwatch/py.typed", "warmwatch_monitor/py.typed", "warmwatch/auto.py"} <= set(names)
-    page = "warmwatch_monitor/views/page"
+    page = "warmwatch_monitor/page"
     assert {f"{page}/index.html", f"{page}/library/uPlot.js", f"{page}/main.js"} <= set(names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {
         "warmwatch",

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from warmwatch_monitor.config import Keeping
-from warmwatch_monitor.model.account import (
-    Account,
+from warmwatch_monitor.history.store import Store
+from warmwatch_monitor.model.run_summary import (
     Compiled,
     Provenance,
-    RankAccount,
+    RankSummary,
+    RunSummary,
     Samples,
     Wrapping,
 )
-from warmwatch_monitor.remembered.store import Store
+from warmwatch_monitor.settings import CleanupLock
 
 BEGAN = 1_795_000_000.0
 
@@ -65,13 +65,13 @@ COMPILED = (
 )
 
 
-def rank(number: int = 0, **known: Any) -> RankAccount:
-    return RankAccount(**{"rank": number, "answer": answer(), "compiled": COMPILED, **known})
+def rank(number: int = 0, **known: Any) -> RankSummary:
+    return RankSummary(**{"rank": number, "answer": answer(), "compiled": COMPILED, **known})
 
 
-def account(id: str = "abcdefgh", **known: Any) -> Account:
+def account(id: str = "abcdefgh", **known: Any) -> RunSummary:
     """A run that finished after 40 s."""
-    return Account(
+    return RunSummary(
         **{
             "id": id,
             "start": f"start-{id}",
@@ -90,14 +90,14 @@ def account(id: str = "abcdefgh", **known: Any) -> Account:
     )
 
 
-def living(id: str = "abcdefgh", **known: Any) -> Account:
+def living(id: str = "abcdefgh", **known: Any) -> RunSummary:
     """The same run before its end."""
     return account(id, **{"ended": None, "seen": BEGAN + 30, "state": "warm", **known})
 
 
-def keeping(directory: Path, **bounds: int) -> Keeping:
+def keeping(directory: Path, **bounds: int) -> CleanupLock:
     """The history there; it holds what is old too."""
-    return Keeping(directory=str(directory), chosen=True, **{"days": 36_500, **bounds})
+    return CleanupLock(directory=str(directory), chosen=True, **{"days": 36_500, **bounds})
 
 
 def store(directory: Path, **how: Any) -> Store:

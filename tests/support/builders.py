@@ -12,8 +12,8 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from support.values import replace
-from warmwatch import record
-from warmwatch.record import (
+from warmwatch.shared import record
+from warmwatch.shared.record import (
     CATEGORIES,
     ENDS,
     KINDS,
@@ -25,9 +25,7 @@ from warmwatch.record import (
     StepCounts,
     Warmup,
 )
-from warmwatch.verdict import least_advanced
-from warmwatch_monitor.export.words.clauses import LONGEST
-from warmwatch_monitor.export.words.sentence import answer
+from warmwatch.shared.verdict import least_advanced
 from warmwatch_monitor.model import (
     Compilation,
     Fallback,
@@ -41,7 +39,9 @@ from warmwatch_monitor.model import (
     SourceHealth,
     Spending,
 )
-from warmwatch_monitor.runs import view as view_of
+from warmwatch_monitor.output.summary import LONGEST
+from warmwatch_monitor.pipeline.runs import view as view_of
+from warmwatch_monitor.status.words.sentence import answer
 
 SECOND = 10**9
 NOW = 5_000 * SECOND

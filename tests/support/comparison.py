@@ -31,8 +31,8 @@ from support.case import (
 from support.poller import Sample
 from support.scenarios import timeless
 from support.torch_versions import TORCH
-from warmwatch._reduction import REASON_LIMIT, recompile
-from warmwatch.record import CACHES, KINDS
+from warmwatch.hooks.redaction import REASON_LIMIT, recompile
+from warmwatch.shared.record import CACHES, KINDS
 
 RELATIVE, SECONDS = 0.02, 0.05
 FULL_REASONS = "WARMWATCH_FULL_REASONS"
@@ -51,13 +51,13 @@ def steps(case: Case) -> Findings:
     yield from differ("steps", case.watched.slot.steps.steps, seen)
 
 
-BESIDE = ("triton", "cpp_extension", "custom")
+OTHER_COMPILERS = ("triton", "cpp_extension", "custom")
 
 
 def _entries(case: Case, *, beside: bool = False) -> list[dict[str, Any]]:
     """The journal's compilations: PyTorch's, or those by compilers beside it."""
     told = [e for e in case.watched.events if e["event"] == "compilation"]
-    return [entry for entry in told if (entry["kind"] in BESIDE) is beside]
+    return [entry for entry in told if (entry["kind"] in OTHER_COMPILERS) is beside]
 
 
 def compilations(case: Case) -> Findings:
@@ -73,7 +73,7 @@ def compilations(case: Case) -> Findings:
 
 def _counted(case: Case, *, beside: bool) -> dict[str, int]:
     pairs = zip(KINDS, case.watched.slot.compile.compilations, strict=True)
-    return {kind: count for kind, count in pairs if (kind in BESIDE) is beside}
+    return {kind: count for kind, count in pairs if (kind in OTHER_COMPILERS) is beside}
 
 
 def beside(case: Case) -> Findings:
@@ -179,7 +179,7 @@ def reasons(case: Case) -> Findings:
 def _recorded(case: Case, words: str) -> str:
     """What of PyTorch's words a record has: all where the scenario asks for it, else the reduction.
 
-    That the reduction itself is right is proved apart, see tests/agent/test_reduction.py.
+    That the reduction itself is right is proved apart, see tests/agent/hooks/test_reduction.py.
     """
     if case.scenario.env.get(FULL_REASONS) == "1":
         return words[:REASON_LIMIT]

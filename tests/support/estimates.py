@@ -22,10 +22,10 @@ from support.accounts import keeping, store
 from support.accuracy import DOCUMENT, ESTIMATES
 from support.scenarios import Scenario
 from support.sources import settings
-from warmwatch_monitor.cli.recalling import recalling
+from warmwatch_monitor.history.earlier_runs_source import recalling
+from warmwatch_monitor.history.summaries import summarize_run
 from warmwatch_monitor.model import Snapshot
-from warmwatch_monitor.poller import Poller
-from warmwatch_monitor.remembered.making import account_of
+from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.sources.listed import HOST, RECORDS
 
 COMMAND = "cd tests && PYTHONPATH=. python -m support.estimates"
@@ -62,7 +62,7 @@ def measure(scenario: Scenario, folder: Path) -> Measured:
     history = keeping(folder / "state")
     first = _watched(scenario, folder / "first", folder / "state")[-1]
     (run,) = first.runs
-    store(folder / "state").save([account_of(run, first)])
+    store(folder / "state").save([summarize_run(run, first)])
     seen = _watched(scenario, folder / "second", folder / "state")
     assert history.directory is not None
     return Measured(

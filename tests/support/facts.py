@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from support.ranks import SECOND, K
-from warmwatch.record import CompileCounts, StepCounts
-from warmwatch.verdict import Facts
+from warmwatch.shared.record import CompileCounts, StepCounts
+from warmwatch.shared.verdict import Facts
 
 AT = 1000 * SECOND
 MINUTE = 60 * SECOND

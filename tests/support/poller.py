@@ -15,9 +15,9 @@ from pathlib import Path
 from types import TracebackType
 
 from support.looks import ASKED, TAKEN
-from warmwatch_monitor.export.words.sentence import run_answer
-from warmwatch_monitor.judging import Around, Judging
-from warmwatch_monitor.sources.records import RecordsSource
+from warmwatch_monitor.pipeline.judging import Around, Judging
+from warmwatch_monitor.sources.records.source import RecordsSource
+from warmwatch_monitor.status.words.sentence import run_answer
 
 INTERVAL_NS = 50_000_000
 

@@ -57,7 +57,7 @@ COMPILER = (
 )
 # with what `warmwatch serve` imports
 DAEMON = (
-    *("warmwatch", "warmwatch_monitor.cli.serve", "warmwatch_monitor.views.http"),
+    *("warmwatch", "warmwatch_monitor.server.command", "warmwatch_monitor.api.routes"),
     *("uvicorn.protocols.http.httptools_impl", "uvicorn.lifespan.on", "pynvml"),
 )
 # Variables that are read after the fork: by the agent, the scenarios, Inductor and pytest.

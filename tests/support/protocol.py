@@ -20,14 +20,14 @@ from tempfile import TemporaryDirectory
 
 from support import builders
 from support.records import write_record
-from warmwatch import record
-from warmwatch.record.words import flatten
-from warmwatch_monitor.sources.folder import Folder
-from warmwatch_monitor.sources.slot import SlotFile
+from warmwatch.shared import record
+from warmwatch.shared.record.counters import flatten
+from warmwatch_monitor.sources.records.folder import Folder
+from warmwatch_monitor.sources.records.slot import SlotFile
 
 WRITE = """
 import mmap, os, random, sys
-from warmwatch import record
+from warmwatch.shared import record
 slot = mmap.mmap(os.open(sys.argv[1], os.O_RDWR), record.SIZE)
 hot, (clean, touched) = record.hot_words(slot), record.histograms(slot)
 class Pieces:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from warmwatch import record, verdict
-from warmwatch._batches import Behind
-from warmwatch._ledger import Ledger
-from warmwatch._steps import make_steps
-from warmwatch._writer import Writer
-from warmwatch.verdict import Facts
+from warmwatch.ledger.ledger import Ledger
+from warmwatch.recorder.writer import Writer
+from warmwatch.shared import record, verdict
+from warmwatch.shared.verdict import Facts
+from warmwatch.steps.batches import Behind
+from warmwatch.steps.steps import make_steps
 
 SECOND = 10**9
 K = 3

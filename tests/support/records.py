@@ -13,9 +13,9 @@ from pathlib import Path
 
 from support import builders
 from support.values import replace
-from warmwatch import record
-from warmwatch.record import CompileCounts, Header, Slot, StepCounts
-from warmwatch.record.words import flatten
+from warmwatch.shared import record
+from warmwatch.shared.record import CompileCounts, Header, Slot, StepCounts
+from warmwatch.shared.record.counters import flatten
 
 _HOLD = """
 import fcntl, sys
@@ -26,7 +26,7 @@ sys.stdin.read()
 """
 _ASK = """
 import fcntl, sys
-from warmwatch import record
+from warmwatch.shared import record
 with open(sys.argv[1], "rb") as slot:
     print(record.lock_holder(fcntl.fcntl(slot, fcntl.F_GETLK, record.LOCK_QUESTION)))
 """

@@ -10,17 +10,17 @@ from typing import Any
 from support import builders as b
 from support.builders import EPOCH
 from support.values import replace
-from warmwatch_monitor.export.answer.rank import rank as answer_of
-from warmwatch_monitor.export.words.sentence import run_sentence
 from warmwatch_monitor.model import RankView
-from warmwatch_monitor.model.account import (
-    Account,
+from warmwatch_monitor.model.run_summary import (
     Compiled,
     Provenance,
-    RankAccount,
+    RankSummary,
+    RunSummary,
     Samples,
     Wrapping,
 )
+from warmwatch_monitor.status.rank import rank as answer_of
+from warmwatch_monitor.status.words.sentence import run_sentence
 
 FORWARD = Compiled(
     ended=EPOCH - 150,
@@ -79,7 +79,7 @@ def account(
     answers: dict[str, Any] | None = None,
     samples: Samples | None = None,
     **rest: Any,
-) -> Account:
+) -> RunSummary:
     """A run of these ranks, all of which ``compiled`` the same.
 
     ``answers``: what is otherwise in each rank's answer, by dotted keys.
@@ -99,7 +99,7 @@ def account(
         **rest,
     }
     ranks = tuple(
-        RankAccount(
+        RankSummary(
             rank=view.rank,
             answer=_changed(answer_of(view), answers or {}),
             compiled=compiled,
@@ -107,7 +107,7 @@ def account(
         )
         for view in run.ranks
     )
-    return Account(ranks=ranks, **known)
+    return RunSummary(ranks=ranks, **known)
 
 
 def _changed(answer: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -120,18 +120,18 @@ def _changed(answer: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def warm(**rest: Any) -> Account:
+def warm(**rest: Any) -> RunSummary:
     """A run that compiled for 120 s in its first step, and again later; it still trains."""
     return account(b.view(b.WARM), compiled=rest.pop("compiled", TWICE), **rest)
 
 
-def finished(**rest: Any) -> Account:
+def finished(**rest: Any) -> RunSummary:
     """The same, when it has ended."""
     view = b.view(b.ended("finished"), alive=False)
     return account(view, compiled=rest.pop("compiled", TWICE), **rest)
 
 
-def eager(**rest: Any) -> Account:
+def eager(**rest: Any) -> RunSummary:
     """One that never compiled."""
     what = replace(H100, wrappings=())
     return account(b.view(b.ended("finished", b.EAGER), alive=False), what=what, **rest)

@@ -24,7 +24,7 @@ from support.filesystems import MEMORY
 from support.poller import Poller, Sample
 from support.torch_versions import VERSION
 from support.trainings import ROOT, Training, environment, started
-from warmwatch import record
+from warmwatch.shared import record
 
 FOLDER = ROOT / "tests" / "process" / "scenarios"
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from warmwatch_monitor.views.top.app import Top
-from warmwatch_monitor.views.top.moment import Heard
+from warmwatch_monitor.top.app import Top
+from warmwatch_monitor.top.moment import Heard
 
 Answer = dict[str, Any]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from support.torch_versions import TORCH
-from warmwatch import record
+from warmwatch.shared import record
 
 
 @contextmanager

@@ -7,13 +7,12 @@ from typing import Any
 
 from support.values import replace
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.config import Address, Settings
 from warmwatch_monitor.model import RecordReading
-from warmwatch_monitor.poller import Poller
+from warmwatch_monitor.pipeline.poller import Poller
+from warmwatch_monitor.settings import Address, Settings
 from warmwatch_monitor.sources.host import HostAndProcesses
-from warmwatch_monitor.sources.listed import NVML, OBSERVED, SOURCES
-from warmwatch_monitor.sources.readings import Readings, Source
-from warmwatch_monitor.sources.records import RecordsReading
+from warmwatch_monitor.sources.listed import NVML, OBSERVED, SOURCES, Readings, Source
+from warmwatch_monitor.sources.records.source import RecordsReading
 
 NOWHERE = Address(host="127.0.0.1", port=0)
 

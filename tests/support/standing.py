@@ -10,7 +10,7 @@ from pathlib import Path
 from support import slots
 from support.records import compiling, held, update, warm, write_record
 from support.values import replace
-from warmwatch.record import Slot
+from warmwatch.shared.record import Slot
 
 
 @contextmanager

@@ -17,7 +17,7 @@ atexit.register(print, "over", flush=True)
 import warmwatch
 warmwatch.attach(run="t")
 warmwatch.step()
-from warmwatch import _current
+from warmwatch.lifecycle import api as _current
 print(_current.attached.agent.record.writer.folder, flush=True)
 for line in sys.stdin:
     count, longest = int(line), 0
@@ -33,7 +33,7 @@ for line in sys.stdin:
 
 # For as long as it takes: what the training is to find on its disk is there then.
 PATIENCE = """
-from warmwatch import _own_record, _writer
+from warmwatch.recorder import own_record as _own_record, writer as _writer
 _own_record._PATIENCE = _writer._PATIENCE = 600
 """
 PATIENT = PROGRAM.replace("warmwatch.attach(run", f"{PATIENCE}warmwatch.attach(run", 1)

@@ -19,13 +19,13 @@ _BECOME = """
 import fcntl, importlib, json, os, pkgutil, shutil, sys, time
 import warmwatch, warmwatch_monitor
 from pathlib import Path
-from warmwatch import record
+from warmwatch.shared import record
 for module in pkgutil.walk_packages(warmwatch.__path__, "warmwatch."):
     if module.name.startswith("warmwatch.frameworks"):
         continue  # what they import is not here
     if module.name not in ("warmwatch.auto", "warmwatch.__main__"):
         importlib.import_module(module.name)
-from warmwatch_monitor.sources.records import RecordsSource
+from warmwatch_monitor.sources.records.source import RecordsSource
 os.setgroups([]); os.setgid({uid}); os.setuid({uid})
 """
 _LINES = """
@@ -34,7 +34,7 @@ for line in sys.stdin:
     print("done", flush=True)
 """
 _TRAINING = "warmwatch.attach(run={run!r}); warmwatch.step()\n"
-_TRAINING += "from warmwatch import _current\n"
+_TRAINING += "from warmwatch.lifecycle import api as _current\n"
 _TRAINING += "print(_current.attached.agent.record.writer.folder, flush=True)\n"
 
 

@@ -16,7 +16,8 @@ from support.records import environment
 
 _PATIENT = """
 import sys
-from warmwatch_monitor.cli import daemon, hearing, waiter, waking
+from warmwatch_monitor.client import daemon, events as hearing
+from warmwatch_monitor.wait import waiter, poll_interval as waking
 daemon.ANSWER_SECONDS = daemon.CONNECT_SECONDS = hearing.CONNECT_SECONDS = 120.0
 hearing.SILENT_SECONDS = waiter._ABSENCE_SECONDS = waking._RARE_SECONDS = 86400.0
 from warmwatch_monitor.__main__ import main

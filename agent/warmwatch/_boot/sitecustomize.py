@@ -49,7 +49,7 @@ def _attach():
     try:
         if not _is_helper():
             _bring_past_folders()
-            import warmwatch._launched  # noqa: F401
+            import warmwatch.lifecycle.launched  # noqa: F401
     except Exception as error:  # noqa: BLE001 - the import is the training's, not ours
         _complain("warmwatch: could not attach (%r); the training goes on\n" % (error,))
 

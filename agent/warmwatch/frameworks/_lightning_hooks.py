@@ -1,11 +1,11 @@
-"""What Lightning's callback tells, whichever of its two packages calls it."""
+"""Lightning's callback, for both of its packages."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import warmwatch
-from warmwatch.frameworks._telling import Phases, guarded, suggest, trains
+from warmwatch.frameworks._reporting import Phases, guarded, suggest, trains
 
 _UNNAMED = (None, "", "lightning_logs")  # what loggers are called whom nobody gave a name
 # those whose name is the same in every rank; others ask a server, and from the first rank alone

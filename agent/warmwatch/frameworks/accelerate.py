@@ -1,4 +1,4 @@
-"""Hugging Face Accelerate, in loops of one's own: ``watch(accelerator)``.
+"""Hugging Face Accelerate with your own loop: ``watch(accelerator)``.
 
 Steps are those of the optimizer within, which Accelerate leaves out while gradients accumulate.
 """
@@ -9,7 +9,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import warmwatch
-from warmwatch.frameworks._telling import guarded, suggest, trains
+from warmwatch.frameworks._reporting import guarded, suggest, trains
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

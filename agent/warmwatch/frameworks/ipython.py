@@ -9,10 +9,10 @@ import contextvars
 import threading
 from typing import Any
 
-from warmwatch import _api, _current
 from warmwatch._guard import report
-from warmwatch._live import answer
-from warmwatch.record import Slot
+from warmwatch.lifecycle import api
+from warmwatch.notify.live_answer import answer
+from warmwatch.shared.record import Slot
 
 _PAUSE = 1.0  # seconds between two looks
 _KEY = "_warmwatch"
@@ -60,7 +60,7 @@ class LiveAnswer:
             slot = _slot()
             if slot is None or _so_far(slot) == self._before:
                 return
-            self._show(answer(slot, _api.state() or "", self._before[1]))
+            self._show(answer(slot, api.state() or "", self._before[1]))
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("notebook", error)
 
@@ -81,7 +81,7 @@ def load(shell: Any) -> None:
         return
     from IPython.display import display
 
-    _api.attach()
+    api.attach()
     live = LiveAnswer(display)
     setattr(shell, _KEY, live)
     shell.events.register("pre_run_cell", live.begin)
@@ -100,7 +100,7 @@ def unload(shell: Any) -> None:
 
 
 def _slot() -> Slot | None:
-    attached = _current.attached
+    attached = api.attached
     return attached.agent.record.image() if attached is not None and attached.armed else None
 
 

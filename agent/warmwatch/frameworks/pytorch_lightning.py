@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytorch_lightning as pytorch
 
 from warmwatch.frameworks._lightning_hooks import FabricHooks, Hooks
-from warmwatch.frameworks._telling import is_attached
+from warmwatch.frameworks._reporting import is_attached
 
 
 class WarmwatchCallback(Hooks, pytorch.Callback):

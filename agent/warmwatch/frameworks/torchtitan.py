@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import warmwatch
-from warmwatch._run_name import launcher_run
-from warmwatch.frameworks._telling import (
+from warmwatch.frameworks._reporting import (
     Phases,
     guarded,
     is_attached,
@@ -20,6 +19,7 @@ from warmwatch.frameworks._telling import (
     suggest,
     trains,
 )
+from warmwatch.process.run_name import launcher_run
 
 if TYPE_CHECKING:
     from torchtitan.trainer import Trainer

@@ -10,7 +10,7 @@ from typing import Any
 from transformers import trainer_callback
 
 import warmwatch
-from warmwatch.frameworks._telling import Phases, guarded, is_attached, suggest, trains
+from warmwatch.frameworks._reporting import Phases, guarded, is_attached, suggest, trains
 
 # the trainer's state and the global step that was marked last: of two callbacks one marks it
 _marked: tuple[int, int] | None = None

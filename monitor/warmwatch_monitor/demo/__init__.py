@@ -1,1 +1,4 @@
-"""What ``warmwatch demo`` runs: a training as a user would write it."""
+"""``warmwatch demo``: a small compiled training, watched live.
+
+May import: ``client``, ``report``, ``terminal``, ``output``. ``train.py`` is a user's training.
+"""

@@ -1,6 +1,4 @@
-"""What is made of a Snapshot, in rooms by what they make.
+"""``warmwatch export``: a run as a Perfetto trace, CSV or Parquet.
 
-``words``: sentences and evidence, the one place where English is written. ``series``: families with
-their samples, for /metrics, OTLP and others' registries. ``answer``: the JSON of /status. All read
-the Snapshot and the figures in it, and nothing else.
+May import: ``history``, ``report``, ``output``. A change begins in ``trace.py`` or ``tables.py``.
 """

@@ -1,14 +1,19 @@
-"""An Account as tables of plain values: ranks, compilations, and what was seen meanwhile. Pure."""
+"""A run summary as tables, and tables as CSV or Parquet files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
-from warmwatch_monitor.export.report.ranks import line
+from warmwatch.shared.values import printable
+from warmwatch_monitor.errors import MissingExtraError
 from warmwatch_monitor.model import PHASES
-from warmwatch_monitor.model.account import Account, Compiled, Samples
+from warmwatch_monitor.model.run_summary import Compiled, RunSummary, Samples
+from warmwatch_monitor.report.whole import line
 
 Value = str | int | float | None
 _RANK = (
@@ -29,13 +34,13 @@ class Rows(Struct, frozen=True):
     rows: tuple[tuple[Value, ...], ...]
 
 
-def tables(account: Account) -> tuple[Rows, ...]:
+def tables(account: RunSummary) -> tuple[Rows, ...]:
     """Those of which there is something to tell; ranks and compilations in any case."""
     found = (_ranks(account), _compilations(account), _steps(account), _gpus(account))
     return tuple(one for one in found if one.rows or one.name in ("ranks", "compilations"))
 
 
-def _ranks(account: Account) -> Rows:
+def _ranks(account: RunSummary) -> Rows:
     lines = [line(one) for one in account.ranks]
     rows = tuple(tuple(getattr(one, name) for name in _RANK) for one in lines)
     return Rows(
@@ -43,7 +48,7 @@ def _ranks(account: Account) -> Rows:
     )
 
 
-def _compilations(account: Account) -> Rows:
+def _compilations(account: RunSummary) -> Rows:
     columns = ("rank", *_COMPILED, *(f"{phase}_seconds" for phase in PHASES))
     rows = tuple((one.rank, *_compiled(each)) for one in account.ranks for each in one.compiled)
     return Rows("compilations", columns, rows)
@@ -54,13 +59,13 @@ def _compiled(one: Compiled) -> tuple[Value, ...]:
     return (*own, *(one.phase_seconds.get(phase) for phase in PHASES))
 
 
-def _steps(account: Account) -> Rows:
+def _steps(account: RunSummary) -> Rows:
     """What a daemon saw of each rank, second by second or more coarsely."""
     seen = {one.rank: one.samples for one in account.ranks if one.samples is not None}
     return _sampled("samples", "rank", seen)
 
 
-def _gpus(account: Account) -> Rows:
+def _gpus(account: RunSummary) -> Rows:
     return _sampled("gpus", "uuid", account.gpu_samples)
 
 
@@ -75,3 +80,56 @@ def _rows(key: Value, seen: Samples, names: tuple[str, ...]) -> Iterator[tuple[V
     columns = [seen.columns.get(name, empty) for name in names]
     for at, epoch in enumerate(seen.epochs):
         yield (key, epoch, seen.seconds, *(column[at] for column in columns))
+
+
+NO_PYARROW = "--parquet needs pyarrow: pip install pyarrow, or take --csv"
+# what a spreadsheet would take for the begin of a formula
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def write_csv(tables: Sequence[Rows], folder: Path) -> list[Path]:
+    """A file for each table. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return [write_one_csv(one, folder / f"{one.name}.csv") for one in tables]
+
+
+def write_one_csv(table: Rows, path: Path) -> Path:
+    """Raises OSError."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(table.columns)
+        writer.writerows([_cell(value) for value in row] for row in table.rows)
+    return path
+
+
+def _cell(value: object) -> object:
+    """A text may neither become a formula in whoever's spreadsheet nor steer a terminal."""
+    if not isinstance(value, str):
+        return value
+    text = printable(value, keep="\t\r\n")
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def write_parquet(tables: Sequence[Rows], folder: Path) -> list[Path]:
+    """A file for each table.
+
+    Raises:
+        MissingExtraError: there is no pyarrow. OSError.
+    """
+    pyarrow, parquet = _pyarrow()
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for table in tables:
+        columns = {name: [row[at] for row in table.rows] for at, name in enumerate(table.columns)}
+        paths.append(folder / f"{table.name}.parquet")
+        parquet.write_table(pyarrow.table(columns), paths[-1])
+    return paths
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtraError(NO_PYARROW) from None
+    return pyarrow, parquet

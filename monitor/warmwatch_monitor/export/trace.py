@@ -1,4 +1,4 @@
-"""An Account as a trace in the trace event format, which Perfetto and chrome://tracing open. Pure.
+"""A run summary in the trace event format, for Perfetto and chrome://tracing. Pure.
 
 One process for each rank, with threads for compilations by name (phases within them), for states
 and for the warm-up; counters for steps and their length; one process for the GPUs. All on one axis:
@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from warmwatch_monitor.export.words.wording import place
 from warmwatch_monitor.model import PHASES
-from warmwatch_monitor.model.account import FARTHEST, Account, Compiled, RankAccount, Samples
+from warmwatch_monitor.model.run_summary import FARTHEST, Compiled, RankSummary, RunSummary, Samples
+from warmwatch_monitor.output.wording import place
 
 _GPUS = 1_000_000  # the GPUs' process: no rank has such a number
 _STATES, _WARMUP, _COMPILATIONS = 1, 2, 3
@@ -28,7 +28,7 @@ _OF_GPUS = {
 Event = dict[str, Any]
 
 
-def trace(account: Account) -> dict[str, Any]:
+def trace(account: RunSummary) -> dict[str, Any]:
     """The whole file: a JSON object."""
     return {
         "displayTimeUnit": "ms",
@@ -40,7 +40,7 @@ def trace(account: Account) -> dict[str, Any]:
     }
 
 
-def _rank(one: RankAccount, account: Account) -> Iterator[Event]:
+def _rank(one: RankSummary, account: RunSummary) -> Iterator[Event]:
     yield _named("process_name", one.rank, f"{account.run} rank {one.rank}")
     yield {**_meta("process_sort_index", one.rank), "args": {"sort_index": one.rank}}
     for thread, name in _THREADS.items():
@@ -52,7 +52,7 @@ def _rank(one: RankAccount, account: Account) -> Iterator[Event]:
         yield from _counters(one.samples, _STEPS, one.rank, account.began)
 
 
-def _compilations(one: RankAccount, began: float) -> Iterator[Event]:
+def _compilations(one: RankSummary, began: float) -> Iterator[Event]:
     """In as few threads as keep those apart that overlap: a reader drops slices that cross."""
     ends: list[float] = []
     for compiled in sorted(one.compiled, key=_begin):
@@ -86,7 +86,7 @@ def _compiled(one: Compiled, pid: int, tid: int, began: float) -> Iterator[Event
             begin = end
 
 
-def _warmups(one: RankAccount, account: Account) -> Iterator[Event]:
+def _warmups(one: RankSummary, account: RunSummary) -> Iterator[Event]:
     """The first warm-up, and the moment at which it was over."""
     first = one.answer["warmup"].get("first")
     if first:
@@ -109,7 +109,7 @@ def _stretches(seen: Samples, pid: int, began: float) -> Iterator[Event]:
             begin = at
 
 
-def _gpus(account: Account) -> Iterator[Event]:
+def _gpus(account: RunSummary) -> Iterator[Event]:
     if not account.gpu_samples:
         return
     yield _named("process_name", _GPUS, "GPUs")

@@ -1,4 +1,7 @@
-"""Samples of a Prometheus to a Snapshot: runs over any number of hosts."""
+"""Runs on many hosts: a Prometheus server's samples as a Snapshot.
+
+May import: ``model``, ``access``. A change begins in ``figures.py``.
+"""
 
 from warmwatch_monitor.fleet.assembly import assemble
 

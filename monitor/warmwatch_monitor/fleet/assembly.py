@@ -1,4 +1,4 @@
-"""Samples of a Prometheus to a Snapshot: runs over any number of hosts. Pure.
+"""Samples of a Prometheus as a Snapshot of runs on any number of hosts. Pure.
 
 Each daemon has judged its own ranks; their states are taken over, never judged anew. What a series
 tells becomes a figure; what none tells is ``None``. Times are those of the wall clock.
@@ -8,17 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from warmwatch.verdict import CONDITIONS, Judgement, State, least_advanced
+from warmwatch.shared.verdict import CONDITIONS, Judgement, State, least_advanced
 from warmwatch_monitor.fleet.figures import figures, flag
-from warmwatch_monitor.fleet.telling import Telling, latest, sort, tell
-from warmwatch_monitor.model import (
-    GpuReading,
-    RankView,
-    RunView,
-    Sample,
-    Snapshot,
-    SourceHealth,
-)
+from warmwatch_monitor.fleet.samples import Telling, latest, sort, tell
+from warmwatch_monitor.model import GpuReading, RankView, RunView, Sample, Snapshot, SourceHealth
 
 _SECOND = 10**9
 _TOGETHER_SECONDS = 10.0  # what hosts' clocks may differ by included

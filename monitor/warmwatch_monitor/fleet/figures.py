@@ -1,13 +1,13 @@
-"""A rank's figures from what a daemon tells of it: what no series tells is ``None``. Pure."""
+"""A rank's figures from metrics; ``None`` for what no series holds. Pure."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from warmwatch.bounds import MOST_RANKS
-from warmwatch.verdict import ENDED, Judgement, State
-from warmwatch_monitor.fleet.telling import Telling, whole
+from warmwatch.shared.values import MOST_RANKS
+from warmwatch.shared.verdict import ENDED, Judgement, State
+from warmwatch_monitor.fleet.samples import Telling, whole
 from warmwatch_monitor.model import (
     BACKENDS,
     CACHES,

@@ -1,4 +1,4 @@
-"""The values that flow through the monitor: readings, health, and the Snapshot made of them.
+"""The frozen values that flow through the monitor: readings, health, figures, Snapshot.
 
 All are frozen: a source makes readings, the poller makes one Snapshot of them and publishes it by
 one assignment, exports and views only read it. ``None`` is "not known", never 0. Monotonic times
@@ -10,33 +10,39 @@ else. The closed lists of names, and stacks, are the record's own and given on h
 
 from __future__ import annotations
 
-from warmwatch.record import CACHES, CATEGORIES, DISABLED, KINDS, MEMORY, PHASES, PROGRESS
-from warmwatch.record.stacks import INNERMOST, Frame, Stacks, ThreadStack
-from warmwatch_monitor.model.baseline import Baseline, Gain, beyond_steady_seconds, gain
-from warmwatch_monitor.model.compilations import (
-    FEWEST_STEPS,
-    OF_GRAPHS,
-    Beginning,
-    Compilation,
-    Cost,
-    FunctionCost,
-    Recompile,
-    VaryingDim,
-    families,
-)
+from warmwatch.shared.record import CACHES, CATEGORIES, DISABLED, KINDS, MEMORY, PHASES, PROGRESS
+from warmwatch.shared.record.stack_file import INNERMOST, Frame, Stacks, ThreadStack
 from warmwatch_monitor.model.compile import Compile, Counted, Log, OpenActivity, Underway
 from warmwatch_monitor.model.estimate import Done, Estimate, Precedent, Remembered
 from warmwatch_monitor.model.figures import (
     BACKENDS,
     Agent,
+    Baseline,
     Figures,
+    Gain,
     Life,
     Memory,
     Progress,
     Who,
     Workers,
+    beyond_steady_seconds,
+    gain,
 )
-from warmwatch_monitor.model.journal import CudagraphSkip, Fallback, GraphBreak, LongStep
+from warmwatch_monitor.model.journal import (
+    FEWEST_STEPS,
+    OF_GRAPHS,
+    Beginning,
+    Compilation,
+    Cost,
+    CudagraphSkip,
+    Fallback,
+    FunctionCost,
+    GraphBreak,
+    LongStep,
+    Recompile,
+    VaryingDim,
+    families,
+)
 from warmwatch_monitor.model.machine import (
     Compiler,
     ExportHealth,
@@ -44,28 +50,29 @@ from warmwatch_monitor.model.machine import (
     HostReading,
     ObservedTraining,
     ProcessReading,
+    Sample,
     Signs,
     SourceHealth,
 )
-from warmwatch_monitor.model.owner import Owner
 from warmwatch_monitor.model.records import (
     Death,
+    Owner,
     RecordReading,
     Refusal,
     began_launch,
     last_sign_ns,
 )
-from warmwatch_monitor.model.samples import Sample
 from warmwatch_monitor.model.snapshot import (
     RankView,
     RunView,
     Snapshot,
     Spending,
+    Spread,
     all_warm,
     any_compiling,
     incomplete,
+    spread,
 )
-from warmwatch_monitor.model.spread import Spread, spread
 from warmwatch_monitor.model.steps import (
     BUCKET_SECONDS,
     Lengths,
@@ -75,7 +82,7 @@ from warmwatch_monitor.model.steps import (
     Warmups,
     WarmupSpan,
 )
-from warmwatch_monitor.model.worth import DTYPE, Utilization, Worth
+from warmwatch_monitor.model.throughput import DTYPE, Utilization, Worth
 
 __all__ = [
     "BACKENDS",

@@ -1,4 +1,4 @@
-"""The figures of what a rank's compiler did and does.
+"""Figures of a rank's compiler.
 
 Units and "not known" are those of :mod:`figures`.
 """
@@ -9,13 +9,16 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from warmwatch_monitor.model.compilations import (
+from warmwatch_monitor.model.journal import (
     OF_GRAPHS,
     Compilation,
+    CudagraphSkip,
+    Fallback,
     FunctionCost,
+    GraphBreak,
+    LongStep,
     VaryingDim,
 )
-from warmwatch_monitor.model.journal import CudagraphSkip, Fallback, GraphBreak, LongStep
 
 
 class Counted(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""How long what compiles may take yet, and what that is known from: frozen values."""
+"""Estimates of the time left, and what they are based on."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""All of it, joined and judged: the Snapshot that exports and views read."""
+"""The Snapshot: runs, ranks, GPUs and sources, joined and judged, and how far ranks differ."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct, field
 
-from warmwatch.verdict import ENDED, Judgement, State
+from warmwatch.shared.verdict import ENDED, Judgement, State
 from warmwatch_monitor.model.estimate import Estimate
 from warmwatch_monitor.model.figures import Figures, Who
 from warmwatch_monitor.model.machine import (
@@ -19,7 +19,7 @@ from warmwatch_monitor.model.machine import (
 )
 from warmwatch_monitor.model.records import RecordReading, Refusal
 from warmwatch_monitor.model.steps import Slower
-from warmwatch_monitor.model.worth import Utilization, utilization
+from warmwatch_monitor.model.throughput import Utilization, utilization
 
 
 class Spending(Struct, frozen=True, kw_only=True):
@@ -227,3 +227,23 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     exports: tuple[ExportHealth, ...] = ()
     directories: tuple[str, ...] = ()
     late_seconds: float | None = None
+
+
+class Spread(Struct, frozen=True, kw_only=True):
+    """The least and the greatest value of a figure, and whose they are."""
+
+    least: float
+    least_rank: int
+    greatest: float
+    greatest_rank: int
+
+
+def spread(ranks: Iterable[RankView], read: Callable[[RankView], float | None]) -> Spread | None:
+    """That of ``read`` over ``ranks``; ``None`` where fewer than two of them know it."""
+    known = [(value, view.rank) for view in ranks if (value := read(view)) is not None]
+    if len(known) < 2:
+        return None
+    (least, least_rank), (greatest, greatest_rank) = min(known), max(known)
+    return Spread(
+        least=least, least_rank=least_rank, greatest=greatest, greatest_rank=greatest_rank
+    )

@@ -1,4 +1,4 @@
-"""The figures of a rank's steps, of its warm-ups, and of what its training waited for.
+"""Figures of a rank's steps, warm-ups and pauses.
 
 Units and "not known" are those of :mod:`figures`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from warmwatch import record
+from warmwatch.shared import record
 
 # 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
 BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50)), 1000.0)

@@ -1,4 +1,4 @@
-"""The host source: what the machine says of itself, of each training process and its workers.
+"""The host source: memory, load, and each training's processes and workers.
 
 Workers are judged by CPU time: that a pool exists says nothing, for it sits idle through most of a
 compilation, and its workers live on for a minute or for good.
@@ -16,9 +16,10 @@ from msgspec import Struct, field
 
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import Compiler, HostReading, ProcessReading
-from warmwatch_monitor.sources.compilers import STOPPED, Compilers
 from warmwatch_monitor.sources.processes import (
+    STOPPED,
     Children,
+    Compilers,
     children_by_scan,
     children_files,
     compile_workers,

@@ -1,33 +1,82 @@
-"""The list of sources: a new one is one file in this folder and one entry here.
-
-The poller follows the list and knows none of them by itself. Each is read in a thread of its own,
-in the order of the list where a command reads them once: a source may ask for what those above it
-have read. A module is imported when its source is made, the bindings of NVML once its
-library is found: who has no GPU does not pay for them.
-"""
+"""The list of data sources, and what a source is: name, interval, and a function that reads it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from warmwatch_monitor.budgets import POLL_SECONDS
+from msgspec import Struct, field
+
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.config import Settings
-from warmwatch_monitor.model import GpuReading, ObservedTraining
-from warmwatch_monitor.sources.library import require_nvml
-from warmwatch_monitor.sources.readings import Read, Readings, Source
+from warmwatch_monitor.model import GpuReading, ObservedTraining, Remembered
+from warmwatch_monitor.model.budgets import POLL_SECONDS
+from warmwatch_monitor.settings import Settings
+from warmwatch_monitor.sources.nvml_library import require_nvml
 
 if TYPE_CHECKING:
     from warmwatch_monitor.sources.host import HostAndProcesses
     from warmwatch_monitor.sources.nvml import NvmlSource
-    from warmwatch_monitor.sources.records import RecordsReading
+    from warmwatch_monitor.sources.records.source import RecordsReading
+
+
+PRECEDENTS = "precedents"  # what the history knows of the runs that are seen, where one is kept
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+Read = Callable[["Readings"], T]
+
+
+def _no_problem(_reading: Any) -> str | None:
+    return None
+
+
+def _nothing_unread(_reading: Any) -> int:
+    return 0
+
+
+class Source(Struct, Generic[T_co], frozen=True, kw_only=True):
+    """One entry of the list of sources.
+
+    Attributes:
+        name: the public one, in ``/status`` and as a label.
+        interval: seconds between two looks, ``None`` where the settings leave it alone.
+        make: begins to follow it, and gives the function that reads it.
+        problem: why a reading lacks what was there before, so that the source counts as down
+        though the rest of the reading is used; ``None`` where nothing is wrong.
+        unread: how much of a reading is left to the next reads: a command reads until it is none.
+        once_seconds: for how long a command that reads it once waits for it, where not as usual.
+    """
+
+    name: str
+    interval: Callable[[Settings], float | None]
+    make: Callable[[Settings, Clock], Read[T_co]]
+    problem: Callable[[Any], str | None] = _no_problem
+    unread: Callable[[Any], int] = _nothing_unread
+    once_seconds: float | None = None
+
+
+class Readings(Struct, frozen=True, kw_only=True):
+    """What each source read last; a source that failed, or fell silent, is not in it."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def of(self, source: Source[T]) -> T | None:
+        """What ``source`` read last; ``None`` where that is not known now."""
+        return cast("T | None", self.values.get(source.name))
+
+    @property
+    def remembered(self) -> Mapping[str, Remembered] | None:
+        """What the history knows, by record; ``None`` where none is kept, or it cannot be read."""
+        return cast("Mapping[str, Remembered] | None", self.values.get(PRECEDENTS))
+
 
 _HOST_INTERVAL = 1.0
 _OBSERVED_INTERVAL = 2.0
 
 
 def _records(settings: Settings, clock: Clock) -> Read[RecordsReading]:
-    from warmwatch_monitor.sources.records import RecordsSource
+    from warmwatch_monitor.sources.records.source import RecordsSource
 
     source = RecordsSource(settings.directories, retention=settings.retention, clock=clock)
     return lambda _: source.read(POLL_SECONDS)
@@ -35,7 +84,7 @@ def _records(settings: Settings, clock: Clock) -> Read[RecordsReading]:
 
 def _host(_settings: Settings, clock: Clock) -> Read[HostAndProcesses]:
     from warmwatch_monitor.sources.host import HostAndProcesses, HostSource, read_machine
-    from warmwatch_monitor.sources.oom import OomWatch
+    from warmwatch_monitor.sources.out_of_memory import OomWatch
 
     source, ooms = HostSource(clock=clock), OomWatch()
 
@@ -64,7 +113,7 @@ def _nvml(_settings: Settings, clock: Clock) -> Read[tuple[GpuReading, ...]]:
 
 
 def _observed(_settings: Settings, clock: Clock) -> Read[tuple[ObservedTraining, ...]]:
-    from warmwatch_monitor.sources.observed import ObservedSource
+    from warmwatch_monitor.sources.unattached import ObservedSource
 
     source = ObservedSource(clock=clock)
     return lambda others: source.read(living(others), others.of(NVML) or ())

@@ -1,4 +1,4 @@
-"""GPUs and MIG devices, read through NVML: driver (the one door), devices, source."""
+"""GPUs and MIG devices, read through NVML: driver (the only caller of pynvml), devices, source."""
 
 from warmwatch_monitor.sources.nvml.source import NvmlSource
 

@@ -1,12 +1,10 @@
-"""One device of NVML, a board or a MIG device of one: what it is, and a reading of it.
-
-What is cheap is read each round; the energy counter, which takes milliseconds, at most once a
-second; what hardly changes every ten. What the device does not support is ``None``, field by field.
+"""One device of NVML, a board or a MIG device: its identity, readings, and activity from GPM
+samples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -16,8 +14,7 @@ from msgspec.structs import asdict, replace
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import GpuReading
 from warmwatch_monitor.sources.nvml import driver
-from warmwatch_monitor.sources.nvml.driver import ask, known
-from warmwatch_monitor.sources.nvml.gpm import ActiveRatios, Gpm
+from warmwatch_monitor.sources.nvml.driver import GpmRequest, ask, known
 
 _ENERGY_NS = 900 * 10**6  # "once a second", for rounds that are a little early
 _RARELY_NS = 10 * 10**9
@@ -237,3 +234,50 @@ def _gpm(handle: Any, take: Any) -> Gpm | None:
 
 def _text(value: str | bytes | None) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else value or ""
+
+
+_SHORTEST_NS = 100 * 10**6
+
+
+class ActiveRatios(Struct, frozen=True, kw_only=True):
+    """Ratios from 0 to 1, each ``None`` where it is not known."""
+
+    sm: float | None = None
+    tensor: float | None = None
+    dram: float | None = None
+
+
+class Gpm:
+    """Samples of one device; ``take`` asks NVML to fill a sample, ``None`` where it cannot."""
+
+    def __init__(self, take: Callable[[Any], Any]) -> None:
+        self._take = take
+        self._samples = [ask("nvmlGpmSampleAlloc") for _ in range(2)]
+        self._request = GpmRequest()
+        self._taken_ns: int | None = None
+        self._last = ActiveRatios()
+
+    def read(self, now_ns: int) -> ActiveRatios:
+        """The activity since the sample before."""
+        if self._taken_ns is not None and now_ns - self._taken_ns < _SHORTEST_NS:
+            return self._last
+        before, fresh = self._samples
+        if before is None or fresh is None or self._take(fresh) is None:
+            self._last, self._taken_ns = ActiveRatios(), None
+            return self._last
+        if self._taken_ns is not None:
+            self._last = self._ratios(before, fresh)
+        self._taken_ns = now_ns
+        self._samples = [fresh, before]
+        return self._last
+
+    def close(self) -> None:
+        """Give the samples back."""
+        for sample in self._samples:
+            if sample is not None:
+                ask("nvmlGpmSampleFree", sample)
+
+    def _ratios(self, before: Any, fresh: Any) -> ActiveRatios:
+        percents = self._request.ask(before, fresh)
+        sm, tensor, dram = (None if one is None else min(1.0, one / 100) for one in percents)
+        return ActiveRatios(sm=sm, tensor=tensor, dram=dram)

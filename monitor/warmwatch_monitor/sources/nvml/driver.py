@@ -1,4 +1,4 @@
-"""The one door to NVML: every call passes :func:`ask`, and nothing else imports pynvml.
+"""The only caller of NVML: every call passes :func:`ask`, and nothing else imports pynvml.
 
 What a device does not support is ``None``, for that call alone. What is wrong with the library as a
 whole is a :class:`DriverError`, what is wrong with one device a :class:`GpuLostError`: the caller
@@ -15,7 +15,7 @@ from typing import Any
 import pynvml
 
 from warmwatch_monitor.errors import SourceError
-from warmwatch_monitor.sources.library import MISSING
+from warmwatch_monitor.sources.nvml_library import MISSING
 
 # 32 and 64 bits of ones: NVML's way to say "not available" in a number
 _SENTINELS = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)

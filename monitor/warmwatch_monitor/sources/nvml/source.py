@@ -1,4 +1,4 @@
-"""The GPU source: all devices, followed through drivers that come, go, reload and lose a GPU.
+"""The GPU source: all devices, through driver reloads and lost GPUs.
 
 A round either reads every device or says in one sentence why NVML cannot be used; the next round
 then tries afresh. A device that is lost stays in the list, with its trouble and no figures, and the
@@ -15,13 +15,7 @@ from msgspec.structs import replace
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import GpuReading
 from warmwatch_monitor.sources.nvml import driver
-from warmwatch_monitor.sources.nvml.devices import (
-    Device,
-    Memory,
-    board,
-    mig_devices,
-    mig_handles,
-)
+from warmwatch_monitor.sources.nvml.devices import Device, Memory, board, mig_devices, mig_handles
 from warmwatch_monitor.sources.nvml.driver import DriverError, GpuLostError, ask
 
 _RENEW_NS = 30 * 10**9  # how soon a lost device, or a division into MIG devices, is looked for

@@ -1,0 +1,302 @@
+"""Triton kernels that are compiled and tuned outside of Inductor: at their first launch, in a step.
+
+Inductor compiles its own by ``triton.compile``, also those of the user that it has taken into a
+graph. A ``@triton.jit`` function compiles itself by another name of the same function,
+``triton.compiler.compile``, so wrapping that one hears exactly what Inductor's events do not tell.
+``ASTSource.make_ir`` is called within it where Triton's cache on disk had no such kernel.
+``Autotuner._bench`` is called for each configuration that is tried, as many as ``prune_configs``
+gave before, compiled already or not. ``_build`` calls the C compiler, for what launches a kernel of
+a new signature and speaks to the driver. None of them is called at an ordinary launch.
+
+Triton's own hooks (``knobs.runtime.jit_cache_hook``, ``knobs.compilation.listener``,
+``JITFunction.cache_hook``) are left alone. Each is one place for one function, which belongs to the
+user; and where a hook is set Triton writes the kernel's arguments as JSON, which fails for some
+kernels (up to 3.6 for each with a function as an argument).
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic_ns
+from typing import Any
+
+from warmwatch._guard import quietly
+from warmwatch.hooks.compilers.triton_specializations import Memory, of_kernel, of_tuning
+from warmwatch.hooks.dynamo.compilations import place
+from warmwatch.hooks.phases import TRITON_COMPILE, TRITON_TUNE
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+
+_KIND = "triton"
+_quietly = functools.partial(quietly, "hooks.triton")
+# the module that has it, and those that had taken it from there by name (Triton 3.2)
+_BUILDERS = (
+    "triton.runtime.build",
+    "triton.backends.nvidia.driver",
+    "triton.backends.amd.driver",
+)
+_Reason = tuple[str, str] | None
+
+
+@dataclass(slots=True)
+class _Making:
+    """A kernel that a thread compiles or tunes.
+
+    ``left``: configurations still to try. ``verdicts``: of Triton's cache, one for each kernel that
+    was compiled meanwhile. ``built``: the one that is compiled now was not in it.
+    """
+
+    owner: Any
+    of: Mapping[str, Any]
+    why: _Reason
+    began: int = field(default_factory=monotonic_ns)
+    left: int = 0
+    built: bool = False
+    verdicts: list[bool] = field(default_factory=list)
+
+
+class _Thread(threading.local):
+    """What the calling thread is at. ``due``: an autotuner and how many configurations it has."""
+
+    def __init__(self) -> None:
+        self.compiling: list[_Making] = []  # one within another, where a compiler compiles
+        self.tunings: list[_Making] = []
+        self.due: tuple[Any, int] = (None, 0)
+
+
+class _Ear:
+    """Turns what the wrapped functions see into what a listener is told. None of it may raise."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.listening = True
+        self._listener, self._thread = listener, _Thread()
+        self._kernels, self._tunings = Memory(), Memory()
+
+    def compile_begins(self, source: Any, options: Mapping[str, Any] | None) -> None:
+        function = getattr(source, "fn", None)  # none where it is a file of Triton's own language
+        of = _of(getattr(function, "fn", None))
+        why = None
+        if function is not None:
+            why = self._kernels.changed(function, of_kernel(source, options))
+        why = None if self._thread.tunings else why  # there it is the tuning that has a reason
+        self._thread.compiling.append(_Making(source, of, why))
+        self._begin(TRITON_COMPILE, self._thread.compiling[-1])
+
+    def refusal(self, source: Any) -> Exception | None:
+        """What to raise instead of compiling, if the user asked for that."""
+        function = getattr(source, "fn", None)
+        return self._listener.refusal(_of(getattr(function, "fn", None)))
+
+    def built(self) -> None:
+        if self._thread.compiling:
+            self._thread.compiling[-1].built = True
+
+    def compile_ends(self, source: Any, error: BaseException | None) -> None:
+        making = self._ended(source)
+        if making is None:
+            return
+        try:
+            self._compiled(making, error)
+        finally:
+            self._listener.end(TRITON_COMPILE)
+
+    def _ended(self, source: Any) -> _Making | None:
+        """What was compiling from ``source``. What began within it and is not over never will be:
+        a signal handler may have raised where its end would have been told.
+        """
+        open_ones = self._thread.compiling
+        if all(one.owner is not source for one in open_ones):
+            return None  # its begin was not told
+        while open_ones[-1].owner is not source:
+            open_ones.pop()
+            self._listener.end(TRITON_COMPILE)
+        return open_ones.pop()
+
+    def _compiled(self, making: _Making, error: BaseException | None) -> None:
+        if error is None:
+            self._listener.cached(_KIND, hit=not making.built)
+            making.verdicts.append(not making.built)
+        if self._thread.tunings:  # a configuration that does not compile is passed over by it
+            self._thread.tunings[-1].verdicts += making.verdicts
+        else:
+            self._tell(making, error)
+
+    def build_begins(self) -> None:
+        self._listener.begin(TRITON_COMPILE, _of(None))
+
+    def build_ends(self) -> None:
+        self._listener.end(TRITON_COMPILE)
+
+    def pruned(self, tuner: Any, configurations: int) -> None:
+        self._thread.due = (tuner, configurations)
+        while self._thread.tunings and self._thread.tunings[-1].owner is tuner:
+            self._thread.tunings.pop()  # one that was broken off between two trials
+            self._listener.end(TRITON_TUNE)
+
+    def trial_begins(self, tuner: Any, arguments: Mapping[str, Any]) -> None:
+        tunings = self._thread.tunings
+        if tunings and tunings[-1].owner is tuner:
+            return
+        whose, configurations = self._thread.due
+        known = of_tuning(tuner.keys, {**(tuner.nargs or {}), **arguments}, tuner.arg_names)
+        making = _Making(tuner, _of(tuner.base_fn), self._tunings.changed(tuner, known))
+        making.left = configurations if whose is tuner else 1
+        tunings.append(making)
+        self._begin(TRITON_TUNE, making)
+
+    def trial_ends(self, error: BaseException | None) -> None:
+        if not self._thread.tunings:
+            return
+        making = self._thread.tunings[-1]
+        making.left -= 1
+        if making.left <= 0 or error is not None:
+            self._thread.tunings.pop()
+            try:
+                self._tell(making, error)
+            finally:
+                self._listener.end(TRITON_TUNE)
+
+    def _begin(self, event: str, making: _Making) -> None:
+        self._listener.begin(event, making.of)
+        if making.why is not None:
+            self._listener.recompile(*making.why, making.of)
+
+    def _tell(self, making: _Making, error: BaseException | None) -> None:
+        if not isinstance(error, Exception | None):
+            return  # it was interrupted, which is no compilation and no failure
+        values = {**making.of, "seconds": (monotonic_ns() - making.began) / 1e9}
+        del values["kind"]
+        if making.verdicts:
+            values["cache"] = "hit" if all(making.verdicts) else "miss"
+        if making.why is not None:
+            values["reason"], values["category"] = making.why
+        if error is not None:
+            values["failure"] = type(error).__name__
+        self._listener.compilation(_KIND, values)
+
+
+def install(listener: Listener) -> Installed:
+    with look_up():
+        from triton import compiler
+        from triton.compiler.compiler import ASTSource
+        from triton.runtime.autotuner import Autotuner
+        from triton.runtime.jit import JITFunction
+
+        wanted = (
+            (compiler, "compile", _compile),
+            (ASTSource, "make_ir", _make_ir),
+            (Autotuner, "prune_configs", _prune_configs),
+            (Autotuner, "_bench", _bench),
+        )
+        found = [(owner, name, getattr(owner, name), wrap) for owner, name, wrap in wanted]
+        modules = [module for name in _BUILDERS if (module := sys.modules.get(name))]
+        found += [(m, "_build", m._build, _build) for m in modules if hasattr(m, "_build")]
+        bind = getattr(JITFunction, "_do_compile", None)  # from 3.5 on
+    ear = _Ear(listener)
+    placed = [(owner, name, original, wrap(ear, original)) for owner, name, original, wrap in found]
+    if bind is not None:
+        placed.append((JITFunction, "_do_compile", bind, _bound(bind, *placed[0][2:])))
+
+    replaced = Replaced()
+
+    def uninstall() -> None:
+        ear.listening = False
+        replaced.undo()
+
+    replaced.put_all((owner, name, ours) for owner, name, _, ours in placed)
+    return Installed(uninstall=uninstall, functions=[ours for *_, ours in placed])
+
+
+def _compile(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def compile(*args: Any, **kwargs: Any) -> Any:
+        if not ear.listening:
+            return original(*args, **kwargs)
+        source = args[0] if args else kwargs.get("src")
+        if refusal := _quietly(ear.refusal, source):
+            raise refusal
+        options = kwargs.get("options", args[2] if len(args) > 2 else None)
+        _quietly(ear.compile_begins, source, options)
+        try:
+            kernel = original(*args, **kwargs)
+        except BaseException as error:
+            _quietly(ear.compile_ends, source, error)
+            raise
+        _quietly(ear.compile_ends, source, None)
+        return kernel
+
+    return compile
+
+
+def _make_ir(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def make_ir(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _quietly(ear.built)
+        return original(self, *args, **kwargs)
+
+    return make_ir
+
+
+def _prune_configs(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def prune_configs(self: Any, *args: Any, **kwargs: Any) -> Any:
+        configurations = original(self, *args, **kwargs)
+        _quietly(lambda: ear.pruned(self, len(configurations)))
+        return configurations
+
+    return prune_configs
+
+
+def _bench(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def _bench(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not ear.listening:
+            return original(self, *args, **kwargs)
+        _quietly(ear.trial_begins, self, kwargs)
+        try:
+            timings = original(self, *args, **kwargs)
+        except BaseException as error:
+            _quietly(ear.trial_ends, error)
+            raise
+        _quietly(ear.trial_ends, None)
+        return timings
+
+    return _bench
+
+
+def _build(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def _build(*args: Any, **kwargs: Any) -> Any:
+        if not ear.listening:
+            return original(*args, **kwargs)
+        _quietly(ear.build_begins)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            _quietly(ear.build_ends)
+
+    return _build
+
+
+def _bound(
+    original: Callable[..., Any], compile: Callable[..., Any], ours: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A kernel binds ``compile`` at its first launch: here one that was launched before we came."""
+
+    @functools.wraps(original)
+    def _do_compile(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.compile is compile:
+            self.compile = ours
+        return original(self, *args, **kwargs)
+
+    return _do_compile
+
+
+def _of(function: Any) -> dict[str, Any]:
+    """What is compiled: the user's function, where it is known."""
+    code = getattr(function, "__code__", None)
+    where = {} if code is None else place(code.co_name, code.co_filename, code.co_firstlineno)
+    return {**where, "kind": _KIND}

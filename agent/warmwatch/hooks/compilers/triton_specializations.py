@@ -1,0 +1,151 @@
+"""What a Triton kernel was compiled or tuned for, and how that differs from earlier times.
+Pure.
+
+Names of arguments, dtypes, numbers and booleans are told; of any other value (a string, a function)
+only that it is another. Nothing of the user's program is asked for its ``repr``: that of a tensor
+would wait for the GPU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+from weakref import ref
+
+from warmwatch.hooks.redaction import HIDDEN
+
+_TYPE = re.compile(r"[\w*<>\[\](), .:-]{1,80}")
+_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+_KEPT = 64  # specializations of a kernel that a new one is compared with
+_ABSENT = "absent"
+_TOLD = 8  # differences
+
+
+class Entry(NamedTuple):
+    """One thing that a kernel is specialized for.
+
+    ``shown``: what may be told of it. ``identity``: what tells it from another. ``about``: the
+    category of a change of it.
+    """
+
+    shown: str
+    identity: object
+    about: str
+
+
+Specialization = Mapping[str, Entry]
+
+
+def of_kernel(source: Any, options: Mapping[str, Any] | None) -> dict[str, Entry]:
+    """What a kernel is compiled for: an ``ASTSource``'s signature and constants, and options."""
+    names = tuple(source.fn.arg_names)
+    found: dict[str, Entry] = {}
+    for name, kind in source.signature.items():
+        if kind != "constexpr":
+            found[name] = _type(kind)
+    for path, value in source.constants.items():
+        found[_named(path, names)] = _value(value)
+    for path in _aligned(source.attrs):
+        found[f"alignment of {_named(path, names)}"] = Entry("a multiple of 16", 16, "shape")
+    for name in _OPTIONS:
+        if options and options.get(name) is not None:
+            found[name] = _value(options[name])._replace(about="python_value")
+    return found
+
+
+def of_tuning(
+    keys: Iterable[str], arguments: Mapping[str, Any], names: Iterable[str]
+) -> dict[str, Entry]:
+    """What a kernel is tuned for: the arguments in its ``key``, and the dtype of each tensor."""
+    found = {name: _value(arguments[name]) for name in keys if name in arguments}
+    for name in names:
+        dtype = getattr(arguments.get(name), "dtype", None)
+        if dtype is not None:
+            found[f"dtype of {name}"] = _type(str(dtype).removeprefix("torch."))
+    return found
+
+
+class Memory:
+    """What each kernel has been compiled or tuned for in this process."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, list[Specialization]]] = {}
+
+    def changed(self, owner: Any, now: Specialization) -> tuple[str, str] | None:
+        """Reason and category of doing it again; ``None`` where it is the first time.
+
+        Of all the times before the one that differs least is what it is compared with.
+        """
+        key = id(owner)
+        _, before = self._known.setdefault(key, (ref(owner, lambda _: self._forget(key)), []))
+        nearest = min((_difference(one, now) for one in before), key=len, default=[])
+        before.append(now)
+        del before[:-_KEPT]
+        return (
+            _as_reason(nearest) if nearest else None
+        )  # else the same again: for another device, say
+
+    def _forget(self, key: int) -> None:
+        self._known.pop(key, None)
+
+
+_ORDER = ("dtype", "shape", "python_value")
+
+
+def _difference(old: Specialization, new: Specialization) -> list[tuple[str, str]]:
+    """Category and words of each thing that differs."""
+    found = []
+    for name in {**old, **new}:
+        one, other = old.get(name), new.get(name)
+        if (one and one.identity) != (other and other.identity):
+            shown = (entry.shown if entry else _ABSENT for entry in (one, other))
+            abouts = {entry.about for entry in (one, other) if entry}
+            about = next(category for category in _ORDER if category in abouts)
+            found.append((about, "{}: expected {}, actual {}".format(name, *shown)))
+    return found
+
+
+def _as_reason(differences: list[tuple[str, str]]) -> tuple[str, str]:
+    """In the words of a reason, the telling one first, and its category."""
+    ordered = sorted(differences, key=lambda one: _ORDER.index(one[0]))
+    return "\n".join(words for _, words in ordered[:_TOLD]), ordered[0][0]
+
+
+def _named(path: Any, names: tuple[str, ...]) -> str:
+    """An argument's name from a path to it: a name, or positions, in versions from 3.3 on."""
+    if isinstance(path, str):
+        return path
+    first, *rest = path if isinstance(path, tuple) else (path,)
+    name = names[first] if isinstance(first, int) and first < len(names) else str(first)
+    return name + "".join(f"[{place}]" for place in rest)
+
+
+def _aligned(attributes: Any) -> Iterable[Any]:
+    """Which arguments are known to be divisible by 16, as paths to them."""
+    if isinstance(attributes, Mapping):
+        return [path for path, told in attributes.items() if "divisibility" in str(told)]
+    properties = getattr(attributes, "arg_properties", {})  # Triton 3.2
+    return list(properties.get("tt.divisibility", ()))
+
+
+def _type(kind: Any) -> Entry:
+    text = str(kind)  # a type's name, or a tuple of such
+    shown = text if _TYPE.fullmatch(text) else HIDDEN
+    return Entry(shown, text, "shape" if re.fullmatch(r"[iu]\d+", text) else "dtype")
+
+
+def _value(value: Any) -> Entry:
+    value = getattr(value, "value", value) if type(value).__name__ == "constexpr" else value
+    if value is None or isinstance(value, bool | float):
+        return Entry(repr(value), (type(value), repr(value)), "python_value")
+    if isinstance(value, int):
+        return Entry(repr(value), value, "shape")
+    if type(value).__name__ == "dtype":
+        return _type(str(value).removeprefix("torch."))
+    if isinstance(value, tuple):
+        parts = [_value(one) for one in value[:16]]
+        shown = ", ".join(part.shown for part in parts)
+        return Entry(f"({shown})", tuple(part.identity for part in parts), "shape")
+    identity = hash(value) if isinstance(value, str) else id(value)
+    return Entry(HIDDEN, identity, "python_value")

@@ -1,0 +1,393 @@
+"""One journal entry for each compilation, from the metrics that PyTorch records of it.
+
+Also the function that Dynamo is about to compile, reported as it begins, and the costs of a
+compilation, compact and bounded. If PyTorch renames ``log_compilation_event``, change this file.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import sys
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from types import CodeType, FrameType
+from typing import Any
+
+from warmwatch._guard import report
+from warmwatch.hooks.dynamo.reason_categories import category_of
+from warmwatch.hooks.hashes import of_code
+from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up
+
+_SLOWEST = 3
+# from the outermost in, with the phase of what is left when the next one is taken out
+_NESTED = (
+    (("dynamo_cumulative_compile_time_us",), "dynamo"),
+    (
+        (
+            "aot_autograd_cumulative_compile_time_us",
+            "backward_cumulative_compile_time_us",
+        ),
+        "aot_autograd",
+    ),
+    (("inductor_cumulative_compile_time_us",), "inductor"),
+)
+_INNERMOST = {
+    "triton_compile_time_us": "kernel_compile",
+    "compile_time_autotune_time_us": "autotune",
+}
+_AT_RUN_TIME = {
+    "runtime_triton_autotune_time_us": "autotune",
+    "runtime_cudagraphify_time_us": "cudagraph",
+}
+
+
+def costs(metrics: Any) -> dict[str, Any]:
+    """The journal's words for what a ``CompilationMetrics`` says of costs."""
+    guard_us = getattr(metrics, "guard_latency_us", None)
+    return {
+        "phase_us": phases(metrics) or None,
+        "guards": getattr(metrics, "guard_count", None),
+        "guard_us": None if guard_us is None else int(guard_us),
+        "slowest": slowest(getattr(metrics, "triton_kernel_compile_times_us", None)) or None,
+    }
+
+
+def phases(metrics: Any) -> dict[str, int]:
+    """Microseconds of each phase without those inside it; those that took any."""
+    if getattr(metrics, "is_runtime", False):
+        return {
+            phase: took for field, phase in _AT_RUN_TIME.items() if (took := _us(metrics, field))
+        }
+    found = {phase: took for field, phase in _INNERMOST.items() if (took := _us(metrics, field))}
+    inside = sum(found.values())
+    for fields, phase in reversed(_NESTED):
+        whole = sum(_us(metrics, field) for field in fields)
+        found[phase] = max(0, whole - inside)
+        inside = max(inside, whole)
+    return {phase: took for phase, took in found.items() if took}
+
+
+def _us(metrics: Any, field: str) -> int:
+    return int(getattr(metrics, field, None) or 0)
+
+
+def slowest(told: str | None) -> list[list[Any]]:
+    """``[[name, microseconds], ...]`` of the kernels that took longest to compile.
+
+    PyTorch tells them as JSON, the slowest first, 25 at most.
+    """
+    if not told:
+        return []
+    try:
+        pairs = [(str(name), int(took)) for name, took in json.loads(told)]
+    except (ValueError, TypeError):
+        return []
+    longest = sorted(pairs, key=lambda pair: -pair[1])[:_SLOWEST]
+    return [[name[:100], took] for name, took in longest]
+
+
+# How Dynamo says that it leaves a frame to Python: a graph break, not a failure.
+_LEFT_TO_PYTHON = (
+    "Unsupported",
+    "SkipFrame",
+    "SkipCodeRecursiveException",
+    "RecompileLimitExceeded",
+)
+_UNTOLD = object()  # torch 2.6 has no such field
+
+
+def _require(fields: tuple[str, ...], listener: Listener) -> Installed:  # noqa: ARG001
+    with look_up():
+        from torch._dynamo.utils import CompilationMetrics
+
+        known = CompilationMetrics.__dataclass_fields__
+    if absent := [field for field in fields if field not in known]:
+        raise HookPointAbsentError(f"CompilationMetrics.{absent[0]}")
+    return Installed()
+
+
+def install(listener: Listener) -> Installed:
+    with look_up():
+        from torch._dynamo import utils
+        from torch.compiler import disable
+
+        original, counters = utils.log_compilation_event, utils.counters
+        reasons = getattr(utils, "graph_break_reasons", ())
+    listening = True
+    lacking: set[str] = set()
+
+    def log_compilation_event(metrics: Any, *args: Any, **kwargs: Any) -> Any:
+        if listening:
+            try:
+                lacking.update(untold_by(counters, metrics))
+                listener.compilation(kind_of(metrics), entry(metrics))
+            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                report("hooks.compilations", error)
+        return original(metrics, *args, **kwargs)
+
+    ours = disable(log_compilation_event)
+
+    def uninstall() -> None:
+        nonlocal listening
+        listening = False
+        if utils.log_compilation_event is ours:
+            utils.log_compilation_event = original
+
+    utils.log_compilation_event = ours
+    return Installed(
+        uninstall=uninstall,
+        lacks=lambda: sorted(lacking),
+        counters=lambda: read_counters(counters),
+        graph_breaks=lambda: read_breaks(counters),
+        break_place=lambda reason: break_place(reasons, reason),
+    )
+
+
+# Seams that install nothing: fields of a record, without which some figures are unknown.
+_FIELDS = {
+    "runtime_compilations": ("is_runtime",),  # not in torch 2.6
+    "cache_verdicts": ("inductor_fx_local_cache_hit_count",),  # not in torch 2.6 and 2.8
+    "compilation_kinds": ("is_forward",),
+    "compilation_ids": ("compile_id",),
+    "compilation_failures": ("fail_type",),
+    "compilation_details": (
+        *("duration_us", "co_name", "co_filename", "co_firstlineno", "graph_op_count"),
+        *("guard_count", "dynamo_cumulative_compile_time_us"),
+    ),
+}
+REQUIRED = tuple((name, functools.partial(_require, fields)) for name, fields in _FIELDS.items())
+
+
+def kind_of(metrics: Any) -> str:
+    """One of ``record.KINDS`` for a ``CompilationMetrics``."""
+    if getattr(metrics, "is_runtime", False):
+        if getattr(metrics, "runtime_cudagraphify_time_us", None):
+            return "cudagraph"
+        return "autotune" if getattr(metrics, "runtime_triton_autotune_time_us", None) else "other"
+    if not hasattr(metrics, "is_forward"):
+        return "other"
+    if metrics.is_forward is False:
+        return "backward"
+    # Ahead-of-time Inductor (``aoti_compile_and_package``) and export compile no frame of Dynamo's:
+    # that nothing was captured for them does not describe what the training runs.
+    return "forward" if getattr(metrics, "co_name", "") is not None else "other"
+
+
+def entry(metrics: Any) -> dict[str, Any]:
+    """The journal's words for a ``CompilationMetrics``: absent where PyTorch does not say."""
+    compile_id = getattr(metrics, "compile_id", None)
+    values: dict[str, Any] = {"id": None if compile_id is None else str(compile_id)}
+    duration = getattr(metrics, "duration_us", None)
+    values["seconds"] = duration / 1e6 if duration is not None else None
+    where = (getattr(metrics, f"co_{of}", None) for of in ("name", "filename", "firstlineno"))
+    values.update(place(*where))
+    values["ops"] = getattr(metrics, "graph_op_count", None)
+    values["parameters"] = getattr(metrics, "param_numel", None)
+    values["cache"] = _cache(metrics)
+    values.update(costs(metrics))
+    reason = getattr(metrics, "recompile_reason", _UNTOLD)
+    # Without a reason there was no compiled entry: what was tried under that id before has failed.
+    if _is_recompile(metrics, values["id"]) and reason:
+        reason = None if reason is _UNTOLD else str(reason)
+        values["reason"] = reason or None
+        values["category"] = category_of(reason or "")
+    failure = getattr(metrics, "fail_type", None)
+    values["cudagraph_skip"] = getattr(metrics, "cudagraph_skip_reason", None)
+    if failure and failure.rpartition(".")[2] not in _LEFT_TO_PYTHON:
+        values["failure"] = failure
+    elif failure:  # a failure where the frame has to be one graph, see ``_asked.Compiling``
+        values["left"] = failure
+        values["failure_reason"] = getattr(metrics, "fail_reason", None)
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def place(name: str | None, file: str | None, line: int | None) -> dict[str, Any]:
+    """Where the user's function is: of its file the base name, which is all that leaves us."""
+    return {"name": name, "file": file.rpartition("/")[2] if file else None, "line": line}
+
+
+def _is_recompile(metrics: Any, compile_id: str | None) -> bool:
+    """A forward compilation of a frame that was compiled before: ``0/1``, but not ``0/0``."""
+    if compile_id is None or kind_of(metrics) != "forward":
+        return False
+    frame_compile_id = compile_id.rpartition("/")[2].partition("_")[0]
+    return frame_compile_id not in ("", "0")
+
+
+def _cache(metrics: Any) -> str | None:
+    hits, misses = (
+        sum(
+            getattr(metrics, f"{cache}_{where}_cache_{verdict}_count", 0) or 0
+            for cache in ("inductor_fx", "aotautograd")
+            for where in ("local", "remote")
+        )
+        for verdict in ("hit", "miss")
+    )
+    if misses:
+        return "miss"
+    return "hit" if hits else None
+
+
+def untold_by(counters: Mapping[str, Mapping[str, int]], metrics: Any) -> Iterator[str]:
+    """Counters that ought to have risen by this compilation, and are not there.
+
+    Their names are keys that only exist once they have risen. A user may clear them, but not while
+    this thread compiles.
+    """
+    if getattr(metrics, "is_runtime", False) or getattr(metrics, "fail_type", None):
+        return
+
+    def of(group: str, *names: str) -> bool:
+        return group in counters and any(counters[group].get(name) for name in names)
+
+    graph = kind_of(metrics) == "forward" and getattr(metrics, "graph_op_count", None)
+    if graph and not of("stats", "unique_graphs"):
+        yield "graph_counter"
+    if getattr(metrics, "num_graph_breaks", None) and not counters.get("graph_break"):
+        yield "graph_break_counter"
+    verdicts = ("hit", "miss")
+    asked = (getattr(metrics, f"inductor_fx_local_cache_{one}_count", 0) for one in verdicts)
+    if any(asked) and not of("inductor", *(f"fxgraph_cache_{one}" for one in verdicts)):
+        yield "cache_counters"
+
+
+def read_breaks(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """How often each reason broke a graph. Creates no key."""
+    return dict(counters["graph_break"]) if "graph_break" in counters else {}
+
+
+def break_place(reasons: Sequence[Any], reason: str) -> dict[str, Any]:
+    """Where ``reason`` last broke a graph: the innermost line of the user's, where it was kept."""
+    head = reason.strip().partition("\n")[0]
+    for one in reversed(reasons):
+        if str(one.reason).strip().partition("\n")[0] == head and one.user_stack:
+            frame = one.user_stack[-1]
+            return place(frame.name, frame.filename, frame.lineno)
+    return {}
+
+
+def read_counters(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Dynamo's cumulative counters, by the names of the slot's words. Creates no key."""
+
+    def of(group: str, name: str) -> int:
+        return counters[group].get(name, 0) if group in counters else 0
+
+    breaks = counters["graph_break"].values() if "graph_break" in counters else ()
+    return {
+        "graphs": of("stats", "unique_graphs"),
+        "graph_breaks": sum(breaks),
+        "cudagraph_skips": of("inductor", "cudagraph_skips"),
+        "cache_hits.inductor_fx": of("inductor", "fxgraph_cache_hit"),
+        "cache_misses.inductor_fx": of("inductor", "fxgraph_cache_miss"),
+        "cache_hits.aot_autograd": of("aot_autograd", "autograd_cache_hit"),
+        "cache_misses.aot_autograd": of("aot_autograd", "autograd_cache_miss"),
+    }
+
+
+EVENT = "dynamo"
+_MODULE, _FUNCTION = "torch._dynamo.convert_frame", "_compile"
+_LOCALS = ("code", "compile_id", "one_graph", "locals")
+_MOST_FRAMES = 24
+# What PyTorch puts around a module of its own (``nn.Sequential``): the same code for all of them.
+_AROUND = "torch/_dynamo/external_utils.py"
+
+
+_MOST_CODES = 4096
+
+
+def require(listener: Listener) -> Installed:  # noqa: ARG001 - every seam's signature
+    """``_compile`` is there and has the locals that are read."""
+    with look_up():
+        from torch._dynamo import convert_frame
+
+        known = inspect.unwrap(getattr(convert_frame, _FUNCTION)).__code__
+    names = {*known.co_varnames, *known.co_cellvars}
+    if absent := [name for name in _LOCALS if name not in names]:
+        raise HookPointAbsentError(f"{_FUNCTION}: {absent[0]}")
+    return Installed()
+
+
+def being_compiled() -> dict[str, Any]:
+    """Compile id, name, file, line and code; empty where that is not known.
+
+    ``fullgraph``: a graph break raises. ``instance``: which module of this code it is, where
+    others were compiled with the same code and this one never was.
+    """
+    known = _compiling()
+    return _identified(known, known.get("code"), known.get("compile_id"))
+
+
+def code_being_compiled() -> CodeType | None:
+    """The code that Dynamo compiles on this thread; ``None`` where that is not known."""
+    code = _compiling().get("code")
+    return code if isinstance(code, CodeType) else None
+
+
+def _compiling() -> Mapping[str, Any]:
+    """The variables of the innermost ``_compile`` on the stack; empty where there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_MOST_FRAMES):
+        if frame is None:
+            break
+        is_it = frame.f_code.co_name == _FUNCTION
+        if is_it and frame.f_globals.get("__name__") == _MODULE:
+            return frame.f_locals
+        frame = frame.f_back
+    return {}
+
+
+def _identified(compiled: Mapping[str, Any], code: Any, compile_id: Any) -> dict[str, Any]:
+    if not isinstance(code, CodeType):
+        return {}
+    known: dict[str, Any] = {"id": None if compile_id is None else str(compile_id)}
+    if not code.co_filename.endswith(_AROUND):
+        known["code"] = of_code(code)
+    if compiled.get("one_graph") is True:
+        known["fullgraph"] = True
+    if (instance := _instances.number(code, compiled.get("locals"))) > 1:
+        known["instance"] = instance
+    return {**known, **place(code.co_name, code.co_filename, code.co_firstlineno)}
+
+
+class _Instances:
+    """Which modules were compiled with which code: each keeps its own class's, or a wrapper's."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, dict[int, weakref.ref[Any]]] = {}
+        self._counts: dict[int, int] = {}
+
+    def number(self, code: CodeType, values: Any) -> int:
+        """Which module of ``code`` this is if it is compiled for the first time, from 1; else 0."""
+        module = _module(code, values)
+        if module is None:
+            return 0
+        known = self._known.setdefault(id(code), {})
+        if (seen := known.get(id(module))) is not None and seen() is module:
+            return 0
+        known[id(module)] = weakref.ref(module)
+        self._counts[id(code)] = self._counts.get(id(code), 0) + 1
+        number = self._counts[id(code)]
+        if len(known) > _MOST_CODES:
+            del known[next(iter(known))]
+        if len(self._known) > _MOST_CODES:
+            oldest = next(iter(self._known))
+            del self._known[oldest], self._counts[oldest]
+        return number
+
+
+_instances = _Instances()
+
+
+def _module(code: CodeType, values: Any) -> Any:
+    """The module whose code it is: the first argument of a method, or what a wrapper calls."""
+    if not isinstance(values, Mapping):
+        return None
+    if code.co_filename.endswith(_AROUND):
+        called = values.get("fn")
+        called = getattr(called, "__self__", called)
+    else:
+        called = values.get(code.co_varnames[0]) if code.co_argcount else None
+    module = sys.modules.get("torch.nn")
+    return called if module is not None and isinstance(called, module.Module) else None

@@ -1,0 +1,127 @@
+"""Calls of ``torch.compile``: that there was one, and with which mode, backend and options.
+
+``torch.compile``, ``nn.Module.compile`` and ``torch.compiler.compile`` all end in
+``torch._dynamo.optimize``, found through the module's attribute at each call (torch 2.6 to 2.15),
+even if ``TORCHDYNAMO_DISABLE`` makes it return its argument. Only the user's own calls count.
+PyTorch's own (``flex_attention``, higher-order operators) wrap and run immediately, and what a
+library decorates at import may never be used: neither was requested.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any
+
+from warmwatch._guard import report
+from warmwatch.hooks.hashes import of_value
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.shared.values import MOST_OPTIONS
+
+_NAME = re.compile(r"[A-Za-z_][\w.-]{0,79}")
+_HIDDEN = "..."
+
+
+def way_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The journal's words for one call."""
+    backend = args[0] if args else kwargs.get("backend", "inductor")
+    dynamic = kwargs.get("dynamic")
+    mode, options = _mode_and_options(backend)
+    return {
+        "mode": mode,
+        "backend": _backend(backend),
+        "dynamic": dynamic if isinstance(dynamic, bool) else None,
+        "fullgraph": kwargs.get("nopython") is True,
+        "options": [
+            f"{_named(name)}={of_value(value)}"
+            for name, value in sorted(options.items(), key=lambda one: str(one[0]))[:MOST_OPTIONS]
+        ],
+    }
+
+
+def _mode_and_options(backend: Any) -> tuple[str, Mapping[Any, Any]]:
+    settings, given = getattr(backend, "config", None), getattr(backend, "kwargs", None)
+    if isinstance(settings, dict):
+        mode = _mode_of(settings)
+        return mode, {} if mode != "default" else settings
+    if isinstance(given, dict):
+        options = given.get("options")
+        return _named(given.get("mode", "default")), options if isinstance(options, dict) else {}
+    return "default", {}
+
+
+def _mode_of(settings: Mapping[str, Any]) -> str:
+    """The mode that sets these and nothing else."""
+    inductor = sys.modules.get("torch._inductor")  # there, where it has been asked for any setting
+    if not settings or inductor is None or not hasattr(inductor, "list_mode_options"):
+        return "default"
+    modes = inductor.list_mode_options()
+    return next((name for name, sets in modes.items() if sets == settings), "default")
+
+
+def _backend(backend: Any) -> str:
+    name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", backend)
+    return _named(name)
+
+
+def _named(name: Any) -> str:
+    return name if isinstance(name, str) and _NAME.fullmatch(name) else _HIDDEN
+
+
+# Through these comes every call: the wrapper around ours, torch.compile and its like.
+_DOORS = frozenset(
+    {
+        __name__,
+        "warmwatch.hooks.dynamo.imposed_mode",
+        "torch",
+        "torch._dynamo.eval_frame",
+        "torch.compiler",
+        "torch.nn.modules.module",
+    }
+)
+_LIBRARIES = ("site-packages", "dist-packages")
+
+
+def install(listener: Listener) -> Installed:
+    with look_up():
+        import torch._dynamo as dynamo
+        from torch.compiler import disable
+
+        original = dynamo.optimize
+    listening = True
+
+    def optimize(*args: Any, **kwargs: Any) -> Any:
+        if listening:
+            try:
+                if not kwargs.get("disable") and is_asked_for(sys._getframe(1)):
+                    listener.wrapped(way_of(args, kwargs))
+            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                report("hooks.wrappers", error)
+        return original(*args, **kwargs)
+
+    replaced = Replaced()
+
+    def uninstall() -> None:
+        nonlocal listening
+        listening = False
+        replaced.undo()
+
+    replaced.put(dynamo, "optimize", disable(optimize))
+    return Installed(uninstall=uninstall)
+
+
+def is_asked_for(caller: FrameType | None) -> bool:
+    """Whether the first frame behind the doors is the user's program."""
+    while caller is not None and caller.f_globals.get("__name__") in _DOORS:
+        caller = caller.f_back
+    if caller is None:
+        return False
+    if str(caller.f_globals.get("__name__")).startswith("torch."):
+        return False
+    in_function = caller.f_code.co_flags & inspect.CO_OPTIMIZED
+    return bool(in_function) or not any(
+        folder in caller.f_code.co_filename for folder in _LIBRARIES
+    )

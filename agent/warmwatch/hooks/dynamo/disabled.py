@@ -1,0 +1,137 @@
+"""Whether compilation is turned off on purpose: by the environment, a stance or a setting.
+
+``TORCHDYNAMO_DISABLE`` makes ``torch.compile`` give back what it was given;
+``torch.compiler.set_stance("force_eager")`` and ``torch._dynamo.config.disable`` (which
+``TORCH_COMPILE_DISABLE`` sets) let compiled objects run as they were written. None of them has an
+event, so the question is asked at rare moments; of stances one is told as they are set.
+
+What runs eagerly then is counted where PyTorch decides it: while a stance is set, at each call of a
+compiled function; under ``config.disable``, where a call fits no compiled entry. PyTorch then skips
+that function from there on, also for inputs that it had compiled and when the setting is off again.
+Under ``eager_on_recompile`` nothing in Python sees a call that fits no entry.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from warmwatch._guard import quietly, report
+from warmwatch.hooks.dynamo.compilations import place
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+
+_VARIABLE = "TORCHDYNAMO_DISABLE"
+_ON_RECOMPILE = ("eager_on_recompile", "fail_on_recompile")
+
+
+def install(listener: Listener) -> Installed:
+    with look_up():
+        from torch._dynamo import config, convert_frame, decorators, eval_frame
+
+        original = decorators._set_stance
+        calls, miss = _StanceCalls(eval_frame), convert_frame.CatchErrorsWrapper.__call__
+        _ = (eval_frame._stance.stance, config.disable)
+    listening = True
+
+    def disabled() -> str:
+        if os.environ.get(_VARIABLE) == "1":
+            return "environment"
+        if config.disable:
+            return "config"
+        stance = eval_frame._stance.stance
+        return "stance" if stance == "force_eager" else stance if stance in _ON_RECOMPILE else ""
+
+    def on_miss(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
+        """Called where a call fits no compiled entry."""
+        if config.disable and listening:
+            quietly("hooks.disabled", _skipped, listener, args, kwargs)
+        return miss(wrapper, *args, **kwargs)
+
+    # Not hidden from Dynamo: what it wraps is forbidden in a graph, by a mark that ours then has
+    # too, and is to go on being refused there.
+    @functools.wraps(original)
+    def set_stance(*args: Any, **kwargs: Any) -> Any:
+        before = original(*args, **kwargs)
+        if listening:
+            try:
+                calls.stance_set()
+                listener.turned()
+            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                report("hooks.disabled", error)
+        return before
+
+    replaced = Replaced()
+
+    def uninstall() -> None:
+        nonlocal listening
+        listening = False
+        replaced.undo()
+        calls.remove()
+
+    replaced.put_all(
+        [
+            (decorators, "_set_stance", set_stance),
+            (convert_frame.CatchErrorsWrapper, "__call__", on_miss),
+        ]
+    )
+    return Installed(uninstall=uninstall, disabled=disabled, uncompiled=calls.counted)
+
+
+class _StanceCalls:
+    """Counts the calls of compiled functions that a stance runs eagerly or refuses.
+
+    PyTorch chooses what runs in a function that it calls each time: ours stands in for it only
+    while a stance is set, so that an ordinary call costs nothing more.
+    """
+
+    def __init__(self, eval_frame: Any) -> None:
+        self._module, self._original = eval_frame, eval_frame._callback_from_stance
+        self._ours = self._choose
+        self._eager = self._refused = 0
+
+    def counted(self) -> tuple[int, int]:
+        return self._eager, self._refused
+
+    def stance_set(self) -> None:
+        """A stance was set, or the default one again."""
+        if self._module._stance.stance == "default":
+            self.remove()
+        elif self._module._callback_from_stance is self._original:
+            self._module._callback_from_stance = self._ours
+
+    def remove(self) -> None:
+        if self._module._callback_from_stance is self._ours:
+            self._module._callback_from_stance = self._original
+
+    def _choose(self, callback: Any) -> Any:
+        chosen = self._original(callback)
+        if callback in (None, False):
+            return chosen
+        if chosen is None:
+            self._eager += 1
+        elif self._module._stance.stance == "fail_on_recompile":
+            return self._counting(chosen)
+        return chosen
+
+    def _counting(self, refuses: Any) -> Any:
+        @functools.wraps(refuses)
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return refuses(*args, **kwargs)
+            except RuntimeError:
+                self._refused += 1
+                raise
+
+        return refuse
+
+
+def _skipped(listener: Listener, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """A frame with compiled entries met an input that fits none, where nothing is compiled."""
+    frame = args[0] if args else kwargs.get("frame")
+    entry = args[1] if len(args) > 1 else kwargs.get("cache_entry")
+    code = getattr(frame, "f_code", None)
+    if entry and code is not None:
+        where = place(code.co_name, code.co_filename, code.co_firstlineno)
+        listener.fallback({"setting": "disable", **where})

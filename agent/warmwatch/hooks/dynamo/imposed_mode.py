@@ -1,0 +1,81 @@
+"""Imposes a mode of ``torch.compile``, for ``warmwatch modes``.
+
+No part of what is listened to: it is installed only where ``WARMWATCH_MODE`` names a mode, which
+nobody but that command sets. Every way of calling ``torch.compile`` (of a function, as a decorator,
+``Module.compile``, ``torch.compiler.compile``, within a library) ends in ``torch._dynamo.optimize``
+with an object that holds mode and options together (torch 2.6 to 2.15): one is put in its place as
+PyTorch makes it for the mode alone. A backend other than Inductor knows no modes and is left as it
+is, and what cannot be replaced too; the training goes on, and that is said.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warmwatch._guard import report, warn_once
+from warmwatch.hooks.points import Install, Installed, Listener, Replaced, look_up
+
+
+def imposing(mode: str) -> Install:
+    """What installs ``mode``. Its hook is to be the outermost: others then see what holds."""
+
+    def install(listener: Listener) -> Installed:  # noqa: ARG001 - every seam's signature
+        with look_up():
+            import torch
+            import torch._dynamo as dynamo
+            from torch.compiler import disable
+
+            inductor, original = torch._TorchCompileInductorWrapper, dynamo.optimize
+        imposes = True
+
+        def optimize(*args: Any, **kwargs: Any) -> Any:
+            if imposes:
+                try:
+                    args, kwargs = _with_mode(mode, inductor, args, kwargs)
+                except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                    report("hooks.imposed_mode", error)
+                    warn_once(f"{_kept(mode)}: {error!r}")
+            return original(*args, **kwargs)
+
+        replaced = Replaced()
+
+        def uninstall() -> None:
+            nonlocal imposes
+            imposes = False
+            replaced.undo()
+
+        replaced.put(dynamo, "optimize", disable(optimize))
+        return Installed(uninstall=uninstall)
+
+    return install
+
+
+def _with_mode(
+    mode: str, inductor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of one call, with ``mode`` where they are Inductor's."""
+    given = args[0] if args else kwargs.get("backend")
+    if not isinstance(given, inductor):
+        name = getattr(given, "compiler_name", None) or getattr(given, "__name__", given)
+        warn_once(f"{_kept(mode)} of a call with the backend {str(name)[:80]!r}, which has none")
+        return args, kwargs
+    made = type(given)(mode, None, given.dynamic)
+    if hasattr(given, "name"):
+        made.name = given.name
+    if lost := _options_of(given.config):
+        warn_once(f"the mode {mode!r} takes the place of a call's options: {', '.join(lost)[:200]}")
+    return ((made, *args[1:]), kwargs) if args else (args, {**kwargs, "backend": made})
+
+
+def _options_of(config: dict[str, Any]) -> list[str]:
+    """Names of the options among these settings that are no mode's."""
+    if not config:
+        return []
+    from torch._inductor import list_mode_options  # which whoever set any of them has imported
+
+    of_modes = {name for sets in list_mode_options().values() for name in sets}
+    return sorted(str(name) for name in config.keys() - of_modes)
+
+
+def _kept(mode: str) -> str:
+    return f"the mode {mode!r} could not take the place"

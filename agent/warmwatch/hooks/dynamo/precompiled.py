@@ -1,0 +1,120 @@
+"""Code that was compiled ahead of time: it runs without any event of a compiler.
+
+Loading is no event either, and may come before the agent. So what is looked for is that such code
+*runs*: each class through which it is called gets a wrapper, which reports the first call and puts
+the original back. Later calls cost nothing, and objects that existed before are seen too. A
+library that only defines such code, as many script a function at import, runs nothing.
+
+TorchScript keeps the graph that the calling thread executed last: no wrapper is needed. That is
+asked at rare moments, on the thread that marks the steps.
+
+Inductor replays CUDA graphs of its own, through the same class: those are not meant here.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from warmwatch._guard import quietly
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+
+# Module, class and method through which such code is called, and its name in ``PRECOMPILED``.
+_CALLS = (
+    ("torch.export.pt2_archive._package", "AOTICompiledModel", "__call__", "aoti"),
+    ("torch._inductor.package.package", "AOTICompiledModel", "__call__", "aoti"),  # torch 2.6
+    ("torch._dynamo.aot_compile", "AOTCompiledFunction", "__call__", "precompile"),
+    ("torch._dynamo.aot_compile", "AOTCompiledModel", "__call__", "precompile"),
+    ("torch._precompile", "PrecompiledRunnable", "__call__", "precompile"),  # torch 2.15
+    ("torch_tensorrt.dynamo.runtime", "PythonTorchTensorRTModule", "forward", "tensorrt"),
+    ("torch_tensorrt.dynamo.runtime", "TorchTensorRTModule", "forward", "tensorrt"),
+    ("torch.cuda.graphs", "CUDAGraph", "replay", "cudagraph"),
+)
+MODULES = ("torch.export.pt2_archive._package", "torch._inductor.package.package")
+TENSORRT = "torch_tensorrt.dynamo.runtime"
+_OF_INDUCTOR = "torch._inductor."
+
+
+def install(listener: Listener) -> Installed:
+    """Look for all that is imported by now, and again whenever the hooks are armed again."""
+    with look_up():
+        from torch._C import _last_executed_optimized_graph as last_script
+    found: set[str] = set()
+    calls = _FirstCalls(listener, found)
+    calls.put_all()
+
+    def kinds() -> tuple[str, ...]:
+        if "jit" not in found and last_script() is not None:
+            found.add("jit")
+        return tuple(found)
+
+    return Installed(uninstall=calls.remove, rearm=calls.put_all, precompiled=kinds)
+
+
+def install_late(listener: Listener) -> Installed:
+    """Look for what a module that was just imported runs."""
+    calls = _FirstCalls(listener, set())
+    calls.put_all()
+    return Installed(uninstall=calls.remove)
+
+
+class _FirstCalls:
+    """Wrappers around the methods of ``_CALLS``, each until its first call.
+
+    ``found`` collects the names of what was called.
+    """
+
+    def __init__(self, listener: Listener, found: set[str]) -> None:
+        self._listener, self._found = listener, found
+        self._listening = True
+        self._placed: dict[tuple[int, str], Replaced] = {}
+
+    def put_all(self) -> None:
+        """Wrap each method that is there by now and was not called yet."""
+        for owner, method, kind in self._there() if self._listening else ():
+            if kind in self._found or (id(owner), method) in self._placed:
+                continue
+            original = vars(owner)[method]
+            if not hasattr(original, "_warmwatch_kind"):  # else another seam of ours has wrapped it
+                self._placed[id(owner), method] = placed = Replaced()
+                placed.put(owner, method, self._around(original, kind, placed))
+
+    def _there(self) -> Iterator[tuple[Any, str, str]]:
+        for module, name, method, kind in _CALLS:
+            owner = getattr(sys.modules.get(module), name, None)
+            if isinstance(owner, type) and method in vars(owner):
+                yield owner, method, kind
+
+    def _around(
+        self, original: Callable[..., Any], kind: str, placed: Replaced
+    ) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            placed.undo()
+            quietly("hooks.precompiled", self._called, kind, sys._getframe(1))
+            return original(*args, **kwargs)
+
+        call._warmwatch_kind = kind  # type: ignore[attr-defined]
+        if skip := _skip():
+            quietly("hooks.precompiled", skip, call)
+        return call
+
+    def _called(self, kind: str, caller: Any) -> None:
+        of_inductor = str(caller.f_globals.get("__name__")).startswith(_OF_INDUCTOR)
+        if self._listening and not (kind == "cudagraph" and of_inductor):
+            self._found.add(kind)
+            self._listener.precompiled(kind)
+
+    def remove(self) -> None:
+        self._listening = False
+        for placed in self._placed.values():
+            placed.undo()
+
+
+def _skip() -> Any:
+    """What hides a function from Dynamo, if that is there: such code may be called in a graph."""
+    if "torch._dynamo.decorators" not in sys.modules:
+        return None
+    return getattr(sys.modules["torch._dynamo.decorators"], "skip", None)

@@ -1,0 +1,67 @@
+"""Maps PyTorch's recompile reason to a category of a closed list. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from warmwatch.hooks.redaction import guard
+
+# The first key of a tensor's dispatch key set is its backend: another one is another device.
+_BACKEND = "CPU|CUDA|Meta|XPU|MPS|XLA|HPU|IPU|VE|MTIA|PrivateUse1"
+_OTHER_DEVICE = (
+    rf"dispatch key set mismatch\. expected DispatchKeySet\(({_BACKEND})\b.*"
+    rf"actual DispatchKeySet\((?!\1\b)({_BACKEND})\b"
+)
+
+# First match wins. The words are those of Dynamo's guards (torch 2.6 to 2.15).
+_PATTERNS: tuple[tuple[str, str], ...] = (
+    (r"grad_mode|is_inference|inference_mode", "grad_mode"),
+    (r"autocast|dispatch key set mismatch.*Autocast", "autocast"),
+    (r"requires_grad", "requires_grad"),
+    (r"dtype mismatch|default_dtype|\.dtype ", "dtype"),
+    (r"device mismatch|device index|\.device ", "device"),
+    (_OTHER_DEVICE, "device"),
+    (r"^expected type of ", "object_identity"),
+    (r"^getattr failed on source ", "python_value"),
+    (r"GLOBAL_STATE|deterministic|num_threads|torch_function", "global_state"),
+    (
+        r"size mismatch|stride mismatch|rank mismatch|\.size\(\)|\.stride\(\)|\.shape",
+        "shape",
+    ),
+    (r"^\s*[\d\s+*/%()-]*\b(Eq|Ne|Mod|FloorDiv|Max|Min)\(", "shape"),
+    (
+        r"\.training|_modules|_parameters|_buffers|_hooks|nn_module|___check_obj_id\(.*\.forward",
+        "module_state",
+    ),
+    (r"___check_obj_id|___check_type_id|_id\(| is ", "object_identity"),
+    (r"==|!=|<=|>=|<|>|len\(|___dict|not in | in ", "python_value"),
+)
+_COMPILED = tuple((re.compile(pattern), category) for pattern, category in _PATTERNS)
+_FRAME = re.compile(r"^\s*!?[\d/_]+:\s*")
+_NEXT_ENTRY = re.compile(r"\n(?=\s*!?\d[\d/_]*:\s)")
+
+
+# Every guard set begins with the global state, so a line that names it speaks of an entry for
+# another mode (an evaluation's, say): what failed in the entry for this mode is the cause.
+_OF_ANOTHER_MODE = ("grad_mode", "autocast", "global_state")
+
+
+def telling_first(reasons: list[str]) -> str:
+    """Reasons, one for each compiled entry that did not fit; the telling one first.
+
+    Each is left as PyTorch words it: some go over several lines, with the user's stack.
+    """
+    entries = [entry.strip() for text in reasons for entry in _NEXT_ENTRY.split(text.strip())]
+    return "\n".join(sorted(entries, key=lambda entry: category_of(entry) in _OF_ANOTHER_MODE))
+
+
+def category_of(reason: str) -> str:
+    """The category of a recompile reason: that of the guard in its first line.
+
+    Read without the user's strings and the line of code that it comes from: any words are there.
+    """
+    first = _FRAME.sub("", guard(reason.strip().partition("\n")[0])).partition("  # ")[0]
+    for pattern, category in _COMPILED:
+        if pattern.search(first):
+            return category
+    return "other"

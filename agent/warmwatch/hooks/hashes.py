@@ -1,0 +1,79 @@
+"""Short hashes of function code and option values, by which two runs are compared.
+
+The same in every process and on every machine, for the same minor version of Python. What a hash is
+made of cannot be read in it, but who guesses a value can try it: so no text of the user's code goes
+into that of a function, only that there is one. Nothing of the program is asked for its ``repr``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any
+
+_CODE, _VALUE = 6, 3  # bytes
+_DEEPEST = 16
+_MOST = 10_000  # constants, entries: of a table that was written out in code, the beginning tells
+_MOST_PARTS = 20_000  # of all that is nested, for the training waits; beyond, the beginning tells
+_LONG = 4_096  # bits: Python refuses to write much longer numbers out in decimals
+_NUMBERS = (bool, int, float, complex, type(None), type(Ellipsis))
+
+
+def of_code(code: CodeType) -> str:
+    """Of a function, those in it included: bytecode, names, numbers; no lines, files or texts."""
+    return _digest(_of_code(code, 0, _budget()), _CODE)
+
+
+def of_value(value: Any) -> str:
+    """Of a setting's value; of an object of the program the name of its type, or its own."""
+    return _digest(_parts(value, 0, _budget(), texts=True), _VALUE)
+
+
+def _budget() -> Iterator[int]:
+    """One for each part that may be looked at."""
+    return iter(range(_MOST_PARTS))
+
+
+def _digest(parts: Iterator[bytes], size: int) -> str:
+    made = hashlib.blake2b(digest_size=size)
+    for part in parts:
+        made.update(len(part).to_bytes(4, "little") + part)
+    return made.hexdigest()
+
+
+def _of_code(code: CodeType, depth: int, budget: Iterator[int]) -> Iterator[bytes]:
+    yield code.co_code
+    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount
+    for told in (counts, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars):
+        yield repr(told).encode("utf-8", "backslashreplace")
+    yield from _parts(code.co_consts, depth, budget, texts=False)
+
+
+def _parts(value: Any, depth: int, budget: Iterator[int], *, texts: bool) -> Iterator[bytes]:
+    if next(budget, None) is None:
+        return
+    kind = type(value)
+    yield kind.__name__.encode("utf-8", "backslashreplace")
+    if depth > _DEEPEST:
+        return
+    if kind is int and value.bit_length() > _LONG:
+        yield hex(value).encode()
+    elif kind in _NUMBERS or (texts and kind in (str, bytes)):
+        yield repr(value).encode("utf-8", "backslashreplace")
+    elif kind is CodeType:
+        yield from _of_code(value, depth + 1, budget)
+    elif kind in (tuple, list):
+        for one in value[:_MOST]:
+            yield from _parts(one, depth + 1, budget, texts=texts)
+    elif kind in (frozenset, set, dict):
+        entries = value.items() if kind is dict else value
+        yield from sorted(_joined(one, depth + 1, budget, texts=texts) for one in entries)[:_MOST]
+    elif texts:
+        named = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+        yield repr([one for one in named if type(one) is str]).encode("utf-8", "backslashreplace")
+
+
+def _joined(value: Any, depth: int, budget: Iterator[int], *, texts: bool) -> bytes:
+    """One entry of what has no order."""
+    return b"\0".join(_parts(value, depth, budget, texts=texts))

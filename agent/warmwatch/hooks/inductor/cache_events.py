@@ -1,0 +1,76 @@
+"""Compile cache lookups: key and result, from instant events of the chromium logger.
+
+``fx_graph_cache_hit``, ``_miss``, ``_bypass`` and ``autograd_cache_...`` come with the key, what it
+was made of and why the cache was not asked. ``log_instant_event`` is wrapped on the class;
+PyTorch's own runs first, which adds the id of the compilation.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from warmwatch._guard import report
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.shared.values import VERDICTS
+
+_CACHES = {"fx_graph_cache_": "inductor_fx", "autograd_cache_": "aot_autograd"}
+_KEY = 12  # characters of a key: it tells whether two are the same, and nothing else
+
+
+def install(listener: Listener) -> Installed:
+    with look_up():
+        from torch._dynamo.utils import ChromiumEventLogger
+        from torch.compiler import disable
+
+        original = ChromiumEventLogger.log_instant_event
+    listening = True
+
+    @functools.wraps(original, updated=())
+    def wrapper(logger: Any, *args: Any, **kwargs: Any) -> Any:
+        given = original(logger, *args, **kwargs)
+        if listening:
+            try:
+                _tell(listener, args, kwargs)
+            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                report("hooks.cache_events", error)
+        return given
+
+    replaced = Replaced()
+
+    def uninstall() -> None:
+        nonlocal listening
+        listening = False
+        replaced.undo()
+
+    replaced.put(ChromiumEventLogger, "log_instant_event", disable(wrapper))
+    return Installed(uninstall=uninstall)
+
+
+def _tell(listener: Listener, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    event = args[0] if args else kwargs.get("event_name", "")
+    metadata = args[2] if len(args) > 2 else kwargs.get("metadata")
+    cache, verdict = told_of(event)
+    if cache and isinstance(metadata, dict):
+        listener.cache_lookup(cache, verdict, values_of(metadata))
+
+
+def told_of(event: str) -> tuple[str, str]:
+    """Cache and verdict of an event; empty of one about something else."""
+    for begins, cache in _CACHES.items():
+        if event.startswith(begins) and (verdict := event.removeprefix(begins)) in VERDICTS:
+            return cache, verdict
+    return "", ""
+
+
+def values_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the metadata what is looked at, as PyTorch has it: nothing of it is told as it is."""
+    compile_id, key = metadata.get("compile_id"), metadata.get("key")
+    lines = metadata.get("components")
+    return {
+        "id": str(compile_id) if compile_id not in (None, "None") else None,
+        "key": key[:_KEY] if isinstance(key, str) else None,
+        "reason": metadata.get("cache_bypass_reason"),
+        "lines": lines if isinstance(lines, list) else [],
+    }

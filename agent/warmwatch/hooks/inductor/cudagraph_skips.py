@@ -1,0 +1,120 @@
+"""Why requested CUDA graphs are skipped, where no compilation record says it.
+
+PyTorch says it through one function (torch 2.6 to 2.15), which its other modules import by name.
+What is decided while a graph is compiled stands in the record of that compilation (from 2.8 on) and
+is not told here; what is decided as a graph first runs, nothing else tells. Its log does not do: a
+program that quiets it would have no reason, and there the count comes after the line.
+
+Inductor comes long after Dynamo and is not for us to load, so it is looked for whenever an event
+begins; until then its source alone says whether the function will be there.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib.machinery import PathFinder
+from typing import Any
+
+from warmwatch._guard import quietly
+from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up
+
+_NAME = "log_cudagraph_skip_and_bump_counter"
+_HOME = "torch._inductor.cudagraph_utils"
+_MODULES = (
+    _HOME,
+    "torch._inductor.compile_fx",
+    "torch._inductor.cudagraph_trees",
+    "torch._inductor.output_code",
+    "torch._dynamo.backends.cudagraphs",
+)
+_STACK = 8_000  # characters of a message in which places are looked for
+_FRAME = re.compile(r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}), in (?P<name>[\w.<>]+)')
+
+
+def install(listener: Listener) -> Installed:
+    with look_up():
+        from torch import __path__ as folders
+        from torch._dynamo import utils
+        from torch._dynamo.decorators import skip
+
+        _ = utils.get_metrics_context
+    if not will_be_there([f"{folder}/_inductor" for folder in folders]):
+        raise HookPointAbsentError(f"{_HOME}.{_NAME}")
+    listening = True
+    ours: dict[Any, Any] = {}  # by what they stand for
+
+    def tell(args: tuple[Any, ...], kwargs: Mapping[str, Any], returned: bool) -> None:
+        if listening and not (returned and is_recorded(utils)):
+            message = str(args[0] if args else kwargs["msg"])
+            listener.cudagraph_skipped(message, place_in(message))
+
+    def put() -> None:
+        """Once: who imports the function by name later on, gets ours."""
+        if ours or not listening or not hasattr(sys.modules.get(_HOME), _NAME):
+            return
+        for module, held in _holders():
+            if held in ours.values():
+                continue  # another thread came here in the same moment
+            ours.setdefault(held, skip(_telling(held, tell)))
+            setattr(module, _NAME, ours[held])
+
+    def uninstall() -> None:
+        nonlocal listening
+        listening = False
+        originals = {one: original for original, one in ours.items()}
+        for module, held in _holders():
+            if held in originals:
+                setattr(module, _NAME, originals[held])
+
+    put()
+    return Installed(uninstall=uninstall, rearm=put)
+
+
+def will_be_there(folders: list[str]) -> bool:
+    """Whether the module has the function, by its source; where there is none, one may hope."""
+    spec = PathFinder.find_spec(_HOME, folders)
+    loader: Any = None if spec is None else spec.loader
+    if loader is None:
+        return False
+    source = loader.get_source(_HOME) if hasattr(loader, "get_source") else None
+    return source is None or f"def {_NAME}(" in source
+
+
+def _holders() -> Iterator[tuple[Any, Any]]:
+    """The modules that have the function, and what each calls by that name."""
+    for module in [sys.modules.get(name) for name in _MODULES]:
+        if callable(held := getattr(module, _NAME, None)):
+            yield module, held
+
+
+def _telling(original: Callable[..., Any], tell: Callable[..., None]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def log_cudagraph_skip_and_bump_counter(*args: Any, **kwargs: Any) -> Any:
+        returned = False
+        try:
+            given = original(*args, **kwargs)
+            returned = True
+            return given
+        finally:  # it raises where a setting (``cudagraph_or_error``) makes an error of it
+            quietly("hooks.cudagraph_skips", tell, args, kwargs, returned)
+
+    return log_cudagraph_skip_and_bump_counter
+
+
+def is_recorded(utils: Any) -> bool:
+    """Whether what was just said stands in the record of the compilation under way."""
+    has_place = hasattr(utils.CompilationMetrics, "cudagraph_skip_reason")
+    return has_place and bool(utils.get_metrics_context().in_progress())
+
+
+def place_in(message: str) -> dict[str, Any]:
+    """The innermost line of the user's in the stack that PyTorch adds, where it does."""
+    found: dict[str, Any] = {}
+    for line in message[:_STACK].splitlines():
+        if frame := _FRAME.match(line):
+            file = frame["file"].replace("\\", "/").rpartition("/")[2]
+            found = {"name": frame["name"], "file": file, "line": int(frame["line"])}
+    return found

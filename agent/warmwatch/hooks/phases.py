@@ -1,0 +1,100 @@
+"""Maps a compile event, of PyTorch or of another compiler, to its phase. Pure.
+
+Names are those that ``dynamo_timed`` gives (torch 2.6 to 2.15). An event that is not listed takes
+the phase of the event around it, so a new name inside a known one does no harm.
+"""
+
+from __future__ import annotations
+
+from warmwatch.shared.record import PHASES
+
+# First match wins: special names before the general ones that they contain.
+_BY_SUBSTRING: tuple[tuple[str, str], ...] = (
+    ("cudagraph", "cudagraph"),
+    ("CUDAGraph", "cudagraph"),
+    ("load_cached_static_autotuners", "cache_load"),
+    ("slow_precompile_config", "kernel_compile"),
+    ("autotun", "autotune"),
+    ("benchmark", "autotune"),
+    ("coordinate_descent_tuning", "autotune"),
+    ("CachingAutotuner", "autotune"),
+    ("AOTAutogradCache", "cache_load"),
+    ("FxGraphCache", "cache_load"),
+    ("read_and_emit", "cache_load"),
+    ("CompiledArtifact.load", "cache_load"),
+    ("GraphPickler.loads", "cache_load"),
+    ("after_deserialization", "cache_load"),
+    ("precompile_load_guards", "cache_load"),
+    ("precompile_build_guards", "dynamo"),
+    ("load_by_key_path", "kernel_compile"),
+    ("async_compile", "kernel_compile"),
+    ("compile_file", "kernel_compile"),
+    ("reload_kernel", "kernel_compile"),
+    ("TritonBundler", "kernel_compile"),
+    ("compile_triton", "kernel_compile"),
+    ("precompil", "kernel_compile"),
+    ("cpp_wrapper_compile", "kernel_compile"),
+    ("aot_", "aot_autograd"),
+    ("create_aot_dispatcher", "aot_autograd"),
+    ("min_cut_remat", "aot_autograd"),
+    ("entire_backward_compile", "aot_autograd"),
+    ("backward_state", "aot_autograd"),
+    ("_grad_passes", "inductor"),
+    ("_joint_graph_passes", "inductor"),
+    ("pass.", "inductor"),
+    ("inductor", "inductor"),
+    ("fx_codegen", "inductor"),
+    ("compile_fx", "inductor"),
+    ("fake_tensor_prop", "inductor"),
+    ("GraphLowering", "inductor"),
+    ("Scheduler", "inductor"),
+    ("code_gen", "inductor"),
+    ("WrapperCodegen", "inductor"),
+    ("backend_compile", "other"),
+    ("compiled_autograd", "dynamo"),
+    ("entire_frame_compile", "dynamo"),
+    ("compile_attempt", "dynamo"),
+    ("fullgraph_capture", "dynamo"),
+    ("bytecode_tracing", "dynamo"),
+    ("build_guards", "dynamo"),
+    ("deferred_runtime_asserts", "dynamo"),
+)
+# Those that the hooks of other compilers than PyTorch's give, see hooks/registry.py.
+TRITON_COMPILE, TRITON_TUNE = "triton compile", "triton tune"
+EXTENSION_BUILD, EXTENSION_CHECK = "cpp_extension", "cpp_extension check"
+CUSTOM = "custom"
+_BESIDE = {
+    TRITON_COMPILE: "kernel_compile",
+    TRITON_TUNE: "autotune",
+    EXTENSION_BUILD: "kernel_compile",
+    EXTENSION_CHECK: "cache_load",
+    CUSTOM: "other",
+}
+_EXACT = {name: PHASES.index(phase) for name, phase in {"dynamo": "dynamo", **_BESIDE}.items()}
+
+# Dynamo at work on a frame or a backward: what a data-loading or compile worker never does.
+_TRACING = frozenset({"dynamo", "entire_frame_compile", "entire_backward_compile"})
+
+
+# What 2.8 does when ``torch.compile`` is called, before there is anything to compile.
+_PREPARATION = frozenset({"inductor_codecache_torch_key"})
+
+
+def phase_of(event: str) -> int | None:
+    """Position in PHASES of the event's phase; ``None``: that of the event around it."""
+    if event in _EXACT:
+        return _EXACT[event]
+    for part, phase in _BY_SUBSTRING:
+        if part in event:
+            return PHASES.index(phase)
+    return None
+
+
+def is_tracing(event: str) -> bool:
+    """Whether the event means that this process itself compiles a model."""
+    return event in _TRACING
+
+
+def is_preparation(event: str) -> bool:
+    """Whether the event, where nothing is open around it, compiles nothing."""
+    return event in _PREPARATION

@@ -1,0 +1,358 @@
+"""Hook points: the types that hooks and the rest of the agent share.
+
+A *seam* is a place in PyTorch where a hook can be put. A hook tells a :class:`Listener` what it
+hears, and gives back an :class:`Installed`: how it is undone, and what may be asked of PyTorch
+through it. Neither side knows more, and no hook knows another. Nothing here imports PyTorch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from warmwatch._guard import report
+
+EVENT_NAMES = "event_names"
+_Answer = TypeVar("_Answer")
+
+
+class Listener(Protocol):
+    """What a hook may tell, on any thread."""
+
+    @property
+    def on_step(self) -> Callable[[Any, Any, Any], None]:
+        """The optimizers' post hook itself: nothing stands between, at every step it is called."""
+
+    @property
+    def on_batch(self) -> Callable[[int], None]:
+        """Called with the time at which a batch was asked for, once it is there; likewise."""
+
+    def created(self, optimizer: Any) -> None:
+        """An optimizer is under construction: it has no parameters yet."""
+
+    def wrap_rare(self, wrap: Callable[[Any], Any]) -> None:
+        """Wrap all other code of ours that ``on_step`` calls, now and then."""
+
+    def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
+        """A compile event began on this thread.
+
+        ``of``, where the hook knows it: name, file, line and code of what is compiled, its kind,
+        its compile id.
+        """
+
+    def end(self, event: str) -> None:
+        """A compile event ended on this thread."""
+
+    def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
+        """This thread begins a recompile, for this reason, in PyTorch's words.
+
+        ``where``: name, file and line.
+        """
+
+    def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
+        """A compilation ended on this thread; ``kind`` is one of ``record.KINDS``."""
+
+    def refusal(self, of: Mapping[str, Any]) -> Exception | None:
+        """What to raise instead of compiling a kernel; ``None``: compile it."""
+
+    def cached(self, cache: str, *, hit: bool) -> None:
+        """A cache that PyTorch does not count was asked; ``cache`` is one of ``record.CACHES``."""
+
+    def cache_lookup(self, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
+        """A compile cache was asked, or passed by, on this thread; ``values`` as PyTorch has them:
+        the key, the lines that say what it is made of, the reason for a bypass.
+        """
+
+    def save_began(self) -> None:
+        """This thread began to save a checkpoint, or a part of it."""
+
+    def save_ended(self) -> None:
+        """This thread ended what it began to save last."""
+
+    def evaluation_began(self, model: Any) -> bool:
+        """``model`` was put into evaluation mode; whether it is an evaluation that now begins."""
+
+    def evaluation_ended(self) -> None:
+        """A model was put into training mode after that."""
+
+    def cells_left(self) -> None:
+        """No cell of the notebook runs any more."""
+
+    def cell_began(self) -> None:
+        """One runs again."""
+
+    def fallback(self, values: Mapping[str, Any]) -> None:
+        """A frame hit the recompile limit."""
+
+    def cudagraph_skipped(self, reason: str, where: Mapping[str, Any]) -> None:
+        """CUDA graphs were left out, for this reason, in PyTorch's words, which no compilation's
+        record has. ``where``: name, file and line, as far as PyTorch says.
+        """
+
+    def wrapped(self, way: Mapping[str, Any]) -> None:
+        """The user's program handed something to ``torch.compile``; ``way``: how, in the words of
+        the journal.
+        """
+
+    def progress(self, of: str, done: int, total: int) -> None:
+        """So many of what the activity counts are done; ``of`` is one of ``record.PROGRESS``."""
+
+    def precompiled(self, kind: str) -> None:
+        """Code that was compiled ahead of time runs; ``kind``: one of ``record.PRECOMPILED``."""
+
+    def turned(self) -> None:
+        """Compilation was perhaps turned off, or on again: ask."""
+
+
+def _nothing() -> None:
+    pass
+
+
+def _no_counters() -> Mapping[str, int]:
+    return {}
+
+
+def _nowhere(_reason: str) -> Mapping[str, Any]:
+    return {}
+
+
+def _never() -> bool:
+    return False
+
+
+def _by_nothing() -> str:
+    return ""
+
+
+def _nothing_runs() -> tuple[str, ...]:
+    return ()
+
+
+def _none_uncompiled() -> tuple[int, int]:
+    return 0, 0
+
+
+def _unknown() -> tuple[int, ...]:
+    return ()
+
+
+def _nothing_lacks() -> Sequence[str]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """What a seam gives once its hook is in place.
+
+    Attributes:
+        uninstall: takes the hook away.
+        rearm: puts it back where PyTorch itself may have dropped it; called often.
+        counters: PyTorch's cumulative counters, by the names of the slot's words (``graphs``,
+            ``cache_hits.inductor_fx``...); they fall when a user clears them.
+        graph_breaks: how often each of PyTorch's reasons broke a graph; they fall likewise.
+        break_place: where a reason last broke one: name, file and line, as far as PyTorch says.
+        asynchronous: whether a mode is on that swaps compiled code in later, with no event.
+        functions: ours that others' code calls, of seams that may be there before Dynamo is: they
+            are hidden from it as soon as it comes.
+        disabled: by which of ``record.DISABLED`` compilation is turned off now.
+        uncompiled: calls of compiled functions that a stance ran eagerly, and that it refused.
+        lacks: what turned out to be missing since: names that only show once something compiles.
+        memory: bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known.
+        optimizers: whether the process made an optimizer of ``torch.optim``.
+        precompiled: of ``record.PRECOMPILED``, what runs, as far as the calling thread sees it.
+    """
+
+    uninstall: Callable[[], None] = _nothing
+    rearm: Callable[[], None] = _nothing
+    counters: Callable[[], Mapping[str, int]] = _no_counters
+    graph_breaks: Callable[[], Mapping[str, int]] = _no_counters
+    break_place: Callable[[str], Mapping[str, Any]] = _nowhere
+    asynchronous: Callable[[], bool] = _never
+    functions: Sequence[Callable[..., Any]] = ()
+    lacks: Callable[[], Sequence[str]] = _nothing_lacks
+    disabled: Callable[[], str] = _by_nothing
+    memory: Callable[[], tuple[int, ...]] = _unknown
+    uncompiled: Callable[[], tuple[int, int]] = _none_uncompiled
+    optimizers: Callable[[], bool] = _never
+    precompiled: Callable[[], tuple[str, ...]] = _nothing_runs
+
+
+class HookPointAbsentError(Exception):
+    """This PyTorch does not have the seam."""
+
+
+@contextlib.contextmanager
+def look_up() -> Iterator[None]:
+    """Where a hook looks for its seam, and does nothing else: what is not there is no error.
+
+    Raises:
+        SeamAbsentError: an import or an attribute in the block is missing.
+    """
+    try:
+        yield
+    except (ImportError, AttributeError) as error:
+        raise HookPointAbsentError(str(error)) from error
+
+
+class Replaced:
+    """Attributes of modules and classes that a hook has replaced by its own.
+
+    They go back as they were: what was inherited is inherited again, and what somebody else has
+    wrapped meanwhile stays, with ours in it.
+    """
+
+    def __init__(self) -> None:
+        self._done: list[tuple[Any, str, Any, Any]] = []
+
+    def put(self, owner: Any, name: str, ours: Any) -> None:
+        """Replace ``name`` of ``owner``, a module or a class."""
+        self._done.append((owner, name, vars(owner).get(name, self), ours))
+        setattr(owner, name, ours)
+
+    def put_all(self, wanted: Iterable[tuple[Any, str, Any]]) -> None:
+        """Replace each, or none where one cannot be."""
+        with contextlib.ExitStack() as broken_off:
+            broken_off.callback(self.undo)
+            for owner, name, ours in wanted:
+                self.put(owner, name, ours)
+            broken_off.pop_all()
+
+    def undo(self) -> None:
+        """Put back what was there."""
+        while self._done:
+            owner, name, original, ours = self._done.pop()
+            if vars(owner).get(name) is not ours:
+                continue
+            if original is self:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)
+
+
+Install = Callable[[Listener], Installed]
+
+
+class Hooks:
+    """The seams in use, and those that this PyTorch does not have."""
+
+    def __init__(self) -> None:
+        self._installed: dict[str, Installed] = {}
+        self._excluded: set[str] = set()
+        self._missing: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._installed)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What this PyTorch does not have, as far as it is known by now."""
+        lacking = [name for names in self._answers(lambda seam: seam.lacks()) for name in names]
+        return tuple(dict.fromkeys((*self._missing, *lacking)))
+
+    def install(self, seams: Sequence[tuple[str, Install]], listener: Listener) -> None:
+        """Install each; one that fails has undone what it did, and the others go on."""
+        missing = list(self._missing)
+        for name, install in seams:
+            if name in self._excluded:
+                continue
+            try:
+                self._installed[name] = install(listener)
+            except HookPointAbsentError:
+                missing.append(name)
+            except Exception as error:  # noqa: BLE001 - a stranger PyTorch than any known
+                missing.append(name)
+                report(f"hooks.{name}", error)
+        self._missing = tuple(missing)
+
+    def lacks_events(self, phases: Iterable[str]) -> None:
+        """These phases took time, and none of their events was heard: their names are others."""
+        if any(phases) and "events" in self._installed and EVENT_NAMES not in self._missing:
+            self._missing = (*self._missing, EVENT_NAMES)
+
+    def functions(self) -> list[Callable[..., Any]]:
+        """Ours that are to be hidden from Dynamo."""
+        return [one for seam in tuple(self._installed.values()) for one in seam.functions]
+
+    def exclude(self, name: str) -> None:
+        """Take one hook away; if it is not in place yet, never install it."""
+        self._excluded.add(name)
+        self.uninstall(name)
+
+    def uninstall(self, name: str) -> None:
+        """Take one hook away, where it is in place."""
+        seam = self._installed.pop(name, None)
+        if seam is None:
+            return
+        try:
+            seam.uninstall()
+        except Exception as error:  # noqa: BLE001 - the other hooks have to go all the same
+            report(f"hooks.{name}", error)
+
+    def uninstall_all(self) -> None:
+        """Take every hook away, the last first: one may stand around another's."""
+        for name in reversed(self.names):
+            self.uninstall(name)
+
+    def rearm(self) -> None:
+        """Put back what PyTorch dropped. Whoever calls it has something to tell all the same."""
+        for name, seam in tuple(self._installed.items()):
+            try:
+                seam.rearm()
+            except Exception as error:  # noqa: BLE001 - likewise
+                report(f"hooks.{name}", error)
+
+    def counters(self) -> dict[str, int]:
+        """PyTorch's counters, where a seam reads them."""
+        found: dict[str, int] = {}
+        for told in self._answers(lambda seam: seam.counters()):
+            found.update(told)
+        return found
+
+    def graph_breaks(self) -> dict[str, int]:
+        """How often each reason broke a graph, where a seam knows it."""
+        found: dict[str, int] = {}
+        for told in self._answers(lambda seam: seam.graph_breaks()):
+            found.update(told)
+        return found
+
+    def break_place(self, reason: str) -> dict[str, Any]:
+        """Where this reason last broke a graph, where a seam knows it."""
+        found: dict[str, Any] = {}
+        for told in self._answers(lambda seam: seam.break_place(reason)):
+            found.update(told)
+        return found
+
+    def asynchronous(self) -> bool:
+        """Whether compiled code may be swapped in later, with no event."""
+        return any(self._answers(lambda seam: seam.asynchronous()))
+
+    def disabled(self) -> str:
+        """By which of ``record.DISABLED`` compilation is turned off now."""
+        return next(filter(None, self._answers(lambda seam: seam.disabled())), "")
+
+    def optimizers(self) -> bool:
+        """Whether the process made an optimizer, where a seam knows it."""
+        return any(self._answers(lambda seam: seam.optimizers()))
+
+    def precompiled(self) -> set[str]:
+        """What runs that was compiled ahead of time, where a seam knows it."""
+        return {kind for kinds in self._answers(lambda seam: seam.precompiled()) for kind in kinds}
+
+    def uncompiled(self) -> tuple[int, int]:
+        """Calls of compiled functions that a stance ran eagerly, and that it refused."""
+        return next(filter(any, self._answers(lambda seam: seam.uncompiled())), (0, 0))
+
+    def memory(self) -> tuple[int, ...]:
+        """Bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known."""
+        return next(filter(None, self._answers(lambda seam: seam.memory())), ())
+
+    def _answers(self, ask: Callable[[Installed], _Answer]) -> Iterator[_Answer]:
+        """What each seam says; one that cannot answer keeps no other from it."""
+        for name, seam in tuple(self._installed.items()):
+            try:
+                yield ask(seam)
+            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                report(f"hooks.{name}", error)

@@ -1,0 +1,183 @@
+"""Redacts PyTorch's and Python's texts: names, numbers and places stay, values are removed.
+
+A guard quotes the user's program: ``cfg['prompt'] == 'a patient'``, the line of source that it
+comes from, the full path of its file. By default all of that is taken out here, before anything is
+written, so that the journal, ``/status``, the metrics and the logs have the reduced text, and
+nothing else has to think of it. ``WARMWATCH_FULL_REASONS=1`` leaves the text as it was worded.
+
+What stays: names of variables, attributes, modules, types and functions; numbers, sizes, dtypes,
+devices, booleans; a file's base name and line; a tensor's key that reads as a field's name
+(``batch['input_ids']``), since it says which argument changed. What goes: every other string and
+key of a dict (a key may be data), lines of source, folders, and what is long. Pure, and of bounded
+time: text is cut before it is looked at, and no pattern goes back over what it has passed.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+REASON_LIMIT = 1000
+_BREAK_LIMIT = 300
+_GUARD_LIMIT = 300
+_LOOKED_AT = 2_000  # characters of a line
+_LINES = 8
+_DIGITS = 20
+
+HIDDEN = "'...'"
+# After a letter stands an apostrophe, as in "doesn't", unless that is a prefix of a string.
+_BEGINS = r"""(?:(?<!\w)|(?<=\b[bBfFrRuU])|(?<=\b[bBfFrR]{2})|(?="))"""
+_STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_TOKEN = re.compile(
+    rf"""
+      [ ]{{2}}\#[ ](?P<comment>.*)
+      # PyTorch's quotes around an argument's name. Those of a key in it are not escaped, and come
+      # after a bracket or a comma, where one that ends the name never does.
+    | (?P<lead>\b(?:tensor|type[ ]of)[ ])
+        '(?P<name>(?:[^'"]|(?:(?<=[\[(])|(?<=,[ ]))(?:{_STRING}))+)'
+    | (?P<kept>
+        \b[LG]\[(?:'[A-Za-z_]\w*'|"[A-Za-z_]\w*")\]  # a variable, as older versions write it
+      | \b(?:_modules|_parameters|_buffers|__dict__)\[(?:'\w+'|"\w+")\]
+      | a[ ]tensor[ ]type,[ ]'[ ]but[ ]found[ ]  # PyTorch's own lonely quote (2.6 to 2.13)
+      | <class[ ]'[\w.<>]+'>
+      | \bdevice\(type='(?:cpu|cuda|xpu|mps|hpu|xla|meta)'
+      )
+    | {_BEGINS}(?:(?P<string>{_STRING})|(?P<torn>['"].*))
+    | (?<![\w.+@~/\\)\]-])(?:~|[A-Za-z]:)?(?:[/\\][\w.+@-]*)*[/\\](?P<base>[\w.+@-]+)
+    | (?<![\w.+@~/\\-])(?:[\w.+@-]+[/\\])+(?P<script>[\w.+@-]+\.py)\b
+    | (?P<number>\d{{{_DIGITS},}})
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+# What an exception says is in nobody's quotes, and may be the user's own words.
+_RAISED = re.compile(
+    r"\b(\w*(?:[Ee]xception|[Ee]rror)\b[^:]{0,100}|unhandled args[^:]{0,100}|python_constant): .*",
+    re.DOTALL,
+)
+_FIELD = re.compile(r"""\[(['"])([a-z_]{1,32})\1\]""")
+_ENTRY = re.compile(r"\s*!?\d[\d/_]*:\s")
+_PLACE = re.compile(r"(?P<path>.*):(?P<line>\d+) in (?P<name>[\w.<>]+)(?: \(HINT: .*)?")
+_FILE = re.compile(r"[\w .+@-]+\.py|<[\w -]+>")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """How it is told why a recompile or a graph break was, and which error of ours there was."""
+
+    recompile: Callable[[str], str]
+    graph_break: Callable[[str], str]
+    error: Callable[[Exception], str]
+
+
+def words(*, full: bool) -> Words:
+    """As PyTorch and Python word it where ``full``, else without what is the user's."""
+    if full:
+        return Words(recompile=_whole, graph_break=_whole, error=_whole_error)
+    return Words(recompile=recompile, graph_break=graph_break, error=error)
+
+
+def recompile(text: str) -> str:
+    """The reasons of a recompile, one line for each compiled entry; the user's stack goes."""
+    first, *others = text.strip()[: _LINES * _LOOKED_AT].split("\n")
+    lines = [first, *(line for line in others if _ENTRY.match(line))]
+    return "\n".join(map(guard, lines[:_LINES]))[:REASON_LIMIT]
+
+
+def guard(line: str) -> str:
+    """One guard and the place that it comes from: ``0/0: lr == 0.1  # sgd.py:31 in step``."""
+    said, comment = _scanned(line[:_LOOKED_AT])
+    return _cut(said, _GUARD_LIMIT) + _place(comment)
+
+
+@lru_cache(maxsize=1024)
+def graph_break(text: str) -> str:
+    """The reason of a graph break: the first line, which names what Dynamo cannot trace.
+
+    Without what an exception said, if that is the reason.
+    """
+    said, _ = _scanned(text.strip().partition("\n")[0][:_LOOKED_AT])
+    return _cut(_RAISED.sub(r"\1: ...", said), _BREAK_LIMIT)
+
+
+def error(raised: Exception) -> str:
+    """An error of the agent's own: type and place, for its message may quote anything."""
+    place = ""
+    for frame, line in traceback.walk_tb(raised.__traceback__):
+        place = f" at {_base(frame.f_code.co_filename)}:{line}"
+    return f"{type(raised).__name__}{place}"
+
+
+def _whole(text: str) -> str:
+    return text.strip()[:REASON_LIMIT]
+
+
+def _whole_error(raised: Exception) -> str:
+    return f"{error(raised)}: {raised}"[:REASON_LIMIT]
+
+
+def _scanned(text: str) -> tuple[str, str]:
+    """``text`` up to its comment, reduced; and the comment, which is not."""
+    parts, at, comment = [], 0, ""
+    for token in _TOKEN.finditer(text):
+        parts.append(text[at : token.start()])
+        at = token.end()
+        if token["comment"] is not None:
+            comment = token["comment"]
+            break
+        parts.append(_reduced(token))
+        if _is_half(token["string"]):
+            at = len(text)
+            break
+    else:
+        parts.append(text[at:])
+    return "".join(parts).strip(), comment
+
+
+def _reduced(token: re.Match[str]) -> str:
+    if token["name"]:
+        return f"{token['lead']}'{_tensor(token['name'])}'"
+    if token["string"] or token["torn"]:
+        return HIDDEN
+    if token["number"]:
+        return f"{token['number'][:_DIGITS]}..."
+    return token["kept"] or token["base"] or token["script"]
+
+
+def _tensor(name: str) -> str:
+    """A tensor's name, with the keys in it that read as names of fields."""
+    parts, at = [], 0
+    for field in _FIELD.finditer(name):
+        parts += [_scanned(name[at : field.start()])[0], field[0]]
+        at = field.end()
+    return "".join([*parts, _scanned(name[at:])[0]])
+
+
+def _is_half(string: str | None) -> bool:
+    """Whether its quotes may be those of a name with a key in it, so that the key comes next.
+
+    It ends where a key begins, or holds a quote of the other kind, which may be the key's.
+    """
+    if string is None:
+        return False
+    inner = string[1:-1]
+    return inner.rstrip().endswith(("[", "(", ",")) or ("'" in inner or '"' in inner)
+
+
+def _place(comment: str) -> str:
+    """From the user's line and its place the place alone; empty where it names no file."""
+    found = _PLACE.fullmatch(comment.rpartition("  # ")[2].rstrip())
+    base = _base(found["path"]) if found else ""
+    if not found or not _FILE.fullmatch(base):
+        return ""
+    return f"  # {base}:{found['line']} in {found['name']}"
+
+
+def _base(path: str) -> str:
+    return path.replace("\\", "/").rpartition("/")[2]
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}..."

@@ -1,0 +1,68 @@
+"""IPython's cell events: between cells no step is expected.
+
+Asked of the shell that is there when Dynamo comes; a process without one has nothing to tell, and
+misses nothing. What runs at a prompt of Python's own (``python -i``) nobody tells of.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from warmwatch._guard import report
+from warmwatch.hooks.points import Installed, Listener
+
+
+def install(listener: Listener) -> Installed:
+    shell = _shell()
+    if shell is None:
+        return Installed(uninstall=lambda: None)
+    cells = _Cells(listener.cells_left, listener.cell_began)
+    shell.events.register("pre_run_cell", cells.began)
+    shell.events.register("post_run_cell", cells.ended)
+
+    def uninstall() -> None:
+        shell.events.unregister("pre_run_cell", cells.began)
+        shell.events.unregister("post_run_cell", cells.ended)
+
+    return Installed(uninstall=uninstall)
+
+
+def _shell() -> Any:
+    """The one that IPython runs here, if it does; nothing is imported for it."""
+    get = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return None if get is None else get()
+
+
+class _Cells:
+    """The cells that run, one perhaps within another; that of the installation began unseen."""
+
+    def __init__(self, left: Callable[[], None], began: Callable[[], None]) -> None:
+        self._left, self._began = left, began
+        self._running, self._waits = 0, False
+
+    def began(self, _info: object = None) -> None:
+        """A cell begins."""
+        self._running += 1
+        self._end_waiting()
+
+    def ended(self, _result: object = None) -> None:
+        """One has ended."""
+        self._running = max(0, self._running - 1)
+        self._end_waiting()
+        if not self._running:
+            self._waits = True
+            _tell(self._left)
+
+    def _end_waiting(self) -> None:
+        if self._waits:
+            self._waits = False
+            _tell(self._began)
+
+
+def _tell(tell: Callable[[], None]) -> None:
+    try:
+        tell()
+    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+        report("hooks.cells", error)

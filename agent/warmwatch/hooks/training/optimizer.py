@@ -1,0 +1,86 @@
+"""Steps, from the public post hook of every ``torch.optim`` optimizer.
+
+The hook is kept out of Dynamo: in a compiled optimizer it makes the frame around ``step`` run
+eagerly, which has nothing to compile anyway; graphs, graph breaks and recompiles stay the same.
+``torch.compiler.disable`` would do that with a wrapper that costs more at every step than the hook
+itself. So the hook's own code is marked as skipped, once, and only what it rarely calls is wrapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from warmwatch._guard import quietly
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+
+
+def install(listener: Listener) -> Installed:
+    with look_up():
+        from torch.compiler import disable
+        from torch.optim import Optimizer
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+    handle = register_optimizer_step_post_hook(_untraced(listener, disable))
+    return Installed(uninstall=handle.remove, optimizers=lambda: _any_created(Optimizer))
+
+
+def _any_created(base: type[Any]) -> bool:
+    """Whether a class of optimizers, ``base`` or one below it, ever had an instance.
+
+    Each constructor marks its class. That finds those that were created before the hooks, also the
+    one whose constructor imports Dynamo.
+    """
+    made = getattr(vars(base).get("step"), "hooked", False)
+    return bool(made) or any(map(_any_created, base.__subclasses__()))
+
+
+# Where compiled code creates an optimizer, Dynamo inlines the method that is wrapped. A disabled
+# wrapper, or one with objects of ours in its closure, would break the graph there.
+_tell: Callable[[Any], None] | None = None
+_original: Callable[[Any], None]
+_is_compiling: Callable[[], bool]
+
+
+def install_created(listener: Listener) -> Installed:
+    """Each new optimizer, from the method that every constructor and unpickling calls.
+
+    It tells an optimizer that begins something new from one that takes turns with the leader. One
+    that compiled code creates is not reported: Dynamo traces the report away.
+    """
+    global _tell, _original, _is_compiling
+    with look_up():
+        from torch.compiler import is_compiling
+        from torch.optim import Optimizer
+
+        original = Optimizer._patch_step_function
+    replaced = Replaced()
+
+    def uninstall() -> None:
+        global _tell
+        _tell = None
+        replaced.undo()
+
+    if original is not _patch_step_function:  # else somebody has put back ours
+        _original = original
+    _is_compiling, _tell = is_compiling, listener.created
+    replaced.put(Optimizer, "_patch_step_function", _patch_step_function)
+    return Installed(uninstall=uninstall)
+
+
+def _patch_step_function(optimizer: Any) -> None:
+    if not _is_compiling() and _tell is not None:
+        quietly("hooks.optimizer", _tell, optimizer)
+    _original(optimizer)
+
+
+def _untraced(listener: Listener, disable: Callable[[Any], Any]) -> Callable[[Any, Any, Any], None]:
+    hook: Any = listener.on_step
+    try:
+        from torch._dynamo.eval_frame import skip_code
+    except ImportError:
+        return disable(hook)  # type: ignore[no-any-return]
+    listener.wrap_rare(disable)
+    skip_code(hook.__code__)
+    hook._torchdynamo_disable = True  # a frame that is traced stops at the call, as at any other
+    hook._torchdynamo_disable_msg = None
+    return hook  # type: ignore[no-any-return]

@@ -1,0 +1,130 @@
+"""Checkpoints while they are written: ``torch.save``, ``torch.distributed.checkpoint``.
+
+``torch.save`` is imported by name all over the place, so what it uses is wrapped: opening and
+leaving the file that it writes to, and ``_legacy_save``. They are found by name at each call,
+whoever has the function itself. The distributed checkpoint is wrapped where somebody else has
+imported it: its parts that the caller waits for, and nothing of its threads.
+
+Frames of ours are hidden from Dynamo; what the originals call is left as it is without us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from warmwatch._guard import report
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+
+_SAVER = "torch.distributed.checkpoint.state_dict_saver"
+_STAGING = "torch.distributed.checkpoint.staging"
+# Module, and what of it the caller of a distributed save waits for; not every version has each.
+_DISTRIBUTED = (
+    (_SAVER, "", "_save_state_dict"),
+    (_SAVER, "", "_stateful_to_state_dict"),
+    (_STAGING, "BlockingAsyncStager", "stage"),
+    (_STAGING, "DefaultStager", "stage"),
+)
+
+_Wrap = Callable[[Any], Any]
+
+
+def install(listener: Listener) -> Installed:
+    with look_up():
+        from torch import serialization
+        from torch._dynamo.decorators import skip
+        from torch.compiler import disable
+
+        legacy = serialization, "_legacy_save"
+        files = serialization._open_zipfile_writer_file, serialization._open_zipfile_writer_buffer
+        for owner, name in (legacy, *((file, "__exit__") for file in files)):
+            getattr(owner, name)
+    saves = _Saves(skip, disable(listener.save_began), disable(listener.save_ended))
+    with contextlib.ExitStack() as undo:
+        undo.callback(saves.remove)
+        saves.put(*legacy, saves.around)
+        for file in files:
+            saves.put(file, "__init__", saves.before)
+            saves.put(file, "__exit__", saves.after)
+        saves.look_again()
+        undo.pop_all()
+    return Installed(uninstall=saves.remove, rearm=saves.look_again)
+
+
+class _Saves:
+    """The functions that are wrapped, and how each is put back."""
+
+    def __init__(self, skip: _Wrap, began: Callable[[], None], ended: Callable[[], None]) -> None:
+        self._skip, self._began, self._ended = skip, began, ended
+        self._listening = True
+        skip(type(self)._tell)
+        self._wrapped: set[tuple[int, str]] = set()
+        self._replaced = Replaced()
+
+    def put(self, owner: Any, name: str, wrap: _Wrap) -> None:
+        """Wrap ``name`` of ``owner``, once; of what it inherits it gets one of its own."""
+        if (id(owner), name) not in self._wrapped:
+            self._wrapped.add((id(owner), name))
+            self._replaced.put(owner, name, self._skip(wrap(getattr(owner, name))))
+
+    def look_again(self) -> None:
+        """Wrap what of the distributed checkpoint has been imported meanwhile."""
+        for module, of, name in _DISTRIBUTED:
+            found = sys.modules.get(module)
+            owner = getattr(found, of, None) if of else found
+            if owner is not None and self._listening and name in vars(owner):
+                self.put(owner, name, self.around)
+
+    def remove(self) -> None:
+        """Put back what was there, unless somebody else has wrapped ours meanwhile."""
+        self._listening = False
+        self._replaced.undo()
+
+    def before(self, original: Any) -> Any:
+        """``original``, which begins a save: to open a file that exists already takes long."""
+
+        @functools.wraps(original, updated=())
+        def open(*args: Any, **kwargs: Any) -> Any:
+            self._tell(self._began)
+            try:
+                return original(*args, **kwargs)
+            except BaseException:
+                self._tell(self._ended)
+                raise
+
+        return open
+
+    def after(self, original: Any) -> Any:
+        """``original``, with which it ends."""
+
+        @functools.wraps(original, updated=())
+        def leave(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._tell(self._ended)
+
+        return leave
+
+    def around(self, original: Any) -> Any:
+        """``original``, which is a save."""
+
+        @functools.wraps(original, updated=())
+        def save(*args: Any, **kwargs: Any) -> Any:
+            self._tell(self._began)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._tell(self._ended)
+
+        return save
+
+    def _tell(self, tell: Callable[[], None]) -> None:
+        if self._listening:
+            try:
+                tell()
+            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                report("hooks.saving", error)

@@ -1,0 +1,152 @@
+"""Finished compilations, cache lookups and their keys, fallbacks.
+
+The first key of each cache is written whole, later ones as the difference. The room is bounded.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from warmwatch.ledger.activities import Activity
+from warmwatch.ledger.compile_calls import Functions
+from warmwatch.ledger.counters import Answers, CounterStore
+from warmwatch.shared import record
+from warmwatch.shared.record import COMPILE_INDEX as AT
+
+ROOM = 512 * 1024  # of packed components in a process's journal
+LONGEST = 48 * 1024  # of one, or its line would not be believed
+MOST = 20_000
+_HASH = 6
+_LOOKED_AT = 4_000  # characters of a text
+_PART = re.compile(r"\[([a-z2-7]{6,})\] ([A-Za-z_]\w{0,79})(?:\[([\w.]{1,80})\])?(?=:)")
+_WHOLE_NAME = re.compile(r"\[([a-z2-7]{6,})\] ([A-Za-z_]\w{0,79})")
+_INDEX = re.compile(r"(device\(type='(?:cuda|xpu)', index=|device='?(?:cuda|xpu):)(\d{1,4})")
+_INPUTS = "example_inputs"
+DEVICE = "device_index"
+
+
+def named(lines: Sequence[str]) -> dict[str, str]:
+    """The parts of a key: short hash by name, of names that are told twice the last."""
+    parts: dict[str, str] = {}
+    indices: set[str] = set()
+    for line in lines[:MOST]:
+        if (found := _PART.match(line)) is not None:
+            name = found[2] if found[3] is None else f"{found[2]}[{found[3]}]"
+        elif (found := _WHOLE_NAME.match(line)) is not None:
+            name = f"{found[2]}[...]"  # a key that may be anything
+        else:
+            continue
+        parts[name] = found[1][:_HASH]
+        if found[2] == _INPUTS and (on := _INDEX.findall(line[:_LOOKED_AT])):
+            indices.update(index for _, index in on)
+            parts[name] = _hash(_INDEX.sub(r"\1", line[found.end() : _LOOKED_AT]))
+    if indices:
+        parts[DEVICE] = ",".join(sorted(indices))[:_HASH]
+    return parts
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=_HASH // 2).hexdigest()
+
+
+class WrittenKeys:
+    """What of the keys was told before: the first of each cache, and how much room is left."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, Mapping[str, str]] = {}
+        self._room = ROOM
+
+    def packed(self, cache: str, lines: Sequence[str]) -> dict[str, Any]:
+        """How a journal's line tells a key's parts; how many alone where there is no room."""
+        if not lines:
+            return {}
+        parts = named(lines)
+        first = self._first.get(cache)
+        said = parts if first is None else _differences(first, parts)
+        text = "\n".join(f"{name} {short}" for name, short in said.items())
+        data = base64.b64encode(zlib.compress(text.encode(), 6)).decode()
+        if len(data) > min(LONGEST, self._room):
+            return {"parts": len(parts)}
+        self._room -= len(data)
+        if first is None:
+            self._first[cache] = parts
+        return {"parts": len(parts), "whole": first is None, "packed": data}
+
+
+def _differences(first: Mapping[str, str], parts: Mapping[str, str]) -> dict[str, str]:
+    """What differs from the first; ``-`` for what is not there any more."""
+    changed = {name: short for name, short in parts.items() if first.get(name) != short}
+    return {**changed, **{name: "-" for name in first if name not in parts}}
+
+
+_MOST_SKIPS = 100  # that are told: PyTorch says it once for each graph
+
+
+class Compilations:
+    """How many there were of each kind, and a line for each."""
+
+    def __init__(
+        self, book: CounterStore, answers: Answers, functions: Functions, activity: Activity
+    ) -> None:
+        self._book, self._words, self._store = book, book.words, book.store
+        self._answers, self._functions = answers, functions
+        self._told_keys = WrittenKeys()
+        self._told_skips = 0
+        self._activity, self._accounted = activity, activity.phases_at(0)
+        self._at_limit: set[Any] = set()
+
+    def compilation(self, kind: str, values: Mapping[str, Any], now: int) -> None:
+        words = self._words
+        words[AT["compilations"] + record.KINDS.index(kind)] += 1
+        words[AT["failures"]] += "failure" in values
+        words[AT["new_instances"]] += "instance" in values
+        if category := values.get("category"):
+            words[AT["recompiles"] + record.CATEGORIES.index(category)] += 1
+            words[AT["recompiles_after_warm"]] += words[AT["warmups"]] > 0
+        if phases := self._phases(now):
+            values = {**values, "phase_us": phases}
+        if memory := self._answers.look_at_memory(now):
+            values = {**values, "allocated": memory[0], "reserved": memory[1]}
+        if code := self._functions.code(values.get("id")):
+            values = {**values, "code": code}
+        self._store.publish(words)
+        self._store.note("compilation", now, {"kind": kind, **values})
+
+    def _phases(self, now: int) -> dict[str, int]:
+        """Time of each phase since the compilation before it, in microseconds.
+
+        PyTorch's own figures of a compilation do not tell C++ kernels and cache loads apart from
+        the rest. With these, the phases of all compilations add up to those of the run.
+        """
+        times = self._activity.phases_at(now)
+        pairs = zip(record.PHASES, times, self._accounted, strict=True)
+        self._accounted = times
+        return {name: (new - old) // 1000 for name, new, old in pairs if new - old >= 1000}
+
+    def cached(self, word: int) -> None:
+        self._words[word] += 1  # published with the compilation, or with the activity's end
+
+    def cache_lookup(self, now: int, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
+        known = {name: values.get(name) for name in ("id", "key", "reason")}
+        parts = self._told_keys.packed(cache, values.get("lines") or [])
+        self._store.note("cache", now, {"cache": cache, "verdict": verdict, **known, **parts})
+
+    def fallback(self, now: int, values: Mapping[str, Any]) -> None:
+        """With ``fullgraph=True`` PyTorch raises at each call that does not fit: one frame."""
+        frame, _, _ = str(values.get("id") or "").rpartition("/")
+        key = frame or tuple(values.get(of) for of in ("name", "file", "line"))
+        if key not in self._at_limit:
+            self._at_limit.add(key)
+            self._book.count("fallbacks", "fallback", now, {**values, "steps": self._store.steps()})
+
+    def cudagraph_skipped(self, now: int, values: Mapping[str, Any]) -> None:
+        self._answers.count_skips()
+        self._store.publish(self._words)
+        if self._told_skips < _MOST_SKIPS:
+            self._told_skips += 1
+            self._store.note("cudagraph_skip", now, values)

@@ -1,0 +1,135 @@
+"""What ``torch.compile`` was called with, and whether compilation is turned off. Bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from warmwatch.ledger.counters import Answers, CounterStore
+from warmwatch.shared.record import COMPILE_INDEX as AT
+
+_MOST_WAYS = 20
+_MOST_FUNCTIONS = 4096
+
+
+class Ways:
+    """How ``torch.compile`` was called: each way once, told when there is somewhere to tell it."""
+
+    def __init__(self) -> None:
+        self._known: list[Mapping[str, Any]] = []
+        self._told = 0
+
+    def heard(self, way: Mapping[str, Any]) -> None:
+        """It was called so; what comes after many other ways is left out."""
+        if way not in self._known and len(self._known) < _MOST_WAYS:
+            self._known.append(way)
+
+    def untold(self) -> list[Mapping[str, Any]]:
+        """Those that nobody has taken yet."""
+        new, self._told = self._known[self._told :], len(self._known)
+        return new
+
+
+class Compiling:
+    """What each thread is compiling with Dynamo, as far as it is known when that begins."""
+
+    def __init__(self) -> None:
+        self._begun: dict[int, Mapping[str, Any]] = {}
+        self._reasons: dict[int, dict[str, str]] = {}
+
+    def begun(self, thread: int, of: Mapping[str, Any]) -> None:
+        """``thread`` begins to compile ``of``."""
+        self._begun[thread] = of
+        self._reasons.pop(thread, None)
+
+    def recompile(self, thread: int, why: dict[str, str]) -> bool:
+        """Whether what ``thread`` compiles now is a recompile for ``why``.
+
+        The first compilation of another module of the same class is not: nothing has changed.
+        """
+        if "instance" in self._begun.get(thread, {}):
+            return False
+        self._reasons[thread] = why
+        return True
+
+    def ended(self, thread: int, values: Mapping[str, Any]) -> dict[str, Any]:
+        """``values`` of a forward compilation of ``thread`` that ended, with what is known of it.
+
+        The reasons that were reported when it began replace the one that PyTorch's record keeps.
+        """
+        ended = dict(values)
+        heard, begun = self._reasons.pop(thread, None), self._begun.pop(thread, {})
+        left = ended.pop("left", None)
+        if left is not None and begun.get("fullgraph"):
+            ended["failure"] = left  # it has raised
+            if heard is None and "reason" not in ended:
+                ended.pop("category", None)  # nothing was compiled before
+        else:
+            ended.pop("failure_reason", None)
+        if "category" in ended and "instance" in begun:
+            ended.pop("category")
+            ended.pop("reason", None)
+            ended["instance"] = begun["instance"]
+        elif "category" in ended and heard is not None:
+            ended.update(heard)
+        return ended
+
+
+class Functions:
+    """The code of each function by compile id: of a backward PyTorch tells the id alone."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, str] = {}
+
+    def begun(self, of: Mapping[str, Any]) -> None:
+        """Dynamo begins to compile this."""
+        if (known := of.get("id")) is not None and "code" in of:
+            self._codes.pop(known, None)  # ids begin anew after a reset: the latest comes last
+            self._codes[known] = of["code"]
+            if len(self._codes) > _MOST_FUNCTIONS:
+                del self._codes[next(iter(self._codes))]
+
+    def code(self, compile_id: Any) -> str | None:
+        """That of the function which was compiled under this id last."""
+        return self._codes.get(compile_id)
+
+
+class Asked:
+    """How ``torch.compile`` was called: told from when there is a record to tell it in."""
+
+    def __init__(self, book: CounterStore, answers: Answers) -> None:
+        self._words, self._store, self._answers = book.words, book.store, answers
+        self._ways = Ways()
+        self._is_open = False
+
+    def wrapped(self, way: Mapping[str, Any], now: int) -> None:
+        self._words[AT["wrappers"]] += 1
+        self._ways.heard(way)
+        self._tell_ways(now)
+        self._answers.look_whether_disabled()
+        self._store.publish(self._words)
+
+    def opened(self, graphs: int, now: int) -> None:
+        self._words[AT["graphs_before"]] = graphs
+        self._answers.look_for_optimizers()
+        self._is_open = True
+        self._tell_ways(now)
+        self._store.publish(self._words)
+
+    def _tell_ways(self, now: int) -> None:
+        """A line for each way in which ``torch.compile`` was called that no line has told yet."""
+        for way in self._ways.untold() if self._is_open else ():
+            self._store.note("wrapped", now, way)
+
+    def optimizer_made(self) -> None:
+        if not self._words[AT["optimizers"]]:
+            self._words[AT["optimizers"]] = 1
+            self._store.publish(self._words)
+
+    def precompiled(self, kinds: Iterable[str]) -> None:
+        if self._answers.runs_ahead(kinds):
+            self._store.publish(self._words)
+
+    def turned(self) -> None:
+        if self._answers.look_whether_disabled():
+            self._store.publish(self._words)

@@ -1,0 +1,222 @@
+"""Facts that step marks report: irregular steps, warm-ups, long steps. Regular steps report
+nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from warmwatch.ledger.counters import Answers, CounterStore
+from warmwatch.ledger.pauses import Pauses, Pausing
+from warmwatch.process.threads import SerialQueue
+from warmwatch.shared import record
+from warmwatch.shared.record import COMPILE_INDEX as AT
+from warmwatch.steps.long_steps import LeftOut
+
+if TYPE_CHECKING:
+    from warmwatch.steps.batches import Behind
+
+
+class IrregularSteps:
+    """The first step, those that held activity, long ones, and the one that is warm."""
+
+    def __init__(self, book: CounterStore, answers: Answers, pauses: Pauses) -> None:
+        self._words, self._store = book.words, book.store
+        self._answers, self._pauses = answers, pauses
+        self._left_out = LeftOut()
+
+    def irregular(self, now: int, before: int, seen: int) -> None:
+        """An irregular step ended at ``now``; the one before it, if any, at ``before``."""
+        words = self._words
+        words[AT["clean_sum_ns"]] += max(0, before - words[AT["irregular_step_ns"]])
+        words[AT["irregular_step_ns"]] = max(words[AT["irregular_step_ns"]], now)
+        words[AT["activities_seen"]] = seen
+        memory = dict(zip(record.MEMORY, self._answers.look_at_memory(now), strict=False))
+        if memory and not before:
+            self._store.note("first_step", now, memory)
+        self._answers.look_whether_disabled()
+        self._answers.runs_ahead()
+        self._answers.count_skips()
+
+    def passed(self, seen: int) -> None:
+        self._words[AT["activities_seen"]] = seen
+        self._store.publish(self._words)
+
+    def held_up(self, before: int, steps: int) -> None:
+        words = self._words
+        words[AT["last_end_ns"]] = max(words[AT["last_end_ns"]], words[AT["background_ended_ns"]])
+        if not words[AT["episode_began_ns"]]:
+            words[AT["episode_began_ns"]] = before
+            words[AT["episode_began_steps"]] = steps
+
+    def touched(self, steps: int, duration: int) -> None:
+        words = self._words
+        words[AT["compile_step_sum_ns"]] += duration
+        recent = slice(AT["touched_steps"], AT["touched_steps"] + record.TOUCHED_KEPT)
+        words[recent] = [steps, *words[recent]][: record.TOUCHED_KEPT]
+
+    def not_clean(self, steps: int, rest: int) -> None:
+        words = self._words
+        words[AT["clean_after"]] = max(words[AT["clean_after"]], steps)
+        words[AT["longest_rest_ns"]] = max(words[AT["longest_rest_ns"]], rest)
+
+    def first(self, now: int, duration: int, *, baseline: bool) -> None:
+        words = self._words
+        words[AT["first_step_ns"]] = now
+        words[AT["first_duration_ns"]] = duration
+        settled = words[AT["settled"]] == words[AT["begun"]] + 1
+        if not baseline and not settled:  # after a baseline the warm-up begins
+            words[AT["episode_began_ns"]] = words[AT["episode_began_ns"]] or now
+
+    def long(self, now: int, values: dict[str, float]) -> None:
+        left_out = self._left_out.before(now)
+        if left_out is not None:
+            took = self._pauses.behind(int(values["n"]) - 1)
+            parts = {what: ns / 1e9 for what, ns in took.items()}
+            self._store.note("long_step", now, {**values, **parts, "left_out": left_out})
+
+    def warm(self, now: int, steps: int) -> None:
+        words = self._words
+        self._answers.look_at_memory(now)
+        self._answers.runs_ahead()
+        if words[AT["asynchronous"]]:
+            return  # it may still be compiling aside
+        if words[AT["active_since_ns"]] or words[AT["activities_seen"]] != words[AT["begun"]]:
+            return  # something began, on another thread, after the mark that would have ended it
+        self._end_warmup(now, steps, words[AT["last_end_ns"]])
+
+    def settled(self, by: str, now: int, activities: int | None) -> None:
+        """The warm-up ends without steps; ``by``: one of SETTLED_BY.
+
+        ``activities``: how many had begun when that was judged; if more have since, it did not end.
+        """
+        words = self._words
+        active = words[AT["active_since_ns"]]
+        if activities is not None and (active or words[AT["begun"]] != activities):
+            return
+        self._answers.runs_ahead()
+        words[AT["settled"]] = 1 + words[AT["begun"]]
+        words[AT["settled_ns"]] = now
+        words[AT["settled_by"]] = record.SETTLED_BY.index(by)
+        self._end_warmup(now, self._store.steps(), now if active else words[AT["last_end_ns"]], by)
+
+    def _end_warmup(self, now: int, steps: int, ended: int, by: str | None = None) -> None:
+        """Enter the warm-up that is open, if any, as ended; ``by``: as of :meth:`settled`."""
+        words = self._words
+        began, before = words[AT["episode_began_ns"]], words[AT["episode_began_steps"]]
+        words[AT["episode_began_ns"]] = words[AT["episode_began_steps"]] = 0
+        how = {} if by is None else {"by": by}
+        if not words[AT["begun"]]:  # eager: there was no warm-up that could have ended
+            self._answers.look_whether_disabled()
+            self._store.publish(words)
+            self._store.note("eager", now, {"at": self._store.steps(), **how}, essential=True)
+            return
+        if not began:  # it had ended before, and nothing has compiled since
+            self._store.publish(words)
+            return
+        words[AT["warmups"]] += 1
+        # all that began may be in the background: then there was nothing to wait for
+        warmup = [began, ended or began, now, steps - before]
+        for name in ("last_warmup", "first_warmup")[: 2 if words[AT["warmups"]] == 1 else 1]:
+            words[AT[name] : AT[name] + len(warmup)] = warmup
+        self._store.publish(words)
+        span = {"began": began, "ended": ended, "steps": steps - before}
+        self._store.note("warm", now, {"at": self._store.steps(), **span, **how}, essential=True)
+
+
+class StepFacts:
+    """Facts of steps; ``inbox`` and ``clock`` are the ledger's."""
+
+    def __init__(
+        self,
+        book: CounterStore,
+        answers: Answers,
+        pausing: Pausing,
+        inbox: SerialQueue,
+        clock: Callable[[], int],
+    ) -> None:
+        self._book, self._inbox, self._clock = book, inbox, clock
+        self._pausing, self._pauses = pausing, pausing.pauses
+        self._steps = IrregularSteps(book, answers, pausing.pauses)
+
+    def resumed(self, now: int, last: int, duration: int) -> int:
+        """The length of a clean step, which is not the first, without the pauses in it.
+
+        ``now``: its mark; ``last``: that of the one before; ``duration``: between the two.
+        """
+        without = duration - min(duration, self._pauses.since(last))
+        if without != duration:
+            self._inbox.post(lambda: self._pausing.resumed(now, last, without))
+        return without
+
+    def step(
+        self,
+        steps: int,
+        now: int,
+        duration: int,
+        *,
+        rest: int,
+        seen: int,
+        touched: bool,
+        baseline: bool = False,
+    ) -> int:
+        """An irregular step was marked: the first one, one that held activity, or a ``baseline``'s.
+
+        ``seen`` activities had begun by then; ``touched``: some were within this step, which
+        without them took ``rest`` nanoseconds. Gives back what is left of these without pauses.
+        """
+        before = now - duration if steps > 1 else 0
+        # a gap that is explained is no measure of a stall; what compiled in it is taken off twice
+        rest = max(0, rest - self._pauses.since(before))
+        self._pausing.training = threading.get_ident()
+        self._inbox.post(lambda: self._steps.irregular(now, before, seen))
+        if touched:
+            self._inbox.post(lambda: self._steps.touched(steps, duration))
+        if touched or baseline:
+            self._inbox.post(lambda: self._steps.not_clean(steps, rest))
+        if steps == 1:
+            self._inbox.post(lambda: self._steps.first(now, duration, baseline=baseline))
+        seconds = duration / 1e9 if duration else None
+        clean = not (touched or baseline)
+        values = {"n": steps, "seconds": seconds, "clean": clean}
+        if touched or steps == 1:
+            self._inbox.post(lambda: self._book.noted("step", now, values))
+        else:
+            self._inbox.post(lambda: self._book.store.publish(self._book.words))
+        return rest
+
+    def passed(self, seen: int) -> None:
+        """A clean step was marked when ``seen`` activities had begun: it waited for none."""
+        self._inbox.post(lambda: self._steps.passed(seen))
+
+    def held_up(self, before: int, steps: int) -> None:
+        """The step after number ``steps``, marked at ``before``, waited for what was background."""
+        self._inbox.post(lambda: self._steps.held_up(before, steps))
+
+    def baseline(self, steps: int, median_ns: int | None) -> None:
+        """The steps that were to run eagerly are over; ``median_ns``: of those that did."""
+        now = self._clock()
+        values = {"steps": steps, "median_ns": median_ns}
+        self._inbox.post(lambda: self._book.noted("baseline", now, values))
+
+    def long_step(
+        self, steps: int, now: int, duration: int, usual: int, behind: Behind | None
+    ) -> None:
+        """A clean step took far longer than usual ones; ``behind``: the batches within it."""
+        values = {"n": steps, "seconds": duration / 1e9, "usual": usual / 1e9}
+        if behind is not None:
+            values["data"] = behind.wait_ns / 1e9
+            values["batches"] = behind.batches
+            values["batches_before"] = behind.all_batches - behind.batches
+        self._inbox.post(lambda: self._steps.long(now, values))
+
+    def settled(self, by: str, at: int | None = None, activities: int | None = None) -> None:
+        """The warm-up ended without steps, now or ``at``; see ``IrregularSteps.settled``."""
+        now = self._clock() if at is None else at
+        self._inbox.post(lambda: self._steps.settled(by, now, activities))
+
+    def warm(self, now: int, steps: int) -> None:
+        """The K-th clean step in a row was marked; ``steps`` came before the first of them."""
+        self._inbox.post(lambda: self._steps.warm(now, steps))

@@ -1,0 +1,188 @@
+"""Console messages: one line for each event of a run, if the user enabled them.
+
+Lines go to the terminal, or to the logger ``warmwatch`` if it has a level.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from warmwatch._guard import report
+from warmwatch.shared.record import PHASES, Slot
+
+if TYPE_CHECKING:
+    from warmwatch.process.ending import End
+
+
+_logger = logging.getLogger("warmwatch")
+
+
+def is_logged() -> bool:
+    """Whether the user asked for our logger by name: gave it a level that lets us in."""
+    return _logger.level != logging.NOTSET and _logger.isEnabledFor(logging.INFO)
+
+
+def put(line: str, *, shown: bool) -> None:
+    """Log ``line`` where that was asked for, and show it where that was.
+
+    Raises:
+        Exception: whatever the user's stream, log handler or progress bar raises.
+    """
+    try:
+        if shown and sys.stderr is not None:
+            _show(line)
+    finally:  # one of them that refuses is no reason to leave out the other
+        if is_logged():
+            _logger.info(line)
+
+
+def _show(line: str) -> None:
+    text = f"warmwatch: {line}"
+    bars = _bars()
+    if bars is not None:
+        bars.write(text, file=sys.stderr)
+    else:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+
+def _bars() -> Any:
+    """tqdm's class where a bar of it is on the screen."""
+    bars = getattr(sys.modules.get("tqdm.std"), "tqdm", None)
+    return bars if getattr(bars, "_instances", None) else None
+
+
+LONG_SECONDS = 10.0
+_MOST_RECOMPILES = 20  # told one by one
+
+
+class Announcer:
+    """Says what it is told of.
+
+    Args:
+        shown: in the terminal, too; the log has it where the user asked for our logger.
+        slot: the record as it is now. rank: this process's; ``None`` where it is no rank.
+    """
+
+    def __init__(
+        self, *, shown: bool, slot: Callable[[], Slot], rank: Callable[[], int | None]
+    ) -> None:
+        self.shown = shown
+        self._slot, self._rank = slot, rank
+        self._recompiles = 0
+        self._over = False
+
+    def long(self, since: int, first: bool) -> None:  # noqa: ARG002 - an Alarm's call
+        """A compilation has taken so long."""
+        self._say(_long)
+
+    def warm(self) -> None:
+        """Its warm-up has ended."""
+        self._say(_warm)
+
+    def compiled(self, kind: str, values: Mapping[str, Any]) -> None:
+        """A compilation ended: told where it is a recompile."""
+        if "category" not in values:
+            return
+        self._recompiles += 1
+        if self._recompiles < _MOST_RECOMPILES:
+            self._say(lambda slot: _recompiled(slot, kind, values))
+        elif self._recompiles == _MOST_RECOMPILES:
+            self._say(lambda _slot: f"{_MOST_RECOMPILES} recompiles; those to come are not said")
+
+    def fallback(self, values: Mapping[str, Any]) -> None:
+        """A frame hit the recompile limit."""
+        self._say(lambda _slot: _fallback(values), wrong=True)
+
+    def ended(self, end: End) -> None:
+        """The process ends. A spawned child says so twice, and the first end holds."""
+        if self._over:
+            return
+        self._over = True
+        self._say(lambda slot: _account(slot, end), wrong=end.how == "failed")
+
+    def _say(self, words: Callable[[Slot], str], *, wrong: bool = False) -> None:
+        try:
+            if not (self.shown or is_logged()):
+                return
+            rank = self._rank()
+            if rank is None or (rank and not wrong):
+                return
+            line = words(self._slot())
+            put(f"rank {rank}: {line}" if rank else line, shown=self.shown)
+        except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+            report("say", error)
+
+
+def _long(slot: Slot) -> str:
+    from warmwatch.shared.phrases import duration  # here, and below: most trainings say nothing
+
+    phase = slot.compile.active_phase
+    return f"compiling for {duration(LONG_SECONDS)}" + (f" ({PHASES[phase - 1]})" if phase else "")
+
+
+def _warm(slot: Slot) -> str:
+    from warmwatch.shared.phrases import duration, step_length
+
+    counts = slot.compile
+    if not counts.begun and counts.precompiled:
+        return "warm: runs code that was compiled ahead of time"
+    if not counts.begun and not counts.graphs_before:
+        return "runs eagerly: no compile activity so far"
+    length = slot.recent_step_ns or slot.typical_step_ns
+    speed = f"; {step_length(length / 1e9)} a step" if length else ""
+    if not counts.begun:
+        step = slot.header.warm_steps
+        return f"warm since step {step}: nothing compiled since the agent was attached{speed}"
+    span = counts.last_warmup
+    seconds = (span.ended_ns - span.began_ns) / 1e9
+    again = "again " if counts.warmups > 1 else ""
+    step = counts.clean_after + slot.header.warm_steps
+    return f"warm {again}since step {step}, after {duration(max(seconds, 0.0))}{speed}"
+
+
+def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
+    from warmwatch.shared.advice import advice
+    from warmwatch.shared.phrases import duration, place
+    from warmwatch.shared.reasons import plain
+
+    category, reason = values["category"], values.get("reason")
+    what = place(values.get("name"), values.get("file"), values.get("line"))
+    took = f" in {duration(values['seconds'])}" if values.get("seconds") else ""
+    why = plain(reason, category) or category
+    remedy = (
+        advice(category, kind, reason) if slot.compile.warmups else None
+    )  # else it is the warm-up
+    head = f"recompiled {what or 'a graph'} in step {slot.steps.steps + 1}{took}: {why}"
+    return f"{head}. {remedy}" if remedy else head
+
+
+def _fallback(values: Mapping[str, Any]) -> str:
+    from warmwatch.shared.phrases import place
+
+    what = place(values.get("name"), values.get("file"), values.get("line"))
+    return f"{what or 'a frame'} hit the recompile limit: its new inputs run eagerly from now on"
+
+
+def _account(slot: Slot, end: End) -> str:
+    from warmwatch.shared.phrases import counted, duration, step_length
+
+    counts, steps = slot.compile, slot.steps.steps
+    spent = sum(counts.phase_ns) / 1e9
+    nothing = "nothing compiled" + " since the agent was attached" * (counts.graphs_before > 0)
+    parts = [f"{duration(spent)} of compiling" if counts.begun else nothing]
+    if recompiles := sum(counts.recompiles):
+        parts.append(counted(recompiles, "recompile"))
+    if length := slot.typical_step_ns:
+        parts.append(f"{step_length(length / 1e9)} a clean step (whole run)")
+    return f"{_how(end)} after {counted(steps, 'step')}: {', '.join(parts)}"
+
+
+def _how(end: End) -> str:
+    if end.how == "failed":
+        return f"failed ({end.exception or f'exit code {end.code}'})"
+    # an exit code is not known here: `sys.exit(3)` ends like the last line does
+    return "interrupted" if end.how == "interrupted" else "ended"

@@ -1,0 +1,119 @@
+"""Stack dumps during long compilations, written to the record.
+
+Once an activity is as old as the limit, and then ever more rarely (each pause is twice the one
+before, see ``_activity_watch``), the stacks of all threads are written: names of functions, base
+names of files, lines. No permission is needed, nothing is stopped, no line of source is read. Where
+a hang holds the interpreter's lock, nothing is written, and py-spy alone sees in.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from _thread import get_ident
+from collections.abc import Callable, Collection
+from pathlib import Path
+from threading import main_thread
+from time import monotonic_ns
+from types import FrameType
+
+from warmwatch._guard import pass_on
+from warmwatch.process.descriptors import opened_high
+from warmwatch.recorder.files import room
+from warmwatch.shared.record import PHASES, STACKS
+from warmwatch.shared.record.stack_file import (
+    MOST_THREADS,
+    STACKS_LIMIT,
+    Frame,
+    Stacks,
+    ThreadStack,
+    cut,
+    pack_stacks,
+)
+
+_DEEPEST = 10_000  # frames
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
+
+Place = tuple[Path, int]  # the record's folder, and the mode of files in it
+
+
+class StackWriter:
+    """Writes the stacks of an activity.
+
+    Args:
+        phase: 1 + the position of its phase in PHASES, or 0. threads: those that compile.
+        place: where to; ``None`` where there is no record.
+    """
+
+    def __init__(
+        self,
+        *,
+        phase: Callable[[], int],
+        threads: Callable[[], Collection[int]],
+        place: Callable[[], Place | None],
+    ) -> None:
+        self._phase, self._compiling, self._place = phase, threads, place
+
+    def write(self, since: int, first: bool) -> None:
+        """What a disk does not take is left out: the next look tries again.
+
+        The file is of one activity: its ``first`` look ends what was there. So does one too many.
+        """
+        place = self._place()
+        if place is None:
+            return
+        folder, mode = place
+        line = pack_stacks(self._look(since))
+        try:
+            file = opened_high(folder / STACKS, _FLAGS, mode)
+            try:
+                os.fchmod(file, mode)  # whatever the umask
+                most = room(file, STACKS_LIMIT)
+                if first or os.fstat(file).st_size + len(line) > most:
+                    os.ftruncate(file, 0)
+                if len(line) <= most:
+                    os.write(file, line)
+            finally:
+                os.close(file)
+        except OSError as error:
+            pass_on(error)
+
+    def _look(self, since: int) -> Stacks:
+        phase, compiling = self._phase(), frozenset(self._compiling())
+        found = _threads(compiling)
+        return Stacks(
+            at_ns=monotonic_ns(),
+            since_ns=since,
+            phase=PHASES[phase - 1] if phase else None,
+            threads=tuple(found[:MOST_THREADS]),
+            threads_left_out=max(0, len(found) - MOST_THREADS),
+        )
+
+
+def _threads(compiling: Collection[int]) -> list[ThreadStack]:
+    """Every thread but ours: those that compile first, then the main one."""
+    main, found = main_thread().ident, []
+    for ident, innermost in sys._current_frames().items():
+        frames, ours = _frames(innermost)
+        if ident == get_ident() or (ours and ident != main):
+            continue
+        kept, left_out = cut(frames)
+        found.append(
+            ThreadStack(
+                frames=kept, left_out=left_out, main=ident == main, compiles=ident in compiling
+            )
+        )
+    return sorted(found, key=lambda one: (not one.compiles, not one.main))
+
+
+def _frames(frame: FrameType | None) -> tuple[list[Frame], bool]:
+    """Innermost first; and whether it is a thread of ours. No frame is held on to."""
+    found: list[Frame] = []
+    module = ""
+    while frame is not None and len(found) < _DEEPEST:
+        code = frame.f_code
+        name = getattr(code, "co_qualname", code.co_name)  # from 3.11 on with its class
+        found.append(Frame(name, code.co_filename.rpartition("/")[2], frame.f_lineno or 0))
+        module = str(frame.f_globals.get("__name__", ""))
+        frame = frame.f_back
+    return found, module.startswith("warmwatch.")

@@ -1,0 +1,407 @@
+"""The agent's settings: environment variables, arguments of ``attach()``, and who may read a
+record.
+
+Every value is checked where the user passes it, and named in the warning. An invalid value is
+left out; the others hold. The README's table is tested against this file. Who may read a record
+besides its owner follows from the setting, or else from the directory's group and ACL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import os
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from warmwatch._guard import pass_on
+from warmwatch.shared.values import (
+    DTYPES,
+    FEWEST_EAGER,
+    LARGEST,
+    LARGEST_AMOUNT,
+    MOST_EAGER,
+    MOST_RANKS,
+    TEXT_LIMIT,
+)
+
+# why a name is not taken as it is
+CHANGED = f"characters that cannot be shown, or more than {TEXT_LIMIT} characters"
+
+AFTER_WARM = ("warn", "raise")
+
+_SIZES = "a whole number from 1 to 2**53"
+
+
+class _RefusedError(ValueError):
+    """The message says what the argument is instead of what it should be."""
+
+
+def checked(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The arguments that can be taken, as plain Python values, and a sentence for each other."""
+    taken: dict[str, Any] = {}
+    complaints = []
+    for name, value in given.items():
+        if value is None:
+            continue
+        try:
+            taken[name] = _CHECKS[name](value)
+        except _RefusedError as error:
+            complaints.append(f"attach({name}=...) is {error}; it is left out")
+    if "run" in taken and taken["run"] != given["run"]:
+        complaints.append(f"attach(run=...) holds {CHANGED}; the run is called {taken['run']!r}")
+    return taken, tuple(complaints)
+
+
+def plain_name(name: str) -> str:
+    """A name that can be shown anywhere: what cannot be printed becomes ``_``; cut at the limit.
+
+    Path separators stay: no file is called by the name as it is.
+    """
+    return "".join(one if one.isprintable() else "_" for one in name[:TEXT_LIMIT])
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _RefusedError(f"{_shown(value)}: pass a str")
+    if not value.strip():
+        raise _RefusedError("an empty str: pass a name")
+    return plain_name(value)
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, bool | str | bytes) or _is_tensor(value):
+        raise _RefusedError(f"{_shown(value)}: pass {_SIZES}")
+    try:
+        size = operator.index(value)
+    except Exception as error:  # noqa: BLE001 - a stranger's __index__ may raise anything
+        pass_on(error)
+        raise _RefusedError(f"{_shown(value)}: pass {_SIZES}") from None
+    if not 1 <= size <= LARGEST:
+        raise _RefusedError(f"{_shown(size)}: pass {_SIZES}")
+    return size
+
+
+def _steps(value: Any) -> int:
+    asked = f"pass a whole number from {FEWEST_EAGER} to {MOST_EAGER:,}"
+    try:
+        steps = _size(value)
+    except _RefusedError:
+        raise _RefusedError(f"{_shown(value)}: {asked}") from None
+    if not FEWEST_EAGER <= steps <= MOST_EAGER:
+        raise _RefusedError(f"{_shown(steps)}: {asked}")
+    return steps
+
+
+def _amount(value: Any) -> float:
+    asked = f"pass a number above 0, up to {LARGEST_AMOUNT:g}"
+    if isinstance(value, bool | str | bytes | bytearray) or _is_tensor(value):
+        raise _RefusedError(f"{_shown(value)}: {asked}")
+    try:
+        amount = float(value)
+    except Exception as error:  # noqa: BLE001 - a stranger's __float__ may raise anything
+        pass_on(error)
+        raise _RefusedError(f"{_shown(value)}: {asked}") from None
+    if not 0 < amount <= LARGEST_AMOUNT:  # not a number, too
+        raise _RefusedError(f"{_shown(amount)}: {asked}")
+    return amount
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _RefusedError(f"{_shown(value)}: pass True or False")
+    return value
+
+
+def _after_warm(value: Any) -> str:
+    if value not in AFTER_WARM or not isinstance(value, str):
+        raise _RefusedError(f"{_shown(value)}: pass 'warn' or 'raise'")
+    return value
+
+
+def _dtype(value: Any) -> str:
+    """By name, whether it is PyTorch's own or a text; nothing of PyTorch is imported for it."""
+    kind = type(value)
+    known = isinstance(value, str) or (kind.__module__, kind.__name__) == ("torch", "dtype")
+    name = str(value).removeprefix("torch.") if known else ""
+    name = next((one for one in DTYPES if name.startswith(one)), "")  # torch.float8_e4m3fn
+    if not name:
+        asked = f"pass torch.bfloat16, or a str of {', '.join(DTYPES)}"
+        raise _RefusedError(f"{_shown(value)}: {asked}")
+    return name
+
+
+_CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    "run": _name,
+    "tokens_per_step": _size,
+    "samples_per_step": _size,
+    "flops_per_step": _amount,
+    "parameters": _size,
+    "dtype": _dtype,
+    "say": _flag,
+    "baseline_steps": _steps,
+    "after_warm": _after_warm,
+}
+
+
+def _is_tensor(value: Any) -> bool:
+    """Whether it is one of PyTorch's, told without importing PyTorch."""
+    kinds = type(value).__mro__
+    return any(kind.__module__ == "torch" and kind.__name__ == "Tensor" for kind in kinds)
+
+
+def _shown(value: Any) -> str:
+    """The value for a sentence; of a large or strange one, what it is."""
+    if _is_tensor(value):
+        return "a torch.Tensor, which is not read (it could wait for the GPU)"
+    if type(value) is int and value.bit_length() > 64:
+        return f"a whole number of {value.bit_length()} bits"
+    if type(value) in (bool, int, float):
+        return repr(value)
+    if isinstance(value, str):
+        return f"the str {value[:40]!r}"
+    return f"of type {type(value).__name__}"
+
+
+_BITS = {"owner": 0o700, "group": 0o750, "all": 0o755}
+READERS = tuple(_BITS)
+_DEFAULT_ACL = "system.posix_acl_default"
+
+FOLDER, SLOT, OTHER = 0o777, 0o444, 0o666  # of a folder, the slot, the other files
+
+
+def readers(directory: str, chosen: str | None) -> str:
+    """``owner``, ``group`` or ``all``. With a default ACL ``group`` stands for what that allows."""
+    if chosen:
+        return chosen
+    with contextlib.suppress(OSError, AttributeError):
+        if os.stat(directory).st_mode & stat.S_ISGID:  # noqa: PTH116 - the module is what is asked
+            return "group"
+    with contextlib.suppress(OSError, AttributeError):
+        os.getxattr(directory, _DEFAULT_ACL)
+        return "group"
+    return "owner"
+
+
+def mode(kind: int, who: str) -> int:
+    """The mode of a file or folder (``kind``) for these readers.
+
+    The slot is for nobody to write: the agent has it open, and an accident does not truncate it.
+    """
+    return kind & _BITS[who]
+
+
+WARM_STEPS = 3
+STACKS = 60.0
+QUIET = 30.0
+_LEAST_QUIET, _MOST_QUIET = 0.1, 1e6
+_LEAST_STACKS, _MOST_STACKS = 0.1, 1e6
+_MOST_WARM_STEPS = 1_000_000  # more is a mistake, and would not fit into the record
+
+# name -> (default in words, meaning); the monitor's own variables are in its variables.py
+VARIABLES: Mapping[str, tuple[str, str]] = {
+    "WARMWATCH_RUN": ("the launcher's id, else the script's name", "name of the run"),
+    "WARMWATCH_DIR": (
+        "/run/warmwatch, the user's runtime directory, or one in /dev/shm or /tmp",
+        "directory of the records",
+    ),
+    "WARMWATCH_READERS": (
+        "the owner, or the group that the directory names",
+        "who may read the record: owner, group or all",
+    ),
+    "WARMWATCH_WARM_STEPS": (str(WARM_STEPS), "clean steps in a row that make a rank warm"),
+    "WARMWATCH_QUIET": (
+        "30",
+        "seconds without compilation after which a process that marks no steps is warm, or off",
+    ),
+    "WARMWATCH_AFTER_WARM": (
+        "unset",
+        "warn or raise: what becomes of a compilation after the warm-up",
+    ),
+    "WARMWATCH_FULL_REASONS": (
+        "unset",
+        "1: record reasons and errors as PyTorch words them, values of the program included",
+    ),
+    "WARMWATCH_STACKS": (
+        "60",
+        "seconds of one compilation after which its stacks are recorded, or off",
+    ),
+    "WARMWATCH_EXPECTED_RANKS": (
+        "all",
+        "how many ranks of the run have the agent, where not all do: the others are not missing",
+    ),
+    "WARMWATCH_SAY": (
+        "unset",
+        "1: say in the training's terminal when it compiles for long, is warm, recompiles, ends",
+    ),
+    "WARMWATCH_STARTED_BY": (
+        "unset",
+        "set by `warmwatch run`, which knows its runs by it",
+    ),
+    "WARMWATCH_MODE": (
+        "unset",
+        "set by `warmwatch modes`: the mode that every `torch.compile` gets instead of its own",
+    ),
+    "WARMWATCH_DISABLE": ("unset", "1: `import warmwatch.auto` and `attach()` do nothing"),
+}
+MONITOR_VARIABLES = (
+    "WARMWATCH_ADDRESS",
+    "WARMWATCH_SERVICE_USER",
+    "WARMWATCH_ALLOWED_HOSTS",
+    "WARMWATCH_CA",
+    "WARMWATCH_CERT",
+    "WARMWATCH_GPU_INTERVAL",
+    "WARMWATCH_INSECURE",
+    "WARMWATCH_INTERVAL",
+    "WARMWATCH_KEY",
+    "WARMWATCH_LOG_FORMAT",
+    "WARMWATCH_LONG_COMPILE",
+    "WARMWATCH_OBSERVE",
+    "WARMWATCH_OTLP",
+    "WARMWATCH_PRICE_PER_GPU_HOUR",
+    "WARMWATCH_RETENTION",
+    "WARMWATCH_STATE",
+    "WARMWATCH_STATE_DAYS",
+    "WARMWATCH_STATE_MB",
+    "WARMWATCH_STATE_RUNS",
+    "WARMWATCH_TOKEN_FILE",
+    "WARMWATCH_USER_FILE",
+    "WARMWATCH_WEB_CONFIG",
+)
+
+
+_ON, _OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the environment says.
+
+    Attributes:
+        run: the run's name, or ``None``. expected_ranks: how many of its ranks have the agent,
+            ``None`` for all. readers: who may read the record, or ``None``.
+        warm_steps: K, at least 1. disabled: do not attach.
+        stacks: seconds of one activity after which its stacks are recorded, ``None`` for never.
+        quiet: seconds without compilation after which a process without steps is warm, ``None`` for
+            never.
+        say: what happens is said in the training's terminal.
+        mode: of ``torch.compile``, that takes the place of the program's own; ``None`` for none.
+        after_warm: ``warn`` or ``raise`` where something compiles after the warm-up, or ``None``.
+        full_reasons: reasons are recorded as PyTorch words them (see ``_reduction``).
+        complaints: what is wrong with the environment, one sentence each.
+    """
+
+    run: str | None = None
+    expected_ranks: int | None = None
+    readers: str | None = None
+    warm_steps: int = WARM_STEPS
+    stacks: float | None = STACKS
+    quiet: float | None = QUIET
+    disabled: bool = False
+    full_reasons: bool = False
+    say: bool = False
+    mode: str | None = None
+    after_warm: str | None = None
+    complaints: tuple[str, ...] = ()
+
+
+def settings_from(environ: Mapping[str, str]) -> Settings:
+    """Read the settings; a bad value is a complaint and its default, never an error here."""
+    complaints = list(_unknown(environ))
+    warm_steps = WARM_STEPS
+    text = environ.get("WARMWATCH_WARM_STEPS")
+    if text:
+        found = bounded(text, _MOST_WARM_STEPS)
+        if found:
+            warm_steps = found
+        else:
+            complaints.append(
+                f"WARMWATCH_WARM_STEPS={text[:40]!r} is not a number of steps from 1 to "
+                f"{_MOST_WARM_STEPS:,}; using {WARM_STEPS}"
+            )
+    stacks, complaint = _seconds(environ, "WARMWATCH_STACKS", STACKS, _LEAST_STACKS, _MOST_STACKS)
+    complaints += complaint
+    quiet, complaint = _seconds(environ, "WARMWATCH_QUIET", QUIET, _LEAST_QUIET, _MOST_QUIET)
+    complaints += complaint
+    run = environ.get("WARMWATCH_RUN", "")
+    if run != plain_name(run):
+        complaints.append(f"WARMWATCH_RUN holds {CHANGED}; the run is called {plain_name(run)!r}")
+    readers = environ.get("WARMWATCH_READERS") or None
+    if readers is not None and readers not in READERS:
+        complaints.append(f"WARMWATCH_READERS={readers[:40]!r} is none of {', '.join(READERS)}")
+        readers = None
+    text = environ.get("WARMWATCH_EXPECTED_RANKS", "")
+    expected = bounded(text, MOST_RANKS)
+    if text and not expected:
+        complaints.append(
+            f"WARMWATCH_EXPECTED_RANKS={text[:40]!r} is not a number of ranks from 1 to "
+            f"{MOST_RANKS:,}; all are expected"
+        )
+    after_warm = environ.get("WARMWATCH_AFTER_WARM") or None
+    if after_warm not in (None, *AFTER_WARM):
+        complaints.append(f"WARMWATCH_AFTER_WARM={after_warm[:40]!r} is neither warn nor raise")
+        after_warm = None
+    return Settings(
+        expected_ranks=expected or None,
+        readers=readers,
+        run=plain_name(run) or None,
+        warm_steps=warm_steps,
+        stacks=stacks,
+        quiet=quiet,
+        disabled=_is_on(environ, "WARMWATCH_DISABLE", complaints),
+        full_reasons=_is_on(environ, "WARMWATCH_FULL_REASONS", complaints),
+        say=_is_on(environ, "WARMWATCH_SAY", complaints),
+        mode=environ.get("WARMWATCH_MODE") or None,
+        after_warm=after_warm,
+        complaints=tuple(complaints),
+    )
+
+
+def _seconds(
+    environ: Mapping[str, str], name: str, usual: float, least: float, most: float
+) -> tuple[float | None, list[str]]:
+    """The seconds of a setting that may be off, and what is wrong with it."""
+    text = environ.get(name) or str(usual)
+    if text.strip().lower() in _OFF:
+        return None, []
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if least <= seconds <= most:
+        return seconds, []
+    wrong = f"{name}={text[:40]!r} is neither off nor a number of seconds from "
+    return usual, [f"{wrong}{least:g} to {most:,.0f}; using {usual:g}"]
+
+
+def _is_on(environ: Mapping[str, str], name: str, complaints: list[str]) -> bool:
+    """Whether it is; what is neither on nor off is off, and a complaint."""
+    text = environ.get(name, "").strip().lower()
+    if text not in (*_ON, *_OFF, ""):
+        complaints.append(f"{name}={text[:40]!r} is neither 1 nor 0; it is taken as 0")
+    return text in _ON
+
+
+def bounded(text: str, most: int) -> int | None:
+    """The whole number from 0 to ``most`` that ``text`` is; ``None`` where it is none."""
+    # the length first: Python refuses to read thousands of digits with an error
+    if not text.isdecimal() or len(text.lstrip("0")) > len(str(most)):
+        return None
+    number = int(text.lstrip("0") or "0")
+    return number if number <= most else None
+
+
+def _unknown(environ: Mapping[str, str]) -> list[str]:
+    known = (*VARIABLES, *MONITOR_VARIABLES)
+    strange = [n for n in sorted(environ) if n.startswith("WARMWATCH_") and n not in known]
+    return [_complaint(name, known) for name in strange]
+
+
+def _complaint(name: str, known: tuple[str, ...]) -> str:
+    import difflib  # here: every training pays for what this module imports
+
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    return f"{name} is not a setting of warmwatch; {hint}"

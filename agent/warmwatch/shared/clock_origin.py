@@ -1,0 +1,26 @@
+"""The origin of monotonic times: the boot and the time namespace.
+
+The agent writes both into its record, a reader compares them with its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def boot_id() -> str:
+    """The kernel's id of this boot; empty where it does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def clock_offset_ns() -> int | None:
+    """What this process's time namespace adds to the monotonic clock; ``None``: not to be known."""
+    try:
+        lines = Path("/proc/self/timens_offsets").read_text().splitlines()
+        words = next(line.split() for line in lines if line.startswith("monotonic"))
+        return int(words[1]) * 10**9 + int(words[2])
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None

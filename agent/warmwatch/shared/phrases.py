@@ -1,0 +1,82 @@
+"""Formats durations, numbers and places for people. Pure."""
+
+from __future__ import annotations
+
+import re
+
+_WRAPPER = "external_utils.py"
+# what Dynamo calls the rest of a function behind a graph break
+_RESUMED = re.compile(r"(?:torch_dynamo_resume_in_)+(?P<name>.+?)(?:_at_\d+)*_at_(?P<line>\d+)")
+
+
+def duration(seconds: float) -> str:
+    """A duration: ``116 ms``, ``2.1 s``, ``43 s``, ``12 min``, ``3 h 5 min``, ``2 d 4 h``."""
+    if seconds < 0.9995:
+        return f"{seconds * 1e3:.3g} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 119.5:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"
+
+
+def step_length(seconds: float) -> str:
+    """A step's length to two figures, as many as its bin is good for: ``36 ms``, ``1.5 s``."""
+    if seconds < 0.995:
+        return f"{float(f'{seconds * 1e3:.2g}'):g} ms"
+    return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+
+
+def exact_length(seconds: float) -> str:
+    """The length of one step, as it was measured: ``36 ms``, ``10.0 s``, ``43 s``."""
+    return f"{seconds:.1f} s" if 0.9995 <= seconds < 99.95 else duration(seconds)
+
+
+def counted(number: int, noun: str, several: str = "") -> str:
+    """``1 step``, ``3 steps``; ``several``: its plural, where that is another."""
+    return f"{number} {noun}" if number == 1 else f"{number} {several or noun + 's'}"
+
+
+def one_line(text: str, longest: int) -> str:
+    """``text`` without its line breaks; what is beyond ``longest`` characters is left out."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+
+
+def baseline_words(done: int, steps: int) -> str:
+    """While the first steps of a run are eager on purpose: ``baseline: step 7 of 20, ...``."""
+    return f"baseline: step {min(done + 1, steps)} of {steps}, eager on purpose"
+
+
+def resumed(name: str | None) -> tuple[str, int] | None:
+    """The function, and the line from which on its rest is compiled; of a whole one ``None``."""
+    rest = _RESUMED.fullmatch(name) if name else None
+    return (rest["name"], int(rest["line"])) if rest else None
+
+
+def short_place(name: str, file: str | None = None) -> str:
+    """The same for a label: ``forward``, ``forward:47`` for what is behind its break there."""
+    if file == _WRAPPER:
+        return "the model"
+    rest = resumed(name)
+    return f"{rest[0]}:{rest[1]}" if rest else name
+
+
+def place(name: str | None, file: str | None = None, line: int | None = None) -> str:
+    """The user's function: ```forward` (model.py:31)``; empty where it is not known."""
+    if not name:
+        return ""
+    if file == _WRAPPER:  # what PyTorch puts around a module of its own: nobody wrote that name
+        return "the model"
+    if rest := resumed(name):
+        return f"`{rest[0]}` from its break on ({file or 'line'}:{rest[1]})"
+    if not file:
+        return f"`{name}`"
+    return f"`{name}` ({file})" if line is None else f"`{name}` ({file}:{line})"

@@ -1,0 +1,121 @@
+"""The directories for records, and whether a record can be created there."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping
+from typing import Protocol
+
+SHARED = "/run/warmwatch"
+_MEMORY = "/dev/shm"  # noqa: S108 - the agent checks its owner
+_MEMORY_LEFT = 16 * 1024 * 1024  # a container has 64 MiB there, and a record takes less than one
+_WRITE_AND_ENTER = 2 | 1  # os.W_OK | os.X_OK
+
+
+class _Status(Protocol):
+    @property
+    def st_mode(self) -> int: ...
+    @property
+    def st_uid(self) -> int: ...
+
+
+class _Room(Protocol):
+    @property
+    def f_blocks(self) -> int: ...
+    @property
+    def f_bavail(self) -> int: ...
+    @property
+    def f_frsize(self) -> int: ...
+
+
+class World(Protocol):
+    """What is asked of the file system: the module ``os``, or what a test puts in its place."""
+
+    def stat(self, path: str, /) -> _Status: ...
+    def lstat(self, path: str, /) -> _Status: ...
+    def access(self, path: str, mode: int, /) -> bool: ...
+    def geteuid(self) -> int: ...
+    def statvfs(self, path: str, /) -> _Room: ...
+
+
+def directories(environ: Mapping[str, str], uid: int) -> tuple[str, ...]:
+    """Where records may be, best first. An agent takes the first it can write, a reader all.
+
+    ``WARMWATCH_DIR`` alone where it is set; else ``/run/warmwatch``, the user's runtime
+    directory, and a folder of the user's own in ``/dev/shm`` or under the temporary directory. What
+    is usually in memory comes first: there a record costs least and no disk can hold it up.
+    """
+    if chosen := environ.get("WARMWATCH_DIR"):
+        return (chosen,)
+    runtime = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}"
+    temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - the agent checks its owner
+    own = f"warmwatch-{uid}"
+    return (SHARED, f"{runtime}/warmwatch", f"{_MEMORY}/{own}", f"{temporary}/{own}")
+
+
+def obstacle(directory: str, world: World, *, chosen: bool) -> str | None:
+    """Why no record would be made in ``directory``; ``None`` where one would.
+
+    One that the user ``chose`` is taken as it is, and made with its parents. Of the default ones a
+    parent must be there, and a folder that somebody else put in our place is refused; the shared
+    one is the administrator's to make. The agent and ``doctor`` both go by this.
+    """
+    if not chosen and directory.startswith(f"{_MEMORY}/") and _is_scarce(world):
+        return f"less than {_MEMORY_LEFT >> 20} MiB are left in {_MEMORY}"
+    try:
+        found = (world.stat if chosen else world.lstat)(directory)
+    except FileNotFoundError:
+        if directory == SHARED and not chosen:
+            return "it does not exist"
+        return _cannot_be_made(directory, world, chosen=chosen)
+    except OSError as error:
+        return f"it cannot be asked about: {error.strerror}"
+    if not stat.S_ISDIR(found.st_mode):
+        return "it is not a directory"
+    if not chosen and (problem := distrust(found, world.geteuid())) is not None:
+        return problem
+    return None if world.access(directory, _WRITE_AND_ENTER) else "it cannot be written"
+
+
+def distrust(found: _Status, uid: int) -> str | None:
+    """Why ``uid`` does not take a default directory for his or the administrator's; else ``None``.
+
+    Where anybody may rename, somebody hides his records. Of root's own one that is root's choice.
+    """
+    if found.st_uid not in (0, uid):
+        return f"it belongs to user {found.st_uid}"
+    if found.st_uid and found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        return "everybody may remove what is in it: chmod o-w, or name it in WARMWATCH_DIR"
+    return None
+
+
+def _is_scarce(world: World) -> bool:
+    try:
+        there = world.statvfs(_MEMORY)
+    except OSError:
+        return False  # it is not there, which is said in other words
+    if not there.f_blocks:  # it has no limit
+        return False
+    return there.f_bavail * there.f_frsize < _MEMORY_LEFT
+
+
+def _cannot_be_made(directory: str, world: World, *, chosen: bool) -> str | None:
+    """Why a directory that does not exist cannot be made, judged by the nearest one that does."""
+    above = _parent(directory)
+    while True:
+        try:
+            found = world.stat(above)
+        except FileNotFoundError:
+            if not chosen or above == _parent(above):
+                return f"it does not exist, nor does {above}"
+            above = _parent(above)
+            continue
+        except OSError as error:
+            return f"it cannot be asked about: {error.strerror}"
+        can = stat.S_ISDIR(found.st_mode) and world.access(above, _WRITE_AND_ENTER)
+        return None if can else f"it does not exist and cannot be made in {above}"
+
+
+def _parent(path: str) -> str:
+    above, _, _ = path.rstrip("/").rpartition("/")
+    return above or ("/" if path.startswith("/") else ".")

@@ -1,0 +1,235 @@
+"""Recompile reasons in plain English. Pure; PyTorch's own text is kept with it.
+
+The words that are read are those of Dynamo's guards (torch 2.6 to 2.15), of the first entry that
+did not fit. What is not understood gives ``None``, and then PyTorch's own text is all there is.
+"""
+
+from __future__ import annotations
+
+import re
+
+ENTRY = re.compile(r"^\s*!?[\d/_]+:\s*")  # `0/1: `, before what that entry's guard says
+LOCAL = re.compile(r"\b[LG]\[['\"](\w+)['\"]\]")
+_TENSOR = re.compile(r"tensor '(?P<name>.+?)' (?P<what>[\w ]+?) mismatch\b\W*(?P<rest>.*)", re.I)
+_FROM_TO = re.compile(r"expected (?P<old>.+?),? (?:actual|but got|got) (?P<new>.+?)\s*$", re.I)
+_DIMENSION = re.compile(r"at index (\d+)")
+_FROM_TWO = re.compile(r"^2 <= ")  # PyTorch compiles sizes 0 and 1 apart, and so guards the others
+_OF_STATE = re.compile(r"GLOBAL_STATE changed:\s*(.*)", re.I)
+_EQUALS = re.compile(r"^(?P<name>[\w.\[\]'\"]+) == (?P<value>[^=]+)$")
+_LENGTH = re.compile(r"^len\((?P<name>.+?)\) [!=]= (?P<value>\d+)$")
+_KEYS = re.compile(r"^list\((?:dict\.keys\((?P<name>.+?)\)|(?P<other>.+?)\.keys\(\))\)\[\d+\]")
+_TYPE = re.compile(
+    r"^expected type of '(?P<name>.+?)' to be (?:<class '(?P<old>[\w.<>]+)'>|a tensor type).*?"
+    r"found <class '(?P<new>[\w.<>]+)'>"
+)
+_LACKS = re.compile(r"^getattr failed on source (?P<name>[\w.\[\]'\"]+)$")
+_KEY_SETS = re.compile(r"expected DispatchKeySet\((\w+)[^)]*\), actual DispatchKeySet\((\w+)")
+_ADVISED = ". Guard failed on a parameter"  # what PyTorch says behind the reason itself
+_PARAMETER = re.compile(r"\._parameters\[['\"](?P<name>\w+)['\"]\]")
+_SIZE = re.compile(
+    r"(?<![\w.\[\]'\"])(?P<name>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]"
+)
+# as the agent words what a Triton kernel is compiled or tuned for
+_KERNEL = re.compile(
+    r"^(?P<of>(?:dtype|alignment) of )?(?P<name>[\w.\[\]]+): "
+    r"expected (?P<old>.+?), actual (?P<new>.+)$"
+)
+_SAME = re.compile(r"___check_(?:obj|type)_id\((?P<name>[^,]+)|^(?P<other>[\w.\[\]'\"]+) is ")
+_ONE = re.compile(r"^(?:type\()?(?P<name>[\w.\[\]'\"]+)")
+_OF_STACK = re.compile(r"___stack\d+")  # what was computed when a function broke
+_LONGEST = 120
+_LONGEST_GUARD = 1_000  # what is longer is nothing that is said in 120, and costs to be read
+
+_STATES = {
+    "grad_mode": "grad mode changed: evaluation or no_grad",
+    "inference_mode": "inference mode changed",
+    "autocast": "autocast was entered or left",
+    "deterministic_algorithms": "the setting of deterministic algorithms changed",
+    "default_dtype": "the default dtype changed",
+    "num_threads": "the number of threads changed",
+    "torch_function": "the torch function mode changed",
+}
+_ABOUT = {
+    "module_state": "`{}` of the module changed",
+    "object_identity": "`{}` is another object",
+    "python_value": "`{}` changed",
+}
+
+
+def plain(reason: str | None, category: str | None = None) -> str | None:
+    """One clause for people, such as "`tokens`: dim 1 went from 64 to 48"; ``None``: not known."""
+    if not reason:
+        return None
+    first, *others = reason.strip().split("\n")
+    guard = _guard(first)
+    if len(guard) > _LONGEST_GUARD:
+        return None
+    if words := _size_now(guard, others):
+        return words if len(words) <= _LONGEST else None
+    readers = (_state, _type, _tensor, _kernel, _length, _keys, _lacks, _equal_sizes)
+    for read in (*readers, _size, _value, _object):
+        if words := read(guard, category):
+            return words if len(words) <= _LONGEST else None
+    return None
+
+
+def _guard(entry: str) -> str:
+    """What the guard of an entry says, without the entry's number and the line it comes from."""
+    said = ENTRY.sub("", entry).partition("  # ")[0].partition(_ADVISED)[0]
+    return LOCAL.sub(r"\1", said.strip().removesuffix("."))
+
+
+def _state(guard: str, category: str | None) -> str | None:
+    if "___check_global_state" in guard:
+        return _STATES.get(category or "", "a global setting of PyTorch changed")
+    found = _OF_STATE.search(guard)
+    if found is None:
+        return None
+    return next(
+        (words for name, words in _STATES.items() if name in found[1]),
+        "a global setting of PyTorch changed",
+    )
+
+
+def _tensor(guard: str, category: str | None) -> str | None:
+    found = _TENSOR.search(guard)
+    if found is None:
+        return None
+    name, what = found["name"], found["what"].lower()
+    if "dispatch key" in what:
+        return _STATES["autocast"] if category == "autocast" else _kind_of(name, guard, category)
+    values, dimension = _FROM_TO.search(guard), _DIMENSION.search(guard)
+    change = "changed" if values is None else f"went from {values['old']} to {values['new']}"
+    if what == "size" and dimension is not None:
+        return f"{_dim(name, dimension[1])} {change}"
+    if what == "stride" and dimension is not None:
+        return f"`{name}`: stride of dim {dimension[1]} {change}"
+    if what == "requires_grad":
+        return f"requires_grad of `{name}` changed"
+    named = {"rank": "number of dims", "device index": "device"}.get(what, what)
+    return f"`{name}`: {named} {change}"
+
+
+def _kind_of(name: str, guard: str, category: str | None) -> str:
+    """From the first keys of its dispatch key sets, which name device and layout."""
+    keys = _KEY_SETS.search(guard)
+    if keys is None or keys[1] == keys[2]:
+        return f"`{name}` is of another kind"
+    what = "device" if category == "device" else "kind"
+    return f"`{name}`: {what} went from {keys[1]} to {keys[2]}"
+
+
+def _type(guard: str, _category: str | None) -> str | None:
+    found = _TYPE.search(guard)
+    if found is None:
+        return None
+    old, new = (found["old"] or "Tensor"), found["new"]
+    return f"`{found['name']}`: type went from {_class(old)} to {_class(new)}"
+
+
+def _class(name: str) -> str:
+    last = name.rpartition(".")[2]
+    return "None" if last == "NoneType" else last
+
+
+def _keys(guard: str, _category: str | None) -> str | None:
+    found = _KEYS.match(guard)
+    return found and f"the keys of `{found['name'] or found['other']}` changed"
+
+
+def _lacks(guard: str, _category: str | None) -> str | None:
+    found = _LACKS.match(guard)
+    return found and f"an attribute that `{found['name']}` had is missing"
+
+
+def _equal_sizes(guard: str, _category: str | None) -> str | None:
+    sizes = _SIZE.findall(guard)
+    if len(sizes) != 2 or " == " not in guard:
+        return None
+    (one, _, dim), (other, _, of_other) = sizes
+    return f"dim {dim} of `{one}` and dim {of_other} of `{other}` are no longer equal"
+
+
+def _dim(name: str, dimension: str) -> str:
+    name = _PARAMETER.sub(r".\g<name>", name)
+    batch = dimension == "0" and _is_input(name)
+    return f"batch size (dim 0 of `{name}`)" if batch else f"`{name}`: dim {dimension}"
+
+
+def _is_input(name: str) -> bool:
+    """A plain name or an item of one: an attribute is a parameter or a buffer, not a batch."""
+    return "." not in name
+
+
+def _kernel(guard: str, _category: str | None) -> str | None:
+    found = _KERNEL.match(guard)
+    if found is None:
+        return None
+    named = f"{found['of'] or ''}`{found['name']}`"
+    if found["old"] == found["new"]:  # a value of the user's, which is not told
+        return f"{named} changed"
+    return f"{named} went from {found['old']} to {found['new']}"
+
+
+def _length(guard: str, _category: str | None) -> str | None:
+    found = _LENGTH.match(guard)
+    return found and f"the length of `{found['name']}` is no longer {found['value']}"
+
+
+def _size(guard: str, category: str | None) -> str | None:
+    if found := _SIZE.search(guard):
+        of = "" if found["what"] == "size" else "stride of "
+        return f"`{found['name']}`: {of}dim {found['dim']} is outside what was compiled"
+    return "a size is outside what was compiled" if category == "shape" else None
+
+
+def _size_now(guard: str, others: list[str]) -> str | None:
+    """Of a range of sizes: the one that is outside, which the other entries tell in passing."""
+    ranged = _SIZE.search(guard)
+    if ranged is None or ranged["what"] != "size":
+        return None
+    for other in others:
+        if len(other) > _LONGEST_GUARD:
+            continue
+        found, values = _TENSOR.search(line := _guard(other)), _FROM_TO.search(line)
+        dimension = _DIMENSION.search(line)
+        if not (found and values and dimension) or found["what"].lower() != "size":
+            continue
+        if (found["name"], dimension[1]) == (ranged["name"], ranged["dim"]):
+            apart = values["new"] in ("0", "1") and _FROM_TWO.match(guard)
+            why = "which PyTorch compiles apart" if apart else "outside what was compiled"
+            return f"{_dim(found['name'], dimension[1])} is {values['new']}, {why}"
+    return None
+
+
+def _value(guard: str, category: str | None) -> str | None:
+    found = _EQUALS.match(guard)
+    if found is None or category not in ("python_value", "module_state"):
+        return None
+    name, value = found["name"], found["value"].strip()
+    if category == "module_state" and name.endswith(".training"):
+        return (
+            "the module went from eval() to train()"
+            if value in ("False", "0")
+            else ("the module went from train() to eval()")
+        )
+    if _OF_STACK.fullmatch(name):
+        return f"a value from before the graph break is no longer {value}"
+    # the agent hides texts: that it is no longer '...' would tell nobody anything
+    return f"`{name}` changed" if value == "'...'" else f"`{name}` is no longer {value}"
+
+
+def _object(guard: str, category: str | None) -> str | None:
+    if category not in _ABOUT:
+        return None
+    found = _SAME.search(guard)
+    name = (found["name"] or found["other"]) if found else None
+    if name is None:
+        one = _ONE.match(guard)
+        name = one["name"] if one else None
+    return _ABOUT[category].format(name.strip()) if name else None
+
+
+def plain_break(reason: str) -> str | None:
+    """Why a graph was broken, where PyTorch's words are hard to read; ``None``: take those."""
+    return "it branches on a tensor's value" if reason.startswith("generic_jump") else None

@@ -1,0 +1,176 @@
+"""The identity's bytes: UTF-8 JSON, cut to fit; each field is validated when read.
+
+A record directory may be open to everybody, so what is read here may have been written by anybody:
+a field of the wrong type or beyond any sane bound refuses the record, by the field's name, before
+anything downstream meets it. Keys that this release does not know are a newer agent's: ignored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
+from functools import lru_cache
+from typing import Any
+
+from warmwatch.shared.record.facts import COMPILE_CACHES, Identity
+from warmwatch.shared.record.sealed_blocks import RecordError, unseal
+from warmwatch.shared.values import LARGEST, LARGEST_AMOUNT, MOST_RANKS, TEXT_LIMIT, printable
+
+_NUMBER_LIMIT = 10**7
+_COUNT_LIMIT = 256
+_CACHE_STATES = ("cold", "warm")
+_OFFSET_LIMIT = 2**62  # nanoseconds: of a clock, in either direction
+
+
+def pack_identity(identity: Identity, limit: int) -> bytes:
+    """JSON of ``identity``, cut to ``limit`` bytes by shortening its names.
+
+    Raises:
+        RecordError: it does not fit even so.
+    """
+    known = {k: v for k, v in asdict(identity).items() if k == "run" or v not in (None, "", (), {})}
+    for length in (TEXT_LIMIT, 40):
+        body = json.dumps({k: _shorten(v, length) for k, v in known.items()}).encode()
+        if len(body) <= limit:
+            return body
+    raise RecordError(f"the identity takes {len(body)} bytes, {limit} are there")
+
+
+def _shorten(value: Any, length: int) -> Any:
+    if not isinstance(value, str):
+        return value
+    # a lone surrogate, of a file name that is not UTF-8, would break whoever prints it
+    return value[:length].encode("utf-8", "replace").decode()
+
+
+def unpack_identity(body: bytes) -> Identity:
+    """Read and check an identity.
+
+    Raises:
+        RecordError: the bytes are no identity; the message names the field that is wrong.
+    """
+    try:
+        known = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"its identity cannot be read ({error})") from None
+    if not isinstance(known, dict):
+        raise RecordError("its identity is no JSON object")
+    if not known.get("run"):
+        raise RecordError("its run has no name")
+    return Identity(**_checked(known))
+
+
+@lru_cache(maxsize=1024)
+def unseal_identity(sealed: bytes) -> Identity:
+    """The identity in a sealed place; a monitor finds the same one at nearly every look.
+
+    Raises:
+        TornError: the place is not whole. RecordError: it holds no identity.
+    """
+    return unpack_identity(unseal(sealed))
+
+
+def _checked(known: Mapping[str, Any]) -> dict[str, Any]:
+    values = {}
+    for name, (kind, optional) in _KINDS.items():
+        if name not in known or (known[name] is None and optional):
+            continue
+        value = tuple(known[name]) if isinstance(known[name], list) else known[name]
+        if (problem := kind(value)) is not None:
+            raise RecordError(f"its identity's {name} {problem}: {repr(known[name])[:80]}")
+        values[name] = _shown(value)
+    return values
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {name: value[name] for name in COMPILE_CACHES if value.get(name) in _CACHE_STATES}
+    return tuple(map(printable, value)) if isinstance(value, tuple) else value
+
+
+def _text(value: object) -> str | None:
+    if not isinstance(value, str):
+        return "is not text"
+    if len(value) > TEXT_LIMIT:
+        return f"has more than {TEXT_LIMIT} characters"
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        return "is not Unicode text"
+    return None
+
+
+def _number(value: object, limit: int = _NUMBER_LIMIT) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return "is not a whole number"
+    return None if 0 <= value <= limit else f"is not between 0 and {limit}"
+
+
+def _rank(value: object) -> str | None:
+    """The agent applies the same limit, so no real record is refused for it."""
+    return _number(value, MOST_RANKS)
+
+
+def _worth(value: object) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return "is not a whole number"
+    return None if 0 < value <= LARGEST else f"is not between 1 and {LARGEST}"
+
+
+def _offset(value: object) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return "is not a whole number"
+    return None if abs(value) < _OFFSET_LIMIT else "is more than any clock is apart"
+
+
+def _amount(value: object) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "is not a number"
+    # compared as it is: a whole number may be too large for a float
+    return None if 0 < value <= LARGEST_AMOUNT else "is not positive and finite"
+
+
+def _texts(value: object) -> str | None:
+    if not isinstance(value, tuple):
+        return "is not a list"
+    if len(value) > _COUNT_LIMIT:
+        return f"has more than {_COUNT_LIMIT} entries"
+    return next((problem for one in value if (problem := _text(one)) is not None), None)
+
+
+def _caches(value: object) -> str | None:
+    """A cache or a state of one that this release does not know is a newer agent's."""
+    if not isinstance(value, dict):
+        return "is no table"
+    known = (value[name] for name in COMPILE_CACHES if name in value)
+    return None if all(isinstance(one, str) for one in known) else "is neither cold nor warm"
+
+
+_BY_TYPE: Mapping[str, Callable[[object], str | None]] = {
+    "str": _text,
+    "int": _number,
+    "float": _amount,
+    "tuple[str, ...]": _texts,
+    "Mapping[str, str]": _caches,
+}
+_BY_NAME = {
+    "rank": _rank,
+    "local_rank": _rank,
+    "world_size": _rank,
+    "attempt": _rank,
+    "tokens_per_step": _worth,
+    "samples_per_step": _worth,
+    "parameters": _worth,
+    "parameters_seen": _worth,
+    "clock_offset_ns": _offset,
+}
+
+
+def _kind(name: str, annotation: str) -> tuple[Callable[[object], str | None], bool]:
+    """How a field is checked, and whether it may be ``null``."""
+    bare = annotation.removesuffix(" | None")
+    return _BY_NAME.get(name, _BY_TYPE[bare]), bare != annotation
+
+
+_KINDS = {field.name: _kind(field.name, str(field.type)) for field in fields(Identity)}

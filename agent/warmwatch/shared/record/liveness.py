@@ -1,0 +1,65 @@
+"""How a record shows that its process lives or has ended: the lock on the slot, the file
+``exit``. Pure.
+
+`fcntl` reports who holds a lock; `exit` holds the exit status, which the C library writes last.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from fcntl import F_RDLCK, F_UNLCK
+
+from warmwatch.shared.record.facts import ENDS, CompileCounts
+
+_STATUS_BYTES = 4
+EXIT_PROMISED = b"?"
+
+
+def exit_code(data: bytes) -> int | None:
+    """The exit code, 0 to 255, from the bytes of ``exit``; ``None`` where they tell none."""
+    if len(data) < _STATUS_BYTES:
+        return None
+    return int.from_bytes(data[-_STATUS_BYTES:], "little") & 0xFF
+
+
+def broken_promise(data: bytes) -> bool:
+    """Whether ``exit`` promises a status that it does not hold."""
+    return data == EXIT_PROMISED
+
+
+def without_end(counts: CompileCounts) -> CompileCounts:
+    """The facts of a process that said "finished" and died before it had: its end is none.
+
+    ``ended_ns`` stays, when it said so. What is known by its code, or is another end, stays too.
+    """
+    if ENDS[counts.end_code] != "finished" or counts.exit_code:
+        return counts
+    return replace(counts, end_code=0)
+
+
+def with_exit_code(counts: CompileCounts, code: int | None) -> CompileCounts:
+    """The facts of a process that is gone, given the code it left: the code decides.
+
+    At exit the agent does not know it yet, and says "finished" of a ``sys.exit(1)``.
+    """
+    if code is None:
+        return counts
+    if ENDS[counts.end_code] == "interrupted":  # whatever code the launcher of a child makes of it
+        return replace(counts, exit_code=1 + code)
+    return replace(
+        counts, end_code=ENDS.index("failed" if code else "finished"), exit_code=1 + code
+    )
+
+
+_FLOCK = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux
+LOCK_QUESTION = _FLOCK.pack(F_RDLCK, 0, 0, 0, 0)
+
+
+def lock_holder(answer: bytes) -> int | None:
+    """Who holds the lock, from what ``F_GETLK`` made of LOCK_QUESTION; ``None``: nobody.
+
+    0 where the process is in another pid namespace, which this one does not see.
+    """
+    kind, _, _, _, pid = _FLOCK.unpack(answer)
+    return None if kind == F_UNLCK else max(0, pid)

@@ -1,0 +1,150 @@
+"""The record's file ``stacks``: stack dumps of long compilations. Pure.
+
+One JSON object a line, appended, the oldest first; all are of one activity, the last that went on
+beyond the agent's limit. A frame is a function's name, the base name of its file and a line: no
+value, no source. Lines and the file are bounded; a reader believes nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from warmwatch.shared.record.facts import PHASES
+from warmwatch.shared.record.sealed_blocks import RecordError
+from warmwatch.shared.values import printable
+
+STACKS_LIMIT = 256 * 1024  # bytes of the file
+LINE_LIMIT = 64 * 1024  # of one look, newline included
+MOST_FRAMES = 100  # of a thread: 80 of the innermost, 20 of the outermost
+MOST_THREADS = 32
+INNERMOST = 80
+NAME_LIMIT = 120  # characters of a name
+_LARGEST = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A function that runs, the base name of its file, and the line that it is at."""
+
+    name: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadStack:
+    """One thread, innermost frame first.
+
+    Attributes:
+        frames: its frames. left_out: how many there are between the 80th and those after it.
+        main: it is the main thread. compiles: it has begun compile activity that it has not ended.
+    """
+
+    frames: tuple[Frame, ...]
+    left_out: int = 0
+    main: bool = False
+    compiles: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stacks:
+    """All threads at one moment.
+
+    Attributes:
+        at_ns: when. since_ns: begin of the activity that was in progress. phase: its phase.
+        threads: those that compile first, then the main one. threads_left_out: how many more.
+    """
+
+    at_ns: int
+    since_ns: int
+    phase: str | None = None
+    threads: tuple[ThreadStack, ...] = ()
+    threads_left_out: int = 0
+
+
+def cut(frames: list[Frame]) -> tuple[tuple[Frame, ...], int]:
+    """The frames of a thread that are kept, and how many are left out of the middle."""
+    more = max(0, len(frames) - MOST_FRAMES)
+    return (*frames[:INNERMOST], *frames[INNERMOST + more :]), more
+
+
+def pack_stacks(stacks: Stacks) -> bytes:
+    """A line of the file, with as many of the threads as fit into it."""
+    while True:
+        line = json.dumps(_as_json(stacks), separators=(",", ":")).encode() + b"\n"
+        if len(line) <= LINE_LIMIT or not stacks.threads:
+            return line
+        fewer, left_out = stacks.threads[:-1], stacks.threads_left_out + 1
+        stacks = replace(stacks, threads=fewer, threads_left_out=left_out)
+
+
+def _as_json(stacks: Stacks) -> dict[str, Any]:
+    return {
+        "t": stacks.at_ns,
+        "since": stacks.since_ns,
+        "phase": stacks.phase,
+        "more": stacks.threads_left_out,
+        "threads": [
+            {
+                "main": one.main,
+                "compiles": one.compiles,
+                "more": one.left_out,
+                "frames": [[f.name[:NAME_LIMIT], f.file[:NAME_LIMIT], f.line] for f in one.frames],
+            }
+            for one in stacks.threads
+        ],
+    }
+
+
+def unpack_stacks(line: bytes) -> Stacks:
+    """Read and check a line, which anybody may have written.
+
+    Raises:
+        RecordError: it is none.
+    """
+    if len(line) > LINE_LIMIT:
+        raise RecordError("a line of its stacks is too long")
+    try:
+        known = json.loads(line)
+        threads = known["threads"]
+        if not isinstance(threads, list) or len(threads) > MOST_THREADS:
+            raise RecordError("its stacks are of too many threads")
+        phase = known["phase"]
+        return Stacks(
+            at_ns=_number(known["t"]),
+            since_ns=_number(known["since"]),
+            phase=phase if phase in PHASES else None,
+            threads=tuple(map(_thread, threads)),
+            threads_left_out=_number(known["more"]),
+        )
+    except RecordError:  # which says why, and is a ValueError too
+        raise
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
+        raise RecordError(f"a line of its stacks cannot be read ({type(error).__name__})") from None
+
+
+def _thread(known: Any) -> ThreadStack:
+    frames = known["frames"]
+    if not isinstance(frames, list) or len(frames) > MOST_FRAMES:
+        raise RecordError("a thread of its stacks has too many frames")
+    return ThreadStack(
+        frames=tuple(map(_frame, frames)),
+        left_out=_number(known["more"]),
+        main=known["main"] is True,
+        compiles=known["compiles"] is True,
+    )
+
+
+def _frame(known: Any) -> Frame:
+    name, file, line = known
+    if not isinstance(name, str) or not isinstance(file, str):
+        raise TypeError
+    return Frame(printable(name[:NAME_LIMIT]), printable(file[:NAME_LIMIT]), _number(line))
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _LARGEST:
+        raise TypeError
+    return value

@@ -1,0 +1,336 @@
+"""The hot path: what happens at every step.
+
+A regular step is one of the leading optimizer, after K clean ones, with no compile activity since.
+It costs a clock read and four words in the slot, of which its length goes into the ring of the last
+ones; one comparison sees that it is regular, since whatever makes it irregular (activity, another
+optimizer) takes the leader's name away. Between two real steps nothing of ours is in the
+processor's caches any more, so what costs is the number of objects touched: the state lives in the
+slot's words, the bin of the last step is kept, and no other function of ours is called.
+
+Several threads may mark steps. The interpreter changes threads where something is called or a loop
+turns, nowhere else, so after the clock's answer one thread is alone, with no lock: no count and no
+bin is lost. What may be is that another thread has marked a later step since the clock was read:
+that step then has no length. Without the GIL all of that holds for one thread that marks steps; of
+several in the same moment some are lost (docs/reliability.md).
+"""
+
+from __future__ import annotations
+
+import mmap
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic_ns
+from typing import Any, Protocol
+
+from warmwatch._guard import report
+from warmwatch.shared import record
+from warmwatch.shared.record import BOUNDS_NS, COMPILE_INDEX, STEPS_INDEX, packed
+from warmwatch.steps.long_steps import is_long, usual_ns, worth_a_look_ns
+
+_BEGUN = COMPILE_INDEX["begun"]
+_SINCE = COMPILE_INDEX["active_since_ns"]
+_FIRST_BEGIN = COMPILE_INDEX["first_begin_ns"]
+_BACKGROUND, _BACKGROUND_SINCE = COMPILE_INDEX["background"], COMPILE_INDEX["background_since_ns"]
+_BACKGROUND_ENDED = COMPILE_INDEX["background_ended_ns"]
+# Beyond so many usual steps and this, a step may have waited for what ended in it.
+_HELD_UP_TIMES, _HELD_UP_NS = 2, 10**8
+_TOUCHED = -1  # a number of activities that never is: the next step is looked at closely
+_BASELINE = -2  # likewise, because it is to run eagerly
+assert _BEGUN == 0, "known as words[0]: a constant costs less than a name"
+_HOT = [
+    record.STEPS_OFFSET // 8 + STEPS_INDEX[name]
+    for name in ("steps", "last_step_ns", "last_duration_ns")
+]
+assert _HOT == [8, 9, 10], "likewise slot[8] to slot[10]"
+# A step stores into the pages before this one. The ring is at their end, so `steps | -64` is the
+# place of the next step in it: one operation, and no object that is not at hand.
+_HOT_END = record.COMPILE_BINS_OFFSET
+assert (record.RING_OFFSET, record.RING) == (_HOT_END - 64 * 8, 64), "known as slot[steps | -64]"
+
+# Where each bin begins, and the last one ends. To search it gives 1 for the first bin.
+_EDGES = (-1, *BOUNDS_NS, 2**64)
+_BEFORE_CLEAN_BINS = record.CLEAN_BINS_OFFSET // 8 - 1
+_CLEAN_BINS = slice(_BEFORE_CLEAN_BINS + 1, _BEFORE_CLEAN_BINS + 1 + record.BINS)
+
+Buffer = bytearray | mmap.mmap
+
+
+class StepMarks(Protocol):
+    """Receives the steps that are not regular. The ledger implements it."""
+
+    def resumed(self, now: int, last: int, duration: int) -> int:
+        """The length of a clean step, which is not the first, without the pauses in it."""
+
+    def step(
+        self,
+        steps: int,
+        now: int,
+        duration: int,
+        *,
+        rest: int,
+        seen: int,
+        touched: bool,
+        baseline: bool = False,
+    ) -> int:
+        """An irregular step was marked: the first one, one that held activity, or a
+        ``baseline``'s."""
+
+    def passed(self, seen: int) -> None:
+        """A clean step was marked when ``seen`` activities had begun: it waited for none."""
+
+    def held_up(self, before: int, steps: int) -> None:
+        """The step after number ``steps``, marked at ``before``, waited for what was background."""
+
+    def warm(self, now: int, steps: int) -> None:
+        """The K-th clean step in a row was marked; ``steps`` came before the first of them."""
+
+
+class CompilerActivity(Protocol):
+    """What the hot path reads of the compiler's activity. The ledger implements it."""
+
+    @property
+    def words(self) -> list[int]:
+        """The counters of the compile block."""
+
+    @property
+    def marks(self) -> StepMarks:
+        """Where steps that are not regular are reported."""
+
+    def on_begin(self, callback: Callable[[], None]) -> None:
+        """Call ``callback()`` whenever activity has begun, on whichever thread."""
+
+    def abandon(self) -> None:
+        """The calling thread marks a step, so nothing that it began can still be in progress."""
+
+    def compile_ns(self) -> int:
+        """Compile time accounted so far, in nanoseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The functions that share the step's state.
+
+    Attributes:
+        on_step: the optimizers' post hook; called with ``None`` it marks a step by hand.
+        lead: says whose calls are steps: an optimizer's ``id``, that of ``None``, or 0 for
+            none, so that each call is asked about.
+        bind: stores into another buffer from now on; with another ledger, begins anew.
+        wrap_rare: wraps all that ``on_step`` calls of ours, which is rare: a regular step then
+            runs no other Python code than its own.
+        baseline: says that the first so many steps run eagerly on purpose: none of them is clean,
+            and each is told. To be called before the first, or as one of them is told.
+    """
+
+    on_step: Callable[[Any, Any, Any], None]
+    lead: Callable[[int], None]
+    bind: Callable[[Buffer, CompilerActivity], None]
+    wrap_rare: Callable[[Callable[[Any], Any]], None]
+    baseline: Callable[[int], None]
+
+
+def _hot_words(buffer: Buffer) -> memoryview:
+    return memoryview(buffer)[:_HOT_END].cast("Q")
+
+
+def make_steps(  # noqa: C901 - closures that share cells have to stand in one function
+    buffer: Buffer,
+    ledger: CompilerActivity,
+    *,
+    is_step: Callable[[Any], bool],
+    warm_steps: int,
+    on_warm: Callable[[], None],
+    on_long: Callable[[int, int, int, int], None],
+    on_baseline: Callable[[int, int], None] = lambda count, length: None,  # noqa: ARG005
+    clock: Callable[[], int] = monotonic_ns,
+) -> Steps:
+    """The step functions, as closures: cells are the cheapest state that Python has.
+
+    Args:
+        buffer: where the slot is, or plain memory. ledger: what the compiler does.
+        is_step: whether a call by an optimizer that does not lead is a step all the same.
+        warm_steps: K. on_warm: called at the K-th clean step in a row, when all is stored.
+        on_long: called with the steps by then, the time, how long ago the step before was, and the
+            usual length, where a clean step came far later than usual.
+        on_baseline: called with the steps by then and the length of the last, where that was to run
+            eagerly; 0 where its length is not known, or activity was within it.
+    """
+    words, slot, touched_bins = ledger.words, _hot_words(buffer), record.histograms(buffer)[1]
+    id_of, bin_of, edges = id, bisect_left, _EDGES
+    regular = leader = early = compiled = begun = background = 0
+    seen, warm_at = _TOUCHED, warm_steps
+    eager = 0  # the number of the last step that is to run so
+    low = high = place = 0  # the bin of the last regular step: its bounds, its word
+    suspect = 0  # what is longer may be a long step; 0: find out
+
+    def on_step(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001 - torch's signature
+        nonlocal low, high, place
+        try:
+            if id_of(optimizer) != regular:
+                ask(optimizer)
+                return
+            now = clock()
+            last = slot[9]
+            duration = now - last
+            if not low < duration <= high:
+                index = bin_of(edges, duration)
+                if now < last or slot[9] != last or duration > suspect:
+                    mark(now)  # another thread has marked a step meanwhile, or it is long
+                    return
+                low, high, place = edges[index - 1], edges[index], _BEFORE_CLEAN_BINS + index
+            count = slot[8]
+            slot[count | -64] = duration
+            slot[9] = now
+            slot[8] = count + 1
+            slot[place] += 1
+        except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+            failed(error)
+
+    def ask(optimizer: Any) -> None:
+        """Any call but the regular ones."""
+        nonlocal background
+        if id(optimizer) != leader and not is_step(optimizer):
+            return
+        now = clock()
+        if words[_BACKGROUND_SINCE]:
+            ledger.abandon()  # of a thread that is gone there will be no end
+        if words[_BACKGROUND_ENDED] != background:
+            background = words[_BACKGROUND_ENDED]
+            usual = usual_ns(slot[_CLEAN_BINS])
+            if not usual or now - slot[9] > _HELD_UP_TIMES * usual + _HELD_UP_NS:
+                held_up(now)
+                return
+        if words[0] != seen:
+            look_closely(now)
+        else:
+            mark(now)
+
+    def held_up(now: int) -> None:
+        """A compilation in the background ended in this step, which took longer than usual."""
+        nonlocal begun
+        ledger.marks.held_up(slot[9], slot[8] + early)
+        begun = _TOUCHED
+        look_closely(now)
+
+    def mark(now: int) -> None:
+        """A clean step that is not known to be regular, or that another thread came between."""
+        nonlocal regular
+        while True:
+            last = slot[9]
+            duration = now - last if now > last else 0
+            # what was saved or evaluated in between is no part of the step
+            without = ledger.marks.resumed(last + duration, last, duration)
+            index, word = bin_of(edges, without), packed(without, duration - without)
+            if slot[9] == last:  # else another thread has marked a step meanwhile
+                break
+        count = slot[8] + early + 1
+        slot[slot[8] | -64] = word
+        slot[10] = without
+        slot[9] = last + duration
+        slot[8] += 1
+        slot[_BEFORE_CLEAN_BINS + index] += 1
+        if count >= warm_at:
+            regular = 0 if words[_BACKGROUND_SINCE] else leader
+            if words[0] != seen:  # asked afterwards: what begins from now on takes it away itself
+                regular = 0
+        if count == warm_at:
+            tell_warm(now, count)
+        elif duration > suspect and count > warm_at:
+            look_whether_long(count, last + duration, duration)
+
+    def look_whether_long(count: int, now: int, duration: int) -> None:
+        nonlocal suspect
+        usual = usual_ns(slot[_CLEAN_BINS])
+        suspect = worth_a_look_ns(usual)
+        if is_long(duration, usual):
+            on_long(count, now, duration, usual)
+
+    def look_closely(now: int) -> None:
+        """The first step, one that held activity, or one after a step in which some was on."""
+        nonlocal regular, early, compiled, begun, seen, warm_at
+        ledger.abandon()
+        total = ledger.compile_ns()
+        # The count before the state: what begins between the two is then seen by its count at the
+        # next step. The ledger stores the other way round, so that a count is never ahead of it.
+        known, active = words[0], words[_SINCE] != 0
+        waited = known - words[_BACKGROUND]  # activities that the training may have waited for
+        last = slot[9]
+        count = slot[8] + early + 1
+        touched = active or waited != begun or (seen == _TOUCHED and count > 1)
+        baseline = count <= eager
+        if count > 1 and not touched and not baseline:
+            # all that has begun is in the background, or another thread's step was looked at
+            compiled, seen = total, known
+            ledger.marks.passed(known)
+            mark(now)
+            return
+        early += 1  # taken, and stored when the ledger has told of it
+        now = now if now > last else last
+        start = last or (words[_FIRST_BEGIN] if touched else 0)
+        duration = now - start if start else 0
+        rest = duration - (total - compiled) if last else 0
+        compiled, begun, regular = total, waited, 0
+        seen = _TOUCHED if active else _BASELINE if count < eager else known
+        if touched:
+            warm_at = max(count, eager) + warm_steps
+        try:
+            if touched or baseline or count == 1:
+                rest = ledger.marks.step(
+                    count, now, duration, rest=rest, seen=known, touched=touched, baseline=baseline
+                )
+            index = bin_of(edges, duration)
+            word = packed(duration, clean=False)
+        finally:
+            early -= 1
+        slot[slot[8] | -64] = word
+        slot[10] = duration
+        slot[9] = now if now > slot[9] else slot[9]
+        slot[8] += 1
+        if touched:
+            touched_bins[index - 1] += 1
+        if baseline:
+            on_baseline(count, 0 if touched or not last else rest)
+        if count == warm_at:
+            tell_warm(now, count)
+
+    def eager_until(count: int) -> None:
+        nonlocal eager, warm_at, regular, seen
+        eager, warm_at, regular = count, count + warm_steps, 0
+        if slot[8] and seen != _TOUCHED:
+            seen = _BASELINE if count > slot[8] else words[0]
+
+    def tell_warm(now: int, count: int) -> None:
+        nonlocal suspect
+        suspect = 0
+        ledger.marks.warm(now, count - warm_steps)
+        on_warm()
+
+    def failed(error: Exception) -> None:
+        report("step", error)
+
+    def look() -> None:
+        """Compile activity has begun: no step is regular until it was looked at."""
+        nonlocal regular, suspect
+        regular = suspect = 0
+
+    def lead(optimizer_id: int) -> None:
+        nonlocal leader, regular
+        leader, regular = optimizer_id, 0
+
+    def bind(new_buffer: Buffer, new_ledger: CompilerActivity) -> None:
+        nonlocal slot, ledger, words, early, compiled, begun, leader, regular, seen, warm_at
+        nonlocal touched_bins, suspect, eager, background
+        slot, touched_bins = _hot_words(new_buffer), record.histograms(new_buffer)[1]
+        if new_ledger is not ledger:
+            ledger, words = new_ledger, new_ledger.words
+            early = compiled = begun = leader = regular = eager = background = 0
+            seen, warm_at = _TOUCHED, warm_steps
+            suspect = 0
+            ledger.on_begin(look)
+
+    def wrap_rare(wrap: Callable[[Any], Any]) -> None:
+        nonlocal ask, mark, failed
+        ask, mark, failed = wrap(ask), wrap(mark), wrap(failed)
+
+    ledger.on_begin(look)
+    return Steps(on_step=on_step, lead=lead, bind=bind, wrap_rare=wrap_rare, baseline=eager_until)

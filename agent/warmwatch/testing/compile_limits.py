@@ -1,0 +1,156 @@
+"""What a test compiled, what it may compile, and the message if they differ. Pure.
+
+``pytest_plugin`` shows it to tests, ``_tap`` counts. The words are those that the monitor has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from warmwatch.shared.advice import OF_BREAK, OF_FALLBACK, advice
+from warmwatch.shared.phrases import counted, one_line, place
+from warmwatch.shared.reasons import plain, plain_break
+
+NAMES = ("graphs", "breaks", "recompiles", "fallbacks")
+Allowed = int | tuple[int, int]
+_NOUNS = {
+    "graphs": ("graph", "graphs"),
+    "breaks": ("graph break", "graph breaks"),
+    "recompiles": ("recompile", "recompiles"),
+    "fallbacks": ("function left to run eagerly", "functions left to run eagerly"),
+}
+_MOST = 10
+_LONGEST = 160
+_OFF = {
+    "environment": "by TORCHDYNAMO_DISABLE",
+    "config": "by torch._dynamo.config.disable",
+    "stance": 'by torch.compiler.set_stance("force_eager")',
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The user's function, or the line in it; of its file the base name."""
+
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One recompile, graph break, graph or fallback; ``reason`` in PyTorch's words, reduced."""
+
+    where: Place = Place()
+    reason: str = ""
+    category: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Compiled:
+    """What was compiled so far.
+
+    Attributes:
+        graphs, breaks, recompiles, fallbacks: how many; the first as Dynamo counts them.
+        seen: what is known of each graph (a compiled function), break, recompile and fallback.
+        disabled: by what compilation was turned off at the end, "" where it was on.
+        armed: Dynamo was there. troubles: what kept us from counting, in words.
+    """
+
+    graphs: int = 0
+    breaks: int = 0
+    recompiles: int = 0
+    fallbacks: int = 0
+    seen: dict[str, list[Cause]] = field(default_factory=lambda: {name: [] for name in NAMES})
+    disabled: str = ""
+    armed: bool = False
+    troubles: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return ", ".join(_counted(name, getattr(self, name)) for name in NAMES)
+
+
+def allowed(wanted: Mapping[str, object]) -> dict[str, Allowed]:
+    """What may be compiled, of what was given to the marker or the block; the others are free.
+
+    Raises:
+        TypeError: it cannot be meant so.
+    """
+    found: dict[str, Allowed] = {}
+    for name, value in wanted.items():
+        if name not in NAMES:
+            raise TypeError(f"warmwatch_compiles counts {', '.join(NAMES)} and no {name!r}")
+        if value is None:
+            continue
+        pair = value if isinstance(value, tuple) else (value, value)
+        numbers = [one for one in pair if type(one) is int and one >= 0]
+        if len(pair) != 2 or len(numbers) != 2 or numbers[0] > numbers[1]:
+            raise TypeError(
+                f"warmwatch_compiles({name}={value!r}): give a number, or (least, most)"
+            )
+        found[name] = (numbers[0], numbers[1]) if isinstance(value, tuple) else numbers[0]
+    return found
+
+
+def complaint(compiled: Compiled, may: dict[str, Allowed]) -> str | None:
+    """What is otherwise than it may be, with reasons and remedies; ``None`` where nothing is."""
+    lines = [f"  {trouble}" for trouble in compiled.troubles]
+    if not lines and (vain := _in_vain(compiled, may)):
+        lines = [f"  {vain}"]
+    for name, wanted in may.items():
+        least, most = wanted if isinstance(wanted, tuple) else (wanted, wanted)
+        count = getattr(compiled, name)
+        if least <= count <= most:
+            continue
+        expected = f"{least}" if least == most else f"{least} to {most}"
+        lines.append(f"  {_counted(name, count)}, expected {expected}")
+        lines += [f"    {line}" for line in _each_once(name, compiled.seen[name])]
+    if not lines:
+        return None
+    return "\n".join(["compiled otherwise than expected:", *lines])
+
+
+def _in_vain(compiled: Compiled, may: dict[str, Allowed]) -> str | None:
+    """Where nothing could compile, "no recompile" says nothing: unless none was wanted."""
+    if any(getattr(compiled, name) for name in NAMES) or not may or may.get("graphs") == 0:
+        return None
+    if not compiled.armed:
+        return "nothing could compile: nobody has imported torch._dynamo (torch.compile does)"
+    if compiled.disabled:
+        return f"nothing could compile: it is turned off {_OFF[compiled.disabled]}"
+    return None
+
+
+def _counted(name: str, count: int) -> str:
+    return counted(count, *_NOUNS[name])
+
+
+def _each_once(name: str, causes: list[Cause]) -> Iterator[str]:
+    """Each cause, the same ones once, with what to do about it."""
+    times: dict[tuple[str, str | None], int] = {}
+    for cause in causes:
+        said = _cause(name, cause)
+        times[said] = times.get(said, 0) + 1
+    for (words, remedy), count in list(times.items())[:_MOST]:
+        yield words if count == 1 else f"{words} ({count} times)"
+        if remedy:
+            yield f"  {remedy}"
+    if len(times) > _MOST:
+        yield f"and {len(times) - _MOST} more"
+
+
+def _cause(name: str, cause: Cause) -> tuple[str, str | None]:
+    where = place(cause.where.name, cause.where.file, cause.where.line) or "somewhere"
+    if name == "graphs":
+        return where, None
+    if name == "breaks":
+        return f"{where}: {plain_break(cause.reason) or one_line(cause.reason, _LONGEST)}", OF_BREAK
+    if name == "fallbacks":
+        return f"{where}: {one_line(cause.reason, _LONGEST)}", OF_FALLBACK
+    why = (
+        plain(cause.reason, cause.category)
+        or one_line(cause.reason, _LONGEST)
+        or "PyTorch gives no reason"
+    )
+    return f"{where}: {why}", advice(cause.category, reason=cause.reason)

@@ -1,0 +1,265 @@
+"""``python -m warmwatch.testing.hook_check``: compares the hooks' figures with PyTorch's
+records.
+
+For ``warmwatch doctor --hooks``, in a process of its own. It compiles a few tiny functions under
+the agent and writes one JSON object a line: ``hook``, ``result`` (one of ``RESULTS``) and
+``words``. The truth is what PyTorch recorded itself, or what the functions here count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from warmwatch.shared import record
+
+RESULTS = FINE, IN_PLACE, ABSENT, SKIPPED, WRONG = "ok", "in place", "absent", "skipped", "wrong"
+# Seams that came to PyTorch later: before, their absence is no finding.
+_CAME_WITH = {"runtime_compilations": (2, 8), "choices": (2, 8), "cache_verdicts": (2, 11)}
+_LIMIT = 3
+
+
+class _Check:
+    """What the agent counted of one function, and what PyTorch did."""
+
+    def __init__(self) -> None:
+        import torch
+        import torch._dynamo.utils as utils
+        from torch._dynamo import convert_frame
+
+        from warmwatch.lifecycle import api
+
+        self.torch, self.utils, self.convert_frame = torch, utils, convert_frame
+        self._agent = api.attached.agent  # type: ignore[union-attr]
+        self._before = self._image()
+        self.metrics: list[Any] = []
+
+    def _image(self) -> record.Slot:
+        return self._agent.record.image()
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return self._image().identity.missing
+
+    @property
+    def hooks(self) -> tuple[str, ...]:
+        return self._image().identity.hooks
+
+    @property
+    def errors(self) -> int:
+        return self._image().compile.agent_errors
+
+    def risen(self, name: str, index: int | None = None) -> int:
+        """By how much a counter of the record rose since :meth:`begin`."""
+
+        def of(slot: record.Slot) -> int:
+            value = getattr(slot.compile, name)
+            return int(value if index is None else value[index])
+
+        return of(self._image()) - of(self._before)
+
+    def steps(self) -> int:
+        return self._image().steps.steps - self._before.steps.steps
+
+    def phases(self) -> set[str]:
+        rose = (self.risen("phase_ns", index) for index in range(len(record.PHASES)))
+        return {name for name, ns in zip(record.PHASES, rose, strict=True) if ns > 0}
+
+    @contextlib.contextmanager
+    def begin(self) -> Iterator[None]:
+        """What comes is compared from here on; PyTorch's records are in ``metrics``."""
+        self.torch._dynamo.reset()
+        self.utils.counters.clear()
+        self.utils.clear_compilation_metrics()
+        self._before = self._image()
+        yield
+        self.metrics = list(self.utils.get_compilation_metrics())
+
+    def compiled(self, *, forward: bool) -> int:
+        return sum((one.is_forward is not False) is forward for one in self.metrics)
+
+
+_Found = Iterator[tuple[str, Any, Any]]  # hook, what the agent has, what PyTorch has
+
+
+def _graphs(check: _Check) -> _Found:
+    torch, kinds = check.torch, record.KINDS
+    with check.begin():
+        function = torch.compile(lambda x: (x.sin() * 2).sum(), backend="aot_eager", dynamic=False)
+        for size in (2, 3):
+            function(torch.ones(size, requires_grad=True)).backward()
+    forward, backward = kinds.index("forward"), kinds.index("backward")
+    made = (check.risen("compilations", forward), check.risen("compilations", backward))
+    truth = (check.compiled(forward=True), check.compiled(forward=False))
+    yield "compilations", made, truth
+    yield "compilation_kinds", made[1], 2
+    yield "graph_counter", check.risen("graphs"), check.utils.counters["stats"]["unique_graphs"]
+    again = sum(str(one.compile_id).endswith("/1") and one.is_forward for one in check.metrics)
+    recompiles = [check.risen("recompiles", at) for at in range(len(record.CATEGORIES))]
+    yield "compilation_ids", sum(recompiles), again
+    yield "recompile_reasons", recompiles[record.CATEGORIES.index("shape")], again
+    yield "events", {"dynamo", "aot_autograd"} <= check.phases(), True
+    yield "event_names", "event_names" in check.missing, False
+    yield "callbacks", check.risen("begun") == check.risen("ended") > 0, True
+
+
+def _breaks(check: _Check) -> _Found:
+    torch = check.torch
+
+    def broken(x: Any) -> Any:
+        y = x.sin()
+        torch._dynamo.graph_break()
+        return y.cos()
+
+    with check.begin():
+        torch.compile(broken, backend="eager")(torch.ones(2))
+    breaks = sum(check.utils.counters["graph_break"].values())
+    yield "graph_break_counter", check.risen("graph_breaks"), breaks
+    yield "graph_break_counter", breaks > 0, True
+
+
+def _limit(check: _Check) -> _Found:
+    torch, config = check.torch, check.torch._dynamo.config
+    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
+    with check.begin(), config.patch({name: _LIMIT}):
+        function = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
+        for size in range(1, _LIMIT + 4):
+            function(torch.ones(size))
+    failed = {str(one.compile_id).partition("/")[0] for one in check.metrics if one.fail_type}
+    yield "recompile_limit", check.risen("fallbacks"), len(failed)
+    yield "recompile_limit", check.risen("fallbacks"), 1
+
+
+def _failure(check: _Check) -> _Found:
+    torch = check.torch
+
+    def refuses(_graph: Any, _inputs: Any) -> Any:
+        raise RuntimeError("a backend that always fails")
+
+    with check.begin(), contextlib.suppress(Exception):
+        torch.compile(lambda x: x - 1, backend=refuses)(torch.ones(2))
+    failed = sum(bool(one.fail_type) for one in check.metrics)
+    yield "compilation_failures", check.risen("failures"), failed
+    yield "compilation_failures", failed, 1
+
+
+def _steps(check: _Check) -> _Found:
+    torch = check.torch
+
+    class Nested(torch.optim.SGD):  # type: ignore[misc, name-defined]
+        def step(self, closure: Any = None) -> Any:
+            return super().step(closure)
+
+    def train(kind: Any, steps: int) -> None:
+        parameter = torch.nn.Parameter(torch.ones(2))
+        optimizer = kind([parameter], lr=0.1)
+        for _ in range(steps):
+            parameter.square().sum().backward()
+            optimizer.step()
+
+    with check.begin():
+        train(Nested, 5)
+    yield "optimizer", check.steps(), 5
+    with check.begin():
+        for _ in range(4):
+            train(torch.optim.SGD, 1)
+    yield "new_optimizers", check.steps(), 4
+
+
+def _caches(check: _Check) -> _Found:
+    torch, counters = check.torch, check.utils.counters
+
+    def cached(x: Any) -> Any:
+        return (x.sin() + x.cos()).relu()
+
+    with check.begin():
+        torch.compile(cached)(torch.ones(8))
+        torch._dynamo.reset()
+        torch.compile(cached)(torch.ones(8))
+    at = record.CACHES.index("inductor_fx")
+    made = (check.risen("cache_hits", at), check.risen("cache_misses", at))
+    inductor = counters["inductor"]
+    truth = (inductor["fxgraph_cache_hit"], inductor["fxgraph_cache_miss"])
+    yield "cache_counters", made, truth
+    yield "cache_counters", sum(made) > 0, True
+    yield "events", "inductor" in check.phases(), True
+    yield "async_modes", "async_modes" in check.missing, False
+
+
+def _triton(check: _Check) -> _Found:
+    if not check.torch.cuda.is_available():
+        raise _SkippedError("no GPU")
+    with check.begin():
+        check.torch.compile(lambda x: x.sin() * 3)(check.torch.ones(8, device="cuda"))
+    yield "triton", "kernel_compile" in check.phases(), True
+
+
+class _SkippedError(Exception):
+    """A part that cannot run here."""
+
+
+_PARTS: tuple[tuple[Callable[[_Check], _Found], tuple[str, ...]], ...] = (
+    (_graphs, ("compilations", "events", "recompile_reasons")),
+    (_breaks, ("graph_break_counter",)),
+    (_limit, ("recompile_limit",)),
+    (_failure, ("compilation_failures",)),
+    (_steps, ("optimizer", "new_optimizers")),
+    (_caches, ("cache_counters", "async_modes")),
+    (_triton, ("triton",)),
+)
+
+
+def main() -> int:
+    """Exit code 0 where all figures agree and nothing is absent that this PyTorch ought to have."""
+    import warmwatch
+
+    warmwatch.attach(run="hook-check", say=False)
+    try:
+        import torch
+        import torch._dynamo
+    except ImportError as error:
+        return _write("torch", SKIPPED, f"PyTorch cannot be imported: {error}") or 1
+    check = _Check()
+    said: dict[str, tuple[str, str]] = {}
+    for part, hooks in _PARTS:
+        try:
+            for hook, made, truth in part(check):
+                found = _compared(made, truth)
+                if hook not in said or found[0] == WRONG:
+                    said[hook] = found
+        except _SkippedError as why:
+            said.update({hook: (SKIPPED, str(why)) for hook in hooks if hook not in said})
+        except Exception as error:  # noqa: BLE001 - what fails is a finding, and the rest goes on
+            words = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
+            said.update({hook: (SKIPPED, words) for hook in hooks if hook not in said})
+    for hook in check.missing:
+        since = _CAME_WITH.get(hook)
+        expected = since is not None and torch.__version__ < since
+        words = f"came with torch {'.'.join(map(str, since or ()))}" if expected else "not found"
+        said[hook] = (SKIPPED if expected else ABSENT, words)
+    for hook in check.hooks:
+        said.setdefault(hook, (IN_PLACE, "no figure of it was compared"))
+    if check.errors:
+        said["agent"] = (WRONG, f"the agent swallowed {check.errors} errors of its own")
+    for hook, (result, words) in said.items():
+        _write(hook, result, words)
+    return int(any(result in (WRONG, ABSENT) for result, _ in said.values()))
+
+
+def _compared(made: Any, truth: Any) -> tuple[str, str]:
+    if made == truth:
+        same = "as expected" if isinstance(truth, bool) else f"{made}, as PyTorch recorded"
+        return FINE, same
+    return WRONG, f"the agent has {made}, PyTorch {truth}"
+
+
+def _write(hook: str, result: str, words: str) -> int:
+    sys.stdout.write(json.dumps({"hook": hook, "result": result, "words": words}) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""The answers over the latest Snapshot: ``/status``, waits on it, and ``/metrics``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from warmwatch.shared.verdict import ENDED
+from warmwatch_monitor import metrics as series
+from warmwatch_monitor.api.cached import Body, Kept, json_body
+from warmwatch_monitor.api.waiters import Gone, Waiters, Wanted
+from warmwatch_monitor.errors import UnknownRunError
+from warmwatch_monitor.model import Snapshot, incomplete
+from warmwatch_monitor.status.document import chosen, reached, status
+from warmwatch_monitor.status.goals import END_GOALS, LONGEST_WAIT_SECONDS, is_about, is_reached
+
+
+class Answers:
+    """What is answered, each made once for a Snapshot. Used on the event loop alone."""
+
+    def __init__(self, latest: Callable[[], Snapshot], version: str) -> None:
+        self._latest, self._version = latest, version
+        self._kept = Kept()
+        self._lived: dict[str, int] = {}  # when each run was seen alive last
+        self._waiters = Waiters(latest, self._in_time)
+
+    def status(self, run: str | None = None) -> Body:
+        """The answer as it is now. Raises UnknownRunError."""
+        snapshot = self._latest()
+        return self._body(snapshot, run)
+
+    def leave(self) -> None:
+        """Answer all who wait, for the daemon ends."""
+        self._waiters.leave()
+
+    def metrics(self, accept: str | None) -> Body:
+        """The series, in the format that ``Accept`` asks for."""
+        snapshot, kind = self._latest(), series.content_type(accept)
+
+        def make() -> Body:
+            return Body(*series.render(snapshot, accept, version=self._version))
+
+        return cast(Body, self._kept.get(snapshot, ("metrics", kind), make))
+
+    async def wait(self, goal: str, run: str | None, timeout: float, gone: Gone) -> Body:
+        """The answer when ``goal`` is reached or can come no more, or at the timeout.
+
+        A run that is not seen for a while may come back, as where its record or its directory
+        could not be read for a moment: the wait goes on.
+
+        Raises:
+            UnknownRunError: there is no such run at the beginning, where the records can be read,
+            or at the timeout. GoneError: nobody waits for it any more.
+        """
+        snapshot = self._latest()
+        if _tells_all(snapshot):
+            chosen(snapshot, run)
+        # there is no epoch before the first look
+        began_ns = snapshot.now_ns if snapshot.epoch else 0
+        wanted = Wanted(goal=goal, run=run, began=snapshot.epoch or None, began_ns=began_ns)
+        body = await self._waiters.wait(wanted, timeout, gone)
+        return self._waited(self._latest(), wanted) if body is None else body
+
+    def _in_time(self, snapshot: Snapshot, wanted: Wanted) -> Body | None:
+        try:
+            names = self._names(snapshot, wanted)
+        except UnknownRunError:
+            return None
+        key = ("over", wanted.goal, wanted.run, names)
+        over = self._kept.get(snapshot, key, lambda: _is_over(snapshot, wanted, names))
+        return self._waited(snapshot, wanted) if over else None
+
+    def _names(self, snapshot: Snapshot, wanted: Wanted) -> frozenset[str]:
+        """The runs that a wait is about, of those that are asked for. Raises UnknownRunError."""
+        known = self._kept.get(
+            snapshot, ("times", wanted.run), lambda: self._times(snapshot, wanted.run)
+        )
+        return frozenset(
+            name
+            for name, lived_ns, attached_at in known
+            if is_about(
+                ends=wanted.goal in END_GOALS,
+                lived=lived_ns >= wanted.began_ns,
+                attached_at=attached_at,
+                began=wanted.began,
+            )
+        )
+
+    def _times(
+        self, snapshot: Snapshot, run: str | None
+    ) -> tuple[tuple[str, int, float | None], ...]:
+        """Of each run that is asked for: when it was seen alive last (-1: never), and attached."""
+        self._kept.get(snapshot, ("seen",), lambda: self._see(snapshot))
+        return tuple(
+            (view.run, self._lived.get(view.run, -1), view.attached_at)
+            for view in chosen(snapshot, run)
+        )
+
+    def _see(self, snapshot: Snapshot) -> None:
+        """Note which runs live; while anybody waits, each Snapshot comes by here."""
+        # no wait that goes on began before
+        since = snapshot.now_ns - round(LONGEST_WAIT_SECONDS * 1e9)
+        self._lived = {run: at for run, at in self._lived.items() if at >= since}
+        living = (view.run for view in snapshot.runs if view.state not in ENDED)
+        self._lived.update(dict.fromkeys(living, snapshot.now_ns))
+
+    def _waited(self, snapshot: Snapshot, wanted: Wanted) -> Body:
+        """What is sent to those who waited, and so the same for all for whom it says the same."""
+        names = self._names(snapshot, wanted)
+
+        def judge() -> bool:
+            answer = self._answer(snapshot, wanted.run)
+            runs = [run for run in answer["runs"] if run["run"] in names]
+            return is_reached({**answer, "runs": runs}, wanted.goal)
+
+        key = ("reached", wanted.goal, wanted.run, names)
+        is_there = self._kept.get(snapshot, key, judge)
+
+        def make() -> Body:
+            body, word = self._body(snapshot, wanted.run), json_body(is_there).plain
+            return Body(b'%b,"reached":%b}' % (body.plain[:-1], word), body.kind)
+
+        return cast(Body, self._kept.get(snapshot, ("waited", wanted.run, is_there), make))
+
+    def _body(self, snapshot: Snapshot, run: str | None) -> Body:
+        made = self._kept.get(
+            snapshot, ("status", run), lambda: json_body(self._answer(snapshot, run))
+        )
+        return cast(Body, made)
+
+    def _answer(self, snapshot: Snapshot, run: str | None) -> dict[str, Any]:
+        made = self._kept.get(snapshot, ("answer", run), lambda: status(snapshot, run))
+        return cast(dict[str, Any], made)
+
+
+def _tells_all(snapshot: Snapshot) -> bool:
+    """Whether a run that is not in it is not there: it is new, and the records were read."""
+    read = any(health.source == "records" for health in snapshot.sources)
+    return read and incomplete(snapshot) is None and snapshot.late_seconds is None
+
+
+def _is_over(snapshot: Snapshot, wanted: Wanted, names: frozenset[str]) -> bool:
+    """Whether it is reached, or none of the runs that it is about lives."""
+    about = [view for view in chosen(snapshot, wanted.run) if view.run in names]
+    is_there = wanted.goal != "ended" and reached(about, wanted.goal)
+    return is_there or (bool(about) and all(view.state in ENDED for view in about))

@@ -1,0 +1,85 @@
+"""Answers as bytes, made once for each Snapshot and sent to every client.
+
+One Snapshot is published five times a second and may be asked for a thousand times: what is made of
+it is kept until the next one is there. Compressed likewise, where a client takes that.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+from warmwatch_monitor.model import Snapshot
+
+_WORTH_COMPRESSING = 1024
+_LEVEL = 4  # nearly as small as the best, in a third of the time
+
+
+class Body:
+    """What is answered, and of which kind it is."""
+
+    __slots__ = ("_gzipped", "kind", "plain")
+
+    def __init__(self, plain: bytes, kind: str) -> None:
+        self.plain, self.kind = plain, kind
+        self._gzipped: bytes | None = None
+
+    def encoded(self, accept: str) -> tuple[bytes, dict[str, str]]:
+        """Its bytes and headers for a client that accepts these encodings."""
+        headers = {"content-type": self.kind, "vary": "accept, accept-encoding"}
+        if len(self.plain) < _WORTH_COMPRESSING or not takes_gzip(accept):
+            return self.plain, headers
+        if self._gzipped is None:
+            self._gzipped = gzip.compress(self.plain, _LEVEL, mtime=0)
+        return self._gzipped, {**headers, "content-encoding": "gzip"}
+
+
+class Kept:
+    """What was made of the newest Snapshot, by a key. Used on the event loop alone."""
+
+    def __init__(self) -> None:
+        self._of: Snapshot | None = None
+        self._made: dict[Hashable, Any] = {}
+
+    def get(self, snapshot: Snapshot, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What ``make`` gives, called for each key once for a Snapshot; what it raises goes on."""
+        if self._of is not snapshot:
+            self._of, self._made = snapshot, {}
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+
+def json_body(value: object) -> Body:
+    """``value`` as JSON."""
+    return Body(_json(value).encode(), "application/json")
+
+
+def json_body_of_many(value: Mapping[str, Any]) -> Body:
+    """The same of an object with long lists, for a thread.
+
+    One item at a time: while one is encoded nothing else runs, the event loop neither.
+    """
+    parts = (
+        f"{_json(name)}:[{','.join(map(_json, of))}]"
+        if isinstance(of, list)
+        else f"{_json(name)}:{_json(of)}"
+        for name, of in value.items()
+    )
+    return Body(f"{{{','.join(parts)}}}".encode(), "application/json")
+
+
+def _json(value: object) -> str:
+    # ASCII: a run's name may hold bytes that are not UTF-8, which JSON can escape but not encode
+    return json.dumps(value, allow_nan=False, separators=(",", ":"))
+
+
+def takes_gzip(accept: str) -> bool:
+    """Whether an ``Accept-Encoding`` header lets an answer be compressed."""
+    for one in accept.lower().split(","):
+        name, _, weight = one.partition(";")
+        if name.strip() == "gzip":
+            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False

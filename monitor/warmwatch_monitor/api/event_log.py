@@ -1,0 +1,132 @@
+"""The last events, numbered, as bytes, in bounded memory.
+
+Fed by the publisher's thread with each Snapshot, read on the event loop.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import deque
+from typing import NamedTuple
+
+from warmwatch_monitor.api.cached import json_body
+from warmwatch_monitor.api.changes import Change, changes, source_changes, tells_of_runs
+from warmwatch_monitor.model import Snapshot
+
+MOST = 8192
+MOST_BYTES = 8 << 20
+
+
+class ForgottenError(Exception):
+    """What is asked for has left the ring, or was never in it; the message says which."""
+
+
+class Event(NamedTuple):
+    """One event: its number and kind, by what ``?run=`` may name its run (``None``: of none), its
+    bytes.
+    """
+
+    number: int
+    kind: str
+    names: frozenset[str] | None
+    content: bytes
+
+
+class Wanted(NamedTuple):
+    """What somebody wants to be told: of one run, of some kinds; of all, where none is named."""
+
+    run: str | None = None
+    kinds: frozenset[str] = frozenset()
+
+    def has(self, event: Event) -> bool:
+        if self.kinds and event.kind not in self.kinds:
+            return False
+        return self.run is None or event.names is None or self.run in event.names
+
+
+class Recent:
+    """A ring of events. ``life`` tells this daemon's numbers from those of another one's life."""
+
+    def __init__(
+        self, *, most: int = MOST, most_bytes: int = MOST_BYTES, life: str | None = None
+    ) -> None:
+        self._most, self._most_bytes = most, most_bytes
+        self.life = life or secrets.token_hex(4)
+        self._events: deque[Event] = deque()
+        self._bytes, self._lock = 0, threading.Lock()
+        self._before: Snapshot | None = None
+        self._before_of_runs: Snapshot | None = None
+        self.number = 0  # of the newest
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Add what became otherwise since the last one. A run that cannot be read is not gone."""
+        found: list[Change] = []
+        if self._before is not None:
+            found += source_changes(self._before, snapshot)
+        self._before = snapshot
+        if tells_of_runs(snapshot):
+            if self._before_of_runs is not None:
+                found += changes(self._before_of_runs, snapshot)
+            self._before_of_runs = snapshot
+        for change in found:
+            self._add(change)
+
+    def after(
+        self, number: int, wanted: Wanted, most_bytes: int = 1 << 16
+    ) -> tuple[int, list[bytes]]:
+        """What of it is ``wanted`` behind ``number``, and the number up to which that goes.
+
+        Raises:
+            ForgottenError: some of it has left the ring.
+        """
+        with self._lock:
+            oldest = self._events[0].number if self._events else self.number + 1
+            if number < oldest - 1:
+                raise ForgottenError("too_old")
+            found, size = [], 0
+            skipped = number - (oldest - 1)
+            for at in range(skipped, len(self._events)):
+                event = self._events[at]
+                number = event.number
+                if wanted.has(event):
+                    found.append(event.content)
+                    size += len(event.content)
+                    if size >= most_bytes:
+                        break
+            return number, found
+
+    def id_of(self, number: int) -> str:
+        """The id under which an event is sent."""
+        return f"{self.life}-{number}"
+
+    def number_of(self, id: str) -> int:
+        """The number in an id that a client had last.
+
+        Raises:
+            ForgottenError: it is of another daemon's life, or none that was ever given.
+        """
+        life, _, number = id.rpartition("-")
+        if life != self.life:
+            raise ForgottenError("another_daemon")
+        known = int(number) if number.isascii() and number.isdecimal() and len(number) < 16 else -1
+        if not 0 <= known <= self.number:
+            raise ForgottenError("another_daemon")
+        return known
+
+    def _add(self, change: Change) -> None:
+        number = self.number + 1
+        content = framed(change.kind, json_body(change.data).plain, self.id_of(number))
+        names = change.names if change.run is not None else None
+        with self._lock:
+            self._events.append(Event(number, change.kind, names, content))
+            self._bytes += len(content)
+            self.number = number
+            while len(self._events) > self._most or self._bytes > self._most_bytes:
+                self._bytes -= len(self._events.popleft().content)
+
+
+def framed(kind: str, data: bytes, id: str | None = None) -> bytes:
+    """One server-sent event; ``data`` is JSON, which has no line of its own."""
+    named = f"id: {id}\n" if id is not None else ""
+    return f"event: {kind}\n{named}data: ".encode() + data + b"\n\n"

@@ -1,0 +1,178 @@
+"""``/events``: one task serves all listeners.
+
+Who listens has a place in the ring of recent events and nothing else, so one who reads slowly costs
+no memory: what the ring no longer has he has missed, and his connection ends. Nobody listens for
+ever: who comes back with the last id misses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+
+from msgspec.structs import replace
+
+from warmwatch_monitor.api.cached import Kept, json_body
+from warmwatch_monitor.api.event_log import ForgottenError, Recent, Wanted, framed
+from warmwatch_monitor.errors import UnknownRunError
+from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.status.document import status
+
+MOST_LISTENERS = 1000
+LOOK_SECONDS = 0.05
+BEAT_SECONDS = 15.0
+LIFE_SECONDS = 3600.0
+_AT_ONCE = 25
+_RETRY = b"retry: 2000\n\n"
+_BEAT = b": still here\n\n"
+# for those who want it: once a second, without an id
+Sample = Callable[[Snapshot], object]
+
+
+SHARE_OF_A_PEER = 0.25  # of all who may listen
+
+
+class CrowdedError(Exception):
+    """As many listen as may; the message says what to do."""
+
+
+class Events:
+    """Who listens. Used on the event loop alone.
+
+    Args:
+        sample: what is told once a second to those who want it; ``None`` is told to nobody.
+    """
+
+    def __init__(
+        self,
+        latest: Callable[[], Snapshot],
+        recent: Recent,
+        sample: Sample | None = None,
+        most: int = MOST_LISTENERS,
+    ) -> None:
+        self._latest, self._recent, self._sample, self._most = latest, recent, sample, most
+        self._kept = Kept()
+        self._bells: set[asyncio.Event] = set()
+        self._peers: Counter[str] = Counter()
+        self._looking: asyncio.Task[None] | None = None
+        self._leaving = False
+        self._beats, self._samplers = 0, 0
+        self._sampled: tuple[int, bytes] = (0, b"")
+
+    def leave(self) -> None:
+        """Let nobody listen any longer."""
+        self._leaving = True
+        for bell in self._bells:
+            bell.set()
+
+    def refuse_crowd(self, peer: str = "") -> None:
+        """Raises CrowdedError: nobody more may listen now, or not from ``peer``."""
+        if peer and self._peers[peer] >= self._most * SHARE_OF_A_PEER:
+            raise CrowdedError(
+                f"{self._peers[peer]} clients of {peer} listen already, as many as may; come "
+                "again, or ask /status"
+            )
+        if len(self._bells) >= self._most:
+            raise CrowdedError(
+                f"{self._most} clients listen already, as many as may; come again, or ask /status"
+            )
+
+    async def listen(
+        self, wanted: Wanted, last_id: str | None, *, samples: bool = False, peer: str = ""
+    ) -> AsyncGenerator[bytes, None]:
+        """What to send to one who listens, until he has to come back."""
+        bell, loop = asyncio.Event(), asyncio.get_running_loop()
+        self._bells.add(bell)
+        self._peers[peer] += 1
+        self._samplers += samples
+        self._look_after()
+        try:
+            until = loop.time() + LIFE_SECONDS
+            number, first = self._first(wanted, last_id)
+            yield _RETRY + first
+            beats, sampled = self._beats, 0
+            while not self._leaving and loop.time() < until:
+                bell.clear()
+                try:
+                    number, found = self._recent.after(number, wanted)
+                except ForgottenError:
+                    return
+                if samples and self._sampled[0] > sampled:
+                    sampled = self._sampled[0]
+                    found.append(self._sampled[1])
+                if not found and beats != self._beats:
+                    found.append(_BEAT)
+                if found:
+                    beats = self._beats
+                    yield b"".join(found)
+                else:
+                    await bell.wait()
+        finally:
+            self._samplers -= samples
+            self._bells.discard(bell)
+            self._peers -= Counter((peer,))  # and forget who has none left
+
+    def _first(self, wanted: Wanted, last_id: str | None) -> tuple[int, bytes]:
+        """What begins a connection: all that is so now, unless it goes on where one broke off."""
+        why = None
+        if last_id:
+            try:
+                number = self._recent.number_of(last_id)
+                self._recent.after(number, wanted)
+            except ForgottenError as error:
+                why = str(error)
+            else:
+                return number, b""
+        number = self._recent.number  # before what is told: nothing falls between
+        return number, self._present(wanted.run, why, self._recent.id_of(number))
+
+    def _present(self, run: str | None, why: str | None, id: str) -> bytes:
+        snapshot = self._latest()
+
+        def make() -> bytes:
+            answer = _answer(snapshot, run)
+            if why is None:
+                return framed("snapshot", json_body(answer).plain, id)
+            return framed("reset", json_body({"why": why, **answer}).plain, id)
+
+        made = self._kept.get(snapshot, (run, why, id), make)
+        assert isinstance(made, bytes)
+        return made
+
+    def _look_after(self) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        """Wake who listens where there is anything to tell, for as long as anybody does."""
+        loop = asyncio.get_running_loop()
+        told, beat_at, sample_at = self._recent.number, loop.time() + BEAT_SECONDS, 0.0
+        while self._bells and not self._leaving:
+            now, wake = loop.time(), False
+            if self._recent.number != told:
+                told, wake = self._recent.number, True
+            if now >= beat_at:
+                self._beats, beat_at, wake = self._beats + 1, now + BEAT_SECONDS, True
+            if self._sample is not None and self._samplers and now >= sample_at:
+                sample_at, wake = now + 1.0, True
+                content = json_body(self._sample(self._latest())).plain
+                self._sampled = (self._sampled[0] + 1, framed("sample", content))
+            if wake:
+                await self._wake()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _wake(self) -> None:
+        """A few at a time, so that others who ask meanwhile have their turn."""
+        for turn, bell in enumerate(tuple(self._bells)):
+            bell.set()
+            if turn % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)
+
+
+def _answer(snapshot: Snapshot, run: str | None) -> dict[str, object]:
+    """All that is so now; a run that is not there yet may come."""
+    try:
+        return status(snapshot, run)
+    except UnknownRunError:
+        return status(replace(snapshot, runs=()))

@@ -1,0 +1,174 @@
+"""The last hour in a ring of fixed size: some numbers for each second, rank and GPU.
+
+A second is one of the monotonic clock, which nobody sets; beside it stands what the wall clock
+said. What is not known of a second is NaN, or code 0. Fed by the publisher's thread, read by
+others, under one lock.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from array import array
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
+
+from warmwatch.shared.states import State
+from warmwatch_monitor.model import PHASES, GpuReading, RankView, Snapshot
+
+SECONDS = 3600
+MOST_RANKS, MOST_GPUS = 256, 64  # 64 KiB a rank, 42 KiB a GPU: 19 MiB at most
+# what the codes stand for; 0 is "not known", or no phase
+STATES: tuple[str | None, ...] = (None, *(state.value for state in State))
+PHASE_NAMES: tuple[str | None, ...] = (None, *PHASES)
+_STATE_CODES = {state: code for code, state in enumerate(STATES)}
+_PHASE_CODES = {phase: code for code, phase in enumerate(PHASE_NAMES)}
+_OTHER = _PHASE_CODES["other"]
+
+# name -> type of an array; of a rank, and of a GPU
+RANK_COLUMNS: Mapping[str, str] = {
+    "steps": "d",  # all steps so far
+    "step_seconds": "f",  # the last one's length
+    "compile_seconds": "f",  # within that second
+    "state": "B",
+    "phase": "B",  # in which most of compile_seconds was
+}
+GPU_COLUMNS: Mapping[str, str] = {
+    "utilization_ratio": "f",
+    "power_watts": "f",
+    "memory_used_bytes": "f",
+}
+K = TypeVar("K")
+
+
+class Series:
+    """The seconds of one rank or one GPU, round and round."""
+
+    def __init__(self, kinds: Mapping[str, str]) -> None:
+        self.kinds = kinds
+        self.columns = {name: array(kind, [_blank(kind)]) * SECONDS for name, kind in kinds.items()}
+        self.newest = -1  # the second in which it was seen last
+
+    def clear(self, since: int, until: int) -> None:
+        """Forget what stands in the places of the seconds from ``since`` to before ``until``."""
+        for second in range(max(since, until - SECONDS), until):
+            for name, column in self.columns.items():
+                column[second % SECONDS] = _blank(self.kinds[name])
+
+    def cut(self, name: str, since: int, until: int) -> array[float]:
+        """One column of the seconds from ``since`` to before ``until``."""
+        column, begin = self.columns[name], since % SECONDS
+        end = begin + until - since
+        return column[begin:end] if end <= SECONDS else column[begin:] + column[: end - SECONDS]
+
+
+class _Spent(NamedTuple):
+    """Where a rank's compile time stood at the last look."""
+
+    seconds: float
+    phases: Mapping[str, float]
+
+
+class History:
+    """The last SECONDS seconds of up to so many ranks and GPUs; those seen longest ago leave."""
+
+    def __init__(self, most_ranks: int = MOST_RANKS, most_gpus: int = MOST_GPUS) -> None:
+        self.lock = threading.Lock()
+        self.ranks: dict[tuple[str, int], Series] = {}
+        self.gpus: dict[str, Series] = {}
+        self.called: dict[str, GpuReading] = {}  # the last reading of each of gpus
+        self.epochs = array("d", [math.nan]) * SECONDS
+        self.first = self.newest = -1  # seconds
+        self._most_ranks, self._most_gpus = most_ranks, most_gpus
+        self._spent: dict[tuple[str, int], _Spent] = {}
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Note what a Snapshot says of the second that it is of."""
+        second = snapshot.now_ns // 10**9
+        with self.lock:
+            self._advance(second, snapshot.epoch)
+            for run in snapshot.runs:
+                for view in run.ranks:
+                    self._take_rank(view, second)
+            for gpu in snapshot.gpus:
+                series = _of(self.gpus, gpu.uuid, GPU_COLUMNS, self._most_gpus, second)
+                if series is not None:
+                    self.called[gpu.uuid] = gpu
+                    for name, column in series.columns.items():
+                        value = getattr(gpu, name)
+                        column[second % SECONDS] = math.nan if value is None else value
+
+    def _advance(self, second: int, epoch: float) -> None:
+        if self.newest < 0:
+            self.first = self.newest = second
+        if second > self.newest:
+            since = self.newest + 1
+            _move_on(self.ranks, since, second)
+            _move_on(self.gpus, since, second)
+            for passed in range(max(since, second - SECONDS), second):
+                self.epochs[passed % SECONDS] = epoch - (second - passed)
+            self.newest = second
+            self.called = {uuid: gpu for uuid, gpu in self.called.items() if uuid in self.gpus}
+            self._spent = {key: spent for key, spent in self._spent.items() if key in self.ranks}
+        self.epochs[second % SECONDS] = epoch
+
+    def _take_rank(self, view: RankView, second: int) -> None:
+        key = (view.run, view.rank)
+        series = _of(self.ranks, key, RANK_COLUMNS, self._most_ranks, second)
+        if series is None:
+            return
+        at, columns, steps = second % SECONDS, series.columns, view.figures.steps
+        columns["steps"][at] = steps.count
+        columns["step_seconds"][at] = math.nan if steps.last_seconds is None else steps.last_seconds
+        grown, phase = self._grown(key, view)
+        spent = columns["compile_seconds"]
+        spent[at] = min(1.0, (0.0 if math.isnan(spent[at]) else spent[at]) + grown)
+        if phase:
+            columns["phase"][at] = phase
+        # a second in which something compiled is not shown as one in which all was warm already
+        if not (view.judgement.warm and columns["phase"][at] and columns["state"][at]):
+            columns["state"][at] = _STATE_CODES[view.judgement.state.value]
+
+    def _grown(self, key: tuple[str, int], view: RankView) -> tuple[float, int]:
+        """How much compile time came since the last look, and mostly in which phase."""
+        compile = view.figures.compile
+        before = self._spent.get(key)
+        self._spent[key] = _Spent(compile.seconds, compile.phase_seconds)
+        now = _PHASE_CODES.get(view.judgement.phase, _OTHER) if view.judgement.compiling else 0
+        grown = 0.0 if before is None else compile.seconds - before.seconds
+        if before is None or grown <= 0:
+            return 0.0, now
+        by = {
+            name: spent - before.phases.get(name, 0.0)
+            for name, spent in compile.phase_seconds.items()
+        }
+        return grown, _PHASE_CODES[max(by, key=by.__getitem__)] if by else _OTHER
+
+
+def _move_on(kept: dict[K, Series], since: int, second: int) -> None:
+    """Make room for the seconds from ``since`` to ``second``; who was not seen for all leaves."""
+    for key, series in tuple(kept.items()):
+        if series.newest <= second - SECONDS:
+            del kept[key]
+        else:
+            series.clear(since, second + 1)
+
+
+def _of(
+    kept: dict[K, Series], key: K, kinds: Mapping[str, str], most: int, second: int
+) -> Series | None:
+    """The series of ``key``; ``None`` where all that may be kept are of this second too."""
+    series = kept.get(key)
+    if series is None:
+        if len(kept) >= most:
+            oldest = min(kept, key=lambda one: kept[one].newest)
+            if kept[oldest].newest >= second - 1:
+                return None
+            del kept[oldest]
+        series = kept[key] = Series(kinds)
+    series.newest = second
+    return series
+
+
+def _blank(kind: str) -> float:
+    return 0 if kind == "B" else math.nan

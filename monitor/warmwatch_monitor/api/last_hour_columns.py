@@ -1,0 +1,184 @@
+"""``/history`` as JSON columns, and the same figures for the present second.
+
+States and phases are told as they begin, ``[second, name]``: most of an hour is one of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from warmwatch_monitor.api.last_hour import (
+    GPU_COLUMNS,
+    PHASE_NAMES,
+    SECONDS,
+    STATES,
+    History,
+    Series,
+)
+from warmwatch_monitor.model import RankView, RunView, Snapshot, all_warm, any_compiling
+from warmwatch_monitor.status.compile import progress
+from warmwatch_monitor.status.words.sentence import answer, run_answer
+
+_DIGITS = 6  # of a second, a watt
+K = TypeVar("K")
+
+
+def columns(
+    history: History, seconds: int = SECONDS, run: str | None = None, points: int = SECONDS
+) -> dict[str, Any]:
+    """The last ``seconds``, each column of at most ``points`` values of equally many seconds.
+
+    Of the seconds that make one value, counters tell the last, and everything else the mean of
+    what is known; states and phases keep their seconds.
+    """
+    with history.lock:
+        until = history.newest + 1
+        since = max(history.first, until - min(seconds, SECONDS)) if until else 0
+        width = max(1, math.ceil((until - since) / points))
+        epochs = _in_order(_whole(history).cut("at", since, until))
+        ranks = _seen(history.ranks, since, until)
+        gpus = _seen(history.gpus, since, until)
+        called = dict(history.called)
+    return {
+        "at": [round(epochs[min(at, len(epochs)) - 1], 3) for at in _ends(epochs, width)],
+        "seconds": width,
+        "ranks": [
+            {"run": name, "rank": rank, **_rank(one, epochs, width)}
+            for (name, rank), one in sorted(ranks.items())
+            if run is None or name == run
+        ],
+        "gpus": [
+            {
+                "uuid": uuid,
+                "index": called[uuid].index,
+                "power_limit_watts": called[uuid].power_limit_watts,
+                **{name: _means(one[name], width) for name in GPU_COLUMNS},
+            }
+            for uuid, one in sorted(gpus.items(), key=lambda of: called[of[0]].index)
+        ],
+    }
+
+
+def sample(snapshot: Snapshot) -> dict[str, Any]:
+    """The figures of this moment, and the words."""
+    words = answer(snapshot)
+    return {
+        "at": snapshot.epoch,
+        "late_seconds": snapshot.late_seconds,
+        "summary": words.summary,
+        "details": list(words.details),
+        "compiling": any_compiling(snapshot.runs),
+        "warm": all_warm(snapshot.runs),
+        "runs": [_words(view) for view in snapshot.runs],
+        "ranks": [_present(view) for run in snapshot.runs for view in run.ranks],
+        "gpus": [
+            {"uuid": gpu.uuid, "index": gpu.index, "power_limit_watts": gpu.power_limit_watts}
+            | {name: getattr(gpu, name) for name in GPU_COLUMNS}
+            for gpu in snapshot.gpus
+        ],
+    }
+
+
+def _words(view: RunView) -> dict[str, Any]:
+    words = run_answer(view)
+    return {
+        "run": view.run,
+        "state": view.state.value,
+        "summary": words.summary,
+        "details": list(words.details),
+    }
+
+
+def _present(view: RankView) -> dict[str, Any]:
+    figures = view.figures
+    return {
+        "run": view.run,
+        "rank": view.rank,
+        "state": view.judgement.state.value,
+        "phase": (view.judgement.phase or "other") if view.judgement.compiling else None,
+        "steps": figures.steps.count,
+        "step_seconds": figures.steps.last_seconds,
+        "compile_seconds": figures.compile.seconds,
+        "progress": progress(figures.compile.open),
+    }
+
+
+def _ends(values: Sequence[float], width: int) -> range:
+    """Behind which of ``values`` each group of ``width`` ends, the last one perhaps behind all."""
+    return range(width, len(values) + width, width)
+
+
+def _whole(history: History) -> Series:
+    series = Series({})
+    series.columns = {"at": history.epochs}
+    return series
+
+
+def _seen(kept: Mapping[K, Series], since: int, until: int) -> dict[K, dict[str, Sequence[float]]]:
+    """The columns of those that were seen in these seconds."""
+    return {
+        key: {name: series.cut(name, since, until) for name in series.kinds}
+        for key, series in kept.items()
+        if series.newest >= since
+    }
+
+
+def _in_order(epochs: Sequence[float]) -> list[float]:
+    """Where the wall clock was set back, what was before is told as if it had been so already."""
+    told, shift = list(epochs), 0.0
+    for at in range(len(told) - 2, -1, -1):
+        if told[at] + shift >= told[at + 1]:
+            shift = told[at + 1] - 1.0 - told[at]
+        told[at] += shift
+    return told
+
+
+def _rank(cut: dict[str, Sequence[float]], epochs: Sequence[float], width: int) -> dict[str, Any]:
+    return {
+        "steps": _lasts(cut["steps"], width),
+        "step_seconds": _means(cut["step_seconds"], width),
+        "compile_seconds": _means(cut["compile_seconds"], width),
+        "states": _begins(cut["state"], STATES, epochs),
+        "phases": _begins(cut["phase"], PHASE_NAMES, epochs),
+    }
+
+
+def _begins(
+    codes: Sequence[float], names: Sequence[str | None], epochs: Sequence[float]
+) -> list[tuple[float, str | None]]:
+    """Each stretch of one code: when it begins, and what it stands for."""
+    found, rest = [], bytes(map(int, codes))
+    while rest:
+        at = len(codes) - len(rest)
+        found.append((round(epochs[at], 3), names[rest[0]]))
+        rest = rest.lstrip(rest[:1])
+    return found
+
+
+# An hour of 64 ranks is 700,000 numbers: what is done to each is as little as it can be.
+
+
+def _means(values: Sequence[float], width: int) -> list[float | None]:
+    if width == 1:
+        return [None if value != value else round(value, _DIGITS) for value in values]
+    return [_mean(values[at : at + width]) for at in range(0, len(values), width)]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    total = sum(values)
+    if total == total:
+        return round(total / len(values), _DIGITS)
+    known = [value for value in values if value == value]
+    return round(sum(known) / len(known), _DIGITS) if known else None
+
+
+def _lasts(values: Sequence[float], width: int) -> list[int | None]:
+    if width == 1:
+        return [None if value != value else int(value) for value in values]
+    return [_last(values[at : at + width]) for at in range(0, len(values), width)]
+
+
+def _last(values: Sequence[float]) -> int | None:
+    return next((int(value) for value in reversed(values) if value == value), None)

@@ -1,0 +1,57 @@
+"""The files of the page at ``/``, read once, when first requested.
+
+They need nothing from elsewhere, and the headers forbid it. The charting library comes with the
+wheel (``monitor/hatch_build.py``); in a checkout where it was never put the page is without charts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+
+from warmwatch_monitor.api.cached import Body
+
+_SCRIPT, _STYLE = "text/javascript; charset=utf-8", "text/css; charset=utf-8"
+# file -> what it is; no other one is sent
+FILES: Mapping[str, str] = {
+    "index.html": "text/html; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+    "LICENSE-uPlot.txt": "text/plain; charset=utf-8",
+    "page.css": _STYLE,
+    "charts.css": _STYLE,
+    "main.js": _SCRIPT,
+    "live.js": _SCRIPT,
+    "past.js": _SCRIPT,
+    "charts.js": _SCRIPT,
+    "lanes.js": _SCRIPT,
+    "tables.js": _SCRIPT,
+    "place.js": _SCRIPT,
+    "show.js": _SCRIPT,
+    "uPlot.js": _SCRIPT,
+    "uPlot.css": _STYLE,
+}
+_LIBRARY = ("uPlot.js", "uPlot.css")
+HEADERS: Mapping[str, str] = {
+    "cache-control": "no-cache",
+    "referrer-policy": "no-referrer",
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+}
+
+
+def file(name: str) -> Body | None:
+    """One of FILES; ``None`` where it is none of them, or is not there."""
+    return _read(name) if name in FILES else None
+
+
+@cache
+def _read(name: str) -> Body | None:
+    """Of FILES alone: whatever else is asked for would be remembered for ever."""
+    place = files("warmwatch_monitor").joinpath("page")
+    place = place.joinpath("library", name) if name in _LIBRARY else place.joinpath(name)
+    try:
+        return Body(place.read_bytes(), FILES[name])
+    except FileNotFoundError:
+        return None

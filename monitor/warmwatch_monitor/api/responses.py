@@ -1,0 +1,65 @@
+"""Bodies and refusals as HTTP responses: an unknown run, an invalid parameter, not yet known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+
+from warmwatch_monitor.api.cached import Body, json_body
+from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
+from warmwatch_monitor.status.goals import GOALS, LONGEST_WAIT_SECONDS
+from warmwatch_monitor.status.schema import Problem
+
+
+def sent(body: Body, request: Request) -> Response:
+    """Compressed, where that is worth it and the request takes it."""
+    content, headers = body.encoded(request.headers.get("accept-encoding", ""))
+    return Response(content, headers=headers)
+
+
+def json_response(
+    body: object, status_code: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """``body`` as JSON."""
+    made = json_body(body)
+    return Response(
+        made.plain, status_code=status_code, media_type=made.kind, headers=dict(headers or {})
+    )
+
+
+_STATES = ", ".join(GOALS)
+
+# as routes document it
+INVALID: dict[str, Any] = {"description": "A parameter that makes no sense.", "model": Problem}
+
+
+# what is sent with each status
+RETRY: Mapping[int, Mapping[str, str]] = {404: {}, 503: {"Retry-After": "1"}}
+
+
+def status_of(error: UnknownRunError) -> int:
+    """404 only where all records were read."""
+    return 503 if isinstance(error, UnreadRunError) else 404
+
+
+def add_refusals(app: FastAPI) -> None:
+    @app.exception_handler(UnknownRunError)
+    async def unknown_run(_request: Request, error: UnknownRunError) -> Response:
+        return json_response({"detail": str(error)}, status_of(error), RETRY[status_of(error)])
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_request: Request, error: RequestValidationError) -> Response:
+        sentences = [_sentence(one["loc"][-1], one.get("input")) for one in error.errors()]
+        return json_response({"detail": "; ".join(sentences)}, status_code=422)
+
+
+def _sentence(parameter: object, given: object) -> str:
+    if parameter == "wait":
+        return f"wait={given!s} is no state; the states are {_STATES}"
+    if parameter == "timeout":
+        longest = f"{LONGEST_WAIT_SECONDS:.0f}"
+        return f"timeout={given!s} is not a number of seconds above 0 and up to {longest}"
+    return f"{parameter!s}={given!s} cannot be used"

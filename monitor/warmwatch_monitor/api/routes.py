@@ -1,0 +1,286 @@
+"""The routes of the API: each one formats the latest Snapshot, or waits for a later one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Header, Query, Request, Response
+from fastapi.responses import HTMLResponse, PlainTextResponse
+
+from warmwatch_monitor.api import page_files, reference
+from warmwatch_monitor.api.answers import Answers
+from warmwatch_monitor.api.cached import json_body_of_many
+from warmwatch_monitor.api.event_log import Recent, Wanted
+from warmwatch_monitor.api.event_schema import (
+    EVENTS_DESCRIPTION,
+    EVENTS_EXAMPLE,
+    EVENTS_RUN_DESCRIPTION,
+    HISTORY_DESCRIPTION,
+    HISTORY_EXAMPLE,
+    KINDS_DESCRIPTION,
+    KINDS_PATTERN,
+    LAST_ID_DESCRIPTION,
+    SAMPLES_DESCRIPTION,
+)
+from warmwatch_monitor.api.event_stream import EventStream
+from warmwatch_monitor.api.events import CrowdedError, Events
+from warmwatch_monitor.api.fast_path import FastPath, gone
+from warmwatch_monitor.api.last_hour import SECONDS, History
+from warmwatch_monitor.api.last_hour_columns import columns, sample
+from warmwatch_monitor.api.responses import INVALID, add_refusals, json_response, sent
+from warmwatch_monitor.api.waiters import GoneError
+from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.status.goals import GOALS, LONGEST_WAIT_SECONDS, USUAL_WAIT_SECONDS
+from warmwatch_monitor.status.schema import STATUS_DESCRIPTION, Problem, Status
+
+
+def add_metrics(app: FastAPI, answers: Answers) -> None:
+    @app.get(
+        "/metrics",
+        description="All that is known, as series; the formats are Prometheus' own.",
+        response_class=PlainTextResponse,
+        response_description="Prometheus text, or OpenMetrics where the Accept header asks for it.",
+        responses={422: INVALID},
+    )
+    async def get_metrics(
+        request: Request,
+        accept: Annotated[
+            str | None,
+            Header(
+                description="`application/openmetrics-text` for OpenMetrics; without it, or with "
+                "anything else, Prometheus text."
+            ),
+        ] = None,
+    ) -> Response:
+        return sent(answers.metrics(accept), request)
+
+
+def add_probes(app: FastAPI, latest: Callable[[], Snapshot]) -> None:
+    @app.get(
+        "/-/healthy",
+        response_class=PlainTextResponse,
+        response_description="It is.",
+        responses={503: {"description": "It answers, and has nothing new to say: restart it."}},
+    )
+    async def healthy() -> Response:
+        """The daemon answers, and what it says is not old."""
+        late = latest().late_seconds
+        return PlainTextResponse("healthy\n") if late is None else _late(late)
+
+    @app.get(
+        "/-/ready",
+        response_class=PlainTextResponse,
+        response_description="They have, and it is.",
+        responses={503: {"description": "Not read yet, not readable now, or not published."}},
+    )
+    async def ready() -> Response:
+        """The records have been read, can be read now, and all that is read is published."""
+        snapshot = latest()
+        sources = {health.source: health for health in snapshot.sources}
+        records, publisher = sources.get("records"), sources.get("publisher")
+        if records is None or not records.last_success:
+            return PlainTextResponse("the records have not been read yet\n", status_code=503)
+        if snapshot.late_seconds is not None:
+            return _late(snapshot.late_seconds)
+        if not records.up:
+            words = "the records cannot be read now; /status says why\n"
+            return PlainTextResponse(words, status_code=503)
+        if publisher is not None and not publisher.up:  # of what, is for those who may ask
+            words = "not all that is read is published; /status says why\n"
+            return PlainTextResponse(words, status_code=503)
+        return PlainTextResponse("ready\n")
+
+
+def _late(seconds: float) -> Response:
+    return PlainTextResponse(f"nothing has been published for {seconds:.0f} s\n", status_code=503)
+
+
+def add_page(app: FastAPI) -> None:
+    @app.get("/", include_in_schema=False)
+    async def landing(request: Request) -> Response:
+        return _page("index.html", request)
+
+    @app.get("/page/{name}", include_in_schema=False)
+    async def part(name: str, request: Request) -> Response:
+        return _page(name, request)
+
+
+def _page(name: str, request: Request) -> Response:
+    body = page_files.file(name)
+    if body is None:
+        return PlainTextResponse("there is no such file of the page\n", status_code=404)
+    content, headers = body.encoded(request.headers.get("accept-encoding", ""))
+    return Response(content, headers={**headers, **page_files.HEADERS})
+
+
+def add_reference(app: FastAPI) -> None:
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return HTMLResponse(reference.page(app.openapi()))
+
+
+_WAIT_DESCRIPTION = (
+    "Answer when this state is reached, or at once when nothing can change any more (the runs that "
+    "are asked about have ended), or at the timeout. The answer is then a 200 in every case and "
+    "has the key `reached`: whether the state was reached. `warm`: every living rank is, or the "
+    "runs finished after they had been. `ended`: no rank lives. A run that had ended before the "
+    "request came says nothing of one that is being launched: it counts only where an end is "
+    "waited for (`ended`, `finished`, `failed`, `lost`), or where it began within the 10 s before; "
+    "else a run is waited for that begins."
+)
+
+_RUN_DESCRIPTION = (
+    "One run alone, by its name. `NAME@USER` is that user's; a name without a user is the run that "
+    "is shown so, else every user's of that name."
+)
+
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The answer. With `wait` also where the wait was in vain: see `reached`.",
+        "model": Status,
+    },
+    404: {
+        "description": "No run of that name; said at once, with `wait` too, where the records can "
+        "be read. A run that is not seen for a while in the course of a wait may come back: of "
+        "that the timeout tells.",
+        "model": Problem,
+    },
+    422: INVALID,
+    503: {
+        "description": "No run of that name so far, and not all records have been read yet.",
+        "model": Problem,
+    },
+}
+
+
+def add_status(app: FastAPI, answers: Answers) -> None:
+    # the model is for /docs: what is answered is a Response, which FastAPI leaves as it is
+    @app.get("/status", description=STATUS_DESCRIPTION, response_model=Status, responses=_RESPONSES)
+    async def get_status(
+        request: Request,
+        run: Annotated[str | None, Query(description=_RUN_DESCRIPTION)] = None,
+        wait: Annotated[
+            str | None,
+            Query(
+                description=_WAIT_DESCRIPTION,
+                pattern=f"^({'|'.join(GOALS)})$",
+                json_schema_extra={"enum": list(GOALS)},
+            ),
+        ] = None,
+        timeout: Annotated[
+            float,
+            Query(
+                gt=0,
+                le=LONGEST_WAIT_SECONDS,
+                description="With `wait`: answer after this many seconds at the latest.",
+            ),
+        ] = USUAL_WAIT_SECONDS,
+    ) -> Response:
+        if wait is None:
+            return sent(answers.status(run), request)
+        try:
+            body = await answers.wait(wait, run, timeout, partial(gone, request.receive))
+        except GoneError:
+            return Response()  # to nobody
+        return sent(body, request)
+
+
+def _peer(request: Request) -> str:
+    """Who listens, as the door says; everybody is one where there is none."""
+    return str(getattr(request.state, "peer", ""))
+
+
+def add_events(app: FastAPI, events: Events) -> None:
+    @app.get(
+        "/events",
+        description=EVENTS_DESCRIPTION,
+        response_class=EventStream,
+        response_description="Events, for as long as they are taken.",
+        responses={
+            200: {"content": {"text/event-stream": {"example": EVENTS_EXAMPLE}}},
+            422: INVALID,
+            503: {"description": "As many listen as may.", "model": Problem},
+        },
+    )
+    async def get_events(
+        run: Annotated[str | None, Query(description=EVENTS_RUN_DESCRIPTION)] = None,
+        kinds: Annotated[str, Query(description=KINDS_DESCRIPTION, pattern=KINDS_PATTERN)] = "",
+        samples: Annotated[bool, Query(description=SAMPLES_DESCRIPTION)] = False,
+        peer: Annotated[str, Depends(_peer)] = "",
+        last_event_id: Annotated[str | None, Header(description=LAST_ID_DESCRIPTION)] = None,
+    ) -> Response:
+        try:
+            events.refuse_crowd(peer)
+        except CrowdedError as error:
+            return json_response({"detail": str(error)}, status_code=503)
+        wanted = Wanted(run, frozenset(filter(None, kinds.split(","))))
+        return EventStream(events.listen(wanted, last_event_id, samples=samples, peer=peer))
+
+
+def add_history(app: FastAPI, history: History) -> None:
+    one_at_a_time = asyncio.Lock()
+
+    @app.get(
+        "/history",
+        description=HISTORY_DESCRIPTION,
+        response_description="The columns.",
+        responses={
+            200: {"content": {"application/json": {"example": HISTORY_EXAMPLE}}},
+            422: INVALID,
+        },
+    )
+    async def get_history(
+        request: Request,
+        seconds: Annotated[
+            int, Query(ge=1, le=SECONDS, description="How far back it goes.")
+        ] = SECONDS,
+        run: Annotated[
+            str | None, Query(description="Ranks of this run alone, by the name that is shown.")
+        ] = None,
+        points: Annotated[
+            int, Query(ge=1, le=SECONDS, description="At most so many values in a column.")
+        ] = SECONDS,
+    ) -> Response:
+        accept = request.headers.get("accept-encoding", "")
+
+        def make() -> tuple[bytes, dict[str, str]]:
+            told = columns(history, seconds=seconds, run=run, points=points)
+            return json_body_of_many(told).encoded(accept)
+
+        # in a thread: an hour of many ranks takes its time, and others ask meanwhile
+        async with one_at_a_time:
+            content, headers = await asyncio.to_thread(make)
+        return Response(content, headers=headers)
+
+
+def create_app(
+    latest: Callable[[], Snapshot],
+    version: str,
+    recent: Recent | None = None,
+    history: History | None = None,
+) -> FastPath:
+    """The application over ``latest``, which returns the newest Snapshot at once.
+
+    ``recent`` has what changed, ``history`` what was so, of the same Snapshots.
+    """
+    app = FastAPI(
+        title="Warmwatch",
+        version=version,
+        summary="Is torch.compile still at work, or is this the real speed?",
+        docs_url=None,
+        redoc_url=None,
+    )
+    add_refusals(app)
+    answers = Answers(latest, version)
+    events = Events(latest, recent or Recent(), sample)
+    add_status(app, answers)
+    add_events(app, events)
+    add_history(app, history or History())
+    add_metrics(app, answers)
+    add_probes(app, latest)
+    add_page(app)
+    add_reference(app)
+    return FastPath(app, answers, events)

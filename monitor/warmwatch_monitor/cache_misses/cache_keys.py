@@ -1,0 +1,125 @@
+"""Cache keys from a record's journal, read whole, with the parts that differ."""
+
+from __future__ import annotations
+
+import base64
+import os
+import zlib
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+
+from warmwatch.shared import record
+from warmwatch.shared.values import VERDICTS
+from warmwatch_monitor.sources.records import journal, journal_lines
+from warmwatch_monitor.sources.records.folder import Folder
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """A compile cache that was asked, or passed by.
+
+    Attributes:
+        cache: one of ``record.CACHES``. verdict: of ``bounds.VERDICTS``. id: of the compilation.
+        key: the beginning of it. reason: for a bypass.
+        parts: how many parts the key has; ``None`` where none were told.
+        hashes: of each part by its name; empty where there was no room for them.
+    """
+
+    cache: str
+    verdict: str
+    id: str | None = None
+    key: str | None = None
+    reason: str | None = None
+    parts: int | None = None
+    hashes: Mapping[str, str] = field(default_factory=dict)
+
+
+class Other(Struct, frozen=True, kw_only=True):
+    """What a miss is compared with: the same question elsewhere. ``whose``: in words."""
+
+    whose: str
+    asked: Asked
+
+
+class Miss(Struct, frozen=True, kw_only=True):
+    """A cache that missed, or was passed by.
+
+    Attributes:
+        run, rank: whose. asked: what was asked. other: what it is compared with; ``None`` where
+        there is none. differing: names of parts that differ; ``None`` where that is not known.
+    """
+
+    run: str
+    rank: int
+    asked: Asked
+    other: Other | None = None
+    differing: tuple[str, ...] | None = None
+
+
+_UNPACKED = 4 * 1024 * 1024
+_MOST = 2_000
+_PARTS = 2_000_000  # of all keys together: about 200 MB
+
+
+def asked_in(folder: str) -> list[Asked]:
+    """All of one record, oldest first. Raises OSError, RecordError."""
+    with Folder(folder) as opened:
+        descriptor, status = opened.open(record.JOURNAL)
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read(min(status.st_size, journal.LARGEST))
+    found: list[Asked] = []
+    first: dict[str, Mapping[str, str]] = {}
+    room = _PARTS
+    for line in data.splitlines():
+        if b'"event":"cache"' in line and len(found) < _MOST and room > 0:
+            try:
+                found.append(_asked(journal_lines.parse(line), first))
+            except ValueError:
+                continue  # one that no agent writes
+            room -= len(found[-1].hashes)
+    return found
+
+
+def _asked(entry: journal_lines.Entry, first: dict[str, Mapping[str, str]]) -> Asked:
+    """Raises ValueError where the entry is not that of a cache."""
+    cache = journal_lines.text(entry, "cache", journal_lines.LONGEST_NAME)
+    verdict = journal_lines.text(entry, "verdict", journal_lines.LONGEST_NAME)
+    if cache not in record.CACHES or verdict not in VERDICTS:
+        raise ValueError("not a cache's")
+    parts = entry.get("parts")
+    return Asked(
+        cache=cache,
+        verdict=verdict,
+        id=journal_lines.text(entry, "id", journal_lines.LONGEST_NAME),
+        key=journal_lines.text(entry, "key", journal_lines.LONGEST_NAME),
+        reason=journal_lines.text(entry, "reason", journal_lines.LONGEST_TEXT),
+        parts=parts if type(parts) is int and 0 < parts < 10**6 else None,
+        hashes=_hashes(entry, cache, first),
+    )
+
+
+def _hashes(
+    entry: journal_lines.Entry, cache: str, first: dict[str, Mapping[str, str]]
+) -> Mapping[str, str]:
+    packed = entry.get("packed")
+    if not isinstance(packed, str):
+        return {}
+    told = _unpacked(packed)
+    if entry.get("whole") is True:
+        first[cache] = told
+        return told
+    merged = {**first.get(cache, {}), **told}
+    return {name: short for name, short in merged.items() if short != "-"}
+
+
+def _unpacked(packed: str) -> dict[str, str]:
+    """Raises ValueError."""
+    unpacker = zlib.decompressobj()
+    try:
+        data = unpacker.decompress(base64.b64decode(packed, validate=True), _UNPACKED)
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    if unpacker.unconsumed_tail:
+        raise ValueError("larger than any agent's")
+    pairs = (line.rpartition(" ") for line in data.decode("ascii").split("\n"))
+    return {name: short for name, _, short in pairs if name and name.isprintable()}

@@ -1,0 +1,56 @@
+"""``warmwatch status --misses``: why compile caches missed, from the records on this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from warmwatch.shared.record import RecordError
+from warmwatch_monitor.cache_misses.cache_keys import Asked, asked_in
+from warmwatch_monitor.cache_misses.diff import misses
+from warmwatch_monitor.cache_misses.wording import sentence
+from warmwatch_monitor.client.choice import Answer, choose_runs
+from warmwatch_monitor.errors import NoRunError, UnknownRunError
+from warmwatch_monitor.model import RecordReading
+from warmwatch_monitor.settings import EVER_SECONDS, Settings
+from warmwatch_monitor.sources.records.source import RecordsSource
+from warmwatch_monitor.status.words.sentence import NO_RUN
+
+
+def lines(settings: Settings, run: str | None) -> list[str]:
+    """A line for each miss and bypass of the latest start of RUN, or of each run.
+
+    Raises:
+        UnknownRunError: no record is of such a run. NoRunError: there is none at all.
+    """
+    readings = RecordsSource(settings.directories, retention=EVER_SECONDS).read().records
+    if not readings:
+        raise NoRunError(NO_RUN) if run is None else UnknownRunError(run, ())
+    found = [sentence(miss) for miss in misses(_chosen(readings, run), _read)]
+    return found or ["no compile cache has missed or was passed by, as far as the records tell"]
+
+
+def _chosen(readings: Sequence[RecordReading], run: str | None) -> list[RecordReading]:
+    """Those of the runs that ``run`` names, by the same rules as everywhere."""
+    named = {one.slot.identity.run: _as_run(one) for one in readings}
+    runs = choose_runs([named[name] for name in sorted(named)], run, os.geteuid())
+    names = {one["run"] for one in runs}
+    return [one for one in readings if one.slot.identity.run in names]
+
+
+def _as_run(reading: RecordReading) -> Answer:
+    """Whose and which run a record is of, as ``/status`` has it; not what state it is in."""
+    shown, owner = reading.slot.identity.run, reading.owner
+    return {
+        "run": shown,
+        "name": owner.plain(shown) if owner else shown,
+        "owner": owner.name if owner else None,
+        "owner_uid": owner.uid if owner else None,
+    }
+
+
+def _read(folder: str) -> list[Asked]:
+    try:
+        return asked_in(folder)
+    except (OSError, RecordError):
+        return []  # a record that has gone, or another user's

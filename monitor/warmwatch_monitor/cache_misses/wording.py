@@ -1,0 +1,75 @@
+"""Cache misses in words. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from warmwatch_monitor.cache_misses.cache_keys import Miss
+from warmwatch_monitor.output.wording import own_words
+
+_MOST = 6
+_NAMES = {
+    "gm": "the graph",
+    "device_index": "device index",
+    "torch_version": "PyTorch's version",
+    "system_info": "GPU model or driver",
+    "deterministic_algorithms_settings": "deterministic algorithms",
+    "cuda_matmul_settings": "matmul precision",
+}
+_GROUPS = {
+    "example_inputs": "input",
+    "fx_kwargs": "compile option",
+    "inductor_config": "inductor config",
+    "inductor_config_comms": "inductor config",
+}
+_CACHES = {"inductor_fx": "Inductor", "aot_autograd": "AOTAutograd", "triton": "Triton"}
+_PART = re.compile(r"(?P<name>\w+)(?:\[(?P<of>[\w.]+)\])?")
+
+
+def sentence(miss: Miss) -> str:
+    """``gpt2 rank 1, 0/0 (Inductor): missed: 2 of 678 parts of its key differ from ...``."""
+    asked = miss.asked
+    of = f", {asked.id}" if asked.id else ""
+    head = f"{miss.run} rank {miss.rank}{of} ({_CACHES[asked.cache]})"
+    if asked.verdict == "bypass":
+        return f"{head}: passed by: {own_words(asked.reason or 'PyTorch gives no reason', 200)}"
+    return f"{head}: missed: {'; '.join(_why(miss))}"
+
+
+def _why(miss: Miss) -> Iterator[str]:
+    if miss.other is None:
+        yield "nothing to compare it with: no other rank and no earlier run of this name asked it"
+        return
+    whose, verdict = miss.other.whose, miss.other.asked.verdict
+    if miss.differing is None:
+        yield f"its key is not {whose}, and of what it is made was not told"
+    elif miss.differing:
+        total = max(miss.asked.parts or 0, len(miss.differing))
+        many = f"parts of its key differ{'s' if len(miss.differing) == 1 else ''}"
+        yield f"{len(miss.differing)} of {total:,} {many} from {whose}: {differing(miss.differing)}"
+    elif verdict == "hit":
+        yield f"its key is {whose}, which hit: it looked into another or an emptied cache directory"
+    else:
+        yield f"its key is {whose}, which missed too: nothing was in the cache"
+
+
+def differing(names: Sequence[str]) -> str:
+    """``device index, inductor config max_autotune, 3 inputs``."""
+    inputs = sum(name.startswith("example_inputs") for name in names)
+    words = list(dict.fromkeys(_named(n) for n in names if not n.startswith("example_inputs")))
+    if inputs:
+        what = "1 input" if inputs == 1 else f"{inputs} inputs"
+        words.append(f"{what} (shape, stride or dtype)")
+    more = len(words) - _MOST
+    shown = words if more <= 0 else [*words[:_MOST], f"{more} more"]
+    return ", ".join(shown)
+
+
+def _named(name: str) -> str:
+    found = _PART.match(name)
+    if found is None:
+        return name
+    if found["name"] in _GROUPS:
+        return f"{_GROUPS[found['name']]} {found['of'] or '?'}"
+    return _NAMES.get(found["name"], found["name"].strip("_").replace("_", " "))

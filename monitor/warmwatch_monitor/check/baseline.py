@@ -1,0 +1,272 @@
+"""The baseline file: TOML, read and written as text, with ranges of ranks."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from warmwatch_monitor.check.measured import COUNTS, MeasuredRank, MeasuredRun, Share
+from warmwatch_monitor.errors import UsageError
+
+_PART = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
+_MOST = 100_000
+
+
+def named(ranks: Iterable[int]) -> str:
+    """``0-3,6``, of the ranks in order."""
+    spans: list[list[int]] = []
+    for rank in sorted(ranks):
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)
+
+
+def numbers(name: str) -> list[int]:
+    """The ranks again. Raises ValueError where it names none."""
+    found: list[int] = []
+    for part in name.split(","):
+        match = _PART.fullmatch(part.strip())
+        if match is None:
+            raise ValueError(name)
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or last - first > _MOST:
+            raise ValueError(name)
+        found += range(first, last + 1)
+    return found
+
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SCHEMA = 1
+RATIO = "warmup_ratio"
+TOLERANCE = 1.0
+_SHARES = ("compilations", "recompiles", "kernels")
+
+
+class HeldRank(Struct, frozen=True, kw_only=True):
+    """What the baseline says of a rank."""
+
+    counts: Mapping[str, int]
+    functions: Mapping[str, Share]
+
+
+class HeldRun(Struct, frozen=True, kw_only=True):
+    """What the baseline says of a run.
+
+    ``warmup_seconds`` is known of one that was measured in the same job, and of no other.
+    """
+
+    ranks: Mapping[int, HeldRank]
+    warmup_ratio: float | None = None
+    warmup_seconds: float | None = None
+
+
+class Baseline(Struct, frozen=True, kw_only=True):
+    """What was compiled when somebody found that good.
+
+    Attributes:
+        tolerance: by how much of itself the warm-up may grow. ignore: numbers that may grow.
+        torch: version of the one that it was measured with.
+    """
+
+    runs: Mapping[str, HeldRun] = field(default_factory=dict)
+    tolerance: float = TOLERANCE
+    ignore: tuple[str, ...] = ()
+    torch: str | None = None
+
+
+def of(runs: Sequence[MeasuredRun], before: Baseline | None = None) -> Baseline:
+    """What was measured, with the settings of the baseline ``before``."""
+    settings = before or Baseline()
+    held = {one.run: _held(one) for one in runs}
+    if RATIO in settings.ignore:  # it is another one each time
+        held = {name: replace(one, warmup_ratio=None) for name, one in held.items()}
+    return Baseline(
+        runs=held,
+        tolerance=settings.tolerance,
+        ignore=settings.ignore,
+        torch=next((one.torch for one in runs if one.torch), None),
+    )
+
+
+def _held(run: MeasuredRun) -> HeldRun:
+    return HeldRun(
+        ranks={one.rank: _held_rank(one) for one in run.ranks},
+        warmup_ratio=run.warmup_ratio,
+        warmup_seconds=run.warmup_seconds,
+    )
+
+
+def _held_rank(rank: MeasuredRank) -> HeldRank:
+    return HeldRank(counts=rank.counts, functions=rank.functions)
+
+
+def with_seconds(file: Baseline, here: Baseline) -> Baseline:
+    """A file's baseline, with the warm-up of what was measured ``here``, in the same job.
+
+    Runs are matched by name; where there is one on each side, whatever they are called.
+    """
+    alone = len(file.runs) == len(here.runs) == 1
+    runs = {}
+    for name, run in file.runs.items():
+        beside = next(iter(here.runs.values())) if alone else here.runs.get(name)
+        seconds = None if beside is None else beside.warmup_seconds
+        runs[name] = replace(run, warmup_seconds=seconds)
+    return replace(file, runs=runs)
+
+
+# Reading.
+
+
+def parsed(text: str) -> Baseline:
+    """The baseline that ``text`` is.
+
+    Raises:
+        UsageError: it is none; says where.
+    """
+    try:
+        told = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"it is not TOML: {error}") from None
+    if told.get("schema") != SCHEMA:
+        raise UsageError(
+            f"its schema is {told.get('schema')!r}, and this release reads {SCHEMA}: "
+            "remove it, and write it anew with --update"
+        )
+    return Baseline(
+        runs={name: _run(name, one) for name, one in _table(told, "runs", "it").items()},
+        tolerance=_number(told, "tolerance", "it", TOLERANCE),
+        ignore=_names(told.get("ignore", [])),
+        torch=told["torch"] if isinstance(told.get("torch"), str) else None,
+    )
+
+
+def _names(told: Any) -> tuple[str, ...]:
+    if not isinstance(told, list) or not all(one in (*COUNTS, RATIO) for one in told):
+        raise UsageError(f"ignore takes a list of {', '.join((*COUNTS, RATIO))}")
+    return tuple(told)
+
+
+def _run(name: str, told: Any) -> HeldRun:
+    where = f"runs.{name}"
+    ranks: dict[int, HeldRank] = {}
+    for key, one in _table(told, "ranks", where).items():
+        try:
+            of_these = numbers(key)
+        except ValueError:
+            raise UsageError(f"{where}.ranks has {key!r}: say 0, 0-3 or 0-3,6") from None
+        held = _rank(one, f"{where}.ranks.{key}")
+        ranks.update(dict.fromkeys(of_these, held))
+    ratio = _number(told, RATIO, where, None)
+    return HeldRun(ranks=ranks, warmup_ratio=ratio)
+
+
+def _rank(told: Any, where: str) -> HeldRank:
+    functions = _table(told, "functions", where)
+    return HeldRank(
+        counts={name: _count(told[name], name, where) for name in COUNTS if name in told},
+        functions={name: _share(one, where) for name, one in functions.items()},
+    )
+
+
+def _share(told: Any, where: str) -> Share:
+    if not isinstance(told, dict):
+        raise UsageError(f"{where}.functions holds tables")
+    return Share(**{name: _count(told[name], name, where) for name in _SHARES if name in told})
+
+
+def _table(told: Any, key: str, where: str) -> Mapping[str, Any]:
+    if not isinstance(told, dict) or not isinstance(told.get(key, {}), dict):
+        raise UsageError(f"{where}: {key} is no table")
+    found: Mapping[str, Any] = told.get(key, {})
+    return found
+
+
+def _count(told: Any, name: str, where: str) -> int:
+    if type(told) is not int or told < 0:
+        raise UsageError(f"{where}: {name} is no count: {told!r}")
+    return told
+
+
+def _number(told: Mapping[str, Any], name: str, where: str, default: Any) -> Any:
+    value = told.get(name, default)
+    if value is default:
+        return default
+    if type(value) not in (int, float) or not 0 <= value < 1e12:
+        raise UsageError(f"{where}: {name} is no number from 0 on: {value!r}")
+    return float(value)
+
+
+# Writing.
+
+_HEAD = """\
+# What this training compiles: the baseline of `warmwatch check`. Review it like code.
+# It is written by `warmwatch check --baseline FILE --update -- CMD`, which keeps `tolerance` and
+# `ignore` and no comments; a number that is taken out is not compared.
+"""
+
+
+def written(baseline: Baseline) -> str:
+    """The text of its file."""
+    lines = [_HEAD.rstrip(), f"schema = {SCHEMA}"]
+    if baseline.torch:
+        lines.append(f"torch = {_text(baseline.torch)}")
+    lines += [
+        f"tolerance = {baseline.tolerance:g}  # how much {RATIO} may grow: 1 is as much again",
+        f"ignore = {json.dumps(list(baseline.ignore))}  # which of the numbers may grow",
+    ]
+    for name, run in sorted(baseline.runs.items()):
+        lines += _run_lines(f"runs.{_key(name)}", run)
+    return "\n".join(lines) + "\n"
+
+
+def _run_lines(table: str, run: HeldRun) -> Iterable[str]:
+    if run.warmup_ratio is not None:
+        yield ""
+        yield f"[{table}]"
+        ratio = f"{float(f'{run.warmup_ratio:.3g}'):g}"
+        yield f"{RATIO} = {ratio}  # the first warm-up in steady steps, of the slowest rank"
+    alike: list[tuple[HeldRank, list[int]]] = []
+    for rank, held in sorted(run.ranks.items()):
+        for one, ranks in alike:
+            if one == held:
+                ranks.append(rank)
+                break
+        else:
+            alike.append((held, [rank]))
+    for held, ranks in alike:
+        yield from _rank_lines(f"{table}.ranks.{_key(named(ranks))}", held)
+
+
+def _rank_lines(table: str, rank: HeldRank) -> Iterable[str]:
+    yield ""
+    yield f"[{table}]"
+    yield from (f"{name} = {rank.counts[name]}" for name in COUNTS if name in rank.counts)
+    if rank.functions:
+        yield ""
+        yield f"[{table}.functions]  # where they come from; not compared"
+    for name, share in sorted(rank.functions.items()):
+        known = ((what, getattr(share, what)) for what in _SHARES)
+        parts = ", ".join(f"{what} = {count}" for what, count in known if count is not None)
+        yield f"{_text(name)} = {{ {parts} }}"
+
+
+def _key(name: str) -> str:
+    bare = name and all(c.isascii() and (c.isalnum() or c in "-_") for c in name)
+    return name if bare else _text(name)
+
+
+def _text(value: str) -> str:
+    """A basic string of TOML, of which JSON's are a part but for one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,143 @@
+"""Runs the command of ``check`` with the agent attached, to its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from warmwatch_monitor.output.console import note
+from warmwatch_monitor.run.environment import Caches, fresh_caches
+from warmwatch_monitor.run.launched import NOTHING, Launched, boot, living, startable
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.check.measured import MeasuredRun
+    from warmwatch_monitor.model import RecordReading, RunView, Snapshot
+    from warmwatch_monitor.model.journal import CompileCauses
+
+FAILED, NOT_SEEN = 4, 5
+_BY_SIGNAL = 128  # as a shell has it
+_STOPS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+_PAUSE_SECONDS = 0.5
+
+
+class CannotCompareError(Exception):
+    """Nothing can be compared, for this reason; ``code``: the exit code."""
+
+    def __init__(self, words: str, code: int) -> None:
+        super().__init__(words)
+        self.code = code
+
+
+def measured(
+    command: Sequence[str], *, name: str | None, keep_caches: bool
+) -> tuple[MeasuredRun, ...]:
+    """Run it; what it compiled. Raises CannotCompareError; ends as it where a signal killed it."""
+    from warmwatch_monitor.check import measured as gate
+    from warmwatch_monitor.run.environment import environment
+    from warmwatch_monitor.run.process import end_as
+
+    launch = uuid.uuid4().hex
+    ours, heard = Launched(launch), list[int]()
+    with fresh_caches(keep=keep_caches, used=lambda: living(ours.snapshot())) as caches:
+        environ = environment({**os.environ, **caches.environ}, boot(), run=name, started_by=launch)
+        status = _attend(tuple(command), environ, ours, heard)
+        snapshot = ours.ended()  # what outlives the command uses its caches
+    left = _left(caches)
+    if os.WIFSIGNALED(status):
+        if left:
+            note(f"warmwatch check: {left}")
+        end_as(status)
+    try:
+        _left_alone(heard)
+        _sound(snapshot, os.waitstatus_to_exitcode(status), command)
+        _all_there(ours.earlier(snapshot))
+    except CannotCompareError as error:
+        raise CannotCompareError("; ".join(filter(None, (str(error), left))), error.code) from None
+    return gate.measured(snapshot.runs, {folder: _causes(folder) for folder in _folders(snapshot)})
+
+
+def _attend(
+    command: tuple[str, ...], environ: Mapping[str, str], ours: Launched, heard: list[int]
+) -> int:
+    """Run it to its end; how it ended."""
+    from warmwatch_monitor.run.process import attend
+
+    with startable(command):
+        return attend(
+            command,
+            environ,
+            look=ours.look,
+            stopped=lambda: None,
+            heard=heard.append,
+            seconds=_PAUSE_SECONDS,
+        )
+
+
+def _left(caches: Caches) -> str:
+    """That they were kept, for what goes on; empty where they are gone."""
+    from warmwatch_monitor.check.wording import kept
+
+    return kept(caches.folder) if caches.folder and Path(caches.folder).exists() else ""
+
+
+def _left_alone(heard: Sequence[int]) -> None:
+    """Raises CannotCompareError where somebody ended it early, however well it took that."""
+    stops = [one for one in heard if one in _STOPS]
+    if stops:
+        raise CannotCompareError(
+            f"it was ended by {signal.Signals(stops[0]).name}, so nothing was compared",
+            _BY_SIGNAL + stops[0],
+        )
+
+
+def _folders(snapshot: Snapshot) -> Iterator[str]:
+    return (rank.record.folder for run in snapshot.runs for rank in run.ranks)
+
+
+def _causes(folder: str) -> CompileCauses:
+    from warmwatch.shared.record import RecordError
+    from warmwatch_monitor.model.journal import NOTHING as NOTHING_TOLD
+    from warmwatch_monitor.sources.records.parsed_journal import causes_in
+
+    try:
+        return causes_in(folder)
+    except (OSError, RecordError):
+        return NOTHING_TOLD  # the counts are in the slot; the reasons are missing
+
+
+def _sound(snapshot: Snapshot, code: int, command: Sequence[str]) -> None:
+    """Raises CannotCompareError where what was seen is no whole run that compiled."""
+    from warmwatch_monitor.check.wording import uncompiled, unfinished
+    from warmwatch_monitor.status.words.sentence import run_sentence
+
+    if code:
+        raise CannotCompareError(
+            f"{command[0]} failed with exit code {code}, so nothing was compared", FAILED
+        )
+    if not snapshot.runs:
+        raise CannotCompareError(NOTHING, NOT_SEEN)
+    for run in snapshot.runs:
+        if _broken(run):
+            raise CannotCompareError(f"{run_sentence(run)}: nothing was compared", FAILED)
+        if goes_on := [rank.rank for rank in run.ranks if rank.living]:
+            raise CannotCompareError(unfinished(run, goes_on), NOT_SEEN)
+    if not any(rank.figures.compile.begun for run in snapshot.runs for rank in run.ranks):
+        raise CannotCompareError(uncompiled(snapshot.runs[0]), NOT_SEEN)
+
+
+def _all_there(earlier: Sequence[RecordReading]) -> None:
+    """Raises CannotCompareError where something compiled that no rank's numbers have."""
+    from warmwatch_monitor.check.wording import began_anew
+
+    if earlier:
+        raise CannotCompareError(began_anew(earlier[0].slot.identity.run), NOT_SEEN)
+
+
+def _broken(run: RunView) -> bool:
+    from warmwatch.shared.states import State
+
+    return any(rank.judgement.state in (State.FAILED, State.LOST) for rank in run.ranks)

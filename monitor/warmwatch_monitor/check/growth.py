@@ -1,0 +1,241 @@
+"""Compares what was measured with a baseline. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+
+from msgspec import Struct
+
+from warmwatch_monitor.check.baseline import RATIO, Baseline, HeldRank, HeldRun, named
+from warmwatch_monitor.check.measured import COUNTS, MeasuredRank, MeasuredRun, Share
+from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, GraphBreak
+
+SECONDS = "warmup_seconds"
+Cause = Compilation | GraphBreak | Fallback | CudagraphSkip
+
+
+class Moved(Struct, frozen=True, kw_only=True):
+    """A function's part in it; ``was`` is ``None`` where the baseline does not know it."""
+
+    function: str
+    now: Share
+    was: Share | None = None
+
+
+class Held(Struct, frozen=True, kw_only=True):
+    """One number of a run, held against the baseline's.
+
+    Attributes:
+        run, ranks: whose; ``ranks`` is empty of a number that is the whole run's.
+        measure: one of COUNTS, or of the warm-up's. was, now, limit: the baseline's, this one's,
+        and up to where it may go. causes: what made it, as far as a journal tells.
+        moved: functions whose part in it is another than the baseline's.
+    """
+
+    run: str
+    measure: str
+    was: float
+    now: float
+    limit: float
+    ranks: str = ""
+    causes: tuple[Cause, ...] = ()
+    moved: tuple[Moved, ...] = ()
+
+    @property
+    def grew(self) -> bool:
+        return self.now > self.limit
+
+
+class Kind(Enum):
+    """What is to be said beside the numbers."""
+
+    ANOTHER_TORCH = "another torch"
+    ANOTHER_NAME = "the one run here, held against the one of the baseline"
+    UNKNOWN_RUN = "the baseline does not know this run"
+    UNKNOWN_RANKS = "the baseline does not know these ranks"
+    UNKNOWN_COUNT = "the baseline does not know this number"
+    AGENT_ERRORS = "counts may be low"
+    SHORT_STEPS = "its warm-up in steady steps would be noise"
+    NO_RUN = "a run of the baseline was not seen"
+    NO_RANKS = "ranks of the baseline were not seen"
+    NO_COUNT = "a number of the baseline is not told of"
+    LOST_LINES = "a number of the baseline is in lines that could not be written"
+    NEVER_WARM = "it never became warm"
+    NOT_COMPILED = "nothing of it was compiled"
+
+
+# For want of these nothing may pass.
+_GRAVE = (
+    *(Kind.NO_RUN, Kind.NO_RANKS, Kind.NO_COUNT, Kind.LOST_LINES),
+    *(Kind.NEVER_WARM, Kind.NOT_COMPILED, Kind.AGENT_ERRORS),
+)
+
+
+class Remark(Struct, frozen=True, kw_only=True):
+    """One thing to be said. ``what``: which ranks, number or version, as its kind has it."""
+
+    kind: Kind
+    run: str = ""
+    what: str = ""
+
+    @property
+    def grave(self) -> bool:
+        """Whether it forbids to pass: something could not be compared."""
+        return self.kind in _GRAVE
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """All numbers that were compared, and what else there is to say."""
+
+    held: tuple[Held, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+
+    @property
+    def grew(self) -> tuple[Held, ...]:
+        return tuple(one for one in self.held if one.grew)
+
+    @property
+    def fell(self) -> tuple[Held, ...]:
+        return tuple(one for one in self.held if one.ranks and one.now < one.was)
+
+    @property
+    def incomplete(self) -> bool:
+        return any(one.grave for one in self.remarks)
+
+
+def compared(
+    runs: Sequence[MeasuredRun], baseline: Baseline, tolerance: float | None = None
+) -> Comparison:
+    """Each number of ``runs`` that the baseline knows, by it. ``tolerance``: instead of its own."""
+    allowed = baseline.tolerance if tolerance is None else tolerance
+    held: list[Held] = []
+    remarks = list(_torches(runs, baseline))
+    pairs = _pairs(runs, baseline)
+    for one, was in pairs:
+        if was is None:
+            remarks.append(Remark(kind=Kind.UNKNOWN_RUN, run=one.run))
+            continue
+        if one.run not in baseline.runs:
+            (name,) = baseline.runs
+            remarks.append(Remark(kind=Kind.ANOTHER_NAME, run=one.run, what=name))
+        held += [*_counts(one, was, baseline.ignore), *_warmup(one, was, baseline, allowed)]
+        remarks += [*_remarks(one, was, baseline.ignore), *_own_remarks(one)]
+    seen = {id(was) for _, was in pairs}
+    remarks += (
+        Remark(kind=Kind.NO_RUN, run=name)
+        for name, was in baseline.runs.items()
+        if id(was) not in seen
+    )
+    return Comparison(held=tuple(held), remarks=tuple(remarks))
+
+
+def _pairs(
+    runs: Sequence[MeasuredRun], baseline: Baseline
+) -> list[tuple[MeasuredRun, HeldRun | None]]:
+    """By name; where there is one on each side, whatever they are called: a job's id may be it."""
+    if len(runs) == 1 and len(baseline.runs) == 1:
+        return [(runs[0], next(iter(baseline.runs.values())))]
+    return [(one, baseline.runs.get(one.run)) for one in runs]
+
+
+def _torches(runs: Sequence[MeasuredRun], baseline: Baseline) -> Iterator[Remark]:
+    found = next((one.torch for one in runs if one.torch), None)
+    if baseline.torch and found and found != baseline.torch:
+        yield Remark(kind=Kind.ANOTHER_TORCH, what=f"{found}, was {baseline.torch}")
+
+
+def _counts(run: MeasuredRun, was: HeldRun, ignore: Sequence[str]) -> Iterator[Held]:
+    """Rank by rank; ranks whose numbers are alike are told of together."""
+    for measure in COUNTS:
+        alike: dict[tuple[int, int], list[MeasuredRank]] = {}
+        for rank in run.ranks:
+            known = was.ranks.get(rank.rank)
+            if known is None or measure in ignore:
+                continue
+            before, now = known.counts.get(measure), rank.counts.get(measure)
+            if before is not None and now is not None:
+                alike.setdefault((before, now), []).append(rank)
+        for (before, now), ranks in alike.items():
+            yield Held(
+                run=run.run,
+                ranks=named(one.rank for one in ranks),
+                measure=measure,
+                was=before,
+                now=now,
+                limit=before,
+                causes=_causes(measure, ranks[0]),
+                moved=tuple(_moved(ranks[0], was.ranks[ranks[0].rank])),
+            )
+
+
+def _causes(measure: str, rank: MeasuredRank) -> tuple[Cause, ...]:
+    told = rank.told
+    if measure == "recompiles":
+        return told.recompiles
+    if measure == "recompiles_after_warm":
+        return told.late
+    if measure == "graph_breaks":
+        return told.breaks
+    if measure == "fallbacks":
+        return told.fallbacks
+    if measure == "failures":
+        return tuple(one for one in told.compilations if one.failure)
+    if measure == "cudagraph_skips":
+        return (*(one for one in told.compilations if one.cudagraph_skip), *told.skips)
+    return ()
+
+
+def _moved(rank: MeasuredRank, was: HeldRank) -> Iterator[Moved]:
+    for name, now in rank.functions.items():
+        before = was.functions.get(name)
+        if now != before:
+            yield Moved(function=name, now=now, was=before)
+
+
+def _warmup(run: MeasuredRun, was: HeldRun, baseline: Baseline, tolerance: float) -> Iterator[Held]:
+    """In seconds where both were measured in this job, else in steady steps."""
+    if RATIO in baseline.ignore:
+        return
+    for measure, before, now in (
+        (SECONDS, was.warmup_seconds, run.warmup_seconds),
+        (RATIO, was.warmup_ratio, run.warmup_ratio),
+    ):
+        if before is not None and now is not None:
+            limit = before * (1 + tolerance)
+            yield Held(run=run.run, measure=measure, was=before, now=now, limit=limit)
+            return
+
+
+def _remarks(run: MeasuredRun, was: HeldRun, ignore: Sequence[str]) -> Iterator[Remark]:
+    """What of the one the other does not know."""
+    seen = {one.rank: one for one in run.ranks}
+    if new := [rank for rank in seen if rank not in was.ranks]:
+        yield Remark(kind=Kind.UNKNOWN_RANKS, run=run.run, what=named(new))
+    if gone := [rank for rank in was.ranks if rank not in seen]:
+        yield Remark(kind=Kind.NO_RANKS, run=run.run, what=named(gone))
+    both = [(seen[rank].counts, was.ranks[rank].counts) for rank in seen if rank in was.ranks]
+    for measure in COUNTS:
+        if measure in ignore:
+            continue
+        if any(measure in before and measure not in now for now, before in both):
+            lost = measure == "kernels" and any(one.dropped for one in run.ranks)
+            kind = Kind.LOST_LINES if lost else Kind.NO_COUNT
+            yield Remark(kind=kind, run=run.run, what=measure)
+        elif any(measure in now and measure not in before for now, before in both):
+            yield Remark(kind=Kind.UNKNOWN_COUNT, run=run.run, what=measure)
+    if not run.compiled and any(one.counts.get("graphs") for one in was.ranks.values()):
+        yield Remark(kind=Kind.NOT_COMPILED, run=run.run)
+        return
+    expected = was.warmup_seconds is not None or was.warmup_ratio is not None
+    if RATIO in ignore:
+        return
+    if expected and run.warmup_seconds is None:
+        yield Remark(kind=Kind.NEVER_WARM, run=run.run)
+    elif run.short_step is not None and was.warmup_seconds is None:
+        yield Remark(kind=Kind.SHORT_STEPS, run=run.run, what=str(run.short_step))
+
+
+def _own_remarks(run: MeasuredRun) -> Iterator[Remark]:
+    if errors := sum(one.errors for one in run.ranks):
+        yield Remark(kind=Kind.AGENT_ERRORS, run=run.run, what=str(errors))

@@ -1,0 +1,170 @@
+"""What runs compiled, as the numbers that a baseline holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from warmwatch_monitor.model import FunctionCost, RankView, RunView
+from warmwatch_monitor.model.journal import NOTHING, CompileCauses
+
+# Counts of a rank, in the order in which they are written and said.
+COUNTS = (
+    "graphs",
+    "graph_breaks",
+    "recompiles",
+    "recompiles_after_warm",
+    "fallbacks",
+    "failures",
+    "kernels",
+    "cudagraph_skips",
+)
+# The seam (see the agent's ``hooks``) without which a torch does not tell of it; else 0 is no fact.
+_NEEDS = {
+    "fallbacks": "recompile_limit",
+    "kernels": "kernels",
+}
+_USUALLY_NEEDS = "compilations"
+# Seconds. In five runs of one training with steps of 0.3 ms the warm-up was from 71 to 489 of them,
+# with steps of 20 ms from 67 to 99.
+SHORT_STEP = 0.005
+
+
+class Share(Struct, frozen=True, kw_only=True):
+    """What of a rank's counts is one function's; ``kernels`` is ``None`` where nobody knows."""
+
+    compilations: int = 0
+    recompiles: int = 0
+    kernels: int | None = None
+
+
+class MeasuredRank(Struct, frozen=True, kw_only=True):
+    """One rank.
+
+    Attributes:
+        counts: by COUNTS; one that its torch does not tell of is left out.
+        functions: by ``name (file)``. told: what its journal tells of each, the reasons among it.
+        errors: of the agent's own. dropped: lines that its journal has not, without which kernels
+        are not told.
+    """
+
+    rank: int
+    counts: Mapping[str, int]
+    functions: Mapping[str, Share]
+    told: CompileCauses = NOTHING
+    errors: int = 0
+    dropped: int = 0
+
+
+class MeasuredRun(Struct, frozen=True, kw_only=True):
+    """One run.
+
+    Attributes:
+        view: all that is known of it. warmup_seconds: of the first warm-up, of the rank where that
+        took longest. warmup_ratio: the same in clean steps. Each is ``None`` where some rank never
+        became warm; the ratio also where steps are short, and ``short_step`` then the shortest.
+        torch: its version.
+    """
+
+    run: str
+    ranks: tuple[MeasuredRank, ...]
+    view: RunView
+    warmup_seconds: float | None = None
+    warmup_ratio: float | None = None
+    short_step: float | None = None
+    torch: str | None = None
+
+    @property
+    def compiled(self) -> bool:
+        """Whether anything was compiled at all."""
+        return any(rank.figures.compile.begun for rank in self.view.ranks)
+
+
+def measured(runs: Iterable[RunView], told: Mapping[str, CompileCauses]) -> tuple[MeasuredRun, ...]:
+    """What each of the runs compiled. ``told``: by the folder of a rank's record."""
+    return tuple(_run(one, told) for one in runs)
+
+
+def _run(view: RunView, told: Mapping[str, CompileCauses]) -> MeasuredRun:
+    seconds = [_warmup(rank) for rank in view.ranks]
+    ratios = [_ratio(rank) for rank in view.ranks]
+    short = [step for rank in view.ranks if (step := _step(rank)) and step < SHORT_STEP]
+    return MeasuredRun(
+        run=view.run,
+        ranks=tuple(_rank(one, told.get(one.record.folder, NOTHING)) for one in view.ranks),
+        view=view,
+        warmup_seconds=_longest(seconds),
+        warmup_ratio=None if short else _longest(ratios),
+        short_step=min(short, default=None),
+        torch=view.who.torch,
+    )
+
+
+def _longest(of: list[float | None]) -> float | None:
+    known = [one for one in of if one is not None]
+    return max(known) if len(known) == len(of) else None
+
+
+def _warmup(view: RankView) -> float | None:
+    first = view.figures.warmups.first
+    return None if first is None else first.seconds
+
+
+def _step(view: RankView) -> float | None:
+    return view.figures.steps.clean.median
+
+
+def _ratio(view: RankView) -> float | None:
+    seconds, step = _warmup(view), _step(view)
+    return seconds / step if seconds is not None and step else None
+
+
+def _rank(view: RankView, told: CompileCauses) -> MeasuredRank:
+    compile, missing = view.figures.compile, view.figures.agent.missing
+    functions = view.figures.log.functions or ()
+    dropped = view.figures.agent.lines_dropped or 0
+    found = {
+        "graphs": compile.graphs,
+        "graph_breaks": compile.graph_breaks,
+        "recompiles": compile.recompiles_total,
+        "recompiles_after_warm": compile.recompiles_after_warm,
+        "fallbacks": compile.fallbacks,
+        "failures": compile.failures,
+        "kernels": None if dropped else sum(one.cost.kernels or 0 for one in functions),
+        "cudagraph_skips": compile.cudagraph_skips,
+    }
+    return MeasuredRank(
+        rank=view.rank,
+        counts={
+            name: value
+            for name, value in found.items()
+            if value is not None and _NEEDS.get(name, _USUALLY_NEEDS) not in missing
+        },
+        functions=_shares(functions, told),
+        told=told,
+        errors=view.figures.agent.errors or 0,
+        dropped=dropped,
+    )
+
+
+def _shares(functions: Iterable[FunctionCost], told: CompileCauses) -> dict[str, Share]:
+    """By function, whatever its line: a line moves with each edit above it."""
+    shares: dict[str, Share] = {}
+    for one in functions:
+        if one.name is None:
+            continue
+        name = called(one.name, one.file)
+        before = shares.get(name, Share())
+        kernels = [n for n in (before.kernels, one.cost.kernels) if n is not None]
+        shares[name] = Share(
+            compilations=before.compilations + one.compilations,
+            recompiles=sum(called(r.name, r.file) == name for r in told.recompiles),
+            kernels=sum(kernels) if kernels else None,
+        )
+    return dict(sorted(shares.items()))
+
+
+def called(name: str | None, file: str | None) -> str:
+    """``forward (model.py)``."""
+    return f"{name} ({file})" if file else f"{name}"

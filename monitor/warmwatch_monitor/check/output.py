@@ -1,0 +1,227 @@
+"""The result of a check: for a terminal, Markdown, JUnit XML, JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from xml.etree import ElementTree as Xml
+
+from msgspec import Struct
+
+from warmwatch_monitor.check import wording
+from warmwatch_monitor.check.growth import Comparison, Held, Kind
+from warmwatch_monitor.check.wording import remark
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """How a check came out.
+
+    Attributes:
+        against: what it was held against, in words. comparison: ``None`` where nothing was
+        compared, and ``problem`` says why. accept: the command that accepts what grew.
+    """
+
+    against: str
+    comparison: Comparison | None = None
+    problem: str | None = None
+    accept: str | None = None
+
+    @property
+    def held(self) -> tuple[Held, ...]:
+        return self.comparison.held if self.comparison else ()
+
+    @property
+    def grew(self) -> tuple[Held, ...]:
+        return self.comparison.grew if self.comparison else ()
+
+    @property
+    def problems(self) -> list[str]:
+        """Why it cannot pass though nothing grew, or beside that."""
+        found = [] if self.problem is None else [self.problem]
+        remarks = self.comparison.remarks if self.comparison else ()
+        return found + [remark(one) for one in remarks if one.grave]
+
+    @property
+    def notes(self) -> list[str]:
+        remarks = self.comparison.remarks if self.comparison else ()
+        return [remark(one) for one in remarks if not one.grave]
+
+    @property
+    def passed(self) -> bool:
+        return not self.grew and not self.problems
+
+
+_OF_THE_RUN = (Kind.AGENT_ERRORS, Kind.SHORT_STEPS)  # whatever it is compared with
+
+
+def text(result: Result) -> str:
+    """The verdict first, then what grew with its reasons, then what else there is to say."""
+    return "\n".join(["", f"warmwatch check: {verdict(result)}", *_lines(result)])
+
+
+def changes(place: str, comparison: Comparison, *, first: bool) -> str:
+    """What is said of a baseline that was written, and what it was before."""
+    lines = ["", f"warmwatch check: wrote {place}"]
+    lines += [f"  {line}" for line in _numbers(comparison.held)]
+    own = [one for one in comparison.remarks if one.kind in _OF_THE_RUN]
+    lines += [f"  note: {wording.remark(one)}" for one in own]
+    if first:
+        lines.append(
+            "  Look at it and commit it: without --update the check fails where more is compiled."
+        )
+        return "\n".join(lines)
+    moved = [one for one in comparison.held if one.now != one.was]
+    lines += [f"  {wording.whose(one)}: {wording.headline(one)}" for one in moved]
+    return "\n".join(lines)
+
+
+def verdict(result: Result) -> str:
+    """One sentence."""
+    if result.grew:
+        many = "number" if len(result.grew) == 1 else "numbers"
+        return f"failed: {len(result.grew)} {many} grew beyond {result.against}"
+    if result.problems:
+        return f"failed: it cannot be compared with {result.against}"
+    return f"passed: nothing grew beyond {result.against}"
+
+
+def _lines(result: Result) -> Iterator[str]:
+    for held in result.grew:
+        yield ""
+        yield from _grown(held)
+    if result.problems or result.notes:
+        yield ""
+    yield from (f"  {words}" for words in result.problems)
+    yield from (f"  note: {words}" for words in result.notes)
+    if result.passed:
+        yield from (f"  {line}" for line in _numbers(result.held))
+        yield from (
+            f"  note: {wording.whose(one)}: less than the baseline has: {wording.headline(one)}"
+            for one in _fell(result)
+        )
+    if result.accept and (result.grew or _fell(result)):
+        yield ""
+        yield f"  To make this the baseline: {result.accept}"
+
+
+def _fell(result: Result) -> tuple[Held, ...]:
+    return result.comparison.fell if result.comparison and result.passed else ()
+
+
+def _grown(held: Held) -> Iterator[str]:
+    yield f"  {wording.whose(held)}: {wording.headline(held)}"
+    for words, remedy in wording.causes(held):
+        yield f"    {words}"
+        if remedy:
+            yield f"      {remedy}"
+
+
+def _numbers(held: tuple[Held, ...]) -> Iterator[str]:
+    """A line for each whose numbers they are."""
+    for who in dict.fromkeys(map(wording.whose, held)):
+        yield f"{who}: {wording.numbers(one for one in held if wording.whose(one) == who)}"
+
+
+_SPECIAL = re.compile(r"([\\*_\[\]<>|#~&@$`])")
+_CODE = re.compile(r"(`[^`]*`)")
+
+
+def markdown(result: Result) -> str:
+    """A heading, a table of all numbers, and below it what grew with its reasons."""
+    return "\n".join(_markdown_lines(result)) + "\n"
+
+
+def _markdown_lines(result: Result) -> Iterator[str]:
+    yield f"### warmwatch check {_plain(verdict(result))}"
+    yield ""
+    yield from (f"- **{_plain(words)}**" for words in result.problems)
+    if result.held:
+        yield ""
+        yield "| | run | baseline | now |"
+        yield "|---|---|---:|---:|"
+    for one in result.held:
+        grew, now = ("❌", f"**{_now(one)}**") if one.grew else ("✅", _now(one))
+        named = f"{_plain(wording.title(one.measure))} | {_plain(wording.whose(one))}"
+        yield f"| {grew} {named} | {wording.amount(one.measure, one.was)} | {now} |"
+    yield from _reasons(result)
+    if result.notes:
+        yield ""
+    yield from (f"- {_plain(words)}" for words in result.notes)
+
+
+def _reasons(result: Result) -> Iterator[str]:
+    for held in result.grew:
+        yield ""
+        yield f"**{_plain(wording.headline(held))}** ({_plain(wording.whose(held))})"
+        yield ""
+        for words, remedy in wording.causes(held):
+            yield f"- {_plain(words)}" + (f"<br>{_plain(remedy)}" if remedy else "")
+
+
+def _now(held: Held) -> str:
+    return wording.amount(held.measure, held.now)
+
+
+def _plain(text: str) -> str:
+    """``text`` as itself: nothing of it means anything in Markdown but quotes of code."""
+    parts = _CODE.split(text)
+    return "".join(
+        part.replace("|", r"\|") if _CODE.fullmatch(part) else _SPECIAL.sub(r"\\\1", part)
+        for part in parts
+    )
+
+
+_SUITE = "warmwatch check"
+
+
+def junit(result: Result) -> str:
+    """What could not be compared is an error, what grew a failure with its reasons."""
+    suite = Xml.Element("testsuite", name=_SUITE)
+    for held in result.held:
+        case = _case(suite, wording.whose(held), wording.title(held.measure))
+        if held.grew:
+            Xml.SubElement(case, "failure", message=wording.headline(held)).text = _why(held)
+    for words in result.problems:
+        Xml.SubElement(_case(suite, _SUITE, "compared"), "error", message=words)
+    suite.set("tests", str(len(suite)))
+    suite.set("failures", str(len(result.grew)))
+    suite.set("errors", str(len(result.problems)))
+    return Xml.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _case(suite: Xml.Element, of: str, name: str) -> Xml.Element:
+    return Xml.SubElement(suite, "testcase", classname=of, name=name)
+
+
+def _why(held: Held) -> str:
+    lines = (f"{words}\n  {remedy}" if remedy else words for words, remedy in wording.causes(held))
+    return "\n".join(lines)
+
+
+def answer(result: Result) -> dict[str, Any]:
+    """Schema version 1: keys are added, never renamed."""
+    return {
+        "schema_version": 1,
+        "passed": result.passed,
+        "summary": verdict(result),
+        "compared": [_held(one) for one in result.held],
+        "problems": result.problems,
+        "notes": result.notes,
+    }
+
+
+def _held(held: Held) -> dict[str, Any]:
+    return {
+        "run": held.run,
+        "ranks": held.ranks or None,
+        "measure": held.measure,
+        "baseline": held.was,
+        "now": held.now,
+        "limit": held.limit,
+        "grew": held.grew,
+        "words": wording.headline(held),
+        "causes": [{"words": words, "advice": remedy} for words, remedy in wording.causes(held)]
+        if held.grew
+        else [],
+    }

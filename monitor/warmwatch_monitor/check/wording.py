@@ -1,0 +1,224 @@
+"""What exceeded the baseline, why, and what to do about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from warmwatch.shared.advice import OF_BREAK, OF_FALLBACK, advice
+from warmwatch.shared.reasons import plain, plain_break
+from warmwatch_monitor.check.baseline import RATIO, named
+from warmwatch_monitor.check.growth import SECONDS, Cause, Held, Kind, Moved, Remark
+from warmwatch_monitor.check.measured import Share
+from warmwatch_monitor.model import Compilation, CudagraphSkip, GraphBreak, RunView
+from warmwatch_monitor.output.wording import counted, duration, own_words, place, step_length
+from warmwatch_monitor.status.words.requested import never_compiled, plain_skip, turned_off
+
+MOST = 5
+_NOUNS: Mapping[str, tuple[str, str]] = {
+    "graphs": ("graph", "graphs"),
+    "graph_breaks": ("graph break", "graph breaks"),
+    "recompiles": ("recompile", "recompiles"),
+    "recompiles_after_warm": ("recompile after warm", "recompiles after warm"),
+    "fallbacks": ("function left to run eagerly", "functions left to run eagerly"),
+    "failures": ("failed compilation", "failed compilations"),
+    "kernels": ("kernel", "kernels"),
+    "cudagraph_skips": ("CUDA graph left out", "CUDA graphs left out"),
+}
+_LONGEST = 160
+_WRAPPED = "(external_utils.py)"  # what PyTorch puts around a module of its own
+_OF_FAILURE = "Run it with TORCH_LOGS=dynamo,inductor, which shows the error."
+_OF_SKIP = "torch.compiler.cudagraph_mark_step_begin and static inputs help, or another mode."
+_OF_WARMUP = (
+    "It is held against the steady step, so steps that were faster this time do it too; where it "
+    'changes from run to run: ignore = ["warmup_ratio"] in the baseline, or a wider '
+    "tolerance. `warmwatch run --report -- CMD` shows where it goes, phase by phase."
+)
+
+
+def title(measure: str) -> str:
+    """``graph breaks``, ``warm-up``."""
+    return _NOUNS[measure][1] if measure in _NOUNS else "warm-up"
+
+
+def amount(measure: str, value: float) -> str:
+    """``3``, ``684 steady steps``, ``12 s``."""
+    if measure == RATIO:
+        return f"{value:,.0f} steady steps" if value >= 100 else f"{value:.3g} steady steps"
+    return duration(value) if measure == SECONDS else f"{value:g}"
+
+
+def whose(held: Held) -> str:
+    """``train, ranks 0-3``."""
+    if not held.ranks:
+        return held.run
+    many = "rank" if held.ranks.isdecimal() else "ranks"
+    return f"{held.run}, {many} {held.ranks}"
+
+
+def headline(held: Held) -> str:
+    """``recompiles: 3, was 1``; of the warm-up, which has a tolerance, how far it might have gone.
+
+    What it was is the baseline's, or that of the command in the same job.
+    """
+    now, was = amount(held.measure, held.now), amount(held.measure, held.was)
+    may = "" if held.limit == held.was else f" (may be {amount(held.measure, held.limit)})"
+    return f"{title(held.measure)}: {now}, was {was}{may}"
+
+
+def causes(held: Held) -> list[tuple[str, str | None]]:
+    """What made it so, each with what to do about it, the same ones once; MOST at most."""
+    found: dict[tuple[str, str | None], int] = {}
+    for cause in held.causes:
+        said = _cause(cause, held.measure)
+        times = cause.count if isinstance(cause, GraphBreak) else 1
+        found[said] = found.get(said, 0) + times
+    told = [(f"{words}{_times(count)}", then) for (words, then), count in found.items()]
+    if not told:
+        told = [(_moved(one), None) for one in held.moved]
+        told += [] if held.ranks else [(_OF_WARMUP, None)]
+    left = len(told) - MOST
+    return told[:MOST] + ([(f"and {left} more", None)] if left > 0 else [])
+
+
+def _times(count: int) -> str:
+    return "" if count == 1 else f" ({count} times)"
+
+
+def _cause(cause: Cause, measure: str) -> tuple[str, str | None]:
+    if isinstance(cause, GraphBreak):
+        why = plain_break(cause.reason) or own_words(cause.reason, _LONGEST)
+        where = place(cause.name, cause.file, cause.line)
+        return f"{where}: {why}" if where else why, OF_BREAK
+    if isinstance(cause, CudagraphSkip):
+        return _skip(cause, cause.reason), _OF_SKIP
+    if isinstance(cause, Compilation):
+        return _compilation(cause, measure)
+    limit = f" of {cause.limit}" if cause.limit is not None else ""
+    setting = f" ({cause.setting})" if cause.setting else ""
+    return f"`{cause.name or 'a frame'}` hit the limit{limit}{setting}", OF_FALLBACK
+
+
+def _compilation(one: Compilation, measure: str) -> tuple[str, str | None]:
+    where = place(one.name, one.file, one.line) or "a graph"
+    if measure == "failures":
+        return f"{where}: {one.failure}", _OF_FAILURE
+    if measure == "cudagraph_skips":
+        return _skip(one, one.cudagraph_skip or ""), _OF_SKIP
+    why = plain(one.reason, one.category) or own_words(one.reason or "reason unknown", _LONGEST)
+    return f"{where}: {why}", advice(one.category, one.kind, one.reason)
+
+
+def _skip(one: Compilation | CudagraphSkip, reason: str) -> str:
+    where = place(one.name, one.file, one.line) or "a graph"
+    return f"{where}: {plain_skip(reason) or own_words(reason, _LONGEST)}"
+
+
+def _moved(one: Moved) -> str:
+    """A forward and its backward are two compilations of one function."""
+    what = "the model" if one.function.endswith(_WRAPPED) else one.function
+    if one.was is None:
+        return f"{what}: {_share(one.now)}; the baseline does not know it"
+    return f"{what}: {_share(one.now)}; was {_share(one.was)}"
+
+
+def _share(share: Share) -> str:
+    parts = [counted(share.compilations, "compilation")]
+    if share.recompiles:
+        parts.append(counted(share.recompiles, "recompile"))
+    if share.kernels is not None:
+        parts.append(counted(share.kernels, "kernel"))
+    return ", ".join(parts)
+
+
+_REMARKS: Mapping[Kind, Callable[[Remark], str]] = {
+    Kind.ANOTHER_TORCH: lambda it: f"torch is {it.what}: what it compiles may differ for that",
+    # the other side may be a command's, of --against
+    Kind.ANOTHER_NAME: lambda it: (
+        f"{it.run}: held against {it.what}, for there is one run on each side"
+    ),
+    Kind.UNKNOWN_RUN: lambda it: (
+        f"{it.run}: the baseline does not know this run, so it is not compared; --update adds it"
+    ),
+    Kind.UNKNOWN_RANKS: lambda it: (
+        f"{it.run}: the baseline does not know rank {it.what}, so it is not compared; "
+        "--update adds it"
+    ),
+    Kind.UNKNOWN_COUNT: lambda it: (
+        f"{it.run}: the baseline does not say how many {title(it.what)} there may be, so they are "
+        "not compared; --update adds it"
+    ),
+    Kind.AGENT_ERRORS: lambda it: (
+        f"{it.run}: the agent swallowed {counted(int(it.what), 'error')} of its own: counts may be "
+        "low; `warmwatch doctor` says more"
+    ),
+    Kind.SHORT_STEPS: lambda it: (
+        f"{it.run}: its steady step takes {step_length(float(it.what))}: in steps so short the "
+        "warm-up is noise and is not compared; --against compares it in seconds, and "
+        'ignore = ["warmup_ratio"] in the baseline takes this note away'
+    ),
+    Kind.NO_RUN: lambda it: (
+        f"{it.run}: the baseline's run was not seen; if it is gone for good, --update takes it out"
+    ),
+    Kind.NO_RANKS: lambda it: (
+        f"{it.run}: rank {it.what} of the baseline was not seen; with another number of ranks, "
+        "--update writes them"
+    ),
+    Kind.NO_COUNT: lambda it: (
+        f"{it.run}: this torch does not tell of {title(it.what)}, which the baseline has; put "
+        f'"{it.what}" into its ignore, or use the torch that it was written with'
+    ),
+    Kind.LOST_LINES: lambda it: (
+        f"{it.run}: lines of its journal could not be written, so its {title(it.what)} are not "
+        f'known; give its record more room (WARMWATCH_DIR), or put "{it.what}" into ignore'
+    ),
+    Kind.NEVER_WARM: lambda it: (
+        f"{it.run}: it never became warm, which the baseline's did: let it train some steps more"
+    ),
+    Kind.NOT_COMPILED: lambda it: f"{it.run}: nothing of it was compiled, which the baseline's was",
+}
+
+
+def uncompiled(run: RunView) -> str:
+    """Why a run that was seen compiled nothing, as far as that is known."""
+    figures = run.ranks[0].figures
+    off = turned_off(figures)
+    if off is None and figures.compile.wrappers:
+        return f"{run.run}: {': '.join(never_compiled(figures))}"
+    return f"{run.run}: nothing was compiled: {off or 'torch.compile was never called'}"
+
+
+def unfinished(run: RunView, ranks: Iterable[int]) -> str:
+    """That some of a run went on when the command had ended."""
+    return (
+        f"{run.run}: rank {named(ranks)} had not ended when the command had, so nothing was "
+        "compared: have the command wait for it"
+    )
+
+
+def began_anew(run: str) -> str:
+    """That a process of it has a second record, and what the first one counts is in no number."""
+    return (
+        f"{run}: its process began anew when it had compiled (by exec, or with a second attach()), "
+        "and what it compiled before is not counted, so nothing was compared: have it begin anew "
+        "before it compiles, or give each part a name of its own (WARMWATCH_RUN, attach(run=...))"
+    )
+
+
+def kept(caches: str) -> str:
+    """That this folder of ``caches`` was left to what goes on."""
+    return f"remove {caches} when what goes on has ended: it holds its compile caches"
+
+
+def remark(of: Remark) -> str:
+    """A sentence."""
+    return _REMARKS[of.kind](of)
+
+
+def numbers(held: Iterable[Held]) -> str:
+    """What was compared, in one line: ``2 graphs, 0 graph breaks, warm-up 684 steady steps``."""
+    return ", ".join(
+        f"{one.now:g} {_NOUNS[one.measure][one.now != 1]}"
+        if one.measure in _NOUNS
+        else f"warm-up {amount(one.measure, one.now)}"
+        for one in held
+    )

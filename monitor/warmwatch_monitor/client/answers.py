@@ -1,0 +1,210 @@
+"""Where a command gets the ``/status`` document: from a daemon, or else from the records.
+
+The libraries that read records and hosts are loaded where that is needed: an answer from a daemon
+pays for none of them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from warmwatch_monitor.access import ANYBODY, Access
+from warmwatch_monitor.client.choice import choose, is_pattern
+from warmwatch_monitor.client.daemon import Daemon, daemon_of, query_daemon, query_history
+from warmwatch_monitor.errors import ForeignDaemonError, NoDaemonError, UsageError
+from warmwatch_monitor.output.console import note
+from warmwatch_monitor.settings import Settings, load, load_access
+from warmwatch_monitor.timeouts import DISK_SECONDS, within
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.model import Snapshot
+    from warmwatch_monitor.pipeline.poller import Poller
+    from warmwatch_monitor.sources.listed import Source
+
+Answer = dict[str, Any]
+
+_LEAST_SECONDS = 1.0
+
+
+def settings_from(**options: str | None) -> Settings:
+    """This command's settings. Raises UsageError."""
+    return load(os.environ, os.getuid(), options)
+
+
+def make_poller(settings: Settings, *more: Source[Any]) -> Poller:
+    """The poller over every source that is listed, and ``more``."""
+    from warmwatch_monitor.pipeline.poller import Poller
+    from warmwatch_monitor.sources.listed import SOURCES
+
+    return Poller(settings, sources=(*SOURCES, *more))
+
+
+class Asker:
+    """Gives the answer as it is now, for as long as a command needs it.
+
+    Args:
+        look: the answer, and the daemon that gave it, if one did; takes the seconds that it may
+        last, ``None`` for as many as are usual. choose: leaves what was asked for.
+        until: when, on the monotonic clock, the command ends: what hangs then does so for a second
+        more, unless it is the first look.
+
+    Attributes:
+        daemon: who gave the last answer; ``None`` where it was read, or there was none.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[float | None], tuple[Answer, Daemon | None]],
+        choose: Callable[[Answer], Answer],
+        until: float | None = None,
+    ) -> None:
+        self._look, self._choose, self._until = look, choose, until
+        self._is_first = True
+        self.daemon: Daemon | None = None
+
+    def __call__(self) -> Answer:
+        daemon, first, self._is_first = None, self._is_first, False
+        within = None
+        if self._until is not None and not first:
+            within = max(_LEAST_SECONDS, self._until - time.monotonic())
+        try:
+            answer, daemon = self._look(within)
+        finally:
+            self.daemon = daemon
+        return self._choose(answer)
+
+
+def asker(
+    run: str | None,
+    *,
+    address: str | None = None,
+    dir: str | None = None,
+    prometheus: str | None = None,
+    access: Mapping[str, str | None] = MappingProxyType({}),
+    own: bool = False,
+    told: Callable[[Snapshot], None] | None = None,
+    until: float | None = None,
+) -> Asker:
+    """What gives the answer as it is now; ``until`` as of :class:`Asker`.
+
+    ``access``: what is shown to whom it asks. ``own``: a name without an owner means no run but
+    this user's. ``told``: is given what was read here, where no daemon answered.
+
+    A directory that was named is read here; an address that was asked for answers or is an error.
+    Only where neither was, the daemon is one that may run or not.
+
+    Raises:
+        UsageError: the options contradict each other or cannot be used.
+    """
+    if prometheus is not None:
+        if address is not None or dir is not None:
+            raise UsageError("--prometheus asks another program than --address and --dir: give one")
+        url, shown = prometheus, load_access(os.environ, access)
+        return Asker(lambda _: (query_fleet(url, run, shown), None), lambda answer: answer)
+    settings = settings_from(address=address, dir=dir, **access)
+    read = _reader(settings, told)
+
+    def look(seconds: float | None) -> tuple[Answer, Daemon | None]:
+        found = None if dir is not None else _from_daemon(settings, seconds)
+        if found is None:
+            left = float("inf") if until is None else until - time.monotonic()
+            return read(None if left == float("inf") else max(_LEAST_SECONDS, left)), None
+        return found, daemon_of(settings)
+
+    return Asker(look, lambda answer: choose(answer, run, os.geteuid(), own=own), until)
+
+
+def past_of(
+    *,
+    address: str | None,
+    dir: str | None,
+    prometheus: str | None,
+    access: Mapping[str, str | None],
+) -> Answer | None:
+    """The history of the daemon that :func:`asker` would ask; ``None`` where it asks none.
+
+    Raises:
+        DaemonError: the daemon keeps none, or has gone.
+    """
+    if dir is not None or prometheus is not None:
+        return None
+    settings = settings_from(address=address, **access)
+    if _from_daemon(settings) is None:
+        return None
+    return query_history(daemon_of(settings))
+
+
+def note_missing_directory(dir: str | None, what_now: str = "") -> None:
+    """Say that ``--dir`` names nothing; a slip of the pen would look like a quiet machine."""
+    if dir is not None and not within(DISK_SECONDS, lambda: os.path.exists(dir), True):
+        note(f"warmwatch: --dir: {dir} does not exist{what_now}")
+
+
+@cache
+def _note_once(words: str) -> None:
+    note(words)
+
+
+def _from_daemon(settings: Settings, within: float | None = None) -> Answer | None:
+    """The daemon's answer; ``None`` where it is not asked for and cannot know these records."""
+    try:
+        answer = query_daemon(daemon_of(settings), within)
+    except ForeignDaemonError as error:
+        _note_once(f"warmwatch: {error}; the records are read here")
+        return None
+    except NoDaemonError:
+        if settings.asked:
+            raise
+        return None
+    watched = settings.asked or not settings.chosen
+    return answer if watched or answer.get("directories") == list(settings.directories) else None
+
+
+def _reader(
+    settings: Settings, told: Callable[[Snapshot], None] | None
+) -> Callable[[float | None], Answer]:
+    """Reads the records here, in so many seconds; one poller for all looks, which sees what changes
+    between them.
+    """
+    pollers: list[Poller] = []
+
+    def read(seconds: float | None) -> Answer:
+        from warmwatch_monitor.status.document import status
+
+        if not pollers:
+            from warmwatch_monitor.history.earlier_runs_source import recalling
+
+            pollers.append(make_poller(settings, *recalling(settings.keeping)))
+        snapshot = pollers[0].poll_once(seconds)
+        if told is not None:
+            told(snapshot)
+        return status(snapshot)
+
+    return read
+
+
+def query_fleet(url: str, run: str | None = None, access: Access = ANYBODY) -> Answer:
+    """The answer for every run, or for those that ``run`` chooses, over all that a Prometheus saw.
+
+    Raises:
+        UsageError: ``url`` is none of HTTP, or ``access`` cannot be used. FleetError: it cannot be
+        asked. UnknownRunError: it knows no such run.
+    """
+    from warmwatch_monitor.clock import Clock
+    from warmwatch_monitor.fleet import assemble
+    from warmwatch_monitor.fleet.prometheus import PrometheusSource
+    from warmwatch_monitor.status.document import status
+
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"--prometheus takes a URL such as http://prometheus:9090, not {url!r}")
+    source = PrometheusSource(url, access)
+    name = None if run is None or is_pattern(run) else run
+    snapshot = assemble(source.read(name), Clock().epoch())
+    if name is not None and not snapshot.runs:  # say which there are
+        snapshot = assemble(source.read(), Clock().epoch())
+    return choose(status(snapshot), run)

@@ -1,0 +1,119 @@
+"""Selects the runs of an answer by name or pattern. Pure.
+
+A name means the asker's own run before anybody else's; where nobody knows who asks, as through a
+Prometheus, every user's of that name. ``gpt2@alice`` is alice's, whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from warmwatch.shared.states import ENDED_STATES
+from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
+from warmwatch_monitor.output.summary import several_of
+
+Answer = dict[str, Any]
+
+
+def is_pattern(run: str) -> bool:
+    """Whether ``run`` may stand for several names."""
+    return any(sign in run for sign in "*?[")
+
+
+def is_own(run: Answer, uid: int | None) -> bool:
+    """Whether a run is the user ``uid``'s; where nobody knows whose it is, it may be."""
+    return uid is None or run.get("owner_uid") in (None, uid)
+
+
+def choose(answer: Answer, run: str | None, uid: int | None = None, *, own: bool = False) -> Answer:
+    """``answer`` with the runs alone that are named or matched by ``run``, as if they were all.
+
+    ``uid``: who asks. ``own``: what names no owner means no run but his.
+
+    Raises:
+        UnknownRunError: there is none. UnreadRunError: there is none so far.
+    """
+    if run is None:
+        return answer
+    try:
+        return only(answer, choose_runs(answer["runs"], run, uid, own=own))
+    except UnknownRunError as error:
+        if why := answer.get("incomplete"):  # which an older daemon does not say
+            raise UnreadRunError(run, error.known, str(why)) from None
+        raise
+
+
+def choose_runs(
+    runs: Sequence[Answer], run: str | None, uid: int | None = None, *, own: bool = False
+) -> Sequence[Answer]:
+    """Those of ``runs`` that :func:`choose` leaves. Raises as it does."""
+    if run is None:
+        return runs
+    his = [one for one in runs if is_own(one, uid)]
+    if "@" in run:  # nobody's own name for a run can pass for another user's
+        chosen = _full(runs, run) or _named(his, run)
+    else:
+        chosen = _named(his, run) or ([] if own else _named(runs, run))
+    if not chosen:
+        others = _named(runs, run) if "@" not in run else []
+        raise UnknownRunError(
+            run,
+            tuple(one["run"] for one in runs),
+            tuple(dict.fromkeys(_with_owner(one) for one in others)),
+        )
+    return chosen
+
+
+def may_be(shown: str, run: str | None) -> bool:
+    """Whether a run of which only is known how it is shown may be one that ``run`` chooses."""
+    if run is None:
+        return True
+    called, asked = _with_and_without_owner(shown), _with_and_without_owner(run)
+    return any(one == other or fnmatchcase(one, other) for one in called for other in asked)
+
+
+def _with_and_without_owner(name: str) -> tuple[str, ...]:
+    """Of a run of the daemon's own user the owner is not shown, and may be asked for."""
+    return name, *filter(None, (name.rpartition("@")[0],))
+
+
+def _named(runs: Sequence[Answer], run: str) -> list[Answer]:
+    """Those whose user called them so; else those whose names match."""
+    chosen = [one for one in runs if _plain(one) == run]
+    return chosen or [one for one in runs if fnmatchcase(_plain(one), run)]
+
+
+def _full(runs: Sequence[Answer], run: str) -> list[Answer]:
+    """Those that are shown so, or are called so with their owner; else those that match."""
+    chosen = [one for one in runs if run in (one["run"], _with_owner(one))]
+    return chosen or [
+        one for one in runs if fnmatchcase(one["run"], run) or fnmatchcase(_with_owner(one), run)
+    ]
+
+
+def _plain(run: Answer) -> str:
+    """Its own name, without an owner."""
+    return str(run.get("name") or run["run"])
+
+
+def _with_owner(run: Answer) -> str:
+    owner = run.get("owner")
+    return f"{_plain(run)}@{owner}" if owner else str(run["run"])
+
+
+def only(answer: Answer, runs: Sequence[Answer]) -> Answer:
+    """``answer`` with ``runs`` alone, which are some of its own and at least one."""
+    if len(runs) == len(answer["runs"]):
+        return answer
+    living = [one for one in runs if one["state"] not in ENDED_STATES]
+    words = several_of(runs)
+    return {
+        **answer,
+        "compiling": any(one["compiling"] for one in living) if living else None,
+        "warm": all(one["warm"] for one in living) if living else None,
+        "summary": words.summary,
+        "details": list(words.details),
+        "runs": list(runs),
+    }

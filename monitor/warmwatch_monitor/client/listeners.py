@@ -1,0 +1,87 @@
+"""Which user listens at a local address, as the kernel reports it.
+
+Any user can listen at the default address first and answer what he likes. So it is believed only
+where its listener belongs to root, to the caller, or to the user that runs the service.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from warmwatch_monitor.settings import Address
+
+_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+_LISTENING = "0A"
+_WORD = 8  # hexadecimal digits of four bytes
+
+
+def distrust(address: Address, service_user: str) -> str | None:
+    """Why what listens at ``address`` is not believed, in words; ``None`` where it is.
+
+    Every listener that could have taken the connection counts.
+    """
+    uids = listeners(address)
+    for uid in sorted(uids):
+        if uid not in (0, os.geteuid()) and uid != _uid_of(service_user):
+            return f"it belongs to user {_name_of(uid)}"
+    return None if uids else "nobody can tell whose it is"
+
+
+def listeners(address: Address) -> frozenset[int]:
+    """The numbers of the users who listen there, as far as that can be seen."""
+    try:
+        return frozenset(_listeners(address))
+    except (OSError, ValueError):
+        return frozenset()
+
+
+def _listeners(address: Address) -> Iterator[int]:
+    """Raises OSError, ValueError."""
+    wanted = ip_address(address.host)
+    for table in _TABLES:
+        try:
+            with open(table, encoding="utf-8") as file:
+                next(file, None)
+                for line in file:
+                    fields = line.split()
+                    if fields[3] != _LISTENING:  # listening ones come first
+                        break
+                    host, _, port = fields[1].partition(":")
+                    if int(port, 16) == address.port and _takes(_address(host), wanted):
+                        yield int(fields[7])
+        except FileNotFoundError:  # a kernel without IPv6
+            continue
+
+
+def _address(text: str) -> IPv4Address | IPv6Address:
+    """As the kernel prints it: words of four bytes, each in the machine's order."""
+    words = (text[at : at + _WORD] for at in range(0, len(text), _WORD))
+    raw = b"".join(int(word, 16).to_bytes(4, "little") for word in words)
+    found = ip_address(raw)
+    return getattr(found, "ipv4_mapped", None) or found
+
+
+def _takes(bound: IPv4Address | IPv6Address, wanted: IPv4Address | IPv6Address) -> bool:
+    """Whether a socket that is ``bound`` so may take a connection to ``wanted``."""
+    if bound.is_unspecified:  # one of IPv6 takes IPv4 too, unless it was told not to
+        return bound.version == 6 or wanted.version == 4
+    return bound == wanted
+
+
+def _uid_of(name: str) -> int | None:
+    if name.isdecimal():
+        return int(name)
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except (KeyError, OSError, ValueError):
+        return None
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OSError):
+        return str(uid)

@@ -1,0 +1,61 @@
+"""``warmwatch compare``: runs side by side, and their break-even."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.output import options
+from warmwatch_monitor.output.console import draw, has_colour, say, width
+
+_MOST = 12
+
+
+@click.command()
+@click.argument("runs", metavar="RUN RUN...", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+@click.option("--markdown", is_flag=True, help="Print it as Markdown, for a pull request.")
+@options.directory
+def compare(runs: tuple[str, ...], as_json: bool, markdown: bool, dir: str | None) -> None:
+    """Two or more runs side by side: first step, warm-up, steady step, memory, energy, break-even.
+
+    They are held against the first eager run among them, else against the first: "costs 17 s more
+    and saves 17 ms a step: paid back at step 1,016". What makes them incomparable (another GPU,
+    world size, batch, torch) is said first, with the rows that it touches. Each RUN is a name, an
+    id, NAME~1 (the start before), or a pattern that may stand for several.
+
+    \b
+    Exit code: 0 whatever comes out; 5 no such run
+    """
+    if as_json and markdown:
+        raise UsageError("--json and --markdown exclude each other: give one")
+    from warmwatch_monitor.compare.comparison import compare as compare_all
+    from warmwatch_monitor.report.command import as_text, cleaned
+    from warmwatch_monitor.report.summaries import accounts, as_written
+    from warmwatch_monitor.settings import price_per_gpu_hour
+
+    found = list({one.id: one for one in accounts(runs, dir=dir)}.values())
+    if not 1 < len(found) <= _MOST:
+        names = ", ".join(one.run for one in found)
+        raise UsageError(
+            f"give 2 to {_MOST} runs to compare; {' '.join(runs)!r} means {names}"
+            f"{'; its start before is NAME~1' if len(found) == 1 else ''}"
+        )
+    with as_written(found):
+        made = cleaned(compare_all(found, price_per_gpu_hour(os.environ)))
+    if as_json:
+        say(as_text(made))
+        return
+    from warmwatch_monitor.compare.wording import page
+
+    document = page(made)
+    if markdown:
+        from warmwatch_monitor.output.markdown import markdown as text_of
+
+        say(text_of(document), end="")
+        return
+    from warmwatch_monitor.output.lines import lines
+
+    draw(lines(document, width=width(), colour=has_colour()))

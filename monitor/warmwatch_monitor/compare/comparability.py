@@ -1,0 +1,107 @@
+"""Comparability checks: differences between runs and the rows they affect. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from warmwatch_monitor.compare.parts import Incomparable
+from warmwatch_monitor.model.run_summary import Provenance, RunSummary
+from warmwatch_monitor.report.parts import Report
+
+# names of rows, as the table has them
+FIRST, FIRST_MEMORY = "first step", "memory when it had compiled"
+WARMUP, COST, SPENT = "warm-up", "compile cost", "its energy"
+STEADY, SPEED_UP = "steady step", "speed-up"
+PEAK, ENERGY, BREAK_EVEN = "peak memory", "energy a step", "break-even"
+_COMPILING = (FIRST, WARMUP, COST, SPENT, BREAK_EVEN)
+_STEPS = (STEADY, SPEED_UP, ENERGY, BREAK_EVEN)
+_ALL = (FIRST, FIRST_MEMORY, WARMUP, COST, SPENT, STEADY, SPEED_UP, PEAK, ENERGY, BREAK_EVEN)
+
+
+class _Fact(Struct, frozen=True):
+    """Something that runs have in common, or not."""
+
+    what: str
+    of: Callable[[Provenance], object]
+    rows: tuple[str, ...]
+
+
+_FACTS = (
+    _Fact("GPUs", lambda what: ", ".join(sorted(what.gpus)) or None, _ALL),
+    _Fact("world size", lambda what: what.world_size, _ALL),
+    _Fact("tokens a step", lambda what: what.tokens_per_step, (*_STEPS, FIRST, FIRST_MEMORY, PEAK)),
+    _Fact(
+        "samples a step", lambda what: what.samples_per_step, (*_STEPS, FIRST, FIRST_MEMORY, PEAK)
+    ),
+    _Fact("torch", lambda what: what.torch, _ALL),
+    _Fact("CUDA", lambda what: what.cuda, _ALL),
+    _Fact("Triton", lambda what: what.triton, _ALL),
+    _Fact("driver", lambda what: what.driver, _STEPS),
+    _Fact("script", lambda what: what.script, _ALL),
+    _Fact("commit", lambda what: what.commit, _ALL),
+    _Fact("compiled code", lambda what: what.code, _ALL),
+    _Fact("compile threads", lambda what: what.compile_threads, _COMPILING),
+    _Fact("caches", lambda what: _caches(what), _COMPILING),
+)
+_NEEDED = frozenset({"GPUs", "tokens a step"})  # not to know these is worth a word
+
+
+def incomparable(
+    accounts: Sequence[RunSummary], reports: Sequence[Report]
+) -> tuple[Incomparable, ...]:
+    """What is known of several of them and not the same."""
+    reports = [
+        replace(one, what=replace(one.what, code=code))
+        for one, code in zip(reports, _codes_apart(accounts), strict=True)
+    ]
+    found = []
+    for fact in _FACTS:
+        # what compiles nothing asks no cache, and has no workers
+        asked = [one.compile_seconds > 0 or fact.rows is not _COMPILING for one in reports]
+        pairs = zip(reports, asked, strict=True)
+        values = [fact.of(one.what) if is_asked else None for one, is_asked in pairs]
+        known = {value for value in values if value is not None}
+        if len(known) > 1:
+            said = tuple("not known" if value is None else str(value) for value in values)
+            found.append(Incomparable(what=fact.what, values=said, rows=fact.rows))
+    return tuple(found)
+
+
+def unknown(reports: Sequence[Report]) -> tuple[str, ...]:
+    """What is not known of one of them at least, and would have to be the same."""
+    named = {fact.what: fact for fact in _FACTS}
+    return tuple(
+        name for name in sorted(_NEEDED) if any(named[name].of(one.what) is None for one in reports)
+    )
+
+
+def _codes_apart(accounts: Sequence[RunSummary]) -> list[str | None]:
+    """Of each one hash of what it compiled in another way than the others.
+
+    Of functions that all of them compiled: one that ended earlier, or never evaluated, is not
+    another program for that. ``None`` where there is none, and of what compiled nothing.
+    """
+    each = [_codes(one) for one in accounts]
+    known = [codes for codes in each if codes]
+    shared = set.intersection(*map(set, known)) if known else set()
+    apart = [key for key in shared if not set.intersection(*(codes[key] for codes in known))]
+    told = [sorted(code for key in apart for code in codes.get(key, ())) for codes in each]
+    return [sha256("\n".join(one).encode()).hexdigest()[:12] if one else None for one in told]
+
+
+def _codes(account: RunSummary) -> dict[tuple[str, str | None], set[str]]:
+    """Hashes by function; that it moved in its file is no matter."""
+    found: dict[tuple[str, str | None], set[str]] = {}
+    for rank in account.ranks:
+        for one in rank.compiled:
+            if one.name and one.code:
+                found.setdefault((one.name, one.file), set()).add(one.code)
+    return found
+
+
+def _caches(what: Provenance) -> str | None:
+    return ", ".join(f"{name} {state}" for name, state in sorted(what.caches.items())) or None

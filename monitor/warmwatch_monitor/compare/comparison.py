@@ -1,0 +1,196 @@
+"""Runs compared: cost, steady speed, confidence intervals, and break-even. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, hypot
+from typing import Any
+
+from msgspec.structs import replace
+
+from warmwatch_monitor.compare.comparability import incomparable, unknown
+from warmwatch_monitor.compare.parts import EAGER, BreakEven, Comparison, Measured, Side
+from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
+from warmwatch_monitor.model.throughput import HALF_A_BIN
+from warmwatch_monitor.report.parts import Report, Steady
+from warmwatch_monitor.report.whole import report, slowest_of
+
+
+def steady(known: Steady) -> Measured | None:
+    """A clean step."""
+    if known.seconds is None:
+        return None
+    if known.low is None or known.high is None:
+        return Measured(value=known.seconds)
+    error = (known.high - known.low) / 2
+    if known.seconds == known.median:
+        error = hypot(error, HALF_A_BIN * known.seconds)
+    return Measured(value=known.seconds, uncertainty=error)
+
+
+def difference(one: Measured, other: Measured) -> Measured:
+    """How much ``one`` is more than ``other``."""
+    return Measured(value=one.value - other.value, uncertainty=_both(one, other))
+
+
+def ratio(one: Measured, other: Measured) -> Measured:
+    """How many times ``other`` goes into ``one``."""
+    value = one.value / other.value
+    if one.uncertainty is None or other.uncertainty is None:
+        return Measured(value=value)
+    relative = hypot(one.uncertainty / one.value, other.uncertainty / other.value)
+    return Measured(value=value, uncertainty=value * relative)
+
+
+def _both(one: Measured, other: Measured) -> float | None:
+    if one.uncertainty is None or other.uncertainty is None:
+        return None
+    return hypot(one.uncertainty, other.uncertainty)
+
+
+def steps_until(cost: float, saves: float) -> int:
+    """After so many steps it is ahead."""
+    return max(1, ceil(cost / saves))
+
+
+_CROSSING = frozenset({"paid_back", "ahead_until"})
+
+
+def break_even(side: Side, against: Side) -> BreakEven:
+    """Of ``side`` against ``against``: what it cost more, over what each of its steps saves."""
+    whole = BreakEven(run=side.label, against=against.label, outcome="unknown")
+    if None in (side.cost_seconds, against.cost_seconds, side.steady, against.steady):
+        return whole
+    assert side.steady
+    assert against.steady
+    cost = (side.cost_seconds or 0.0) - (against.cost_seconds or 0.0)
+    saves = difference(against.steady, side.steady)
+    outcome = _outcome(cost, saves)
+    found = BreakEven(
+        run=side.label, against=against.label, outcome=outcome, cost_seconds=cost, saves=saves
+    )
+    return _at_step(found, cost, saves) if outcome in _CROSSING else found
+
+
+def _outcome(cost: float, saves: Measured) -> str:
+    if abs(saves.value) <= (saves.uncertainty or 0.0):
+        return "no_difference"
+    if saves.value > 0:
+        return "paid_back" if cost > 0 else "at_once"
+    return "never" if cost >= 0 else "ahead_until"
+
+
+def _at_step(found: BreakEven, cost: float, saves: Measured) -> BreakEven:
+    """With the step at which one comes to be ahead of the other."""
+    off, cost, each = saves.uncertainty, abs(cost), abs(saves.value)
+    return replace(
+        found,
+        step=steps_until(cost, each),
+        earliest=None if off is None else steps_until(cost, each + off),
+        latest=None if off is None else steps_until(cost, each - off),
+    )
+
+
+def compare(
+    accounts: Sequence[RunSummary],
+    price: float | None = None,
+    *,
+    labels: Sequence[str] | None = None,
+) -> Comparison:
+    """Each beside the others. Held against the first eager one, where there is one, else the first.
+
+    ``price``: of an hour of one GPU. ``labels``: what they are called, where not by their names.
+    """
+    reports = [report(one, price) for one in accounts]
+    labels = labels or _labels(reports)
+    sides = [
+        _side(account, made, label)
+        for account, made, label in zip(accounts, reports, labels, strict=True)
+    ]
+    baseline = next((one for one in sides if one.mode == EAGER), sides[0])
+    return Comparison(
+        baseline=baseline.label,
+        sides=tuple(_against(one, baseline) for one in sides),
+        incomparable=incomparable(accounts, reports),
+        unknown=unknown(reports),
+        break_even=tuple(break_even(one, baseline) for one in sides if one is not baseline),
+    )
+
+
+def _labels(reports: Sequence[Report]) -> list[str]:
+    """Names, with ids where two are the same."""
+    names = [one.run for one in reports]
+    return [one.run if names.count(one.run) == 1 else f"{one.run} ({one.id})" for one in reports]
+
+
+def _against(side: Side, baseline: Side) -> Side:
+    if side is baseline or side.steady is None or baseline.steady is None:
+        return side
+    return replace(side, speed_up=ratio(baseline.steady, side.steady))
+
+
+def _side(account: RunSummary, made: Report, label: str) -> Side:
+    rank: dict[str, Any] = dict(slowest_of(account).answer) if account.ranks else {}
+    whole = made.costs[-1] if made.costs else None
+    return Side(
+        id=made.id,
+        run=made.run,
+        label=label,
+        state=made.state,
+        mode=_mode(made),
+        rank=made.rank,
+        steps=made.steps,
+        first_step_seconds=made.first_step_seconds,
+        first_step_memory_bytes=slowest_of(account).first_step_bytes if account.ranks else None,
+        compiled_memory_bytes=_compiled_memory(rank),
+        warmup_seconds=made.warmup_seconds,
+        warmup_steps=made.warmup_steps,
+        compile_seconds=made.compile_seconds,
+        cost_seconds=_cost(rank, made) if rank else None,
+        gpu_seconds=whole.gpu_seconds if whole else None,
+        joules=whole.joules if whole else None,
+        money=whole.money if whole else None,
+        steady=steady(made.steady),
+        steady_p99_seconds=made.steady.p99,
+        clean_steps=made.steady.count,
+        tokens_per_second=made.tokens_per_second,
+        peak_memory_bytes=made.peak_memory_bytes,
+        joules_per_step=made.joules_per_step,
+        graphs=made.graphs,
+        recompiles=made.recompiles,
+        graph_breaks=made.graph_breaks,
+    )
+
+
+def _mode(made: Report) -> str | None:
+    """How it was compiled; of one that never did, ``eager``, once it has made a step."""
+    if not made.compile_seconds and not made.graphs_before:
+        ahead = ", ".join(made.precompiled)
+        return (ahead or EAGER) if made.steps else None
+    return "; ".join(dict.fromkeys(_called(one) for one in made.what.wrappings)) or "compiled"
+
+
+def _called(one: Wrapping) -> str:
+    return one.mode if one.backend == "inductor" else f"{one.mode} ({one.backend})"
+
+
+def _compiled_memory(rank: dict[str, Any]) -> int | None:
+    """The most that CUDA's allocator held at the end of a compilation."""
+    functions = (rank.get("compile") or {}).get("functions") or ()
+    known = [one["allocated_bytes"] for one in functions if one.get("allocated_bytes")]
+    return max(known, default=None)
+
+
+def _cost(rank: dict[str, Any], made: Report) -> float | None:
+    """What the compiler cost: of an eager run, what its first step took beyond the others.
+
+    Of one that compiled before the agent attached nobody knows.
+    """
+    if not made.compile_seconds and (made.graphs_before or not made.steps):
+        return None
+    beyond = rank["cost"]["beyond_steady_seconds"]
+    if made.compile_seconds:
+        return max(beyond or 0.0, made.compile_seconds)
+    if made.first_step_seconds is None or made.steady.seconds is None:
+        return 0.0
+    return max(0.0, made.first_step_seconds - made.steady.seconds)

@@ -1,0 +1,161 @@
+"""A comparison in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from warmwatch_monitor.compare import comparability as rows
+from warmwatch_monitor.compare.parts import BreakEven, Comparison, Incomparable, Measured, Side
+from warmwatch_monitor.output import amounts
+from warmwatch_monitor.output.amounts import if_known, took
+from warmwatch_monitor.output.document import Document, Item, Section, table
+from warmwatch_monitor.output.wording import counted
+
+_ABREAST = 3  # runs in one table: of more there are several
+_ROWS: tuple[tuple[str, Callable[[Side], str | None]], ...] = (
+    ("torch.compile", lambda one: one.mode),
+    ("state", lambda one: one.state),
+    (rows.FIRST, lambda one: if_known(took, one.first_step_seconds)),
+    ("its peak memory", lambda one: if_known(amounts.size, one.first_step_memory_bytes)),
+    (rows.FIRST_MEMORY, lambda one: if_known(amounts.size, one.compiled_memory_bytes)),
+    (rows.WARMUP, lambda one: _warmup(one)),
+    (rows.COST, lambda one: if_known(took, one.cost_seconds)),
+    ("its GPU-seconds", lambda one: if_known(amounts.number, one.gpu_seconds)),
+    (rows.SPENT, lambda one: None if one.joules is None else amounts.energy(one.joules)),
+    ("its money", lambda one: None if one.money is None else amounts.money(one.money)),
+    (rows.STEADY, lambda one: _length(one.steady)),
+    ("99 % within", lambda one: if_known(took, one.steady_p99_seconds)),
+    ("clean steps", lambda one: if_known(amounts.number, one.clean_steps)),
+    (rows.SPEED_UP, lambda one: _times(one.speed_up)),
+    (
+        "tokens/s",
+        lambda one: amounts.rate(one.tokens_per_second) if one.tokens_per_second else None,
+    ),
+    (rows.PEAK, lambda one: if_known(amounts.size, one.peak_memory_bytes)),
+    (rows.ENERGY, lambda one: amounts.energy(one.joules_per_step) if one.joules_per_step else None),
+    ("graphs", lambda one: if_known(amounts.number, one.graphs)),
+    ("recompiles", lambda one: if_known(amounts.number, one.recompiles)),
+    ("graph breaks", lambda one: if_known(amounts.number, one.graph_breaks)),
+)
+
+
+def page(of: Comparison) -> Document:
+    """All of it: first what was not the same, for the costs can only be read with that."""
+    differs = [
+        f"{text[0].upper()}{text[1:]}; that touches {', '.join(one.rows)}."
+        for one in of.incomparable
+        for text in [_differs(one, of)]
+    ]
+    return Document(
+        title="Warmwatch comparison: " + ", ".join(one.label for one in of.sides),
+        state="",
+        answer=" ".join([*differs, *(sentence(one) for one in of.break_even)]),
+        warnings=tuple(_warnings(of)),
+        sections=(*_tables(of), _method(of)),
+    )
+
+
+def sentence(one: BreakEven) -> str:
+    """``compiling costs 17 s and saves 17 ms a step: paid back at step 1,016``."""
+    head = f"{one.run} against {one.against}"
+    if one.saves is None or one.cost_seconds is None:
+        return f"{head}: not known, for one of them has no clean step, or no cost that was seen."
+    costs = _costs(one.cost_seconds)
+    if one.outcome == "no_difference":
+        return (
+            f"{head}: {costs}, and no difference of their steps can be told: {_length(one.saves)}."
+        )
+    if one.saves.value < 0:
+        slower = _length(Measured(value=-one.saves.value, uncertainty=one.saves.uncertainty))
+        said = f"{head}: {costs} and makes each step {slower} longer"
+        until = f"ahead until step {one.step:,}{_between(one)}" if one.step else "never paid back"
+        return f"{said}: {until}."
+    saves = f"{costs} and saves {_length(one.saves)} a step"
+    if one.outcome == "at_once":
+        return f"{head}: {saves}: ahead from the first step."
+    return f"{head}: {saves}: paid back at step {one.step:,}{_between(one)}."
+
+
+def _costs(seconds: float) -> str:
+    return f"costs {took(seconds)} more" if seconds > 0 else f"costs {took(-seconds)} less"
+
+
+def _between(one: BreakEven) -> str:
+    if one.earliest is None or one.latest is None or one.earliest == one.latest:
+        return ""
+    return f" ({one.earliest:,} to {one.latest:,})"
+
+
+def _warnings(of: Comparison) -> Iterator[str]:
+    if of.unknown:
+        yield f"not known of all of them, so not held against each other: {', '.join(of.unknown)}"
+
+
+def _differs(one: Incomparable, of: Comparison) -> str:
+    pairs = zip(of.sides, one.values, strict=True)
+    said = ", ".join(f"{value} in {side.label}" for side, value in pairs)
+    return f"not the same {one.what}: {said}"
+
+
+def _tables(of: Comparison) -> Iterator[Section]:
+    first = next(one for one in of.sides if one.label == of.baseline)
+    others = [one for one in of.sides if one is not first]
+    for at in range(0, max(1, len(others)), _ABREAST - 1):
+        yield _side_by_side([first, *others[at : at + _ABREAST - 1]], again=at > 0)
+
+
+def _side_by_side(sides: Sequence[Side], *, again: bool) -> Section:
+    shown = [
+        (name, *(value or "" for value in values))
+        for name, values in ((name, [of(one) for one in sides]) for name, of in _ROWS)
+        if any(values)
+    ]
+    names = ("", *(f"{one.label}>" for one in sides))
+    return Section("Side by side, further runs" if again else "Side by side", table(names, shown))
+
+
+def _method(of: Comparison) -> Section:
+    """How far it may be believed."""
+    measured = any(one.steady and one.steady.uncertainty is not None for one in of.sides)
+    items = [Item(f"Speed-up and break-even are against {of.baseline}.")]
+    if measured:
+        items.append(
+            Item(
+                "± is a 95 % interval, from how far the clean steps of that one run spread; "
+                "another run of the same program may differ by more."
+            )
+        )
+    items.append(
+        Item(
+            "First step, warm-up and compile cost were measured once and have no interval. Compile "
+            "cost is what steps took beyond a steady one, or all compile time where that is more."
+        )
+    )
+    items.append(
+        Item(
+            "Arguments and environment are not kept: whether these runs differed in them is not "
+            "known."
+        )
+    )
+    return Section("How to read it", items=tuple(items))
+
+
+def _warmup(one: Side) -> str | None:
+    if one.warmup_seconds is None:
+        return None
+    steps = "" if one.warmup_steps is None else f", {counted(one.warmup_steps, 'step')}"
+    return f"{took(one.warmup_seconds)}{steps}"
+
+
+def _length(of: Measured | None) -> str | None:
+    if of is None:
+        return None
+    said = took(of.value) if of.value >= 0 else f"-{took(-of.value)}"
+    return said if of.uncertainty is None else f"{said} ± {took(of.uncertainty)}"
+
+
+def _times(of: Measured | None) -> str | None:
+    if of is None:
+        return None
+    off = "" if of.uncertainty is None else f" ± {of.uncertainty:.2g}"
+    return f"{of.value:.3g}{off}"

@@ -1,0 +1,156 @@
+"""``warmwatch demo``: a small compiled training with a daemon, and the daemon's answers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.live import Live
+
+from warmwatch_monitor.client.daemon import Answer, Daemon, query_daemon
+from warmwatch_monitor.errors import DaemonError, WarmwatchError
+from warmwatch_monitor.output.console import draw, note, plain, say
+from warmwatch_monitor.report.command import in_short
+from warmwatch_monitor.report.summaries import accounts
+from warmwatch_monitor.settings import PREFIX, Address
+from warmwatch_monitor.status.goals import lives
+from warmwatch_monitor.terminal.picture import picture
+
+_PAUSE_SECONDS = 0.1
+_RUN = "demo"
+# what is to be left alone on this machine, and where the demo is remembered, like any run
+_KEPT = ("WARMWATCH_GPU_INTERVAL", "WARMWATCH_OBSERVE", "WARMWATCH_STATE")
+
+
+@click.command()
+@click.option("--keep-cache", is_flag=True, help="Use Inductor's cache of earlier compilations.")
+def demo(keep_cache: bool) -> None:
+    """Train a small compiled model and watch it compile, warm up, and compile again.
+
+    Needs PyTorch and a C++ compiler, no GPU; takes about a minute on two cores.
+    """
+    _check()
+    with tempfile.TemporaryDirectory(prefix="warmwatch-demo-") as place:
+        environ = environment(os.environ, f"{place}/records")
+        if not keep_cache:
+            environ["TORCHINDUCTOR_CACHE_DIR"] = f"{place}/inductor"
+        Path(environ["WARMWATCH_DIR"]).mkdir()
+        with _daemon(environ) as address, _training(environ, Path(place)) as training:
+            say(f"The daemon serves {address.url}/status and {address.url}/metrics.")
+            say("The training has one line of ours: import warmwatch.auto\n")
+            _watch(address, training)
+        if training.returncode:
+            note(Path(place, "output").read_text())
+            raise WarmwatchError(f"the training failed with exit code {training.returncode}")
+        say("")
+        draw(in_short(accounts(dir=environ["WARMWATCH_DIR"])))
+
+
+def environment(environ: Mapping[str, str], directory: str) -> dict[str, str]:
+    """``environ`` for the demo's training and daemon, which follow nobody's settings for his own.
+
+    One that asks who is there would refuse the demo, and one that sends metrics send the demo's.
+    """
+    others = {n: value for n, value in environ.items() if n in _KEPT or not n.startswith(PREFIX)}
+    return {**others, f"{PREFIX}DIR": directory, f"{PREFIX}RUN": _RUN}
+
+
+def _check() -> None:
+    if find_spec("torch") is None:
+        raise WarmwatchError("the demo trains with PyTorch; install it with: pip install torch")
+    if not shutil.which(os.environ.get("CXX", "g++")):
+        raise WarmwatchError(
+            "Inductor compiles with a C++ compiler and none is found; install g++ or set CXX"
+        )
+
+
+@contextlib.contextmanager
+def _daemon(environ: dict[str, str]) -> Iterator[Address]:
+    """The daemon, on a free port of its own."""
+    command = [sys.executable, "-m", "warmwatch_monitor", "serve", "--address", "127.0.0.1:0"]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as daemon:
+        try:
+            line = daemon.stdout.readline() if daemon.stdout else ""
+            if "http://" not in line:
+                raise DaemonError("the daemon did not start; `warmwatch doctor` says more")
+            port = line.split("http://")[1].split("/")[0].rpartition(":")[2]
+            yield Address(host="127.0.0.1", port=int(port))
+        finally:
+            daemon.terminate()
+
+
+@contextlib.contextmanager
+def _training(environ: dict[str, str], place: Path) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "warmwatch_monitor.demo.train"]
+    with (
+        Path(place, "output").open("wb") as output,
+        subprocess.Popen(command, env=environ, stdout=output, stderr=output) as training,
+    ):
+        try:
+            yield training
+        finally:
+            training.terminate()
+
+
+def _watch(address: Address, training: subprocess.Popen[bytes]) -> None:
+    """Show what the daemon says until the training has ended, its last word too."""
+    answer = _ask(address)
+    with _screen() as show:
+        while training.poll() is None:
+            answer = _ask(address) or answer
+            if answer and answer["runs"]:
+                show(answer)
+            time.sleep(_PAUSE_SECONDS)
+        show(_ended(address))
+
+
+def _ask(address: Address) -> Answer | None:
+    """What the daemon says now; ``None`` where it is too busy beside the compiler to say it."""
+    try:
+        answer: Answer = plain(query_daemon(Daemon(address)))
+    except DaemonError:
+        return None
+    return answer
+
+
+def _ended(address: Address) -> Answer:
+    """The answer once the daemon has seen the end, which it does within a poll or two."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        answer = _ask(address)
+        if answer and answer["runs"] and not lives(answer["runs"][0]):
+            return answer
+        time.sleep(_PAUSE_SECONDS)
+    raise DaemonError(
+        "the daemon does not say how the training ended; `warmwatch doctor` says more"
+    )
+
+
+@contextlib.contextmanager
+def _screen() -> Iterator[Callable[[Answer], None]]:
+    """A live picture on a terminal; elsewhere a line whenever the state or the phase changes."""
+    console = Console(highlight=False)
+    if console.is_terminal:
+        with Live(console=console, auto_refresh=False) as live:
+            yield lambda answer: live.update(picture(answer), refresh=True)
+        return
+    began, told = time.monotonic(), [""]
+
+    def line(answer: Answer) -> None:
+        rank = answer["runs"][0]["ranks"][0]
+        now = f"{rank['state']} {rank['compile']['phase']} {min(rank['clean_steps'], 3)}"
+        if now != told[-1]:
+            told.append(now)
+            say(f"{time.monotonic() - began:6.1f} s  {answer['summary']}")
+
+    yield line

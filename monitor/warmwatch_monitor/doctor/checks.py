@@ -1,0 +1,351 @@
+"""The checks of ``doctor``. Each returns findings; none changes anything."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import platform
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+
+from msgspec import Struct
+
+from warmwatch import __version__
+from warmwatch.shared import places, record, verdict
+from warmwatch_monitor.client.daemon import Answer, daemon_of, query_daemon
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.errors import DaemonError, ForeignDaemonError, NoDaemonError
+from warmwatch_monitor.model import RecordReading, Refusal
+from warmwatch_monitor.pipeline.feed import NOT_YET, Feed
+from warmwatch_monitor.settings import EVER_SECONDS, Settings
+from warmwatch_monitor.sources.nvml import NvmlSource
+from warmwatch_monitor.sources.records.folder import Folder
+from warmwatch_monitor.sources.records.journal import Journal
+from warmwatch_monitor.sources.records.source import RecordsSource
+from warmwatch_monitor.status.words.unattached import ATTACH
+from warmwatch_monitor.timeouts import DISK_SECONDS, within
+from warmwatch_monitor.variables import unknown_variables
+
+
+def is_leftover(folder: str) -> bool:
+    """Whether it is a record, of whatever release, that no process holds any more."""
+    try:
+        with Folder(folder) as opened:
+            descriptor, _ = opened.open(record.SLOT)
+            try:
+                answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, record.LOCK_QUESTION)
+                ours = os.pread(descriptor, len(record.MAGIC), 0) == record.MAGIC
+                return ours and record.lock_holder(answer) is None
+            finally:
+                os.close(descriptor)
+    except (OSError, record.RecordError):
+        return False
+
+
+OLDEST_TORCH = (2, 6)
+_PATIENCE_SECONDS = 10.0
+_LONG_WITHOUT_A_STEP_NS = 30 * 10**9
+_LEAVES = (
+    "each new record removes this user's oldest beyond 200, those in memory go with a reboot; to "
+    "be rid of it at once, remove its folder"
+)
+
+
+class Mark(Enum):
+    """How grave a finding is; only TROUBLE asks for something to be done."""
+
+    FINE = "fine"
+    NOTE = "note"
+    TROUBLE = "trouble"
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One line of the checklist, and what to do about it."""
+
+    mark: Mark
+    what: str
+    advice: str = ""
+
+
+_READ_SECONDS = 10.0
+
+
+def installation() -> Iterator[Finding]:
+    """Python, this release with its extra, and torch where it is installed here too."""
+    yield Finding(
+        mark=Mark.FINE,
+        what=f"warmwatch {__version__} with the monitor's libraries, Python "
+        f"{platform.python_version()}",
+    )
+    try:
+        version = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        yield Finding(
+            mark=Mark.NOTE,
+            what="torch is not installed in this environment",
+            advice="fine for a monitor; the training's environment needs torch and warmwatch",
+        )
+        return
+    yield from _torch(version, f"torch {version} is installed here")
+
+
+def _torch(version: str, what: str) -> Iterator[Finding]:
+    numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
+    if numbers < OLDEST_TORCH:
+        oldest = ".".join(map(str, OLDEST_TORCH))
+        yield Finding(
+            mark=Mark.TROUBLE,
+            what=f"{what}, which is too old",
+            advice=f"compile activity is seen from torch {oldest} on: pip install -U torch",
+        )
+    else:
+        yield Finding(mark=Mark.FINE, what=what)
+
+
+def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Variables that nobody reads."""
+    for complaint in unknown_variables(environ):
+        yield Finding(mark=Mark.TROUBLE, what=complaint, advice="rename or unset it")
+
+
+def surroundings(settings: Settings) -> Iterator[Finding]:
+    """Record directories, the daemon, and the records that lie there."""
+    obstacles = _obstacles(settings)
+    writable = next((path for path, why in obstacles.items() if why is None), None)
+    yield from _directories(obstacles, writable)
+    yield from _daemon(settings, writable)
+    yield from _shared_file_systems(settings.directories)
+    source = RecordsSource(settings.directories, retention=EVER_SECONDS)
+    found = within(_READ_SECONDS, source.read, None)
+    if found is None:
+        yield Finding(
+            mark=Mark.TROUBLE,
+            what=f"the records could not be read within {_READ_SECONDS:.0f} s",
+            advice="does the file system of the record directory answer?",
+        )
+        return
+    yield from map(_refused, found.refusals)
+    living = [reading for reading in found.records if reading.alive]
+    yield Finding(
+        mark=Mark.FINE,
+        what=f"{len(found.records)} records can be read, {len(living)} of living processes",
+    )
+    yield from _ended(len(found.records) - len(living), settings.retention)
+    if not living:
+        yield Finding(
+            mark=Mark.NOTE,
+            what="no living training has a record here",
+            advice="an attached one makes its record when it builds its optimizer or calls "
+            "torch.compile, else at its first warmwatch.step(): until then nothing can show it. If "
+            'it steps already, is "import warmwatch.auto" in it, without WARMWATCH_DISABLE, with '
+            "the same WARMWATCH_DIR and, in a container, with that directory mounted?",
+        )
+    now_ns = Clock().monotonic_ns()
+    for reading in living:
+        yield from _agent(reading)
+        yield from _steps(reading, now_ns)
+
+
+def _refused(refusal: Refusal) -> Finding:
+    """What cannot be read; of a dead run's record, which is nobody's any more, no trouble."""
+    what = f"{refusal.path}: {refusal.reason}"
+    if not is_leftover(refusal.path):
+        return Finding(mark=Mark.TROUBLE, what=what)
+    return Finding(
+        mark=Mark.NOTE,
+        what=f"left by a process that is gone: {what}",
+        advice=f"nothing to do: {_LEAVES}",
+    )
+
+
+def _ended(records: int, retention: float) -> Iterator[Finding]:
+    """Records of runs that are over are kept, and that is nothing that is wrong."""
+    if records:
+        yield Finding(
+            mark=Mark.FINE,
+            what=f"{records} of them are of processes that have ended: shown for {retention:g} s "
+            "after that, and kept for who asks later",
+            advice=f"nothing to do: {_LEAVES}",
+        )
+
+
+def _directories(obstacles: Mapping[str, str | None], writable: str | None) -> Iterator[Finding]:
+    if writable is not None:
+        exists = within(DISK_SECONDS, Path(writable).exists, True)
+        there = "" if exists else " (made by the first one)"
+        yield Finding(
+            mark=Mark.FINE, what=f"trainings of this user write their records to {writable}{there}"
+        )
+        return
+    for path, why in obstacles.items():
+        yield Finding(mark=Mark.NOTE, what=f"{path}: {why}")
+    yield Finding(
+        mark=Mark.TROUBLE,
+        what="no record directory can be written by this user",
+        advice="set WARMWATCH_DIR to a directory of your own, for the training and the monitor",
+    )
+
+
+def _shared_file_systems(directories: Sequence[str]) -> Iterator[Finding]:
+    """Of directories that are open to all, those that have no file system of their own."""
+    for path in directories:
+        if within(DISK_SECONDS, partial(_can_be_filled, path), False):
+            yield Finding(
+                mark=Mark.NOTE,
+                what=f"any user can fill the file system of {path}, which others need too",
+                advice="mount a tmpfs there with size= and nr_inodes= (docs/deployment.md)",
+            )
+
+
+def _can_be_filled(path: str) -> bool:
+    """Whether everybody may write to a directory that is not a mount."""
+    try:
+        found, above = Path(path).stat(), (Path(path) / "..").stat()
+    except OSError:
+        return False
+    return bool(found.st_mode & stat.S_IWOTH) and found.st_dev == above.st_dev
+
+
+def _obstacle(path: str, *, chosen: bool) -> str | None:
+    def ask() -> str | None:
+        return places.obstacle(path, os, chosen=chosen)
+
+    unanswered: str | None = "its file system does not answer"
+    return within(DISK_SECONDS, ask, unanswered)
+
+
+def _obstacles(settings: Settings) -> dict[str, str | None]:
+    """Why an agent of this user would make no record in each directory, by the agent's own rule."""
+    chosen = len(settings.directories) == 1
+    return {path: _obstacle(path, chosen=chosen) for path in settings.directories}
+
+
+def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:
+    try:
+        answer = query_daemon(daemon_of(settings))
+    except ForeignDaemonError as error:
+        yield Finding(mark=Mark.TROUBLE, what=str(error))
+        return
+    except NoDaemonError:
+        yield Finding(
+            mark=Mark.NOTE,
+            what=f"no daemon answers at {settings.address}",
+            advice="start one with: warmwatch serve",
+        )
+        return
+    except DaemonError as error:
+        yield Finding(mark=Mark.TROUBLE, what=str(error))
+        return
+    yield from _directories_match(settings, writable, answer)
+    for training in answer.get("observed", ()):
+        yield Finding(
+            mark=Mark.NOTE,
+            what=f"{training['command'] or 'a process'} (pid {training['pid']}) looks like a "
+            "training without the agent",
+            advice=ATTACH,
+        )
+    for source in answer["sources"]:
+        if not source["up"] and not _without_gpu(source):
+            mark = Mark.NOTE if source["error"] == NOT_YET else Mark.TROUBLE  # it has just started
+            yield Finding(
+                mark=mark, what=f"the daemon's source {source['source']}: {source['error']}"
+            )
+    for export in answer.get("exports", ()):
+        if export["up"] is False:
+            yield Finding(
+                mark=Mark.TROUBLE, what=f"the daemon's export {export['export']}: {export['error']}"
+            )
+
+
+def _without_gpu(source: Mapping[str, object]) -> bool:
+    """A machine without a driver is no trouble, nor one not asked yet; ``gpus`` says it once."""
+    return source["source"] == "nvml" and source["last_success"] is None
+
+
+def gpus(settings: Settings) -> Iterator[Finding]:
+    """What NVML says here, asked directly and given up on where it hangs."""
+    if settings.gpu_interval is None:
+        yield Finding(mark=Mark.NOTE, what="NVML is left alone (WARMWATCH_GPU_INTERVAL=off)")
+        return
+    feed = Feed("nvml", NvmlSource().read, Clock(), settings.gpu_interval)
+    answered = feed.read_within(_PATIENCE_SECONDS)
+    found, health = feed.current(Clock().monotonic_ns())
+    if not answered:
+        yield Finding(
+            mark=Mark.TROUBLE,
+            what=f"NVML has not answered for {_PATIENCE_SECONDS:g} s",
+            advice="see whether nvidia-smi answers; the driver may hang",
+        )
+    elif found is None:
+        yield Finding(
+            mark=Mark.NOTE,
+            what=f"NVML: {health.error}",
+            advice="fine without a GPU; in a container, ask for the driver's utility capability",
+        )
+    for gpu in found or ():
+        said = gpu.trouble or f"{gpu.name or 'a GPU'}, driver {gpu.driver or 'unknown'}"
+        mark = Mark.TROUBLE if gpu.trouble else Mark.FINE
+        yield Finding(mark=mark, what=f"GPU {gpu.index} ({gpu.uuid}): {said}")
+
+
+def _directories_match(
+    settings: Settings, writable: str | None, answer: Answer
+) -> Iterator[Finding]:
+    watched: Sequence[str] = answer["directories"]
+    ours = writable or settings.directories[0]
+    if ours in watched:
+        yield Finding(mark=Mark.FINE, what=f"the daemon at {settings.address} watches {ours}")
+        return
+    yield Finding(
+        mark=Mark.TROUBLE,
+        what=f"the daemon at {settings.address} watches {', '.join(watched)} and not {ours}",
+        advice="start the daemon and the training with the same WARMWATCH_DIR",
+    )
+
+
+def _agent(reading: RecordReading) -> Iterator[Finding]:
+    """What the agent in a living process says about itself."""
+    identity, errors = reading.slot.identity, reading.slot.compile.agent_errors
+    who = f"run {identity.run}, rank {identity.rank}"
+    if identity.torch:
+        yield from _torch(identity.torch, f"{who} uses torch {identity.torch}")
+    if identity.missing:
+        yield Finding(
+            mark=Mark.NOTE,
+            what=f"{who}: its torch lacks {', '.join(identity.missing)}",
+            advice="what only those would tell is not known; a newer torch has them",
+        )
+    if errors:
+        journal = Journal()
+        with contextlib.suppress(OSError, record.RecordError), Folder(reading.folder) as folder:
+            journal.follow(folder)
+        yield Finding(
+            mark=Mark.TROUBLE,
+            what=f"{who}: the agent swallowed {errors} errors of its own; the last: "
+            f"{journal.agent_error or 'not in the journal'}",
+            advice=f"report it with {reading.folder}/{record.JOURNAL}",
+        )
+
+
+def _steps(reading: RecordReading, now_ns: int) -> Iterator[Finding]:
+    """Whether a rank that compiled, and is done with it, marks no steps at all."""
+    identity, steps, compile = reading.slot.identity, reading.slot.steps, reading.slot.compile
+    quiet_ns = now_ns - compile.last_end_ns
+    if steps.steps or not compile.begun or compile.active_since_ns:
+        return
+    if verdict.quiet_limit_ns(steps, compile) is not None:
+        return  # without an optimizer no steps are expected: it is warm by silence
+    if quiet_ns > _LONG_WITHOUT_A_STEP_NS:
+        yield Finding(
+            mark=Mark.TROUBLE,
+            what=f"run {identity.run}, rank {identity.rank}: it compiled, and in the "
+            f"{quiet_ns / 1e9:.0f} s since then it has marked no step",
+            advice="steps are seen where an optimizer of torch.optim steps; where none does, call "
+            "warmwatch.step() at the end of each step",
+        )

@@ -1,0 +1,98 @@
+"""``warmwatch doctor``: a checklist of the installation, with a fix for each problem."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from warmwatch_monitor.client.answers import settings_from
+from warmwatch_monitor.doctor.checks import (
+    Finding,
+    Mark,
+    gpus,
+    installation,
+    surroundings,
+    variables,
+)
+from warmwatch_monitor.doctor.compile_host import compile_host
+from warmwatch_monitor.doctor.hook_checks import hooks
+from warmwatch_monitor.doctor.host_checks import compiling
+from warmwatch_monitor.output import options
+from warmwatch_monitor.output.console import plain, say
+from warmwatch_monitor.settings import Settings
+
+_SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
+
+
+@click.command()
+@options.address
+@options.directory
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@options.access
+@click.option(
+    "--hooks",
+    "check_hooks",
+    is_flag=True,
+    help="Compile a few tiny functions under the agent instead, and compare each hook's figures "
+    "with PyTorch's own records.",
+)
+@click.pass_context
+def doctor(
+    ctx: click.Context,
+    /,
+    address: str | None,
+    dir: str | None,
+    as_json: bool,
+    check_hooks: bool,
+    **access: str | None,
+) -> None:
+    """Check the installation, and this host as one to compile on; say what to do.
+
+    The host as a training with this environment would find it: CPU quota and memory limit of the
+    cgroup beside the number of compile workers, and the directories of the compile caches. So ask
+    where the training runs: in its container, in its job.
+
+    \b
+    Exit code: 0 fine, 1 something needs doing
+    """
+    settings = settings_from(address=address, dir=dir, **access)
+    findings = [*hooks(os.environ)] if check_hooks else _installation(settings)
+    troubles = sum(finding.mark is Mark.TROUBLE for finding in findings)
+    if as_json:
+        say(json.dumps(_answer(findings, troubles), indent=2))
+    else:
+        for finding in findings:
+            say(_line(finding))
+        say(f"{troubles} to do" if troubles else "nothing to do")
+    ctx.exit(1 if troubles else 0)
+
+
+def _installation(settings: Settings) -> list[Finding]:
+    return [
+        *installation(),
+        *variables(os.environ),
+        *surroundings(settings),
+        *gpus(settings),
+        *compiling(lambda: compile_host(os.environ)),
+    ]
+
+
+def _answer(findings: Sequence[Finding], troubles: int) -> dict[str, Any]:
+    """The same as an object; ``advice`` is null where there is nothing to do."""
+    return {
+        "schema_version": 1,
+        "to_do": troubles,
+        "findings": [
+            {"mark": one.mark.value, "what": one.what, "advice": one.advice or None}
+            for one in findings
+        ],
+    }
+
+
+def _line(finding: Finding) -> str:
+    advice = f"\n       {plain(finding.advice)}" if finding.advice else ""
+    return f"{_SIGNS[finding.mark]}  {plain(finding.what)}{advice}"

@@ -1,0 +1,242 @@
+"""What a host offers to a compiler: processors, memory, cache directories. Read once, not
+changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import psutil
+from msgspec import Struct
+
+
+class CachePlace(Struct, frozen=True, kw_only=True):
+    """One directory of a compile cache.
+
+    Attributes:
+        name: of whose cache. variable: that chooses it. path: where it is.
+        obstacle: why nothing can be kept there, in the kernel's words; ``None`` where it can.
+        filesystem, noexec: as the kernel mounted it; empty where unknown.
+        free_bytes, free_ratio: of its room; the latter also of its inodes, where they are fewer.
+        empty: nothing is in it, or it does not exist; ``None`` where nobody can tell.
+    """
+
+    name: str
+    variable: str
+    path: str
+    obstacle: str | None = None
+    filesystem: str = ""
+    noexec: bool = False
+    free_bytes: int | None = None
+    free_ratio: float | None = None
+    empty: bool | None = None
+
+
+class CompileHost(Struct, frozen=True, kw_only=True):
+    """What this process's trainings would find here.
+
+    Attributes:
+        processors: that it may run on. quota: how many of them its cgroup may use at once.
+        threads: ``TORCHINDUCTOR_COMPILE_THREADS`` as it is set; ``None`` where it is not.
+        memory_limit, memory_used: bytes, of its cgroup; ``None`` where there is no limit. What is
+        kept of files that nobody uses now counts as free.
+        nodes: of the job that it is in, where its launcher says.
+    """
+
+    processors: int
+    quota: float | None = None
+    threads: str | None = None
+    memory_limit: int | None = None
+    memory_used: int | None = None
+    nodes: int | None = None
+    caches: tuple[CachePlace, ...] = ()
+
+
+_WRITE_AND_ENTER = os.W_OK | os.X_OK
+_NO_LIMIT = 2**60  # cgroup v1 says so many bytes where there is none
+_NODES = ("SLURM_JOB_NUM_NODES", "SLURM_NNODES", "GROUP_WORLD_SIZE", "PET_NNODES", "NNODES")
+
+
+def compile_host(
+    environ: Mapping[str, str],
+    *,
+    proc: Path = Path("/proc"),
+    cgroups: Path = Path("/sys/fs/cgroup"),
+) -> CompileHost:
+    """As a training with this environment, started here, would find it."""
+    limit, used = _memory(proc, cgroups)
+    return CompileHost(
+        processors=len(os.sched_getaffinity(0)),
+        quota=_quota(proc, cgroups),
+        threads=environ.get("TORCHINDUCTOR_COMPILE_THREADS"),
+        memory_limit=limit,
+        memory_used=used,
+        nodes=_nodes(environ),
+        caches=tuple(_cache(*one) for one in _directories(environ)),
+    )
+
+
+def _nodes(environ: Mapping[str, str]) -> int | None:
+    known = (environ.get(name, "") for name in _NODES)
+    return next((int(value) for value in known if value.isdecimal()), None)
+
+
+# cgroups, of version 2 and of version 1; the tightest of a group and those above it holds.
+
+
+def _groups(controller: str, proc: Path, cgroups: Path) -> Iterator[Path]:
+    """The folders of this process's group and of those above it.
+
+    In a container the kernel may name the group as the host does, which is not there: then the root
+    of what is mounted is the container's own.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        for line in (proc / "self/cgroup").read_text().splitlines():
+            controllers, _, path = line.partition(":")[2].partition(":")
+            if controllers and controller not in controllers.split(","):
+                continue
+            root = cgroups / controller if controllers else cgroups
+            group = root / path.lstrip("/")
+            while group != root and group.is_relative_to(root):
+                yield group
+                group = group.parent
+            yield root
+
+
+def _quota(proc: Path, cgroups: Path) -> float | None:
+    """Processors at once."""
+    found = []
+    for group in _groups("cpu", proc, cgroups):
+        told = _words(group / "cpu.max")  # QUOTA PERIOD, or max PERIOD
+        if not told:
+            told = _words(group / "cpu.cfs_quota_us") + _words(group / "cpu.cfs_period_us")
+        if len(told) == 2 and all(word.isdecimal() for word in told) and int(told[1]):
+            found.append(int(told[0]) / int(told[1]))
+    return min(found, default=None)
+
+
+def _memory(proc: Path, cgroups: Path) -> tuple[int | None, int | None]:
+    """Of the group that has least left, its limit and what is used of it.
+
+    What files were read lies in memory too, and is let go of where there is need: it is not used.
+    """
+    found = []
+    for group in _groups("memory", proc, cgroups):
+        for limit, used, of_files in (
+            ("memory.max", "memory.current", "inactive_file"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ):
+            told = _words(group / limit) + _words(group / used)
+            numbers = [int(word) for word in told if word.isdecimal()]
+            if len(numbers) == 2 and numbers[0] < _NO_LIMIT:
+                found.append((numbers[0], max(0, numbers[1] - _memory_stat(group, of_files))))
+    return min(found, key=lambda pair: pair[0] - pair[1], default=(None, None))
+
+
+def _memory_stat(group: Path, name: str) -> int:
+    """A number of the group's ``memory.stat``; 0 where it is not there."""
+    words = _words(group / "memory.stat")
+    found = dict(zip(words[::2], words[1::2], strict=False)).get(name, "")
+    return int(found) if found.isdecimal() else 0
+
+
+def _words(file: Path) -> list[str]:
+    try:
+        return file.read_text().split()
+    except (OSError, ValueError):
+        return []
+
+
+# The caches' directories.
+
+
+def _directories(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Name, variable and path, as PyTorch and Triton have them."""
+    inductor = environ.get("TORCHINDUCTOR_CACHE_DIR") or _default()
+    yield "Inductor", "TORCHINDUCTOR_CACHE_DIR", os.path.abspath(inductor)  # noqa: PTH100
+    home = environ.get("TRITON_HOME") or os.path.expanduser("~")  # noqa: PTH111 - it never raises
+    triton = environ.get("TRITON_CACHE_DIR") or f"{home}/.triton/cache"
+    yield "Triton", "TRITON_CACHE_DIR", os.path.abspath(triton)  # noqa: PTH100
+
+
+def _default() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, ImportError, OSError):
+        user = f"uid_{os.getuid()}"
+    plain = re.sub(r'[\\/:*?"<>|]', "_", user)
+    return f"{tempfile.gettempdir()}/torchinductor_{plain}"
+
+
+def _cache(name: str, variable: str, path: str) -> CachePlace:
+    there = _nearest(path)
+    filesystem, options = _mount(there)
+    free_bytes, free_ratio = _room(there)
+    return CachePlace(
+        name=name,
+        variable=variable,
+        path=path,
+        obstacle=_obstacle(path, there),
+        filesystem=filesystem,
+        noexec="noexec" in options,
+        free_bytes=free_bytes,
+        free_ratio=free_ratio,
+        empty=_is_empty(path),
+    )
+
+
+def _nearest(path: str) -> str:
+    """``path``, or the nearest above it that exists."""
+    found = Path(path)
+    while found != found.parent and not os.path.lexists(found):
+        found = found.parent
+    return os.path.realpath(found)
+
+
+def _obstacle(path: str, there: str) -> str | None:
+    if not Path(there).is_dir():
+        return f"{there} is no directory"
+    if not os.access(there, _WRITE_AND_ENTER):
+        made = "" if os.path.realpath(path) == there else " and cannot be made"
+        return f"this user may not write to {there}{made}"
+    return None
+
+
+def _mount(path: str) -> tuple[str, tuple[str, ...]]:
+    """Kind and options of the filesystem of ``path``; of several in one place the last one."""
+    best = ""
+    found: tuple[str, tuple[str, ...]] = "", ()
+    for one in psutil.disk_partitions(all=True):
+        inside = path == one.mountpoint or path.startswith(f"{one.mountpoint.rstrip('/')}/")
+        if inside and len(one.mountpoint) >= len(best):
+            best, found = one.mountpoint, (one.fstype, tuple(one.opts.split(",")))
+    return found
+
+
+def _room(path: str) -> tuple[int | None, float | None]:
+    try:
+        told = os.statvfs(path)
+    except OSError:
+        return None, None
+    if not told.f_blocks:
+        return None, None
+    ratios = [told.f_bavail / told.f_blocks]
+    if told.f_files:  # btrfs and others count none
+        ratios.append(told.f_favail / told.f_files)
+    return told.f_bavail * told.f_frsize, min(ratios)
+
+
+def _is_empty(path: str) -> bool | None:
+    try:
+        with os.scandir(path) as entries:
+            return next(entries, None) is None
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return None

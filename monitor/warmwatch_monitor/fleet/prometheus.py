@@ -1,0 +1,126 @@
+"""A Prometheus server as a data source: what many daemons last reported.
+
+Reading only: which samples there are. What they amount to is in ``fleet``. Prometheus gives the
+last sample of five minutes unless a target went away, so what a dead daemon said is not shown.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+from warmwatch_monitor.access import ANYBODY, Access
+from warmwatch_monitor.errors import FleetError
+from warmwatch_monitor.model import Sample
+
+# What the answer needs, by name without the prefix; nothing else is fetched, least of all buckets.
+_RANK_NAMES = (
+    *("state_start_timestamp_seconds", "clean_steps", "attach_timestamp_seconds", "world_size"),
+    *("compile_start_timestamp_seconds", "compile_end_timestamp_seconds"),
+    *("compile_seconds_total", "compilations_total", "graphs_total", "graph_breaks_total"),
+    *("compile_failures_total", "compile_fallbacks_total", "recompiles_total"),
+    *("recompiles_after_warm_total", "compile_cache_hits_total", "compile_cache_misses_total"),
+    *("compile_workers", "warmup_seconds", "warmup_steps", "warmup_end_timestamp_seconds"),
+    *("steps_total", "last_step_timestamp_seconds", "steady_step_seconds", "stall_limit_seconds"),
+    *("step_seconds_count", "step_seconds_sum"),
+    *("run_info", "rank_gpu_info", "end_info", "oom_killed"),
+    *("tokens_total", "samples_total"),
+    *("compile_wrappers_total", "cudagraph_skips_total", "torch_memory_bytes"),
+    *("compile_progress_done", "compile_progress_planned"),
+    *("batches_total", "data_wait_seconds_total", "last_batch_timestamp_seconds"),
+)
+_ONE_HOT = ("state", "compile_phase", "condition", "compile_disabled")
+_GPU_NAMES = (
+    *("utilization_ratio", "power_watts", "power_limit_watts"),
+    *("sm_active_ratio", "tensor_active_ratio"),
+)
+_OF_ANYBODY = "(@[^@]+)?"  # what may be behind a run's own name, see ``Owner.shown``
+_TIMEOUT_SECONDS = 30.0
+_LARGEST = 2.0**63  # decades in nanoseconds; no series of ours comes near it
+
+
+class PrometheusSource:
+    """Asks the Prometheus at ``url``, such as ``http://host:9090`` or one behind a path."""
+
+    def __init__(self, url: str, access: Access = ANYBODY) -> None:
+        self._url, self._access = url.rstrip("/"), access
+
+    def read(self, run: str | None = None) -> tuple[Sample, ...]:
+        """The last samples of every rank and its GPUs, or those of the runs called ``run`` alone.
+
+        These are the run that is shown so, and whichever users' of that name.
+
+        Raises:
+            FleetError: it cannot be reached, or does not answer as Prometheus does. UsageError:
+            what is to be shown to it cannot be read.
+        """
+        return tuple(sample for query in _queries(run) for sample in self._ask(query))
+
+    def _ask(self, query: str) -> Iterator[Sample]:
+        body = urllib.parse.urlencode({"query": query}).encode()
+        request = urllib.request.Request(f"{self._url}/api/v1/query", data=body)  # noqa: S310 - checked
+        if who := self._access.authorization():
+            request.add_unredirected_header("Authorization", who)  # for nobody else
+        tls = self._access.tls() if self._url.startswith("https:") else None
+        try:
+            with urllib.request.urlopen(  # noqa: S310
+                request, timeout=_TIMEOUT_SECONDS, context=tls
+            ) as reply:
+                answer = json.load(reply)
+        except urllib.error.HTTPError as error:
+            advice = _CREDENTIALS if error.code == UNAUTHORIZED else _OTHER
+            raise FleetError(f"{self._url} answers with HTTP {error.code}; {advice}") from None
+        except (OSError, ValueError) as error:
+            raise FleetError(
+                f"{self._url} does not answer as Prometheus: {error}; {_OTHER}"
+            ) from None
+        yield from samples(answer, self._url)
+
+
+UNAUTHORIZED = 401
+_CREDENTIALS = "give --token-file or --user-file with what it knows"
+_OTHER = "give the address of a Prometheus server, such as http://prometheus:9090"
+
+
+def _queries(run: str | None) -> Iterator[str]:
+    which = "" if run is None else f",run=~{json.dumps(re.escape(run) + _OF_ANYBODY)}"
+    yield f"{{__name__=~{_names('', _ONE_HOT)}{which}}} == 1"
+    yield f"{{__name__=~{_names('', _RANK_NAMES)}{which}}}"
+    rank_gpus = f"warmwatch_rank_gpu_info{{{which.removeprefix(',')}}}"
+    yield f"{{__name__=~{_names('gpu_', _GPU_NAMES)}}} and on (uuid) {rank_gpus}"
+
+
+def _names(prefix: str, names: tuple[str, ...]) -> str:
+    return f'"warmwatch_{prefix}({"|".join(names)})"'
+
+
+def samples(answer: Any, url: str) -> Iterator[Sample]:
+    """The samples of an answer. One that is not finite, or beyond all counting, tells nothing.
+
+    Raises:
+        FleetError: it is no answer of Prometheus'.
+    """
+    try:
+        told = [_sample(one) for one in _result(answer)]
+    except (AttributeError, LookupError, TypeError, ValueError):
+        raise FleetError(f"{url} does not answer as Prometheus; {_OTHER}") from None
+    return (sample for sample in told if abs(sample.value) < _LARGEST)  # which NaN is not
+
+
+def _result(answer: Any) -> Any:
+    if answer["status"] != "success":
+        raise ValueError("not a success")
+    return answer["data"]["result"]
+
+
+def _sample(one: Any) -> Sample:
+    labels = dict(one["metric"])
+    if not all(isinstance(text, str) for text in labels.values()):
+        raise ValueError("a label that is no text")
+    name = labels.pop("__name__").removeprefix("warmwatch_")
+    return Sample(name=name, labels=labels, value=float(one["value"][1]))

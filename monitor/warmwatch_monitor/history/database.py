@@ -1,0 +1,344 @@
+"""The database file: its place, its tables by version, migrations, and errors."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from warmwatch_monitor.errors import StoreError
+from warmwatch_monitor.settings import CleanupLock
+
+# where all who open a file are on this machine, and see one memory of it: SQLite's log ahead of
+# writing needs that, and a home directory may be on a server
+_TABLE = Path("/proc/self/mountinfo")
+_LOCAL = frozenset(
+    {
+        *("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "jfs", "reiserfs"),
+        *("tmpfs", "ramfs", "overlay"),
+    }
+)
+
+
+def shares_memory(directory: Path) -> bool:
+    """Whether files there may be mapped by several processes; a kind that is not known may not."""
+    try:
+        table = _TABLE.read_text("utf-8", "surrogateescape")
+        return kind_of(str(directory.resolve()), table) in _LOCAL
+    except OSError:
+        return False
+
+
+def kind_of(path: str, mountinfo: str) -> str:
+    """Of the last mount whose point is nearest above ``path``."""
+    best, kind = -1, ""
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        fields = before.split(" ")
+        point = _plain(fields[4]) if len(fields) > 4 else ""
+        above = point == "/" or path == point or path.startswith(f"{point}/")
+        if point and above and len(point) >= best:
+            best, kind = len(point), after.partition(" ")[0]
+    return kind
+
+
+def _plain(point: str) -> str:
+    for octal, sign in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        point = point.replace(octal, sign)
+    return point
+
+
+_RUNS = """
+CREATE TABLE runs (
+  id TEXT PRIMARY KEY NOT NULL,
+  start TEXT,
+  run TEXT NOT NULL,
+  name TEXT NOT NULL,
+  owner TEXT,
+  host TEXT,
+  state TEXT NOT NULL,
+  began REAL NOT NULL,
+  ended REAL,
+  seen REAL NOT NULL,
+  summary TEXT NOT NULL,
+  world_size INTEGER,
+  ranks INTEGER NOT NULL,
+  steps INTEGER,
+  first_step_seconds REAL,
+  step_seconds REAL,
+  warmup_seconds REAL,
+  compile_seconds REAL,
+  compilations INTEGER,
+  recompiles INTEGER,
+  script TEXT,
+  "commit" TEXT,
+  code TEXT,
+  torch TEXT,
+  gpu TEXT,
+  mode TEXT,
+  what TEXT NOT NULL
+)
+"""
+_RANKS = """
+CREATE TABLE ranks (
+  id TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  rank INTEGER NOT NULL,
+  state TEXT,
+  attached REAL,
+  steps INTEGER,
+  step_seconds REAL,
+  compile_seconds REAL,
+  left_out INTEGER NOT NULL,
+  answer TEXT NOT NULL,
+  PRIMARY KEY (id, rank)
+)
+"""
+_COMPILATIONS = """
+CREATE TABLE compilations (
+  id TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  rank INTEGER NOT NULL,
+  number INTEGER NOT NULL,
+  ended REAL NOT NULL,
+  seconds REAL,
+  step INTEGER,
+  compile_id TEXT,
+  kind TEXT NOT NULL,
+  name TEXT,
+  file TEXT,
+  line INTEGER,
+  code TEXT,
+  reason TEXT,
+  category TEXT,
+  cache TEXT,
+  failure TEXT,
+  ops INTEGER,
+  kernels INTEGER,
+  phase_seconds TEXT NOT NULL,
+  PRIMARY KEY (id, rank, number)
+)
+"""
+_SAMPLES = """
+CREATE TABLE samples (
+  id TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  rank INTEGER,
+  gpu TEXT,
+  seconds REAL NOT NULL,
+  began REAL NOT NULL,
+  after TEXT NOT NULL,
+  columns TEXT NOT NULL
+)
+"""
+# a row for each moment: what `samples` holds in lists
+_RANK_SAMPLES = """
+CREATE VIEW rank_samples AS
+SELECT s.id, s.rank, s.began + a.value AS at, s.seconds,
+  json_extract(s.columns, '$.steps[' || a.key || ']') AS steps,
+  json_extract(s.columns, '$.step_seconds[' || a.key || ']') AS step_seconds,
+  json_extract(s.columns, '$.compile_seconds[' || a.key || ']') AS compile_seconds,
+  json_extract(s.columns, '$.state[' || a.key || ']') AS state,
+  json_extract(s.columns, '$.phase[' || a.key || ']') AS phase
+FROM samples AS s, json_each(s.after) AS a WHERE s.rank IS NOT NULL
+"""
+_GPU_SAMPLES = """
+CREATE VIEW gpu_samples AS
+SELECT s.id, s.gpu, s.began + a.value AS at, s.seconds,
+  json_extract(s.columns, '$.utilization_ratio[' || a.key || ']') AS utilization_ratio,
+  json_extract(s.columns, '$.power_watts[' || a.key || ']') AS power_watts,
+  json_extract(s.columns, '$.memory_used_bytes[' || a.key || ']') AS memory_used_bytes
+FROM samples AS s, json_each(s.after) AS a WHERE s.gpu IS NOT NULL
+"""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        _RUNS,
+        "CREATE INDEX runs_by_began ON runs (began)",
+        "CREATE INDEX runs_by_name ON runs (name, began)",
+        "CREATE INDEX runs_by_seen ON runs (seen)",
+        "CREATE INDEX runs_by_start ON runs (start)",
+        _RANKS,
+        _COMPILATIONS,
+        _SAMPLES,
+        "CREATE INDEX samples_by_run ON samples (id)",
+        _RANK_SAMPLES,
+        _GPU_SAMPLES,
+    ),
+    ("ALTER TABLE ranks ADD COLUMN first_step_bytes INTEGER",),
+)
+
+
+FILE = "history.db"
+_BESIDE = ("-journal", "-wal", "-shm")
+OFF = "no runs are remembered: WARMWATCH_STATE is off; name a directory in it, or unset it"
+_ELSEWHERE = "set WARMWATCH_STATE to a directory of your own, or to off"
+
+
+class Database:
+    """The history in ``keeping.directory``. ``patience``: seconds to wait for another writer.
+
+    Raises:
+        StoreError: none is kept.
+    """
+
+    def __init__(
+        self,
+        keeping: CleanupLock,
+        *,
+        patience: float = 5.0,
+        migrations: Sequence[Sequence[str]] = MIGRATIONS,
+    ) -> None:
+        if keeping.directory is None:
+            raise StoreError(OFF)
+        self._directory, self._chosen = Path(keeping.directory), keeping.chosen
+        self.path = self._directory / FILE
+        self._patience, self._migrations = patience, migrations
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A connection; the file is made where there is none. Raises StoreError."""
+        with self._explained():
+            self._make()
+            with closing(self._connect("rw")) as connection:
+                self._prepare(connection)
+                yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection | None]:
+        """A connection; ``None`` where there is no history yet. Raises StoreError."""
+        with self._explained():
+            if not self._is_there():
+                yield None
+                return
+            mode = self._mode_to_read()
+            with closing(self._connect(mode)) as connection:
+                if mode == "rw":
+                    self._prepare(connection)
+                yield connection
+
+    def _mode_to_read(self) -> str:
+        """As it is, where its version is ours; an older one is to be brought to it first."""
+        mode = "ro"
+        try:
+            version = self._version_by(mode)
+        except sqlite3.OperationalError as error:
+            if "readonly" in str(error):  # a writer was killed: what it left half is undone first
+                return "rw"
+            if "unable to open" not in str(error):
+                raise
+            # in a directory that is read-only its index cannot be made: nobody writes there either
+            mode = "ro&immutable=1"
+            version = self._version_by(mode)
+        return mode if version == len(self._migrations) else "rw"
+
+    def _version_by(self, mode: str) -> int:
+        with closing(self._connect(mode)) as connection:
+            return self._version(connection)
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        where = f"file:{quote(os.fsencode(self.path))}?mode={mode}"
+        connection = sqlite3.connect(where, self._patience, isolation_level=None, uri=True)
+        connection.row_factory = sqlite3.Row
+        connection.execute("PRAGMA foreign_keys = ON")
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        version = self._version(connection)
+        if version == 0:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        mode = "WAL" if shares_memory(self._directory) else "DELETE"
+        connection.execute(f"PRAGMA journal_mode = {mode}").fetchall()
+        if mode == "WAL":  # what has been written is whole then, though a power cut may undo it
+            connection.execute("PRAGMA synchronous = NORMAL")
+        if version < len(self._migrations):
+            self._migrate(connection)
+
+    def _version(self, connection: sqlite3.Connection) -> int:
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        if version > len(self._migrations):
+            raise StoreError(
+                f"{self.path} was written by a newer warmwatch (version {version}, this one knows "
+                f"{len(self._migrations)}); update warmwatch, or {_ELSEWHERE}"
+            )
+        return version
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """All or nothing; another who does it at the same time is waited for."""
+        with transaction(connection):
+            for statements in self._migrations[self._version(connection) :]:
+                for statement in statements:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {len(self._migrations)}")
+
+    def _make(self) -> None:
+        """The directory and the file, for their owner alone."""
+        if not self._is_there():
+            self._refuse_another_users()
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+            os.close(os.open(self.path, flags, 0o600))  # SQLite's other files take its mode
+
+    def _is_there(self) -> bool:
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            return False
+        if not stat.S_ISREG(status.st_mode):  # to open a pipe would wait for whoever writes to it
+            what = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
+            raise StoreError(f"{self.path} is {what}; remove it, or {_ELSEWHERE}")
+        if status.st_uid != os.geteuid():
+            raise StoreError(f"{self.path} is another user's; {_ELSEWHERE}")
+        for ending in _BESIDE:  # SQLite opens these by itself, and would wait for a pipe's writer
+            beside = self.path.with_name(FILE + ending)
+            with contextlib.suppress(FileNotFoundError):
+                if not stat.S_ISREG(beside.lstat().st_mode):
+                    raise StoreError(f"{beside} is no regular file; remove it, or {_ELSEWHERE}")
+        return True
+
+    def _refuse_another_users(self) -> None:
+        """What root makes in somebody's home (sudo keeps HOME) its owner could never write to."""
+        above = next(one for one in self.path.parents if one.exists())
+        if not self._chosen and above.stat().st_uid != os.geteuid():
+            raise StoreError(f"{self.path} would be in another user's {above}; {_ELSEWHERE}")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(self._sentence(error)) from None
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise StoreError(f"{self._directory} cannot be used ({why}); {_ELSEWHERE}") from None
+        except msgspec.MsgspecError as error:
+            raise StoreError(
+                f"{self.path} holds what warmwatch did not write: {error}; remove that run"
+            ) from None
+
+    def _sentence(self, error: sqlite3.Error) -> str:
+        words = str(error)
+        if "is locked" in words:
+            return f"{self.path} is being written by another program; it is tried again"
+        if "is full" in words:
+            return f"{self.path}: the disk is full; make room, or {_ELSEWHERE}"
+        if isinstance(error, sqlite3.OperationalError):
+            return f"{self.path} cannot be written or read ({words}); {_ELSEWHERE}"
+        return f"{self.path} is damaged ({words}); move it away, and a new one is begun"
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All of it, or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:  # a full disk has ended it already
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")

@@ -1,0 +1,142 @@
+"""Writes runs to the history: the daemon's keeper, and commands that run without a daemon.
+
+The daemon writes a run when it ends, each living one once a minute, and all at shutdown.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterable
+
+from msgspec import Struct
+
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.errors import RefusedRunsError, SourceError, StoreError
+from warmwatch_monitor.history.store import Store
+from warmwatch_monitor.history.summaries import id_of, summarize_run
+from warmwatch_monitor.history.traces import Past, Traces
+from warmwatch_monitor.model import RunView, Snapshot
+from warmwatch_monitor.model.run_summary import RunSummary
+from warmwatch_monitor.settings import CleanupLock
+from warmwatch_monitor.sources.records.parsed_journal import Journals
+
+_PATIENCE_SECONDS = 0.5  # somebody waits for the command
+
+
+def remember(ended: Iterable[tuple[RunView, Snapshot]], keeping: CleanupLock) -> None:
+    """Write those of ``ended`` whose end is not known yet. Raises StoreError."""
+    store = Store(keeping, patience=_PATIENCE_SECONDS)
+    by_id = {id_of(run): (run, snapshot) for run, snapshot in ended}
+    known = store.ended(by_id)
+    new = [summarize_run(*seen) for id, seen in by_id.items() if id not in known]
+    if new:
+        store.save(new)
+
+
+SOURCE = "history"
+LOOK_SECONDS = 1.0
+_LIVING_SECONDS = 60.0
+_RETRY_SECONDS = 5.0
+_STOP_SECONDS = 3.0
+
+
+class _Written(Struct, frozen=True):
+    """When a run was written last, by the monotonic clock, and what it had to say of its end."""
+
+    at: float
+    end: Hashable
+
+
+class Keeper:
+    """Keeps runs in ``store``. ``past``: what is known of the last while (``tracing``)."""
+
+    def __init__(self, store: Store, past: Past, clock: Clock | None = None) -> None:
+        self._store, self._clock = store, clock or Clock()
+        self._latest: Snapshot | None = None
+        self._written: dict[str, _Written] = {}
+        self._journals = Journals()
+        self._traces = Traces(store, past)
+        self._problem: str | None = None
+        self._tried = False
+        self._failed = float("-inf")
+        self._lock = threading.Lock()
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Know the latest Snapshot; from the publisher's thread."""
+        self._latest = snapshot
+
+    def look(self) -> None:
+        """Write what is due. Raises SourceError for as long as it cannot be written."""
+        with self._lock:
+            snapshot, now = self._latest, self._now()
+            if now - self._failed >= _RETRY_SECONDS:
+                runs = () if snapshot is None else snapshot.runs
+                self._write(snapshot, [run for run in runs if self._is_due(run, now)])
+            if self._problem is not None:
+                raise SourceError(self._problem)
+
+    def finish(self) -> None:
+        """Write all runs as they are, once; a disk that hangs is left behind."""
+        thread = threading.Thread(target=self._write_all, name="warmwatch-history", daemon=True)
+        thread.start()
+        thread.join(_STOP_SECONDS)
+
+    def _write_all(self) -> None:
+        with self._lock:
+            if (snapshot := self._latest) is not None:
+                now = self._now()
+                due = [one for one in snapshot.runs if one.living or self._is_due(one, now)]
+                self._write(snapshot, due)
+
+    def _is_due(self, run: RunView, now: float) -> bool:
+        before = self._written.get(id_of(run))
+        if before is None or before.end != _end(run):
+            return True
+        return bool(run.living) and now - before.at >= _LIVING_SECONDS
+
+    def _write(self, snapshot: Snapshot | None, due: list[RunView]) -> None:
+        """The first time it is tried with nothing too: what is wrong shows before a run ends."""
+        if self._tried and not due and self._problem is None:
+            return
+        self._tried = True
+        refused: frozenset[str] = frozenset()
+        try:
+            self._store.save([self._account(run, snapshot) for run in due] if snapshot else [])
+            self._problem, self._failed = None, float("-inf")
+        except StoreError as error:
+            self._problem, self._failed = str(error), self._now()
+            if not isinstance(error, RefusedRunsError):
+                return
+            refused = error.ids
+        finally:
+            if snapshot is not None:
+                self._forget(snapshot)
+        now = self._now()
+        for run in due:
+            if (id := id_of(run)) not in refused:  # which alone is tried again
+                self._written[id] = _Written(now, _end(run))
+
+    def _account(self, run: RunView, snapshot: Snapshot) -> RunSummary:
+        samples, gpus = self._traces.of(run, snapshot.epoch)
+        return summarize_run(
+            run, snapshot, read=self._journals.of, samples=samples, gpu_samples=gpus
+        )
+
+    def _forget(self, snapshot: Snapshot) -> None:
+        """Keep nothing of runs that are no more to be seen."""
+        there = {id_of(run) for run in snapshot.runs}
+        self._written = {id: one for id, one in self._written.items() if id in there}
+        self._traces.forget_others(there)
+        self._journals.forget_others(
+            {view.record.folder for run in snapshot.runs for view in run.ranks}
+        )
+
+    def _now(self) -> float:
+        return self._clock.monotonic_ns() / 1e9
+
+
+def _end(run: RunView) -> Hashable:
+    """What is said of its end, which may come late and in parts; ``None`` while it goes on."""
+    if run.living:
+        return None
+    return tuple((view.judgement.state, view.figures.life.exit_code) for view in run.ranks)

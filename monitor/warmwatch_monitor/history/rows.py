@@ -1,0 +1,260 @@
+"""A run summary as rows of tables, and back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypedDict
+
+import msgspec
+
+from warmwatch.shared.verdict import State
+from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary, Samples
+
+Row = Mapping[str, Any]
+_ROUNDED = 3  # digits of a second, counted from the first
+
+
+def run_row(account: RunSummary) -> dict[str, Any]:
+    """The row of ``runs``."""
+    answers = [one.answer for one in account.ranks]
+    suffix, what = f"@{account.owner}", account.what
+    return {
+        "id": account.id,
+        "start": account.start,
+        "run": account.run,
+        "name": account.run.removesuffix(suffix),
+        "owner": account.owner,
+        "host": account.host,
+        "state": account.state,
+        "began": account.began,
+        "ended": account.ended,
+        "seen": account.seen,
+        "summary": account.summary,
+        "world_size": what.world_size,
+        "ranks": len(account.ranks),
+        "steps": _most(answers, "steps"),
+        "first_step_seconds": _most(answers, "step_seconds", "first"),
+        "step_seconds": _clean_step(answers),
+        "warmup_seconds": _most(answers, "warmup", "first", "seconds"),
+        "compile_seconds": _most(answers, "compile", "seconds"),
+        "compilations": _most(answers, "compile", "compilations"),
+        "recompiles": _most(answers, "compile", "recompiles"),
+        "script": what.script,
+        "commit": what.commit,
+        "code": what.code,
+        "torch": what.torch,
+        "gpu": ", ".join(dict.fromkeys(what.gpus)) or None,
+        "mode": _mode(what),
+        "what": _text(what),
+    }
+
+
+def _mode(what: Provenance) -> str | None:
+    """How it was compiled, in a word: turned off, it ran eagerly whatever was asked for."""
+    if what.disabled:
+        return "eager"
+    return ", ".join(dict.fromkeys(one.mode for one in what.wrappings)) or None
+
+
+def rank_rows(account: RunSummary) -> list[dict[str, Any]]:
+    """The rows of ``ranks``."""
+    return [
+        {
+            "id": account.id,
+            "rank": one.rank,
+            "state": one.answer.get("state"),
+            "attached": one.answer.get("attached_at"),
+            "steps": one.answer.get("steps"),
+            "step_seconds": _clean_step([one.answer]),
+            "compile_seconds": _most([one.answer], "compile", "seconds"),
+            "left_out": one.left_out,
+            "first_step_bytes": one.first_step_bytes,
+            "answer": _text(one.answer),
+        }
+        for one in account.ranks
+    ]
+
+
+def compilation_rows(id: str, rank: RankSummary) -> list[dict[str, Any]]:
+    """The rows of ``compilations`` of one rank."""
+    return [
+        {
+            "id": id,
+            "rank": rank.rank,
+            "number": number,
+            **{name: getattr(one, name) for name in _COMPILED},
+            "compile_id": one.id,
+            "phase_seconds": _text(one.phase_seconds),
+        }
+        for number, one in enumerate(rank.compiled)
+    ]
+
+
+def sample_rows(account: RunSummary) -> list[dict[str, Any]]:
+    """The rows of ``samples``: one for each series, its columns as lists."""
+    known: list[tuple[int | None, str | None, Samples]] = [
+        (one.rank, None, one.samples) for one in account.ranks if one.samples is not None
+    ]
+    known += [(None, uuid, samples) for uuid, samples in account.gpu_samples.items()]
+    return [_sampled(account.id, *one) for one in known if one[2].epochs]
+
+
+class RowError(msgspec.ValidationError):
+    """What a row holds is not ours, or damaged."""
+
+
+class _First(TypedDict):
+    seconds: float | None
+    ended_at: float
+
+
+class _Warmup(TypedDict, total=False):
+    first: _First | None
+
+
+class _Compile(TypedDict, total=False):
+    phase_seconds: dict[str, float] | None
+
+
+class _Energy(TypedDict, total=False):
+    covered_seconds: float | None
+
+
+class _Answer(TypedDict, total=False):
+    """As much of a rank's answer as the history itself reads."""
+
+    attached_at: float | None
+    warmup: _Warmup
+    compile: _Compile
+    energy: _Energy | None
+
+
+def account(
+    run: Row, ranks: Iterable[Row], compilations: Iterable[Row], samples: Iterable[Row]
+) -> RunSummary:
+    """The Account of which these are all rows. Raises RowError: they are not ours."""
+    with _of(run["id"]):
+        return _account(run, ranks, compilations, samples)
+
+
+@contextmanager
+def _of(id: str) -> Iterator[None]:
+    """Says of what is wrong with a row of which run it is."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError) as error:
+        why = f"no {error}" if isinstance(error, LookupError) else error
+        raise RowError(f"run {id!r}: {why}") from None
+
+
+def _account(
+    run: Row, ranks: Iterable[Row], compilations: Iterable[Row], samples: Iterable[Row]
+) -> RunSummary:
+    by_rank: dict[int, list[dict[str, Any]]] = {}
+    for row in compilations:
+        by_rank.setdefault(row["rank"], []).append(_compiled(row))
+    of_ranks, of_gpus = _samples(samples)
+    known = {name: run[name] for name in _OF_RUN}
+    State(run["state"])
+    return msgspec.convert(
+        {
+            **known,
+            "what": msgspec.json.decode(run["what"], type=Provenance),
+            "ranks": [
+                {
+                    "rank": row["rank"],
+                    "answer": _answer(row["answer"]),
+                    "compiled": by_rank.get(row["rank"], ()),
+                    "left_out": row["left_out"],
+                    "first_step_bytes": row["first_step_bytes"],
+                    "samples": of_ranks.get(row["rank"]),
+                }
+                for row in ranks
+            ],
+            "gpu_samples": of_gpus,
+        },
+        RunSummary,
+    )
+
+
+_OF_RUN = ("id", "start", "run", "owner", "host", "began", "ended", "seen", "state", "summary")
+
+
+def _answer(text: str) -> dict[str, Any]:
+    answer = msgspec.json.decode(text, type=dict[str, Any])
+    msgspec.convert(answer, _Answer)
+    return answer
+
+
+def samples_of(id: str, rows: Iterable[Row]) -> tuple[dict[int, Samples], dict[str, Samples]]:
+    """Those of ranks, and those of GPUs. Raises RowError: they are not ours."""
+    with _of(id):
+        return _samples(rows)
+
+
+def _samples(rows: Iterable[Row]) -> tuple[dict[int, Samples], dict[str, Samples]]:
+    of_ranks: dict[int, Samples] = {}
+    of_gpus: dict[str, Samples] = {}
+    for row in rows:
+        after = msgspec.json.decode(row["after"], type=list[float])
+        columns = msgspec.json.decode(row["columns"], type=dict[str, list[float | str | None]])
+        samples = Samples(
+            seconds=row["seconds"],
+            epochs=tuple(row["began"] + passed for passed in after),
+            columns={name: tuple(values) for name, values in columns.items()},
+        )
+        if not after or any(len(values) != len(after) for values in columns.values()):
+            raise ValueError("samples of which some are missing")
+        if row["rank"] is not None:
+            of_ranks[row["rank"]] = samples
+        elif row["gpu"] is not None:
+            of_gpus[row["gpu"]] = samples
+    return of_ranks, of_gpus
+
+
+_COMPILED = (
+    *("ended", "seconds", "step", "kind", "name", "file", "line", "code", "reason"),
+    *("category", "cache", "failure", "ops", "kernels"),
+)
+
+
+def _compiled(row: Row) -> dict[str, Any]:
+    phases = msgspec.json.decode(row["phase_seconds"], type=dict[str, float])
+    known = {name: row[name] for name in _COMPILED}
+    return {"id": row["compile_id"], "phase_seconds": phases, **known}
+
+
+def _sampled(id: str, rank: int | None, gpu: str | None, samples: Samples) -> dict[str, Any]:
+    began = samples.epochs[0]
+    return {
+        "id": id,
+        "rank": rank,
+        "gpu": gpu,
+        "seconds": samples.seconds,
+        "began": began,
+        "after": _text([round(at - began, _ROUNDED) for at in samples.epochs]),
+        "columns": _text(samples.columns),
+    }
+
+
+def _clean_step(answers: Sequence[Mapping[str, Any]]) -> Any:
+    """Of the slowest rank; what was remembered before there was ``typical`` has its median."""
+    keys = ("typical", "median")
+    return next(filter(None, (_most(answers, "step_seconds", key) for key in keys)), None)
+
+
+def _most(answers: Sequence[Mapping[str, Any]], *keys: str) -> Any:
+    """The greatest of what the ranks say; ``None`` where none says."""
+    found = []
+    for one in answers:
+        value: Any = one
+        for key in keys:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value is not None:
+            found.append(value)
+    return max(found, default=None)
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,251 @@
+"""Makes a run summary from a run's view in a Snapshot and the journals of its records.
+
+Pure but for the reading of journals, which is given. Only of runs of this host: what a Prometheus
+tells has no records.
+"""
+
+from __future__ import annotations
+
+from base64 import b32encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
+from types import MappingProxyType
+
+from msgspec.structs import replace
+
+from warmwatch.shared.record import Identity
+from warmwatch_monitor.model import RankView, RecordReading, RunView, Snapshot, began_launch
+from warmwatch_monitor.model.run_summary import (
+    Compiled,
+    Provenance,
+    RankSummary,
+    RunSummary,
+    Samples,
+    Wrapping,
+)
+from warmwatch_monitor.sources.records.parsed_journal import (
+    ParsedCompilation,
+    ParsedJournal,
+    parse_journal,
+)
+from warmwatch_monitor.status.rank import rank as answer_of
+from warmwatch_monitor.status.words.sentence import run_sentence
+
+_ID_BYTES = 5  # 8 letters and digits
+_MOST_COMPILED = 40_000  # of all ranks of a run together
+_FEWEST_COMPILED = 50  # of each, however many ranks there are
+_LONGEST_REASON = 1_000
+_OF_GRAPHS = frozenset({"forward", "backward", "other"})
+_CACHE_STATES = frozenset({"cold", "warm"})
+_NO_RANKS: Mapping[int, Samples] = MappingProxyType({})
+_NO_GPUS: Mapping[str, Samples] = MappingProxyType({})
+
+
+def summarize_run(
+    run: RunView,
+    snapshot: Snapshot,
+    *,
+    read: Callable[[str], ParsedJournal] = parse_journal,
+    samples: Mapping[int, Samples] = _NO_RANKS,
+    gpu_samples: Mapping[str, Samples] = _NO_GPUS,
+) -> RunSummary:
+    """The Account of ``run``, which is one of ``snapshot``'s.
+
+    ``read``: what the journal of the record in a folder tells. ``samples``: by rank, and by uuid.
+    """
+    told = {view.rank: read(view.record.folder) for view in run.ranks}
+    first = min(run.ranks, key=_attached_ns)
+    return RunSummary(
+        id=id_of(run),
+        run=run.run,
+        owner=run.who.owner,
+        host=first.figures.who.host,
+        start=start_of(run),
+        began=began_at(run),
+        ended=ended_at(run),
+        seen=snapshot.epoch,
+        state=run.state.value,
+        summary=run_sentence(run),
+        what=provenance(run, told.values()),
+        ranks=tuple(
+            _rank(view, run, told[view.rank], samples.get(view.rank)) for view in run.ranks
+        ),
+        gpu_samples={
+            uuid: gpu_samples[uuid]
+            for uuid in sorted({uuid for view in run.ranks for uuid in view.gpu_uuids})
+            if uuid in gpu_samples
+        },
+    )
+
+
+def id_of(run: RunView) -> str:
+    """Eight letters and digits: the same for one start of a run, whoever looks at it, and when.
+
+    Its launch tells it from other starts, with the boot for pids come again, and its name from
+    other runs that the same launcher started. A process that is its own launch may attach under
+    one name again and again, and a batch script start one training after another: each is a run.
+    What a monitor sees otherwise than another (the name with an owner behind it, or a number
+    against a namesake) is no part of it.
+    """
+    first = min(run.ranks, key=_attached_ns)
+    identity = first.record.slot.identity
+    alone = not identity.launch or began_launch(identity) or _is_only_rank(identity, run)
+    attached = _attached_ns(first) if alone else None
+    return _short(start_of(run), attached, None if attached is not None else _own_name(first))
+
+
+def start_of(run: RunView) -> str:
+    """Of which launch it is: one process may be called otherwise while it goes on."""
+    return start_of_record(min(run.ranks, key=_attached_ns).record)
+
+
+def start_of_record(reading: RecordReading) -> str:
+    """The same of one of its records."""
+    identity, owner = reading.slot.identity, reading.owner
+    machine = identity.boot_id or identity.host
+    return _short(owner.uid if owner else None, machine, identity.launch, identity.attempt)
+
+
+def _short(*parts: object) -> str:
+    return b32encode(sha256(repr(parts).encode()).digest()[:_ID_BYTES]).decode().lower()
+
+
+def began_at(run: RunView) -> float:
+    """When its first rank attached."""
+    return min(map(_attached_ns, run.ranks)) / 1e9
+
+
+def ended_at(run: RunView) -> float | None:
+    """When its last rank ended; ``None`` while one lives, or where nobody saw one end."""
+    if run.living:
+        return None
+    ends = [view.figures.progress.state_since for view in run.ranks]
+    known = [at for at in ends if at is not None]
+    return max(known) if len(known) == len(ends) else None
+
+
+def provenance(run: RunView, told: Iterable[ParsedJournal] = ()) -> Provenance:
+    """What the run was, as far as its ranks say."""
+    first = run.ranks[0]
+    worth, gpus = first.figures.worth, {gpu.uuid: gpu for one in run.ranks for gpu in one.gpus}
+    names = (gpu.name for gpu in gpus.values() if gpu.name)
+    return replace(
+        what_of(first.record.slot.identity, tuple(told), tuple(names)),
+        driver=next((gpu.driver for gpu in gpus.values() if gpu.driver), None),
+        disabled=first.figures.compile.disabled,
+        tokens_per_step=worth.tokens,
+        samples_per_step=worth.samples,
+    )
+
+
+def what_of(identity: Identity, told: Sequence[ParsedJournal], gpus: tuple[str, ...]) -> Provenance:
+    """The same as far as one record and journals say, given the names of the GPUs."""
+    return Provenance(
+        script=_text(identity, "script"),
+        commit=_text(identity, "commit"),
+        code=_code(told),
+        python=identity.python or None,
+        torch=identity.torch or None,
+        cuda=_text(identity, "cuda"),
+        triton=_text(identity, "triton"),
+        gpus=gpus,
+        launcher=identity.launcher or None,
+        world_size=identity.world_size,
+        wrappings=_wrappings(told),
+        caches=_caches(identity),
+        compile_threads=_number(identity, "compile_threads"),
+    )
+
+
+def _rank(
+    view: RankView, run: RunView, told: ParsedJournal, samples: Samples | None
+) -> RankSummary:
+    most = max(_FEWEST_COMPILED, _MOST_COMPILED // len(run.ranks))
+    return RankSummary(
+        rank=view.rank,
+        answer=answer_of(view, ended_together=run.ended_together),
+        compiled=tuple(_compiled(one, view) for one in told.compilations[:most]),
+        left_out=told.left_out + max(0, len(told.compilations) - most) + _never_told(view, told),
+        samples=samples,
+        first_step_bytes=told.first_step_bytes,
+    )
+
+
+def _never_told(view: RankView, told: ParsedJournal) -> int:
+    """Compilations of graphs whose lines the journal had no room for."""
+    if not view.figures.agent.lines_dropped:
+        return 0  # what is not told yet will be
+    there = sum(one.compilation.kind in _OF_GRAPHS for one in told.compilations)
+    return max(0, (view.figures.compile.graphs_compiled or 0) - there - told.left_out)
+
+
+def _compiled(told: ParsedCompilation, view: RankView) -> Compiled:
+    one, cost = told.compilation, told.compilation.cost
+    return Compiled(
+        ended=view.record.slot.header.epoch_seconds(one.at_ns),
+        seconds=one.seconds,
+        step=told.step,
+        id=one.id,
+        kind=one.kind,
+        name=one.name,
+        file=one.file,
+        line=one.line,
+        code=told.code,
+        reason=one.reason[:_LONGEST_REASON] if one.reason else one.reason,
+        category=one.category,
+        cache=one.cache,
+        failure=one.failure,
+        phase_seconds=cost.phase_seconds if cost else {},
+        ops=cost.ops if cost else None,
+        kernels=cost.kernels if cost else None,
+    )
+
+
+def _attached_ns(view: RankView) -> int:
+    return view.record.slot.header.attached_epoch_ns
+
+
+def _is_only_rank(identity: Identity, run: RunView) -> bool:
+    """Whether a launcher made the process the only rank of its run, and so all of it."""
+    alone = len(run.ranks) == 1 and identity.world_size in (None, 1)
+    return alone and bool(identity.launcher)
+
+
+def _own_name(view: RankView) -> str:
+    """The run's name as the record has it."""
+    reading = view.record
+    shown = reading.told_run or reading.slot.identity.run
+    return reading.owner.plain(shown) if reading.owner else shown
+
+
+def _code(told: Iterable[ParsedJournal]) -> str | None:
+    """One hash of all functions' hashes: the same whichever order and rank compiled them."""
+    known = {one.code for each in told for one in each.compilations if one.code}
+    return sha256("\n".join(sorted(known)).encode()).hexdigest()[:12] if known else None
+
+
+def _wrappings(told: Iterable[ParsedJournal]) -> tuple[Wrapping, ...]:
+    """Those of the rank that made most: ranks of a run call it alike."""
+    return max((each.wrappings for each in told), key=len, default=())
+
+
+# What an older agent does not say of itself is ``None``.
+
+
+def _text(identity: Identity, name: str) -> str | None:
+    value = getattr(identity, name, None)
+    return value if isinstance(value, str) and value else None
+
+
+def _number(identity: Identity, name: str) -> int | None:
+    value = getattr(identity, name, None)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _caches(identity: Identity) -> Mapping[str, str]:
+    """Triton's stays cold where nothing uses Triton, as on a CPU: that says nothing."""
+    return {
+        name: state
+        for name, state in identity.caches.items()
+        if state in _CACHE_STATES and (name != "triton" or identity.triton)
+    }

@@ -1,0 +1,240 @@
+"""Traces of running jobs: samples over time in bounded room."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from math import floor
+from typing import Any
+
+from warmwatch.shared.states import ENDED_STATES
+from warmwatch_monitor.history.store import Store
+from warmwatch_monitor.history.summaries import began_at, ended_at, id_of
+from warmwatch_monitor.model import RunView
+from warmwatch_monitor.model.run_summary import Samples
+
+MOST, FEWEST = 1_000, 100  # rows of a series
+_MOST_OF_RUN = 16_000  # of all series of a run together
+_MEANS = frozenset(
+    {
+        *("step_seconds", "compile_seconds"),
+        *("utilization_ratio", "power_watts", "memory_used_bytes"),
+    }
+)
+TRACED_OF_RANK = ("steps", "step_seconds", "compile_seconds", "state", "phase")
+TRACED_OF_GPU = ("utilization_ratio", "power_watts", "memory_used_bytes")
+_AT_REST = frozenset({None, "warm", "eager"})
+_DIGITS = 6
+Value = float | str | None
+
+
+def rows_of_each(series: int) -> int:
+    """How many rows each of so many series may have."""
+    return max(FEWEST, min(MOST, _MOST_OF_RUN // max(1, series)))
+
+
+class Trace:
+    """One series. ``most``: rows; ``before``: what is known of it from an earlier daemon's life."""
+
+    def __init__(self, names: Sequence[str], most: int, before: Samples | None = None) -> None:
+        self._most, self._seconds = max(2, most), 1.0
+        self._epochs: list[float] = []
+        self._weights: list[float] = []
+        self._columns: dict[str, list[Value]] = {name: [] for name in names}
+        if before is not None:
+            self._seconds = max(1.0, before.seconds)
+            for at, epoch in enumerate(before.epochs):
+                values = {name: _at(before.columns.get(name, ()), at) for name in names}
+                self._append(epoch, values, self._seconds)
+
+    @property
+    def last(self) -> float:
+        """The last moment that is known; before any, the epoch's begin."""
+        return self._epochs[-1] if self._epochs else 0.0
+
+    def add(self, epoch: float, values: Mapping[str, Value]) -> None:
+        """One second more, later than all."""
+        if epoch <= self.last:
+            return
+        if self._epochs and floor(epoch / self._seconds) == floor(self.last / self._seconds):
+            self._merge(epoch, values)
+        else:
+            self._append(epoch, values, 1.0)
+        while len(self._epochs) > self._most:
+            self._coarsen()
+
+    def samples(self) -> Samples | None:
+        """All of it; ``None`` where nothing is known."""
+        if not self._epochs:
+            return None
+        return Samples(
+            seconds=self._seconds,
+            epochs=tuple(self._epochs),
+            columns={name: tuple(map(_rounded, column)) for name, column in self._columns.items()},
+        )
+
+    def _append(self, epoch: float, values: Mapping[str, Value], weight: float) -> None:
+        self._epochs.append(epoch)
+        self._weights.append(weight)
+        for name, column in self._columns.items():
+            column.append(values[name])
+
+    def _merge(self, epoch: float, values: Mapping[str, Value], weight: float = 1.0) -> None:
+        """Into the last row."""
+        before = self._weights[-1]
+        for name, column in self._columns.items():
+            column[-1] = _both(name, column[-1], before, values[name], weight)
+        self._epochs[-1], self._weights[-1] = epoch, before + weight
+
+    def _coarsen(self) -> None:
+        old = list(zip(self._epochs, self._weights, *self._columns.values(), strict=True))
+        names = tuple(self._columns)
+        self._seconds *= 2
+        self._epochs, self._weights = [], []
+        self._columns = {name: [] for name in names}
+        for epoch, weight, *values in old:
+            row = dict(zip(names, values, strict=True))
+            if self._epochs and floor(epoch / self._seconds) == floor(self.last / self._seconds):
+                self._merge(epoch, row, weight)
+            else:
+                self._append(epoch, row, weight)
+
+
+def rank_rows(
+    past: Mapping[str, Any], run: str, rank: int
+) -> Iterator[tuple[float, dict[str, Value]]]:
+    """The seconds of one rank in the columns that ``/history`` gives, a second each."""
+    found = (one for one in past["ranks"] if one["run"] == run and one["rank"] == rank)
+    one = next(found, None)
+    if one is None:
+        return
+    states, phases = _spread(one["states"], past["at"]), _spread(one["phases"], past["at"])
+    for at, epoch in enumerate(past["at"]):
+        if states[at] is not None:  # a second in which it was seen
+            yield (
+                epoch,
+                {
+                    **{
+                        name: one[name][at] for name in ("steps", "step_seconds", "compile_seconds")
+                    },
+                    "state": states[at],
+                    "phase": phases[at],
+                },
+            )
+
+
+def gpu_rows(past: Mapping[str, Any], uuid: str) -> Iterator[tuple[float, dict[str, Value]]]:
+    """The seconds of one GPU, likewise."""
+    one = next((one for one in past["gpus"] if one["uuid"] == uuid), None)
+    if one is None:
+        return
+    for at, epoch in enumerate(past["at"]):
+        values = {name: one[name][at] for name in TRACED_OF_GPU}
+        if any(value is not None for value in values.values()):
+            yield epoch, values
+
+
+def _spread(begins: Sequence[Sequence[Any]], epochs: Sequence[float]) -> list[str | None]:
+    """A name for each second, of stretches that are told as they begin."""
+    spread: list[str | None] = []
+    name: str | None = None
+    rest = list(begins)
+    for epoch in epochs:
+        while rest and rest[0][0] <= epoch + 0.001:
+            name = rest.pop(0)[1]
+        spread.append(name)
+    return spread
+
+
+def _both(name: str, one: Value, weight: float, other: Value, more: float) -> Value:
+    if other is None:
+        return one
+    if name == "state":
+        return one if other in _AT_REST and one is not None else other
+    if one is None or name not in _MEANS:
+        return other
+    assert isinstance(one, float | int)
+    assert isinstance(other, float | int)
+    return (one * weight + other * more) / (weight + more)
+
+
+def _at(column: Sequence[Value], at: int) -> Value:
+    return column[at] if at < len(column) else None
+
+
+def _rounded(value: Value) -> Value:
+    return round(value, _DIGITS) if isinstance(value, float) else value
+
+
+_SECONDS = 3600
+_SECOND = 1.0  # the one that is now is not over
+
+Past = Callable[[int, str], Mapping[str, Any]]
+Known = tuple[Mapping[int, Samples], Mapping[str, Samples]]
+
+
+class _OfRun:
+    """The traces of one run."""
+
+    def __init__(self, run: RunView, before: Known) -> None:
+        of_ranks, of_gpus = before
+        uuids = {uuid for view in run.ranks for uuid in view.gpu_uuids} | set(of_gpus)
+        self._most = rows_of_each(len(run.ranks) + len(uuids))
+        self.ranks = {
+            rank: Trace(TRACED_OF_RANK, self._most, known) for rank, known in of_ranks.items()
+        }
+        self.gpus = {uuid: Trace(TRACED_OF_GPU, self._most, one) for uuid, one in of_gpus.items()}
+
+    @property
+    def last(self) -> float:
+        """Up to when any is known."""
+        return max((one.last for one in (*self.ranks.values(), *self.gpus.values())), default=0.0)
+
+    def fill(self, run: RunView, past: Mapping[str, Any], until: float) -> None:
+        """What is new up to ``until``."""
+        began = began_at(run) - _SECOND
+        ends = (ended_at(run) or 0.0) - _SECOND if not run.living else 0.0
+        for view in run.ranks:
+            trace = self.ranks.setdefault(view.rank, Trace(TRACED_OF_RANK, self._most))
+            for epoch, values in rank_rows(past, run.run, view.rank):
+                # until its record appears, what is seen by this name is how an earlier start ended
+                of_another = values["state"] in ENDED_STATES and (not ends or epoch < ends)
+                if began <= epoch <= until and not of_another:
+                    trace.add(epoch, values)
+        for uuid in {uuid for view in run.ranks for uuid in view.gpu_uuids}:
+            gpu = self.gpus.setdefault(uuid, Trace(TRACED_OF_GPU, self._most))
+            for epoch, values in gpu_rows(past, uuid):
+                if began <= epoch <= until:
+                    gpu.add(epoch, values)
+
+
+class Traces:
+    """Of all runs. ``past``: the columns of the last so many seconds of a run, and of all GPUs
+    (``/history``), a value for each second.
+    """
+
+    def __init__(self, store: Store, past: Past) -> None:
+        self._store, self._past = store, past
+        self._known: dict[str, _OfRun] = {}
+
+    def of(self, run: RunView, now: float) -> Known:
+        """What is known of its ranks and its GPUs by ``now``. Raises StoreError."""
+        id = id_of(run)
+        known = self._known.get(id)
+        if known is None:
+            known = self._known[id] = _OfRun(run, self._store.samples(id))
+        passed = now - max(known.last, began_at(run)) + 2 * _SECOND
+        seconds = min(_SECONDS, max(2, math.ceil(passed)))
+        ended = ended_at(run)
+        until = now - _SECOND if run.living else now if ended is None else ended + _SECOND
+        known.fill(run, self._past(seconds, run.run), until)
+        ranks = {rank: one.samples() for rank, one in known.ranks.items()}
+        gpus = {uuid: one.samples() for uuid, one in known.gpus.items()}
+        return (
+            {rank: samples for rank, samples in ranks.items() if samples is not None},
+            {uuid: samples for uuid, samples in gpus.items() if samples is not None},
+        )
+
+    def forget_others(self, ids: Collection[str]) -> None:
+        """Keep nothing of other runs."""
+        self._known = {id: one for id, one in self._known.items() if id in ids}

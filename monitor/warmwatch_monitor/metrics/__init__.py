@@ -1,0 +1,23 @@
+"""Metrics: one table of metric families, written as Prometheus text or sent by OTLP.
+
+May import: ``model``. A new metric is one entry in the table of its subject (``rank.py``,
+``compile.py``, ``training.py``, ``gpu.py``, ``host.py``, ``ends.py``) and a line in the docs.
+"""
+
+from __future__ import annotations
+
+from warmwatch_monitor.metrics.families import Distribution, Family, Labels
+from warmwatch_monitor.metrics.rank import RANK_SERIES
+from warmwatch_monitor.metrics.tables import SnapshotCollector, families, render
+from warmwatch_monitor.metrics.text import content_type
+
+__all__ = [
+    "RANK_SERIES",
+    "Distribution",
+    "Family",
+    "Labels",
+    "SnapshotCollector",
+    "content_type",
+    "families",
+    "render",
+]

@@ -1,0 +1,187 @@
+"""What the tables of metrics are made of: families, labels, and where a value comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Generic, Literal, TypeVar
+
+from msgspec import Struct, field
+
+ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+class Labels:
+    """The labels that the samples of one row share, in order of their names."""
+
+    __slots__ = ("_around", "values")
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self.values = {name: _utf8(values[name]) for name in sorted(values)}
+        self._around: dict[str, tuple[str, str]] = {}
+
+    def around(self, own: str) -> tuple[str, str]:
+        """What stands before and after the label ``own``, commas included; all, where it is ""."""
+        if own not in self._around:
+            before = [pair(n, v) for n, v in self.values.items() if n < own]
+            after = [pair(n, v) for n, v in self.values.items() if n > own]
+            if own:
+                self._around[own] = (
+                    "".join(f"{p}," for p in before),
+                    "".join(f",{p}" for p in after),
+                )
+            else:
+                self._around[own] = "", ",".join(after)
+        return self._around[own]
+
+    def with_own(self, own: str, value: str) -> dict[str, str]:
+        """All labels of a sample with the label ``own``; these alone, where it is ""."""
+        return {**self.values, own: value} if own else self.values
+
+
+def pair(name: str, value: str) -> str:
+    """``name="value"``, escaped."""
+    return f'{name}="{value.translate(ESCAPES)}"'
+
+
+def _utf8(value: str) -> str:
+    """Fit for UTF-8: a script's name may hold bytes that are not."""
+    return value.encode("utf-8", "replace").decode()
+
+
+Type = Literal["gauge", "counter", "info", "histogram"]
+
+ONE_COLUMN = ("",)
+_SUFFIXES = {"counter": "_total", "info": "_info"}
+
+
+class Distribution(Struct, frozen=True, kw_only=True):
+    """A histogram's value: how many were at most each of the bounds, how many in all, their sum."""
+
+    upto: Sequence[int]
+    count: int
+    sum: float
+
+
+Value = float | Distribution | None
+
+
+class Family(Struct):
+    """One family.
+
+    Attributes:
+        name: as OpenMetrics has it, without ``_total`` or ``_info``. help, type: its metadata.
+        label: its own label, or "". columns: the values of that.
+        bounds: of a histogram, the upper bounds of its buckets but the last.
+        rows: the labels that a row's samples share, and its values, in the order of columns; there
+        is no sample where a value is ``None``.
+    """
+
+    name: str
+    help: str
+    type: Type
+    label: str = ""
+    columns: Sequence[str] = ONE_COLUMN
+    bounds: Sequence[float] = ()
+    rows: list[tuple[Labels, Sequence[Value]]] = field(default_factory=list)
+
+    @property
+    def sample_name(self) -> str:
+        """As a sample of it is called; those of a histogram have endings of their own."""
+        return self.name + _SUFFIXES.get(self.type, "")
+
+    def add(self, labels: Labels, value: Value) -> None:
+        """A row of one value; ``None`` is not known, and adds nothing."""
+        if value is not None:
+            self.rows.append((labels, (value,)))
+
+    @property
+    def empty(self) -> bool:
+        """Whether it has no sample."""
+        return next(self.samples(), None) is None
+
+    def samples(self) -> Iterator[tuple[Labels, str, float | Distribution]]:
+        """Every value that is known: the row's labels, the column, the value."""
+        for labels, values in self.rows:
+            for column, value in zip(self.columns, values, strict=True):
+                if value is not None:
+                    yield labels, column, value
+
+
+T = TypeVar("T")
+
+
+class Series(Struct, Generic[T], frozen=True, kw_only=True):
+    """One value for each ``T``, which ``read`` gives.
+
+    With ``label`` one for each of ``columns``, which ``read_columns`` gives by name; without
+    ``columns`` they are those that there are.
+    """
+
+    name: str
+    type: Type
+    help: str
+    read: Callable[[T], float | None] | None = None
+    label: str = ""
+    columns: Sequence[str] = ()
+    read_columns: Callable[[T], Mapping[str, float] | None] | None = None
+
+    def family(self, subjects: Sequence[tuple[Labels, T]]) -> Family:
+        """The family of this series over ``subjects``."""
+        family = Family(
+            name=self.name.removesuffix("_total"), help=self.help, type=self.type, label=self.label
+        )
+        if self.read is not None:
+            for labels, subject in subjects:
+                family.add(labels, self.read(subject))
+        if self.read_columns is not None:
+            read = [(labels, self.read_columns(subject)) for labels, subject in subjects]
+            rows = [(labels, values) for labels, values in read if values]
+            family.columns = self.columns or list(dict.fromkeys(c for _, vs in rows for c in vs))
+            for labels, values in rows:
+                family.rows.append((labels, [values.get(name) for name in family.columns]))
+        return family
+
+
+def gauge(name: str, help: str, read: Callable[[T], float | None]) -> Series[T]:
+    return Series(name=name, type="gauge", help=help, read=read)
+
+
+def counter(name: str, help: str, read: Callable[[T], float | None]) -> Series[T]:
+    return Series(name=name, type="counter", help=help, read=read)
+
+
+def gauges(
+    name: str,
+    help: str,
+    label: str,
+    columns: Sequence[str],
+    read: Callable[[T], Mapping[str, float] | None],
+) -> Series[T]:
+    return _labelled("gauge", name, help, label, columns, read)
+
+
+def counters(
+    name: str,
+    help: str,
+    label: str,
+    columns: Sequence[str],
+    read: Callable[[T], Mapping[str, float] | None],
+) -> Series[T]:
+    return _labelled("counter", name, help, label, columns, read)
+
+
+def _labelled(
+    type: Type,
+    name: str,
+    help: str,
+    label: str,
+    columns: Sequence[str],
+    read: Callable[[T], Mapping[str, float] | None],
+) -> Series[T]:
+    return Series(name=name, type=type, help=help, label=label, columns=columns, read_columns=read)
+
+
+def one_hot(chosen: Iterable[str | None], columns: Sequence[str]) -> dict[str, float]:
+    """1 for those that are chosen, 0 for the others."""
+    on = frozenset(chosen)
+    return {column: float(column in on) for column in columns}

@@ -1,0 +1,173 @@
+"""Metrics of a rank: state, process, and the order of all its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from warmwatch.shared.verdict import CONDITIONS, State
+from warmwatch_monitor.metrics.compile import COMPILE_SERIES
+from warmwatch_monitor.metrics.families import (
+    Distribution,
+    Family,
+    Labels,
+    Series,
+    counter,
+    gauge,
+    gauges,
+    one_hot,
+)
+from warmwatch_monitor.metrics.training import PAUSE_SERIES, TRAINING_SERIES
+from warmwatch_monitor.model import BUCKET_SECONDS, Lengths, RankView, Snapshot
+
+STATES = tuple(state.value for state in State)
+
+STATE_SERIES: tuple[Series[RankView], ...] = (
+    gauge(
+        "warmwatch_warm",
+        "Whether nothing is left to wait for: the rank is warm or runs eagerly.",
+        lambda view: view.judgement.warm,
+    ),
+    gauge(
+        "warmwatch_compiling",
+        "Whether compile activity is in progress now.",
+        lambda view: view.judgement.compiling,
+    ),
+    gauges(
+        "warmwatch_state",
+        "1 for the state that the rank is in, 0 for the others.",
+        "state",
+        STATES,
+        lambda view: one_hot([view.judgement.state.value], STATES),
+    ),
+    gauge(
+        "warmwatch_state_start_timestamp_seconds",
+        "When the present state began.",
+        lambda view: view.figures.progress.state_since,
+    ),
+    gauge(
+        "warmwatch_clean_steps",
+        "Steps in a row without compile activity, up to now.",
+        lambda view: view.judgement.clean_steps,
+    ),
+    gauges(
+        "warmwatch_condition",
+        f"1 for what holds beside the state: {', '.join(CONDITIONS)}; else 0.",
+        "condition",
+        CONDITIONS,
+        lambda view: one_hot(view.judgement.conditions, CONDITIONS),
+    ),
+)
+
+
+PROCESS_SERIES: tuple[Series[RankView], ...] = (
+    counter(
+        "warmwatch_process_cpu_seconds_total",
+        "CPU time of the training process.",
+        lambda view: None if view.process is None else view.process.cpu_seconds,
+    ),
+    gauge(
+        "warmwatch_process_resident_memory_bytes",
+        "Resident memory of the training process.",
+        lambda view: None if view.process is None else view.process.resident_bytes,
+    ),
+    gauge(
+        "warmwatch_process_threads",
+        "Threads of the training process.",
+        lambda view: None if view.process is None else view.process.threads,
+    ),
+    counter(
+        "warmwatch_agent_errors_total",
+        "Errors of the agent's own that it swallowed.",
+        lambda view: view.figures.agent.errors,
+    ),
+    counter(
+        "warmwatch_journal_dropped_lines_total",
+        "Journal lines that the agent could not write.",
+        lambda view: view.figures.agent.lines_dropped,
+    ),
+    gauge(
+        "warmwatch_journal_lines_refused",
+        "Lines of the rank's journal that cannot be read.",
+        lambda view: view.figures.agent.lines_broken,
+    ),
+    gauge(
+        "warmwatch_journal_unread_bytes",
+        "Bytes of the rank's journal that the monitor has not read yet, or skips.",
+        lambda view: view.figures.agent.incomplete_bytes,
+    ),
+)
+
+
+Ranks = Sequence[tuple[Labels, RankView]]
+
+RANK_SERIES: tuple[Series[RankView], ...] = (
+    *STATE_SERIES,
+    *COMPILE_SERIES,
+    *TRAINING_SERIES,
+    *PROCESS_SERIES,
+    *PAUSE_SERIES,
+)
+
+
+def families(snapshot: Snapshot) -> Iterator[Family]:
+    """Every family of the ranks of ``snapshot``."""
+    ranks = [
+        (Labels({"run": run.run, "rank": str(view.rank)}), view)
+        for run in snapshot.runs
+        for view in run.ranks
+    ]
+    for series in RANK_SERIES:
+        yield series.family(ranks)
+    yield _step_seconds(ranks)
+    yield _run_info(ranks)
+    yield _gpu_info(ranks)
+
+
+def _step_seconds(ranks: Ranks) -> Family:
+    family = Family(
+        name="warmwatch_step_seconds",
+        help="Length of steps: clean ones, and those with compile activity.",
+        type="histogram",
+        label="kind",
+        columns=("clean", "compile"),
+        bounds=BUCKET_SECONDS,
+    )
+    for labels, view in ranks:
+        steps = view.figures.steps
+        family.rows.append((labels, (_distribution(steps.clean), _distribution(steps.touched))))
+    return family
+
+
+def _distribution(lengths: Lengths) -> Distribution | None:
+    if lengths.upto is None or lengths.count is None or lengths.sum_seconds is None:
+        return None
+    return Distribution(upto=lengths.upto, count=lengths.count, sum=lengths.sum_seconds)
+
+
+def _run_info(ranks: Ranks) -> Family:
+    """A label is empty, which is to say absent, where its fact is not known."""
+    family = Family(name="warmwatch_run", help="What the rank runs on.", type="info")
+    for labels, view in ranks:
+        figures, who = view.figures, view.figures.who
+        facts = {
+            "torch": who.torch,
+            "python": who.python,
+            "agent": figures.agent.version,
+            "launcher": who.launcher,
+            "host": who.host,
+            "owner": who.owner,
+            "launch": who.launch,
+            "warm_steps": str(figures.warmups.clean_steps_needed),
+            "world_size": None if who.world_size is None else str(who.world_size),
+        }
+        known = {name: value or "" for name, value in facts.items()}
+        family.add(Labels({**labels.values, **known}), 1)
+    return family
+
+
+def _gpu_info(ranks: Ranks) -> Family:
+    family = Family(name="warmwatch_rank_gpu", help="Which GPU is whose.", type="info")
+    for labels, view in ranks:
+        for gpu in view.gpus if view.living else ():  # a record can name any number of others
+            family.add(Labels({**labels.values, "uuid": gpu.uuid}), 1)
+    return family

@@ -1,0 +1,114 @@
+"""Sends metrics on an interval (OTLP), in a thread of its own, and reports how that fares."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from warmwatch import __version__
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.errors import ExportError, MissingExtraError
+from warmwatch_monitor.model import ExportHealth, Snapshot
+from warmwatch_monitor.pipeline.poller import Poller
+from warmwatch_monitor.settings import Address
+
+_FIRST_LOOK_SECONDS = 0.05
+_STOP_SECONDS = 3.0
+
+
+class Exporter(Protocol):
+    """Where Snapshots go."""
+
+    name: str
+    interval: float
+
+    def export(self, snapshot: Snapshot, /) -> None:
+        """Send it. Raises ExportError where it was not taken."""
+
+    def close(self) -> None:
+        """Give up what is being tried; from any thread."""
+
+
+class Sender:
+    """Sends ``read()`` through ``exporter``: at once, on its interval, and at the end."""
+
+    def __init__(
+        self, exporter: Exporter, read: Callable[[], Snapshot], clock: Clock | None = None
+    ) -> None:
+        self._exporter, self._read, self._clock = exporter, read, clock or Clock()
+        self._health = ExportHealth(export=exporter.name)
+        self._told: tuple[Snapshot, ExportHealth, Snapshot] | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(
+            target=self._work, name=f"warmwatch-{exporter.name}", daemon=True
+        )
+
+    def latest(self) -> Snapshot:
+        """The latest Snapshot, with how this export fares; the same one until either changes."""
+        read, health, known = self._read(), self._health, self._told
+        if known is None or known[0] is not read or known[1] is not health:
+            self._told = known = (read, health, replace(read, exports=(health,)))
+        return known[2]
+
+    def start(self) -> None:
+        """Begin to send, in a thread that dies with the process."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Send what is known now, and end; a receiver that does not answer is left behind."""
+        self._stopping.set()
+        self._thread.join(_STOP_SECONDS)
+        self._exporter.close()
+
+    def _work(self) -> None:
+        while not self._read().epoch and not self._stopping.wait(_FIRST_LOOK_SECONDS):
+            pass  # nothing has been looked at yet
+        while not self._stopping.is_set():
+            began_ns = self._clock.monotonic_ns()
+            self._send()
+            spent = (self._clock.monotonic_ns() - began_ns) / 1e9
+            self._stopping.wait(max(0.01, self._exporter.interval - spent))
+        self._send()
+
+    def _send(self) -> None:
+        snapshot = self.latest()
+        if not snapshot.epoch:  # stopped before the first look
+            return
+        last_success, problem = self._health.last_success, None
+        try:
+            self._exporter.export(snapshot)
+        except ExportError as error:
+            problem = str(error)
+        except Exception as error:  # noqa: BLE001 - a failing export is a fact to show, not a crash
+            problem = f"{type(error).__name__}: {error}"
+        else:
+            last_success = self._clock.epoch()
+        self._health = ExportHealth(
+            export=self._exporter.name,
+            up=problem is None,
+            last_success=last_success,
+            error=problem,
+        )
+
+
+def make_sender(poller: Poller, bound: Address) -> Sender:
+    """A sender of the poller's Snapshots, from the daemon that listens on ``bound``.
+
+    Raises:
+        MissingExtraError: OpenTelemetry is not installed.
+        UsageError: a variable of OpenTelemetry's cannot be used.
+    """
+    try:
+        from warmwatch_monitor.metrics.otlp import OtlpExporter
+    except ImportError as error:
+        raise MissingExtraError(
+            f"what OTLP needs is not installed ({error}); get it with: "
+            "pip install 'warmwatch[monitor,otlp]'"
+        ) from None
+    instance = f"{socket.gethostname()}:{bound.port}"  # as Prometheus would call it
+    return Sender(OtlpExporter(os.environ, __version__, instance), poller.latest)

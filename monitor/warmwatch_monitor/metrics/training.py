@@ -1,0 +1,204 @@
+"""Metrics of what a rank trains: warm-ups, steps, throughput, memory, pauses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from warmwatch_monitor.metrics.families import Series, counter, gauge, gauges
+from warmwatch_monitor.model import BACKENDS, MEMORY, RankView
+
+
+def _data_wait(view: RankView) -> float | None:
+    """Of a training that asks no DataLoader, nobody knows how long it waits for its data."""
+    steps = view.figures.steps
+    return steps.batch_wait_seconds if steps.batches else None
+
+
+PAUSE_SERIES: tuple[Series[RankView], ...] = (
+    counter(
+        "warmwatch_batches_total",
+        "Batches that DataLoaders handed out to the training.",
+        lambda view: view.figures.steps.batches,
+    ),
+    counter(
+        "warmwatch_data_wait_seconds_total",
+        "Time in which the training waited for the next batch; absent until there was one.",
+        _data_wait,
+    ),
+    gauge(
+        "warmwatch_last_batch_timestamp_seconds",
+        "When the last batch was handed out.",
+        lambda view: view.figures.steps.last_batch_at,
+    ),
+    counter(
+        "warmwatch_checkpoint_seconds_total",
+        "Time in which the training saved checkpoints and waited for it, the one in progress "
+        "included.",
+        lambda view: view.figures.pauses.saving_seconds,
+    ),
+    gauge(
+        "warmwatch_checkpoint_start_timestamp_seconds",
+        "When the save in progress began; absent where none is.",
+        lambda view: view.figures.pauses.saving_since,
+    ),
+    counter(
+        "warmwatch_evaluation_seconds_total",
+        "Time in which the training evaluated, the one in progress included; absent until one was "
+        "told of.",
+        lambda view: view.figures.pauses.evaluating_seconds,
+    ),
+    counter(
+        "warmwatch_evaluations_total",
+        "Evaluations that have ended; absent until one was told of.",
+        lambda view: view.figures.pauses.evaluations,
+    ),
+    gauge(
+        "warmwatch_evaluation_start_timestamp_seconds",
+        "When the evaluation in progress began; absent where none is.",
+        lambda view: view.figures.pauses.evaluating_since,
+    ),
+    gauge(
+        "warmwatch_between_cells_start_timestamp_seconds",
+        "When the last cell of the notebook ended; absent while one runs, and without a notebook.",
+        lambda view: view.figures.pauses.between_cells_since,
+    ),
+)
+
+
+def _warmup_end(view: RankView) -> float | None:
+    ended = view.figures.warmups.latest
+    return None if ended is None else ended.ended_at
+
+
+def _warmup_seconds(view: RankView) -> float | None:
+    ended = view.figures.warmups.latest
+    return None if ended is None else ended.seconds
+
+
+def _first_warmup_seconds(view: RankView) -> float | None:
+    first = view.figures.warmups.first
+    return None if first is None else first.seconds
+
+
+def _warmup_steps(view: RankView) -> float | None:
+    ended = view.figures.warmups.latest
+    return None if ended is None else ended.steps
+
+
+def _collective_timeout(view: RankView) -> dict[str, float] | None:
+    """Of a rank that lives: what has ended waits for nobody."""
+    who = view.figures.who
+    if who.collective_timeout_seconds is None or not view.living:
+        return None
+    backend = who.collective_backend
+    known = backend if backend in BACKENDS else "other"
+    return {known or "other": who.collective_timeout_seconds}
+
+
+def _torch_memory(view: RankView) -> Mapping[str, float] | None:
+    memory = view.figures.memory
+    return None if memory is None else memory.bytes
+
+
+TRAINING_SERIES: tuple[Series[RankView], ...] = (
+    gauge(
+        "warmwatch_warmup_seconds",
+        "Length of the latest warm-up, which a recompile opens again (the first one: "
+        "warmwatch_first_warmup_seconds); absent until it ended and while it is open again.",
+        _warmup_seconds,
+    ),
+    gauge(
+        "warmwatch_first_warmup_seconds",
+        "Length of the first warm-up, from the first compile activity to the end of its last; it "
+        "stays. Absent until it ended.",
+        _first_warmup_seconds,
+    ),
+    gauge(
+        "warmwatch_warmup_steps",
+        "Steps that the latest warm-up took; absent until it ended and while it is open again.",
+        _warmup_steps,
+    ),
+    gauge(
+        "warmwatch_warmup_end_timestamp_seconds",
+        "When the latest warm-up ended; absent until then and while it is open again.",
+        _warmup_end,
+    ),
+    gauge(
+        "warmwatch_attach_timestamp_seconds",
+        "When the agent attached to the training process.",
+        lambda view: view.figures.who.attached_at,
+    ),
+    gauge(
+        "warmwatch_world_size",
+        "Ranks of the whole run as its launcher says, those on other hosts included.",
+        lambda view: view.figures.who.world_size,
+    ),
+    gauge(
+        "warmwatch_expected_ranks",
+        "How many ranks of the run have the agent; absent where the user did not say.",
+        lambda view: view.figures.who.expected_ranks,
+    ),
+    gauges(
+        "warmwatch_collective_timeout_seconds",
+        "After which the rank's collectives give up, the shortest of its process groups, with that "
+        "one's backend; absent where there is none.",
+        "backend",
+        BACKENDS,
+        _collective_timeout,
+    ),
+    counter("warmwatch_steps_total", "Training steps.", lambda view: view.figures.steps.count),
+    gauge(
+        "warmwatch_last_step_timestamp_seconds",
+        "When the last step ended.",
+        lambda view: view.figures.steps.last_at,
+    ),
+    gauge(
+        "warmwatch_last_step_age_seconds",
+        "Time since the last step; absent before the first and once the rank has ended.",
+        lambda view: view.figures.progress.last_step_age_seconds,
+    ),
+    gauge(
+        "warmwatch_slower_ratio",
+        "How many times as long a step takes as at the fastest lasting level since the warm-up; "
+        "absent where that is no lasting 1.5.",
+        lambda view: view.slower.ratio if view.slower else None,
+    ),
+    gauge(
+        "warmwatch_steady_step_seconds",
+        "Median length of the clean steps of the whole run, within 2.5 % of the true one.",
+        lambda view: view.figures.steps.clean.median,
+    ),
+    gauge(
+        "warmwatch_recent_step_seconds",
+        "The real speed: median length of the clean steps of the last 60 s, 3 to 64 of them.",
+        lambda view: view.figures.steps.recent_seconds,
+    ),
+    gauge(
+        "warmwatch_stall_limit_seconds",
+        "How long the rank may go without a step before it counts as stalled.",
+        lambda view: view.figures.progress.stall_limit_seconds,
+    ),
+    gauges(
+        "warmwatch_torch_memory_bytes",
+        "What CUDA's caching allocator held when it was last looked at, at rare moments (the end "
+        "of a compilation, warm); peaks since the program reset them. Absent until CUDA is up.",
+        "kind",
+        MEMORY,
+        _torch_memory,
+    ),
+    counter(
+        "warmwatch_tokens_total",
+        "Tokens trained on: steps times what the user said a step is worth.",
+        lambda view: view.figures.steps.tokens,
+    ),
+    counter(
+        "warmwatch_samples_total",
+        "Samples trained on: steps times what the user said a step is worth.",
+        lambda view: view.figures.steps.samples,
+    ),
+    gauge(
+        "warmwatch_mfu_ratio",
+        "Model FLOPs utilization at the recent speed, against the dense peak of the rank's GPUs.",
+        lambda view: view.utilization.ratio if view.utilization else None,
+    ),
+)

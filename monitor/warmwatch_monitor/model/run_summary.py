@@ -1,0 +1,150 @@
+"""A run as it is stored in the history: what it was, what its ranks did, and when.
+
+Made of a run that is seen or was just seen (``history/summaries.py``) and read again from the
+history; reports, comparisons, exports and precedents know nothing else. All times are seconds since
+the epoch; ``None`` is "not known".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
+
+FARTHEST = 2**37  # seconds: what every calendar has a day for
+Epoch = Annotated[float, Meta(ge=0, le=FARTHEST)]
+
+OUT_OF_SIGHT = 150.0  # seconds: a daemon writes what lives once a minute
+
+
+class Wrapping(Struct, frozen=True, kw_only=True):
+    """How ``torch.compile`` was called, each way once.
+
+    ``mode``: ``default`` where none was given. ``options``: names of those that were set, with
+    short hashes of what they were set to. ``count``: calls.
+    """
+
+    mode: str = "default"
+    backend: str = "inductor"
+    dynamic: bool | None = None
+    fullgraph: bool = False
+    options: tuple[str, ...] = ()
+    count: int = 1
+
+
+class Provenance(Struct, frozen=True, kw_only=True):
+    """What a run was: enough to say whether two may be compared, never arguments or environment.
+
+    Attributes:
+        script: base name. commit: of the git work tree in which the script lies. code: hash of the
+        code of all functions that were compiled.
+        cuda, triton, driver: versions. gpus: names of the GPUs' models, one for each that was used.
+        wrappings: how ``torch.compile`` was called. disabled: by what compilation was turned off.
+        caches: ``cold`` or ``warm``, by cache (``inductor``, ``triton``), when the run began.
+        compile_threads: workers that Inductor may use. tokens_per_step, samples_per_step: as said.
+    """
+
+    script: str | None = None
+    commit: str | None = None
+    code: str | None = None
+    python: str | None = None
+    torch: str | None = None
+    cuda: str | None = None
+    triton: str | None = None
+    driver: str | None = None
+    gpus: tuple[str, ...] = ()
+    launcher: str | None = None
+    world_size: int | None = None
+    wrappings: tuple[Wrapping, ...] = ()
+    disabled: str | None = None
+    caches: Mapping[str, str] = field(default_factory=dict)
+    compile_threads: int | None = None
+    tokens_per_step: int | None = None
+    samples_per_step: int | None = None
+
+
+class Compiled(Struct, frozen=True, kw_only=True):
+    """One compilation of a rank, or anything else of a compiler that a journal tells of.
+
+    Attributes:
+        ended: when. seconds: how long. step: steps before it. id, kind, name, file, line, reason,
+        category, cache, failure: as ``model.Compilation`` has them. code: hash of the function's
+        code. phase_seconds: exclusive. ops: operators in the graph. kernels: compiled.
+    """
+
+    ended: float
+    seconds: float | None = None
+    step: int | None = None
+    id: str | None = None
+    kind: str = "other"
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+    code: str | None = None
+    reason: str | None = None
+    category: str | None = None
+    cache: str | None = None
+    failure: str | None = None
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+    ops: int | None = None
+    kernels: int | None = None
+
+
+class Samples(Struct, frozen=True, kw_only=True):
+    """What a daemon saw as time went: columns of one length, with ``None`` where nothing is known.
+
+    ``epochs``: of each row; ``seconds``: what a row spans, as a long run is kept more coarsely.
+    ``columns``: as ``api/last_hour.py`` has them (``steps``, ``step_seconds``, ``compile_seconds``,
+    ``state``, ``phase`` of a rank; ``utilization_ratio``, ``power_watts``, ``memory_used_bytes`` of
+    a GPU), states and phases by name.
+    """
+
+    seconds: float
+    epochs: tuple[float, ...]
+    columns: Mapping[str, tuple[float | str | None, ...]]
+
+
+class RankSummary(Struct, frozen=True, kw_only=True):
+    """One rank.
+
+    ``answer``: its part of ``/status`` when it was last looked at, schema version 1. ``compiled``:
+    all compilations that its journal tells of, in order. ``left_out``: how many others there were,
+    too many to be kept or for the journal's room. ``samples``: ``None`` where no daemon was there.
+    ``first_step_bytes``: the most that CUDA's allocator had handed out when the first step ended.
+    """
+
+    rank: int
+    answer: Mapping[str, Any]
+    compiled: tuple[Compiled, ...] = ()
+    left_out: int = 0
+    samples: Samples | None = None
+    first_step_bytes: int | None = None
+
+
+class RunSummary(Struct, frozen=True, kw_only=True):
+    """One run.
+
+    Attributes:
+        id: short, of letters and digits; the same for one start of a run, whoever writes it.
+        run: its name, as the reader's own user has it. owner, host: whose, and where.
+        began: when its first rank attached. ended: when its last one did; ``None`` while it lives
+        or where nobody knows. seen: when this was last looked at. state: the run's.
+        summary: the run's sentence then. what: its provenance.
+        start: of which launch it is; one run of it may be called otherwise while it goes on.
+        gpu_samples: by uuid, of the GPUs that it used.
+    """
+
+    id: str
+    run: str
+    owner: str | None = None
+    host: str | None = None
+    began: Epoch
+    ended: Epoch | None = None
+    seen: Epoch
+    state: str
+    summary: str = ""
+    what: Provenance = Provenance()
+    ranks: tuple[RankSummary, ...] = ()
+    gpu_samples: Mapping[str, Samples] = field(default_factory=dict)
+    start: str | None = None

@@ -1,0 +1,160 @@
+"""Runs a command and ends it, with all its children, when enough of it was seen.
+
+It has a session of its own: what is sent to its group comes to it and not to us, and the terminal
+sends it nothing. It is asked first as Ctrl-C asks, so that launchers end their workers and programs
+whatever they began; who does not listen is terminated, and then killed. Processes below it that
+have left its group (torchrun's workers do) are seen to as well, and those that it left to init.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import IO, Any
+
+import psutil
+
+_PAUSE_SECONDS = 0.05
+# asked how, and for how long it may take
+PATIENCE = ((signal.SIGINT, 15.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0))
+_HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stops:
+    """How often we were told to stop, and by which signal last; 0 where by none."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last = 0
+
+    def take(self, number: int, _frame: FrameType | None) -> None:
+        """A signal handler."""
+        self.count += 1
+        self.last = number
+
+
+@contextmanager
+def heard() -> Iterator[Stops]:
+    """Signals that would end us are counted in this block. One that is ignored stays ignored."""
+    stops = Stops()
+    before: dict[signal.Signals, Any] = {}
+    for number in _HEARD:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.signal(number, stops.take)
+    try:
+        yield stops
+    finally:
+        for heard_of, handler in before.items():
+            signal.signal(heard_of, handler)
+
+
+def bounded(
+    command: tuple[str, ...],
+    environ: Mapping[str, str],
+    *,
+    output: IO[bytes] | int,
+    look: Callable[[], str | None],
+    seconds: float,
+    hurry: Callable[[], bool],
+    patience: tuple[tuple[signal.Signals, float], ...] = PATIENCE,
+) -> tuple[int, str | None]:
+    """Run ``command``; its return code, and why it was ended by us, ``None`` where it was not.
+
+    ``look``: called every ``seconds``; what it gives ends the command. ``hurry``: whether to wait
+    no longer for one that is being ended. Raises OSError where it cannot be started.
+    """
+    child = subprocess.Popen(
+        command,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+    )
+    why = None
+    try:
+        while why is None and _code(child, seconds) is None:
+            why = look()
+    finally:  # whatever happens here, nothing of the user's goes on unseen
+        if why is not None or child.poll() is None:
+            _end(child, patience, hurry)
+    # one that not even SIGKILL ends (it waits within a driver, say) is waited for no longer
+    code = _code(child, _PAUSE_SECONDS)
+    return -signal.SIGKILL if code is None else code, why
+
+
+def _code(child: subprocess.Popen[bytes], seconds: float) -> int | None:
+    with suppress(subprocess.TimeoutExpired):
+        return child.wait(seconds)
+    return None
+
+
+def _end(
+    child: subprocess.Popen[bytes],
+    patience: tuple[tuple[signal.Signals, float], ...],
+    hurry: Callable[[], bool],
+) -> None:
+    family: set[psutil.Process] = set()
+    for number, seconds in patience:
+        family |= _below(child)
+        if number == signal.SIGINT:
+            with suppress(OSError):
+                os.killpg(child.pid, number)
+        else:
+            _send(number, child, family)
+        if _gone(child, family, time.monotonic() + seconds, hurry):
+            return
+
+
+def _below(child: subprocess.Popen[bytes]) -> set[psutil.Process]:
+    """What it has started, directly or not, as far as that is not gone.
+
+    What has lost its parent is known by the session, which is the command's own.
+    """
+    found = {one for one in psutil.process_iter() if _session(one.pid) == child.pid != one.pid}
+    with suppress(psutil.Error):
+        found.update(psutil.Process(child.pid).children(recursive=True))
+    return found
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
+
+
+def _send(
+    number: signal.Signals, child: subprocess.Popen[bytes], family: set[psutil.Process]
+) -> None:
+    with suppress(OSError):
+        child.send_signal(number)
+    for one in family:
+        with suppress(psutil.Error):
+            one.send_signal(number)
+
+
+def _gone(
+    child: subprocess.Popen[bytes],
+    family: set[psutil.Process],
+    deadline: float,
+    hurry: Callable[[], bool],
+) -> bool:
+    """Whether all of them have ended by then."""
+    while child.poll() is None or any(map(_lives, family)):
+        if hurry() or time.monotonic() > deadline:
+            return False
+        time.sleep(_PAUSE_SECONDS)
+    return True
+
+
+def _lives(one: psutil.Process) -> bool:
+    try:
+        return one.is_running() and one.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False

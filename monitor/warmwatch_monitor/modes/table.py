@@ -1,0 +1,294 @@
+"""The table of modes: its parts, when a run has shown enough, and its computation. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from warmwatch_monitor.compare.comparison import break_even, compare, ratio
+from warmwatch_monitor.compare.parts import (
+    EAGER,
+    BreakEven,
+    Comparison,
+    Incomparable,
+    Measured,
+    Side,
+)
+from warmwatch_monitor.model import RankView, RunView
+from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
+from warmwatch_monitor.report.whole import slowest_of
+
+SCHEMA_VERSION = 1
+USUAL = (EAGER, "default", "reduce-overhead", "max-autotune")
+NAMES = (*USUAL, "max-autotune-no-cudagraphs")
+WITH_CUDA_GRAPHS = frozenset({"reduce-overhead", "max-autotune"})
+
+
+class Tried(Struct, frozen=True, kw_only=True):
+    """How the script was run in one mode, and what became of it.
+
+    Attributes:
+        account: of the run that made most steps, as it was when it had told enough; ``None`` where
+        none was seen. others: names of further runs that the script made.
+        ended_by: ``itself``; or by us: ``steps``, ``steady``, ``timeout``, ``interrupted``.
+        code: the script's return code, negative for the signal that killed it, where it ended by
+        itself. seconds: from its start to its end. output: the file with what it printed.
+    """
+
+    mode: str
+    account: RunSummary | None = None
+    others: tuple[str, ...] = ()
+    ended_by: str = "itself"
+    code: int | None = None
+    seconds: float = 0.0
+    output: str | None = None
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """One mode.
+
+    Attributes:
+        outcome: ``measured``, ``failed`` (by itself), ``unmeasured`` (too few clean steps),
+        ``no_steps`` (something was compiled and no step marked) or ``nothing`` (no run was seen).
+        id, run, state: of the run in the history. ended_by, code, seconds, output: see Tried.
+        exception: the type's name of the one that ended the run.
+        first_step_seconds, first_step_memory_bytes, steady, ...: as a comparison's Side has them.
+        evaluation_seconds: of one evaluation, on average over so many ``evaluations``.
+        speed_up, break_even: against ``Modes.baseline``. against_default: the break-even against
+        the default mode, where that is not the baseline.
+        total_seconds: what ``Modes.training_steps`` would take, the compile cost included.
+        compiled: whether the compiler did anything. wrappings, agent_errors: as they
+        are known of its ranks. gpus: how many it used. conditions: by name, in words.
+    """
+
+    mode: str
+    outcome: str
+    id: str | None = None
+    run: str | None = None
+    state: str | None = None
+    ended_by: str = "itself"
+    code: int | None = None
+    exception: str | None = None
+    seconds: float = 0.0
+    output: str | None = None
+    steps: int = 0
+    clean_steps: int | None = None
+    first_step_seconds: float | None = None
+    first_step_memory_bytes: int | None = None
+    peak_memory_bytes: int | None = None
+    steady: Measured | None = None
+    steady_p99_seconds: float | None = None
+    speed_up: Measured | None = None
+    joules_per_step: float | None = None
+    compile_seconds: float = 0.0
+    cost_seconds: float | None = None
+    evaluations: int | None = None
+    evaluation_seconds: float | None = None
+    graphs: int | None = None
+    graph_breaks: int | None = None
+    recompiles: int | None = None
+    break_even: BreakEven | None = None
+    against_default: BreakEven | None = None
+    total_seconds: float | None = None
+    compiled: bool = False
+    wrappings: tuple[Wrapping, ...] = ()
+    agent_errors: int = 0
+    gpus: int = 0
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    summary: str = ""
+    others: tuple[str, ...] = ()
+
+    @property
+    def captured(self) -> bool:
+        """Whether anything came of the compiler's work, as far as that is counted."""
+        return self.compiled and self.graphs != 0
+
+
+class Modes(Struct, frozen=True, kw_only=True):
+    """The whole table.
+
+    Attributes:
+        baseline: the mode that the others are held against; ``None`` where nothing was measured.
+        training_steps: for which totals are said. caches: ``cold`` or ``kept``.
+        imposed: variables of the environment that hold in every mode.
+        untried: modes that were asked for and not begun.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    rows: tuple[Row, ...]
+    baseline: str | None = None
+    training_steps: int | None = None
+    caches: str = "cold"
+    torch: str | None = None
+    gpus: tuple[str, ...] = ()
+    imposed: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
+    incomparable: tuple[Incomparable, ...] = ()
+
+
+FEWEST = 10  # clean steps
+LEAST_SECONDS = 3.0  # of them together
+MOST_SECONDS = 30.0  # after which a step that still varies is what it is
+CERTAIN = 0.01  # of its length, to each side, with 95 % certainty
+
+
+def enough(run: RunView, steps: int | None = None) -> bool:
+    """Whether every rank has made ``steps``, or, where none are given, is warm and steady."""
+    living = run.living
+    if not living or run.missing_ranges:
+        return False
+    if steps is not None:
+        return all(view.figures.steps.count >= steps for view in living)
+    return all(map(_steady, living))
+
+
+def _steady(view: RankView) -> bool:
+    """Nothing is left to wait for, and how long a clean step takes is known well."""
+    clean = view.figures.steps.clean
+    if not view.judgement.warm or view.judgement.compiling:
+        return False
+    if (clean.count or 0) < FEWEST or (clean.sum_seconds or 0.0) < LEAST_SECONDS:
+        return False
+    if (clean.sum_seconds or 0.0) >= MOST_SECONDS:
+        return True
+    if not clean.median or clean.median_low is None or clean.median_high is None:
+        return False
+    return (clean.median_high - clean.median_low) / 2 <= CERTAIN * clean.median
+
+
+_DEFAULT = "default"
+_GONE = frozenset({"failed", "lost"})
+
+
+def modes(
+    tried: Sequence[Tried],
+    *,
+    training_steps: int | None = None,
+    caches: str = "cold",
+    imposed: Sequence[str] = (),
+    untried: Sequence[str] = (),
+) -> Modes:
+    """Each mode's row, held against eager where that was measured, else against the first."""
+    seen = {one.mode: one.account for one in tried if one.account and one.account.ranks}
+    compared = compare(list(seen.values()), labels=list(seen)) if seen else None
+    rows = tuple(_row(one, compared, training_steps) for one in tried)
+    first = next(iter(seen.values()), None)
+    return Modes(
+        rows=rows,
+        baseline=_baseline(compared),
+        training_steps=training_steps,
+        caches=caches,
+        torch=first.what.torch if first else None,
+        gpus=first.what.gpus if first else (),
+        imposed=tuple(imposed),
+        untried=tuple(untried),
+        incomparable=compared.incomparable if compared else (),
+    )
+
+
+def _baseline(of: Comparison | None) -> str | None:
+    """Eager, where its step is known; else the first whose step is."""
+    known = [one.label for one in of.sides if one.steady is not None] if of else []
+    return EAGER if EAGER in known else next(iter(known), None)
+
+
+def _row(tried: Tried, compared: Comparison | None, training_steps: int | None) -> Row:
+    row = Row(
+        mode=tried.mode,
+        outcome="nothing",
+        ended_by=tried.ended_by,
+        code=tried.code,
+        seconds=tried.seconds,
+        output=tried.output,
+        others=tried.others,
+    )
+    account = tried.account
+    if account is None or not account.ranks or compared is None:
+        return replace(row, outcome="failed") if tried.code else row
+    sides = {one.label: one for one in compared.sides}
+    side, baseline = sides[tried.mode], sides.get(_baseline(compared) or "")
+    row = _with_account(_with_side(row, side), account)
+    row = replace(row, outcome=_outcome(row))
+    if side is baseline or baseline is None:
+        return replace(row, total_seconds=_total(side, training_steps))
+    return replace(
+        row,
+        speed_up=_speed_up(side, baseline),
+        break_even=break_even(side, baseline),
+        against_default=_against_default(side, sides.get(_DEFAULT), baseline),
+        total_seconds=_total(side, training_steps),
+    )
+
+
+def _with_side(row: Row, side: Side) -> Row:
+    return replace(
+        row,
+        id=side.id,
+        run=side.run,
+        state=side.state,
+        steps=side.steps,
+        clean_steps=side.clean_steps,
+        first_step_seconds=side.first_step_seconds,
+        first_step_memory_bytes=side.first_step_memory_bytes,
+        peak_memory_bytes=side.peak_memory_bytes,
+        steady=side.steady,
+        steady_p99_seconds=side.steady_p99_seconds,
+        joules_per_step=side.joules_per_step,
+        compile_seconds=side.compile_seconds,
+        cost_seconds=side.cost_seconds,
+        graphs=side.graphs,
+        graph_breaks=side.graph_breaks,
+        recompiles=side.recompiles,
+    )
+
+
+def _with_account(row: Row, account: RunSummary) -> Row:
+    """What a comparison does not ask of it."""
+    slowest: dict[str, Any] = dict(slowest_of(account).answer)
+    answers = [one.answer for one in account.ranks]
+    pauses, compile = slowest["pauses"], slowest["compile"]
+    count, seconds = pauses.get("evaluations"), pauses.get("evaluation_seconds")
+    held = [one for answer in answers for one in answer["conditions"]]
+    return replace(
+        row,
+        exception=next((e for one in answers if (e := (one["end"] or {}).get("exception"))), None),
+        evaluations=count,
+        evaluation_seconds=seconds / count if count and seconds is not None else None,
+        compiled=bool(compile["seconds"]),
+        wrappings=account.what.wrappings,
+        agent_errors=sum(one["agent_errors"] or 0 for one in answers),
+        gpus=sum(len(one["gpus"]) for one in answers),
+        conditions={one["condition"]: one["words"] for one in held},
+        summary=account.summary,
+    )
+
+
+def _outcome(row: Row) -> str:
+    """An end by us is no failure, and a script that was fully measured may fail all the same."""
+    if row.ended_by == "itself" and (row.code or row.state in _GONE):
+        return "failed"
+    if not row.steps:
+        return "no_steps"
+    return "measured" if row.steady is not None else "unmeasured"
+
+
+def _speed_up(side: Side, baseline: Side) -> Measured | None:
+    if side.steady is None or baseline.steady is None:
+        return None
+    return ratio(baseline.steady, side.steady)
+
+
+def _against_default(side: Side, default: Side | None, baseline: Side) -> BreakEven | None:
+    """What tuning costs beyond compiling is to be earned beyond it."""
+    if default is None or default is side or default is baseline or side.label == EAGER:
+        return None
+    return break_even(side, default)
+
+
+def _total(side: Side, training_steps: int | None) -> float | None:
+    if training_steps is None or side.steady is None or side.cost_seconds is None:
+        return None
+    return side.cost_seconds + training_steps * side.steady.value

@@ -1,0 +1,266 @@
+"""The table of modes in words, with remarks on each row. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import hypot
+
+from warmwatch_monitor.compare.parts import EAGER, BreakEven, Measured
+from warmwatch_monitor.compare.wording import sentence
+from warmwatch_monitor.modes.table import FEWEST, WITH_CUDA_GRAPHS, Modes, Row
+from warmwatch_monitor.output import amounts
+from warmwatch_monitor.output.amounts import if_known, took
+from warmwatch_monitor.output.document import Document, Item, Section, table
+from warmwatch_monitor.output.wording import counted
+
+_COLUMNS: tuple[tuple[str, Callable[[Row], str | None]], ...] = (
+    ("first step", lambda one: if_known(took, one.first_step_seconds)),
+    ("its peak memory", lambda one: if_known(amounts.size, one.first_step_memory_bytes)),
+    ("step", lambda one: _length(one.steady)),
+    ("speed-up", lambda one: _times(one)),
+    ("compile cost", lambda one: if_known(took, one.cost_seconds) if one.compiled else None),
+    ("peak memory", lambda one: if_known(amounts.size, one.peak_memory_bytes)),
+    ("energy a step", lambda one: _energy(one)),
+    ("evaluation", lambda one: if_known(took, one.evaluation_seconds)),
+    ("graphs", lambda one: _graphs(one)),
+    ("paid back at step", lambda one: _paid_back(one.break_even) if one.captured else None),
+)
+_BY_US = {
+    "timeout": "it was ended at the timeout, after",
+    "interrupted": "it was interrupted after",
+    "steps": "it was ended after",
+    "steady": "it was ended after",
+}
+
+
+def _graphs(one: Row) -> str | None:
+    """Of what was ended in its first compilation nobody knows how many there would have been."""
+    if one.graphs is None or not one.compiled:
+        return None
+    cut_off = one.ended_by in ("interrupted", "timeout") and one.first_step_seconds is None
+    return "unknown" if cut_off and not one.graphs else f"{one.graphs:,}"
+
+
+def page(of: Modes) -> Document:
+    """All of it."""
+    return Document(
+        title="Warmwatch: each mode of torch.compile",
+        state="",
+        answer=_answer(of),
+        warnings=tuple(_warnings(of)),
+        sections=tuple(one for one in (_table(of), _notes(of), _pays(of), _method(of)) if one),
+    )
+
+
+def _answer(of: Modes) -> str:
+    """What is asked: which mode, for this training."""
+    measured = [one for one in of.rows if one.steady is not None]
+    if not measured:
+        return "No step could be measured in any mode."
+    if not any(one.captured for one in measured):
+        return "Nothing was compiled in any mode, so there is nothing to choose."
+    # what compiled nothing runs as fast as it would eagerly, whatever was measured of it
+    known = [one for one in measured if one.captured or one.mode == EAGER]
+    totals = [one for one in known if one.total_seconds is not None]
+    if of.training_steps and totals:
+        best = min(totals, key=lambda one: one.total_seconds or 0.0)
+        others = [one for one in totals if one.mode == of.baseline and one is not best]
+        beside = "".join(f" ({one.mode}: {if_known(took, one.total_seconds)})" for one in others)
+        whole = (
+            f"{of.training_steps:,} steps take {if_known(took, best.total_seconds)} in {best.mode}"
+        )
+        return f"{whole}{beside}{_alike(best, totals, of.training_steps)}."
+    best = min(known, key=lambda one: one.steady.value if one.steady else 0.0)
+    gain = f", {_times(best)} times {of.baseline}'s speed" if best.speed_up else ""
+    return f"The shortest step is {best.mode}'s: {_length(best.steady)}{gain}{_alike(best, known)}."
+
+
+def _alike(best: Row, known: list[Row], steps: int | None = None) -> str:
+    """Which others are as good: their steps, or so many of them with what compiling costs."""
+    names = [one.mode for one in known if one is not best and _same(one, best, steps)]
+    return f"; {', '.join(names)} cannot be told from it" if names else ""
+
+
+def _same(one: Row, other: Row, steps: int | None) -> bool:
+    if one.steady is None or other.steady is None:
+        return False
+    off = hypot(one.steady.uncertainty or 0.0, other.steady.uncertainty or 0.0)
+    if steps is None:
+        return abs(one.steady.value - other.steady.value) <= off
+    return abs((one.total_seconds or 0.0) - (other.total_seconds or 0.0)) <= steps * off
+
+
+def _warnings(of: Modes) -> Iterator[str]:
+    if of.imposed:
+        yield f"{', '.join(of.imposed)} in the environment holds in every mode"
+    for one in of.incomparable:
+        yield f"not the same {one.what} in all modes: {', '.join(dict.fromkeys(one.values))}"
+    if of.untried:
+        yield f"not tried: {', '.join(of.untried)}"
+
+
+def _table(of: Modes) -> Section | None:
+    """What nobody knows in any mode is left out."""
+    names = ["mode", *(f"{name}>" for name, _ in _COLUMNS)]
+    rows = [(one.mode, *(known(one) or "" for _, known in _COLUMNS)) for one in of.rows]
+    if not any(any(row[1:]) for row in rows):
+        return None
+    if of.training_steps:
+        names.append(f"{of.training_steps:,} steps>")
+        totals = [if_known(took, one.total_seconds) or "" for one in of.rows]
+        rows = [(*row, total) for row, total in zip(rows, totals, strict=True)]
+    return Section("Modes", table(names, rows, sparse=True))
+
+
+def _notes(of: Modes) -> Section | None:
+    told = [(one.mode, list(_of_row(one, of))) for one in of.rows]
+    items = [Item(f"{mode}: {words[0]}", tuple(words[1:])) for mode, words in told if words]
+    return Section("To be known", items=tuple(items)) if items else None
+
+
+def _of_row(one: Row, of: Modes) -> Iterator[str]:
+    yield from _end(one)
+    yield from _compiled(one, of)
+    if one.mode != EAGER and one.compiled:
+        yield from _mode(one)
+    for name, words in one.conditions.items():
+        if one.gpus or name != "cudagraph_skipped":
+            yield words
+    if one.agent_errors:
+        errors = counted(one.agent_errors, "error")
+        yield f"the agent swallowed {errors} of its own: the mode may not be the one that was asked"
+    if one.others:
+        yield f"the script made further runs, which are not in the table: {', '.join(one.others)}"
+
+
+def _end(one: Row) -> Iterator[str]:
+    """Why there is less to see than there should be."""
+    if one.outcome == "failed" and one.state == "lost" and not one.code:
+        yield f"{one.summary}{_where(one)}"  # nobody knows that it failed: os._exit says no word
+    elif one.outcome == "failed":
+        yield f"it failed ({_how(one)}){_where(one)}"
+    elif one.outcome == "nothing":
+        ended = f"{_BY_US.get(one.ended_by, 'it ended after')} {took(one.seconds)}"
+        yield f"no step and no compilation was seen: {ended}{_where(one)}"
+    elif one.outcome == "no_steps":
+        yield f"no step was seen: {one.summary}"
+    elif one.outcome == "unmeasured":
+        yield f"no clean step was seen: {one.summary}"
+    if one.outcome in ("measured", "unmeasured", "no_steps") and one.ended_by in (
+        "timeout",
+        "interrupted",
+    ):
+        yield f"{_BY_US[one.ended_by]} {took(one.seconds)}, before it was steady"
+    elif one.outcome == "measured" and (one.clean_steps or 0) < FEWEST:
+        yield f"only {counted(one.clean_steps or 0, 'clean step')}: take the figures with care"
+
+
+def _how(one: Row) -> str:
+    code = one.code or 0
+    said = f"signal {-code}" if code < 0 else f"exit code {code}"
+    if not code:
+        said = one.state or "its run did"
+    return f"{said}, {one.exception}" if one.exception else said
+
+
+def _where(one: Row) -> str:
+    return f"; what it printed is in {one.output}" if one.output else ""
+
+
+def _compiled(one: Row, of: Modes) -> Iterator[str]:
+    """What is otherwise than in the mode that compiles first in the list."""
+    if one.outcome == "nothing":
+        return
+    if one.mode != EAGER and not one.compiled and one.steps:
+        if not one.conditions:
+            yield "nothing was compiled: the script hands nothing to torch.compile"
+        return
+    like = next((row for row in of.rows if row.mode != EAGER and row.compiled), None)
+    if like is None or like is one or one.mode == EAGER:
+        return
+    differ = [
+        f"{_count(one, name)} ({like.mode}: {_count(like, name)})"
+        for name in ("graphs", "graph_breaks", "recompiles")
+        if getattr(one, name) != getattr(like, name)
+    ]
+    if differ:
+        yield f"other graphs were compiled: {', '.join(differ)}"
+
+
+def _count(one: Row, name: str) -> str:
+    value = getattr(one, name)
+    noun = name.replace("_", " ").removesuffix("s")
+    return f"{noun}s not known" if value is None else counted(value, noun)
+
+
+def _mode(one: Row) -> Iterator[str]:
+    """Whether it could be what it is called."""
+    if one.mode in WITH_CUDA_GRAPHS and not one.gpus:
+        yield "CUDA graphs need a GPU and none was used: without them it is as if not asked for"
+    backends = sorted({way.backend for way in one.wrappings if way.backend != "inductor"})
+    if backends:
+        yield f"what is compiled by {', '.join(backends)} was left as it is: modes are Inductor's"
+    other = {way.mode for way in one.wrappings if way.backend == "inductor"} - {one.mode}
+    if other:
+        yield f"the mode could not be imposed everywhere: {', '.join(sorted(other))} held as well"
+
+
+def _pays(of: Modes) -> Section | None:
+    pairs = [(one.break_even, one.against_default) for one in of.rows if one.captured]
+    found = [one for pair in pairs for one in pair if one is not None and one.saves is not None]
+    items = tuple(Item(sentence(one)) for one in found)
+    return Section("When it is paid back", items=items) if items else None
+
+
+def _method(of: Modes) -> Section | None:
+    if of.baseline is None:
+        return None
+    caches = (
+        "Compile caches were empty at the begin of each mode."
+        if of.caches == "cold"
+        else "Compile caches were left as they were: a mode finds what an earlier one compiled."
+    )
+    return Section(
+        "How to read it",
+        items=(
+            Item(
+                f"{caches} Speed-up and break-even are against {of.baseline}; ± is a 95 % interval "
+                "from how far the clean steps of that one run spread, and two runs of the same "
+                "program may differ by more."
+            ),
+            Item(
+                "Compile cost is what steps took beyond a steady one, or all compile time where "
+                "that is more; it and the first step were measured once."
+            ),
+        ),
+    )
+
+
+def _energy(one: Row) -> str | None:
+    return amounts.energy(one.joules_per_step) if one.joules_per_step else None
+
+
+def _length(of: Measured | None) -> str | None:
+    if of is None:
+        return None
+    if of.uncertainty is None:
+        return took(of.value)
+    if of.value < 0.9995:
+        return f"{of.value * 1e3:.3g} ± {of.uncertainty * 1e3:.2g} ms"
+    return f"{of.value:.4g} ± {of.uncertainty:.2g} s"
+
+
+def _times(one: Row) -> str | None:
+    if one.speed_up is None or not one.captured:
+        return None
+    if one.break_even is not None and one.break_even.outcome == "no_difference":
+        return "no faster"
+    return f"{one.speed_up.value:.3g}"
+
+
+def _paid_back(of: BreakEven | None) -> str | None:
+    if of is None:
+        return None
+    if of.outcome == "paid_back":
+        return f"{of.step:,}"
+    return {"at_once": "1", "never": "never"}.get(of.outcome)

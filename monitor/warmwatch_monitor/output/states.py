@@ -1,0 +1,32 @@
+"""Order and colours of the states, the same in every view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# worst first, and what lives before what has ended; the styles are spelled as rich does
+STYLES: Mapping[str, str] = {
+    "stalled": "bold red",
+    "recompiling": "bold yellow",
+    "compiling": "bold yellow",
+    "warming": "cyan",
+    "starting": "cyan",
+    "warm": "bold green",
+    "eager": "green",
+    "failed": "bold red",
+    "lost": "bold red",
+    "finished": "dim",
+}
+_ORDER = {state: place for place, state in enumerate(STYLES)}
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+def place(state: str) -> int:
+    """Where ``state`` stands in the order; one of a newer release last."""
+    return _ORDER.get(state, len(_ORDER))
+
+
+def painted(text: str, style: str) -> str:
+    """``text`` in ``style`` for a terminal that knows ANSI."""
+    codes = ";".join(_CODES[word] for word in style.split())
+    return f"\x1b[{codes}m{text}\x1b[0m" if codes else text

@@ -1,0 +1,174 @@
+"""The headline of one or several runs, and the details that it has no room for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from warmwatch.shared.states import ENDED, State, least_advanced
+
+LONGEST = 120  # characters of a headline
+_LONGEST_NAME = 40  # of a run, in its headline
+_LONGEST_LISTED = 24  # of a run among others
+_CUT, _JOINT = "...", "; "
+
+
+class Importance(IntEnum):
+    """What a clause is for. The most important first; equal ones stay in the order of sources."""
+
+    LOSS = 1  # ranks that are gone, a collective that is about to give up
+    WAIT = 2  # what the run waits for, and for how long
+    REASON = 3  # why it is in this state
+    ATTENTION = 4  # a condition that a person should act on
+    NOTE = 5  # what else is true of the run: other conditions, differences between ranks
+    CONTEXT = 6  # what the machine does: GPUs, compile workers, load
+    REMEDY = 7  # what to do; never in the headline
+
+
+class Clause(NamedTuple):
+    """One fact in words.
+
+    Attributes:
+        text: the words. importance: where they stand among the others.
+        short: shorter words for a headline that ``text`` does not fit into.
+        joint: what joins it to the words of the state, directly behind those.
+        alone: its words as a detail, where those differ.
+    """
+
+    text: str
+    importance: Importance
+    short: str = ""
+    joint: str = _JOINT
+    alone: str = ""
+
+    @property
+    def detail(self) -> str:
+        """Its words outside the headline."""
+        return self.alone or self.text
+
+
+class Headline(NamedTuple):
+    """An answer in words: ``summary`` fits ``LONGEST``; ``details``, the most important first."""
+
+    summary: str
+    details: tuple[str, ...] = ()
+
+
+def headline(name: str, head: str, clauses: Iterable[Clause]) -> Headline:
+    """``name: head``, the clauses that fit behind it, and the others."""
+    whole = f"{shortened(name)}: {head}" if name else head
+    summary = cut(whole)
+    rest = sorted((one for one in clauses if one.text), key=lambda one: one.importance)
+    details = [] if summary == whole else [head]
+    while rest and not details and rest[0].importance is not Importance.REMEDY:
+        one = rest[0]
+        joined = f"{summary}{one.joint if summary == whole else _JOINT}"
+        if len(longer := f"{joined}{one.text}") <= LONGEST:
+            summary = longer
+        elif one.short and len(longer := f"{joined}{one.short}") <= LONGEST:
+            summary, details = longer, [one.detail]
+        else:
+            break
+        del rest[0]
+    return Headline(summary, (*details, *(one.detail for one in rest)))
+
+
+def more_important(text: str, words: Headline) -> Headline:
+    """``words`` with ``text`` before all details, or behind the headline where it fits."""
+    longer = f"{words.summary}{_JOINT}{text}"
+    if len(longer) <= LONGEST:
+        return words._replace(summary=longer)
+    return words._replace(details=(text, *words.details))
+
+
+def listed(head: str, parts: Sequence[str], joint: str, most: int = 8) -> str:
+    """``head`` and as many of ``parts`` as fit: ``5 runs: a warm; b warm; and 3 more``."""
+    for shown in range(min(len(parts), most), 0, -1):
+        more = len(parts) - shown
+        text = head + joint.join([*parts[:shown], *([f"and {more} more"] if more else [])])
+        if len(text) <= LONGEST:
+            return text
+    return cut(head + parts[0]) if parts else cut(head)
+
+
+def shortened(name: str, longest: int = _LONGEST_NAME) -> str:
+    """A run's name, without its middle where it is long: users put what differs at either end."""
+    if len(name) <= longest:
+        return name
+    end = longest // 3
+    return f"{name[: longest - end - len(_CUT)]}{_CUT}{name[-end:]}"
+
+
+def shortly(name: str) -> str:
+    """The same among the names of others."""
+    return shortened(name, _LONGEST_LISTED)
+
+
+def cut(text: str, longest: int = LONGEST) -> str:
+    """``text``, without its end where it is longer than ``longest``."""
+    return text if len(text) <= longest else f"{text[: longest - len(_CUT)]}{_CUT}"
+
+
+_NAMED = 3  # of those that have ended
+
+
+class Said(NamedTuple):
+    """A run: its name and state, the words for one among others, and its own headline."""
+
+    run: str
+    state: State
+    brief: str
+    words: Headline
+
+
+def several(runs: Iterable[Said]) -> Headline:
+    """One run's own headline, or that of the only one that lives; else all that live, in brief.
+
+    Runs that have ended are in the headline only where nothing lives.
+    """
+    ordered = _by_advancement(list(runs))
+    living = [one for one in ordered if one.state not in ENDED]
+    ended = [one for one in ordered if one.state in ENDED]
+    if len(ordered) == 1:
+        return ordered[0].words
+    if not living:
+        head = f"nothing runs now; {len(ended)} runs ended: "
+        return Headline(listed(head, [_brief(one) for one in ended], ", ", _NAMED))
+    earlier = (f"earlier: {_few(ended)}",) if ended else ()
+    if len(living) == 1:
+        return Headline(living[0].words.summary, (*living[0].words.details, *earlier))
+    head = listed(f"{len(living)} runs: ", [_brief(one) for one in living], "; ")
+    return Headline(head, (*(one.words.summary for one in living), *earlier))
+
+
+def several_of(runs: Iterable[Mapping[str, Any]]) -> Headline:
+    """The same of runs as an answer has them."""
+    return several(
+        Said(
+            str(one["run"]),
+            State(one["state"]),
+            str(one["state"]),
+            Headline(str(one["summary"]), tuple(one.get("details") or ())),
+        )
+        for one in runs
+    )
+
+
+def _brief(one: Said) -> str:
+    return f"{shortly(one.run)} {one.brief}"
+
+
+def _few(ended: Sequence[Said]) -> str:
+    more = len(ended) - _NAMED
+    named = ", ".join(f"{one.run} {one.brief}" for one in ended[:_NAMED])
+    return f"{named} and {more} more" if more > 0 else named
+
+
+def _by_advancement(runs: list[Said]) -> list[Said]:
+    """The least advanced first; among those alike as they came."""
+    states, ordered = {one.state for one in runs}, list[State]()
+    while states:
+        ordered.append(least_advanced(states))
+        states.discard(ordered[-1])
+    return sorted(runs, key=lambda one: ordered.index(one.state))

@@ -1,0 +1,57 @@
+"""Durations, step lengths and PyTorch's own texts, formatted for people. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from warmwatch.shared.phrases import counted, duration, exact_length, one_line, place, step_length
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.model import Compilation, Underway
+
+
+def a_step(rank: Mapping[str, Any]) -> float | None:
+    """Seconds, now: the recent length; where the answer has none, that of the whole run."""
+    length: float | None = rank["step_seconds"].get("recent") or clean_step(rank)
+    return length
+
+
+def clean_step(rank: Mapping[str, Any]) -> float | None:
+    """Seconds, over the whole run, exact where the steps are alike; ``None`` where none was clean.
+
+    What was remembered before there was ``typical`` has the median alone.
+    """
+    steps = rank["step_seconds"]
+    length: float | None = steps.get("typical") or steps["median"]
+    return length
+
+
+__all__ = [
+    "backward_of",
+    "counted",
+    "duration",
+    "exact_length",
+    "own_words",
+    "place",
+    "step_length",
+    "target",
+]
+_REASON_LIMIT = 80
+
+
+def target(of: Underway | Compilation | None) -> str:
+    """What is compiled, with a space before it; empty where that is not known."""
+    named = "" if of is None else place(of.name, of.file, of.line)
+    return f" {named}" if named else ""
+
+
+def backward_of(of: Underway) -> str:
+    """``the backward of `forward` (model.py:31)``."""
+    named = place(of.name, of.file, of.line)
+    return f"the backward of {named}" if named else "a backward"
+
+
+def own_words(reason: str, longest: int = _REASON_LIMIT) -> str:
+    """PyTorch's words on one line, which ends."""
+    return one_line(reason, longest)

@@ -1,0 +1,156 @@
+"""Combines the latest readings into one Snapshot: join, judge, estimate, and remember.
+
+Each step is tried apart. One record that cannot be judged is one refusal; a step that raises leaves
+its part out and is named as a problem; the rest is published.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from warmwatch_monitor.errors import described
+from warmwatch_monitor.model import GpuReading, Refusal, Remembered, RunView, Snapshot, SourceHealth
+from warmwatch_monitor.model.budgets import LEFT_OUT
+from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, kept
+from warmwatch_monitor.pipeline.estimates import with_estimates
+from warmwatch_monitor.pipeline.judging import Around, Judging
+from warmwatch_monitor.settings import Settings
+from warmwatch_monitor.sources.listed import HOST, NVML, OBSERVED, RECORDS, Readings
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.sources.host import HostAndProcesses
+    from warmwatch_monitor.sources.records.source import RecordsReading
+
+T = TypeVar("T")
+
+# Thousands of stray files must not make /status megabytes long.
+REFUSALS_OF_A_KIND, REFUSALS = 20, 100
+_SHORTEST_RETENTION = 60.0
+_NOTHING: tuple[tuple[RunView, ...], tuple[Refusal, ...]] = ((), ())
+
+
+class Assembled(Struct, frozen=True, kw_only=True):
+    """A Snapshot, and what of its making failed, one sentence each."""
+
+    snapshot: Snapshot
+    problems: tuple[str, ...] = ()
+
+
+class Assembly:
+    """Makes Snapshots; remembers what spans several of them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._directories = settings.directories
+        self._retention_ns = round(max(settings.retention, _SHORTEST_RETENTION) * 1e9)
+        self._accounts: dict[str, EnergyUsed] = {}
+        self._remembered: Mapping[str, Remembered] = {}
+        self._left_out: Counter[str] = Counter()
+        self._left_out_total: Counter[str] = Counter(dict.fromkeys(LEFT_OUT, 0))
+        self._judging = Judging(round((settings.long_compile or 0.0) * 1e9))
+
+    def make(
+        self, readings: Readings, health: tuple[SourceHealth, ...], now_ns: int, epoch: float
+    ) -> Assembled:
+        """All of it as it is at ``now_ns``."""
+        trial = _Trial()
+        found, host = readings.of(RECORDS), readings.of(HOST)
+        gpus = readings.of(NVML) or ()
+        records, refused = (found.records, found.refusals) if found else ((), ())
+        present = None if found is None else _present(found)
+        known = self._latest_remembered(readings)
+        around = replace(_around(host, gpus, now_ns), remembered=known)
+        runs, unjudged = trial.of(
+            "judging the runs", lambda: self._judging.of(records, around, present), _NOTHING
+        )
+        before = kept(self._accounts, present, now_ns, self._retention_ns), runs
+        self._accounts, runs = trial.of("adding up energy", lambda: charge(*before, now_ns), before)
+        judged = runs
+        runs = trial.of(
+            "estimating the time left", lambda: with_estimates(judged, now_ns, known), judged
+        )
+        refusals = (*unjudged, *refused)
+        shown = bounded(refusals)
+        unlisted = found.more_refusals if found else 0
+        left_out = self._count_left_out(found, runs)
+        snapshot = Snapshot(
+            epoch=epoch,
+            now_ns=now_ns,
+            runs=runs,
+            refusals=shown,
+            more_refusals=len(refusals) - len(shown) + unlisted,
+            unread=found.unread if found else 0,
+            left_out=left_out,
+            left_out_total=dict(self._left_out_total),
+            gpus=gpus,
+            observed=readings.of(OBSERVED) or (),
+            host=host.machine if host else None,
+            sources=health,
+            directories=self._directories,
+        )
+        return Assembled(snapshot=snapshot, problems=tuple(trial.problems))
+
+    def _count_left_out(
+        self, found: RecordsReading | None, runs: tuple[RunView, ...]
+    ) -> Mapping[str, int]:
+        """What is left out now. What comes on top of the last time goes into the total."""
+        views = [view for run in runs for view in run.ranks if view.living]
+        unknown = sum(max(0, len(view.figures.who.gpus) - len(view.gpus)) for view in views)
+        now = {**dict.fromkeys(LEFT_OUT, 0), **(found.left_out if found else {}), "gpus": unknown}
+        for kind, count in now.items():
+            self._left_out_total[kind] += max(0, count - self._left_out[kind])
+        self._left_out = Counter(now)
+        return now
+
+    def _latest_remembered(self, readings: Readings) -> Mapping[str, Remembered]:
+        """What earlier runs took does not change because their history cannot be read now."""
+        if readings.remembered is not None:
+            self._remembered = readings.remembered
+        return self._remembered
+
+
+class _Trial:
+    """Steps of one assembly, and what went wrong in them."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def of(self, what: str, step: Callable[[], T], otherwise: T) -> T:
+        try:
+            return step()
+        except Exception as error:  # noqa: BLE001 - a failing step is a fact to show, not the end
+            self.problems.append(f"{what}: {described(error)}")
+            return otherwise
+
+
+def _around(host: HostAndProcesses | None, gpus: tuple[GpuReading, ...], now_ns: int) -> Around:
+    if host is None:
+        return Around(now_ns=now_ns, gpus=gpus)
+    return Around(
+        now_ns=now_ns,
+        processes=host.processes,
+        gpus=gpus,
+        host=host.machine,
+        oom_killed=host.oom_killed,
+    )
+
+
+def _present(found: RecordsReading) -> set[str]:
+    """Folders of records that are there, the unreadable ones too, and unreadable directories."""
+    folders = {record.folder for record in found.records}
+    return folders | {refusal.path for refusal in found.refusals}
+
+
+def bounded(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
+    """The first of each kind, and of all of them, so that many of one kind hide no other."""
+    shown: list[Refusal] = []
+    kinds: Counter[str] = Counter()
+    for refusal in refusals:
+        kinds[refusal.reason] += 1
+        if kinds[refusal.reason] <= REFUSALS_OF_A_KIND and len(shown) < REFUSALS:
+            shown.append(refusal)
+    return tuple(shown)

@@ -1,0 +1,205 @@
+"""GPU energy of compilation and of clean steps, in joules.
+
+Pure: an :class:`EnergyUsed` and the next view of a rank give the next one. A GPU's energy
+counter is read about once a second; between two readings lies a window, and how much of it was
+compile activity is known from the record's cumulative compile time.
+
+- A window without activity, or with nothing else, is known exactly.
+- A mixed one is split by power: what the GPU drew in the last window of compile activity alone, or
+  else in the last one without any, is taken to hold; where neither is known, time decides. Each
+  activity has at most two mixed windows, so an error is less than their energy.
+- A counter that fell (the driver was reloaded) makes its window unknown: it is not covered.
+- An account outlives a look that failed: it is kept until its record is gone, and then for the
+  record's retention. The next window is as long as nobody looked, and is split as any other.
+- Clean steps are counted from one mark to another, in windows without activity; what comes after
+  the last mark is not a step's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from warmwatch_monitor.model import GpuReading, RankView, RunView, Spending
+
+
+class _Meter(Struct, frozen=True, kw_only=True):
+    """One GPU of a rank, at its last energy reading.
+
+    Attributes:
+        at_ns, joules: that reading. compile_ns: compile time of the rank up to then. steps: its
+        steps. begun: its compile activities. compile_watts, other_watts: the last power of a
+        window that was all activity, or held none. pending_joules: since the last step in a row
+        of windows without activity; ``None`` before the first step of such a row.
+    """
+
+    at_ns: int
+    joules: float
+    compile_ns: int
+    steps: int
+    begun: int
+    compile_watts: float | None = None
+    other_watts: float | None = None
+    pending_joules: float | None = None
+
+
+class EnergyUsed(Struct, frozen=True, kw_only=True):
+    """What one rank's GPUs spent so far, and the meters to go on from, by uuid.
+
+    ``gone_ns``: since when its record is no longer there; ``None`` while it is.
+    """
+
+    spending: Spending = field(default_factory=Spending)
+    meters: Mapping[str, _Meter] = field(default_factory=dict)
+    gone_ns: int | None = None
+
+
+def charge(
+    accounts: Mapping[str, EnergyUsed], runs: Iterable[RunView], now_ns: int
+) -> tuple[dict[str, EnergyUsed], tuple[RunView, ...]]:
+    """All ``accounts``, those of the records in ``runs`` up to date, and ``runs`` with them."""
+    charged, spent = dict(accounts), []
+    for run in runs:
+        ranks = []
+        for view in run.ranks:
+            folder = view.record.folder
+            account = fold(charged.get(folder, EnergyUsed()), view, now_ns)
+            if account.meters:
+                charged[folder] = account
+                view = replace(view, spending=account.spending)
+            ranks.append(view)
+        spent.append(replace(run, ranks=tuple(ranks)))
+    return charged, tuple(spent)
+
+
+def kept(
+    accounts: Mapping[str, EnergyUsed],
+    present: Collection[str] | None,
+    now_ns: int,
+    retention_ns: int,
+) -> dict[str, EnergyUsed]:
+    """Those of the records that are ``present``, or have been gone for less than their retention.
+
+    ``present`` has their folders, or the directories of some that nobody can look at now; it is
+    ``None`` where the look as a whole failed. What nobody can see is not gone.
+    """
+    kept: dict[str, EnergyUsed] = {}
+    for folder, account in accounts.items():
+        if is_present(folder, present):
+            kept[folder] = replace(account, gone_ns=None) if account.gone_ns else account
+        elif account.gone_ns is None:
+            kept[folder] = replace(account, gone_ns=now_ns)
+        elif now_ns - account.gone_ns <= retention_ns:
+            kept[folder] = account
+    return kept
+
+
+def is_present(folder: str, present: Collection[str] | None) -> bool:
+    """Whether a record is there, as far as anybody can see; see :func:`kept`."""
+    return present is None or folder in present or folder.rpartition("/")[0] in present
+
+
+def fold(account: EnergyUsed, view: RankView, now_ns: int) -> EnergyUsed:
+    """``account`` with what ``view`` adds; the same one where no energy was read anew."""
+    spending, meters = account.spending, dict(account.meters)
+    if not view.record.alive:
+        return account
+    for gpu in view.gpus:
+        if gpu.energy_joules is None or gpu.read_energy_ns is None:
+            continue
+        before = meters.get(gpu.uuid)
+        if before is not None and gpu.read_energy_ns <= before.at_ns:
+            continue
+        after = _read(gpu, view, now_ns, before)
+        if before is not None:
+            spending, after = _window(spending, before, after, share=1 / len(view.gpus))
+        meters[gpu.uuid] = after
+    if meters == account.meters:
+        return account
+    return replace(account, spending=spending, meters=meters)
+
+
+def _read(gpu: GpuReading, view: RankView, now_ns: int, before: _Meter | None) -> _Meter:
+    assert gpu.energy_joules is not None
+    assert gpu.read_energy_ns is not None
+    compile_ns = compile_ns_at(view, gpu.read_energy_ns, now_ns)
+    slot = view.record.slot
+    return _Meter(
+        at_ns=gpu.read_energy_ns,
+        joules=gpu.energy_joules,
+        compile_ns=max(compile_ns, before.compile_ns if before else 0),
+        steps=slot.steps.steps,
+        begun=slot.compile.begun,
+        compile_watts=before.compile_watts if before else None,
+        other_watts=before.other_watts if before else None,
+    )
+
+
+def compile_ns_at(view: RankView, at_ns: int, now_ns: int) -> int:
+    """Compile time of the rank up to ``at_ns``, from a record that was read a little later.
+
+    What belongs to another window by a moment is not lost: the next difference has it.
+    """
+    compile = view.record.slot.compile
+    total = sum(compile.phase_ns)
+    if compile.active_since_ns:
+        total += max(0, now_ns - compile.accounted_ns)
+        return max(0, total - max(0, now_ns - max(at_ns, compile.active_since_ns)))
+    return max(0, total - max(0, compile.last_end_ns - at_ns))
+
+
+def _window(
+    spending: Spending, before: _Meter, after: _Meter, *, share: float
+) -> tuple[Spending, _Meter]:
+    """Charge the window between two readings; ``share`` is the GPU's part of its rank."""
+    joules, length_ns = after.joules - before.joules, after.at_ns - before.at_ns
+    if joules < 0:
+        return spending, after
+    compile_ns = min(after.compile_ns - before.compile_ns, length_ns)
+    if compile_ns == 0 and after.begun == before.begun:
+        after = replace(after, other_watts=joules / length_ns * 1e9)
+        return _clean(spending, before, after, joules, share)
+    if compile_ns == length_ns:
+        after = replace(after, compile_watts=joules / length_ns * 1e9)
+    compiling = _split(joules, compile_ns / 1e9, length_ns / 1e9, before)
+    return (
+        replace(
+            spending,
+            compile_joules=spending.compile_joules + compiling,
+            compile_seconds=spending.compile_seconds + share * compile_ns / 1e9,
+        ),
+        after,
+    )
+
+
+def _split(joules: float, compiling: float, whole: float, before: _Meter) -> float:
+    """The joules of ``compiling`` seconds in a window of ``whole`` seconds."""
+    if compiling in (0, whole):
+        return joules if compiling else 0.0
+    if before.compile_watts is not None:
+        return min(joules, before.compile_watts * compiling)
+    if before.other_watts is not None and before.steps:  # before the first step it idles too
+        return max(0.0, joules - before.other_watts * (whole - compiling))
+    return joules * compiling / whole
+
+
+def _clean(
+    spending: Spending, before: _Meter, after: _Meter, joules: float, share: float
+) -> tuple[Spending, _Meter]:
+    """A window without activity: its energy is that of the step it lies in."""
+    steps = after.steps - before.steps
+    if before.pending_joules is None:
+        return spending, replace(after, pending_joules=0.0 if steps else None)
+    pending = before.pending_joules + joules
+    if not steps:
+        return spending, replace(after, pending_joules=pending)
+    return (
+        replace(
+            spending,
+            clean_joules=spending.clean_joules + pending,
+            clean_steps=spending.clean_steps + share * steps,
+        ),
+        replace(after, pending_joules=0.0),
+    )

@@ -1,0 +1,267 @@
+"""How long the current compilation may still take, from earlier runs and from other ranks.
+Pure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from statistics import median
+from types import MappingProxyType
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from warmwatch.shared.record import CompileCounts
+from warmwatch_monitor.model import Compilation, RankView, RecordReading, Remembered, RunView
+from warmwatch_monitor.model.estimate import Done, Estimate, Precedent
+from warmwatch_monitor.sources.records.journal import KEPT
+
+_DOUBT = 0.05  # of the whole: what has to have ended before it says how fast the host is
+_MOST = 4.0  # times: what ended in a longer time was held up, which says nothing of the rest
+_Parts = Mapping[str, float]
+_Rest = tuple[float, _Parts]  # seconds, and of them those of each phase
+
+
+class Now(Struct, frozen=True, kw_only=True):
+    """A rank that compiles.
+
+    Attributes:
+        seconds: of its first warm-up so far, by the clock; ``None`` in a later one.
+        activity_seconds: of the compilation in progress. phase_seconds: of all compile time so far.
+        compiled: what has ended, in order; ``None`` where not all of it is known.
+        underway: what is compiled now, as far as that is known. own: earlier compilations.
+    """
+
+    activity_seconds: float
+    seconds: float | None = None
+    phase_seconds: _Parts = field(default_factory=dict)
+    compiled: tuple[Done, ...] | None = None
+    underway: Done = Done()
+    own: tuple[Done, ...] = ()
+
+
+def estimate(now: Now, precedents: Sequence[Precedent]) -> Estimate | None:
+    """By ``precedents``, of which the first is the latest; ``None`` where there is none of it.
+
+    Other ranks of the run did the same under the same load: where any has, no other is asked, but
+    those who know that more is to come than these have done yet.
+    """
+    if now.seconds is None:
+        return _of_function(now, precedents)
+    peers = [one for one in precedents if one.of_rank]
+    alike = [one for one in precedents if _is_alike(now, one)]
+    known = [one for one in alike if one.of_rank is bool(peers)]
+    if further := _further(alike):
+        known, peers = further, []
+    if not known:
+        return None
+    rests = [_rest(now, one) for one in known if one.seconds > now.seconds]
+    return _estimate(
+        "warmup", now.seconds, [one.seconds for one in known], rests, of_rank=bool(peers)
+    )
+
+
+def _further(alike: Sequence[Precedent]) -> list[Precedent]:
+    """Earlier runs that compiled more than the other ranks have by now, where those are known."""
+    done = [len(one.compiled) for one in alike if one.of_rank and one.compiled is not None]
+    before = [one for one in alike if not one.of_rank and one.compiled is not None]
+    return [one for one in before if done and len(one.compiled or ()) > max(done)]
+
+
+def _of_function(now: Now, precedents: Sequence[Precedent]) -> Estimate | None:
+    """Of a recompile: what the same function took before, here or in an earlier run."""
+    mine = [one for one in reversed(now.own) if one.cache != "hit"]
+    before = [one for each in precedents for one in (*each.later, *(each.compiled or ()))]
+    took = [one.seconds for one in (*mine, *before) if _is_same(now.underway, one) and one.seconds]
+    if not took:
+        return None
+    so_far = now.activity_seconds
+    return _estimate("function", so_far, took, [(one - so_far, {}) for one in took if one > so_far])
+
+
+def _estimate(
+    of: str, so_far: float, took: Sequence[float], rests: Sequence[_Rest], of_rank: bool = False
+) -> Estimate:
+    left = sorted(seconds for seconds, _ in rests)
+    several = len(left) > 1
+    return Estimate(
+        of=of,
+        so_far_seconds=so_far,
+        last_seconds=took[0],
+        left_seconds=median(left) if left else None,
+        low=left[0] if several else None,
+        high=left[-1] if several else None,
+        phases=rests[0][1] if rests else {},
+        precedents=len(took),
+        of_rank=of_rank,
+    )
+
+
+def _rest(now: Now, before: Precedent) -> _Rest:
+    """What is left of ``before``, and how it is shared out among the phases."""
+    assert now.seconds is not None
+    spent = {name: now.phase_seconds.get(name, 0.0) for name in before.phase_seconds}
+    parts = {name: max(0.0, took - spent[name]) for name, took in before.phase_seconds.items()}
+    left = whole = sum(parts.values())
+    if now.compiled is not None and before.compiled is not None:
+        speed = _speed(now.compiled, before.compiled)
+        left = _of_compilations(before.compiled[len(now.compiled) :], now.activity_seconds, speed)
+    share = left / whole if whole else 0.0
+    phases = {name: part * share for name, part in parts.items() if part * share}
+    return left + _between(now.seconds, now.phase_seconds, before), phases
+
+
+def _of_compilations(rest: Sequence[Done], so_far: float, speed: float) -> float:
+    """Of those that are to come, the first of which is in progress for ``so_far``."""
+    if not rest:
+        return 0.0
+    current, *after = (speed * (one.seconds or 0.0) for one in rest)
+    return max(0.0, current - so_far) + sum(after)
+
+
+def _speed(ended: Sequence[Done], before: Sequence[Done]) -> float:
+    """How many times as long as last time it takes, by what has ended: a host that others use is
+    slower. As long as little has, that says little; nor does what stood still in between.
+    """
+    pairs = [(one.seconds, two.seconds) for one, two in zip(ended, before, strict=False)]
+    mine = sum(one for one, two in pairs if one and two)
+    theirs = sum(two for one, two in pairs if one and two)
+    doubt = _DOUBT * sum(one.seconds or 0.0 for one in before)
+    speed = (mine + doubt) / (theirs + doubt) if theirs else 1.0
+    return min(_MOST, max(1 / _MOST, speed))
+
+
+def _between(seconds: float, phase_seconds: _Parts, before: Precedent) -> float:
+    """The time to come in which nothing compiles: steps run, or pieces of the first one."""
+    whole = max(0.0, before.seconds - sum(before.phase_seconds.values()))
+    return max(0.0, whole - max(0.0, seconds - sum(phase_seconds.values())))
+
+
+def _is_alike(now: Now, before: Precedent) -> bool:
+    """Whether ``before`` began with what has been compiled so far and is compiled now."""
+    if now.compiled is None or before.compiled is None:
+        return True
+    mine = now.compiled if now.underway == Done() else (*now.compiled, now.underway)
+    pairs = zip(mine, before.compiled, strict=False)
+    return len(mine) <= len(before.compiled) and all(_agree(*pair) for pair in pairs)
+
+
+def _agree(one: Done, other: Done) -> bool:
+    """Nothing that is known of both is otherwise."""
+    pairs = (
+        (one.kind, other.kind),
+        (one.name, other.name),
+        (one.code, other.code),
+        (one.cache, other.cache),
+    )
+    return all(None in pair or pair[0] == pair[1] for pair in pairs)
+
+
+def _is_same(one: Done, other: Done) -> bool:
+    """Whether both are of a function that is known, and the same."""
+    known = one.name is not None and other.name is not None
+    return known and _agree(one, other)
+
+
+class Precedents:
+    """Of one run, given the counts of all its ranks."""
+
+    def __init__(self, ranks: Iterable[CompileCounts]) -> None:
+        pairs = sorted((one.ended, one.longest_activity_ns) for one in ranks)
+        self._ended = [ended for ended, _ in pairs]
+        self._longest = list(accumulate((longest for _, longest in reversed(pairs)), max))[::-1]
+
+    def longest_ns(self, rank: CompileCounts) -> int:
+        """The longest activity of those who have come so far; 0 where nobody has.
+
+        A rank that compiles is none of them: it has begun one more than it has ended.
+        """
+        if not rank.active_since_ns:
+            return 0
+        first = bisect_left(self._ended, rank.begun)
+        return self._longest[first] if first < len(self._longest) else 0
+
+
+_NOTHING = Remembered()
+_NONE: Mapping[str, Remembered] = MappingProxyType({})
+
+
+def with_estimates(
+    runs: Iterable[RunView], now_ns: int, remembered: Mapping[str, Remembered] = _NONE
+) -> tuple[RunView, ...]:
+    """``remembered``: by the folder of a rank's record."""
+    return tuple(_run(run, now_ns, remembered) for run in runs)
+
+
+def _run(run: RunView, now_ns: int, remembered: Mapping[str, Remembered]) -> RunView:
+    if not any(view.judgement.compiling for view in run.ranks):
+        return run
+    ranks = [_rank(view, run.ranks, now_ns, remembered) for view in run.ranks]
+    return replace(run, ranks=tuple(ranks))
+
+
+def _rank(
+    view: RankView,
+    ranks: Sequence[RankView],
+    now_ns: int,
+    remembered: Mapping[str, Remembered],
+) -> RankView:
+    if not view.judgement.compiling:
+        return view
+    known = remembered.get(view.record.folder, _NOTHING).precedents
+    peers = [] if view.record.slot.compile.warmups else list(_peers(view, ranks))
+    return replace(view, estimate=estimate(now_of(view, now_ns), (*peers, *known)))
+
+
+def now_of(view: RankView, now_ns: int) -> Now:
+    """What is known of a rank that compiles, at ``now_ns``."""
+    record, counts = view.record, view.record.slot.compile
+    began_ns = counts.episode_began_ns or counts.active_since_ns
+    ended_ns = max((one.at_ns for one in record.compilations), default=0)
+    compiled = tuple(done(one) for one in record.compilations)
+    return Now(
+        seconds=None if counts.warmups else (now_ns - began_ns) / 1e9,
+        activity_seconds=(now_ns - max(counts.active_since_ns, ended_ns)) / 1e9,
+        phase_seconds=view.figures.compile.phase_seconds,
+        compiled=compiled if len(compiled) < KEPT else None,
+        underway=_underway(view),
+        own=compiled,
+    )
+
+
+def done(one: Compilation) -> Done:
+    """A compilation that a journal tells of."""
+    return Done(kind=one.kind, name=one.name, code=one.code, cache=one.cache, seconds=one.seconds)
+
+
+def _underway(view: RankView) -> Done:
+    what, began = view.figures.log.underway, view.record.beginning
+    if what is None:
+        return Done()
+    if what.backward:
+        return Done(kind="backward")
+    since = began is not None and began.at_ns >= view.record.slot.compile.active_since_ns
+    code = began.code if began is not None and since and began.name == what.name else None
+    return Done(kind=what.kind, name=what.name, code=code)
+
+
+def _peers(view: RankView, ranks: Iterable[RankView]) -> Iterable[Precedent]:
+    """The ranks that have done what ``view`` is at, as far as they have come themselves."""
+    begun = view.record.slot.compile.begun
+    for other in ranks:
+        counts = other.record.slot.compile
+        if not counts.active_since_ns and counts.ended >= begun and counts.warmups < 2:
+            yield _precedent(other, counts)
+
+
+def _precedent(view: RankView, counts: CompileCounts) -> Precedent:
+    reading: RecordReading = view.record
+    known = len(reading.compilations) < KEPT
+    return Precedent(
+        seconds=(counts.last_end_ns - counts.first_begin_ns) / 1e9,
+        phase_seconds=view.figures.compile.phase_seconds,
+        compiled=tuple(done(one) for one in reading.compilations) if known else None,
+        of_rank=True,
+    )

@@ -1,0 +1,181 @@
+"""Judges records poll after poll, and keeps what the next poll needs.
+
+One record that cannot be judged is one refusal, and costs the others nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from warmwatch.shared.verdict import LONG_COMPILE_NS, State
+from warmwatch_monitor.errors import described
+from warmwatch_monitor.model import (
+    GpuReading,
+    HostReading,
+    ProcessReading,
+    RankView,
+    RecordReading,
+    Refusal,
+    Remembered,
+    RunView,
+    Slower,
+)
+from warmwatch_monitor.pipeline import speed
+from warmwatch_monitor.pipeline.energy import is_present
+from warmwatch_monitor.pipeline.name_conflicts import Start, numbered_conflicts
+from warmwatch_monitor.pipeline.runs import group, owned
+from warmwatch_monitor.pipeline.work import Work, follow
+
+
+class Around(Struct, frozen=True, kw_only=True):
+    """What was read beside the records, at ``now_ns``; ``oom_killed`` of pids that are gone,
+    ``remembered`` by record.
+    """
+
+    now_ns: int
+    processes: Mapping[int, ProcessReading] = field(default_factory=dict)
+    gpus: tuple[GpuReading, ...] = ()
+    host: HostReading | None = None
+    oom_killed: Mapping[int, bool] = field(default_factory=dict)
+    remembered: Mapping[str, Remembered] = field(default_factory=dict)
+
+
+class _Judged(Struct, frozen=True, kw_only=True):
+    """The runs, and what to remember of them."""
+
+    runs: tuple[RunView, ...]
+    works: Mapping[str, Work]
+    speeds: Mapping[str, speed.Speed]
+    names: Mapping[Start, str]
+
+
+class Judging:
+    """Judges the records of each look; see ``Facts`` for ``long_compile_ns``."""
+
+    def __init__(self, long_compile_ns: int = LONG_COMPILE_NS) -> None:
+        self._long_compile_ns = long_compile_ns
+        self._works: Mapping[str, Work] = {}
+        self._speeds: Mapping[str, speed.Speed] = {}
+        self._names: Mapping[Start, str] = {}
+        self._pids: Mapping[str, int] = {}
+
+    def of(
+        self, records: Collection[RecordReading], around: Around, present: Collection[str] | None
+    ) -> tuple[tuple[RunView, ...], tuple[Refusal, ...]]:
+        """The runs, and the records that cannot be judged.
+
+        ``present``: the records that are there, ``None`` where nobody could look; of those that
+        are not seen now, but may be there, all is remembered.
+        """
+        judged, refused = self._all(records, around)
+        if present is not None:
+            self._names = judged.names
+        self._works = {
+            folder: work for folder, work in judged.works.items() if is_present(folder, present)
+        }
+        self._speeds = {
+            folder: one for folder, one in judged.speeds.items() if is_present(folder, present)
+        }
+        return self._with_ooms(judged.runs, around.oom_killed), refused
+
+    def _all(
+        self, records: Collection[RecordReading], around: Around
+    ) -> tuple[_Judged, tuple[Refusal, ...]]:
+        try:
+            return self._judge(records, around), ()
+        except Exception:  # noqa: BLE001 - whose fault it is, each record alone will tell
+            good, refused = [], []
+        for one in records:
+            try:
+                self._judge([one], around)
+            except Exception as error:  # noqa: BLE001 - one bad record is one refusal
+                reason = f"it cannot be judged: {described(error)}"
+                refused.append(Refusal(path=one.folder, reason=reason))
+            else:
+                good.append(one)
+        return self._judge(good, around), tuple(refused)
+
+    def _judge(self, records: Iterable[RecordReading], around: Around) -> _Judged:
+        """Changes nothing: it may be tried, and raise."""
+        works = dict(self._works)
+        records, names = numbered_conflicts(records, self._names)
+        used = owned(records, around.gpus)
+        for one in records:
+            works[one.folder] = follow(
+                works.get(one.folder, Work()),
+                None if one.pid is None else around.processes.get(one.pid),
+                used[one.folder],
+                around.now_ns,
+                uses_gpus=bool(one.slot.identity.gpus),
+            )
+        speeds = {**self._speeds, **self._followed(records, used, around.host)}
+        working = {folder: work.working_ns for folder, work in works.items()}
+        runs = group(
+            records,
+            around.processes,
+            around.now_ns,
+            around.gpus,
+            working,
+            busy={folder: work.busy_ns for folder, work in works.items()},
+            long_compile_ns=self._long_compile_ns,
+            earlier={
+                folder: tuple(round(seconds * 1e9) for seconds in one.warmups)
+                for folder, one in around.remembered.items()
+            },
+            slower=_slower(records, speeds),
+        )
+        return _Judged(runs=runs, works=works, speeds=speeds, names=names)
+
+    def _followed(
+        self,
+        records: Iterable[RecordReading],
+        used: Mapping[str, tuple[GpuReading, ...]],
+        host: HostReading | None,
+    ) -> dict[str, speed.Speed]:
+        """The speed of each living record, with the steps since the last look."""
+        return {
+            one.folder: speed.follow(
+                self._speeds.get(one.folder),
+                one.slot,
+                speed.around(one.slot, used[one.folder], host),
+            )
+            for one in records
+            if one.alive
+        }
+
+    def _with_ooms(
+        self, runs: tuple[RunView, ...], killed: Mapping[int, bool]
+    ) -> tuple[RunView, ...]:
+        """``runs``, with what is known of how the lost ranks went. A dead record has no pid."""
+        views = [view.record for run in runs for view in run.ranks]
+        known = {folder: pid for folder, pid in self._pids.items() if folder in self._works}
+        self._pids = {**known, **{one.folder: one.pid for one in views if one.pid is not None}}
+        return tuple(
+            replace(run, ranks=tuple(self._with_oom(view, killed) for view in run.ranks))
+            for run in runs
+        )
+
+    def _with_oom(self, view: RankView, killed: Mapping[int, bool]) -> RankView:
+        if view.judgement.state is not State.LOST and view.figures.life.signal is None:
+            return view
+        known = killed.get(self._pids.get(view.record.folder, 0))
+        return view if known is None else replace(view, oom_killed=known)
+
+
+def _slower(
+    records: Iterable[RecordReading], speeds: Mapping[str, speed.Speed]
+) -> dict[str, Slower]:
+    """By record, how its rank is slower than it was; of the others nothing."""
+    found = {}
+    for one in records:
+        followed = speeds.get(one.folder)
+        if followed is None or not followed.slower:
+            continue
+        recent = one.slot.recent_step_ns
+        known = speed.slower(followed, recent / 1e9 if recent else None)
+        if known is not None:
+            found[one.folder] = known
+    return found

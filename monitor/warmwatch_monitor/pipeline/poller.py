@@ -1,0 +1,175 @@
+"""The poller: when to read which source, and when to publish.
+
+Each source has a thread of its own, so one that hangs holds up nothing but itself; the publisher
+wakes when the records were read, or when they have not been for too long, and publishes one
+Snapshot by one assignment. What a source last read counts until it fails or falls silent; from then
+on it is absent and the source's health says why. Which sources there are, the list says.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.model import Snapshot, SourceHealth
+from warmwatch_monitor.pipeline.assembly import Assembled, Assembly
+from warmwatch_monitor.pipeline.feed import Feed
+from warmwatch_monitor.pipeline.publisher import Follower, Publisher
+from warmwatch_monitor.settings import Settings
+from warmwatch_monitor.sources.listed import RECORDS, SOURCES, Readings, Source
+
+_ONCE_SECONDS = 5.0
+_TO_ITS_END_NS = 60 * 10**9
+_LONGEST_SILENCE = 1.0
+_LATE_AFTER_PAUSES = 3
+_STOP_SECONDS = 2.0
+
+
+class Poller:
+    """Polls until :meth:`stop`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        sources: Iterable[Source[Any]] = SOURCES,
+        clock: Clock | None = None,
+    ) -> None:
+        self._clock = clock or Clock()
+        self._feeds: dict[str, Feed[Any]] = {}
+        self._once_seconds: dict[str, float | None] = {}
+        self._unread: dict[str, Callable[[Any], int]] = {}
+        for source in sources:
+            interval = source.interval(settings)
+            if interval is not None:
+                read = source.make(settings, self._clock)
+                self._once_seconds[source.name] = source.once_seconds
+                self._unread[source.name] = source.unread
+                self._feeds[source.name] = Feed(
+                    source.name,
+                    partial(self._read_after_others, read),
+                    self._clock,
+                    interval,
+                    source.problem,
+                )
+        self._stopping, self._fresh = threading.Event(), threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._assembly = Assembly(settings)
+        self._pause = max(_LONGEST_SILENCE, 2 * settings.interval)
+        self._awake_ns = 0
+        empty = replace(self._assemble().snapshot, epoch=0.0)
+        self._publisher = Publisher(
+            self._assemble, empty, self._clock, _LATE_AFTER_PAUSES * self._pause
+        )
+
+    def latest(self) -> Snapshot:
+        """The latest Snapshot; before the first look one of epoch 0 with nothing in it."""
+        return self._publisher.latest()
+
+    def follow(self, follower: Follower) -> None:
+        """Give ``follower`` each Snapshot as it is published, from the publisher's thread."""
+        self._publisher.follow(follower)
+
+    def poll_once(self, seconds: float | None = None) -> Snapshot:
+        """Read every source once, now, and publish: for commands without a daemon.
+
+        ``seconds``: for all of them together, where that is less than is usual.
+
+        One that hangs, such as a driver, holds up the first question and no other. A source that
+        reads in pieces is read to its end: nobody reads on after a command.
+        """
+        end_ns = None
+        if seconds is not None:
+            end_ns = self._clock.monotonic_ns() + round(seconds * 1e9)
+        for name, feed in self._feeds.items():
+            usual = self._once_seconds[name] or _ONCE_SECONDS
+            left = usual
+            if end_ns is not None:
+                left = max(0.0, (end_ns - self._clock.monotonic_ns()) / 1e9)
+            feed.read_within(min(usual, left))
+            self._read_to_its_end(feed, self._unread[name], end_ns)
+        return self._publisher.publish()
+
+    def _read_to_its_end(
+        self, feed: Feed[Any], unread: Callable[[Any], int], end_ns: int | None
+    ) -> None:
+        """For as long as each read leaves less. What is still left, the answer says."""
+        until_ns = self._clock.monotonic_ns() + _TO_ITS_END_NS
+        until_ns = until_ns if end_ns is None else min(until_ns, end_ns)
+        left: float = float("inf")
+        while (now_ns := self._clock.monotonic_ns()) < until_ns:
+            value, _ = feed.current(now_ns)
+            still = 0 if value is None else unread(value)
+            if not 0 < still < left:
+                return
+            left = still
+            feed.read_within(_ONCE_SECONDS)
+
+    def start(self) -> None:
+        """Begin to poll, in threads that die with the process."""
+        work: dict[str, Callable[[], None]] = {"publisher": self._publish_until_stopped}
+        for name, feed in self._feeds.items():
+            tell = self._fresh.set if name == RECORDS.name else _nothing
+            work[name] = partial(feed.follow, self._stopping, tell)
+            if name == RECORDS.name:
+                work[name] = partial(
+                    feed.follow, self._stopping, tell, lambda: self._publisher.cpu_seconds
+                )
+        for name, target in work.items():
+            thread = threading.Thread(target=target, name=f"warmwatch-{name}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def stop(self) -> None:
+        """End the threads; one that hangs in a source is left behind."""
+        self._stopping.set()
+        self._fresh.set()
+        for thread in self._threads:
+            thread.join(_STOP_SECONDS)
+
+    def _read_after_others(self, read: Callable[[Readings], Any]) -> Any:
+        """What ``read`` gives, told what the others have read."""
+        return read(self._current()[0])
+
+    def _current(self) -> tuple[Readings, tuple[SourceHealth, ...]]:
+        """What the sources read last, and how each fares."""
+        now_ns = self._clock.monotonic_ns()
+        values, health = {}, []
+        for name, feed in self._feeds.items():
+            value, one = feed.current(now_ns, self._awake_ns)
+            health.append(one)
+            if value is not None:
+                values[name] = value
+        return Readings(values=values), tuple(health)
+
+    def _publish_until_stopped(self) -> None:
+        before_ns = self._clock.monotonic_ns()
+        while not self._stopping.is_set():
+            self._fresh.wait(self._pause)
+            if self._clock.monotonic_ns() - before_ns > _LATE_AFTER_PAUSES * self._pause * 1e9:
+                self._awake()
+            self._fresh.clear()
+            self._publisher.publish()
+            before_ns = self._clock.monotonic_ns()
+
+    def _awake(self) -> None:
+        """All of the process stood still (a signal, a frozen cgroup): it is no source's silence,
+        and what was read before says nothing of now, so the records are waited for.
+        """
+        self._fresh.clear()
+        self._awake_ns = self._clock.monotonic_ns()
+        self._fresh.wait(self._pause)
+
+    def _assemble(self) -> Assembled:
+        readings, health = self._current()
+        clock = self._clock
+        return self._assembly.make(readings, health, clock.monotonic_ns(), clock.epoch())
+
+
+def _nothing() -> None:
+    """Nobody waits for this source."""

@@ -1,0 +1,310 @@
+"""Groups records into runs and judges each rank. Pure."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from warmwatch.shared import verdict
+from warmwatch.shared.record import Identity
+from warmwatch.shared.verdict import Facts
+from warmwatch_monitor.model import (
+    GpuReading,
+    ProcessReading,
+    RankView,
+    RecordReading,
+    RunView,
+    Slower,
+    began_launch,
+    last_sign_ns,
+)
+from warmwatch_monitor.pipeline.cached_figures import forget_others, kept
+from warmwatch_monitor.pipeline.estimates import Precedents
+from warmwatch_monitor.pipeline.figures import figures
+
+_TOGETHER_NS = 10 * 10**9
+_OUTLIVED_NS = 2 * 10**9  # a scheduler that kills all ranks does it within this
+
+
+def group(
+    readings: Iterable[RecordReading],
+    processes: Mapping[int, ProcessReading],
+    now_ns: int,
+    gpus: Iterable[GpuReading] = (),
+    working: Mapping[str, int] = MappingProxyType({}),
+    *,
+    busy: Mapping[str, int] = MappingProxyType({}),
+    long_compile_ns: int = verdict.LONG_COMPILE_NS,
+    earlier: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    slower: Mapping[str, Slower] = MappingProxyType({}),
+) -> tuple[RunView, ...]:
+    """All runs, by name, each with its ranks in order, judged at ``now_ns`` and with its GPUs.
+
+    ``working``: by record, when its rank was last seen to work; ``busy``: when anything of it last
+    was, a compiler too. ``earlier``: by record, lengths of the first warm-ups of comparable runs.
+    ``long_compile_ns``: see ``Facts``.
+    """
+    readings, devices = tuple(readings), _by_uuid(gpus)
+    forget_others(readings)
+    rivals: dict[str, dict[int, list[RecordReading]]] = {}
+    for reading in readings:
+        ranks = rivals.setdefault(reading.slot.identity.run, {})
+        ranks.setdefault(reading.slot.identity.rank, []).append(reading)
+    return tuple(
+        _run(
+            name,
+            present([_speaker(ranks[rank]) for rank in sorted(ranks)]),
+            processes,
+            devices,
+            now_ns,
+            working,
+            busy,
+            long_compile_ns,
+            earlier,
+            slower,
+        )
+        for name, ranks in sorted(rivals.items())
+    )
+
+
+def present(readings: Sequence[RecordReading]) -> Sequence[RecordReading]:
+    """The ranks of the latest start of a run: those that an earlier one left behind are history.
+
+    A launcher that starts a run anew may do it with fewer ranks; nobody waits for the others.
+    Where all have ended, an earlier start was over before the latest one began.
+    """
+    living = [reading for reading in readings if reading.alive]
+    if not living:
+        latest = max(readings, key=lambda one: one.began).start
+        began = min(one.began for one in readings if one.start == latest)
+        return [one for one in readings if one.start == latest or _last_seen(one) >= began]
+    starts = {reading.start for reading in living}
+    began = max(reading.began for reading in living)
+    return [one for one in readings if one.start in starts or one.began > began]
+
+
+def _last_seen(reading: RecordReading) -> tuple[bool, int]:
+    """The last that is known of a record that is over, to be held against another's ``began``."""
+    slot, (this_boot, began) = reading.slot, reading.began
+    last = max(last_sign_ns(slot), slot.compile.ended_ns, reading.gone_ns or 0)
+    return this_boot, began + last - slot.header.attached_ns
+
+
+def _speaker(rivals: Sequence[RecordReading]) -> RecordReading:
+    """Which of ``rivals`` speaks for the rank that all of them have.
+
+    What waits for the ranks that it has started, and did nothing itself, never speaks for one of
+    them, though it outlives them.
+    """
+    first = max(rivals, key=_claim)
+    if _tells(first) or not began_launch(first.slot.identity):
+        return first
+    return max((one for one in rivals if _made_rank(one, first)), key=_claim, default=first)
+
+
+def _made_rank(one: RecordReading, by: RecordReading) -> bool:
+    """Whether ``one``, which has done something, is a rank that the process ``by`` has started."""
+    started = one.start == by.start and one.began > by.began
+    return started and _tells(one) and not _helps(one.slot.identity)
+
+
+def _claim(reading: RecordReading) -> tuple[bool, bool, bool, tuple[bool, int], str]:
+    """Who speaks for a rank: a living record, and no helper's, with facts, the newest of those."""
+    helps, tells = _helps(reading.slot.identity), reading.alive and _tells(reading)
+    return reading.alive, not helps, tells, reading.began, reading.folder
+
+
+def _tells(reading: RecordReading) -> bool:
+    """Whether it has anything to tell."""
+    return bool(reading.slot.steps.steps or reading.slot.compile.begun)
+
+
+def _helps(identity: Identity) -> bool:
+    """Whether it is a child of a run's process that nothing made a rank: it never outranks it."""
+    of_process = identity.launch.startswith("process")
+    return of_process and not began_launch(identity) and identity.world_size is None
+
+
+def _run(
+    name: str,
+    readings: Sequence[RecordReading],
+    processes: Mapping[int, ProcessReading],
+    devices: Mapping[str, GpuReading],
+    now_ns: int,
+    working: Mapping[str, int],
+    busy: Mapping[str, int],
+    long_compile_ns: int,
+    earlier: Mapping[str, tuple[int, ...]],
+    slower: Mapping[str, Slower],
+) -> RunView:
+    precedents = Precedents(reading.slot.compile for reading in readings)
+    # its own too: what a rank compiled itself it did not stall for either
+    compiled = max(compiled_ns(reading, now_ns) for reading in readings)
+    # while one rank evaluates, the others wait for it in a collective
+    at_work_ns = max((working.get(one.folder, 0) for one in readings if one.alive), default=0)
+    pause_ns = max(
+        (verdict.pause_ns(r.slot.steps, r.slot.compile) for r in readings if r.alive), default=0
+    )
+    ranks = [
+        view(
+            reading,
+            now_ns,
+            peers_compiled_ns=compiled,
+            at_work_ns=at_work_ns,
+            pause_ns=pause_ns,
+            working_ns=working.get(reading.folder, 0),
+            busy_ns=busy.get(reading.folder),
+            peers_longest_ns=precedents.longest_ns(reading.slot.compile),
+            long_compile_ns=long_compile_ns,
+            earlier_warmups_ns=earlier.get(reading.folder, ()),
+            slower=slower.get(reading.folder),
+            fell_first=fell_first(reading, readings, now_ns),
+            process=None if reading.pid is None else processes.get(reading.pid),
+            gpus=_used(reading, devices),
+        )
+        for reading in readings
+    ]
+    state = verdict.least_advanced(rank.judgement.state for rank in ranks)
+    return RunView(
+        run=name, state=state, ranks=tuple(ranks), ended_together=ended_together(readings)
+    )
+
+
+def view(
+    reading: RecordReading,
+    now_ns: int,
+    *,
+    peers_compiled_ns: int = 0,
+    at_work_ns: int = 0,
+    pause_ns: int = 0,
+    working_ns: int = 0,
+    busy_ns: int | None = None,
+    peers_longest_ns: int = 0,
+    long_compile_ns: int = verdict.LONG_COMPILE_NS,
+    earlier_warmups_ns: tuple[int, ...] = (),
+    slower: Slower | None = None,
+    fell_first: bool = False,
+    process: ProcessReading | None = None,
+    gpus: tuple[GpuReading, ...] = (),
+) -> RankView:
+    """One record as a rank: judged, with its figures, as of ``now_ns``.
+
+    ``working_ns``: when it was last seen to work; ``at_work_ns``: when a rank it may wait for was;
+    ``busy_ns``: when anything of it last was busy, ``None`` where that cannot be seen.
+    ``pause_ns``: until when a rank that it may wait for saves or evaluates. ``fell_first``: see
+    :func:`fell_first`.
+    """
+    known = replace(
+        facts(reading, peers_compiled_ns, at_work_ns, pause_ns),
+        peers_longest_ns=peers_longest_ns,
+        long_compile_ns=long_compile_ns,
+        earlier_warmups_ns=earlier_warmups_ns,
+        slower=slower is not None,
+        fell_first=fell_first,
+    )
+    judgement = verdict.judge(known, now_ns)
+    return RankView(
+        figures=figures(reading, known, judgement, now_ns, process),
+        judgement=judgement,
+        process=process,
+        gpus=gpus,
+        reading=reading,
+        slower=slower if "slower" in judgement.conditions else None,
+        working_ns=working_ns,
+        idle_seconds=None if busy_ns is None else max(0, now_ns - busy_ns) / 1e9,
+    )
+
+
+def fell_first(one: RecordReading, readings: Sequence[RecordReading], now_ns: int) -> bool:
+    """Whether a SIGKILL took this rank alone, so that the run failed with it.
+
+    A launcher that finds a rank dead ends the others, with SIGTERM first, as a scheduler begins to
+    cancel a job. So it was alone where it fell before any peer was terminated, and one was then,
+    or lived on for longer than a scheduler takes to kill them all.
+    """
+    death = one.death
+    if death is None or death.signal != signal.SIGKILL:
+        return False
+    deaths = [peer.death for peer in readings if peer.death is not None]
+    terminated = [other.at_ns for other in deaths if other.signal == signal.SIGTERM]
+    if terminated:
+        return death.at_ns < min(terminated)
+    outlived = now_ns - death.at_ns > _OUTLIVED_NS
+    return outlived and any(peer.alive for peer in readings)
+
+
+def ended_together(readings: Sequence[RecordReading]) -> bool | None:
+    """Whether all of several ranks ended within seconds; see :class:`RunView`."""
+    gone = [one for one in readings if not one.alive or one.slot.compile.end_code]
+    if len(readings) < 2 or not gone:
+        return None
+    if len(gone) < len(readings):
+        return False
+    ends = [one.slot.compile.ended_ns or one.gone_ns for one in gone]
+    known = [end for end in ends if end]
+    if len(known) < len(ends):
+        return None
+    return max(known) - min(known) <= _TOGETHER_NS
+
+
+def _by_uuid(gpus: Iterable[GpuReading]) -> dict[str, GpuReading]:
+    """Devices by uuid, and by what of it CUDA and NVML may put another prefix before."""
+    devices: dict[str, GpuReading] = {}
+    for gpu in gpus:
+        devices[gpu.uuid] = gpu
+        devices.setdefault(_bare(gpu.uuid), gpu)
+    return devices
+
+
+def owned(
+    readings: Iterable[RecordReading], gpus: Iterable[GpuReading]
+) -> dict[str, tuple[GpuReading, ...]]:
+    """By record, the devices that its rank says it uses, of those that are known here."""
+    devices = _by_uuid(gpus)
+    return {reading.folder: _used(reading, devices) for reading in readings}
+
+
+def _used(reading: RecordReading, devices: Mapping[str, GpuReading]) -> tuple[GpuReading, ...]:
+    """The devices that the rank says it uses, of those that are known here."""
+    uuids = reading.slot.identity.gpus
+    found = (devices.get(uuid) or devices.get(_bare(uuid)) for uuid in uuids)
+    return tuple(gpu for gpu in found if gpu is not None)
+
+
+def _bare(uuid: str) -> str:
+    return uuid.removeprefix("MIG-").removeprefix("GPU-")
+
+
+def compiled_ns(reading: RecordReading, now_ns: int) -> int:
+    """The latest moment at which a living rank was known to compile; 0 where there is none."""
+    compile = reading.slot.compile
+    if not reading.alive:
+        return 0
+    return now_ns if compile.active_since_ns else compile.last_end_ns
+
+
+def facts(
+    reading: RecordReading, peers_compiled_ns: int = 0, working_ns: int = 0, pause_ns: int = 0
+) -> Facts:
+    """What a record says, as the verdict takes it."""
+    slot, steps = reading.slot, kept(reading).steps
+    clean = steps.clean
+    return Facts(
+        attached_ns=slot.header.attached_ns,
+        warm_steps=slot.header.warm_steps,
+        steps=slot.steps,
+        compile=slot.compile,
+        median_step_ns=None if clean.median is None else clean.median * 1e9,
+        longest_step_ns=round((clean.longest or 0.0) * 1e9),
+        alive=reading.alive,
+        gone_ns=reading.gone_ns,
+        peers_compiled_ns=peers_compiled_ns,
+        last_batch_ns=slot.steps.last_batch_ns,
+        working_ns=working_ns,
+        pause_ns=pause_ns,
+        baseline_steps=slot.identity.baseline_steps or 0,
+        usual_step_ns=None if steps.length is None else steps.length * 1e9,
+        killed_by=reading.death.signal if reading.death else 0,
+    )

@@ -1,0 +1,275 @@
+"""A slot's blocks as figures in public units, independent of the clock. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from math import sqrt
+
+from msgspec.structs import replace
+
+from warmwatch.shared import record, verdict
+from warmwatch.shared.record import (
+    CACHES,
+    CATEGORIES,
+    DISABLED,
+    KINDS,
+    MEMORY,
+    PHASES,
+    PRECOMPILED,
+    PROGRESS,
+    CompileCounts,
+    Header,
+    Identity,
+    Slot,
+    Warmup,
+)
+from warmwatch_monitor.model import (
+    BUCKET_SECONDS,
+    Baseline,
+    Compile,
+    Counted,
+    Lengths,
+    Memory,
+    Owner,
+    Steps,
+    Warmups,
+    WarmupSpan,
+    Who,
+    Worth,
+)
+from warmwatch_monitor.model.budgets import GPUS_OF_A_RANK
+
+_FEWEST = 6  # of fewer, the least and the greatest are not far enough apart
+_HALF_OF_95 = 0.98  # 1.96 standard deviations of a share of one half
+# the fine bin that ends where each bucket does
+_LAST_BINS = tuple(record.BOUNDS_NS.index(round(end * 1e9)) for end in BUCKET_SECONDS)
+
+
+def lengths(bins: Sequence[int], sum_ns: int) -> Lengths:
+    """What ``bins`` amount to, of steps that took ``sum_ns`` together."""
+    upto = tuple(accumulate(bins))
+    return Lengths(
+        count=upto[-1],
+        sum_seconds=sum_ns / 1e9,
+        upto=tuple([upto[last] for last in _LAST_BINS]),
+        median=seconds(record.quantile_of(upto, 0.5)),
+        p99=seconds(record.quantile_of(upto, 0.99)),
+        longest=seconds(record.longest_of(upto)),
+        **_certain(upto),
+    )
+
+
+def _certain(upto: Sequence[int]) -> dict[str, float | None]:
+    """Between which of its steps the median lies: whatever their distribution, by their order."""
+    off = _HALF_OF_95 / sqrt(upto[-1]) if upto[-1] >= _FEWEST else None
+    if off is None:
+        return {}
+    return {
+        "median_low": seconds(record.quantile_of(upto, 0.5 - off)),
+        "median_high": seconds(record.quantile_of(upto, 0.5 + off)),
+    }
+
+
+def seconds(ns: float | None) -> float | None:
+    """Nanoseconds of the record, where 0 is "not known", in seconds."""
+    return ns / 1e9 if ns else None
+
+
+_AT_RUN_TIME = frozenset({"autotune", "cudagraph", "other"})  # kinds of a seam of their own
+
+
+def who(header: Header, identity: Identity, owner: Owner | None = None) -> Who:
+    """Header and identity, and whose they are."""
+    return Who(
+        run=identity.run,
+        rank=identity.rank,
+        name=owner.plain(identity.run) if owner else identity.run,
+        owner=owner.name if owner else None,
+        owner_uid=owner.uid if owner else None,
+        world_size=identity.world_size,
+        launch=_launch(identity) if identity.launch else None,
+        expected_ranks=identity.expected_ranks,
+        attached_at=epoch(header, header.attached_ns),
+        attempt=identity.attempt,
+        host=identity.host or None,
+        launcher=identity.launcher or None,
+        python=identity.python or None,
+        torch=identity.torch or None,
+        gpus=identity.gpus[:GPUS_OF_A_RANK],
+        collective_timeout_seconds=identity.collective_timeout,
+        collective_backend=identity.collective_backend or None,
+    )
+
+
+def _launch(identity: Identity) -> str:
+    start = f"{identity.host} {identity.launch} {identity.attempt}"
+    return hashlib.blake2b(start.encode(), digest_size=4).hexdigest()
+
+
+def steps_of(slot: Slot, clean: Lengths, touched: Lengths) -> Steps:
+    """The hot block, with what the histograms of step lengths amount to."""
+    header, counts, steps = slot.header, slot.compile, slot.steps
+    recent = record.recent_lengths(slot.recent)
+    tells_batches = "batches" not in slot.identity.missing
+    return Steps(
+        count=steps.steps,
+        first_at=epoch(header, counts.first_step_ns),
+        last_at=epoch(header, steps.last_step_ns),
+        first_seconds=seconds(counts.first_duration_ns),
+        last_seconds=seconds(steps.last_duration_ns),
+        recent_seconds=seconds(record.median_ns(recent)),
+        recent_count=len(recent) or None,
+        clean=clean,
+        touched=touched,
+        touched_lately=len(verdict.recently_touched(steps, counts)),
+        tokens=slot.tokens,
+        samples=slot.samples,
+        batches=steps.batches if tells_batches else None,
+        batch_wait_seconds=steps.batch_wait_ns / 1e9 if tells_batches else None,
+        last_batch_at=epoch(header, steps.last_batch_ns),
+        optimizer=_has_optimizer(slot),
+    )
+
+
+def _has_optimizer(slot: Slot) -> bool | None:
+    """Whether the process made an optimizer; an older agent does not look."""
+    if slot.compile.optimizers:
+        return True
+    looked = slot.compile.quiet_ns and "optimizer" not in slot.identity.missing
+    return False if looked else None
+
+
+def by_phase(counts: CompileCounts, open_ns: int = 0, phase: str = "") -> Mapping[str, float]:
+    """Seconds of each phase, with those of the activity in progress, which is in ``phase``."""
+    pairs = zip(PHASES, counts.phase_ns, strict=True)
+    return {name: (ns + open_ns * (name == phase)) / 1e9 for name, ns in pairs}
+
+
+def compile_of(slot: Slot) -> Compile:
+    """The rare block, as if nothing were in progress."""
+    counts, missing = slot.compile, slot.identity.missing
+    compile = Compile(
+        begun=counts.begun > 0,
+        last_end_at=epoch(slot.header, counts.last_end_ns),
+        seconds=sum(counts.phase_ns) / 1e9,
+        phase_seconds=by_phase(counts),
+        fallbacks=None if "recompile_limit" in missing else counts.fallbacks,
+        wrappers=None if "wrappers" in missing else counts.wrappers,
+        disabled=DISABLED[counts.disabled] or None,
+        disabled_since_step=counts.disabled_since_steps if counts.disabled else None,
+        eager_calls=None if "disabled" in missing else counts.eager_calls,
+        eager_calls_since=counts.eager_calls_since or None,
+        refused_calls=None if "disabled" in missing else counts.refused_calls,
+        refused_calls_since=counts.refused_calls_since or None,
+        background_since=epoch(slot.header, counts.background_since_ns),
+        background_seconds=counts.background_ns / 1e9,
+        precompiled=tuple(
+            kind for bit, kind in enumerate(PRECOMPILED) if counts.precompiled >> bit & 1
+        ),
+    )
+    if "compilations" in missing:
+        return compile
+    kinds = [k for k in KINDS if "runtime_compilations" not in missing or k not in _AT_RUN_TIME]
+    by_kind = _by_name(KINDS, counts.compilations)
+    recompiles = not {"compilation_kinds", "compilation_ids"} & set(missing)
+    caches = "cache_counters" not in missing
+    return replace(
+        compile,
+        compilations=(
+            None if "compilation_kinds" in missing else {kind: by_kind[kind] for kind in kinds}
+        ),
+        recompiles=_by_name(CATEGORIES, counts.recompiles) if recompiles else None,
+        graphs=None if "graph_counter" in missing else counts.graphs,
+        graphs_before=counts.graphs_before,
+        graph_breaks=None if "graph_break_counter" in missing else counts.graph_breaks,
+        failures=None if "compilation_failures" in missing else counts.failures,
+        new_instances=counts.new_instances if recompiles else None,
+        cudagraph_skips=counts.cudagraph_skips,
+        recompiles_after_warm=counts.recompiles_after_warm if recompiles else None,
+        cache_hits=_by_name(CACHES, counts.cache_hits) if caches else None,
+        cache_misses=_by_name(CACHES, counts.cache_misses) if caches else None,
+    )
+
+
+def counted_of(counts: CompileCounts) -> Counted | None:
+    """How far the activity in progress is."""
+    if not counts.progress_of:
+        return None
+    of = PROGRESS[counts.progress_of - 1]
+    return Counted(of=of, done=counts.progress_done, total=counts.progress_total)
+
+
+def worth_of(slot: Slot) -> Worth:
+    """What a step is worth: the latest that was said."""
+    said, counts = slot.identity, slot.compile
+    return Worth(
+        tokens=counts.tokens_per_step or None,
+        samples=counts.samples_per_step or None,
+        flops=said.flops_per_step,
+        parameters=said.parameters or said.parameters_seen,
+        estimated=said.parameters is None and said.parameters_seen is not None,
+        dtype=said.dtype or None,
+    )
+
+
+def baseline_of(identity: Identity) -> Baseline | None:
+    """The first steps, where they were to run eagerly on purpose."""
+    if not identity.baseline_steps:
+        return None
+    return Baseline(steps=identity.baseline_steps, seconds=identity.baseline_seconds)
+
+
+def memory_of(slot: Slot) -> Memory | None:
+    """What CUDA's allocator held when it was last looked at."""
+    counts = slot.compile
+    if not counts.memory_ns:
+        return None
+    return Memory(bytes=_by_name(MEMORY, counts.memory), at=epoch(slot.header, counts.memory_ns))
+
+
+def warmups_of(slot: Slot) -> Warmups:
+    """What the rare block says of warm-ups, as far as the steps since bear it out."""
+    header, counts = slot.header, slot.compile
+    return Warmups(
+        clean_steps_needed=header.warm_steps,
+        latest=_span(header, counts.last_warmup) if warmup_ended(slot) else None,
+        first=_span(header, counts.first_warmup) if counts.warmups else None,
+        count=counts.warmups,
+        warm_at_step=counts.clean_after + header.warm_steps,
+        quiet_limit_seconds=seconds(verdict.quiet_limit_ns(slot.steps, counts)),
+    )
+
+
+def warmup_ended(slot: Slot) -> bool:
+    """Whether the latest warm-up has ended and nothing has begun since.
+
+    Between the K-th clean mark and the entry of the warm-up that it ended, a reader finds the
+    entry of an earlier one: that is not the answer either.
+    """
+    counts, ended_ns = slot.compile, slot.compile.last_warmup.ended_ns
+    by_steps = verdict.clean_steps(slot.steps, counts) >= slot.header.warm_steps
+    if not counts.warmups or not (by_steps or verdict.is_settled(counts)):
+        return False
+    return 0 < ended_ns >= counts.last_end_ns
+
+
+def _span(header: Header, warmup: Warmup) -> WarmupSpan | None:
+    """``None`` of one that ended before it began, which no agent writes."""
+    if warmup.ended_ns < warmup.began_ns:
+        return None
+    return WarmupSpan(
+        ended_at=header.epoch_seconds(warmup.ended_ns),
+        seconds=(warmup.ended_ns - warmup.began_ns) / 1e9,
+        steps=warmup.steps,
+    )
+
+
+def _by_name(names: Sequence[str], counts: Sequence[int]) -> dict[str, int]:
+    return dict(zip(names, counts, strict=True))
+
+
+def epoch(header: Header, monotonic_ns: int | None) -> float | None:
+    """Seconds since the epoch, for a monotonic time in which 0 is "not yet"."""
+    return header.epoch_seconds(monotonic_ns) if monotonic_ns else None

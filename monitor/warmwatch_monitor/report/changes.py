@@ -1,0 +1,121 @@
+"""What changed since the last comparable run, and its cost in the first warm-up. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary
+from warmwatch_monitor.report.compilations import functions, priced
+from warmwatch_monitor.report.parts import Changed, ChangedFact, ChangedFunction, Function
+
+_LATE = 0.1  # seconds: the line of a compilation may come after the end of its activity
+_Key = tuple[str | None, str | None]
+
+# name -> what is known of it, as words or a number
+FACTS: tuple[tuple[str, Callable[[Provenance], str | int | None]], ...] = (
+    ("torch", lambda what: what.torch),
+    ("CUDA", lambda what: what.cuda),
+    ("Triton", lambda what: what.triton),
+    ("driver", lambda what: what.driver),
+    ("Python", lambda what: what.python),
+    ("commit", lambda what: what.commit),
+    ("inductor cache", lambda what: what.caches.get("inductor")),
+    ("triton cache", lambda what: what.caches.get("triton")),
+    ("compile threads", lambda what: what.compile_threads),
+)
+
+
+def changed(now: RunSummary, before: RunSummary, rank: int | None) -> Changed | None:
+    """Of ``rank`` in both, else of the first; ``None`` where one of them was never warm."""
+    mine, other = _of(now, rank), _of(before, rank)
+    if mine is None or other is None:
+        return None
+    took, took_before = _warmup(mine)["seconds"], _warmup(other)["seconds"]
+    return Changed(
+        id=before.id,
+        run=before.run,
+        began=before.began,
+        warmup_seconds=took,
+        before_seconds=took_before,
+        facts=tuple(_facts(now, before)),
+        functions=tuple(_functions(mine, other)),
+    )
+
+
+def _of(account: RunSummary, rank: int | None) -> RankSummary | None:
+    ranks = {one.rank: one for one in account.ranks}
+    one = ranks.get(rank if rank is not None else 0) or ranks.get(min(ranks, default=0))
+    return one if one is not None and _warmup(one).get("seconds") else None
+
+
+def _warmup(rank: RankSummary) -> Mapping[str, float]:
+    return rank.answer.get("warmup", {}).get("first") or {}
+
+
+def _facts(now: RunSummary, before: RunSummary) -> list[ChangedFact]:
+    """Those that are known of both and otherwise. A driver needs a GPU of which it is known."""
+    found = []
+    for name, of in FACTS:
+        mine, other = of(now.what), of(before.what)
+        if mine is not None and other is not None and mine != other:
+            found.append(ChangedFact(what=name, now=mine, before=other))
+    if now.host and before.host and now.host != before.host:
+        found.append(ChangedFact(what="host", now=now.host, before=before.host))
+    return found
+
+
+def _functions(now: RankSummary, before: RankSummary) -> list[ChangedFunction]:
+    """All of either first warm-up, those first that cost most more."""
+    mine, other = _compiled(now), _compiled(before)
+    codes, codes_before = _codes(now), _codes(before)
+    names = dict.fromkeys([*mine, *other])
+    made = [
+        _function(key, mine.get(key), other.get(key), codes.get(key), codes_before.get(key))
+        for key in names
+    ]
+    return sorted(made, key=lambda one: -(one.seconds - one.before_seconds))
+
+
+def _function(
+    key: _Key,
+    now: Function | None,
+    before: Function | None,
+    code: str | None,
+    code_before: str | None,
+) -> ChangedFunction:
+    spent, spent_before = (one.phase_seconds if one else {} for one in (now, before))
+    phases = dict.fromkeys([*spent, *spent_before])
+    latest = now or before
+    assert latest is not None
+    return ChangedFunction(
+        name=key[0],
+        file=key[1],
+        line=latest.line,
+        seconds=now.seconds if now else 0.0,
+        before_seconds=before.seconds if before else 0.0,
+        phases={name: spent.get(name, 0.0) - spent_before.get(name, 0.0) for name in phases},
+        times=len(now.times) if now else 0,
+        before_times=len(before.times) if before else 0,
+        ops=_ops(now),
+        before_ops=_ops(before),
+        code_changed=None if code is None or code_before is None else code != code_before,
+    )
+
+
+def _compiled(rank: RankSummary) -> dict[_Key, Function]:
+    """What each function cost in the first warm-up; that it moved in its file is no matter."""
+    until = _warmup(rank)["ended_at"] + _LATE
+    found: dict[_Key, Function] = {}
+    for one in functions(priced(each for each in rank.compiled if each.ended <= until)):
+        found.setdefault((one.name, one.file), one)
+    return found
+
+
+def _codes(rank: RankSummary) -> dict[_Key, str]:
+    return {(one.name, one.file): one.code for one in rank.compiled if one.code}
+
+
+def _ops(one: Function | None) -> int | None:
+    """Operators of its graphs; ``None`` where that is not known of one."""
+    known = [each.ops for each in one.times] if one else []
+    return sum(ops for ops in known if ops) if known and None not in known else None

@@ -1,0 +1,158 @@
+"""``warmwatch report``: a run after the fact, on one page."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+from warmwatch_monitor.errors import UsageError, WarmwatchError
+from warmwatch_monitor.output import options
+from warmwatch_monitor.output.console import draw, has_colour, note, plain, say, width
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.model.run_summary import RunSummary
+    from warmwatch_monitor.output.document import Document
+    from warmwatch_monitor.report.parts import Report
+
+T = TypeVar("T")
+
+
+@click.command()
+@click.argument("run", required=False)
+@click.option("--html", metavar="FILE", help="Write one HTML file that can be sent; - is stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--markdown", is_flag=True, help="Print it as Markdown, for a pull request.")
+@options.directory
+def report(
+    run: str | None, html: str | None, as_json: bool, markdown: bool, dir: str | None
+) -> None:
+    """Where the time of RUN went, on one page; without RUN, of the run that began last.
+
+    Warm-up and recompiles with their reasons and what they cost, the steady step, and what to do
+    first. RUN is a name, an id, or NAME~1 (the start before). It may still go on, or have ended
+    long ago: what is known of it is told. WARMWATCH_PRICE_PER_GPU_HOUR puts a price on it.
+
+    \b
+    Exit code: 0 whatever the run did; 5 no such run; 1 FILE cannot be written
+    """
+    if sum((html is not None, as_json, markdown)) > 1:
+        raise UsageError("--html, --json and --markdown exclude each other: give one")
+    from warmwatch_monitor.history.remember import HistoryWriter
+    from warmwatch_monitor.report.summaries import accounts, as_written, last_like
+    from warmwatch_monitor.settings import load_keeping
+
+    seen = HistoryWriter(load_keeping(os.environ))
+    found = accounts(() if run is None else (run,), dir=dir, told=None if dir else seen.take)
+    if len(found) > 1:
+        names = ", ".join(one.run for one in found)
+        raise UsageError(f"a report is of one run, and {run!r} means {names}: name one of them")
+    with as_written(found):
+        made = reported(found[0], None if dir is not None else last_like(found[0]))
+        _show(found[0], made, html=html, as_json=as_json, markdown=markdown)
+    seen.write()
+
+
+def _show(
+    account: RunSummary, made: Report, *, html: str | None, as_json: bool, markdown: bool
+) -> None:
+    if as_json:
+        say(as_text(made))
+    elif html is not None:
+        _write(html, _html(account, made))
+    elif markdown:
+        from warmwatch_monitor.output.markdown import markdown as text_of
+
+        say(text_of(document(made)), end="")
+    else:
+        draw(picture(document(made), made))
+
+
+def reported(account: RunSummary, before: RunSummary | None = None) -> Report:
+    """Its report, at the price that is set, held against ``before``, fit to be shown."""
+    from warmwatch_monitor.report.whole import report as report_of
+    from warmwatch_monitor.settings import price_per_gpu_hour
+
+    price = price_per_gpu_hour(os.environ)
+    return cleaned(report_of(account, price, before, now=time.time()))
+
+
+def as_text(value: object) -> str:
+    """JSON."""
+    import json
+
+    from msgspec import to_builtins
+
+    return json.dumps(to_builtins(value), indent=2)
+
+
+def document(made: Report) -> Document:
+    """The whole page of it."""
+    from warmwatch_monitor.report.wording import page
+
+    return page(made, moment)
+
+
+def cleaned(value: T) -> T:
+    """``value`` with each of its texts on one line and printable, wherever its words come from."""
+    return cast("T", _cleaned(value))
+
+
+def _cleaned(value: Any) -> Any:
+    from msgspec import Struct
+    from msgspec.structs import replace
+
+    if isinstance(value, Struct):
+        fields = value.__struct_fields__
+        return replace(value, **{name: _cleaned(getattr(value, name)) for name in fields})
+    if isinstance(value, tuple):
+        return tuple(_cleaned(inner) for inner in value)
+    if isinstance(value, Mapping):
+        return {_cleaned(key): _cleaned(inner) for key, inner in value.items()}
+    return plain(value)
+
+
+def picture(page: Document, made: Report) -> str:
+    """``page`` as this output takes it."""
+    from warmwatch_monitor.output.lines import lines
+    from warmwatch_monitor.report.text_charts import timeline
+
+    columns = width()
+    charts = {"timeline": timeline(made, columns)}
+    return lines(page, width=columns, colour=has_colour(), charts=charts)
+
+
+def in_short(found: Sequence[RunSummary]) -> str:
+    """The same of each of ``found`` without its details: what is said at the end of a launch."""
+    from warmwatch_monitor.report.wording import short
+
+    made = [reported(one) for one in found]
+    return "\n\n".join(picture(short(one), one) for one in made)
+
+
+def moment(epoch: float) -> str:
+    """A time of the reader's day: ``2026-11-21 14:03:20``."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(epoch))
+
+
+def _html(account: RunSummary, made: Report) -> str:
+    from warmwatch_monitor.report.html import html
+
+    return html(document(made), made, account)
+
+
+def _write(path: str, text: str) -> None:
+    if path == "-":
+        say(text, end="")
+        return
+    try:
+        with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 - no command loads pathlib
+            file.write(text)
+    except OSError as error:
+        raise WarmwatchError(
+            f"{path} cannot be written ({error.strerror}); name another file"
+        ) from None
+    note(f"warmwatch: wrote {path}")

@@ -1,0 +1,196 @@
+"""Compilations of a rank, each with its cost, combined by function. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+from msgspec.structs import replace
+
+from warmwatch.shared.advice import advice
+from warmwatch.shared.phrases import resumed
+from warmwatch.shared.reasons import plain
+from warmwatch_monitor.model import OF_GRAPHS, families
+from warmwatch_monitor.model.run_summary import Compiled
+from warmwatch_monitor.output.wording import own_words
+from warmwatch_monitor.report.parts import Function, Place, Priced, Recompiled
+
+_REASON = 160
+_Function = tuple[str | None, str | None, int | None]
+
+
+def is_after(one: Priced, moment: float | None) -> bool:
+    """Whether it was made behind ``moment``, the end of an activity, which a line tells later."""
+    return moment is not None and one.began > moment
+
+
+def priced(compiled: Iterable[Compiled]) -> tuple[Priced, ...]:
+    """Each compilation with all that it brought."""
+    records = tuple(compiled)
+    return tuple(
+        reduce(_joined, (records[at] for at in family[1:]), _begun(records[family[0]]))
+        for family in families(records)
+    )
+
+
+def _begun(one: Compiled) -> Priced:
+    return Priced(
+        began=one.ended - (one.seconds or 0.0),
+        ended=one.ended,
+        seconds=one.seconds,
+        step=one.step,
+        id=one.id,
+        kinds=(one.kind,),
+        name=one.name,
+        file=one.file,
+        line=one.line,
+        reason=one.reason,
+        plain=plain(one.reason, one.category),
+        category=one.category,
+        cache=one.cache,
+        compilations=int(one.kind in OF_GRAPHS),
+        cache_hits=int(one.cache == "hit"),
+        cache_misses=int(one.cache == "miss"),
+        failure=one.failure,
+        phase_seconds=dict(one.phase_seconds),
+        ops=one.ops,
+        kernels=one.kernels,
+    )
+
+
+def _joined(whole: Priced, more: Compiled) -> Priced:
+    return replace(
+        whole,
+        ended=max(whole.ended, more.ended),
+        seconds=_sum(whole.seconds, more.seconds),
+        kinds=(*whole.kinds, more.kind),
+        name=whole.name or more.name,
+        file=whole.file or more.file,
+        line=whole.line if whole.line is not None else more.line,
+        reason=whole.reason or more.reason,
+        plain=whole.plain or plain(more.reason, more.category),
+        category=whole.category or more.category,
+        cache=whole.cache or more.cache,
+        compilations=whole.compilations + (more.kind in OF_GRAPHS),
+        cache_hits=whole.cache_hits + (more.cache == "hit"),
+        cache_misses=whole.cache_misses + (more.cache == "miss"),
+        failure=whole.failure or more.failure,
+        phase_seconds=added((whole.phase_seconds, more.phase_seconds)),
+        ops=_sum(whole.ops, more.ops),
+        kernels=_sum(whole.kernels, more.kernels),
+    )
+
+
+def _sum(one: Any, other: Any) -> Any:
+    """Of two of which each may be unknown."""
+    return other if one is None else one if other is None else one + other
+
+
+def added(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Seconds by phase, the longest first."""
+    found: dict[str, float] = {}
+    for part in parts:
+        for name, seconds in part.items():
+            found[name] = found.get(name, 0.0) + seconds
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def functions(of: Iterable[Priced]) -> tuple[Function, ...]:
+    """What each function cost, the dearest first."""
+    found: dict[tuple[str | None, str | None, int | None], list[Priced]] = {}
+    for one in of:
+        found.setdefault((one.name, one.file, one.line), []).append(one)
+    made = (
+        Function(
+            name=name,
+            file=file,
+            line=line,
+            seconds=sum(one.seconds or 0.0 for one in times),
+            compilations=sum(one.compilations for one in times),
+            cache_hits=sum(one.cache_hits for one in times),
+            cache_misses=sum(one.cache_misses for one in times),
+            phase_seconds=added(one.phase_seconds for one in times),
+            times=tuple(times),
+        )
+        for (name, file, line), times in found.items()
+    )
+    return tuple(sorted(made, key=lambda one: -one.seconds))
+
+
+def recompiled(
+    of: Iterable[Priced], varying: Sequence[Mapping[str, Any]], warm_at: float | None
+) -> tuple[Recompiled, ...]:
+    """Recompiles by function and category, the dearest first.
+
+    ``varying``: dimensions that changed, as ``/status`` has them. ``warm_at``: when the first
+    warm-up was over.
+    """
+    every = tuple(of)
+    trained = frozenset(one.id for one in every if one.id and "backward" in one.kinds)
+    found: dict[tuple[_Function, str, bool], list[Priced]] = {}
+    for one in every:
+        if one.category:
+            beside = "backward" not in one.kinds and _is_without_grad(one.reason or "", trained)
+            found.setdefault((_whose(one), one.category, beside), []).append(one)
+    made = (_group(*key, times, varying, warm_at) for key, times in found.items())
+    return tuple(sorted(made, key=lambda one: -one.seconds))
+
+
+def _is_without_grad(reason: str, trained: frozenset[str]) -> bool:
+    """Whether an entry with a backward did not fit because of the grad mode: this call has none.
+
+    That there is no record of a backward says nothing: with dynamic shapes PyTorch compiles it
+    together with the forward.
+    """
+    entries = (line.strip().lstrip("!").partition(":") for line in reason.splitlines())
+    return any(id in trained and "grad_mode" in why for id, _, why in entries)
+
+
+def _whose(one: Priced) -> _Function:
+    return one.name, one.file, one.line
+
+
+def _group(
+    function: _Function,
+    category: str,
+    beside: bool,
+    times: Sequence[Priced],
+    varying: Sequence[Mapping[str, Any]],
+    warm_at: float | None,
+) -> Recompiled:
+    name, file, line = function
+    kind = times[0].kinds[0]
+    late = sum(is_after(one, warm_at) for one in times)
+    often = [
+        one["words"]
+        for one in varying
+        if (one.get("name"), one.get("file"), one.get("line")) == (name, file, line)
+        and one.get("words")
+        and category in ("shape", "python_value", "module_state")
+    ]
+    reasons = (one.plain or own_words(one.reason or "", _REASON) for one in times)
+    return Recompiled(
+        category=category,
+        count=len(times),
+        seconds=sum(one.seconds or 0.0 for one in times),
+        name=name,
+        file=file,
+        line=line,
+        steps=tuple(one.step for one in times if one.step is not None),
+        between_steps=beside,
+        reasons=tuple(dict.fromkeys(reason for reason in reasons if reason)),
+        advice=advice(category, kind, times[-1].reason) if late else None,
+        often=often[0] if often else None,
+        after_warm=late,
+    )
+
+
+def places(of: Iterable[Priced]) -> tuple[Place, ...]:
+    """Where graphs broke: Dynamo names what it goes on with by the line at which it does."""
+    found: dict[tuple[str, str | None, int], Place] = {}
+    for one in of:
+        if rest := resumed(one.name):
+            name, line = rest
+            found[name, one.file, line] = Place(name=name, file=one.file, line=line)
+    return tuple(found.values())

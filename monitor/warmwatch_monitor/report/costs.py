@@ -1,0 +1,226 @@
+"""What compiling cost, and what to do first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from warmwatch.shared.states import NEEDS_A_PERSON
+from warmwatch_monitor.model.run_summary import Provenance
+from warmwatch_monitor.output.amounts import percent, took
+from warmwatch_monitor.output.wording import counted, own_words, place
+from warmwatch_monitor.report.parts import Break, Cost, Priced, Recompiled, Remedy
+
+WARMUP, RECOMPILES, ALL = "warm-up", "recompiles", "compiling"
+_HOUR = 3600.0
+_ALL_OF_IT = 0.995
+
+Rank = Mapping[str, Any]
+
+
+def costs(
+    ranks: Sequence[Rank], again: Sequence[float], slowest: int, price: float | None
+) -> tuple[Cost, ...]:
+    """Of all ``ranks``; seconds are those of the ``slowest``, by its place among them.
+
+    ``again``: the compile time of each behind its first warm-up. A warm-up that is over is measured
+    by the clock, from the first activity's begin to the last one's end, so what ran between them
+    is part of it; of an open one what was compiled counts.
+    """
+    compiling = [float(rank["compile"]["seconds"]) for rank in ranks]
+    if not any(compiling):
+        return ()
+    within = [spent - later for spent, later in zip(compiling, again, strict=True)]
+    warming = [_warmup(rank, spent) for rank, spent in zip(ranks, within, strict=True)]
+    first = ranks[slowest]["warmup"].get("first")
+    spending = _Spending(ranks, sum(compiling), price)
+    found = [spending.cost(WARMUP, warming, within, slowest, first["steps"] if first else None)]
+    if any(again):
+        found.append(spending.cost(RECOMPILES, again, again, slowest))
+        found.append(spending.cost(ALL, compiling, compiling, slowest))
+    return tuple(found)
+
+
+class _Spending(Struct, frozen=True):
+    """What the ranks' GPUs were told to spend on all compiling, to be shared out by its time."""
+
+    ranks: Sequence[Rank]
+    compiling: float
+    price: float | None
+
+    def cost(
+        self,
+        what: str,
+        seconds: Sequence[float],
+        compiling: Sequence[float],
+        slowest: int,
+        steps: int | None = None,
+    ) -> Cost:
+        """``seconds`` of each rank, in which it was ``compiling`` for so long."""
+        gpu_seconds = self._gpu_seconds(seconds)
+        joules, covered = _measured(self.ranks)
+        share = min(1.0, sum(compiling) / self.compiling)
+        return Cost(
+            what=what,
+            seconds=seconds[slowest],
+            steps=steps,
+            gpu_seconds=gpu_seconds,
+            joules=None if joules is None else joules * share,
+            estimated=joules is not None and share < _ALL_OF_IT,
+            covered=None if joules is None else min(1.0, covered / self.compiling),
+            money=None
+            if self.price is None or gpu_seconds is None
+            else gpu_seconds / _HOUR * self.price,
+        )
+
+    def _gpu_seconds(self, seconds: Sequence[float]) -> float | None:
+        """``None`` where no rank has a GPU that is known."""
+        counts = [len(rank["gpus"]) for rank in self.ranks]
+        if not any(counts):
+            return None
+        return sum(spent * count for spent, count in zip(seconds, counts, strict=True))
+
+
+def _warmup(rank: Rank, compiling: float) -> float:
+    first = rank["warmup"].get("first")
+    return max(compiling, float(first["seconds"])) if first else compiling
+
+
+def _measured(ranks: Sequence[Rank]) -> tuple[float | None, float]:
+    """Joules, and the seconds of compiling that they are of; a monitor that came late saw less."""
+    known = [
+        rank["energy"]
+        for rank in ranks
+        if rank["energy"] and rank["energy"]["compile_joules"] is not None
+    ]
+    if not known:
+        return None, 0.0
+    joules = sum(float(one["compile_joules"]) for one in known)
+    return joules, sum(float(one["covered_seconds"] or 0.0) for one in known)
+
+
+_WORTH_SECONDS = 1.0
+_DATA_SHARE = 0.1
+_TUNED = ("max-autotune", "max-autotune-no-cudagraphs")
+# what is compiled anew all the same, once and earlier: no time is saved by it
+_MOVES = frozenset({"grad_mode"})
+# of the compiler's work what a cache keeps; tracing is done anew in any case
+_CACHED = ("inductor", "kernel_compile", "autotune")
+_NO_SPEED = {
+    "nothing_captured": "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks says "
+    "where): nothing of it is compiled. Of DistributedDataParallel around a container of PyTorch's "
+    "own (Sequential), compile the container before it is wrapped.",
+    "never_compiled": "Call the object that torch.compile gives back, in the training itself.",
+}
+
+
+def to_do(
+    rank: Mapping[str, Any],
+    compiled: Sequence[Priced],
+    recompiled: Sequence[Recompiled],
+    breaks: Sequence[Break],
+    what: Provenance,
+) -> tuple[Remedy, ...]:
+    """The dearest first."""
+    dear = sorted(
+        [
+            *_recompiles(recompiled),
+            *_caches(compiled, what),
+            *_data(rank),
+            *_tuning(compiled, what),
+        ],
+        key=lambda one: -(one.saves or 0.0),
+    )
+    return (*_without_compiling(rank), *dear, *_without_price(rank, breaks))
+
+
+def _without_compiling(rank: Mapping[str, Any]) -> Iterator[Remedy]:
+    words = _conditions(rank)
+    for name in sorted(NEEDS_A_PERSON - {"long_compile"}):
+        if name in words:
+            yield Remedy(about=words[name], what=_NO_SPEED[name])
+    if rank["compile"].get("disabled"):
+        yield Remedy(
+            about="compilation was turned off", what="Turn it on again, if that was not meant."
+        )
+
+
+def _recompiles(recompiled: Sequence[Recompiled]) -> Iterator[Remedy]:
+    for one in recompiled:
+        said = one.often or one.advice
+        if said is None:
+            continue
+        named = place(one.name, one.file, one.line)
+        about = f"{counted(one.count, 'recompile')} ({one.category})"
+        about += f" of {named}" if named else ""
+        if one.category in _MOVES:
+            yield Remedy(
+                about=about, what=f"{said} That moves {took(one.seconds)}, and saves none."
+            )
+        else:
+            yield Remedy(about=about, what=_sentence(said), saves=one.seconds or None)
+
+
+def _sentence(words: str) -> str:
+    return words if words.endswith(".") else f"{words}."
+
+
+def _caches(compiled: Sequence[Priced], what: Provenance) -> Iterator[Remedy]:
+    cold = [name for name, state in what.caches.items() if state == "cold"]
+    missed = sum(
+        one.phase_seconds.get(phase, 0.0)
+        for one in compiled
+        if one.cache == "miss"
+        for phase in _CACHED
+    )
+    if cold and missed >= _WORTH_SECONDS:
+        yield Remedy(
+            about=f"cold compile caches ({', '.join(sorted(cold))})",
+            what="Keep their directory from run to run (TORCHINDUCTOR_CACHE_DIR, "
+            "TRITON_CACHE_DIR). How much of it a warm cache saves, the next run shows.",
+            saves=missed,
+        )
+
+
+def _data(rank: Mapping[str, Any]) -> Iterator[Remedy]:
+    waited, steps = rank["pauses"].get("data_seconds"), rank["step_seconds"].get("clean_seconds")
+    if waited and steps and waited >= max(_WORTH_SECONDS, _DATA_SHARE * steps):
+        yield Remedy(
+            about=f"steps waited for data for {percent(min(1.0, waited / steps))} of their time",
+            what="Give the DataLoader more workers, or let them do less.",
+            saves=waited,
+        )
+
+
+def _tuning(compiled: Sequence[Priced], what: Provenance) -> Iterator[Remedy]:
+    tuned = sum(one.phase_seconds.get("autotune", 0.0) for one in compiled)
+    if tuned >= _WORTH_SECONDS and any(one.mode in _TUNED for one in what.wrappings):
+        yield Remedy(
+            about="kernels were tuned (max-autotune)",
+            what="`warmwatch compare` with a run in the default mode says whether that pays.",
+            saves=tuned,
+        )
+
+
+def _without_price(rank: Mapping[str, Any], breaks: Sequence[Break]) -> Iterator[Remedy]:
+    words = _conditions(rank)
+    if "fallback" in words:
+        yield Remedy(
+            about=words["fallback"],
+            what="What makes it recompile has to go; a higher "
+            "torch._dynamo.config.recompile_limit only puts it off.",
+        )
+    for one in breaks:
+        if one.advice:
+            times = counted(one.count, "graph break")
+            yield Remedy(about=f"{times}: {own_words(one.reason)}", what=one.advice)
+    if failures := rank["compile"].get("failures"):
+        yield Remedy(
+            about=f"{counted(failures, 'compilation')} failed", what="See the training's stderr."
+        )
+
+
+def _conditions(rank: Mapping[str, Any]) -> dict[str, str]:
+    return {one["condition"]: one["words"] for one in rank["conditions"]}

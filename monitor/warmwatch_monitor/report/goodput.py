@@ -1,0 +1,136 @@
+"""Where the time of a rank went: shares that add up to it. Pure.
+
+Steps and compile time are measured apart and never overlap. What else is told is cut to the time
+that they leave, in the order of how sure it is; what is left after all is not known. Evaluations
+and saves are told by frameworks or the user; compile time within an evaluation counts as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from warmwatch.shared.states import ENDED, State
+from warmwatch_monitor.report.compilations import is_after
+from warmwatch_monitor.report.parts import Goodput, Priced, Share
+
+CLEAN, DATA, STALLS = "clean steps", "waiting for data", "stalls"
+WARMUP, RECOMPILES = "warm-up", "recompiles"
+EVALUATION, SAVING, NOTHING = "evaluation", "saving", "nothing known"
+BEFORE = "before the first step"
+NAMES = (CLEAN, DATA, STALLS, BEFORE, WARMUP, RECOMPILES, EVALUATION, SAVING, NOTHING)
+
+
+def after_warm_seconds(rank: Mapping[str, Any], compiled: Iterable[Priced]) -> float:
+    """Compile time behind the end of the first warm-up."""
+    first = rank["warmup"].get("first")
+    if not first:
+        return 0.0
+    later = sum(one.seconds or 0.0 for one in compiled if is_after(one, first["ended_at"]))
+    return float(min(later, rank["compile"]["seconds"]))
+
+
+def span(rank: Mapping[str, Any], seen: float) -> float | None:
+    """From the moment it attached to its end, or to when it was looked at."""
+    attached = rank.get("attached_at")
+    if attached is None:
+        return None
+    over = State(rank["state"]) in ENDED and rank.get("since") is not None
+    return float(max(0.0, (rank["since"] if over else seen) - attached))
+
+
+def goodput(rank: Mapping[str, Any], compiled: Iterable[Priced], seen: float) -> Goodput | None:
+    """``None`` where not even the length of the run is known."""
+    whole = span(rank, seen)
+    if not whole:
+        return None
+    again = after_warm_seconds(rank, compiled)
+    pauses = rank["pauses"]
+    untold = tuple(
+        name
+        for name, key in ((DATA, "data_seconds"), (EVALUATION, "evaluation_seconds"))
+        if pauses.get(key) is None
+    )
+    clean = rank["step_seconds"].get("clean_seconds")
+    if clean is None and rank["steps"]:
+        untold = (CLEAN, *untold)
+    shares = _shares(whole, clean or 0.0, again, rank, seen)
+    return Goodput(
+        seconds=whole,
+        shares=tuple(
+            Share(name=name, seconds=shares[name], ratio=shares[name] / whole) for name in NAMES
+        ),
+        untold=untold,
+    )
+
+
+def _shares(
+    whole: float, clean: float, again: float, rank: Mapping[str, Any], seen: float
+) -> dict[str, float]:
+    pauses, first = rank["pauses"], rank["warmup"].get("first")
+    left = _Left(whole)
+    stepping = left.take(clean)
+    compiling = left.take(rank["compile"]["seconds"])
+    recompiling = min(again, compiling)
+    evaluation = left.take(pauses.get("evaluation_seconds"))
+    saving = left.take(pauses.get("checkpoint_seconds"))
+    quiet = seen - rank["since"] if rank["state"] == State.STALLED.value else 0.0
+    standing = left.take(quiet)
+    # steps of the warm-up that did not compile, and what it did beside compiling
+    rest = left.take(first["seconds"] - (compiling - recompiling) if first else 0.0)
+    before = left.take(_before(rank))
+    within = _Left(stepping)
+    stalls = within.take(_unexplained(rank.get("long_steps") or ()))
+    data = within.take(pauses.get("data_seconds"))
+    return {
+        CLEAN: within.seconds,
+        DATA: data,
+        STALLS: stalls + standing,
+        BEFORE: before,
+        WARMUP: compiling - recompiling + rest,
+        RECOMPILES: recompiling,
+        EVALUATION: evaluation,
+        SAVING: saving,
+        NOTHING: left.seconds,
+    }
+
+
+def _before(rank: Mapping[str, Any]) -> float | None:
+    """Imports, and building: from the moment it attached until it stepped or compiled."""
+    attached, first = rank.get("attached_at"), rank["warmup"].get("first")
+    if attached is None:
+        return None
+    if first:
+        return float(first["ended_at"] - first["seconds"] - attached)
+    ended = rank["step_seconds"].get("first_at")
+    return None if ended is None else float(ended - (rank["step_seconds"]["first"] or 0) - attached)
+
+
+class _Left:
+    """Time that is shared out."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def take(self, wanted: float | None) -> float:
+        """As much of ``wanted`` as there is."""
+        taken = min(max(wanted or 0.0, 0.0), self.seconds)
+        self.seconds -= taken
+        return taken
+
+
+def _unexplained(long_steps: Iterable[Mapping[str, Any]]) -> float:
+    """What steps took beyond the usual without anything being told that explains it."""
+    spent: float = sum(
+        max(
+            0.0,
+            float(one["seconds"])
+            - one["usual_seconds"]
+            - (one["checkpoint_seconds"] or 0.0)
+            - (one["evaluation_seconds"] or 0.0)
+            - (one["data_seconds"] or 0.0),
+        )
+        for one in long_steps
+        if not one["evaluation"]
+    )
+    return spent

@@ -1,0 +1,84 @@
+"""A document as one HTML file: no external requests, light and dark, printable.
+
+Everything is escaped by the template's engine; what is allowed is said by a policy in the page
+itself, which lets nothing run and nothing be fetched, and knows its one style sheet by its digest.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+
+from jinja2 import Environment, StrictUndefined, select_autoescape
+from markupsafe import Markup, escape
+
+from warmwatch_monitor.model.run_summary import RunSummary
+from warmwatch_monitor.output.document import Document
+from warmwatch_monitor.report import charts
+from warmwatch_monitor.report.parts import Report
+
+_HERE = "warmwatch_monitor.report"
+_PAGE = "warmwatch_monitor.page"
+_COLOURS_END = "* { box-sizing"
+
+
+def html(document: Document, report: Report, account: RunSummary) -> str:
+    """The page of a report. Texts are printable."""
+    drawn = {
+        "goodput": charts.goodput(report),
+        "timeline": charts.timeline(report),
+    }
+    return rendered(document, drawn, charts.samples(account, report.rank))
+
+
+def rendered(
+    document: Document, drawn: dict[str, Markup | None], more: Sequence[tuple[str, Markup]] = ()
+) -> str:
+    """``drawn``: the charts that sections name. ``more``: those that stand at the end."""
+    style = _style()
+    digest = b64encode(sha256(style.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    engine = Environment(
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    engine.filters["words"] = words
+    template = engine.from_string(_read(_HERE, "report.html"))
+    return template.render(
+        document=document,
+        drawn=drawn,
+        more=more,
+        policy=policy,
+        style=Markup(style),  # noqa: S704 - a file of ours, which takes nothing in
+    )
+
+
+def words(text: str) -> Markup:
+    """``text`` with what stands in backticks as code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one that is not closed is a sign like any other
+        return escape(text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if at % 2 else escape(part)
+        for at, part in enumerate(parts)
+    )
+
+
+@cache
+def _style() -> str:
+    """The page's colours, and how a report is laid out. On paper everybody has light ones."""
+    colours = _read(_PAGE, "page.css").partition(_COLOURS_END)[0]
+    screen = colours.replace("@media (", "@media screen and (")
+    return screen + _read(_HERE, "report.css")
+
+
+def _read(package: str, name: str) -> str:
+    return files(package).joinpath(name).read_text(encoding="utf-8")

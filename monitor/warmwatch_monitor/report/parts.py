@@ -1,0 +1,302 @@
+"""The parts of a report. Seconds, counts and names; ``None`` is "not known". Pure.
+
+``warmwatch report --json`` is this, key by key, so names are added and never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct, field
+
+from warmwatch_monitor.model.run_summary import Provenance
+
+SCHEMA_VERSION = 1
+
+
+class Priced(Struct, frozen=True, kw_only=True):
+    """One compilation with all that it brought: its backward, and what was tuned at its first run.
+
+    Attributes:
+        began, ended: of the first and the last of them. seconds: of all of them.
+        step: steps before it. kinds: which they were, in order. name, file, line, reason,
+        category, cache, failure, ops, kernels: as an Account's ``Compiled`` has them.
+        plain: the reason in plain words. phase_seconds: exclusive.
+        compilations: graphs among them, forward and backward. cache_hits, cache_misses: of all.
+    """
+
+    began: float
+    ended: float
+    seconds: float | None = None
+    step: int | None = None
+    id: str | None = None
+    kinds: tuple[str, ...] = ()
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+    reason: str | None = None
+    plain: str | None = None
+    category: str | None = None
+    cache: str | None = None
+    compilations: int = 1
+    cache_hits: int = 0
+    cache_misses: int = 0
+    failure: str | None = None
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+    ops: int | None = None
+    kernels: int | None = None
+
+
+class Recompiled(Struct, frozen=True, kw_only=True):
+    """Recompiles of one function for one kind of reason.
+
+    Attributes:
+        count, seconds: of all of them, backwards included. steps: how many were before each.
+        between_steps: they were for no step's work but for calls without gradients of what is
+        trained, as of an evaluation.
+        reasons: each once, in plain words where there are any, else in PyTorch's.
+        advice: what helps, where the category says it. often: what kept changing, in words.
+        after_warm: how many of them came after the first warm-up.
+    """
+
+    category: str
+    count: int
+    seconds: float
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+    steps: tuple[int, ...] = ()
+    between_steps: bool = False
+    reasons: tuple[str, ...] = ()
+    advice: str | None = None
+    often: str | None = None
+    after_warm: int = 0
+
+
+class Function(Struct, frozen=True, kw_only=True):
+    """What one function cost to compile, each time with what it brought in ``times``.
+
+    ``compilations``, ``cache_hits``, ``cache_misses``: as ``/status`` counts them.
+    """
+
+    name: str | None
+    file: str | None
+    line: int | None
+    seconds: float
+    phase_seconds: Mapping[str, float]
+    times: tuple[Priced, ...]
+    compilations: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0
+
+
+class Share(Struct, frozen=True, kw_only=True):
+    """A part of the run's time. ``ratio``: of all of it."""
+
+    name: str
+    seconds: float
+    ratio: float
+
+
+class Goodput(Struct, frozen=True, kw_only=True):
+    """What the time of a rank went to, which adds up to ``seconds``.
+
+    ``untold``: parts of which nobody told; they are within what is not known.
+    """
+
+    seconds: float
+    shares: tuple[Share, ...]
+    untold: tuple[str, ...] = ()
+
+
+class Cost(Struct, frozen=True, kw_only=True):
+    """What something of the compiler's took.
+
+    Attributes:
+        what: ``warm-up``, ``recompiles`` or ``compiling``, which is both.
+        seconds: of the slowest rank. gpu_seconds, joules, money: of all ranks together.
+        estimated: joules were measured for all compiling and shared out by time.
+        covered: share of the compile time that the joules speak of.
+    """
+
+    what: str
+    seconds: float
+    steps: int | None = None
+    gpu_seconds: float | None = None
+    joules: float | None = None
+    estimated: bool = False
+    covered: float | None = None
+    money: float | None = None
+
+
+class Steady(Struct, frozen=True, kw_only=True):
+    """Clean steps: how many, how long one takes, and how far they spread (99 % are below p99).
+
+    ``low``, ``high``: between them the median lies, with 95 % certainty.
+    """
+
+    count: int | None = None
+    seconds: float | None = None
+    median: float | None = None
+    p99: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class Remedy(Struct, frozen=True, kw_only=True):
+    """Something to do, and ``about`` what. ``saves``: at most so many seconds; ``None`` where
+    nobody can say.
+    """
+
+    about: str
+    what: str
+    saves: float | None = None
+
+
+class Break(Struct, frozen=True, kw_only=True):
+    """Why graphs broke, and how often."""
+
+    reason: str
+    count: int
+    advice: str | None = None
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """Where Dynamo went on after a graph break."""
+
+    name: str
+    file: str | None = None
+    line: int | None = None
+
+
+class RankLine(Struct, frozen=True, kw_only=True):
+    """One rank beside the others."""
+
+    rank: int
+    state: str
+    steps: int
+    compile_seconds: float
+    warmup_seconds: float | None = None
+    recompiles: int | None = None
+    graphs: int | None = None
+    step_seconds: float | None = None
+
+
+class ChangedFact(Struct, frozen=True, kw_only=True):
+    """Something that a run was and the one before was not."""
+
+    what: str
+    now: str | int
+    before: str | int
+
+
+class ChangedFunction(Struct, frozen=True, kw_only=True):
+    """What one function cost in the first warm-up, now and in the run before.
+
+    ``phases``: seconds more, by phase, of PyTorch's own account. ``times``: how often it was
+    compiled. ``ops``: operators in its graphs. ``code_changed``: ``None`` where nobody knows.
+    """
+
+    name: str | None
+    file: str | None
+    line: int | None
+    seconds: float
+    before_seconds: float
+    phases: Mapping[str, float]
+    times: int
+    before_times: int
+    ops: int | None = None
+    before_ops: int | None = None
+    code_changed: bool | None = None
+
+
+class Changed(Struct, frozen=True, kw_only=True):
+    """The last run like this one, and what is otherwise since.
+
+    ``id``, ``run``, ``began``: which it was. ``warmup_seconds``, ``before_seconds``: of both first
+    warm-ups. ``facts``: what is known of both and not the same. ``functions``: each of either
+    warm-up, those first that cost most more.
+    """
+
+    id: str
+    run: str
+    began: float
+    warmup_seconds: float
+    before_seconds: float
+    facts: tuple[ChangedFact, ...] = ()
+    functions: tuple[ChangedFunction, ...] = ()
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """A run after the fact, or so far.
+
+    Attributes:
+        id, run, owner, host, began, ended, seen, state, summary, what: as an Account has them.
+        end: how the rank of which it speaks ended. living: whether any of it was there a moment
+        before.
+        rank: of which it speaks where it speaks of one: the one that compiled longest.
+        conditions: name and words of each that holds for a rank.
+        first_step_seconds, first_step_memory_bytes: of that rank. baseline: its steps that ran
+        eagerly on purpose, as ``/status`` has them.
+        precompiled: what ran that was compiled ahead of time.
+        compilations: how many of graphs. graphs_before: captured before the agent attached, so
+        nobody knows what they cost. goodput, phases, functions, recompiled, breaks, places:
+        of that rank. costs: of all. do: what to do first, the dearest first.
+        left_out: compilations that were too many to be kept. doubts: what makes it less than the
+        whole truth. changed: since the last run like it, where one is remembered.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    id: str
+    run: str
+    owner: str | None
+    host: str | None
+    began: float
+    ended: float | None
+    seen: float
+    state: str
+    living: bool
+    summary: str
+    what: Provenance
+    rank: int | None = None
+    world_size: int | None = None
+    steps: int = 0
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    evidence: tuple[str, ...] = ()
+    end: Mapping[str, Any] | None = None
+    first_step_seconds: float | None = None
+    compile_seconds: float = 0.0
+    compilations: int | None = None
+    graphs: int | None = None
+    graphs_before: int | None = None
+    precompiled: tuple[str, ...] = ()
+    recompiles: int | None = None
+    recompiles_after_warm: int | None = None
+    warmup_seconds: float | None = None
+    warmup_steps: int | None = None
+    goodput: Goodput | None = None
+    costs: tuple[Cost, ...] = ()
+    price_per_gpu_hour: float | None = None
+    steady: Steady = Steady()
+    joules_per_step: float | None = None
+    baseline: Mapping[str, Any] | None = None
+    tokens_per_second: float | None = None
+    samples_per_second: float | None = None
+    mfu_ratio: float | None = None
+    peak_memory_bytes: int | None = None
+    phases: Mapping[str, float] = field(default_factory=dict)
+    functions: tuple[Function, ...] = ()
+    recompiled: tuple[Recompiled, ...] = ()
+    breaks: tuple[Break, ...] = ()
+    places: tuple[Place, ...] = ()
+    graph_breaks: int | None = None
+    fallbacks: int | None = None
+    failures: int | None = None
+    cudagraph_skips: int | None = None
+    do: tuple[Remedy, ...] = ()
+    ranks: tuple[RankLine, ...] = ()
+    differences: tuple[str, ...] = ()
+    left_out: int = 0
+    doubts: tuple[str, ...] = ()
+    changed: Changed | None = None

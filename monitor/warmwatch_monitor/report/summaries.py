@@ -1,0 +1,209 @@
+"""The run summaries that a command was asked about: from the records, or from the history."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from warmwatch_monitor.client.answers import make_poller, settings_from
+from warmwatch_monitor.client.choice import choose_runs
+from warmwatch_monitor.errors import NoRunError, NotInHistoryError, StoreError, UnknownRunError
+from warmwatch_monitor.output.console import note, plain
+from warmwatch_monitor.settings import EVER_SECONDS, load_keeping
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.history.store import Store
+    from warmwatch_monitor.model import RunView, Snapshot
+    from warmwatch_monitor.model.run_summary import RunSummary
+
+_NONE = "no run is known here: there are no records, and none is remembered"
+
+
+def accounts(
+    names: Sequence[str] = (),
+    *,
+    dir: str | None = None,
+    told: Callable[[Snapshot], None] | None = None,
+) -> tuple[RunSummary, ...]:
+    """One for each of ``names``, in their order; of none, that of the run that began last.
+
+    A name is that of a run whose record is there, where there is one, else of the history; a
+    pattern may stand for several. ``dir``: where the records lie, and then no history is asked.
+    ``told``: is given what was read of the records.
+
+    Raises:
+        UnknownRunError, NotRememberedError: a name is of no run. NoRunError: there is none at all.
+        StoreError: the history has to be asked and cannot be. UsageError: ``dir`` cannot be used.
+    """
+    settings = settings_from(dir=dir, observe="off")
+    snapshot = make_poller(settings._replace(retention=EVER_SECONDS)).poll_once()
+    if told is not None:
+        told(snapshot)
+    history = None
+    if dir is None and settings.keeping.directory is not None:
+        from warmwatch_monitor.history.store import Store
+
+        history = Store(settings.keeping)
+    if not names:
+        return (_latest(snapshot, history),)
+    return tuple(one for name in names for one in _named(snapshot, name, history))
+
+
+def last_like(account: RunSummary) -> RunSummary | None:
+    """The last run like it that is remembered; ``None`` where none is, or nobody can say."""
+    keeping = load_keeping(os.environ)
+    if keeping.directory is None:
+        return None
+    from warmwatch_monitor.history.earlier_runs import earlier
+    from warmwatch_monitor.history.store import Store
+
+    try:
+        return next(iter(earlier(Store(keeping), account)), None)
+    except StoreError as error:
+        note(f"warmwatch: not held against earlier runs: {plain(str(error))}")
+        return None
+
+
+@contextmanager
+def as_written(found: Iterable[RunSummary]) -> Iterator[None]:
+    """Says which of ``found``, in a history that others may write, is not as we would write it.
+
+    Asked only where something of them could not be told: so an older answer, which lacks what has
+    been added since, is told as far as nobody misses that.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        for account in found:
+            if problem := _problem(account):
+                raise StoreError(
+                    f"run {account.run!r} ({account.id}) is damaged, or of another warmwatch: "
+                    f"{problem}; remove it from the history"
+                ) from None
+        raise
+
+
+def _problem(account: RunSummary) -> str | None:
+    """What of its ranks' answers is not as ``/status`` has it."""
+    from pydantic import ValidationError
+
+    from warmwatch_monitor.status.schema.rank import Rank
+
+    for rank in account.ranks:
+        try:
+            Rank.model_validate(rank.answer)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            return f"rank {rank.rank}, {where}: {first['msg'].lower()}"
+    return None
+
+
+def accounts_in(snapshot: Snapshot) -> tuple[RunSummary, ...]:
+    """Of every run of ``snapshot``."""
+    from warmwatch_monitor.history.summaries import summarize_run
+
+    return tuple(summarize_run(run, snapshot) for run in snapshot.runs)
+
+
+def _seen(run: RunView, snapshot: Snapshot, history: Store | None) -> RunSummary:
+    from warmwatch_monitor.history.summaries import summarize_run
+
+    return _with_history(summarize_run(run, snapshot), history)
+
+
+def _with_history(seen: RunSummary, history: Store | None) -> RunSummary:
+    """What is seen, with what a daemon knew beyond it: samples, and what was measured."""
+    if history is None:
+        return seen
+    from warmwatch_monitor.history.store import merged
+
+    try:
+        before = history.load(seen.id)
+    except StoreError as error:
+        _without_history(error)
+        return seen
+    return seen if before is None else merged(before, seen)
+
+
+def _without_history(error: StoreError) -> None:
+    note(f"warmwatch: without the history: {plain(str(error))}")
+
+
+def _latest(snapshot: Snapshot, history: Store | None) -> RunSummary:
+    """The one that began last: mostly it is still there, and the history need not be asked."""
+    from warmwatch_monitor.history.listing import Wanted
+
+    runs = [one for one in snapshot.runs if one.attached_at is not None]
+    latest = max(runs, key=lambda one: one.attached_at or 0.0, default=None)
+    try:
+        newest = history.listed(Wanted(limit=1)) if history is not None else []
+    except StoreError as error:
+        if latest is None:
+            raise
+        _without_history(error)
+        return _seen(latest, snapshot, None)
+    if latest is not None and (not newest or (latest.attached_at or 0.0) >= newest[0].began):
+        return _seen(latest, snapshot, history)
+    found = history.load(newest[0].id) if history is not None and newest else None
+    if found is None:
+        raise NoRunError(_NONE)
+    return found
+
+
+def _named(snapshot: Snapshot, name: str, history: Store | None) -> list[RunSummary]:
+    try:
+        views = _views(snapshot, name)
+    except UnknownRunError as unknown:
+        if history is None:
+            raise
+        return [_remembered(history, _as_remembered(snapshot, name, history), unknown)]
+    return [_seen(view, snapshot, history) for view in views]
+
+
+def _views(snapshot: Snapshot, name: str) -> list[RunView]:
+    """Those that are still there and meant by ``name``, or by an id. Raises UnknownRunError."""
+    from warmwatch_monitor.history.summaries import id_of
+
+    shown = [
+        {
+            "run": view.run,
+            "name": view.who.name or view.run,
+            "owner": view.who.owner,
+            "owner_uid": view.who.owner_uid,
+        }
+        for view in snapshot.runs
+    ]
+    if found := [view for view in snapshot.runs if id_of(view) == name]:
+        return found
+    chosen = {one["run"] for one in choose_runs(shown, name, os.geteuid())}
+    return [view for view in snapshot.runs if view.run in chosen]
+
+
+def _as_remembered(snapshot: Snapshot, name: str, history: Store) -> str:
+    """``NAME~2`` as the history counts, which may not know yet the start that is still there."""
+    from warmwatch_monitor.history.listing import Wanted
+    from warmwatch_monitor.history.summaries import id_of
+
+    plain_name, _, back = name.rpartition("~")
+    if not plain_name or not back.isdecimal() or len(back) > 9 or not int(back):
+        return name
+    try:
+        views = _views(snapshot, plain_name)
+    except UnknownRunError:
+        return name
+    known = len(views) != 1 or history.listed(Wanted(id=id_of(views[0]), limit=1))
+    return name if known else f"{plain_name}~{int(back) - 1}"
+
+
+def _remembered(history: Store, name: str, unknown: UnknownRunError) -> RunSummary:
+    from warmwatch_monitor.history.finding import find
+
+    try:
+        return find(history, name)
+    except NotInHistoryError:
+        if not unknown.known:
+            raise
+        raise NotInHistoryError(f"{unknown}; nor is one remembered, see `warmwatch runs`") from None

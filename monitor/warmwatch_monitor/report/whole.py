@@ -1,0 +1,250 @@
+"""The report of a run summary: all parts together, and its ranks compared. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from warmwatch.shared.states import ENDED_STATES
+from warmwatch_monitor.model import CATEGORIES
+from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT, RankSummary, RunSummary
+from warmwatch_monitor.output.amounts import took
+from warmwatch_monitor.output.wording import clean_step, counted
+from warmwatch_monitor.report.changes import changed
+from warmwatch_monitor.report.compilations import added, functions, places, priced, recompiled
+from warmwatch_monitor.report.costs import costs, to_do
+from warmwatch_monitor.report.goodput import after_warm_seconds, goodput
+from warmwatch_monitor.report.parts import Break, Priced, RankLine, Report, Steady
+from warmwatch_monitor.status.words.ranks import numbers
+from warmwatch_monitor.status.words.requested import break_remedy
+
+# as the sentence of a living run has it: a difference that is long and a large share
+_APART_SECONDS, _APART_SHARE = 5.0, 0.2
+_STEP_SHARE = 0.05
+
+Rank = Mapping[str, Any]
+
+
+def line(account: RankSummary) -> RankLine:
+    """One rank's row."""
+    rank = account.answer
+    first = rank["warmup"].get("first")
+    return RankLine(
+        rank=account.rank,
+        state=rank["state"],
+        steps=rank["steps"],
+        compile_seconds=rank["compile"]["seconds"],
+        warmup_seconds=first["seconds"] if first else None,
+        recompiles=rank["compile"]["recompiles"],
+        graphs=rank["compile"]["graphs"],
+        step_seconds=clean_step(rank),
+    )
+
+
+def differences(ranks: Sequence[RankSummary]) -> Iterator[str]:
+    """One sentence for each thing in which they differ."""
+    if len(ranks) < 2:
+        return
+    lines = [line(one) for one in ranks]
+    yield from _apart(lines)
+    yield from _counts(lines)
+    yield from _categories(ranks)
+    yield from _slow_steps(lines)
+    yield from _states(lines)
+
+
+def _apart(lines: Sequence[RankLine]) -> Iterator[str]:
+    least = min(lines, key=lambda one: one.compile_seconds)
+    most = max(lines, key=lambda one: one.compile_seconds)
+    gap = most.compile_seconds - least.compile_seconds
+    if gap >= max(_APART_SECONDS, _APART_SHARE * most.compile_seconds):
+        yield f"rank {most.rank} compiled {took(gap)} longer than rank {least.rank}"
+
+
+def _counts(lines: Sequence[RankLine]) -> Iterator[str]:
+    for noun, key in (("graph", "graphs"), ("recompile", "recompiles")):
+        known = [(getattr(one, key), one.rank) for one in lines if getattr(one, key) is not None]
+        if known and min(known)[0] != max(known)[0]:
+            (few, least), (many, most) = min(known), max(known)
+            yield f"{counted(many, noun)} in rank {most}, {few} in rank {least}"
+
+
+def _categories(ranks: Sequence[RankSummary]) -> Iterator[str]:
+    for category in CATEGORIES:
+        hit = [one.rank for one in ranks if any(c.category == category for c in one.compiled)]
+        if hit and len(hit) < len(ranks):
+            yield f"only {numbers(hit)} recompiled for {category}"
+
+
+def _slow_steps(lines: Sequence[RankLine]) -> Iterator[str]:
+    known = [(one.step_seconds, one.rank) for one in lines if one.step_seconds]
+    if len(known) > 1 and max(known)[0] > (1 + _STEP_SHARE) * min(known)[0]:
+        (short, least), (long, most) = min(known), max(known)
+        yield f"a clean step takes {took(long)} in rank {most}, {took(short)} in rank {least}"
+
+
+def _states(lines: Sequence[RankLine]) -> Iterator[str]:
+    by_state: dict[str, list[int]] = {}
+    for one in lines:
+        by_state.setdefault(one.state, []).append(one.rank)
+    if len(by_state) > 1:
+        said = sorted(by_state.items(), key=lambda item: -len(item[1]))
+        yield "; ".join(f"{numbers(ranks)}: {state}" for state, ranks in said)
+
+
+UNSEEN = "it is as it was when it was seen last: nobody saw how it ended"
+
+
+def report(
+    account: RunSummary,
+    price: float | None = None,
+    before: RunSummary | None = None,
+    *,
+    now: float | None = None,
+) -> Report:
+    """``price``: of an hour of one GPU; ``None`` where none is set. ``before``: the last run like
+    it, where one is remembered. ``now``: where it may have been looked at long before that.
+    """
+    lives = account.state not in ENDED_STATES
+    unseen = lives and now is not None and now - account.seen > OUT_OF_SIGHT
+    whole = Report(
+        id=account.id,
+        run=account.run,
+        owner=account.owner,
+        host=account.host,
+        began=account.began,
+        ended=account.ended,
+        seen=account.seen,
+        state=account.state,
+        living=lives and not unseen,
+        summary=account.summary,
+        what=account.what,
+        world_size=account.what.world_size,
+        price_per_gpu_hour=price,
+        doubts=(UNSEEN,) if unseen else (),
+    )
+    if not account.ranks:
+        return whole
+    made = _with_ranks(whole, account, price)
+    return made if before is None else replace(made, changed=changed(account, before, made.rank))
+
+
+def slowest_of(account: RunSummary) -> RankSummary:
+    """The rank that compiled longest: the others waited for it. Where none did, the first."""
+    return max(account.ranks, key=lambda one: (one.answer["compile"]["seconds"], -one.rank))
+
+
+def _with_ranks(whole: Report, account: RunSummary, price: float | None) -> Report:
+    ordered = sorted(account.ranks, key=lambda one: -one.answer["compile"]["seconds"])
+    slowest = slowest_of(account)
+    each = {one.rank: priced(one.compiled) for one in account.ranks}
+    again = [after_warm_seconds(one.answer, each[one.rank]) for one in account.ranks]
+    found = costs([one.answer for one in account.ranks], again, account.ranks.index(slowest), price)
+    return replace(
+        _of_rank(whole, slowest, each[slowest.rank]),
+        conditions=_conditions(account, slowest),
+        costs=found,
+        ranks=tuple(line(one) for one in ordered),
+        differences=tuple(differences(account.ranks)),
+        left_out=sum(one.left_out for one in account.ranks),
+        doubts=(*whole.doubts, *_doubts(account)),
+    )
+
+
+def _of_rank(whole: Report, account: RankSummary, compiled: tuple[Priced, ...]) -> Report:
+    rank, compile = account.answer, account.answer["compile"]
+    first, worth = rank["warmup"].get("first"), rank["worth"] or {}
+    steady = _steady(rank)
+    again = recompiled(compiled, compile["varying"], first["ended_at"] if first else None)
+    breaks = tuple(
+        Break(reason=one["reason"], count=one["count"], advice=break_remedy(one["reason"]))
+        for one in compile["breaks"]
+    )
+    memory = rank["torch_memory_bytes"] or {}
+    return replace(
+        whole,
+        rank=account.rank,
+        steps=rank["steps"],
+        evidence=tuple(rank["evidence"]),
+        end=rank["end"],
+        first_step_seconds=rank["step_seconds"]["first"],
+        compile_seconds=compile["seconds"],
+        compilations=compile["compilations"],
+        graphs=compile["graphs"],
+        graphs_before=compile.get("graphs_before"),
+        precompiled=tuple(compile.get("precompiled") or ()),
+        recompiles=compile["recompiles"],
+        recompiles_after_warm=compile["recompiles_after_warm"],
+        warmup_seconds=first["seconds"] if first else None,
+        warmup_steps=first["steps"] if first else None,
+        goodput=goodput(rank, compiled, whole.seen),
+        steady=steady,
+        baseline=rank.get("baseline"),
+        joules_per_step=(rank["energy"] or {}).get("joules_per_clean_step"),
+        **_rates(worth, steady.seconds),
+        peak_memory_bytes=memory.get("peak_allocated"),
+        phases=added((compile["phase_seconds"],)),
+        functions=functions(compiled),
+        recompiled=again,
+        breaks=breaks,
+        places=places(compiled),
+        graph_breaks=compile["graph_breaks"],
+        fallbacks=compile["fallbacks"],
+        failures=compile["failures"],
+        cudagraph_skips=compile["cudagraph_skips"],
+        do=to_do(rank, compiled, again, breaks, whole.what),
+    )
+
+
+def _rates(worth: Mapping[str, Any], seconds: float | None) -> dict[str, float | None]:
+    """What a step is worth, at the whole run's speed; the answer's own rates are recent ones."""
+
+    def over(name: str, by: float | None) -> float | None:
+        amount = worth.get(name)
+        return amount / by if amount and by else None
+
+    peak = worth.get("peak_flops")
+    return {
+        "tokens_per_second": over("tokens_per_step", seconds),
+        "samples_per_second": over("samples_per_step", seconds),
+        "mfu_ratio": over("flops_per_step", seconds * peak if seconds and peak else None),
+    }
+
+
+def _steady(rank: Mapping[str, Any]) -> Steady:
+    steps = rank["step_seconds"]
+    return Steady(
+        count=steps.get("clean_count"),
+        seconds=clean_step(rank),
+        median=steps["median"],
+        p99=steps["p99"],
+        low=steps.get("median_low"),
+        high=steps.get("median_high"),
+    )
+
+
+def _conditions(account: RunSummary, slowest: RankSummary) -> dict[str, str]:
+    """Each once, in the words of the rank that the report speaks of where it holds for that."""
+    found: dict[str, str] = {}
+    for one in (slowest, *account.ranks):
+        for held in one.answer["conditions"]:
+            found.setdefault(held["condition"], held["words"])
+    return found
+
+
+def _doubts(account: RunSummary) -> list[str]:
+    """What makes this less than the whole truth."""
+    left = sum(one.left_out for one in account.ranks)
+    errors = sum(one.answer["agent_errors"] or 0 for one in account.ranks)
+    seen, world = len(account.ranks), account.what.world_size
+    return [
+        words
+        for words, holds in (
+            (f"{counted(left, 'compilation')} more were made than are kept", left),
+            (f"the agent swallowed {counted(errors, 'error')} of its own", errors),
+            (f"{seen} of {world} ranks were seen here", world is not None and seen < world),
+        )
+        if holds
+    ]

@@ -1,0 +1,322 @@
+"""A report's page in words: remedies, costs, ranks, where the time went. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from warmwatch_monitor.model.run_summary import Wrapping
+from warmwatch_monitor.model.throughput import HALF_A_BIN
+from warmwatch_monitor.output import amounts
+from warmwatch_monitor.output.amounts import took
+from warmwatch_monitor.output.document import Document, Item, Section, table
+from warmwatch_monitor.output.wording import counted
+from warmwatch_monitor.report.parts import Cost, RankLine, Remedy, Report
+from warmwatch_monitor.report.wording_compilations import (
+    again,
+    broken,
+    failure,
+    since_last_time,
+    timeline,
+)
+from warmwatch_monitor.status.words.baseline import gained
+
+
+def to_do(report: Report) -> Section | None:
+    """The dearest first."""
+    if not report.do:
+        return None
+    several = sum(bool(one.saves) for one in report.do) > 1
+    remarks = ("Each is the most that it could save alone: they do not add up.",) if several else ()
+    return Section(
+        "What to do first", items=tuple(_item(one) for one in report.do), remarks=remarks
+    )
+
+
+def _item(one: Remedy) -> Item:
+    saves = f": would have saved up to {took(one.saves)}" if one.saves else ""
+    return Item(f"{one.about}{saves}", (one.what,))
+
+
+_WHAT = {"warm-up": "warm-up", "recompiles": "recompiles after it", "compiling": "all compiling"}
+_NEARLY = 0.95
+
+
+def cost(report: Report) -> Section | None:
+    """What compiling cost; a column of which nothing is known is left out."""
+    if not report.costs:
+        return None
+    names = ("what", "seconds>", "GPU-seconds>", "energy>", "money>")
+    rows = [tuple(_cost(one)) for one in report.costs]
+    remarks = tuple(_remarks(report))
+    return Section("What compiling cost", table=table(names, rows, sparse=True), remarks=remarks)
+
+
+def _cost(one: Cost) -> Iterator[str]:
+    steps = f", {counted(one.steps, 'step')}" if one.steps is not None else ""
+    yield f"{_WHAT[one.what]}{steps}"
+    yield took(one.seconds)
+    yield "" if one.gpu_seconds is None else amounts.number(one.gpu_seconds)
+    about = "about " if one.estimated else ""
+    yield "" if one.joules is None else f"{about}{amounts.energy(one.joules)}"
+    yield "" if one.money is None else amounts.money(one.money)
+
+
+def _remarks(report: Report) -> Iterator[str]:
+    last, price = report.costs[-1], report.price_per_gpu_hour
+    if len(report.ranks) > 1:
+        yield "Seconds are those of the slowest rank, all else is of all ranks together."
+    if len(report.costs) > 1:
+        yield "The warm-up is by the clock, its steps and all; all compiling is the compiler alone."
+    if last.gpu_seconds is None:
+        yield "GPU-seconds, energy and money: no GPU of it is known."
+    elif last.joules is None:
+        yield "Energy: nobody measured it; the daemon (`warmwatch serve`) does while it runs."
+    elif last.covered is not None and last.covered < _NEARLY:
+        share = amounts.percent(last.covered)
+        yield f"The energy is that of {share} of the compile time: the monitor came late."
+    if any(one.estimated for one in report.costs):
+        yield "Energy was measured for all compiling and is shared out by its time."
+    if price is not None and last.money is not None:
+        said = amounts.money(price)
+        yield f"Money: {said} for an hour of a GPU (WARMWATCH_PRICE_PER_GPU_HOUR)."
+
+
+_RANKS = 16
+_NAMES = ("rank>", "state", "compiled>", "warm-up>", "recompiles>", "steps>", "a step>")
+
+
+def ranks(report: Report) -> Section | None:
+    """The ranks, the slowest first, and in what they differ."""
+    if len(report.ranks) < 2:
+        return None
+    rows = [_row(one) for one in report.ranks[:_RANKS]]
+    more = len(report.ranks) - len(rows)
+    said = [Item(words) for words in report.differences] or [Item("the ranks did the same")]
+    remarks = (f"{more} more ranks, which compiled no longer than these.",) if more else ()
+    return Section("Ranks, the slowest first", table(_NAMES, rows), tuple(said), remarks)
+
+
+def _row(one: RankLine) -> tuple[str, ...]:
+    return (
+        str(one.rank),
+        one.state,
+        took(one.compile_seconds),
+        "" if one.warmup_seconds is None else took(one.warmup_seconds),
+        "" if one.recompiles is None else str(one.recompiles),
+        str(one.steps),
+        "" if one.step_seconds is None else took(one.step_seconds),
+    )
+
+
+_SEEN = 0.0005  # seconds: what is less is none
+_ALWAYS = "clean steps"
+_NOT_TOLD = {
+    "clean steps": "how long the clean steps took together",
+    "waiting for data": "waiting for data",
+    "evaluation": "evaluations (frameworks tell of them, or warmwatch.evaluating())",
+}
+
+
+def where(report: Report) -> Section:
+    """The shares, and the lengths that people ask for."""
+    shares = report.goodput.shares if report.goodput else ()
+    rows = [
+        (one.name, took(one.seconds), amounts.percent(one.ratio))
+        for one in shares
+        if one.seconds >= _SEEN or one.name == _ALWAYS
+    ]
+    said = table(("what", "took>", "share>"), rows)
+    remarks = tuple(_lengths(report))
+    return Section("Where the time went", said, remarks=remarks, chart="goodput" if rows else None)
+
+
+def _lengths(report: Report) -> Iterator[str]:
+    if report.rank is None:
+        yield "No rank of it is known, so nothing more is."
+        return
+    if len(report.ranks) > 1:
+        yield f"This is rank {report.rank}, which compiled longest."
+    if report.first_step_seconds is not None:
+        yield f"First step: {took(report.first_step_seconds)}."
+    yield f"Steady step: {steady(report)}."
+    if eager := _baseline(report.baseline):
+        yield eager
+    yield f"Compiling: {_compiling(report)}."
+    if report.goodput is not None and (untold := report.goodput.untold) and not report.living:
+        names = "; ".join(_NOT_TOLD[one] for one in untold)
+        yield f'Not told, so within "nothing known" or the steps: {names}.'
+
+
+def _baseline(told: Mapping[str, Any] | None) -> str:
+    """What the steps that ran eagerly on purpose came to, and what compiling brought."""
+    if told is None or told["seconds"] is None:
+        return ""
+    steps = counted(told["steps"], "step")
+    said = f"Baseline: the first {steps} ran eagerly on purpose, {took(told['seconds'])} each"
+    if (known := told["speed_up"]) is None:
+        return f"{said}."
+    paid = told["paid_back_at_step"]
+    return f"{said}; {gained(known, paid)}."
+
+
+def _compiling(report: Report) -> str:
+    if not report.compile_seconds:
+        return "nothing compiled" + " since it was attached" * bool(report.graphs_before)
+    known = report.compilations
+    graphs = f" in {counted(known, 'compilation')}" if known else ""
+    parts = [(name, spent) for name, spent in report.phases.items() if spent >= _SEEN]
+    phases = ", ".join(f"{name} {took(spent)}" for name, spent in parts)
+    return f"{took(report.compile_seconds)}{graphs}{f' ({phases})' if phases else ''}"
+
+
+def _median(seconds: float, median: float | None) -> str | None:
+    """``None`` where it is no other, as far as a bin tells."""
+    far = median is not None and abs(median - seconds) > HALF_A_BIN * median
+    return took(median) if median is not None and far else None
+
+
+def steady(report: Report) -> str:
+    """The speed over the whole run, with its spread."""
+    known = report.steady
+    if known.seconds is None:
+        return "not known, for no step was clean"
+    length, median = took(known.seconds), _median(known.seconds, known.median)
+    spread = [] if known.p99 is None else [f"99 % within {took(known.p99)}"]
+    spread = [f"median {median}", *spread] if median and median != length else spread
+    spread += [f"of {counted(known.count, 'clean step')}"] if known.count else []
+    spread.insert(0, "whole run")
+    of_rank = " a rank" if len(report.ranks) > 1 else ""
+    parts = [f"{length} ({', '.join(spread)})"]
+    for value, noun in (
+        (report.tokens_per_second, "tokens"),
+        (report.samples_per_second, "samples"),
+    ):
+        parts += [f"{amounts.rate(value)} {noun}/s{of_rank}"] if value else []
+    parts += [f"MFU {amounts.percent(report.mfu_ratio)}"] if report.mfu_ratio else []
+    parts += [f"{amounts.energy(report.joules_per_step)} a step"] if report.joules_per_step else []
+    return "; ".join(parts)
+
+
+# A cache in which anything lies may hold nothing of this run, so it is not called warm.
+_WERE = {"warm": "not empty at the start", "cold": "empty at the start"}
+Moment = Callable[[float], str]
+
+
+def page(report: Report, moment: Moment) -> Document:
+    """All of it."""
+    return Document(
+        title=f"Warmwatch report: {report.run}",
+        state=report.state,
+        answer=answer(report),
+        warnings=report.doubts,
+        facts=tuple(facts(report, moment)),
+        sections=tuple(section for section in _sections(report) if section is not None),
+    )
+
+
+def short(report: Report) -> Document:
+    """What is said at the end of a launch: the same account, without its details."""
+    parts = (failure(report), where(report), again(report), to_do(report), ranks(report))
+    return Document(
+        title=report.run,
+        state=report.state,
+        answer=answer(report),
+        warnings=report.doubts,
+        sections=tuple(section for section in parts if section is not None),
+    )
+
+
+def _sections(report: Report) -> Iterator[Section | None]:
+    yield failure(report)
+    yield where(report)
+    yield since_last_time(report)
+    yield again(report)
+    yield to_do(report)
+    yield cost(report)
+    yield timeline(report)
+    yield broken(report)
+    yield ranks(report)
+
+
+def answer(report: Report) -> str:
+    """The sentence, and behind it what was found out and an end's sentence does not say."""
+    said = [report.summary or f"{report.run}: {report.state}"]
+    if not report.living:
+        said += [words for words in report.conditions.values() if words not in report.summary]
+        if not report.conditions and not report.compile_seconds and report.steps:
+            before = counted(report.graphs_before or 0, "graph")
+            said.append(
+                f"nothing was compiled since it was attached; {before} before that"
+                if report.graphs_before
+                else f"it ran ahead-of-time compiled code ({', '.join(report.precompiled)})"
+                if report.precompiled
+                else "nothing was compiled: it ran eagerly"
+            )
+    return "; ".join(said)
+
+
+def facts(report: Report, moment: Moment) -> Iterator[tuple[str, str]]:
+    """What the run was."""
+    what = report.what
+    yield "began", moment(report.began)
+    if report.ended is not None:
+        yield "ended", f"{moment(report.ended)}, after {took(report.ended - report.began)}"
+    else:
+        said = "so far" if report.living else "as last seen"
+        yield said, f"{took(max(0.0, report.seen - report.began))}, at {moment(report.seen)}"
+    for name, value in (
+        ("host", report.host),
+        (
+            "script",
+            f"{what.script} ({what.commit[:12]})" if what.script and what.commit else what.script,
+        ),
+        ("ranks", str(report.world_size) if (report.world_size or 1) > 1 else None),
+        ("GPUs", models(what.gpus)),
+        ("torch", _versions(report)),
+        ("torch.compile", "; ".join(_wrapping(one) for one in what.wrappings) or what.disabled),
+        ("caches", _caches(report)),
+    ):
+        if value:
+            yield name, value
+
+
+def _caches(report: Report) -> str:
+    """How they were when it began, and what of this run was in them."""
+    were = ", ".join(
+        f"{name} {_WERE.get(state, state)}" for name, state in report.what.caches.items()
+    )
+    hits = sum(one.cache_hits for one in report.functions)
+    asked = hits + sum(one.cache_misses for one in report.functions)
+    if not were or not asked:
+        return were
+    return f"{were}; of this run's compilations {hits} of {asked} were found in a cache"
+
+
+def models(gpus: tuple[str, ...]) -> str | None:
+    """``8 x NVIDIA H100``."""
+    counts = {name: gpus.count(name) for name in dict.fromkeys(gpus)}
+    return (
+        ", ".join(f"{many} x {name}" if many > 1 else name for name, many in counts.items()) or None
+    )
+
+
+def _versions(report: Report) -> str | None:
+    what = report.what
+    pairs = (
+        ("CUDA", what.cuda),
+        ("Triton", what.triton),
+        ("driver", what.driver),
+        ("Python", what.python),
+    )
+    more = ", ".join(f"{name} {value}" for name, value in pairs if value)
+    return f"{what.torch}{f' ({more})' if more else ''}" if what.torch else None
+
+
+def _wrapping(one: Wrapping) -> str:
+    said = [one.mode]
+    said += [one.backend] if one.backend != "inductor" else []
+    said += ["fullgraph"] if one.fullgraph else []
+    said += [] if one.dynamic is None else [f"dynamic={one.dynamic}"]
+    said += [name.partition("=")[0] for name in one.options]
+    return ", ".join(said) + (f" ({one.count} times)" if one.count > 1 else "")

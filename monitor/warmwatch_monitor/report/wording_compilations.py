@@ -1,0 +1,252 @@
+"""A report's compilations in words: recompiles, graph breaks, and changes since the last run.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from warmwatch_monitor.output.amounts import took
+from warmwatch_monitor.output.document import Item, Section, table
+from warmwatch_monitor.output.wording import counted, own_words, place
+from warmwatch_monitor.report.parts import (
+    Changed,
+    ChangedFact,
+    ChangedFunction,
+    Function,
+    Recompiled,
+    Report,
+)
+
+_FUNCTIONS, _REASONS, _BREAKS = 12, 6, 10
+_BREAK_WORDS = 200
+_IN_THE_MIDDLE = "in the middle of compile activity"
+
+
+def failure(report: Report) -> Section | None:
+    """What ended a run that failed; and the compilation, where one failed last."""
+    end = report.end
+    if report.state != "failed" or end is None:
+        return None
+    after = f"after {counted(report.steps, 'step')}"
+    exception, code = end.get("exception"), end.get("exit_code")
+    head = f"{exception} ended it {after}" if exception else f"It ended {after}"
+    head += f", exit code {code}" if code is not None else ""
+    middle = [f"{line[0].upper()}{line[1:]}." for line in report.evidence if _IN_THE_MIDDLE in line]
+    return Section("The failure", items=(Item(head, (*_failed(report), *middle)),))
+
+
+def _failed(report: Report) -> Iterator[str]:
+    """``Compiling `forward` (model.py:31) failed before step 13: BackendCompilerFailed (0/1)``."""
+    times = [one for function in report.functions for one in function.times if one.failure]
+    if not times:
+        return
+    last = max(times, key=lambda one: one.ended)
+    before = "" if last.step is None else f" before step {last.step + 1}"
+    known = f" (compilation {last.id}, {last.kinds[0]})" if last.id else ""
+    name = (last.failure or "").rpartition(".")[2]
+    yield f"Compiling {called(last.name, last.file, last.line)} failed{before}: {name}{known}."
+
+
+def timeline(report: Report) -> Section | None:
+    """Functions by what they cost."""
+    if not report.functions:
+        return None
+    shown, others = report.functions[:_FUNCTIONS], report.functions[_FUNCTIONS:]
+    rows = [_function(one) for one in shown]
+    if others:
+        total = sum(one.seconds for one in others)
+        times = sum(one.compilations for one in others)
+        rows.append((f"{len(others)} others", str(times), took(total), "", ""))
+    return Section(
+        "Timeline by function and phase",
+        table=table(("function", "count>", "took>", "mostly", "cached>"), rows, sparse=True),
+        chart="timeline",
+    )
+
+
+def _function(one: Function) -> tuple[str, ...]:
+    most = next(iter(one.phase_seconds), None)
+    whole = sum(one.phase_seconds.values())
+    mostly = (
+        "" if most is None or not whole else f"{most} {100 * one.phase_seconds[most] / whole:.0f} %"
+    )
+    asked = one.cache_hits + one.cache_misses
+    cached = f"{one.cache_hits}/{asked}" if asked else ""
+    return (
+        called(one.name, one.file, one.line),
+        str(one.compilations),
+        took(one.seconds),
+        mostly,
+        cached,
+    )
+
+
+def called(name: str | None, file: str | None, line: int | None) -> str:
+    """A function in a table."""
+    return place(name, file, line) or "(of no known function)"
+
+
+def again(report: Report) -> Section | None:
+    """Every recompile, with reason and remedy, those of one cause together."""
+    if not report.recompiled:
+        return None
+    return Section("Compiled again", items=tuple(_recompiled(one) for one in report.recompiled))
+
+
+def _recompiled(one: Recompiled) -> Item:
+    times = "once" if one.count == 1 else f"{one.count} times"
+    steps = _between(one.steps) if one.between_steps else _steps(one.steps)
+    named = called(one.name, one.file, one.line)
+    late = (
+        f", {one.after_warm} of them after it was warm" if one.after_warm and one.count > 1 else ""
+    )
+    head = f"{named}: {times}, {took(one.seconds)} ({one.category}{steps}{late})"
+    reasons = list(one.reasons[:_REASONS])
+    more = len(one.reasons) - len(reasons)
+    said = "; ".join(reasons) + (f"; and {counted(more, 'other reason')}" if more else "")
+    return Item(head, tuple(words for words in (said, one.often or "") if words))
+
+
+def _between(steps: tuple[int, ...]) -> str:
+    """``, between steps 20 and 21``: of what belongs to no step."""
+    if not steps:
+        return ""
+    first, last = steps[0], steps[-1]
+    if first == last:
+        return f", between steps {first} and {first + 1}" if first else ", before step 1"
+    return f", between steps, after step {first} to after step {last}"
+
+
+def _steps(steps: tuple[int, ...]) -> str:
+    if not steps:
+        return ""
+    first, last = steps[0] + 1, steps[-1] + 1
+    return f", in step {first}" if first == last else f", in steps {first} to {last}"
+
+
+def broken(report: Report) -> Section | None:
+    """Graph breaks, fallbacks, CUDA graphs left out, failures; ``None`` where there was none."""
+    items = [*_breaks(report), *_fallbacks(report)]
+    return Section("Graph breaks and what fell back", items=tuple(items)) if items else None
+
+
+def _breaks(report: Report) -> Iterator[Item]:
+    if not report.graph_breaks:
+        return
+    where = ", ".join(place(one.name, one.file, one.line) for one in report.places)
+    places = (f"Dynamo went on at {where}.",) if where else ()
+    several = "" if len(report.breaks) < 2 else f", {len(report.breaks)} reasons"
+    yield Item(f"{counted(report.graph_breaks, 'graph break')}{several}", places)
+    for one in report.breaks[:_BREAKS]:
+        times = "" if one.count == 1 else f", {one.count} times"
+        yield Item(
+            f"{own_words(one.reason, _BREAK_WORDS)}{times}", (one.advice,) if one.advice else ()
+        )
+
+
+def _fallbacks(report: Report) -> Iterator[Item]:
+    if report.fallbacks:
+        yield Item(
+            report.conditions.get("fallback")
+            or f"{counted(report.fallbacks, 'frame')} hit the recompile limit"
+        )
+    if report.cudagraph_skips:
+        yield Item(
+            report.conditions.get("cudagraph_skipped")
+            or f"CUDA graphs were left out {report.cudagraph_skips} times"
+        )
+    if report.failures:
+        yield Item(f"{counted(report.failures, 'compilation')} failed")
+
+
+_NOTABLE = 0.05  # of the longer warm-up: a function that took so much more or less is worth a word
+_LEAST = 0.5  # seconds
+_SAME = 0.1
+_NAMED = 3
+_CACHES = {"inductor cache": "inductor", "triton cache": "triton"}
+_SHORT = 12  # letters of a commit
+
+
+def since_last_time(report: Report) -> Section | None:
+    """``None`` where no run like it is remembered."""
+    known = report.changed
+    if known is None:
+        return None
+    head = ": ".join(filter(None, [_lengths(known), "; ".join(_causes(known))]))
+    what = () if known.facts or list(_notable(known)) else ("Nothing that is known of it changed.",)
+    remark = f"Held against {known.run} ({known.id}), the last run like it that is remembered."
+    return Section(_title(known), items=(Item(head, what),), remarks=(remark,))
+
+
+def _title(known: Changed) -> str:
+    now, before = known.warmup_seconds, known.before_seconds
+    if abs(now - before) < max(_LEAST, _SAME * before):
+        return "Since last time"
+    return "Slower than last time" if now > before else "Faster than last time"
+
+
+def _lengths(known: Changed) -> str:
+    return f"warm-up took {took(known.warmup_seconds)}, last time {took(known.before_seconds)}"
+
+
+def _causes(known: Changed) -> Iterator[str]:
+    """The functions that took most more or less, then all that is otherwise."""
+    notable = list(_notable(known))
+    for one in notable[:_NAMED]:
+        yield _changed_function(one)
+    if len(notable) > _NAMED:
+        yield f"and {counted(len(notable) - _NAMED, 'other function')}"
+    yield from _caches(known.facts)
+    for fact in known.facts:
+        if fact.what not in _CACHES:
+            were = "were" if fact.what.endswith("s") else "was"
+            yield f"{fact.what} {_shown(fact.now)}, {were} {_shown(fact.before)}"
+
+
+def _notable(known: Changed) -> Iterator[ChangedFunction]:
+    least = max(_LEAST, _NOTABLE * max(known.warmup_seconds, known.before_seconds))
+    ordered = sorted(known.functions, key=lambda one: -abs(one.seconds - one.before_seconds))
+    return (one for one in ordered if abs(one.seconds - one.before_seconds) >= least)
+
+
+def _changed_function(one: ChangedFunction) -> str:
+    """``inductor 22 min more in `forward` (graph changed: 1,204 operators, was 1,180)``."""
+    named, difference = called(one.name, one.file, one.line), one.seconds - one.before_seconds
+    if not one.before_times:
+        return f"{took(one.seconds)} for {named}, which was not compiled then"
+    if not one.times:
+        return f"{took(one.before_seconds)} less, for {named} is not compiled any more"
+    sign = 1 if difference > 0 else -1
+    phase, spent = max(one.phases.items(), key=lambda item: sign * item[1], default=("", 0.0))
+    said = f"{phase} {took(abs(spent))}" if phase and sign * spent > 0 else took(abs(difference))
+    why = "; ".join(_why(one))
+    return f"{said} {'more' if sign > 0 else 'less'} in {named}{f' ({why})' if why else ''}"
+
+
+def _why(one: ChangedFunction) -> Iterator[str]:
+    if one.times != one.before_times:
+        yield f"compiled {_often(one.times)}, {_often(one.before_times)} last time"
+    elif one.ops is not None and one.before_ops is not None and one.ops != one.before_ops:
+        yield f"graph changed: {one.ops:,} operators, was {one.before_ops:,}"
+    if one.code_changed:
+        yield "its code changed"
+
+
+def _often(times: int) -> str:
+    return "once" if times == 1 else f"{times} times"
+
+
+def _caches(facts: tuple[ChangedFact, ...]) -> Iterator[str]:
+    """``caches were cold (they were warm)``; each by itself where they are not alike."""
+    known = [one for one in facts if one.what in _CACHES]
+    if len(known) == len(_CACHES) and len({one.now for one in known}) == 1:
+        yield f"caches were {known[0].now} (they were {known[0].before})"
+        return
+    for one in known:
+        yield f"{_CACHES[one.what]}'s cache was {one.now} (it was {one.before})"
+
+
+def _shown(value: str | int) -> str:
+    text = str(value)
+    return text[:_SHORT] if len(text) == 40 else text  # a commit

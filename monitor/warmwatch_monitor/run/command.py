@@ -1,0 +1,108 @@
+"""``warmwatch run -- CMD``: a command with the agent attached, no code edited."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from warmwatch_monitor.output.console import draw, is_terminal, note
+from warmwatch_monitor.run.environment import environment
+from warmwatch_monitor.run.launched import NOTHING, Launched, boot, check_name, startable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from warmwatch_monitor.model import Snapshot
+
+_PAUSE_SECONDS = 0.5
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--run", "--name", "name", metavar="NAME", help="The run's name.")
+@click.option("--watch", is_flag=True, help="Show the answer, live, in the terminal's last line.")
+@click.option("--report", is_flag=True, help="Print the account of its runs when it has ended.")
+@click.argument("command", metavar="[--] CMD...", nargs=-1, type=click.UNPROCESSED, required=True)
+def run(name: str | None, watch: bool, report: bool, command: tuple[str, ...]) -> None:
+    """Run CMD with the agent attached to every training below it, no code edited.
+
+    CMD is what you would type: python train.py, python -m pkg, torchrun, accelerate launch,
+    deepspeed, srun, a script. Warmwatch need not be installed in the Pythons that it starts. A
+    process shows up at its first step or compilation; one that does neither is left alone.
+
+    Without --watch and --report this process becomes CMD. With them it stays beside it, passes
+    signals on and ends as CMD does. --watch shows nothing where neither stderr nor stdout is a
+    terminal; --report is on stdout where that is one, else on stderr.
+
+    \b
+    Exit code: CMD's own (by a signal, where one killed it)
+               127 CMD was not found, 126 it cannot be run
+    """
+    check_name(name)
+    with startable(command):
+        _start(command, name, watch=watch, report=report)
+
+
+def _start(command: tuple[str, ...], name: str | None, *, watch: bool, report: bool) -> None:
+    from warmwatch_monitor.run.process import become, end_as
+
+    if not watch and not report:
+        become(command, environment(os.environ, boot(), run=name))
+    if report:
+        from warmwatch_monitor.settings import price_per_gpu_hour
+
+        price_per_gpu_hour(os.environ)  # said before CMD begins, not in the place of its exit code
+    launch = uuid.uuid4().hex
+    environ = environment(os.environ, boot(), run=name, started_by=launch)
+    status = _attend(command, environ, Launched(launch), watch=watch, report=report)
+    end_as(status)
+
+
+def _attend(
+    command: tuple[str, ...],
+    environ: Mapping[str, str],
+    ours: Launched,
+    *,
+    watch: bool,
+    report: bool,
+) -> int:
+    """Stand beside it; how it ended."""
+    from warmwatch_monitor.run.last_line import LastLine, terminal
+    from warmwatch_monitor.run.process import attend
+
+    descriptor = terminal((2, 1)) if watch else None
+    line = LastLine(descriptor) if descriptor is not None else None
+
+    def look() -> None:
+        if line is not None:
+            line.show(ours.sentence())
+
+    def leave() -> None:
+        if line is not None:
+            line.leave()
+
+    try:
+        status = attend(command, environ, look=look, stopped=leave, seconds=_PAUSE_SECONDS)
+    finally:
+        leave()
+    seen = ours.ended() if report else ours.snapshot()
+    if report:
+        with suppress(OSError):  # nobody can read it; the exit code is CMD's all the same
+            _account(seen)
+    ours.remember()
+    return status
+
+
+def _account(snapshot: Snapshot) -> None:
+    """How its runs ended and where their time went: beside the command's output, not within it."""
+    if not snapshot.runs:
+        note(f"warmwatch: {NOTHING}")
+        return
+    from warmwatch_monitor.report.command import in_short
+    from warmwatch_monitor.report.summaries import accounts_in
+
+    said = in_short(accounts_in(snapshot))
+    (draw if is_terminal() else note)(said)

@@ -1,0 +1,165 @@
+"""Shared by commands that start a training: attaching it, and finding its runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.output.console import note, plain
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.client.answers import Answer
+    from warmwatch_monitor.clock import Clock
+    from warmwatch_monitor.model import RecordReading, Snapshot
+    from warmwatch_monitor.settings import Settings
+    from warmwatch_monitor.sources.listed import Read, Readings, Source
+    from warmwatch_monitor.sources.records.source import RecordsReading
+
+_END_SECONDS = 3.0  # for the records of what has just ended to say so
+_KEPT_SECONDS = "86400"  # a command may begin with a training that ends long before the last
+NOTHING = (
+    "no step and no compilation was seen under this command; a Python under -I, -E or "
+    "-S is not attached to, nor one older than 3.10: `import warmwatch.auto` is for those; one "
+    "that has become another user's, or emptied its environment, has its record elsewhere"
+)
+
+
+def boot() -> str:
+    """The folder of the ``sitecustomize`` that attaches."""
+    import warmwatch._boot
+
+    (place,) = warmwatch._boot.__path__
+    return os.path.abspath(place)  # noqa: PTH100 - what pathlib takes to load, the command waits
+
+
+def check_name(run: str | None) -> None:
+    """Raises UsageError where ``run`` was given and is none."""
+    if run is not None and not run.strip():
+        raise UsageError("--run: give the run a name, or leave the option out")
+
+
+@contextlib.contextmanager
+def startable(command: Sequence[str]) -> Iterator[None]:
+    """Says of a command that cannot be started why not, and exits as a shell does."""
+    from warmwatch_monitor.run.process import NOT_EXECUTABLE, NOT_FOUND
+
+    try:
+        yield
+    except FileNotFoundError:
+        name = command[0] or "''"
+        note(f"warmwatch: {name}: not found; give what you would type without warmwatch")
+        raise SystemExit(NOT_FOUND) from None
+    except OSError as error:
+        note(f"warmwatch: {command[0]}: cannot be run ({error.strerror})")
+        raise SystemExit(NOT_EXECUTABLE) from None
+
+
+def _records_of(
+    launch: str, took: Callable[[tuple[RecordReading, ...]], None]
+) -> Source[RecordsReading]:
+    """The source of records, of one launch: an earlier start of the same name is none of it.
+
+    ``took``: given those of each look.
+    """
+    from msgspec.structs import replace
+
+    from warmwatch_monitor.sources.listed import RECORDS
+
+    def make(settings: Settings, clock: Clock) -> Read[RecordsReading]:
+        read = RECORDS.make(settings, clock)
+
+        def ours(others: Readings) -> RecordsReading:
+            found = read(others)
+            of_it = (one for one in found.records if one.slot.identity.started_by == launch)
+            took(records := tuple(of_it))
+            return replace(found, records=records)
+
+        return ours
+
+    return replace(RECORDS, make=make)
+
+
+def living(snapshot: Snapshot) -> bool:
+    """Whether a rank has not ended."""
+    return any(rank.living for run in snapshot.runs for rank in run.ranks)
+
+
+def _process(of: RecordReading) -> tuple[int, str, int]:
+    """Whose record it is: an ``exec`` changes none of it."""
+    return of.slot.identity.pid, *of.start
+
+
+class Launched:
+    """The runs of one launch, as their records tell. ``launch``: what they are known by."""
+
+    def __init__(self, launch: str) -> None:
+        from warmwatch_monitor.client.answers import settings_from
+        from warmwatch_monitor.history.remember import HistoryWriter
+        from warmwatch_monitor.pipeline.poller import Poller
+        from warmwatch_monitor.sources.listed import RECORDS, SOURCES
+
+        # nothing is looked for but what this launch has started
+        settings = settings_from(observe="off", retention=_KEPT_SECONDS)
+        self._records: tuple[RecordReading, ...] = ()
+        ours = _records_of(launch, self._take)
+        sources = [ours if one is RECORDS else one for one in SOURCES]
+        self._poller, self._seen = (
+            Poller(settings, sources=sources),
+            HistoryWriter(settings.keeping),
+        )
+        self._began = time.monotonic()
+
+    def sentence(self) -> str:
+        """How they are, in a sentence."""
+        from warmwatch_monitor.output.wording import duration
+
+        answer = self.answer(self.snapshot())
+        if answer["runs"]:
+            return str(plain(answer["summary"]))
+        return f"no step and no compilation for {duration(time.monotonic() - self._began)}"
+
+    def look(self) -> None:
+        """Follow them: of a journal that is long at the first look only the end would be read."""
+        self.snapshot()
+
+    def ended(self) -> Snapshot:
+        """How they ended, which their records may tell a moment late."""
+        deadline = time.monotonic() + _END_SECONDS
+        while True:
+            snapshot = self.snapshot()
+            if not living(snapshot) or time.monotonic() > deadline:
+                return snapshot
+            time.sleep(0.1)
+
+    def snapshot(self) -> Snapshot:
+        """These runs, now."""
+        seen = self._poller.poll_once()
+        self._seen.take(seen)
+        return seen
+
+    def earlier(self, snapshot: Snapshot) -> list[RecordReading]:
+        """What compiled and is no rank, for its process was that rank by a later record.
+
+        It began anew, by ``exec`` or with a second ``attach()``, under the same name.
+        """
+        ranks = [rank.record for run in snapshot.runs for rank in run.ranks]
+        shown, processes = {one.folder for one in ranks}, {_process(one) for one in ranks}
+        left = (one for one in self._records if one.folder not in shown)
+        return [one for one in left if _process(one) in processes and one.slot.compile.begun]
+
+    def _take(self, records: tuple[RecordReading, ...]) -> None:
+        self._records = records
+
+    def remember(self) -> None:
+        """Write those that have ended into the history."""
+        self._seen.write()
+
+    def answer(self, snapshot: Snapshot) -> Answer:
+        """What ``/status`` says of them."""
+        from warmwatch_monitor.status.document import status
+
+        return status(snapshot)

@@ -1,0 +1,230 @@
+"""``warmwatch serve``: the daemon. Wires poller and API together and waits for the end."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from warmwatch import __version__
+from warmwatch_monitor.api.last_hour import History
+from warmwatch_monitor.client.answers import make_poller, settings_from
+from warmwatch_monitor.errors import DaemonError, OutputError, SourceError
+from warmwatch_monitor.history.earlier_runs_source import recalling
+from warmwatch_monitor.metrics.sender import Sender, make_sender
+from warmwatch_monitor.output import options
+from warmwatch_monitor.output.console import note, say
+from warmwatch_monitor.pipeline.poller import Poller
+from warmwatch_monitor.server.door import Door
+from warmwatch_monitor.server.history_keeping import make_keeper, sources_of
+from warmwatch_monitor.server.logs import DaemonLog
+from warmwatch_monitor.server.service_manager import ServiceManager
+from warmwatch_monitor.settings import NO_SQLITE, Address, Settings
+from warmwatch_monitor.variables import refuse_unknown
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.history.keeper import Keeper
+    from warmwatch_monitor.server.guard import Audit
+
+_BACKLOG = 1024
+_VALUES_OF_A_LOOK = 20_000  # at a few hundred ranks
+
+
+@click.command()
+@options.address
+@options.directory
+@click.option("--check-config", is_flag=True, help="Check the settings, and leave.")
+@click.option("--log-format", metavar="FORMAT", help="Of the log on stderr: logfmt, json or off.")
+@click.option("--interval", metavar="S", help="Seconds between two looks at the records.  [0.2]")
+@click.option(
+    "--gpu-interval", metavar="S", help="Seconds between two looks at the GPUs, or off.  [1]"
+)
+@click.option("--retention", metavar="S", help="Seconds an ended run stays visible.  [900]")
+@click.option(
+    "--long-compile",
+    metavar="S",
+    help="Seconds after which one compilation counts as long whatever came before, or off.  [3600]",
+)
+@click.option(
+    "--otlp", is_flag=True, help="Send the metrics by OTLP too, as OpenTelemetry's variables say."
+)
+@click.option(
+    "--web-config", metavar="FILE", help="TLS, and who may ask, as for Prometheus' exporters."
+)
+@click.option("--insecure", is_flag=True, help="Let anybody ask who reaches the address.")
+@click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    metavar="NAME",
+    multiple=True,
+    help="A further name by which it may be asked; may be given again.",
+)
+def serve(
+    otlp: bool,
+    insecure: bool,
+    check_config: bool,
+    allowed_hosts: tuple[str, ...],
+    **options: str | None,
+) -> None:
+    """Watch the records and publish /status and /metrics.
+
+    SIGHUP reads the file of --web-config again; other settings need a restart.
+
+    On other addresses than this machine's own, who asks must be known (--web-config), or
+    --insecure be said.
+    """
+    refuse_unknown(os.environ)
+    settings = settings_from(
+        otlp="on" if otlp else None,
+        insecure="on" if insecure else None,
+        allowed_hosts=",".join(allowed_hosts) or None,
+        **options,
+    )
+    if check_config:
+        _check(settings)
+        return
+    log = None if settings.log_format is None else DaemonLog(settings.log_format)
+    door = Door(settings, None if log is None else _audit(log))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, _leave)
+    with listen(settings.address) as listener:
+        bound = door.checked(listener.getsockname())
+        history = History()
+        keeper = make_keeper(settings.keeping, history)
+        recalled = recalling(settings.keeping, late=True)
+        poller = make_poller(settings, *door.sources, *sources_of(keeper), *recalled)
+        sender = make_sender(poller, bound) if settings.otlp else None
+        _announce(settings, bound)
+        _serve(poller, sender, door, listener, history, keeper, log)
+
+
+def _check(settings: Settings) -> None:
+    """Raises UsageError where the daemon would not start with these settings."""
+    address = settings.address
+    where = _resolved(address)[-1]
+    bound = Door(settings).checked(where)
+    where_from = ", ".join(settings.directories)
+    say(f"the settings are fine: would serve {bound.url} and read {where_from}")
+
+
+def _audit(log: DaemonLog) -> Audit:
+    def note_access(client: str, path: str, refused: int | None) -> None:
+        level = logging.INFO if refused is None else logging.WARNING
+        log.note("access", level, client=client, path=path, refused=refused)
+
+    return note_access
+
+
+def _leave(_signum: int, _frame: FrameType | None) -> None:
+    """Before uvicorn takes the signals over, and when it hands them back at its end."""
+    sys.exit(0)
+
+
+def listen(address: Address) -> socket.socket:
+    """A listening socket.
+
+    Raises:
+        DaemonError: the address cannot be used; the message says what to do.
+    """
+    try:
+        family, kind, protocol, _, where = _resolved(address)
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(where)
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        raise DaemonError(
+            f"cannot listen on {address}: {(error.strerror or str(error)).lower()}; stop what "
+            "listens there or choose another with --address HOST:PORT (port 0: any free one)"
+        ) from None
+    return listener
+
+
+def _resolved(address: Address) -> tuple[Any, ...]:
+    """What :func:`socket.getaddrinfo` says of it; raises OSError."""
+    return socket.getaddrinfo(
+        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+
+
+def _announce(settings: Settings, bound: Address) -> None:
+    for directory in settings.directories if settings.chosen else ():
+        if not Path(directory).exists():
+            note(f"warmwatch: {directory} does not exist yet; it is watched from when it does")
+    if not settings.keeping.able:
+        note(f"warmwatch: no runs are remembered, for {NO_SQLITE}")
+    with contextlib.suppress(OutputError):  # a disk that its log fills is no reason not to serve
+        say(f"warmwatch {__version__} serves {bound.url}/status and {bound.url}/metrics")
+
+
+def _spare_the_collector() -> None:
+    """What was imported stays, and a look makes thousands of values that no cycle holds."""
+    gc.freeze()
+    gc.set_threshold(_VALUES_OF_A_LOOK)
+
+
+def _serve(
+    poller: Poller,
+    sender: Sender | None,
+    door: Door,
+    listener: socket.socket,
+    history: History,
+    keeper: Keeper | None,
+    log: DaemonLog | None,
+) -> None:
+    from warmwatch_monitor.api.event_log import Recent
+    from warmwatch_monitor.api.routes import create_app
+
+    _spare_the_collector()
+    recent = Recent()
+    poller.follow(recent.take)
+    poller.follow(history.take)
+    manager = ServiceManager(os.environ)
+    poller.follow(manager.take)
+    if log is not None:
+        poller.follow(log.take)
+    signal.signal(signal.SIGHUP, lambda *_: _reload(door, manager, log))
+    if keeper is not None:
+        poller.follow(keeper.take)
+    poller.start()
+    if sender is not None:
+        sender.start()
+    try:
+        app = create_app(sender.latest if sender else poller.latest, __version__, recent, history)
+        door.serve(app, listener, app.leave)
+    finally:
+        manager.stopping()
+        if sender is not None:
+            sender.stop()
+        poller.stop()
+        if keeper is not None:
+            keeper.finish()
+        if log is not None:
+            log.stop()
+
+
+def _reload(door: Door, manager: ServiceManager, log: DaemonLog | None) -> None:
+    manager.reloading()
+    problem = None
+    try:
+        door.reload()
+    except SourceError as error:
+        problem = str(error)
+    if log is not None:
+        level = logging.INFO if problem is None else logging.ERROR
+        log.note("reload", level, error=problem)
+    manager.reloaded()

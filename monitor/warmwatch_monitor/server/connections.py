@@ -1,0 +1,130 @@
+"""Limits on connections: how many, and how long an idle one lives.
+
+Half-sent requests and idle connections have a time to live, counted from the connect or from the
+last answer, whatever trickles in meanwhile; so have those that do not take what is sent to them.
+Where there are too many, the one that has been quiet longest makes room for a new one; only where
+all of them wait for an answer is the new one refused.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+REQUEST_SECONDS = 10.0
+IDLE_SECONDS = 60.0
+TAKE_SECONDS = 60.0
+MOST = 10_000
+_RESERVE = 128  # descriptors for records, NVML and the rest
+_PAUSE_BETWEEN_WORDS = 60.0
+
+Close = Callable[[], None]
+
+
+def most_connections(descriptors: int) -> int:
+    """How many connections a process with so many descriptors has room for."""
+    return max(1, min(MOST, max(descriptors - _RESERVE, descriptors // 2)))
+
+
+class Connections:
+    """Every connection, by the number that it was given. Used on the event loop alone.
+
+    Args:
+        most: how many there may be. say: takes a sentence for the log; one a minute at most.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.most, self._say, self._clock = most, say, clock
+        self._close: dict[int, Close] = {}
+        # in the order in which they fell quiet; a dict would be slow to find its first
+        self._quiet: OrderedDict[int, float] = OrderedDict()
+        self._stuck: set[int] = set()  # a part of those that are quiet
+        self._next = 0
+        self._said: float | None = None
+
+    def __len__(self) -> int:
+        return len(self._close)
+
+    def opened(self, close: Close) -> int | None:
+        """A new one, which ``close`` ends; its number, or ``None`` where there is no room."""
+        if len(self._close) >= self.most and not self.make_room():
+            return None
+        self._next += 1
+        self._close[self._next] = close
+        self._quiet[self._next] = self._clock() + REQUEST_SECONDS
+        return self._next
+
+    def becomes(self, number: int, close: Close) -> None:
+        """It is now ended in another way."""
+        if number in self._close:
+            self._close[number] = close
+
+    def asks(self, number: int) -> None:
+        """It has sent a whole request, and waits for the answer."""
+        if number not in self._stuck:
+            self._quiet.pop(number, None)
+
+    def answered(self, number: int) -> None:
+        """It has been answered, and may ask again."""
+        if number not in self._stuck:
+            self._falls_quiet(number, IDLE_SECONDS)
+
+    def stuck(self, number: int) -> None:
+        """It does not take what is sent to it, be that all of an answer or a part."""
+        self._falls_quiet(number, TAKE_SECONDS)
+        if number in self._close:
+            self._stuck.add(number)
+
+    def moves(self, number: int, *, answering: bool) -> None:
+        """It took what was sent to it; ``answering``: and there is more to come."""
+        self._stuck.discard(number)
+        if answering:
+            self.asks(number)
+        else:
+            self.answered(number)
+
+    def closed(self, number: int) -> None:
+        """It is gone."""
+        self._close.pop(number, None)
+        self._quiet.pop(number, None)
+        self._stuck.discard(number)
+
+    def make_room(self) -> bool:
+        """End the one that has been quiet longest; whether there was one."""
+        self.flooded(f"{len(self._close)} connections at once, as many as there may be")
+        longest = next(iter(self._quiet), None)
+        if longest is not None:
+            self._end(longest)
+        return longest is not None
+
+    def sweep(self) -> None:
+        """End those whose time is over."""
+        now = self._clock()
+        for number in [number for number, until in self._quiet.items() if until <= now]:
+            self._end(number)
+
+    def flooded(self, what: str) -> None:
+        """Say that there are too many, unless that was said a moment ago."""
+        now = self._clock()
+        if self._said is None or now - self._said >= _PAUSE_BETWEEN_WORDS:
+            self._said = now
+            self._say(
+                f"{what}: those that ask nothing are closed, and where all wait for an answer, "
+                "others get a 503"
+            )
+
+    def _falls_quiet(self, number: int, seconds: float) -> None:
+        if number in self._close:
+            self._quiet.pop(number, None)
+            self._quiet[number] = self._clock() + seconds
+
+    def _end(self, number: int) -> None:
+        close = self._close[number]
+        self.closed(number)
+        close()

@@ -1,0 +1,164 @@
+"""Checks an ``Authorization`` header.
+
+Tokens are compared by their digests, each with every one that is known. A password costs bcrypt's
+time, once: what came of it is kept under a key that only this process can make, so a scrape pays a
+hash of its header. One password is tried at a time, off the event loop, and who would have to wait
+long is turned away: strangers who guess cost the trainings beside this daemon one thread at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import os
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+_KEPT = 1024  # verdicts on passwords, right ones and wrong ones apart
+_MOST_WAITING, _MOST_OF_A_PEER = 64, 4
+_LONGEST_PASSWORD = 72  # bcrypt knows no more of it, here and wherever the hash was made
+
+
+class BusyError(Exception):
+    """Too many passwords are being tried; say so, and let the client come again."""
+
+
+class Passwords:
+    """Tries passwords, and keeps what came of it. Used on the event loop alone."""
+
+    def __init__(self) -> None:
+        self._secret = os.urandom(32)
+        self._right: OrderedDict[bytes, None] = OrderedDict()
+        self._wrong: OrderedDict[bytes, None] = OrderedDict()
+        self._trying: dict[bytes, asyncio.Future[bool]] = {}
+        self._thread = ThreadPoolExecutor(1, "warmwatch-passwords")
+        self._leaving = self._busy = False
+        self._lines: OrderedDict[str, deque[tuple[asyncio.Future[bool], str, bytes]]] = (
+            OrderedDict()
+        )
+
+    async def matches(self, hash: str, password: bytes, peer: Callable[[], str] = str) -> bool:
+        """Whether ``hash`` is of ``password``. Raises BusyError."""
+        key = hmac.digest(self._secret, b"%b:%b" % (hash.encode(), password), "sha256")
+        if key in self._right or key in self._wrong:
+            return key in self._right
+        trying = self._trying.get(key)
+        if trying is None:
+            trying = self._queued(peer(), hash, password)
+            self._trying[key] = trying
+            trying.add_done_callback(partial(self._keep, key))
+        await asyncio.wait((trying,))  # others wait for the same
+        if trying.cancelled():
+            raise BusyError
+        return trying.result()
+
+    def _queued(self, peer: str, hash: str, password: bytes) -> asyncio.Future[bool]:
+        """What will come of it. Peers take turns, so one who guesses delays nobody else's login."""
+        line = self._lines.get(peer, ())
+        full = len(line) >= _MOST_OF_A_PEER or len(self._trying) >= _MOST_WAITING
+        if full or self._leaving:
+            raise BusyError
+        tried = asyncio.get_running_loop().create_future()
+        self._lines.setdefault(peer, deque()).append((tried, hash, password))
+        self._next()
+        return tried
+
+    def _next(self) -> None:
+        """Try the password of whose turn it is, unless one is being tried."""
+        if self._busy or self._leaving or not self._lines:
+            return
+        peer, line = self._lines.popitem(last=False)
+        tried, hash, password = line.popleft()
+        if line:
+            self._lines[peer] = line  # behind the others
+        self._busy = True
+        loop = asyncio.get_running_loop()
+        trial = loop.run_in_executor(self._thread, _checked, hash, password)
+        trial.add_done_callback(partial(self._tried, tried))
+
+    def _tried(self, tried: asyncio.Future[bool], trial: asyncio.Future[bool]) -> None:
+        self._busy = False
+        if not tried.done():
+            if trial.cancelled():
+                tried.cancel()
+            elif (error := trial.exception()) is not None:
+                tried.set_exception(error)
+            else:
+                tried.set_result(trial.result())
+        self._next()
+
+    def leave(self) -> None:
+        """Try none of those that wait, and none any more.
+
+        The exit waits for the one under way: a thread that Python stops in bcrypt aborts it.
+        """
+        self._leaving = True
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        for trying in tuple(self._trying.values()):
+            trying.cancel()
+
+    def _keep(self, key: bytes, tried: asyncio.Future[bool]) -> None:
+        del self._trying[key]
+        if tried.cancelled() or tried.exception():
+            return
+        kept = self._right if tried.result() else self._wrong
+        kept[key] = None
+        if len(kept) > _KEPT:
+            kept.popitem(last=False)
+
+
+def _checked(hash: str, password: bytes) -> bool:
+    import bcrypt  # only where there are users
+
+    try:
+        return bcrypt.checkpw(password[:_LONGEST_PASSWORD], hash.encode())
+    except ValueError:
+        return False
+
+
+class Credentials:
+    """Who may ask: ``users`` (bcrypt hashes by name), and the SHA-256 ``digests`` of tokens."""
+
+    def __init__(
+        self, users: Mapping[str, str], digests: Iterable[str], passwords: Passwords
+    ) -> None:
+        self._users = {name.encode(): hash for name, hash in users.items()}
+        self._digests = [bytes.fromhex(digest) for digest in digests]
+        self._passwords = passwords
+        # of nobody: a name that is not known takes as long as one that is
+        cost = max((int(hash.split("$")[2]) for hash in users.values()), default=4)
+        self._nobody = f"$2b${cost:02d}${'.' * 53}"
+        asked = [("Basic", users), ("Bearer", self._digests)]
+        self.challenges = tuple(f'{kind} realm="warmwatch"' for kind, known in asked if known)
+
+    def __bool__(self) -> bool:
+        return bool(self.challenges)
+
+    async def allow(self, header: bytes, peer: Callable[[], str] = str) -> bool:
+        """Whether the value of an ``Authorization`` header is one of theirs. Raises BusyError.
+
+        ``peer``: who sent it; called where a password has to be tried.
+        """
+        kind, _, given = header.strip().partition(b" ")
+        if kind.lower() == b"bearer":
+            return self._knows(given.strip())
+        if kind.lower() == b"basic" and self._users:
+            try:
+                name, _, password = base64.b64decode(given.strip(), validate=True).partition(b":")
+            except ValueError:
+                return False
+            hash = self._users.get(name)
+            right = await self._passwords.matches(hash or self._nobody, password, peer)
+            return right and hash is not None
+        return False
+
+    def _knows(self, token: bytes) -> bool:
+        if not token:
+            return False
+        digest = hashlib.sha256(token).digest()
+        # every one is looked at: the time tells nothing
+        return sum([hmac.compare_digest(digest, known) for known in self._digests]) > 0

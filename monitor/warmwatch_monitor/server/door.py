@@ -1,0 +1,115 @@
+"""Wires the server: addresses, TLS, credentials, allowed host names."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.output.console import note
+from warmwatch_monitor.settings import Address, Settings
+from warmwatch_monitor.sources.listed import Source
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from warmwatch_monitor.server.guard import Audit
+    from warmwatch_monitor.server.protection import Protection
+
+_LOOK_SECONDS = 1.0
+WEB_CONFIG = "web_config"
+
+
+class Door:
+    """How this daemon is reached, by its settings.
+
+    Raises:
+        UsageError: the file of ``--web-config`` cannot be used.
+    """
+
+    def __init__(self, settings: Settings, audit: Audit | None = None) -> None:
+        self._settings, self._audit = settings, audit
+        self.protection, look, self._leave = _protection(settings)
+        self._look = look
+        self.sources: tuple[Source[Any], ...] = ()
+        if look is not None:
+            found = look
+            self.sources = (
+                Source(
+                    name=WEB_CONFIG,
+                    interval=lambda _: _LOOK_SECONDS,
+                    make=lambda _settings, _clock: lambda _others: found(),
+                ),
+            )
+
+    def reload(self) -> None:
+        """Read the file of ``--web-config`` now.
+
+        Raises:
+            SourceError: it cannot be used; what protected before goes on.
+        """
+        if self._look is not None:
+            self._look()
+
+    def checked(self, bound: tuple[Any, ...]) -> Address:
+        """The address that is listened on, once nobody gets in who should not.
+
+        Raises:
+            UsageError: it can be reached from elsewhere, and nobody is asked who he is.
+        """
+        from warmwatch_monitor.server.guard import is_loopback
+
+        address, now = self._settings.address, self.protection()
+        if address.tls and now.tls is None:
+            raise UsageError(
+                f"{address.url} is to be served over TLS, and nothing says by which certificate; "
+                "give --web-config FILE with tls_server_config"
+            )
+        self._beyond = not is_loopback(bound[0])
+        if self._beyond and not now.authenticates and not self._settings.insecure:
+            raise UsageError(
+                f"{address} can be reached from other machines, and nobody is asked who he is; "
+                "give --web-config FILE with users, tokens or client certificates, or listen on "
+                "127.0.0.1, or say --insecure where whoever reaches it may read everything"
+            )
+        return address._replace(port=bound[1], tls=now.tls is not None)
+
+    def serve(self, app: ASGIApp, listener: socket.socket, leave: Callable[[], None]) -> None:
+        """Answer with ``app`` until a signal; ``leave`` then lets no answer wait any longer."""
+        from warmwatch_monitor.server.connections import Connections, most_connections
+        from warmwatch_monitor.server.guard import Guard
+        from warmwatch_monitor.server.uvicorn_server import Server, raise_descriptor_limit
+
+        room = Connections(most_connections(raise_descriptor_limit()), _say)
+        guard = Guard(app, self.protection, self._names(), self._audit)
+
+        def leave_all() -> None:
+            leave()
+            self._leave()
+
+        Server(guard, listener, room, self.protection, leave_all).serve_until_signal()
+
+    def _names(self) -> Callable[[Protection], frozenset[str] | None]:
+        """By which names it may be asked, by what protects it."""
+        from warmwatch_monitor.server.guard import allowed_names, own_names
+
+        chosen = self._settings.allowed_hosts
+        names = allowed_names(self._settings.address.host, *own_names(beyond=self._beyond), *chosen)
+        return lambda now: None if now.authenticates and not chosen else names
+
+
+def _protection(
+    settings: Settings,
+) -> tuple[Callable[[], Protection], Callable[[], Protection] | None, Callable[[], None]]:
+    """What protects now, what looks whether that has changed, and what ends it."""
+    from warmwatch_monitor.server.protection import OPEN, ProtectionFiles
+
+    if settings.web_config is None:
+        return lambda: OPEN, None, lambda: None
+    files = ProtectionFiles(settings.web_config, _say)
+    return lambda: files.current, files.look, files.leave
+
+
+def _say(words: str) -> None:
+    note(f"warmwatch: {words}")

@@ -1,0 +1,200 @@
+"""The daemon's log: one structured line on stderr for each change, as logfmt or JSON.
+
+The lines are made in the publisher's thread and written by another: a pipe that nobody reads or a
+disk that is full delays nothing, and costs the lines that do not fit into the queue. Each kind of
+event is limited to so many lines a minute; how many were left out is in the next line of that kind.
+Under systemd each line begins with its priority (``<4>``), which the journal takes off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import queue
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from logging.handlers import QueueHandler
+from typing import Any
+
+from warmwatch.shared.values import printable
+from warmwatch_monitor.api.changes import changes, source_changes, tells_of_runs
+from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.settings import LOG_FORMATS
+
+LONG_COMPILATION = 10.0  # seconds
+_LINES_A_MINUTE = 60  # of one kind
+_QUEUED = 1_000
+_STDERR = 2
+_END = logging.makeLogRecord({})
+_LONGEST = 300  # characters of a value
+_PRIORITIES = {logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3}
+_BARE = re.compile(r"[\w.:/@+,-]+")
+_SLOWER = frozenset({"slower", "slower_than_before"})
+_FAILED = frozenset({"failed", "lost"})
+
+
+class DaemonLog:
+    """Writes what changes from Snapshot to Snapshot, and what is noted by others."""
+
+    def __init__(
+        self,
+        style: str = LOG_FORMATS[0],
+        *,
+        write: Callable[[bytes], Any] = lambda line: os.write(_STDERR, line),
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._limits: dict[str, _Limit] = {}
+        self._now = now
+        self._before: Snapshot | None = None
+        self._refused: frozenset[tuple[str, str]] = frozenset()
+        self._logger = logging.Logger("warmwatch.daemon", logging.INFO)
+        formatter = _Structured(style, priorities="JOURNAL_STREAM" in os.environ)
+        self._lines: queue.Queue[logging.LogRecord] = queue.Queue(_QUEUED)
+        self._logger.addHandler(_Dropping(self._lines))
+        self._thread = threading.Thread(
+            target=self._write, args=(formatter, write), name="warmwatch-log", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write what is queued, if somebody reads it within a second.
+
+        The listener's own ``stop`` would wait for a full pipe as long as nobody reads it.
+        """
+        self._logger.handlers.clear()
+        with contextlib.suppress(queue.Full):
+            self._lines.put_nowait(_END)
+        self._thread.join(1.0)
+
+    def _write(self, formatter: logging.Formatter, write: Callable[[bytes], Any]) -> None:
+        """Without a lock of logging's or of ``sys.stderr``: others would wait for it too."""
+        while (record := self._lines.get()) is not _END:
+            with contextlib.suppress(OSError):  # a full disk below the log ends nothing
+                write(f"{formatter.format(record)}\n".encode())
+
+    def note(self, event: str, level: int = logging.INFO, **fields: Any) -> None:
+        """Log one line, unless there were too many of this event in the last minute."""
+        limit = self._limits.setdefault(event, _Limit())
+        left_out = limit.take(self._now())
+        if left_out is None:
+            return
+        known = {name: value for name, value in fields.items() if value is not None}
+        if left_out:
+            known["left_out"] = left_out
+        self._logger.log(level, event, extra={"fields": known})
+
+    def take(self, snapshot: Snapshot) -> None:
+        """A follower of the publisher: log what became different."""
+        before, self._before = self._before, snapshot
+        self._refusals(snapshot)
+        if before is None:
+            return
+        for change in source_changes(before, snapshot):
+            self._source(change.data)
+        if tells_of_runs(before) and tells_of_runs(snapshot):
+            for change in changes(before, snapshot):
+                for level, fields in _told(change.kind, change.data):
+                    self.note(change.kind, level, **fields)
+
+    def _source(self, data: Mapping[str, Any]) -> None:
+        level = logging.INFO if data["up"] else logging.WARNING
+        self.note("source", level, source=data["source"], up=data["up"], error=data["error"])
+
+    def _refusals(self, snapshot: Snapshot) -> None:
+        refused = frozenset((one.path, one.reason) for one in snapshot.refusals)
+        for path, reason in sorted(refused - self._refused):
+            self.note("refused", logging.WARNING, path=path, reason=reason)
+        self._refused = refused
+
+
+def _told(kind: str, data: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Level and fields of a change that is logged."""
+    run, rank = data.get("run"), data.get("rank")
+    if kind == "run":
+        level = logging.WARNING if data["state"] in {*_FAILED, "stalled"} else logging.INFO
+        yield level, {"run": run, "state": data["state"], "before": data["before"]}
+    elif kind == "warm":
+        seconds, steps = data.get("seconds"), data.get("steps")
+        yield logging.INFO, {"run": run, "rank": rank, "seconds": seconds, "steps": steps}
+    elif kind == "condition":
+        for name in sorted(_SLOWER & ({*data["conditions"]} - {*data["before"]})):
+            yield logging.WARNING, {"run": run, "rank": rank, "condition": name}
+    elif kind == "compilation":
+        one = data["compilation"]
+        if (one["seconds"] or 0.0) >= LONG_COMPILATION:
+            fields = {"id": one["id"], "kind": one["kind"], "seconds": round(one["seconds"], 3)}
+            yield logging.INFO, {"run": run, "rank": rank, **fields}
+    elif kind == "ended":
+        end = data["end"] or {}
+        level = logging.WARNING if end.get("how") in _FAILED else logging.INFO
+        fields = {name: end.get(name) for name in ("how", "exit_code", "exception", "signal")}
+        yield level, {"run": run, "rank": rank, **fields}
+
+
+class _Limit:
+    """So many lines a minute."""
+
+    def __init__(self) -> None:
+        self._since, self._lines, self._left_out = float("-inf"), 0, 0
+
+    def take(self, now: float) -> int | None:
+        """How many were left out before this line; ``None`` where it is left out itself."""
+        if now - self._since >= 60:
+            self._since, self._lines = now, 0
+        if self._lines >= _LINES_A_MINUTE:
+            self._left_out += 1
+            return None
+        self._lines += 1
+        left_out, self._left_out = self._left_out, 0
+        return left_out
+
+
+class _Dropping(QueueHandler):
+    """Queues a record, or drops it where the queue is full."""
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        return record
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """The queue is full: nobody reads the log."""
+
+
+class _Structured(logging.Formatter):
+    """A line of logfmt or JSON, with systemd's priority before it where the journal reads it."""
+
+    def __init__(self, style: str, *, priorities: bool) -> None:
+        super().__init__()
+        self._json, self._priorities = style == "json", priorities
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        fields: dict[str, Any] = {
+            "ts": f"{moment}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        plain = {name: _plain(value) for name, value in fields.items()}
+        if self._json:
+            line = json.dumps(plain, ensure_ascii=False)
+        else:
+            line = " ".join(f"{name}={_logfmt(value)}" for name, value in plain.items())
+        return f"<{_PRIORITIES.get(record.levelno, 6)}>{line}" if self._priorities else line
+
+
+def _plain(value: Any) -> Any:
+    """A number or a truth value as it is; a text on one line, without control characters."""
+    if isinstance(value, bool | int | float):
+        return round(value, 3) if isinstance(value, float) else value
+    return printable(str(value).replace("\n", " "))[:_LONGEST]
+
+
+def _logfmt(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = str(value)
+    return text if _BARE.fullmatch(text) else json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,183 @@
+"""The protection in force, from the files of ``--web-config``; re-read when they change.
+
+Read and judged apart from it are the file's words (``web_config``). A change that cannot be used,
+or would take TLS or authentication away, leaves everything as it was and is this source's error
+for as long as it lasts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import ssl
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from msgspec import Struct
+
+from warmwatch_monitor.errors import SourceError, UsageError
+from warmwatch_monitor.server.credentials import Credentials, Passwords
+from warmwatch_monitor.server.web_config import TlsFiles, WebConfig, WebConfigError, parse
+
+_SHORTEST_TOKEN = 16
+_LONGEST_FILE = 1 << 20
+
+Seen = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+class Rules(Struct, frozen=True, kw_only=True):
+    """What a connection must have shown when it began. ``client_ca``: the digest of that file."""
+
+    verify: ssl.VerifyMode
+    oldest: ssl.TLSVersion
+    client_ca: str | None = None
+
+
+class Protection(Struct, frozen=True, kw_only=True):
+    """How connections are protected, and who may ask; ``None`` where anybody may.
+
+    ``rules`` are those of ``tls``: a certificate that is renewed leaves them as they are.
+    """
+
+    tls: ssl.SSLContext | None = None
+    rules: Rules | None = None
+    credentials: Credentials | None = None
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether nobody gets an answer without showing who he is."""
+        certificates = self.tls is not None and self.tls.verify_mode == ssl.CERT_REQUIRED
+        return bool(self.credentials) or certificates
+
+
+OPEN = Protection()
+
+
+class ProtectionFiles:
+    """Follows the file at ``path`` and those it names. ``current`` may be read by any thread."""
+
+    def __init__(self, path: str, say: Callable[[str], None]) -> None:
+        self._path, self._say = path, say
+        self._passwords = Passwords()
+        self._complained: str | None = None
+        self.current = OPEN
+        try:
+            self._seen, self.current = self._load()
+        except WebConfigError as error:
+            raise UsageError(f"--web-config: {path}: {error}") from None
+
+    def look(self) -> Protection:
+        """What protects from now on. Raises SourceError: a change that is not used, and why."""
+        if self._complained is None and self._seen == _seen(name for name, _ in self._seen):
+            return self.current
+        try:
+            seen, found = self._load()
+            _refuse_less(self.current, found)
+        except WebConfigError as error:
+            words = f"{self._path}: {error}; what held before this change still holds"
+            if words != self._complained:
+                self._say(words)
+            self._complained = words
+            raise SourceError(words) from None
+        if seen != self._seen:
+            self._say(f"{self._path}: read again, and in use")
+        self._seen, self.current, self._complained = seen, found, None
+        return found
+
+    def leave(self) -> None:
+        """Let nobody wait any longer until his password was tried."""
+        self._passwords.leave()
+
+    def _load(self) -> tuple[Seen, Protection]:
+        before = _seen([self._path])  # before it is read: a change meanwhile is seen the next time
+        config = parse(_read(self._path))
+        base = Path(self._path).parent
+        named = [str(base / name) for name in _named(config)]
+        seen = (*before, *_seen(named))
+        tokens = [_token(str(base / name)) for name in config.token_files]
+        digests = [hashlib.sha256(token.encode()).hexdigest() for token in tokens]
+        credentials = Credentials(config.users, (*config.token_digests, *digests), self._passwords)
+        return seen, Protection(
+            tls=_context(config.tls, base) if config.tls else None,
+            rules=_rules(config.tls, base) if config.tls else None,
+            credentials=credentials if credentials else None,
+        )
+
+
+def _named(config: WebConfig) -> list[str]:
+    tls = config.tls
+    files = [tls.cert, tls.key, *([tls.client_ca] if tls.client_ca else [])] if tls else []
+    return [*files, *config.token_files]
+
+
+def _refuse_less(before: Protection, after: Protection) -> None:
+    if (before.tls is None) != (after.tls is None):
+        raise WebConfigError("it puts TLS on or off, which needs a restart")
+    if before.authenticates and not after.authenticates:
+        raise WebConfigError("it takes authentication away, which needs a restart")
+
+
+def _seen(paths: Iterable[str]) -> Seen:
+    """What shows whether a file was changed or replaced, its permissions included."""
+    found: list[tuple[str, tuple[int, ...]]] = []
+    for path in paths:
+        try:
+            now = os.stat(path)  # noqa: PTH116 - of the one that a link leads to
+        except (OSError, ValueError):
+            found.append((path, ()))
+        else:
+            found.append((path, (now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)))
+    return tuple(found)
+
+
+def _read(path: str) -> str:
+    """A file's text. Raises WebConfigError: it cannot be read, or is no file of this kind."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - a pipe would hold up the start
+            raise WebConfigError(f"{path} is no regular file")
+        with Path(path).open("rb") as file:
+            text = file.read(_LONGEST_FILE + 1)
+        if len(text) > _LONGEST_FILE:  # OpenSSL would read all of a terabyte
+            raise WebConfigError(f"{path} has more than {_LONGEST_FILE >> 20} MiB")
+        return text.decode()
+    except OSError as error:
+        raise WebConfigError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError:
+        raise WebConfigError(f"{path} is no text in UTF-8") from None
+    except ValueError as error:
+        raise WebConfigError(f"{path!r} is no path: {error}") from None
+
+
+def _token(path: str) -> str:
+    token = _read(path).strip()
+    if len(token) < _SHORTEST_TOKEN or not token.isascii() or len(token.split()) != 1:
+        raise WebConfigError(
+            f"{path} holds no token of at least {_SHORTEST_TOKEN} characters in one word; "
+            "make one with: openssl rand -hex 32"
+        )
+    return token
+
+
+def _rules(files: TlsFiles, base: Path) -> Rules:
+    ca = _read(str(base / files.client_ca)) if files.client_ca else None
+    digest = hashlib.sha256(ca.encode()).hexdigest() if ca else None
+    return Rules(verify=files.verify, oldest=files.oldest, client_ca=digest)
+
+
+def _context(files: TlsFiles, base: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = files.oldest
+    cert, key = base / files.cert, base / files.key
+    for path in (cert, key, *([base / files.client_ca] if files.client_ca else [])):
+        _read(str(path))  # OpenSSL does not say which of them it cannot read
+    try:
+        # a password is never asked for on the terminal
+        context.load_cert_chain(cert, key, password=lambda: b"")
+        if files.client_ca:
+            context.load_verify_locations(base / files.client_ca)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "reason", None) or str(error)
+        raise WebConfigError(f"tls_server_config: {cert}, {key}: {why}") from None
+    context.verify_mode = files.verify
+    return context

@@ -1,0 +1,84 @@
+"""Reports to the service manager: sd_notify(3), over the socket that systemd names.
+
+READY once the records were read, STATUS with the sentence, and WATCHDOG=1 while Snapshots are
+published: systemd restarts a daemon whose publisher hangs, or that was stopped. Without the
+variable NOTIFY_SOCKET nothing is sent, and nothing here delays the publisher.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+
+from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.status.words.sentence import summary
+
+_STATUS_SECONDS = 1.0  # between two sentences, at least
+_LONGEST = 300  # characters of a sentence
+
+
+class ServiceManager:
+    """Reports to the service manager that started this process, if one wants to be told."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        *,
+        now: Callable[[], float] = time.monotonic,
+        pid: int | None = None,
+    ) -> None:
+        path = environ.get("NOTIFY_SOCKET", "")
+        self._address = "\0" + path[1:] if path.startswith("@") else path
+        self._now = now
+        self._ready, self._said = False, ""
+        self._status_at = self._watchdog_at = float("-inf")
+        self._watchdog = _watchdog_seconds(environ, os.getpid() if pid is None else pid)
+
+    def take(self, snapshot: Snapshot) -> None:
+        """A follower of the publisher."""
+        if not self._address:
+            return
+        now, parts = self._now(), []
+        read = any(one.source == "records" and one.last_success for one in snapshot.sources)
+        if read and not self._ready:
+            self._ready = True
+            parts.append("READY=1")
+        if self._watchdog is not None and now - self._watchdog_at >= self._watchdog / 4:
+            self._watchdog_at = now
+            parts.append("WATCHDOG=1")
+        if read and now - self._status_at >= _STATUS_SECONDS:
+            self._status_at = now
+            if (words := summary(snapshot).replace("\n", " ")[:_LONGEST]) != self._said:
+                self._said = words
+                parts.append(f"STATUS={words}")
+        if parts:
+            self._send("\n".join(parts))
+
+    def reloading(self) -> None:
+        """A reload has begun (``Type=notify-reload`` and ``Type=notify`` both take it)."""
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def reloaded(self) -> None:
+        """And is over."""
+        self._send("READY=1")
+
+    def stopping(self) -> None:
+        self._send("STOPPING=1")
+
+    def _send(self, text: str) -> None:
+        if not self._address:
+            return
+        kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, kind) as manager:
+            manager.sendto(text.encode(), self._address)
+
+
+def _watchdog_seconds(environ: Mapping[str, str], pid: int) -> float | None:
+    """Seconds within which systemd expects a sign of life; ``None`` where it does not."""
+    text, whose = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", str(pid))
+    if not text.isdecimal() or whose != str(pid) or not int(text):
+        return None
+    return int(text) / 1e6

@@ -1,0 +1,222 @@
+"""uvicorn with our own accept loop: who may connect, for how long, under which TLS.
+
+Connections are accepted here and handed to uvicorn's protocol one by one: so each begins under the
+certificates of this moment, none is without a time to live, and where descriptors run out nothing
+spins. What the protocol tells of a connection is what it is doing (``protocol``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import gc
+import resource
+import socket
+from collections.abc import Callable
+from functools import partial
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from warmwatch_monitor.server.connections import IDLE_SECONDS, REQUEST_SECONDS, Connections
+from warmwatch_monitor.server.protection import Protection
+from warmwatch_monitor.server.protocol import Protocol
+
+_CROWD = 1000
+_AT_ONCE = 64  # accepted in one turn of the loop: others have theirs
+_AGAIN_SECONDS = 0.25
+_SWEEP_SECONDS = 1.0
+_GOODBYE_SECONDS = 2  # since the last one went
+_LONGEST_GOODBYE_SECONDS = 10
+_GLANCE_SECONDS = 0.02
+_DESCRIPTORS = 65_536
+_FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 2\r\n"
+    b"connection: close\r\ncontent-length: 33\r\n\r\ntoo many connections; come again\n"
+)
+
+
+def raise_descriptor_limit() -> int:
+    """Take as many descriptors as may be had; how many that is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return _DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+
+
+class Server(uvicorn.Server):
+    """Serves ``app`` on ``listener`` until a signal.
+
+    Args:
+        protection: what protects now, and so a connection that begins now for all its life.
+        leave: called at the signal; lets no answer wait for anything any longer.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        listener: socket.socket,
+        connections: Connections,
+        protection: Callable[[], Protection],
+        leave: Callable[[], None],
+    ) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                loop="asyncio",
+                http=Protocol,
+                ws="none",
+                access_log=False,
+                log_level="error",  # what strangers send is theirs to explain
+                proxy_headers=False,
+                server_header=False,
+                timeout_keep_alive=round(IDLE_SECONDS),
+                timeout_graceful_shutdown=_GOODBYE_SECONDS,
+            )
+        )
+        self._listener, self._all, self._protection = listener, connections, protection
+        self._rules, self._leave = protection().rules, leave
+        self._beginning: set[asyncio.Task[None]] = set()
+        self._most = 0  # connections, since memory was last given back
+
+    def serve_until_signal(self) -> None:
+        """Serve until SIGTERM or SIGINT."""
+        self.run(sockets=[])  # uvicorn listens to none of its own
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._listener.setblocking(False)
+        self._listen()
+        self._sweep()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().remove_reader(self._listener)
+        self._listener.close()
+        for task in self._beginning:
+            task.cancel()
+        self._leave()
+        await self._goodbye()
+        await super().shutdown(sockets)
+
+    async def _goodbye(self) -> None:
+        """Let those who asked have their answers; end who does not take them, for uvicorn would
+        cancel what answers them, each with a traceback."""
+        connections, loop = self.server_state.connections, asyncio.get_running_loop()
+        for one in list(connections):
+            one.shutdown()
+        until = last = loop.time() + _LONGEST_GOODBYE_SECONDS
+        left = len(connections) + 1
+        while connections and loop.time() < min(until, last) and not self.force_exit:
+            if len(connections) < left:
+                left, last = len(connections), loop.time() + _GOODBYE_SECONDS
+            await asyncio.sleep(_GLANCE_SECONDS)
+        for one in list(connections):
+            one.transport.abort()
+
+    def _listen(self) -> None:
+        if not self.should_exit:
+            asyncio.get_running_loop().add_reader(self._listener, self._accept)
+
+    def _sweep(self) -> None:
+        self._all.sweep()
+        self._end_those_of_before()
+        self._most = max(self._most, len(self._all))
+        if self._most >= _CROWD and len(self._all) < self._most / 10:
+            self._most = 0
+            _give_memory_back()
+        asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
+
+    def _end_those_of_before(self) -> None:
+        """Where the rules of TLS have changed: end connections, after the answer under way."""
+        rules = self._protection().rules
+        if rules != self._rules:
+            self._rules = rules
+            for one in list(self.server_state.connections):
+                if isinstance(one, Protocol) and one.began.rules != rules:
+                    one.shutdown()
+
+    def _accept(self) -> None:
+        """Take who waits at the door."""
+        for _ in range(_AT_ONCE):
+            try:
+                peer, _ = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._rest(error)
+                return
+            self._let_in(peer)
+
+    def _rest(self, error: OSError) -> None:
+        """Descriptors have run out: make room, and look again in a while."""
+        if error.errno not in _FULL:
+            raise error
+        self._all.flooded(f"descriptors have run out at {len(self._all)} connections")
+        self._all.make_room()
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._listener)
+        loop.call_later(_AGAIN_SECONDS, self._listen)
+
+    def _let_in(self, peer: socket.socket) -> None:
+        number = self._all.opened(peer.close)
+        if number is None:
+            _turn_away(peer, in_the_clear=self._protection().tls is None)
+            return
+        peer.setblocking(False)
+        task = asyncio.get_running_loop().create_task(self._begin(peer, number))
+        self._all.becomes(number, partial(_cancel, task))
+        self._beginning.add(task)
+        task.add_done_callback(partial(self._begun, peer, number))
+
+    async def _begin(self, peer: socket.socket, number: int) -> None:
+        """Hand it to the protocol, behind TLS where that is on."""
+        began = self._protection()
+        await asyncio.get_running_loop().connect_accepted_socket(
+            partial(
+                Protocol,
+                self._all,
+                number,
+                began,
+                config=self.config,
+                server_state=self.server_state,
+            ),
+            peer,
+            ssl=began.tls,
+            ssl_handshake_timeout=REQUEST_SECONDS if began.tls else None,
+        )
+
+    def _begun(self, peer: socket.socket, number: int, task: asyncio.Task[None]) -> None:
+        """The protocol has it; or it speaks no TLS, has no certificate that is known, or left."""
+        self._beginning.discard(task)
+        failure = None if task.cancelled() else task.exception()
+        if task.cancelled() or failure is not None:
+            self._all.closed(number)
+            peer.close()
+        if failure is not None and not isinstance(failure, OSError):
+            raise failure
+
+
+def _give_memory_back() -> None:
+    """To the system, what a crowd that left has taken; by itself the C library would keep it."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+
+
+def _turn_away(peer: socket.socket, *, in_the_clear: bool) -> None:
+    with peer:
+        if in_the_clear:
+            try:
+                peer.setblocking(False)
+                peer.send(_BUSY)
+            except OSError:
+                return  # it went away by itself

@@ -1,0 +1,166 @@
+"""Parses the file of ``--web-config`` into one frozen value. Pure.
+
+The format is that of Prometheus' exporters, so that one file can serve several of them; what they
+have and this daemon does not is refused, never passed over in silence. ``bearer_token_files`` and
+``bearer_token_sha256`` are keys of our own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import ssl
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from warmwatch_monitor.errors import described
+
+CLIENT_AUTH: Mapping[str, ssl.VerifyMode] = {
+    "NoClientCert": ssl.CERT_NONE,
+    "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
+    "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
+}
+TLS_VERSIONS: Mapping[str, ssl.TLSVersion] = {
+    "TLS12": ssl.TLSVersion.TLSv1_2,
+    "TLS13": ssl.TLSVersion.TLSv1_3,
+}
+MOST_EXPENSIVE_HASH = 15  # of bcrypt: several seconds; each more is twice as long
+_KEYS = ("tls_server_config", "basic_auth_users", "bearer_token_files", "bearer_token_sha256")
+_TLS_KEYS = ("cert_file", "key_file", "client_ca_file", "client_auth_type", "min_version")
+_BCRYPT = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_OF_NOTHING = hashlib.sha256(b"").hexdigest()
+
+
+class WebConfigError(Exception):
+    """The file cannot be used; one sentence."""
+
+
+class TlsFiles(Struct, frozen=True, kw_only=True):
+    """What TLS is made of. ``client_ca``: who signs the certificates of clients."""
+
+    cert: str
+    key: str
+    client_ca: str | None = None
+    verify: ssl.VerifyMode = ssl.CERT_NONE
+    oldest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
+
+
+class WebConfig(Struct, frozen=True, kw_only=True):
+    """What the file says; paths are as they stand in it.
+
+    Attributes:
+        users: bcrypt hashes by name. token_files: each holds one token. token_digests: SHA-256 of
+        tokens, in lower hexadecimal digits.
+    """
+
+    tls: TlsFiles | None = None
+    users: Mapping[str, str]
+    token_files: tuple[str, ...] = ()
+    token_digests: tuple[str, ...] = ()
+
+
+def parse(text: str) -> WebConfig:
+    """The file's meaning.
+
+    Raises:
+        WebConfigError: it says what cannot be used, or nothing at all.
+    """
+    import yaml  # takes memory that most daemons need not have
+
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise WebConfigError(f"it is not YAML: {' '.join(str(error).split())}") from None
+    except Exception as error:  # noqa: BLE001 - as a date that there is not; PyYAML lets them through
+        raise WebConfigError(f"it cannot be read as YAML: {described(error)}") from None
+    if not found:  # also one that is being written anew: never a reason to open the door
+        raise WebConfigError(f"it says nothing; its keys are {', '.join(_KEYS)}")
+    file = _mapping("the file", found, _KEYS)
+    tls = file.get("tls_server_config")
+    config = WebConfig(
+        tls=_tls(_mapping("tls_server_config", tls, _TLS_KEYS)) if tls else None,
+        users=dict(_users(_mapping("basic_auth_users", file.get("basic_auth_users") or {}))),
+        token_files=tuple(_texts("bearer_token_files", file.get("bearer_token_files"))),
+        token_digests=tuple(_digests(file.get("bearer_token_sha256"))),
+    )
+    if not (config.tls or config.users or config.token_files or config.token_digests):
+        raise WebConfigError(f"every key in it is empty; its keys are {', '.join(_KEYS)}")
+    return config
+
+
+def _tls(tls: Mapping[str, Any]) -> TlsFiles:
+    words = {key: _text(f"tls_server_config.{key}", value) for key, value in tls.items()}
+    if not (words.get("cert_file") and words.get("key_file")):
+        raise WebConfigError("tls_server_config needs cert_file and key_file")
+    ca = words.get("client_ca_file")
+    kind = words.get("client_auth_type", "NoClientCert")
+    verify = _chosen("client_auth_type", kind, CLIENT_AUTH)
+    if (verify != ssl.CERT_NONE) != bool(ca):
+        raise WebConfigError(
+            "client_ca_file and a client_auth_type other than NoClientCert belong together"
+        )
+    oldest = _chosen("min_version", words.get("min_version", "TLS12"), TLS_VERSIONS)
+    return TlsFiles(
+        cert=words["cert_file"], key=words["key_file"], client_ca=ca, verify=verify, oldest=oldest
+    )
+
+
+def _users(users: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in users.items():
+        hash = value if isinstance(value, str) else ""
+        match = _BCRYPT.fullmatch(hash)
+        if not match or ":" in name:
+            raise WebConfigError(
+                f"basic_auth_users: {name!r} has no bcrypt hash; make one with: htpasswd -nBC 10 ''"
+            )
+        if not 4 <= int(match[1]) <= MOST_EXPENSIVE_HASH:
+            raise WebConfigError(
+                f"basic_auth_users: the hash of {name!r} has cost {int(match[1])}; "
+                f"at most {MOST_EXPENSIVE_HASH} can be used"
+            )
+        yield name, hash
+
+
+def _digests(value: Any) -> Iterator[str]:
+    for text in _texts("bearer_token_sha256", value):
+        if not _SHA256.fullmatch(text.lower()):
+            raise WebConfigError(
+                "bearer_token_sha256: each is 64 hexadecimal digits, as of: "
+                "printf %s TOKEN | sha256sum"
+            )
+        if text.lower() == _OF_NOTHING:  # where a variable was not set, anybody would get in
+            raise WebConfigError("bearer_token_sha256: one is the digest of no token at all")
+        yield text.lower()
+
+
+def _mapping(name: str, value: Any, known: tuple[str, ...] | None = None) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise WebConfigError(f"{name} is no mapping of names")
+    for key in value:
+        if known is not None and key not in known:
+            raise WebConfigError(
+                f"{name} has {key!r}, which cannot be used; {', '.join(known)} can"
+            )
+    return value
+
+
+def _texts(name: str, value: Any) -> Iterator[str]:
+    if value is not None and not isinstance(value, list):
+        raise WebConfigError(f"{name} is no list")
+    for one in value or ():
+        yield _text(name, one)
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise WebConfigError(f"{name}: {value!r} is no text")
+    return value
+
+
+def _chosen(name: str, text: str, known: Mapping[str, Any]) -> Any:
+    if text not in known:
+        raise WebConfigError(f"{name}: {text!r} cannot be used; {', '.join(known)} can")
+    return known[text]

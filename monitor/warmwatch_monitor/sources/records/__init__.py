@@ -1,0 +1,5 @@
+"""Reading records: directory, folder, slot, journal, and whether the process lives.
+
+May import: as ``sources``. A change begins in ``source.py``; for a journal field in
+``journal_lines.py``.
+"""

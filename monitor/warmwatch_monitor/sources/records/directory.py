@@ -1,0 +1,188 @@
+"""One record directory: which records lie in it, listed anew only when it changed.
+
+The agent renames a record into place and whoever removes one changes the directory, so its mtime
+tells. An mtime moves in ticks of some milliseconds: one that was fresh when the directory was
+listed is not believed, and once a second the directory is listed in any case.
+
+A directory is a problem of the whole source, not one refusal, where its runs vanished with it: it
+was listed before and cannot be listed now, or it is gone and held records (or was chosen).
+
+Anybody can fill a directory that is open to all. So of each user only the newest records are
+taken, and a listing that takes too long goes on at the next look, with what it has found so far.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from msgspec import Struct
+
+from warmwatch.shared import places
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.model import Refusal
+from warmwatch_monitor.model.budgets import RECORDS_OF_A_USER
+
+_LISTED_FOR_NS = 10**9
+_TICK_NS = 50 * 10**6
+_ENTRIES_BETWEEN = 64  # looks at the clock
+MOST_REFUSALS = 100  # entries that are named; all others are counted
+
+
+class Listing(Struct, frozen=True, kw_only=True):
+    """Folders that are records by their place, and what else lies there.
+
+    Attributes:
+        folders: with the number of the user who owns each, the newest of a user first.
+        refusals: the first of them. more_refusals: how many others.
+        problem: why the records in it are not known, where they were or should be.
+        left_out: how many records are not in ``folders``, because their user has newer ones.
+        complete: whether the directory was listed to its end.
+    """
+
+    folders: tuple[tuple[int, str], ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    problem: str | None = None
+    more_refusals: int = 0
+    left_out: int = 0
+    complete: bool = True
+
+
+class RecordDirectory:
+    """The directory at ``path``; it may not exist yet, or no longer.
+
+    One that somebody ``chose`` is taken as it is; a default one has to be this user's own or
+    root's, by the agent's rule.
+    """
+
+    def __init__(self, path: str, clock: Clock, *, chosen: bool = True) -> None:
+        self._path, self._clock, self._chosen = Path(path), clock, chosen
+        self._listing = Listing()
+        self._stamp: tuple[int, ...] | None = None
+        self._scanned: tuple[int, ...] | None = None  # the stamp that the listing will have
+        self._listed_ns = 0
+        self._was_listed = self._had_records = False
+        self._scan: _Scan | None = None
+
+    def look(self, within: float | None = None) -> Listing:
+        """The records in it now. A directory that cannot be listed is a refusal itself.
+
+        ``within``: CPU seconds for one look; what is not listed by then comes at the next looks.
+        """
+        now_ns = self._clock.monotonic_ns()
+        try:
+            status = self._path.stat() if self._chosen else self._path.lstat()
+            if not self._chosen and (problem := _distrust(status)) is not None:
+                return self._refused(problem)
+            # a chmod moves the ctime
+            stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+            stale = stamp != self._stamp or now_ns - self._listed_ns > _LISTED_FOR_NS
+            if self._scan is None and stale:
+                fresh = abs(self._clock.epoch() * 1e9 - status.st_mtime_ns) < _TICK_NS
+                self._scanned = None if fresh else stamp
+                self._scan = _Scan(self._path)
+            if self._scan is not None:
+                return self._go_on(self._scan, within, now_ns)
+        except FileNotFoundError:
+            self._stamp = self._scan = None
+            if self._was_listed and (self._chosen or self._had_records):
+                return Listing(problem=f"{self._path} has disappeared")
+            return Listing()
+        except NotADirectoryError:
+            return self._refused("it is a file; name a directory in WARMWATCH_DIR, or remove it")
+        except OSError as error:
+            return self._refused(f"it cannot be listed: {error.strerror}")
+        return self._listing
+
+    def _go_on(self, scan: _Scan, within: float | None, now_ns: int) -> Listing:
+        if scan.go_on(within):
+            self._listing, self._scan = scan.listing(), None
+            self._stamp, self._listed_ns = self._scanned, now_ns
+            self._was_listed, self._had_records = True, bool(self._listing.folders)
+            return self._listing
+        # Until the end, what the last whole listing has may still be there.
+        found, last = scan.listing(), self._listing
+        folders = dict.fromkeys((*found.folders, *last.folders))
+        return Listing(
+            folders=tuple(folders),
+            refusals=found.refusals or last.refusals,
+            more_refusals=max(found.more_refusals, last.more_refusals),
+            left_out=max(found.left_out, last.left_out),
+            complete=False,
+        )
+
+    def _refused(self, reason: str) -> Listing:
+        self._stamp = self._scan = None
+        missed = self._was_listed or self._chosen
+        return Listing(
+            refusals=(Refusal(path=str(self._path), reason=reason),),
+            problem=f"{self._path}: {reason}" if missed else None,
+        )
+
+
+class _Scan:
+    """One listing of a directory, which may take several looks. Bounded per user."""
+
+    def __init__(self, path: Path) -> None:
+        self._entries = os.scandir(path)
+        self._folders: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+        self._counts: Counter[int] = Counter()
+        self._refusals: list[Refusal] = []
+        self._refused = 0
+
+    def go_on(self, within: float | None) -> bool:
+        """List what comes next; whether that was all. Raises OSError."""
+        until = None if within is None else time.thread_time() + within
+        for number, entry in enumerate(self._entries, 1):
+            self._take(entry)
+            if until is not None and number % _ENTRIES_BETWEEN == 0 and time.thread_time() > until:
+                return False
+        self._entries.close()
+        return True
+
+    def _take(self, entry: os.DirEntry[str]) -> None:
+        if entry.name.startswith("."):  # a record being made
+            return
+        if entry.is_dir(follow_symlinks=False):
+            with contextlib.suppress(FileNotFoundError):  # just removed
+                status = entry.stat(follow_symlinks=False)
+                of_one = self._folders[status.st_uid]
+                of_one.append((status.st_mtime_ns, entry.path))
+                self._counts[status.st_uid] += 1
+                if len(of_one) > 2 * RECORDS_OF_A_USER:
+                    _keep_newest(of_one)
+            return
+        self._refused += 1
+        if len(self._refusals) < MOST_REFUSALS:
+            what = "a link" if entry.is_symlink() else "a file"
+            reason = f"{what}, not a record; it can be removed"
+            self._refusals.append(Refusal(path=entry.path, reason=reason))
+
+    def listing(self) -> Listing:
+        """What was found so far."""
+        for of_one in self._folders.values():
+            _keep_newest(of_one)
+        taken = [(uid, path) for uid, of_one in self._folders.items() for _, path in of_one]
+        return Listing(
+            folders=tuple(taken),
+            refusals=tuple(self._refusals),
+            more_refusals=self._refused - len(self._refusals),
+            left_out=sum(self._counts.values()) - len(taken),
+        )
+
+
+def _keep_newest(folders: list[tuple[int, str]]) -> None:
+    folders.sort(reverse=True)
+    del folders[RECORDS_OF_A_USER:]
+
+
+def _distrust(status: os.stat_result) -> str | None:
+    """Why records are not looked for in a default directory, in words."""
+    if stat.S_ISLNK(status.st_mode):
+        return "it is a link; remove it, or name the directory in WARMWATCH_DIR"
+    problem = places.distrust(status, os.geteuid())
+    return problem and f"no records are looked for in it: {problem}"

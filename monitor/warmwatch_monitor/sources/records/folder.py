@@ -1,0 +1,185 @@
+"""One record's folder, opened for one poll: its owner, its files, its exit status."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import stat
+import struct
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+
+from warmwatch.shared import record
+from warmwatch.shared.record import CompileCounts, RecordError
+from warmwatch_monitor.model import Death
+
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a fifo must not hang us
+
+
+class Folder:
+    """The folder at ``path``; ``owner`` is its user's number. Open until the ``with`` ends.
+
+    Raises:
+        OSError: it cannot be opened, or is none. RecordError: everybody may write to it.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, _FOLDER)
+        status = os.fstat(self._descriptor)
+        self.owner = status.st_uid
+        if status.st_mode & stat.S_IWOTH:
+            os.close(self._descriptor)
+            raise RecordError(_open_to_all("it", status))
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        os.close(self._descriptor)
+
+    def size(self, name: str) -> int:
+        """Of the file ``name``, in bytes. Raises OSError."""
+        return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_size
+
+    def open(self, name: str) -> tuple[int, os.stat_result]:
+        """A descriptor of the file ``name``, for the caller to close, and its status.
+
+        Raises:
+            OSError: it cannot be opened. RecordError: it is no file of the folder's owner's.
+        """
+        descriptor = os.open(name, _FILE, dir_fd=self._descriptor)
+        status = os.fstat(descriptor)
+        if (problem := self._problem(name, status)) is not None:
+            os.close(descriptor)
+            raise RecordError(problem)
+        return descriptor, status
+
+    def _problem(self, name: str, status: os.stat_result) -> str | None:
+        if not stat.S_ISREG(status.st_mode):
+            return f"its {name} is not a regular file"
+        if status.st_uid != self.owner:
+            return (
+                f"its {name} belongs to user {status.st_uid} and its folder to user {self.owner}: "
+                "a record has one owner"
+            )
+        return _open_to_all(f"its {name}", status) if status.st_mode & stat.S_IWOTH else None
+
+
+def _open_to_all(what: str, status: os.stat_result) -> str:
+    mode = stat.S_IMODE(status.st_mode)
+    return f"everybody may write to {what} (mode {mode:04o}), so nobody knows who speaks: chmod o-w"
+
+
+_PIDFD_GET_INFO = 0xC040FF0B  # _IOWR(0xFF, 11, 64 bytes), linux/pidfd.h
+_INFO_EXIT = 1 << 3
+_INFO = struct.Struct("<Q52xi")  # which fields are there; the exit status as wait(2) gives it
+_EXIT_STATUS = -1  # the last field of /proc/PID/stat
+_SIGNAL = 0x7F  # the part of an exit status that is a signal; 0 of a process that exited
+_REMEMBERED = 4_096
+_MOST = 64  # one status is 4 bytes; a longer file is nobody's of ours
+
+
+def at_the_end(counts: CompileCounts, left: bytes) -> CompileCounts:
+    """The facts of a process that is gone: the exit code that it left decides.
+
+    One that had come to its end and promised its exit status, and left none, was killed there.
+    """
+    if record.broken_promise(left):
+        return record.without_end(counts)
+    return record.with_exit_code(counts, record.exit_code(left))
+
+
+def left_by(folder: Folder) -> bytes:
+    """The file's bytes; none where it is not there, or no file of ours."""
+    try:
+        descriptor, status = folder.open(record.EXIT)
+    except (OSError, RecordError):
+        return b""
+    try:
+        return os.pread(descriptor, _MOST, 0) if status.st_size <= _MOST else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+class ExitWatch:
+    """Waits for the ends of processes, in a thread that dies with the reader.
+
+    One pid is followed from when it holds a record's lock, so it cannot be another process yet.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._descriptors: dict[int, int] = {}  # by pid
+        self._deaths: dict[int, Death] = {}
+        self._poll: select.epoll | None = None
+
+    def follow(self, pid: int) -> None:
+        """Wait for the end of ``pid``, if nobody does yet."""
+        if pid in self._descriptors:
+            return
+        try:
+            descriptor = os.pidfd_open(pid)
+        except OSError:  # gone already, no descriptor is free, or a kernel before 5.3
+            return
+        with self._lock:
+            self._descriptors[pid] = descriptor
+            self._deaths.pop(pid, None)
+            poll = self._poll or self._start()
+        poll.register(descriptor, select.EPOLLIN)
+
+    def death(self, pid: int | None) -> Death | None:
+        """How the process that had ``pid`` was killed; ``None`` where it was not, or nobody saw."""
+        return None if pid is None else self._deaths.get(pid)
+
+    def _start(self) -> select.epoll:
+        self._poll = select.epoll()
+        threading.Thread(target=self._wait, name="warmwatch-exits", daemon=True).start()
+        return self._poll
+
+    def _wait(self) -> None:
+        assert self._poll is not None
+        while True:
+            for descriptor, _ in self._poll.poll():
+                self._take(self._poll, descriptor, time.monotonic_ns())
+
+    def _take(self, poll: select.epoll, descriptor: int, now_ns: int) -> None:
+        pid = next((pid for pid, one in self._descriptors.items() if one == descriptor), 0)
+        status = _status_of(descriptor, pid)
+        with self._lock:
+            poll.unregister(descriptor)
+            self._descriptors.pop(pid, None)
+            if status is not None and status & _SIGNAL:
+                self._deaths[pid] = Death(signal=status & _SIGNAL, at_ns=now_ns)
+            while len(self._deaths) > _REMEMBERED:
+                del self._deaths[next(iter(self._deaths))]
+        os.close(descriptor)
+
+
+def _status_of(descriptor: int, pid: int) -> int | None:
+    """The exit status of a process that has just ended; ``None`` where nobody may know."""
+    asked = bytearray(_INFO.pack(_INFO_EXIT, 0))
+    try:
+        fcntl.ioctl(descriptor, _PIDFD_GET_INFO, asked)
+    except OSError:  # a kernel before 6.13
+        return _zombie_status(pid)
+    known, status = _INFO.unpack(asked)
+    return int(status) if known & _INFO_EXIT else _zombie_status(pid)
+
+
+def _zombie_status(pid: int, proc: Path = Path("/proc")) -> int | None:
+    try:
+        fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return int(fields[_EXIT_STATUS]) if fields[0] == "Z" else None

@@ -1,0 +1,121 @@
+"""The cost of each function, summed line by line from the journal, in bounded memory.
+
+A backward, and what is tuned or recorded at run time, has no name of its own: it belongs to the
+function whose compile id it has, as that was last used (``torch._dynamo.reset()`` begins anew).
+Beyond MOST functions the cheapest are summed, so the sum over all is that of all lines. One that is
+compiled again after that is kept anew, and counts once among those that were summed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from warmwatch_monitor.model import OF_GRAPHS, Compilation, Cost, FunctionCost
+
+MOST = 100
+_SLOWEST = 3
+_MOST_IDS = 1_000
+_MOST_LET_GO = 10_000  # that are told apart
+_OTHERS_JITS = frozenset({"triton", "cpp_extension", "custom"})  # which compile no frame
+
+_Key = tuple[str | None, str | None, int | None]
+
+
+class Functions:
+    """The functions of one journal."""
+
+    def __init__(self) -> None:
+        self._kept: dict[_Key, FunctionCost] = {}
+        self._rest: FunctionCost | None = None
+        self._let_gone: set[int] = set()
+        self._by_id: dict[str, _Key] = {}
+        self._dearest: tuple[FunctionCost, ...] | None = ()
+
+    @property
+    def dearest(self) -> tuple[FunctionCost, ...]:
+        """All, the dearest first and the sum of the others last; the same object until a fold."""
+        if self._dearest is None:
+            ordered = sorted(self._kept.values(), key=lambda one: -one.seconds)
+            self._dearest = (*ordered, *([self._rest] if self._rest else ()))
+        return self._dearest
+
+    def fold(self, told: Compilation) -> None:
+        """One more compilation."""
+        if told.kind in _OTHERS_JITS:
+            return
+        key = self._whose(told)
+        one = _alone(told, key)
+        known = self._kept.get(key)
+        self._kept[key] = one if known is None else _sum(known, one)
+        self._dearest = None
+        if len(self._kept) > MOST:
+            self._let_go(min(self._kept, key=lambda k: self._kept[k].seconds))
+
+    def _whose(self, told: Compilation) -> _Key:
+        if told.name is None:
+            return self._by_id.get(told.id or "", (None, None, None))
+        key = (told.name, told.file, told.line)
+        if told.id is not None:
+            self._by_id.pop(told.id, None)
+            self._by_id[told.id] = key
+            if len(self._by_id) > _MOST_IDS:
+                del self._by_id[next(iter(self._by_id))]
+        return key
+
+    def _let_go(self, cheapest: _Key) -> None:
+        rest, new = self._rest or FunctionCost(), hash(cheapest) not in self._let_gone
+        if len(self._let_gone) < _MOST_LET_GO:
+            self._let_gone.add(hash(cheapest))
+        self._rest = replace(_sum(rest, self._kept.pop(cheapest)), others=rest.others + new)
+
+
+def _alone(told: Compilation, key: _Key) -> FunctionCost:
+    return FunctionCost(
+        name=key[0],
+        file=key[1],
+        line=key[2],
+        compilations=int(told.kind in OF_GRAPHS),
+        failures=int(told.failure is not None),
+        seconds=told.seconds or 0.0,
+        cache_hits=int(told.cache == "hit"),
+        cache_misses=int(told.cache == "miss"),
+        cost=told.cost or Cost(),
+    )
+
+
+def _sum(before: FunctionCost, more: FunctionCost) -> FunctionCost:
+    return replace(
+        before,
+        compilations=before.compilations + more.compilations,
+        failures=before.failures + more.failures,
+        seconds=before.seconds + more.seconds,
+        cache_hits=before.cache_hits + more.cache_hits,
+        cache_misses=before.cache_misses + more.cache_misses,
+        cost=_both(before.cost, more.cost),
+    )
+
+
+def _both(before: Cost, more: Cost) -> Cost:
+    kernels = [n for n in (before.kernels, more.kernels) if n is not None]
+    longest = sorted((*before.slowest, *more.slowest), key=lambda kernel: -kernel[1])
+    return Cost(
+        phase_seconds=_added(before.phase_seconds, more.phase_seconds),
+        ops=_later(before.ops, more.ops),
+        guards=_later(before.guards, more.guards),
+        guard_seconds=before.guard_seconds if more.guard_seconds is None else more.guard_seconds,
+        kernels=sum(kernels) if kernels else None,
+        slowest=tuple(longest[:_SLOWEST]),
+        allocated=_later(before.allocated, more.allocated),
+        reserved=_later(before.reserved, more.reserved),
+    )
+
+
+def _later(before: int | None, more: int | None) -> int | None:
+    return before if more is None else more
+
+
+def _added(before: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
+    names = dict.fromkeys((*before, *more))
+    return {name: before.get(name, 0.0) + more.get(name, 0.0) for name in names}

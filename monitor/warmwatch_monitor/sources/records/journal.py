@@ -1,0 +1,196 @@
+"""Follows a record's journal: whole lines, from a stored offset.
+
+A torn or foreign line is counted and passed over. A long journal is read from its start in pieces,
+over several polls if the caller's budget ends (``unread_bytes``): sums over all lines need each of
+them. One that is larger than any agent writes is read from near its end, and ``skipped_bytes`` says
+how much was left out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from warmwatch.shared import record
+from warmwatch_monitor.model import (
+    Beginning,
+    Compilation,
+    CudagraphSkip,
+    Fallback,
+    FunctionCost,
+    GraphBreak,
+    LongStep,
+    Recompile,
+)
+from warmwatch_monitor.sources.records import journal_lines
+from warmwatch_monitor.sources.records.folder import Folder
+from warmwatch_monitor.sources.records.function_costs import Functions
+from warmwatch_monitor.sources.records.varying_dims import Varying
+
+KEPT = 20
+LONG_STEPS_KEPT = 5
+BREAKS_KEPT = 100  # as many as an agent tells
+_ERROR_TEXT = 1_000
+LARGEST = 2 * record.JOURNAL_LIMIT  # of a journal that is read whole; an agent stops at half of it
+CHUNK = 256 * 1024
+_SMALL = 16 * 1024  # read whatever the budget: an agent writes less than that between two polls
+
+
+def _always() -> bool:
+    return True
+
+
+class Journal:
+    """One journal. Its state is what :meth:`follow` has read of it so far.
+
+    Attributes:
+        compilations: the last ones, oldest first. fallbacks: frames that hit the recompile limit,
+        likewise. skips: of CUDA graphs, likewise. long_steps: the longest, then the last ones.
+        varying: dimensions that changed, over all lines. Each is the same object until something is
+        appended to it, so that what was made of it can be kept (``recorded.kept``).
+        unread_bytes: appended, and left to a later poll. skipped_bytes: never read.
+    """
+
+    def __init__(self) -> None:
+        self._offset = 0
+        self.compilations: tuple[Compilation, ...] = ()
+        self.fallbacks: tuple[Fallback, ...] = ()
+        self.skips: tuple[CudagraphSkip, ...] = ()
+        self.long_steps: tuple[LongStep, ...] = ()
+        self._breaks: dict[str, GraphBreak] = {}
+        self._functions = Functions()
+        self.varying = Varying()
+        self._rest, self._was_warm = b"", False
+        self.broken_lines = self.unread_bytes = self.skipped_bytes = 0
+        self.beginning: Beginning | None = None
+        self.recompile: Recompile | None = None
+        self.exception: str | None = None
+        self.agent_error: str | None = None
+
+    @property
+    def breaks(self) -> tuple[GraphBreak, ...]:
+        """Reasons of graph breaks, oldest first."""
+        return tuple(self._breaks.values())
+
+    @property
+    def functions(self) -> tuple[FunctionCost, ...]:
+        """What each function cost, the dearest first; the same object until one is compiled."""
+        return self._functions.dearest
+
+    @property
+    def torn_end(self) -> bool:
+        """Whether it ends, as far as it was read, in the middle of a line."""
+        return bool(self._rest)
+
+    @property
+    def text_bytes(self) -> int:
+        """About how much room the texts take that are kept."""
+        kept = (*self.compilations, *self.fallbacks, *self.skips, *self.breaks, *self.functions)
+        values = (getattr(one, name) for one in kept for name in one.__struct_fields__)
+        return sum(len(value) for value in values if isinstance(value, str))
+
+    def follow(self, folder: Folder, may_read: Callable[[], bool] = _always) -> bool:
+        """Read what was appended; whether anything was read. A missing journal is an empty one.
+
+        ``may_read`` is called before each large piece. Where it returns false, the rest waits for
+        the next call.
+
+        Raises:
+            OSError: it is there and cannot be read. RecordError: it is not the folder's owner's.
+        """
+        try:
+            size = folder.size(record.JOURNAL)
+            if size == self._offset + len(self._rest):
+                return False
+            if size - self._offset > _SMALL and not may_read():
+                self.unread_bytes = min(size - self._offset - len(self._rest), LARGEST)
+                return False
+            descriptor, _ = folder.open(record.JOURNAL)
+        except FileNotFoundError:
+            return False
+        try:
+            self._start(descriptor, size)
+            while self._chunk(descriptor) and (size - self._offset <= _SMALL or may_read()):
+                pass
+        finally:
+            os.close(descriptor)
+        self.unread_bytes = max(0, size - self._offset - len(self._rest))
+        return True
+
+    def _start(self, descriptor: int, size: int) -> None:
+        """Where to go on: at the start if it was cut, near the end if it is too large."""
+        if self._offset > size:
+            self.compilations, self.fallbacks = (), ()
+            self.skips, self.long_steps = (), ()
+            self._breaks.clear()
+            self._functions, self._was_warm = Functions(), False
+            self.varying = Varying()
+            self.beginning = self.recompile = self.exception = None
+            self._offset = self.skipped_bytes = 0
+        if size - self._offset > LARGEST:
+            near_end = size - CHUNK
+            near_end += os.pread(descriptor, CHUNK, near_end).find(b"\n") + 1
+            self.skipped_bytes += near_end - self._offset
+            self._offset = near_end
+            self._was_warm = True  # most likely: the first warm-up is in what was skipped
+
+    def _chunk(self, descriptor: int) -> bool:
+        """Take the whole lines of the next chunk; whether there may be more."""
+        data = os.pread(descriptor, CHUNK, self._offset)
+        end = data.rfind(b"\n") + 1
+        self._rest = data[end:]
+        if not end and len(data) == CHUNK:  # one line as long as a chunk: no agent writes that
+            end, self._rest = len(data), b""
+        for line in data[:end].splitlines():
+            self._take(line)
+        self._offset += end
+        return len(data) == CHUNK
+
+    def _take(self, line: bytes) -> None:
+        try:
+            entry = journal_lines.parse(line)
+            event = journal_lines.text(entry, "event", journal_lines.LONGEST_NAME)
+            if event is None:
+                raise ValueError("no event")
+            self._sort(event, entry)
+        except ValueError:
+            self.broken_lines += 1
+
+    def _sort(self, event: str, entry: journal_lines.Entry) -> None:
+        if event == "compilation":
+            made = replace(journal_lines.compilation(entry), after_warm=self._was_warm)
+            self.compilations = (*self.compilations, made)[-KEPT:]
+            self.varying.compilation(made)
+            self._functions.fold(made)
+        elif event == "begin":
+            self.beginning = journal_lines.beginning(entry)
+            self.varying.begin(*journal_lines.steps_by(entry, "steps"))
+        elif event == "warm":
+            self._was_warm = True
+            self.varying.warm(*journal_lines.steps_by(entry, "at"))
+        elif event == "recompile":
+            self.recompile = journal_lines.recompile(entry)
+        elif event == "graph_break":
+            self._break(journal_lines.graph_break(entry))
+        elif event == "fallback":
+            self.fallbacks = (*self.fallbacks, journal_lines.fallback(entry))[-KEPT:]
+        elif event == "cudagraph_skip":
+            self.skips = (*self.skips, journal_lines.cudagraph_skip(entry))[-KEPT:]
+        elif event == "long_step":
+            self._long_step(journal_lines.long_step(entry))
+        elif event == "exit":
+            self.exception = journal_lines.text(entry, "exception", journal_lines.LONGEST_NAME)
+        elif event == "error":
+            where = journal_lines.text(entry, "where", journal_lines.LONGEST_NAME)
+            self.agent_error = f"{where}: {journal_lines.text(entry, 'message', _ERROR_TEXT)}"
+
+    def _break(self, told: GraphBreak) -> None:
+        if told.reason in self._breaks or len(self._breaks) < BREAKS_KEPT:
+            self._breaks[told.reason] = told
+
+    def _long_step(self, told: LongStep) -> None:
+        """The longest of all comes first, whether it is one of the last or not."""
+        longest = max((*self.long_steps[:1], told), key=lambda one: one.seconds)
+        self.long_steps = longest, *(*self.long_steps[1:], told)[-LONG_STEPS_KEPT:]

@@ -1,0 +1,251 @@
+"""Parses a journal line: typed, finite and bounded, or refused. Pure.
+
+In a shared directory anybody can write a journal, so a line is believed only as far as an agent
+would have written it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from warmwatch.shared import record
+from warmwatch.shared.values import printable
+from warmwatch_monitor.model import (
+    Beginning,
+    Compilation,
+    Cost,
+    CudagraphSkip,
+    Fallback,
+    GraphBreak,
+    LongStep,
+    Recompile,
+)
+
+LONGEST_LINE = 64 * 1024
+LONGEST_TEXT = 4_000
+LONGEST_NAME = 300
+MOST_KERNELS = 3  # of a compilation, as many as an agent tells
+_LARGEST = 2**63 - 1
+
+Entry = Mapping[str, Any]
+
+
+def parse(line: bytes) -> Entry:
+    """A line's JSON object.
+
+    Raises:
+        ValueError: it is none, or one that no agent writes.
+    """
+    if len(line) > LONGEST_LINE:
+        raise ValueError("longer than any agent's line")
+    try:
+        entry = json.loads(line)
+    except RecursionError:
+        raise ValueError("nested deeper than any agent's line") from None
+    if not isinstance(entry, dict):
+        raise ValueError("not an object")
+    return entry
+
+
+def compilation(entry: Entry) -> Compilation:
+    """Raises ValueError where the entry is not a compilation's."""
+    kind = _kind(entry)
+    if kind is None:
+        raise ValueError("no kind")
+    return Compilation(
+        id=text(entry, "id", LONGEST_NAME),
+        kind=kind,
+        at_ns=_needed(_count(entry, "t")),
+        seconds=_seconds(entry, "seconds"),
+        category=_category(entry),
+        reason=text(entry, "reason", LONGEST_TEXT),
+        name=text(entry, "name", LONGEST_NAME),
+        file=text(entry, "file", LONGEST_NAME),
+        line=_count(entry, "line"),
+        code=text(entry, "code", LONGEST_NAME),
+        cache=text(entry, "cache", LONGEST_NAME),
+        failure=text(entry, "failure", LONGEST_NAME),
+        failure_reason=text(entry, "failure_reason", LONGEST_TEXT),
+        instance=_count(entry, "instance"),
+        cudagraph_skip=text(entry, "cudagraph_skip", LONGEST_TEXT),
+        cost=_cost(entry),
+    )
+
+
+def _cost(entry: Entry) -> Cost:
+    guard_us = _count(entry, "guard_us")
+    return Cost(
+        phase_seconds=_phases(entry.get("phase_us")),
+        ops=_count(entry, "ops"),
+        guards=_count(entry, "guards"),
+        guard_seconds=None if guard_us is None else guard_us / 1e6,
+        kernels=_count(entry, "kernels"),
+        slowest=_slowest(entry.get("slowest")),
+        allocated=_count(entry, "allocated"),
+        reserved=_count(entry, "reserved"),
+    )
+
+
+def _phases(told: Any) -> dict[str, float]:
+    """Seconds of the phases that are known; Raises ValueError where it is no table of counts."""
+    if told is None:
+        return {}
+    if not isinstance(told, dict):
+        raise ValueError("phase_us is no table")
+    counts = {name: _count(told, name) for name in record.PHASES}
+    return {name: us / 1e6 for name, us in counts.items() if us}
+
+
+def _slowest(told: Any) -> tuple[tuple[str, float], ...]:
+    if told is None:
+        return ()
+    if not isinstance(told, list):
+        raise ValueError("slowest is no list")
+    return tuple(_kernel(one) for one in told[:MOST_KERNELS])
+
+
+def _kernel(told: Any) -> tuple[str, float]:
+    if not isinstance(told, list) or len(told) != 2:
+        raise ValueError("a kernel is no pair")
+    pair = {"name": told[0], "us": told[1]}
+    return _needed(text(pair, "name", LONGEST_NAME)), _needed(_count(pair, "us")) / 1e6
+
+
+def beginning(entry: Entry) -> Beginning:
+    """Raises ValueError where the entry is not that of an activity's begin."""
+    return Beginning(
+        at_ns=_needed(_count(entry, "t")),
+        what=text(entry, "what", LONGEST_NAME),
+        kind=_kind(entry),
+        name=text(entry, "name", LONGEST_NAME),
+        file=text(entry, "file", LONGEST_NAME),
+        line=_count(entry, "line"),
+        code=text(entry, "code", LONGEST_NAME),
+    )
+
+
+def steps_by(entry: Entry, key: str) -> tuple[int, int]:
+    """When the entry was written, and how many steps it says there were by then, else 0."""
+    return _needed(_count(entry, "t")), _count(entry, key) or 0
+
+
+def recompile(entry: Entry) -> Recompile:
+    """Raises ValueError where the entry is not a recompile's."""
+    return Recompile(
+        at_ns=_needed(_count(entry, "t")),
+        kind=_kind(entry),
+        reason=text(entry, "reason", LONGEST_TEXT),
+        category=_category(entry),
+        name=text(entry, "name", LONGEST_NAME),
+        file=text(entry, "file", LONGEST_NAME),
+        line=_count(entry, "line"),
+    )
+
+
+def graph_break(entry: Entry) -> GraphBreak:
+    """Raises ValueError where the entry is not a graph break's."""
+    return GraphBreak(
+        reason=_needed(text(entry, "reason", LONGEST_TEXT)),
+        count=_needed(_count(entry, "count")),
+        name=text(entry, "name", LONGEST_NAME),
+        file=text(entry, "file", LONGEST_NAME),
+        line=_count(entry, "line"),
+    )
+
+
+def _kind(entry: Entry) -> str | None:
+    kind = text(entry, "kind", LONGEST_NAME)
+    return kind if kind is None or kind in record.KINDS else "other"
+
+
+def _category(entry: Entry) -> str | None:
+    category = text(entry, "category", LONGEST_NAME)
+    return category if category is None or category in record.CATEGORIES else "other"
+
+
+def fallback(entry: Entry) -> Fallback:
+    """Raises ValueError where the entry is not a fallback's."""
+    return Fallback(
+        at_ns=_needed(_count(entry, "t")),
+        step=_needed(_count(entry, "steps")),
+        name=text(entry, "name", LONGEST_NAME),
+        limit=_count(entry, "limit"),
+        setting=text(entry, "setting", LONGEST_NAME),
+        file=text(entry, "file", LONGEST_NAME),
+        line=_count(entry, "line"),
+        id=text(entry, "id", LONGEST_NAME),
+    )
+
+
+def cudagraph_skip(entry: Entry) -> CudagraphSkip:
+    """Raises ValueError where the entry is not that of a CUDA graph left out."""
+    return CudagraphSkip(
+        at_ns=_needed(_count(entry, "t")),
+        reason=_needed(text(entry, "reason", LONGEST_TEXT)),
+        name=text(entry, "name", LONGEST_NAME),
+        file=text(entry, "file", LONGEST_NAME),
+        line=_count(entry, "line"),
+    )
+
+
+def long_step(entry: Entry) -> LongStep:
+    """Raises ValueError where the entry is not a long step's."""
+    step, seconds = _needed(_count(entry, "n")), _needed(_seconds(entry, "seconds"))
+    before = _count(entry, "batches_before")
+    return LongStep(
+        at_ns=_needed(_count(entry, "t")),
+        step=step,
+        seconds=seconds,
+        usual_seconds=_needed(_seconds(entry, "usual")),
+        saving_seconds=min(seconds, _seconds(entry, "saving") or 0.0),
+        evaluating_seconds=min(seconds, _seconds(entry, "evaluating") or 0.0),
+        between_cells_seconds=min(seconds, _seconds(entry, "between_cells") or 0.0),
+        data_seconds=_seconds(entry, "data"),
+        batches=_count(entry, "batches"),
+        batches_usual=None if before is None or step < 2 else before / (step - 1),
+        left_out=_count(entry, "left_out") or 0,
+    )
+
+
+def first_step_bytes(entry: Entry) -> int | None:
+    """The most that CUDA's allocator had handed out by the end of the first step."""
+    return _count(entry, "peak_allocated")
+
+
+def text(entry: Entry, key: str, longest: int) -> str | None:
+    """A text, cut where it is too long; ``None`` where there is none. Raises ValueError."""
+    value = entry.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f"{key} is no text")
+    value = value if len(value) <= longest else f"{value[:longest]}..."
+    return printable(value, keep="\n")  # a reason has a line for each compiled entry
+
+
+def _count(entry: Entry, key: str) -> int | None:
+    value = entry.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
+        raise ValueError(f"{key} is no count")
+    return value
+
+
+def _seconds(entry: Entry, key: str) -> float | None:
+    value = entry.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{key} is no number")
+    if not 0 <= value <= _LARGEST:  # which neither NaN nor an infinity is
+        raise ValueError(f"{key} is no time")
+    return float(value)
+
+
+def _needed(value: Any) -> Any:
+    if value is None:
+        raise ValueError("incomplete")
+    return value

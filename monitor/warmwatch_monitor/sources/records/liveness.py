@@ -1,0 +1,227 @@
+"""Whether a record's process lives: the lock on the slot, and the process that held it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from pathlib import Path
+
+from msgspec import Struct
+
+from warmwatch.shared import record
+from warmwatch_monitor.sources.records.slot import Look
+
+_EXITING = 0x4  # PF_EXITING in the flags of /proc/PID/stat
+_STATE, _FLAGS, _STARTED = 0, 6, 19  # fields after the name, see proc_pid_stat(5)
+
+
+class Presence(Enum):
+    """What is known of a process that no longer holds the lock."""
+
+    THERE = "there"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+class Holder(Struct, frozen=True, kw_only=True):
+    """A process by its pid here and its start in clock ticks since the boot, as it was then.
+
+    Attributes:
+        uids: of its user, the real one and those that it acts as; none where that is not known.
+        pids: its pids in the pid namespaces that it is in, this one's first.
+        peak, code: the most memory that it had mapped, and the size of its program's code, in kB.
+    """
+
+    pid: int
+    started: int
+    uids: frozenset[int] = frozenset()
+    pids: tuple[int, ...] = ()
+    peak: int = 0
+    code: int = 0
+
+    def speaks_for(self, owner: int, pid: int | None = None) -> bool:
+        """Whether a record of the user ``owner`` can be this process's, as far as one can tell.
+
+        ``pid``: the record's; a process that changed its user since is still the same one.
+        """
+        return not self.uids or bool(self.uids & {0, owner}) or pid in self.pids
+
+
+def holder(pid: int, proc: Path = Path("/proc")) -> Holder | None:
+    """The process that has ``pid`` now; ``None`` where it cannot be asked."""
+    fields = _fields(pid, proc)
+    if not fields:
+        return None
+    told = _status(pid, proc)
+    return Holder(
+        pid=pid,
+        started=int(fields[_STARTED]),
+        uids=frozenset(_numbers(told, "Uid")),
+        pids=_numbers(told, "NSpid"),
+        peak=_number(told, "VmPeak"),
+        code=_number(told, "VmExe"),
+    )
+
+
+def presence(known: Holder, inode: int, proc: Path = Path("/proc")) -> Presence:
+    """Whether ``known`` is still there, with the file ``inode`` open."""
+    fields = _fields(known.pid, proc)
+    if not fields or int(fields[_STARTED]) != known.started:
+        return Presence.GONE
+    if fields[_STATE] in "ZX" or int(fields[_FLAGS]) & _EXITING:
+        return Presence.GONE
+    if _runs_another_program(known, _status(known.pid, proc)):
+        return Presence.GONE
+    return Presence.UNKNOWN if _has_open(known.pid, inode, proc) is False else Presence.THERE
+
+
+def writer(pid: int, inode: int, owner: int, proc: Path = Path("/proc")) -> Holder | None:
+    """The process ``pid``, where it surely writes ``owner``'s slot ``inode``; else ``None``.
+
+    For a reader that never saw the lock held: the pid is the one that the record names, which in
+    another pid namespace is somebody else's, and in a forged record anybody's.
+    """
+    found = holder(pid, proc) if pid and _has_open(pid, inode, proc) else None
+    return found if found and found.speaks_for(owner) else None
+
+
+def _runs_another_program(known: Holder, told: Mapping[str, str]) -> bool:
+    peak, code = _number(told, "VmPeak"), _number(told, "VmExe")
+    return 0 < peak < known.peak or 0 < code != known.code > 0
+
+
+def _status(pid: int, proc: Path) -> Mapping[str, str]:
+    """What /proc/PID/status tells everybody, by name; nothing of a process that is not there."""
+    try:
+        lines = (proc / str(pid) / "status").read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    return {name: value for name, _, value in (line.partition(":") for line in lines)}
+
+
+def _numbers(told: Mapping[str, str], name: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in told.get(name, "").split() if word.isdecimal())
+
+
+def _number(told: Mapping[str, str], name: str) -> int:
+    """0 where it is not told."""
+    return next(iter(_numbers(told, name)), 0)
+
+
+def _fields(pid: int, proc: Path) -> list[str]:
+    try:
+        text = (proc / str(pid) / "stat").read_text()
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()
+
+
+def _has_open(pid: int, inode: int, proc: Path) -> bool | None:
+    """Whether it has the file open or mapped; ``None`` where another user's may not be asked."""
+    process = proc / str(pid)
+    try:
+        if any(_inode(link) == inode for link in (process / "fd").iterdir()):
+            return True
+        return any(_maps(line, inode) for line in (process / "maps").read_text().splitlines())
+    except OSError:
+        return None
+
+
+def _maps(line: str, inode: int) -> bool:
+    """Whether a line of /proc/PID/maps is of the slot ``inode``: it outlives its descriptor."""
+    fields = line.split(maxsplit=5)
+    return len(fields) == 6 and fields[4] == str(inode) and record.SLOT in fields[5]
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:  # closed meanwhile
+        return None
+
+
+_REST_NS = 2 * 10**9
+
+
+class Life:
+    """What the looks at one record amount to.
+
+    Attributes:
+        alive: as of the last look. pid: of its process, where that is known.
+        gone_ns: when it was first found gone after it had been alive; ``None`` where it lives, or
+        was never seen alive.
+        rests: nothing of it has moved for a while after it was gone.
+    """
+
+    def __init__(
+        self,
+        *,
+        find: Callable[[int], Holder | None] = holder,
+        ask: Callable[[Holder, int], Presence] = presence,
+        named: Callable[[int, int, int], Holder | None] = writer,
+    ) -> None:
+        self._find, self._ask, self._named = find, ask, named
+        self._holder: Holder | None = None
+        self._held_by: int | None = None
+        self._sign_ns: int | None = None
+        self._since_ns: int | None = None
+        self.alive = False
+        self.gone_ns: int | None = None
+        self.rests = False
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that holds the lock, or held it and is still there."""
+        if not self.alive:
+            return None
+        return self._held_by or (self._holder.pid if self._holder else None)
+
+    def note(self, look: Look, now_ns: int, *, ours: bool = True) -> None:
+        """Take a look into account that was made at ``now_ns``.
+
+        What is not of this boot (``ours``) is dead, whoever holds its lock.
+        """
+        held = look.held and self._is_own(look)
+        self._held_by = look.pid if held else None
+        if held or look.moved:
+            self._sign_ns = now_ns
+        alive = ours and (held or self._lives_unheld(look, now_ns))
+        if alive:
+            self.gone_ns = None
+        elif self.alive:
+            self.gone_ns = now_ns
+        if self._since_ns is None or alive or self.alive or look.moved:
+            self._since_ns = now_ns
+        self.alive = alive
+        self.rests = not alive and now_ns - self._since_ns >= _REST_NS
+
+    def _is_own(self, look: Look) -> bool:
+        """Whether the lock that is held is the record's own process's; who that is, is remembered.
+
+        Of a holder in another pid namespace nothing is known, and it is believed.
+        """
+        if look.pid is None:
+            self._holder = None
+            return True
+        found = self._holder
+        if found is None or found.pid != look.pid:
+            found = self._find(look.pid)
+        if found is not None and not found.speaks_for(look.owner, look.slot.identity.pid):
+            return False
+        self._holder = found
+        return True
+
+    def _lives_unheld(self, look: Look, now_ns: int) -> bool:
+        said = record.ENDS[look.slot.compile.end_code]
+        if said not in ("", "finished"):
+            return False
+        if self._holder is None and self._since_ns is None:  # never seen before, nor its lock
+            self._holder = self._named(look.slot.identity.pid, look.inode, look.owner)
+        there = self._ask(self._holder, look.inode) if self._holder else Presence.UNKNOWN
+        if there is Presence.GONE:  # from here on only what moves could bring it back
+            self._holder = self._sign_ns = None
+        if said:  # what moves is no sign any more, and it may have closed all that it had open
+            return self._holder is not None
+        if there is Presence.UNKNOWN:
+            return self._sign_ns is not None and now_ns - self._sign_ns < _REST_NS
+        return there is Presence.THERE

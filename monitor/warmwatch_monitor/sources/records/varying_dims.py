@@ -1,0 +1,155 @@
+"""Dimensions and numbers that kept changing, collected from a journal's lines.
+
+Dynamo says of each recompile which guard of which compiled entry did not fit. The entry that was
+compiled last comes first, and its guard is the cause; the lines of the others tell only further
+values of it. A guard on a symbol (``2 <= x.size()[1]``) tells no value; then another line may. One
+on a number (``self.step == 3``) tells the values that were compiled, and never the new one. All of
+it is bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from warmwatch.shared.reasons import ENTRY, LOCAL
+from warmwatch_monitor.model import FEWEST_STEPS, Compilation, VaryingDim
+
+DIMS_KEPT = 50
+VALUES_KEPT = 100
+_IDS_KEPT = 20  # recompiles whose backward may still come
+_LINES_READ = 100  # of a reason: one for each compiled entry
+
+_SIZE = re.compile(
+    r"tensor '(?P<tensor>.{1,200})' size mismatch at index (?P<dim>\d{1,3})\. "
+    r"expected (?P<old>\d{1,15}), actual (?P<new>\d{1,15})\s*$"
+)
+_NUMBER = re.compile(r"(?P<name>[\w.\[\]'\"]{1,200}) == (?P<old>-?\d{1,15})$")
+# Looked for by what is fixed, and then backwards: forwards each character may begin a name.
+_SYMBOL = re.compile(r"\.size\(\)\[(?P<dim>\d{1,3})\]")
+_NAME_BEFORE = re.compile(r"[\w.\[\]'\"]{1,200}")
+
+_OF_NUMBERS = "python_value"
+_Key = tuple[str | None, str | None, int | None, str, int | None]
+
+
+class _Size(Struct, frozen=True, kw_only=True):
+    """What one line says of one dimension; no values where it compares a symbol.
+
+    Of a number there is no ``dim``.
+    """
+
+    tensor: str
+    dim: int | None = None
+    values: tuple[int, ...] = ()
+
+
+class Varying:
+    """The fold. ``dims`` is the same object until something is added to it."""
+
+    def __init__(self) -> None:
+        self.dims: tuple[VaryingDim, ...] = ()
+        self._known: dict[_Key, VaryingDim] = {}
+        self._by_id: dict[str, _Key] = {}
+        self._warm: tuple[int, int] | None = None  # when it became warm, and steps by then
+        self._before: float | None = None  # mean step of the last span of clean steps
+
+    @property
+    def warm_since(self) -> tuple[int, int] | None:
+        """When the span of clean steps began that is not over, and the steps by then."""
+        return self._warm
+
+    def warm(self, at_ns: int, steps: int) -> None:
+        """It became warm."""
+        self._warm = at_ns, steps
+
+    def begin(self, at_ns: int, steps: int) -> None:
+        """Compile activity began: the clean steps up to here are one span."""
+        span, self._warm = self._warm, None
+        if span is None or steps - span[1] < FEWEST_STEPS or at_ns <= span[0]:
+            return
+        took_ns, count = at_ns - span[0], steps - span[1]
+        self._before = took_ns / count / 1e9
+        for key, dim in self._known.items():
+            spent = dim.since_ns + took_ns
+            self._known[key] = replace(dim, since_ns=spent, since_steps=dim.since_steps + count)
+        self._publish()
+
+    def compilation(self, made: Compilation) -> None:
+        """A compilation: of a recompile for a size or a number, or the backward of one."""
+        key = self._by_id.get(made.id) if made.id else None
+        if made.kind == "backward":
+            if key is not None and made.seconds:
+                dim = self._known[key]
+                self._known[key] = replace(dim, seconds=(dim.seconds or 0.0) + made.seconds)
+                self._publish()
+        elif made.kind == "forward" and made.category in ("shape", _OF_NUMBERS) and made.reason:
+            self._recompile(made, made.reason)
+
+    def _recompile(self, made: Compilation, reason: str) -> None:
+        sizes = list(_sizes(reason))
+        if not sizes or sizes[0] is None:
+            return
+        cause = sizes[0]
+        if (cause.dim is None) != (made.category == _OF_NUMBERS):
+            return  # what changed is another thing than the guard that stands first
+        key = made.name, made.file, made.line, cause.tensor, cause.dim
+        if key not in self._known and len(self._known) >= DIMS_KEPT:
+            return
+        of_it = [s for s in sizes if s and (s.tensor, s.dim) == (cause.tensor, cause.dim)]
+        found = {value for one in of_it for value in one.values}
+        self._known[key] = self._more(self._known.get(key), made, cause, found)
+        if made.id:
+            self._by_id[made.id] = key
+            while len(self._by_id) > _IDS_KEPT:
+                del self._by_id[next(iter(self._by_id))]
+        self._publish()
+
+    def _more(
+        self, known: VaryingDim | None, made: Compilation, cause: _Size, found: set[int]
+    ) -> VaryingDim:
+        if known is None:
+            where = {"name": made.name, "file": made.file, "line": made.line}
+            dim = VaryingDim(tensor=cause.tensor, dim=cause.dim, **where)  # type: ignore[arg-type]
+            known = replace(dim, before_seconds=self._before)
+        values = tuple(sorted({*known.values, *found}))
+        ends = [*values, *(end for end in (known.lowest, known.highest) if end is not None)]
+        seconds = known.seconds
+        return replace(
+            known,
+            values=values if len(values) <= VALUES_KEPT else known.values,
+            complete=known.complete and len(values) <= VALUES_KEPT,
+            lowest=min(ends, default=None),
+            highest=max(ends, default=None),
+            count=known.count + 1,
+            timed=known.timed + (made.seconds is not None),
+            seconds=seconds if made.seconds is None else (seconds or 0.0) + made.seconds,
+            last_id=made.id,
+        )
+
+    def _publish(self) -> None:
+        self.dims = tuple(self._known.values())
+
+
+def _sizes(reason: str) -> Iterator[_Size | None]:
+    """What each line of a reason says of a size; ``None`` for a line about something else."""
+    for line in reason.strip().split("\n", _LINES_READ)[:_LINES_READ]:
+        guard = LOCAL.sub(r"\1", ENTRY.sub("", line).partition("  # ")[0].strip())
+        if found := _SIZE.match(guard):
+            values = int(found["old"]), int(found["new"])
+            yield _Size(tensor=found["tensor"], dim=int(found["dim"]), values=values)
+        elif (found := _SYMBOL.search(guard)) and (tensor := _name_before(guard, found.start())):
+            yield _Size(tensor=tensor, dim=int(found["dim"]))
+        elif found := _NUMBER.fullmatch(guard):
+            yield _Size(tensor=found["name"], values=(int(found["old"]),))
+        else:
+            yield None
+
+
+def _name_before(guard: str, end: int) -> str | None:
+    """What stands there of a tensor's name."""
+    found = _NAME_BEFORE.match(guard[max(0, end - 200) : end][::-1])
+    return found[0][::-1] if found else None

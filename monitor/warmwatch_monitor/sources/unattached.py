@@ -1,0 +1,155 @@
+"""Unattached trainings: processes that look like one from outside.
+
+Two signs: a process has torch's pool of compile workers below it, or NVML lists it as computing on
+a GPU. NVML speaks of the host's pids, so that only counts where this process shares the host's pid
+namespace. Processes are listed every ten seconds at most, and the command line of each is read
+once; those found are followed at every look.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from warmwatch.shared.values import printable
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.model import GpuReading, ObservedTraining, ProcessReading, Signs, machine
+from warmwatch_monitor.sources.host import HostSource
+from warmwatch_monitor.sources.processes import POOL
+
+_LIST_NS = 10 * 10**9
+_INITIAL_NAMESPACE = "pid:[4026531836]"  # the kernel's constant PROC_PID_INIT_INO
+_COMMAND_LIMIT = 80
+_INTERPRETERS = ("python", "pypy")
+
+Follow = Callable[[Iterable[int]], Mapping[int, ProcessReading]]
+
+
+class ObservedSource:
+    """Looks for trainings without an agent; one object for the daemon's life."""
+
+    def __init__(self, *, clock: Clock | None = None, shares_pids: bool | None = None) -> None:
+        self._clock = clock or Clock()
+        self._shares_pids = in_initial_namespace() if shares_pids is None else shares_pids
+        self._host: Follow = HostSource(clock=self._clock).read
+        self._commands: dict[int, tuple[str, ...]] = {}
+        self._owners: set[int] = set()
+        self._listed_ns: int | None = None
+        self._looks: dict[int, deque[Signs]] = {}
+
+    def read(
+        self, attached: Collection[int], gpus: Sequence[GpuReading]
+    ) -> tuple[ObservedTraining, ...]:
+        """Those that are there now; ``attached`` are the pids that have an agent."""
+        now_ns = self._clock.monotonic_ns()
+        if self._listed_ns is None or now_ns - self._listed_ns >= _LIST_NS:
+            self._listed_ns = now_ns
+            self._list()
+        found = self._owners | (self._computing(gpus) if self._shares_pids else set())
+        strangers = [pid for pid in sorted(found) if not _belongs(pid, attached)]
+        readings = self._host(strangers)
+        self._looks = {pid: self._looks.get(pid, deque(maxlen=machine.LOOKS)) for pid in readings}
+        return tuple(self._observed(pid, reading, gpus) for pid, reading in readings.items())
+
+    def _observed(
+        self, pid: int, reading: ProcessReading, gpus: Sequence[GpuReading]
+    ) -> ObservedTraining:
+        own = [gpu for gpu in gpus if self._shares_pids and pid in (gpu.processes or ())]
+        looks = self._looks[pid]
+        looks.append(_signs(reading, own))
+        return ObservedTraining(
+            pid=pid,
+            command=shown(self._command(pid)),
+            gpus=tuple(gpu.uuid for gpu in own),
+            signs=looks[-1],
+            looks=len(looks),
+            likely_compiling=machine.likely_compiling(tuple(looks)),
+        )
+
+    def _list(self) -> None:
+        """Whose pools of compile workers there are."""
+        known, self._commands = self._commands, {}
+        pools: set[int] = set()
+        parents: set[int] = set()
+        for process in _processes():
+            pid = process.pid
+            try:  # of each one no more is read than tells whether it matters
+                command = known[pid] if pid in known else tuple(process.cmdline())
+                self._commands[pid] = command
+                if POOL in " ".join(command):
+                    parents.add(process.ppid())
+                    pools.add(pid)
+            except psutil.Error:
+                continue
+        self._owners = parents - pools - {0, 1}
+
+    def _computing(self, gpus: Iterable[GpuReading]) -> set[int]:
+        """Python processes that NVML lists."""
+        pids = {pid for gpu in gpus for pid in gpu.processes or ()}
+        return {pid for pid in pids if _is_python(self._command(pid))}
+
+    def _command(self, pid: int) -> tuple[str, ...]:
+        if pid not in self._commands:
+            try:
+                self._commands[pid] = tuple(psutil.Process(pid).cmdline())
+            except psutil.Error:
+                return ()
+        return self._commands[pid]
+
+
+def in_initial_namespace() -> bool:
+    """Whether pids here are the host's, as NVML gives them."""
+    try:
+        return str(Path("/proc/self/ns/pid").readlink()) == _INITIAL_NAMESPACE
+    except OSError:
+        return False
+
+
+def shown(command: Sequence[str]) -> str:
+    """A command as it may be shown: up to the script or module, for arguments may be secret."""
+    parts = [os.path.basename(command[0])] if command else []  # noqa: PTH119 - text, not a path
+    rest = iter(command[1:])
+    for part in rest:
+        if part == "-m":
+            parts += ["-m", next(rest, "")]
+            break
+        if not part.startswith("-"):
+            parts.append(os.path.basename(part))  # noqa: PTH119
+            break
+        if part == "-c":
+            break
+    return printable(" ".join(filter(None, parts)))[:_COMMAND_LIMIT]
+
+
+def _processes() -> Iterable[psutil.Process]:
+    return psutil.process_iter()
+
+
+def _is_python(command: Sequence[str]) -> bool:
+    name = os.path.basename(command[0]) if command else ""  # noqa: PTH119
+    return name.startswith(_INTERPRETERS)
+
+
+def _belongs(pid: int, attached: Collection[int]) -> bool:
+    """Whether it is a process with an agent, or works for one."""
+    try:
+        family = {pid, *(parent.pid for parent in psutil.Process(pid).parents())}
+    except psutil.Error:
+        return True  # it is gone
+    return not family.isdisjoint(attached)
+
+
+def _signs(reading: ProcessReading, gpus: Sequence[GpuReading]) -> Signs:
+    busiest = max(gpus, key=lambda gpu: gpu.utilization_ratio or 0.0, default=None)
+    return Signs(
+        cpu_ratio=reading.cpu_ratio,
+        workers_busy=reading.workers_busy,
+        workers_idle=reading.workers_idle,
+        gpu_ratio=busiest.utilization_ratio if busiest else None,
+        watts=busiest.power_watts if busiest else None,
+        idle_watts=busiest.idle_watts if busiest else None,
+    )

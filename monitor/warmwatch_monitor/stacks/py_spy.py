@@ -1,0 +1,130 @@
+"""Present stacks from py-spy, if it is installed and the kernel allows it.
+
+It stops the process for some milliseconds, and one that is stopped already not at all. What it says
+is cut down to what an agent would write: names, base names of files, lines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from warmwatch.shared.record.stack_file import MOST_THREADS, NAME_LIMIT, cut
+from warmwatch.shared.values import printable
+from warmwatch_monitor.errors import SourceError
+from warmwatch_monitor.model import Frame, ThreadStack
+
+PATIENCE = 20.0  # seconds
+_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
+_DENIED = ("permission denied", "operation not permitted")
+_AGENTS = ("activity_watch.py", "stack_dumps.py", "disk_flusher.py", "quiet_watch.py")
+_LONGEST = 4 << 20  # bytes of an answer
+MISSING = "py-spy is not installed here: pip install 'warmwatch[stacks]'"
+_AS_ROOT = 'run it as root: sudo env "PATH=$PATH" warmwatch stacks'
+
+
+def find() -> str | None:
+    """py-spy beside this Python, else on the path."""
+    beside = Path(sys.executable).with_name("py-spy")
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
+
+
+def dump(pid: int, *, stopped: bool = False) -> tuple[ThreadStack, ...]:
+    """The threads of the process ``pid`` as they are now.
+
+    Raises:
+        SourceError: it cannot be asked; the message says what to do.
+    """
+    program = find()
+    if program is None:
+        raise SourceError(MISSING)
+    command = [program, "dump", "--json", "--pid", str(pid)]
+    try:
+        done = subprocess.run(
+            [*command, "--nonblocking"] if stopped else command,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        raise SourceError(f"py-spy has not answered within {PATIENCE:g} s") from None
+    except OSError as error:
+        raise SourceError(f"py-spy cannot be started: {error.strerror}") from None
+    if done.returncode != 0:
+        raise SourceError(_refused(done.stderr.decode(errors="replace"), pid))
+    return parse(done.stdout)
+
+
+def parse(answer: bytes) -> tuple[ThreadStack, ...]:
+    """Its JSON, the main thread first. Raises SourceError."""
+    try:
+        if len(answer) > _LONGEST:
+            raise ValueError
+        threads = [_thread(one) for one in json.loads(answer)]
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        raise SourceError("what py-spy answers cannot be read: is it another version?") from None
+    theirs = [one for one in threads if one.main or not _is_agents(one)]
+    return tuple(sorted(theirs, key=lambda one: not one.main)[:MOST_THREADS])
+
+
+def _is_agents(one: ThreadStack) -> bool:
+    """Whether it is a thread of the agent's, which nobody asks about."""
+    return any(f.file in _AGENTS and f.name.endswith("_run") for f in one.frames[-1:])
+
+
+def _thread(known: dict[str, Any]) -> ThreadStack:
+    frames, left_out = cut([_frame(one) for one in known["frames"]])
+    main = known.get("os_thread_id") == known["pid"] or known.get("thread_name") == "MainThread"
+    return ThreadStack(frames=frames, left_out=left_out, main=main)
+
+
+def _frame(known: dict[str, Any]) -> Frame:
+    file = str(known["filename"]).rpartition("/")[2]
+    return Frame(
+        printable(str(known["name"])[:NAME_LIMIT]), printable(file[:NAME_LIMIT]), int(known["line"])
+    )
+
+
+def _refused(said: str, pid: int) -> str:
+    if any(words in said.lower() for words in _DENIED):
+        return denied(_owner(pid), os.geteuid(), _scope())
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    causes = [line.partition(": ")[2] for line in lines if line.partition(": ")[0].isdigit()]
+    why: Sequence[str] = [*causes[:1], *lines[:1], "without a word"]
+    return f"py-spy cannot look into process {pid}: {printable(why[0][:200])}"
+
+
+def denied(owner: int | None, uid: int, scope: int | None) -> str:
+    """Why the kernel does not let it look, and what to do."""
+    if owner not in (None, uid) and uid:
+        return f"py-spy may not look: the process belongs to user {owner}; {_AS_ROOT}"
+    if scope and uid:
+        return (
+            f"py-spy may not look: the kernel lets nobody but root (kernel.yama.ptrace_scope is "
+            f"{scope}); {_AS_ROOT}"
+        )
+    return (
+        "py-spy may not look: the kernel, or the container, keeps it from it; give it SYS_PTRACE "
+        f"(docker run --cap-add SYS_PTRACE), or {_AS_ROOT} on the host"
+    )
+
+
+def _owner(pid: int) -> int | None:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116 - as the other sources ask
+    except OSError:
+        return None
+
+
+def _scope() -> int | None:
+    try:
+        return int(_SCOPE.read_text())
+    except (OSError, ValueError):
+        return None

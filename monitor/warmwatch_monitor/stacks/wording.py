@@ -1,0 +1,68 @@
+"""What ``warmwatch stacks`` shows of a rank, as lines of text. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from warmwatch_monitor.model import INNERMOST, Compiler, RankView, Stacks, ThreadStack
+from warmwatch_monitor.output.wording import counted, duration
+from warmwatch_monitor.status.words.conditions import beside
+from warmwatch_monitor.status.words.states import says
+
+
+def heading(view: RankView) -> Iterator[str]:
+    """Which rank, and below it what it does: a line for that, and one for each condition."""
+    pid = view.figures.life.pid
+    yield f"{view.run} rank {view.rank}" + ("" if pid is None else f" (pid {pid})")
+    head, clauses = says(view)
+    why = next((f"{one.joint}{one.text}" for one in clauses if one.text), "")
+    yield f"  {head}{why}"
+    yield from (f"  {words}" for _, words in beside(view))
+
+
+def at_work(compilers: Sequence[Compiler]) -> Iterator[str]:
+    """A line for each compiler below it."""
+    for one in compilers:
+        doing = "stopped" if one.stopped else "busy" if one.busy else "idle"
+        yield f"  {one.name} (pid {one.pid}): {doing}, {duration(one.cpu_seconds)} of CPU so far"
+
+
+def left_by_agent(stacks: Sequence[Stacks], now_ns: int) -> Iterator[str]:
+    """The latest of what an agent wrote, and since when it has been there."""
+    last = stacks[-1]
+    ago = duration(max(0, now_ns - last.at_ns) / 1e9)
+    phase = f" in {last.phase}" if last.phase else ""
+    into = f"after {_into(last)} of compiling{phase}"
+    yield f"  Python stacks, by its agent {ago} ago, {into}{_as(stacks)}:"
+    yield from threads(last.threads)
+    if last.threads_left_out:
+        yield f"  ... and {counted(last.threads_left_out, 'thread')} more"
+
+
+def threads(stacks: Sequence[ThreadStack]) -> Iterator[str]:
+    """Each thread, innermost frame first."""
+    for number, one in enumerate(stacks, 1):
+        marks = ["main"] * one.main + ["compiles"] * one.compiles
+        yield f"  thread {number}" + (f" ({', '.join(marks)})" if marks else "")
+        kept = [f"    {f.name} ({f.file}:{f.line})" for f in one.frames]
+        if one.left_out:
+            kept.insert(INNERMOST, f"    ... {counted(one.left_out, 'frame')} left out")
+        yield from kept
+
+
+def _into(one: Stacks) -> str:
+    return duration(max(0, one.at_ns - one.since_ns) / 1e9)
+
+
+def _as(stacks: Sequence[Stacks]) -> str:
+    """Since when every look has found the same."""
+    same = [one for one in stacks if _where(one) == _where(stacks[-1])]
+    if len(stacks) < 2 or len(same) < 2:
+        return "; elsewhere than before" if len(stacks) > 1 else ""
+    return f"; the same as after {_into(same[0])}"
+
+
+def _where(one: Stacks) -> tuple[object, ...]:
+    """What those do that compile; of a look that knows of none, all."""
+    chosen = [thread for thread in one.threads if thread.compiles] or one.threads
+    return tuple(thread.frames for thread in chosen)

@@ -1,0 +1,246 @@
+"""The ``/status`` document: runs, GPUs, and the summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
+from typing import Any
+
+from msgspec.structs import asdict, replace
+
+from warmwatch.shared.verdict import State, least_advanced
+from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
+from warmwatch_monitor.model import (
+    GpuReading,
+    ObservedTraining,
+    RunView,
+    Snapshot,
+    Spread,
+    all_warm,
+    any_compiling,
+    incomplete,
+    spread,
+)
+from warmwatch_monitor.model.budgets import LEFT_OUT
+from warmwatch_monitor.status.rank import rank
+from warmwatch_monitor.status.words.ends import ADVICE, deadline
+from warmwatch_monitor.status.words.ranks import differences
+from warmwatch_monitor.status.words.sentence import answer, run_answer, speaker_of
+from warmwatch_monitor.status.words.unattached import evidence
+
+_AS_THEY_ARE = (
+    "uuid",
+    "index",
+    "name",
+    "driver",
+    "pci_bus_id",
+    "parent",
+    "profile",
+    "trouble",
+    "utilization_ratio",
+    "memory_utilization_ratio",
+    "sm_active_ratio",
+    "tensor_active_ratio",
+    "dram_active_ratio",
+    "memory_used_bytes",
+    "memory_total_bytes",
+    "power_watts",
+    "power_limit_watts",
+    "idle_watts",
+    "temperature_celsius",
+    "energy_joules",
+    "xid_errors",
+    "last_xid",
+)
+
+
+def gpu(reading: GpuReading, now_ns: int) -> dict[str, Any]:
+    """One GPU; ``age`` is how many seconds ago it was read."""
+    return {
+        **{name: getattr(reading, name) for name in _AS_THEY_ARE},
+        "clocks_hertz": dict(reading.clocks_hertz) or None,
+        "throttled": _throttled(reading),
+        "ecc_errors": dict(reading.ecc_errors) or None,
+        "age": max(0.0, (now_ns - reading.at_ns) / 1e9),
+    }
+
+
+def _throttled(reading: GpuReading) -> list[str] | None:
+    """The reasons that hold now: none of them is ``[]``, not to know them is ``None``."""
+    if not reading.throttled:
+        return None
+    return [reason for reason, holds in reading.throttled if holds]
+
+
+# A record can claim any world size, and seen ranks can leave a gap between each two.
+MOST_MISSING_LISTED = 100
+
+
+def run_document(view: RunView) -> dict[str, Any]:
+    """A run as JSON."""
+    missing = view.missing_ranges
+    words = run_answer(view)
+    return {
+        "run": view.run,
+        "name": view.who.name,
+        "owner": view.who.owner,
+        "owner_uid": view.who.owner_uid,
+        "state": view.state.value,
+        "compiling": any_compiling([view]),
+        "warm": all_warm([view]),
+        "summary": words.summary,
+        "details": list(words.details),
+        "compile_gpu_seconds": _sum(one.compile_gpu_seconds for one in view.ranks),
+        "compile_joules": _sum(one.compile_joules for one in view.ranks),
+        "world_size": view.world_size,
+        "missing_ranks": list(islice(chain.from_iterable(missing), MOST_MISSING_LISTED)),
+        "missing_ranges": [[gap.start, gap.stop - 1] for gap in missing[:MOST_MISSING_LISTED]],
+        "missing_count": sum(map(len, missing)),
+        "skew": _skew(view),
+        "deadline": _deadline(view),
+        "ranks": [rank(one, ended_together=view.ended_together) for one in view.ranks],
+    }
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """Of those that are known; ``None`` where none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _deadline(view: RunView) -> dict[str, Any] | None:
+    """When the collective gives up in which ranks wait for one that compiles."""
+    known = deadline(view, speaker_of(view))
+    if known is None:
+        return None
+    return {
+        "backend": known.backend,
+        "timeout_seconds": known.timeout_seconds,
+        "left_seconds": known.left_seconds,
+        "advice": ADVICE,
+    }
+
+
+def _skew(view: RunView) -> dict[str, Any] | None:
+    """How far apart the ranks are; ``None`` where there is one alone."""
+    ranks = view.ranks
+    if len(ranks) < 2:
+        return None
+    return {
+        "compile_seconds": _spread(spread(ranks, lambda one: one.figures.compile.seconds)),
+        "compilations": _spread(spread(ranks, lambda one: one.figures.compile.graphs_compiled)),
+        "graphs": _spread(spread(ranks, lambda one: one.figures.compile.graphs)),
+        "recompiles": _spread(spread(ranks, lambda one: one.figures.compile.recompiles_total)),
+        "first_step_at": _spread(spread(ranks, lambda one: one.figures.steps.first_at)),
+        "differences": differences(view),
+    }
+
+
+def _spread(of: Spread | None) -> dict[str, Any] | None:
+    if of is None:
+        return None
+    return {
+        "min": of.least,
+        "min_rank": of.least_rank,
+        "max": of.greatest,
+        "max_rank": of.greatest_rank,
+    }
+
+
+SCHEMA_VERSION = 1
+
+
+def status(snapshot: Snapshot, run: str | None = None) -> dict[str, Any]:
+    """The whole answer, or with ``run`` that of the runs of that name alone.
+
+    Raises:
+        UnknownRunError: no run of that name; the message lists those there are.
+    """
+    runs = chosen(snapshot, run)
+    words = answer(snapshot if run is None else replace(snapshot, runs=runs))
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "at": read_at(snapshot),
+        "compiling": any_compiling(runs),
+        "warm": all_warm(runs),
+        "summary": words.summary,
+        "details": list(words.details),
+        "runs": [run_document(one) for one in runs],
+        "observed": [_observed(training) for training in snapshot.observed],
+        "gpus": [gpu(reading, snapshot.now_ns) for reading in snapshot.gpus],
+        "host": asdict(snapshot.host) if snapshot.host else None,
+        "sources": [asdict(health) for health in snapshot.sources],
+        "exports": [asdict(health) for health in snapshot.exports],
+        "directories": list(snapshot.directories),
+        "refusals": [asdict(refusal) for refusal in snapshot.refusals],
+        "more_refusals": snapshot.more_refusals,
+        "unread_records": snapshot.unread,
+        "left_out": {kind: snapshot.left_out.get(kind, 0) for kind in LEFT_OUT},
+        "incomplete": incomplete(snapshot),
+    }
+
+
+def read_at(snapshot: Snapshot) -> float | None:
+    """When the look at the records began that the answer rests on: what was recorded by then is in.
+
+    ``None`` where none of this answer was read of records: there are none, or not any more.
+    """
+    for health in snapshot.sources:
+        if health.source == "records" and health.up and health.last_success is not None:
+            return health.last_success - (health.read_seconds or 0.0)
+    return None
+
+
+def reached(runs: Sequence[RunView], wanted: str) -> bool:
+    """Whether ``runs`` are where ``wanted`` says.
+
+    ``warm`` means that nothing is left to wait for, in any living rank; every other state means
+    that the least advanced of the runs is in it.
+    """
+    if wanted == State.WARM.value:
+        return all_warm(runs) is True
+    return bool(runs) and least_advanced(one.state for one in runs).value == wanted
+
+
+def chosen(snapshot: Snapshot, run: str | None) -> tuple[RunView, ...]:
+    """The runs that ``run`` names: the one that is shown so, else those that their users call so.
+
+    Nobody knows who asks, so of several users' runs of one name none is preferred.
+
+    Raises:
+        UnknownRunError: no run of that name; UnreadRunError: none so far.
+    """
+    if run is None:
+        return snapshot.runs
+    found = tuple(view for view in snapshot.runs if view.run == run)
+    called = _full if "@" in run else _plain  # nobody's own name can pass for another user's
+    found = found or tuple(view for view in snapshot.runs if called(view) == run)
+    if not found:
+        known = tuple(view.run for view in snapshot.runs)
+        if why := incomplete(snapshot):
+            raise UnreadRunError(run, known, why)
+        raise UnknownRunError(run, known)
+    return found
+
+
+def _plain(view: RunView) -> str | None:
+    return view.who.name
+
+
+def _full(view: RunView) -> str | None:
+    return f"{view.who.name}@{view.who.owner}"
+
+
+def _observed(training: ObservedTraining) -> dict[str, Any]:
+    signs = training.signs
+    known = signs.workers_busy is not None and signs.workers_idle is not None
+    workers = {"busy": signs.workers_busy, "idle": signs.workers_idle}
+    return {
+        "pid": training.pid,
+        "command": training.command,
+        "gpus": list(training.gpus),
+        "workers": workers if known else None,
+        "cpu_ratio": signs.cpu_ratio,
+        "likely_compiling": training.likely_compiling,
+        "evidence": evidence(training),
+    }

@@ -1,0 +1,100 @@
+"""Whether the goal of a wait is reached, or can no longer be, in a ``/status`` document. Pure.
+
+Shared by ``/status?wait=`` and ``warmwatch wait``. ``warm`` is reached where every living rank is
+warm in the sense of the contract, or where the runs finished after they had been; ``ended`` where
+no run lives any more; every other state where the least advanced run is in it.
+
+A run that had ended before the wait began says nothing of the one that was just launched, so it is
+passed over and the wait goes on: unless an end is what is waited for, or the run began so shortly
+before the wait that it is likely the launched one, which broke off at once. What lives is waited
+for whatever the clocks say, which are set back, and differ between machines.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warmwatch.shared.states import ENDED_STATES, MAY_NEVER_END, State, least_advanced
+
+Answer = dict[str, Any]
+
+# what can be waited for: each state, and the end, however it comes
+GOALS = (*(state.value for state in State), "ended")
+END_GOALS = ENDED_STATES | {"ended"}
+JUST_BEGUN_SECONDS = 10.0
+
+LONGEST_WAIT_SECONDS = 3600.0
+USUAL_WAIT_SECONDS = 300.0
+
+_WARM_STEPS = 3  # K, where the answer does not say
+
+
+def is_about(*, ends: bool, lived: bool, attached_at: float | None, began: float | None) -> bool:
+    """Whether a wait that ``began`` then is about a run.
+
+    Times are seconds since the epoch, all of one machine's clock.
+
+    Args:
+        ends: what had ended before counts too.
+        lived: the run was seen alive since the wait began; a wall clock that is set back meanwhile
+        must not make it one of before.
+        attached_at: when its latest rank began; ``None`` where that is not known.
+    """
+    if ends or lived:
+        return True
+    if attached_at is None or began is None:
+        return False
+    return attached_at >= began - JUST_BEGUN_SECONDS
+
+
+def attached_at(run: Answer) -> float | None:
+    """When the latest of a run's ranks began; ``None`` where that is not known of one."""
+    times = [rank.get("attached_at") for rank in run["ranks"]]
+    return max(times) if times and None not in times else None
+
+
+def lives(run: Answer) -> bool:
+    """Whether any rank of the run has not ended."""
+    return run["state"] not in ENDED_STATES
+
+
+def is_over(answer: Answer) -> bool:
+    """Whether nothing can change any more: there are runs, and none of them lives."""
+    return bool(answer["runs"]) and not any(map(lives, answer["runs"]))
+
+
+def is_reached(answer: Answer, goal: str) -> bool:
+    """Whether the runs of ``answer`` are where ``goal`` says."""
+    runs = answer["runs"]
+    if goal == "ended":
+        return is_over(answer)
+    if goal == State.WARM.value:
+        return answer["warm"] is True or (is_over(answer) and all(map(_finished_warm, runs)))
+    return bool(runs) and least_advanced(State(run["state"]) for run in runs).value == goal
+
+
+def may_never_end(run: Answer) -> bool:
+    """Whether a living rank is in something that may never end, so that nothing else may come."""
+    return any(
+        rank["state"] not in ENDED_STATES
+        and any(one["condition"] in MAY_NEVER_END for one in rank["conditions"])
+        for rank in run["ranks"]
+    )
+
+
+def was_warm(run: Answer) -> bool:
+    """Whether every rank of the run had been warm at some time, or ran eagerly all along."""
+    return all(map(_rank_was_warm, run["ranks"]))
+
+
+def _rank_was_warm(rank: Answer) -> bool:
+    warmup = rank["warmup"]
+    never_compiled = rank["compile"]["seconds"] == 0
+    return bool(
+        warmup["ended"] or warmup["count"] or (never_compiled and rank["steps"] >= _WARM_STEPS)
+    )
+
+
+def _finished_warm(run: Answer) -> bool:
+    """It finished by itself and had been warm, between two looks perhaps."""
+    return run["state"] == State.FINISHED.value and was_warm(run)

@@ -1,0 +1,268 @@
+"""Conditions that a state alone does not express, one clause each; compilations that take too
+long.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from warmwatch.shared.verdict import (
+    LONG_COMPILE_FLOOR_NS,
+    LONG_COMPILE_TIMES,
+    THRASHING_STEPS,
+    THRASHING_WINDOW,
+)
+from warmwatch_monitor.model import Compiler, Figures, RankView, Slower
+from warmwatch_monitor.output.summary import Importance
+from warmwatch_monitor.output.wording import counted, duration, own_words, step_length
+from warmwatch_monitor.status.words.progress import slower_than_before
+from warmwatch_monitor.status.words.requested import (
+    cudagraph_skipped,
+    never_compiled,
+    remedy,
+    uncompiled_calls,
+)
+
+IDLE_SECONDS = 5.0  # so long is no pause between two pieces of work
+_WORKING = 0.05  # of a core
+
+
+def long_compile(view: RankView) -> str:
+    """``one compilation takes 12 min, the longest before took 48 s; nothing of it is busy...``."""
+    activity = view.figures.compile.open
+    took = f" takes {duration(activity.seconds)}" if activity else " takes too long"
+    return "; ".join(filter(None, [f"one compilation{took}, {_against(view)}", at_work(view)]))
+
+
+def too_long(view: RankView) -> str:
+    """The same behind words that have said how long it takes: ``too long: the longest before...``.
+
+    They go by the same clock, see ``states.elapsed``.
+    """
+    return "; ".join(filter(None, [f"too long: {_against(view)}", at_work(view)]))
+
+
+def _against(view: RankView) -> str:
+    progress = view.figures.progress
+    limit, before = progress.compile_limit_seconds, progress.compile_precedent_seconds
+    if before is not None and (limit is None or limit >= _explained_by(before)):
+        return f"the longest before took {duration(before)}"
+    return f"the limit is {duration(limit)}" if limit is not None else "longer than any explains"
+
+
+def _explained_by(before: float) -> float:
+    """Seconds that are not long beside what took so many before."""
+    return max(LONG_COMPILE_FLOOR_NS / 1e9, LONG_COMPILE_TIMES * before)
+
+
+def at_work(view: RankView) -> str:
+    """What of it is busy: it works; nothing is: it hangs; empty where nobody can tell."""
+    process = view.process
+    if process is None:
+        return ""
+    if process.stopped:
+        return "its process is stopped"
+    if stopped := next((one for one in process.compilers if one.stopped), None):
+        return f"{_named(stopped)} is stopped: it hangs until it is let go on"
+    if busy := next((one for one in process.compilers if one.busy), None):
+        return f"{_named(busy)} is busy ({duration(busy.cpu_seconds)} of CPU): it works, or loops"
+    if process.workers_busy:
+        return f"{counted(process.workers_busy, 'compile worker')} busy: it works, or loops"
+    if process.cpu_ratio is not None and process.cpu_ratio >= _WORKING:
+        used = f"{100 * process.cpu_ratio:.0f} % of a core"
+        return f"its process is busy ({used}): it works, or loops"
+    if view.idle_seconds is not None and view.idle_seconds >= IDLE_SECONDS:
+        return f"nothing of it is busy, for {duration(view.idle_seconds)} now: it hangs"
+    return ""
+
+
+def _named(one: Compiler) -> str:
+    return f"{one.name} (pid {one.pid})"
+
+
+# A condition that is not listed is an Importance.NOTE.
+IMPORTANCE = {
+    "long_compile": Importance.ATTENTION,
+    "thrashing": Importance.ATTENTION,
+    "fallback": Importance.ATTENTION,
+    "nothing_captured": Importance.ATTENTION,
+    "never_compiled": Importance.ATTENTION,
+    "uncompiled_calls": Importance.ATTENTION,
+}
+# What follows this in a condition's words is left out of a headline that has no room for it.
+SHORT_BEFORE = {"long_compile": "; ", "unknown": ": ", "cudagraph_skipped": ": "}
+
+
+def conditions(view: RankView) -> list[tuple[str, str]]:
+    """Name and clause of every condition that holds for ``view``, in the verdict's order."""
+    return [(name, _words(name, view)) for name in view.judgement.conditions]
+
+
+def beside(view: RankView) -> list[tuple[str, str]]:
+    """The same, put behind a sentence that has said for how long ``view`` has been compiling."""
+    return [
+        (name, too_long(view) if name == "long_compile" else _words(name, view))
+        for name in view.judgement.conditions
+    ]
+
+
+def _words(name: str, view: RankView) -> str:
+    of_view = _OF_VIEW.get(name)
+    return of_view(view) if of_view else _WORDS[name](view.figures)
+
+
+def _thrashing(figures: Figures) -> str:
+    touched = figures.steps.touched_lately
+    if touched is None:
+        return f"thrashing: {THRASHING_STEPS} or more of the last {THRASHING_WINDOW} steps compiled"
+    last = min(THRASHING_WINDOW, figures.steps.count)
+    if failed := _failed_lately(figures):
+        return f"{touched} of the last {last} steps compiled in vain: {failed}"
+    reasons = Counter(c.category for c in figures.log.compilations if c.category)
+    others = sum(c.instance is not None for c in figures.log.compilations)
+    if others > sum(reasons.values()):
+        reasons = Counter({"another module of the same class": others})
+    lead = f", mostly for {reasons.most_common(1)[0][0]}" if reasons else ""
+    remedies = (remedy(one) for one in reversed(figures.log.varying))
+    because = next((f" ({words})" for words in remedies if words), "")
+    return f"thrashing: {touched} of the last {last} steps compiled{lead}{because}"
+
+
+def _fallback(figures: Figures) -> str:
+    """What was compiled goes on running: how many calls do not, PyTorch does not say."""
+    total, known = figures.compile.fallbacks or 0, figures.log.fallbacks
+    if not known:
+        functions = counted(total, "function")
+        return f"new inputs of {functions} run eagerly: the recompile limit was reached"
+    first = known[0]
+    name = f"`{first.name}`" if first.name else "a function"
+    if first.setting == "disable":
+        others = f" (and {counted(total - 1, 'other function')})" if total > 1 else ""
+        return (
+            f"{name} runs eagerly since step {first.step + 1}{others}: a new input came while "
+            "torch._dynamo.config.disable was set"
+        )
+    limit = f" of {first.limit}" if first.limit is not None else ""
+    more = total - 1
+    others = f" (and of {counted(more, 'other function')})" if more > 0 else ""
+    return (
+        f"new inputs of {name} run eagerly since step {first.step + 1}{others}: "
+        f"the recompile limit{limit} was reached"
+    )
+
+
+def background(view: RankView) -> str:
+    """That another thread compiles, and whether the steps go on meanwhile."""
+    figures = view.figures
+    took = figures.compile.background_for_seconds
+    since = "" if took is None else f" for {duration(took)}"
+    clause = f"another thread compiles in the background{since}"
+    if view.judgement.clean_steps or not figures.steps.count:
+        return f"{clause}; steps do not wait for it"
+    quiet = figures.progress.quiet_seconds
+    return f"{clause}; no step for {duration(quiet)}, which may wait for it"
+
+
+def _unknown(_figures: Figures) -> str:
+    return "Inductor compiles aside (asynchronously): when it has ended cannot be seen"
+
+
+def nothing_captured(figures: Figures) -> tuple[str, str]:
+    """``Dynamo captured nothing: this is eager speed``, and why: ``3 graph breaks: ...``.
+
+    Where each compilation failed there was something to capture, so that is said instead.
+    """
+    breaks = _breaks(figures)
+    failures = figures.compile.failures or 0
+    if failures and failures >= (figures.compile.compilations or {}).get("forward", 0):
+        known = "; ".join(filter(None, (f"{failures}{_failure(figures)}", breaks)))
+        return "every compilation failed: this is eager speed", known
+    because = [breaks, f"{counted(failures, 'compilation')} failed" if failures else ""]
+    return "Dynamo captured nothing: this is eager speed", "; ".join(filter(None, because))
+
+
+def _in_one(parts: tuple[str, str]) -> str:
+    """``Dynamo captured nothing: this is eager speed (3 graph breaks: ...)``."""
+    words, why = parts
+    return f"{words} ({why})" if why else words
+
+
+def _breaks(figures: Figures) -> str:
+    breaks = figures.compile.graph_breaks
+    if not breaks:
+        return ""
+    known = figures.log.breaks
+    lead = ": " if len(known) == 1 else ", the first: "  # others may have another reason
+    first = f"{lead}{own_words(known[0].reason, 60)}" if known else ""
+    return f"{counted(breaks, 'graph break')}{first}"
+
+
+def _failure(figures: Figures) -> str:
+    """``: Unsupported: Data-dependent branching``, the last that is known."""
+    known = [one for one in figures.log.compilations if one.failure]
+    if not known:
+        return ""
+    name, reason = (known[-1].failure or "").rpartition(".")[2], known[-1].failure_reason
+    return f": {name}: {own_words(reason, 60)}" if reason else f": {name}"
+
+
+def _failed_lately(figures: Figures) -> str:
+    """``14 compilations failed: RuntimeError``; empty where most of the last ones did not."""
+    last, failures = figures.log.compilations, figures.compile.failures or 0
+    if 2 * sum(one.failure is not None for one in last) <= len(last):
+        return ""
+    backward = all(one.kind == "backward" for one in last if one.failure)
+    noun = "backward compilation" if backward else "compilation"
+    return f"{counted(failures, noun)} failed{_failure(figures)}"
+
+
+def failed(figures: Figures) -> str:
+    """How many compilations failed, and why the last one did."""
+    return f"{counted(figures.compile.failures or 0, 'compilation')} failed{_failure(figures)}"
+
+
+def slower(view: RankView) -> str:
+    """``slower: 400 ms a step since step 300 (24 ms before, 17x); load 8.9 on 2 CPUs``."""
+    if view.slower is None:  # of another host's rank the numbers are not here
+        return "slower than before"
+    return f"slower: {slower_speed(view.slower)}; {slower_causes(view.slower)}"
+
+
+def slower_speed(known: Slower) -> str:
+    """``400 ms a step since step 300 (24 ms before, 17x)``."""
+    since = "" if known.since_step is None else f" since step {known.since_step}"
+    before = f"({step_length(known.before)} before, {float(f'{known.ratio:.2g}'):g}x)"
+    return f"{step_length(known.seconds)} a step{since} {before}"
+
+
+def slower_causes(known: Slower) -> str:
+    """What is known to differ."""
+    return ", ".join(known.causes) or "no known cause"
+
+
+_OF_VIEW: dict[str, Callable[[RankView], str]] = {
+    "long_compile": long_compile,
+    "background": background,
+    "slower": slower,
+}
+
+
+def silent(figures: Figures) -> str:
+    """``no step for 38 s (usually 53 ms)``."""
+    age, usual = figures.progress.last_step_age_seconds, figures.steps.length
+    usually = f" (usually {step_length(usual)})" if usual else ""
+    return f"no step for {duration(age or 0.0)}{usually}"
+
+
+_WORDS: dict[str, Callable[[Figures], str]] = {
+    "thrashing": _thrashing,
+    "fallback": _fallback,
+    "unknown": _unknown,
+    "nothing_captured": lambda figures: _in_one(nothing_captured(figures)),
+    "never_compiled": lambda figures: ": ".join(never_compiled(figures)),
+    "cudagraph_skipped": cudagraph_skipped,
+    "slower_than_before": slower_than_before,
+    "uncompiled_calls": uncompiled_calls,
+    "silent": silent,
+}

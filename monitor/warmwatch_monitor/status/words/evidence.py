@@ -1,0 +1,244 @@
+"""Evidence for a rank's state: short sentences, one recorded fact each; long steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from warmwatch.shared.verdict import State
+from warmwatch_monitor.model import Figures, LongStep, RankView
+from warmwatch_monitor.output.amounts import size
+from warmwatch_monitor.output.wording import counted, duration, exact_length, step_length
+from warmwatch_monitor.status.words import baseline, gpus, requested
+from warmwatch_monitor.status.words import progress as pauses
+from warmwatch_monitor.status.words.conditions import conditions, failed
+from warmwatch_monitor.status.words.requested import turned_off
+from warmwatch_monitor.status.words.throughput import throughput
+
+_SHARE = 0.1  # of the step: what is less does not explain it
+_MOSTLY = 0.5
+_MORE_BATCHES = 3
+
+
+def words(one: LongStep) -> str:
+    """``step 400 came after 41.0 s, 36 ms are usual: 38.0 s of it saving a checkpoint``."""
+    head = f"step {one.step} came after {exact_length(one.seconds)}"
+    usual = f", {step_length(one.usual_seconds)} are usual"
+    return f"{head}{usual}: {', '.join(_causes(one))}"
+
+
+def is_evaluation(one: LongStep) -> bool:
+    """Whether it was told, or far more batches were handed out in it than in a usual step."""
+    if one.evaluating_seconds:
+        return True
+    if one.batches is None or one.batches_usual is None:
+        return False
+    return one.batches >= _MORE_BATCHES * max(1.0, one.batches_usual)
+
+
+def _causes(one: LongStep) -> Iterator[str]:
+    explained = one.usual_seconds
+    for seconds, what in (
+        (one.saving_seconds, "saving a checkpoint"),
+        (one.evaluating_seconds, "evaluating"),
+        (one.between_cells_seconds, "between the cells of a notebook"),
+        (one.data_seconds or 0.0, "waiting for data"),
+    ):
+        if seconds >= _SHARE * one.seconds:
+            explained += seconds
+            yield f"{exact_length(seconds)} of it {what}"
+    if is_evaluation(one) and not one.evaluating_seconds:
+        yield f"{counted(one.batches or 0, 'batch', 'batches')} in it: an evaluation?"
+    elif explained <= _MOSTLY * one.seconds:
+        rest = "the rest" if explained > one.usual_seconds else "it"
+        yield f"nothing compiled, and what {rest} went to is not known"
+
+
+def long_step_evidence(figures: Figures) -> Iterator[str]:
+    """The last of them, and the longest where that is another one."""
+    told = figures.log.long_steps
+    if not told:
+        return
+    yield words(told[-1])
+    longest = max(told, key=lambda one: one.seconds)
+    if longest.step != told[-1].step:
+        yield f"the longest of them: {words(longest)}"
+
+
+def evidence(view: RankView) -> list[str]:
+    """The facts that carry the judgement of ``view``, the weightiest first."""
+    return [
+        *_end(view),
+        *_stopped(view),
+        *_activity(view),
+        *_steps(view),
+        *_gpus(view),
+        *_first_step(view),
+        *filter(None, [baseline.measured(view.figures)]),
+        *_throughput(view),
+        *pauses.evidence(view),
+        *long_step_evidence(view.figures),
+        *requested.evidence(view.figures),
+        *_doubts(view),
+    ]
+
+
+def _stopped(view: RankView) -> Iterator[str]:
+    if view.living and view.process is not None and view.process.stopped:
+        yield "its process is stopped (SIGSTOP, Ctrl-Z, a debugger): kill -CONT has it go on"
+
+
+def _activity(view: RankView) -> Iterator[str]:
+    activity = view.figures.compile.open
+    if activity is not None and view.judgement.compiling:
+        phase = f", phase {activity.phase}" if activity.phase else ""
+        yield f"compile activity in progress for {duration(activity.seconds)}{phase}"
+    yield from _workers(view)
+    yield from _compilers(view)
+
+
+def _compilers(view: RankView) -> Iterator[str]:
+    if view.process is None or not view.judgement.compiling:
+        return
+    for one in view.process.compilers:
+        doing = "stopped" if one.stopped else "busy" if one.busy else None
+        if doing:
+            spent = duration(one.cpu_seconds)
+            yield f"{one.name} (pid {one.pid}) is {doing}, {spent} of CPU so far"
+
+
+def _workers(view: RankView) -> Iterator[str]:
+    workers = view.figures.workers
+    if workers is None:
+        return
+    if workers.busy:
+        yield f"{workers.busy} of {counted(workers.count, 'compile worker')} busy"
+    elif workers.count and view.judgement.compiling:
+        alive = counted(workers.count, "compile worker")
+        yield f"{alive} alive, none busy: the work is in the main process"
+
+
+def _gpus(view: RankView) -> Iterator[str]:
+    """What the GPUs do now; of a rank that stands still also what that may mean."""
+    if not view.living:
+        return
+    if view.judgement.state is State.STALLED and (words := gpus.meanwhile(view.gpus)):
+        yield words
+    yield from gpus.evidence(view.gpus)
+
+
+def _first_step(view: RankView) -> Iterator[str]:
+    """Only where all activity so far had ended by the first mark is its share known."""
+    compile, steps = view.figures.compile, view.figures.steps
+    if compile.open is not None or compile.last_end_at is None or steps.first_at is None:
+        return
+    if compile.last_end_at > steps.first_at:
+        return
+    inside = steps.first_seconds is not None and compile.seconds <= steps.first_seconds
+    held = f"{compile.seconds:.1f} s of compile activity"
+    yield f"step 1 held {held}" if inside else f"{held} before the end of step 1, none after it"
+
+
+def _throughput(view: RankView) -> Iterator[str]:
+    if words := throughput(view):
+        yield f"at the recent speed: {words}"
+
+
+def _steps(view: RankView) -> Iterator[str]:
+    figures, judgement = view.figures, view.judgement
+    steps, begun = figures.steps.count, figures.compile.begun
+    if not view.living:
+        return
+    if judgement.state is State.STARTING:
+        yield f"attached {duration(figures.progress.quiet_seconds)} ago"
+    if not steps and begun:
+        yield "no step was marked yet"
+        return
+    if judgement.state is State.STALLED:
+        yield from _stall(view)
+    if judgement.compiling or not steps:
+        return
+    if not begun:
+        yield f"no compile activity in {counted(steps, 'step')}"
+        return
+    yield f"{counted(judgement.clean_steps, 'clean step')} since the last activity ended"
+
+
+def _stall(view: RankView) -> Iterator[str]:
+    progress = view.figures.progress
+    limit = progress.stall_limit_seconds
+    known = f" (stall limit {duration(limit)})" if limit is not None else ""
+    yield f"no step for {duration(progress.quiet_seconds)}{known}"
+    if view.process is not None and view.process.cpu_ratio is not None:
+        yield f"the process uses {view.process.cpu_ratio * 100:.0f} % of a core meanwhile"
+
+
+def _gone(view: RankView) -> str:
+    if view.figures.life.killed_at_end:
+        return (
+            "the program came to its end, and the process died before it had exited: by a crash of "
+            "a library at its end, by a signal or by os._exit; see its stderr"
+        )
+    return "the process is gone and said nothing"
+
+
+def _end(view: RankView) -> Iterator[str]:
+    if view.judgement.state is State.LOST:
+        yield _gone(view)
+        yield from _killed(view)
+    elif view.judgement.state is State.FAILED:
+        yield from _failure(view)
+    elif view.figures.life.end == "interrupted" and not view.living:
+        yield "it was interrupted (Ctrl-C)"
+    cut_off = view.figures.compile.open
+    if cut_off is not None and not view.living:
+        phase = f", phase {cut_off.phase}" if cut_off.phase else ""
+        yield f"it ended in the middle of compile activity{phase}"
+
+
+def _killed(view: RankView) -> Iterator[str]:
+    if view.figures.life.signal:
+        yield f"{view.figures.life.signal} killed the process"
+    if view.oom_killed:
+        yield "the kernel killed it: out of memory"
+
+
+def _failure(view: RankView) -> Iterator[str]:
+    life = view.figures.life
+    if life.exception:
+        yield f"an uncaught {life.exception} ended the process"
+    elif life.signal:
+        yield from _killed(view)
+    elif life.exit_code is None:
+        yield "an uncaught exception ended the process"
+    if life.exit_code is not None:
+        yield f"exit code {life.exit_code}"
+
+
+def _doubts(view: RankView) -> Iterator[str]:
+    """What makes the figures less than the whole truth, or the speed less than compiled."""
+    agent = view.figures.agent
+    for _, words in conditions(view):
+        yield words
+    if off := turned_off(view.figures):
+        yield off
+    if view.figures.compile.failures:
+        yield failed(view.figures)
+    if agent.errors:
+        errors = counted(agent.errors, "error")
+        yield f"the agent swallowed {errors} of its own: its figures may be low"
+    if agent.lines_dropped:
+        yield f"{counted(agent.lines_dropped, 'journal line')} could not be written"
+    if agent.lines_broken:
+        yield f"{counted(agent.lines_broken, 'journal line')} could not be read"
+    if agent.unread_bytes:
+        yield (
+            f"{size(agent.unread_bytes)} of the journal are not read yet: compilations, "
+            "recompiles and graph breaks are incomplete"
+        )
+    if agent.skipped_bytes:
+        yield (
+            f"{size(agent.skipped_bytes)} of the journal were skipped, for it is too long: "
+            "compilations, recompiles and graph breaks are incomplete"
+        )
+    if agent.missing:
+        yield f"this torch does not have: {', '.join(agent.missing)}"

@@ -1,0 +1,140 @@
+"""GPU activity in words: it links the compiler's state to the hardware's. Pure.
+
+Only what is known is said; utilization is a momentary sample, of whether any kernel ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from warmwatch_monitor.model import GpuReading, RankView, RunView
+from warmwatch_monitor.model.machine import IDLE_RATIO, LOW_POWER_RATIO, WORKING_RATIO
+from warmwatch_monitor.output.wording import counted
+
+FULL_RATIO = 0.9
+_SETTLED = 2.5  # seconds: an average of one, read up to a second ago
+
+
+def of_run(run: RunView) -> tuple[GpuReading, ...]:
+    """The GPUs of all its ranks here, each once."""
+    found = {gpu.uuid: gpu for view in run.ranks for gpu in view.gpus}
+    return tuple(sorted(found.values(), key=lambda gpu: (gpu.index, gpu.uuid)))
+
+
+def at_work(gpus: Sequence[GpuReading]) -> str:
+    """``GPU 0 at 99 %, 686 W``; of several the range and the sum."""
+    parts = [_use(gpus), _power(gpus)]
+    words = ", ".join(part for part in parts if part)
+    return f"{_named(gpus)} at {words}" if words else ""
+
+
+def waiting(gpus: Sequence[GpuReading], since_seconds: float) -> str:
+    """``the GPU waits at 118 W`` where none runs anything, else what they do.
+
+    ``since_seconds``: for how long the compiler has been at work. NVML's utilization and power are
+    averages of up to a second: before they can have settled they are of the steps before.
+    """
+    if since_seconds < _SETTLED:
+        return ""
+    if not _all_idle(gpus):
+        return at_work(gpus)
+    subject = "the GPU waits" if len(gpus) == 1 else f"the {len(gpus)} GPUs wait"
+    power = _power(gpus)
+    return f"{subject} at {power}" if power and not any(map(_works_hard, gpus)) else subject
+
+
+def meanwhile(gpus: Sequence[GpuReading]) -> str:
+    """What the GPUs of a rank that makes no steps do, and what that may mean."""
+    words, uses = at_work(gpus), _uses(gpus)
+    if not words or not uses:
+        return words
+    if _all_idle(gpus):
+        return f"{words}, idle: perhaps it waits for data"
+    if min(uses) >= FULL_RATIO and _low_power(gpus):
+        return f"{words}, full utilization at low power: perhaps it waits in a collective"
+    return f"{words}, busy: perhaps an evaluation" if max(uses) >= FULL_RATIO else words
+
+
+def computing(gpus: Sequence[GpuReading]) -> str:
+    """``its GPU works (98 %, 650 W)``; empty where none does, or only spins in a collective."""
+    busy = [gpu for gpu in gpus if (gpu.utilization_ratio or 0.0) >= WORKING_RATIO]
+    if not busy or _low_power(busy):
+        return ""
+    figures = ", ".join(part for part in (_use(busy), _power(busy)) if part)
+    return f"its GPU works ({figures})" if len(busy) == 1 else f"its GPUs work ({figures})"
+
+
+def workers(view: RankView) -> str:
+    """``16 compile workers idle``; empty without a pool."""
+    pool = view.figures.workers
+    if pool is None or not pool.count:
+        return ""
+    if pool.busy:
+        return f"{pool.busy} of {counted(pool.count, 'compile worker')} busy"
+    return f"{counted(pool.count, 'compile worker')} idle"
+
+
+def evidence(gpus: Sequence[GpuReading]) -> Iterator[str]:
+    """A line for each GPU, with every figure that says how busy it is."""
+    for gpu in gpus:
+        parts = [
+            _percent("utilization", gpu.utilization_ratio),
+            _watts(gpu),
+            _percent("SM", gpu.sm_active_ratio),
+            _percent("tensor cores", gpu.tensor_active_ratio),
+            _percent("memory bandwidth", gpu.dram_active_ratio),
+        ]
+        words = ", ".join(part for part in parts if part)
+        if gpu.trouble or words:
+            yield f"GPU {gpu.index}: {gpu.trouble or words}"
+
+
+def _named(gpus: Sequence[GpuReading]) -> str:
+    return f"GPU {gpus[0].index}" if len(gpus) == 1 else f"{len(gpus)} GPUs"
+
+
+def _uses(gpus: Sequence[GpuReading]) -> list[float]:
+    return [gpu.utilization_ratio for gpu in gpus if gpu.utilization_ratio is not None]
+
+
+def _all_idle(gpus: Sequence[GpuReading]) -> bool:
+    uses = _uses(gpus)
+    return bool(uses) and len(uses) == len(gpus) and max(uses) < IDLE_RATIO
+
+
+def _use(gpus: Sequence[GpuReading]) -> str:
+    uses = sorted(round(100 * use) for use in _uses(gpus))
+    if not uses:
+        return ""
+    return f"{uses[0]} %" if uses[0] == uses[-1] else f"{uses[0]} to {uses[-1]} %"
+
+
+def _power(gpus: Sequence[GpuReading]) -> str:
+    """The sum, where all of them tell."""
+    watts = [gpu.power_watts for gpu in gpus if gpu.power_watts is not None]
+    if not watts or len(watts) != len(gpus):
+        return ""
+    total = sum(watts)
+    return f"{total:.0f} W" if total < 1000 else f"{total / 1000:.1f} kW"
+
+
+def _works_hard(gpu: GpuReading) -> bool:
+    """By its power, as far as that is known: then it does not wait, whatever the utilization."""
+    watts, limit = gpu.power_watts, gpu.power_limit_watts
+    return bool(watts and limit and watts >= LOW_POWER_RATIO * limit)
+
+
+def _low_power(gpus: Sequence[GpuReading]) -> bool:
+    pairs = [(gpu.power_watts, gpu.power_limit_watts) for gpu in gpus]
+    return all(power and limit and power < LOW_POWER_RATIO * limit for power, limit in pairs)
+
+
+def _percent(what: str, ratio: float | None) -> str:
+    return "" if ratio is None else f"{what} {100 * ratio:.0f} %"
+
+
+def _watts(gpu: GpuReading) -> str:
+    if gpu.power_watts is None:
+        return ""
+    limit = f" of {gpu.power_limit_watts:.0f} W" if gpu.power_limit_watts else ""
+    return f"{gpu.power_watts:.0f} W{limit}" if not limit else f"{gpu.power_watts:.0f}{limit}"

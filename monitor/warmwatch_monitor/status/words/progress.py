@@ -1,0 +1,177 @@
+"""Ranks that are not yet warm, or make no steps: what moves, what they wait for, how long
+still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from warmwatch.shared.verdict import State
+from warmwatch_monitor.model import Estimate, Figures, RankView, RunView
+from warmwatch_monitor.model.machine import WORKING_RATIO
+from warmwatch_monitor.output.wording import counted, duration, exact_length, step_length
+from warmwatch_monitor.status.words import gpus
+
+_WORTH_SAYING = 1.0  # seconds that what is in progress has taken
+_IN_SUM = 0.1
+
+
+def pausing(view: RankView) -> str:
+    """``saving a checkpoint for 43 s``, ``evaluating for 61 s``; empty where it does neither.
+
+    Also where it has only just begun. A save within an evaluation comes first.
+    """
+    pauses = view.figures.pauses
+    for what, seconds in (
+        ("saving a checkpoint", pauses.saving_for_seconds),
+        ("evaluating", pauses.evaluating_for_seconds),
+        ("between the cells of a notebook", pauses.between_cells_for_seconds),
+    ):
+        if seconds is not None and seconds >= _WORTH_SAYING and view.living:
+            return f"{what} for {duration(seconds)}"
+    return ""
+
+
+def evidence(view: RankView) -> Iterator[str]:
+    """Where the time went that was neither compiled nor trained, each as far as it is known."""
+    if now := pausing(view):
+        yield f"{now}: no step is to be expected meanwhile"
+    pauses, steps = view.figures.pauses, view.figures.steps
+    spent = {
+        "waiting for data": steps.batch_wait_seconds if steps.batches else None,
+        "saving checkpoints": pauses.saving_seconds,
+        "evaluating": pauses.evaluating_seconds,
+    }
+    known = [(what, s) for what, s in spent.items() if s is not None and s >= _IN_SUM]
+    if known:
+        parts = [f"{duration(seconds)} went to {what}" for what, seconds in known]
+        yield f"since it attached {', '.join(parts)}"
+
+
+_SAME_SECONDS = 1.0  # two clocks that differ by less are one to a reader
+_TIME_LEFT_WORTH_SAYING = 0.2  # of the rest, by which precedents differ
+
+
+def left(view: RankView) -> str:
+    """``last time 113 s: about 40 s left``; ``longer than last time (113 s)`` beyond all of it."""
+    known = view.estimate
+    if known is None or not view.judgement.compiling:
+        return ""
+    took = duration(known.last_seconds)
+    if known.left_seconds is None:
+        whole = "the whole warm-up takes " if _is_part(known, view.figures) else ""
+        return f"{whole}longer than {'another rank' if known.of_rank else 'last time'} ({took})"
+    before = _before(known, _is_part(known, view.figures))
+    return f"{before} {took}: about {duration(known.left_seconds)} left{_spread(known)}"
+
+
+def _before(known: Estimate, part: bool) -> str:
+    if known.of_rank:
+        return f"{'the whole warm-up of ' if part else ''}another rank took"
+    return "last time the whole warm-up took" if part else "last time"
+
+
+def _is_part(known: Estimate, figures: Figures) -> bool:
+    """Whether the time that the sentence says is that of a part of what the estimate is of."""
+    said = figures.progress.open_seconds
+    return known.of == "warmup" and said is not None and known.so_far_seconds - said > _SAME_SECONDS
+
+
+def _spread(known: Estimate) -> str:
+    low, high, middle = known.low, known.high, known.left_seconds
+    if low is None or high is None or not middle or high - low < _TIME_LEFT_WORTH_SAYING * middle:
+        return ""
+    return f" ({duration(low)} to {duration(high)})"
+
+
+def slower_than_before(figures: Figures) -> str:
+    """``warm-up took 31 min, 4 min last time``."""
+    first, earlier = figures.warmups.first, figures.warmups.earlier_seconds
+    if first is None or not earlier:
+        return "warm-up took far longer than in earlier runs"
+    most = f", {duration(max(earlier))} at most" if max(earlier) > earlier[0] else ""
+    runs = f" (of {counted(len(earlier), 'run')} like it{most})" if len(earlier) > 1 else ""
+    return f"warm-up took {duration(first.seconds)}, {duration(earlier[0])} last time{runs}"
+
+
+def without_steps(run: RunView, speaker: RankView) -> str | None:
+    """``no step for 61 s; batches go on: an evaluation?``; ``None`` where steps go on."""
+    progress = speaker.figures.progress
+    limit = progress.stall_limit_seconds
+    if run.state is State.STALLED or not speaker.figures.steps.count or not speaker.living:
+        return None
+    if speaker.judgement.compiling or limit is None or progress.quiet_seconds <= limit:
+        return None
+    said = f"no step for {duration(progress.quiet_seconds)}"
+    others = [view for view in run.living if view is not speaker]
+    seen = next(_signs(speaker), None) or next(_held_up_by(others), None)
+    if seen is None and any(next(_signs(view), None) for view in others):
+        seen = "another rank works"
+    return f"{said}; {seen}" if seen else said
+
+
+def _held_up_by(others: list[RankView]) -> Iterator[str]:
+    """``rank 0 is saving a checkpoint for 43 s``: they may wait for it."""
+    for view in others:
+        if words := pausing(view):
+            yield f"rank {view.rank} is {words}"
+
+
+def _signs(view: RankView) -> Iterator[str]:
+    """What moves, the surest sign first."""
+    if words := pausing(view):
+        yield words
+    progress = view.figures.progress
+    batch, limit = progress.batch_quiet_seconds, progress.stall_limit_seconds
+    if batch is not None and limit is not None and batch < min(limit, progress.quiet_seconds):
+        yield "batches go on: an evaluation?"
+    if words := gpus.computing(view.gpus):
+        yield words
+    if view.process is not None and (view.process.cpu_ratio or 0.0) >= WORKING_RATIO:
+        yield f"the process works ({100 * (view.process.cpu_ratio or 0.0):.0f} % of a core)"
+
+
+_SPEED_WORTH_SAYING = 1.0  # seconds: what is over sooner is noise
+
+
+def so_far(view: RankView, naming: str = "") -> str:
+    """``10.0 s, GPU 0 at 100 %, 692 W; sure in about 20 s``; empty where nothing is known.
+
+    ``naming`` stands before the length of a step, where the words around do not say what it is.
+    """
+    length = _last_clean(view)
+    step = f"{naming}{length}" if length else ""
+    seen = ", ".join(part for part in (step, gpus.at_work(view.gpus)) if part)
+    left = seconds_left(view)
+    sure = "" if left is None else f"sure in about {duration(left)}"
+    return "; ".join(part for part in (seen, sure) if part)
+
+
+def seconds_left(view: RankView) -> float | None:
+    """Until the rank is warm, if its steps go on as they do; ``None`` where nobody can say.
+
+    The step under way has taken some of it already, or more than it should.
+    """
+    length = _length(view)
+    needed = view.figures.warmups.clean_steps_needed - view.judgement.clean_steps
+    if length is None or needed < 1:
+        return None
+    under_way = max(0.0, length - view.figures.progress.quiet_seconds)
+    left = (needed - 1) * length + under_way
+    return left if left >= _SPEED_WORTH_SAYING else None
+
+
+def _length(view: RankView) -> float | None:
+    """Of the last clean step, else of those before the compiler came again."""
+    steps = view.figures.steps
+    last = steps.last_seconds if view.judgement.clean_steps else None
+    return last if last is not None else steps.length
+
+
+def _last_clean(view: RankView) -> str:
+    steps = view.figures.steps
+    if not view.judgement.clean_steps:
+        return ""
+    if steps.last_seconds is not None:
+        return exact_length(steps.last_seconds)
+    return "" if steps.length is None else step_length(steps.length)

@@ -1,0 +1,227 @@
+"""What was requested and did not happen (not compiled, turned off, no CUDA graph), and what
+helps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from warmwatch_monitor.model import FEWEST_STEPS, Figures, Log, VaryingDim
+from warmwatch_monitor.output.wording import counted, duration, exact_length, own_words, place
+
+_OFF = {
+    "environment": "TORCHDYNAMO_DISABLE",
+    "stance": 'torch.compiler.set_stance("force_eager")',
+    "config": "torch._dynamo.config.disable (or TORCH_COMPILE_DISABLE)",
+}
+_OF_NEW = {"eager_on_recompile": "run eagerly", "fail_on_recompile": "fail"}
+# PyTorch's words for leaving CUDA graphs out (torch 2.6 to 2.15); the first that is found in them.
+_PLAIN = (
+    ("mutated inputs", "a compiled function changes its inputs in place"),
+    ("cpu device", "part of the graph is on the CPU"),
+    ("multiple devices", "a graph spans several devices"),
+    ("symbolic shapes", "its shapes are dynamic"),
+    ("dynamic shape", "its shapes are dynamic"),
+    ("re-recording limit", "it was recorded anew too often: inputs come at new addresses"),
+    ("memory overlap", "an input overlaps itself in memory"),
+    ("cpp wrapper", "the C++ wrapper is on"),
+    ("annotation", "an annotation in the program turns them off"),
+)
+_OPERATOR = re.compile(r"incompatible op (?P<name>[\w.:]+)")
+
+
+def turned_off(figures: Figures) -> str | None:
+    """``compilation is turned off by TORCHDYNAMO_DISABLE``; ``None`` where it is not."""
+    by, step = figures.compile.disabled, figures.compile.disabled_since_step
+    if by is None:
+        return None
+    since = f" since step {step + 1}" if step else ""
+    if by in _OF_NEW:
+        return f"new inputs {_OF_NEW[by]}{since}: {_stance(by)}"
+    return f"compilation is turned off{since} by {_OFF[by]}"
+
+
+def uncompiled_calls(figures: Figures) -> str:
+    """``14 calls ran eagerly, the first in step 12: torch.compiler.set_stance("force_eager")``."""
+    compile = figures.compile
+    told = (
+        (compile.eager_calls, compile.eager_calls_since, "ran eagerly", "force_eager"),
+        (compile.refused_calls, compile.refused_calls_since, "failed", "fail_on_recompile"),
+    )
+    return "; ".join(
+        f"{counted(calls, 'call')} {what}, the first in step {since}: {_stance(name)}"
+        for calls, since, what, name in told
+        if calls and since
+    )
+
+
+def _stance(name: str) -> str:
+    return f'torch.compiler.set_stance("{name}")'
+
+
+def never_compiled(figures: Figures) -> tuple[str, str]:
+    """What did not happen, and the likely reasons, since PyTorch gives none."""
+    wrapped = figures.compile.wrappers
+    times = "" if wrapped is None else f" {_times(wrapped)}"
+    steps = counted(figures.steps.count, "step")
+    return (
+        f"torch.compile was called{times} and nothing has compiled in {steps}",
+        (
+            "another object is called than the one it gave back, or it is for evaluation only, or "
+            "a stance was set around the calls"
+        ),
+    )
+
+
+def cudagraph_skipped(figures: Figures) -> str:
+    """``CUDA graphs were asked for and left out twice: ...``, the last reason that is known."""
+    skips = figures.compile.cudagraph_skips
+    times = "" if skips is None else f" {_times(skips)}"
+    known = [*_skips(figures.log)]
+    why = f": {max(known)[1]}" if known else ""
+    return f"CUDA graphs were asked for and left out{times}{why}"
+
+
+def _skips(log: Log) -> Iterator[tuple[int, str]]:
+    """When, and why: of each that has a reason. Of a compilation its own line says the function."""
+    for made in log.compilations:
+        if made.cudagraph_skip:
+            yield made.at_ns, plain_skip(made.cudagraph_skip) or own_words(made.cudagraph_skip)
+    for one in log.skips:
+        where = place(one.name, one.file, one.line)
+        why = plain_skip(one.reason) or own_words(one.reason)
+        yield one.at_ns, f"{why}, at {where}" if where else why
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else counted(number, "time")
+
+
+def plain_skip(reason: str | None) -> str | None:
+    """PyTorch's reason in plain words; ``None`` where nobody knows them."""
+    if not reason:
+        return None
+    if operator := _OPERATOR.search(reason):
+        return f"{operator['name']} cannot be recorded"
+    return next((words for part, words in _PLAIN if part in reason.lower()), None)
+
+
+# the first that is found in the reason, in small letters (torch 2.6 to 2.15)
+_REMEDIES = (
+    (
+        ("tensor.item", "aten._local_scalar_dense", "data dependent operator", ".tolist"),
+        (
+            "Keep the number on the device (log it rarely, outside of the compiled function), or "
+            "set torch._dynamo.config.capture_scalar_outputs."
+        ),
+    ),
+    (
+        (
+            "data-dependent branching",
+            "generic_jump",
+            "data-dependent jump",
+            "data-dependent control",
+        ),
+        "Choose with torch.where or torch.cond instead of an `if` on a tensor's value.",
+    ),
+    (
+        ("dynamic shape operator", "nonzero"),
+        (
+            "Avoid operators whose result's size depends on values (nonzero, masks as indices), or "
+            "set torch._dynamo.config.capture_dynamic_output_shape_ops."
+        ),
+    ),
+    (
+        ("builtin print", "print", "logging", "logger"),
+        (
+            "Take the printing out of the compiled function, or list the function in "
+            "torch._dynamo.config.reorderable_logging_functions."
+        ),
+    ),
+    (
+        ("graph_break()", "torch._dynamo.graph_break", "user-invoked graph break"),
+        "The program asks for this break itself: take out torch._dynamo.graph_break().",
+    ),
+    (
+        (
+            "torch.compiler.disable",
+            "torch._dynamo.disable",
+            "skip function",
+            "skipfiles",
+            "skipped",
+        ),
+        (
+            "The function is left out of compilation on purpose: call it outside of the compiled "
+            "one, or let torch.compile see it."
+        ),
+    ),
+    (
+        ("context manager", "generic_context_manager", "with block"),
+        "Enter the context manager outside of the compiled function.",
+    ),
+    (
+        ("numpy", "non-torch", "c/c++", "builtin function", "attempted to call function marked"),
+        "Use a torch function in its place, or wrap the call with torch.library.custom_op.",
+    ),
+)
+
+
+def break_remedy(reason: str) -> str | None:
+    """One sentence; ``None`` where the words tell nothing."""
+    said = reason.lower()
+    return next((words for signs, words in _REMEDIES if any(s in said for s in signs)), None)
+
+
+# Two values are what automatic dynamic shapes need to see, and then often nothing more comes.
+_KEEPS_CHANGING = 3
+_MOST = 3
+_LEAST_DYNAMIC = 2  # PyTorch compiles 0 and 1 apart, of a dimension that is marked dynamic too
+
+
+def remedy(one: VaryingDim) -> str | None:
+    """``dim 1 of `tokens` took 9 values from 48 to 64; each cost 11 s: mark it dynamic, or pad to
+    64``; ``None`` where it has not kept changing.
+
+    Those that PyTorch tells no time of cost as much as the others.
+    """
+    if len(one.values) < _KEEPS_CHANGING or one.highest is None:
+        return None
+    number = f"{len(one.values)}" if one.complete else f"more than {len(one.values)}"
+    cost = f"; each cost {duration(one.seconds / one.timed)}" if one.seconds and one.timed else ""
+    took = f"`{one.tensor}` took {number} values from {one.lowest} to {one.highest}{cost}"
+    if one.dim is None:
+        return f"{took}: pass it as a tensor, or keep it out of the compiled function"
+    if one.lowest is not None and one.lowest < _LEAST_DYNAMIC:
+        return f"dim {one.dim} of {took}: pad to {one.highest}; marked dynamic, 0 and 1 stay apart"
+    return f"dim {one.dim} of {took}: mark it dynamic, or pad to {one.highest}"
+
+
+def since_seconds(one: VaryingDim) -> float | None:
+    """Mean clean step since it first changed; ``None`` where too few are known."""
+    return one.since_ns / one.since_steps / 1e9 if one.since_steps >= FEWEST_STEPS else None
+
+
+def of_recompile(figures: Figures) -> str | None:
+    """Of the dimension for which the warm-up now open was needed."""
+    why = figures.log.reopened_by
+    if why is None or why.id is None:
+        return None
+    return next((remedy(one) for one in figures.log.varying if one.last_id == why.id), None)
+
+
+def evidence(figures: Figures) -> Iterator[str]:
+    """Those that cost most, each with what clean steps took before and since where both are known.
+
+    What padding or a dynamic shape costs shows there: it is said, and nobody is told which to take.
+    """
+    told = sorted(figures.log.varying, key=lambda one: -(one.seconds or 0.0))
+    for one in [one for one in told if remedy(one)][:_MOST]:
+        before, since = one.before_seconds, since_seconds(one)
+        speeds = ""
+        if before is not None and since is not None:
+            speeds = (
+                f" (a clean step took {exact_length(before)} before it changed, "
+                f"{exact_length(since)} since)"
+            )
+        yield f"{remedy(one)}{speeds}"

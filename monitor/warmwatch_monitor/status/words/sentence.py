@@ -1,0 +1,224 @@
+"""The headline and the details of a run, and of all runs.
+
+Every state and number comes from the Snapshot; here are only the words. A headline names its run
+first and answers at once; what differs between ranks is said once, and the rest is in the details
+and the evidence. Where the run has several ranks it says which one it is about and how many wait.
+How a clause is added, and how clauses are ordered and fitted, is described in ``clauses.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from warmwatch.shared.verdict import ENDED, WARM, State
+from warmwatch_monitor.model import RankView, RunView, Snapshot, incomplete
+from warmwatch_monitor.output.summary import (
+    Clause,
+    Headline,
+    Importance,
+    Said,
+    headline,
+    more_important,
+    several,
+)
+from warmwatch_monitor.status.words import ends, gpus, unattached
+from warmwatch_monitor.status.words import ranks as differences
+from warmwatch_monitor.status.words.conditions import IMPORTANCE, SHORT_BEFORE, beside, conditions
+from warmwatch_monitor.status.words.ends import deadline
+from warmwatch_monitor.status.words.ends import is_near as is_near_deadline
+from warmwatch_monitor.status.words.ends import words as deadline_words
+from warmwatch_monitor.status.words.progress import left, pausing, without_steps
+from warmwatch_monitor.status.words.requested import remedy
+from warmwatch_monitor.status.words.states import elapsed, leads_with, says
+
+_NO_RUN = "no run is known here"
+_HOW_TO_ATTACH = 'add "import warmwatch.auto" to a training, or start it with "warmwatch run"'
+_WHEN_SEEN = (
+    "a training shows up when it builds its optimizer or calls torch.compile, else at its first "
+    "warmwatch.step()"
+)
+NO_RUN = f"{_NO_RUN}; {_HOW_TO_ATTACH}; {_WHEN_SEEN}"
+
+_SOME_UNREAD = "some records cannot be read"
+_RECORDS = "records"
+# state -> the condition with which its sentence begins
+_LEADS = {State.WARM: "nothing_captured", State.EAGER: "never_compiled"}
+
+
+def answer(snapshot: Snapshot) -> Headline:
+    """The headline of all runs: what lives first, the least advanced before all."""
+    if not snapshot.runs:
+        if (problem := _unread(snapshot)) is not None:
+            head = "which runs there are is not known: their records cannot be read"
+            return headline("", head, [Clause(problem, Importance.REASON, joint=": ")])
+        if (problem := incomplete(snapshot)) is not None:
+            return headline("", f"{problem}; no run is known so far", [])
+        if snapshot.observed:
+            return unattached.no_run(snapshot.observed)
+        return headline("", f"{_NO_RUN}; {_HOW_TO_ATTACH}", [Clause(_WHEN_SEEN, Importance.REMEDY)])
+    words = several(Said(run.run, run.state, _brief(run), run_answer(run)) for run in snapshot.runs)
+    return more_important(_SOME_UNREAD, words) if _unread(snapshot) else words
+
+
+def summary(snapshot: Snapshot) -> str:
+    """The headline of all runs, without its details."""
+    return answer(snapshot).summary
+
+
+def _unread(snapshot: Snapshot) -> str | None:
+    """Why the records are not known now; a quiet machine is another thing."""
+    return next(
+        (one.error for one in snapshot.sources if one.source == _RECORDS and not one.up), None
+    )
+
+
+def run_answer(run: RunView) -> Headline:
+    """What ``run`` does, for how long, which rank holds it back; then the other clauses."""
+    speaker = speaker_of(run)
+    head, of_state = says(speaker)
+    sources = _SOURCES_OF_ENDED if run.state in ENDED else SOURCES
+    others = (clause for source in sources for clause in source(run, speaker))
+    return headline(run.run, f"{head}{_which(run, speaker)}", [*of_state, *others])
+
+
+def run_sentence(run: RunView) -> str:
+    """The headline of ``run``, without its details."""
+    return run_answer(run).summary
+
+
+def _ended(run: RunView, speaker: RankView) -> Iterator[Clause]:
+    """How it ended, and what of the compiler's work came to nothing."""
+    yield from ends.of_the_whole(run)
+    for name, words in conditions(speaker):
+        if name in _LEADS.values():
+            yield Clause(words, Importance.ATTENTION)
+
+
+def _waiting(run: RunView, speaker: RankView) -> Iterator[Clause]:
+    """Ranks that wait for the one that compiles, and when their collective gives up."""
+    same = _in_its_state(run)
+    waiting = len(run.living) - same
+    holds_back = speaker.judgement.compiling or run.state is State.STALLED
+    if waiting < 1 or not holds_back or _world(run, speaker) < 2 or run.state in WARM:
+        return
+    verb = "rank waits" if waiting == 1 else "ranks wait"
+    yield Clause(f"{waiting} {verb} for {'it' if same == 1 else 'them'}", Importance.WAIT)
+    known = deadline(run, speaker)
+    if known is not None and is_near_deadline(known):
+        yield deadline_words(known)
+
+
+def _meanwhile(run: RunView, speaker: RankView) -> Iterator[Clause]:
+    """What moves or waits beside the state: steps that are missing, GPUs, compile workers."""
+    if quiet := without_steps(run, speaker):
+        yield Clause(quiet, Importance.WAIT)
+        return
+    yield Clause(pausing(speaker), Importance.WAIT)
+    if run.state in WARM:
+        yield Clause(gpus.at_work(gpus.of_run(run)), Importance.CONTEXT)
+    elif speaker.judgement.compiling:
+        yield Clause(left(speaker), Importance.WAIT)
+        activity = speaker.figures.compile.open
+        since = activity.seconds if activity else 0.0
+        yield Clause(gpus.waiting(speaker.gpus, since), Importance.CONTEXT)
+        yield Clause(gpus.workers(speaker), Importance.CONTEXT)
+    elif run.state is State.STALLED:
+        yield Clause(gpus.meanwhile(speaker.gpus), Importance.CONTEXT)
+
+
+def _losses(run: RunView, _speaker: RankView) -> Iterator[Clause]:
+    """Ranks that broke off while others live."""
+    broken: dict[str, list[int]] = {}
+    for view in run.ranks:
+        if view.judgement.state in (State.FAILED, State.LOST):
+            broken.setdefault(ends.short(view), []).append(view.rank)
+    for how, ranks in broken.items():
+        yield Clause(_lost(how, ranks), Importance.LOSS)
+
+
+def _conditions(run: RunView, speaker: RankView) -> Iterator[Clause]:
+    """Each condition once, in the words of the speaker, else of the first rank it holds for."""
+    words = dict(beside(speaker)) if speaker.living else {}
+    for view in run.living:
+        for name, clause in conditions(view):
+            words.setdefault(name, clause)
+    for said in (_LEADS.get(run.state, ""), leads_with(speaker)):
+        if said in speaker.judgement.conditions:
+            words.pop(said, None)  # the sentence began with it
+    for name, clause in words.items():
+        short = clause.partition(SHORT_BEFORE.get(name, " ("))[0]
+        yield Clause(clause, IMPORTANCE.get(name, Importance.NOTE), short)
+
+
+def _changing(_run: RunView, speaker: RankView) -> Iterator[Clause]:
+    """What keeps a run from getting warm at all: a size that keeps changing.
+
+    Once it has been warm the reason of the recompile and ``thrashing`` say so.
+    """
+    if not speaker.figures.warmups.count:
+        known = (remedy(one) for one in reversed(speaker.figures.log.varying))
+        yield Clause(next(filter(None, known), ""), Importance.ATTENTION)
+
+
+def _differences(run: RunView, _speaker: RankView) -> Iterator[Clause]:
+    """What differs between ranks, and which of them nobody sees here."""
+    for words in (differences.in_short(run), differences.missing(run)):
+        yield Clause(words or "", Importance.NOTE)
+
+
+# All that yields clauses of a run that lives, beside its state's own (``states.says``).
+SOURCES: tuple[Callable[[RunView, RankView], Iterator[Clause]], ...] = (
+    _waiting,
+    _meanwhile,
+    _losses,
+    _conditions,
+    _changing,
+    _differences,
+)
+_SOURCES_OF_ENDED = (_ended,)
+
+
+def speaker_of(run: RunView) -> RankView:
+    """The rank that the run's state is about: compiling for longest, else quiet for longest.
+
+    Of warm ones, one that something is the matter with.
+    """
+
+    def advancement(view: RankView) -> tuple[bool, bool, float, float]:
+        activity = view.figures.compile.open if view.judgement.compiling else None
+        began = activity.began_at if activity else view.judgement.clean_steps
+        fine = not {_LEADS.get(run.state), "silent", "slower"} & set(view.judgement.conditions)
+        return (activity is None, fine, began, view.figures.steps.last_at or 0.0)
+
+    return min((v for v in run.ranks if v.judgement.state is run.state), key=advancement)
+
+
+def _world(run: RunView, speaker: RankView) -> int:
+    return speaker.figures.who.world_size or len(run.ranks)
+
+
+def _in_its_state(run: RunView) -> int:
+    return sum(view.judgement.state is run.state for view in run.ranks)
+
+
+def _which(run: RunView, speaker: RankView) -> str:
+    total, same = _world(run, speaker), _in_its_state(run)
+    if total < 2 or run.state in WARM or run.state is State.FINISHED:
+        return ""
+    if run.state is State.LOST and same == total:
+        return ""
+    return f", rank {speaker.rank} of {total}" if same == 1 else f", {same} of {total} ranks"
+
+
+def _lost(how: str, ranks: list[int]) -> str:
+    """``rank 6 is lost``, ``ranks 6 and 7 are lost``, ``ranks 4-7 failed: RuntimeError``."""
+    if len(ranks) == 2:
+        return f"ranks {ranks[0]} and {ranks[1]} {ends.of_several(how)}"
+    return f"{differences.numbers(ranks)} {how if len(ranks) == 1 else ends.of_several(how)}"
+
+
+def _brief(run: RunView) -> str:
+    speaker = speaker_of(run)
+    if not speaker.judgement.compiling:
+        return run.state.value
+    return f"{run.state.value} for {elapsed(speaker)}"

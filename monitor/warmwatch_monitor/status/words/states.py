@@ -1,0 +1,276 @@
+"""What a headline says of each state, and the clauses that belong to that state alone. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from warmwatch.shared.reasons import plain
+from warmwatch.shared.verdict import WARM, State
+from warmwatch_monitor.model import FEWEST_STEPS, Compilation, Figures, RankView, Underway
+from warmwatch_monitor.output.summary import Clause, Importance
+from warmwatch_monitor.output.wording import (
+    backward_of,
+    counted,
+    duration,
+    own_words,
+    step_length,
+    target,
+)
+from warmwatch_monitor.status.words import baseline, ends
+from warmwatch_monitor.status.words.conditions import (
+    nothing_captured,
+    silent,
+    slower_causes,
+    slower_speed,
+)
+from warmwatch_monitor.status.words.progress import seconds_left, so_far
+from warmwatch_monitor.status.words.requested import never_compiled, of_recompile, turned_off
+
+# the words of the state itself, and what explains them
+Says = tuple[str, tuple[Clause, ...]]
+
+# A first step has pauses in which nothing compiles, between a forward and its backward say. After
+# so long without a step it may as well be that none is seen.
+_PAUSE_SECONDS = 10.0
+# What began so soon after another is told by one clock: half of the last figure that is shown.
+_SAME_SECONDS = 0.05
+
+
+def says(view: RankView) -> Says:
+    """For the state that ``view`` is in."""
+    head, tail = _SAYS[view.judgement.state](view)
+    if view.judgement.state in WARM and "silent" in view.judgement.conditions:
+        head = f"{silent(view.figures)} and nothing compiles; {head}"
+    elif view.slower is not None and leads_with(view) == "slower":
+        how = "warm" if view.judgement.state is State.WARM else "runs eagerly"
+        nothing = Clause("nothing compiles", Importance.REASON)
+        why = Clause(slower_causes(view.slower), Importance.REASON)
+        return f"{how} but slower: {slower_speed(view.slower)}", (nothing, why)
+    return head, tail
+
+
+def leads_with(view: RankView) -> str:
+    """The condition with which the sentence begins, or ``""``."""
+    state, holds = view.judgement.state, view.judgement.conditions
+    lead = {State.WARM: "nothing_captured", State.EAGER: "never_compiled"}.get(state)
+    if "silent" in holds and state in {*WARM, State.STALLED}:
+        return "silent"
+    if lead in holds:
+        return str(lead)
+    return "slower" if view.slower is not None and state in WARM else ""
+
+
+def elapsed(view: RankView) -> str:
+    """How long it has been compiling, and in which phase: ``43 s (inductor)``.
+
+    Of one compilation that takes too long it is that one's time, by which it is judged.
+    """
+    phase = f" ({view.judgement.phase})" if view.judgement.phase else ""
+    activity, progress = view.figures.compile.open, view.figures.progress
+    seconds = progress.open_seconds
+    if activity and (seconds is None or "long_compile" in view.judgement.conditions):
+        seconds = activity.seconds
+    return duration(seconds or 0.0) + phase
+
+
+def _starting(view: RankView) -> Says:
+    attached = duration(view.figures.progress.quiet_seconds)
+    eager = baseline.in_progress(view.figures)
+    seen = f"starting; no step and no compile activity in the {attached} since it attached"
+    return seen, (Clause(eager, Importance.NOTE),)
+
+
+def _compiling(view: RankView) -> Says:
+    return _at_work("compiling", view)
+
+
+def _at_work(verb: str, view: RankView) -> Says:
+    """The clock is that of the whole step; what it has come to since it began is named as that."""
+    now, far = view.figures.log.underway, _how_far(view)
+    if now is not None and now.backward:
+        return f"{verb} for {elapsed(view)}, now {backward_of(now)}{far}", _why(now)
+    if (verb == "compiling" or _is_later(view)) and target(now):
+        return f"{verb} for {elapsed(view)}, now{target(now)}{far}", _why(now)
+    return f"{verb}{target(now)} for {elapsed(view)}{far}", _why(now)
+
+
+def _is_later(view: RankView) -> bool:
+    """Whether the time that is said began before the activity in progress did."""
+    activity, whole = view.figures.compile.open, view.figures.progress.open_seconds
+    alone = "long_compile" in view.judgement.conditions  # see ``elapsed``
+    return bool(activity and whole and not alone and whole - activity.seconds > _SAME_SECONDS)
+
+
+def _how_far(view: RankView) -> str:
+    """``: kernels 31 of 86``, of a warm-up of several graphs ``, graph 3: kernels 31 of 86``."""
+    activity = view.figures.compile.open
+    if activity is None or activity.counted is None:
+        return ""
+    far, before = activity.counted, view.figures.compile.graphs_compiled
+    graph = f", graph {before + 1}" if before else ""
+    return f"{graph}: {far.of} {far.done} of {far.total}"
+
+
+def _why(of: Underway | Compilation | None) -> tuple[Clause, ...]:
+    """``grad mode changed: evaluation or no_grad``; else PyTorch's own words, or nothing."""
+    if of is None or not of.reason:
+        return ()
+    return (_reason(plain(of.reason, of.category) or own_words(of.reason)),)
+
+
+def _reason(words: str) -> Clause:
+    """Why the compiler works; behind the words of its state a colon is enough."""
+    short = words.partition("; ")[0]
+    return Clause(words, Importance.REASON, short, joint=": ", alone=f"reason: {words}")
+
+
+def _warming(view: RankView) -> Says:
+    figures = view.figures
+    if not figures.steps.count:
+        return _no_step_yet(view)
+    known = so_far(view)
+    if eager := baseline.in_progress(figures):
+        return eager, ()
+    if not figures.compile.begun:
+        head = f"warming, {_clean_so_far(view)} and no compile activity"
+    elif view.judgement.clean_steps and known:
+        head = f"warming, {_clean_so_far(view)}"
+    else:
+        head = f"warming, {_clean_so_far(view)} since the last compile activity"
+    return head, (Clause(known, Importance.WAIT, joint=": "), *_off(view))
+
+
+def _off(view: RankView) -> tuple[Clause, ...]:
+    """Where compilation is turned off, that is what a clean step comes of."""
+    off = turned_off(view.figures)
+    return (Clause(off, Importance.REASON),) if off else ()
+
+
+def _no_step_yet(view: RankView) -> Says:
+    quiet, spent = view.figures.progress.quiet_seconds, view.figures.compile.seconds
+    if quiet < _PAUSE_SECONDS and view.figures.steps.optimizer is not False:
+        held = f"{duration(spent)} of it compiling"
+        return f"first step under way, {held}; nothing compiles at this moment", ()
+    if view.figures.steps.optimizer:
+        return f"no step yet; nothing has compiled for {duration(quiet)}", ()
+    if view.figures.warmups.quiet_limit_seconds is not None:
+        return f"warming; no steps are marked; {_quiet_so_far(view)}", ()
+    said = f"no steps seen; nothing has compiled for {duration(quiet)}"
+    return said, (Clause(ends.MARK_STEPS, Importance.REMEDY),)
+
+
+def _quiet_so_far(view: RankView) -> str:
+    """``nothing has compiled for 12 s, warm after 30 s``, of a process without steps."""
+    quiet, limit = view.figures.progress.quiet_seconds, view.figures.warmups.quiet_limit_seconds
+    after = "" if limit is None else f", warm after {duration(limit)}"
+    return f"nothing has compiled for {duration(quiet)}{after}"
+
+
+def _clean_so_far(view: RankView) -> str:
+    return f"{view.judgement.clean_steps} of {view.figures.warmups.clean_steps_needed} clean steps"
+
+
+def _recompiling(view: RankView) -> Says:
+    log = view.figures.log
+    if view.judgement.compiling:
+        return _at_work("recompiling", view)
+    what, often = target(log.reopened_by), of_recompile(view.figures)
+    why = (_reason(often),) if often else _why(log.reopened_by)
+    if view.figures.warmups.quiet_limit_seconds is not None:
+        return f"recompiled{what}; {_quiet_so_far(view)}", why
+    known = so_far(view, "last step " if why else "")
+    said = f"recompiled{what}, {_clean_so_far(view)} since"
+    if not why or seconds_left(view) is None:  # then nothing is left to wait for
+        return said, (*why, Clause(known, Importance.REASON, joint="; " if why else ": "))
+    return said, (Clause(known, Importance.WAIT), *why)
+
+
+def _warm(view: RankView) -> Says:
+    figures = view.figures
+    step = figures.steps.length
+    speed = "" if step is None else f"{step_length(step)} a step"
+    if "nothing_captured" in view.judgement.conditions:
+        said, why = nothing_captured(figures)
+        clauses = (Clause(speed, Importance.WAIT), Clause(why, Importance.REASON))
+        return f"warm, but {said}", clauses
+    if view.judgement.warm_by in _WITHOUT_STEPS:
+        return _warm_without_steps(view), ()
+    if not figures.compile.begun and figures.compile.precompiled:
+        known = f"{speed} is the real speed{_of_few(figures)}" if speed else ""
+        return f"warm, {runs_ahead(figures)}", (Clause(known, Importance.WAIT),)
+    if not figures.compile.begun:
+        graphs = counted(figures.compile.graphs_before or 0, "graph")
+        return f"nothing has compiled since it was attached; {graphs} before that", ()
+    text = f"warm since step {figures.warmups.warm_at_step}"
+    if "silent" in view.judgement.conditions:
+        return text, _off(view)  # it has no speed now
+    if speed:
+        brought = Clause(baseline.brought(figures), Importance.NOTE, joint=", ")
+        return f"{text}: {speed} is the real speed{_of_few(figures)}", (brought, *_off(view))
+    quiet = duration(figures.progress.compiler_quiet_seconds or 0.0)
+    return f"{text}; nothing has compiled for {quiet}", ()
+
+
+def _warm_without_steps(view: RankView) -> str:
+    """``warm; nothing has compiled for 42 s; no steps are marked``: with the basis of that."""
+    figures = view.figures
+    head = _WITHOUT_STEPS[view.judgement.warm_by or ""]
+    if not figures.compile.begun and figures.compile.precompiled:
+        head = f"{head}, {runs_ahead(figures)}"
+    quiet, tail = figures.progress.compiler_quiet_seconds, ""
+    if quiet is None:
+        quiet = figures.progress.quiet_seconds
+        tail = " since it was attached"
+    steps = "" if figures.steps.count else "; no steps are marked"
+    return f"{head}; nothing has compiled for {duration(quiet)}{tail}{steps}"
+
+
+def runs_ahead(figures: Figures) -> str:
+    """``runs ahead-of-time compiled code (aoti)``."""
+    return f"runs ahead-of-time compiled code ({', '.join(figures.compile.precompiled or ())})"
+
+
+def _of_few(figures: Figures) -> str:
+    """The first clean steps may be anything but alike."""
+    count = figures.steps.clean.count
+    few = count is not None and count < FEWEST_STEPS
+    return f" so far, of {counted(count or 0, 'step')}" if few else ""
+
+
+def _eager(view: RankView) -> Says:
+    if "never_compiled" in view.judgement.conditions:
+        said, why = never_compiled(view.figures)
+        return f"runs eagerly, but {said}", (Clause(why, Importance.REASON),)
+    if off := turned_off(view.figures):
+        return f"runs eagerly: {off}", ()
+    steps = counted(view.figures.steps.count, "step")
+    if view.judgement.warm_by == "ready":
+        return f"ready() was called, and nothing has compiled in {steps}: it runs eagerly", ()
+    return f"no compile activity in {steps}: the model runs eagerly", ()
+
+
+def _stalled(view: RankView) -> Says:
+    progress = view.figures.progress
+    limit = progress.stall_limit_seconds
+    known = f" (limit {duration(limit)})" if limit is not None else ""
+    return (
+        f"stalled; no step for {duration(progress.quiet_seconds)}{known} and nothing compiles",
+        (),
+    )
+
+
+# of a warm rank: how it came to be, where clean steps do not show it
+_WITHOUT_STEPS = {"quiet": "warm", "ready": "warm since ready() was called"}
+
+_SAYS: dict[State, Callable[[RankView], Says]] = {
+    State.STARTING: _starting,
+    State.COMPILING: _compiling,
+    State.WARMING: _warming,
+    State.WARM: _warm,
+    State.EAGER: _eager,
+    State.RECOMPILING: _recompiling,
+    State.STALLED: _stalled,
+    State.FINISHED: lambda view: (ends.finished(view), ends.remedies(view)),
+    State.FAILED: lambda view: (ends.failed(view), ()),
+    State.LOST: lambda view: (ends.lost(view), ()),
+}

@@ -1,0 +1,90 @@
+"""The cost of each function as a table. Pure; standard library only.
+
+The names take what the width leaves them; one that is longer has a line of its own above its
+numbers, for what tells two functions that Dynamo resumes apart stands at the end of their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from warmwatch_monitor.output.wording import duration, place
+
+Answer = dict[str, Any]
+
+_HEAD = ("function", "count", "took", "mostly", "ops", "kernels", "cached")
+_GAP = "  "
+_SHORTEST, _LONGEST = 16, 60  # places of a name beside its numbers
+_LEFT = (0, 3)
+_UNKNOWN = "-"
+
+
+def functions(runs: Sequence[Answer], width: int) -> list[str]:
+    """For each run the table of the rank that spent most on it."""
+    return [line for run in runs for line in _of_run(run, width)]
+
+
+def _of_run(run: Answer, width: int) -> Iterator[str]:
+    known = [rank for rank in run["ranks"] if rank["compile"].get("functions")]
+    if not known:
+        yield f"{run['run']}: {_none_of(run)}"
+        return
+    rank = max(known, key=_spent)
+    yield f"{run['run']}, rank {rank['rank']}: what each function cost to compile"
+    rows = [_HEAD, *(_row(one) for one in rank["compile"]["functions"])]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
+    room = width - sum(len(_GAP) + taken for taken in widths[1:])
+    widths[0] = min(widths[0], max(_SHORTEST, min(_LONGEST, room)))
+    for row in rows:
+        if len(row[0]) > widths[0]:
+            yield row[0]
+            row = ("", *row[1:])
+        yield _GAP.join(
+            text.ljust(wide) if at in _LEFT else text.rjust(wide)
+            for at, (text, wide) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+
+
+def _none_of(run: Answer) -> str:
+    """A journal that tells of none is something else than none that was read."""
+    if any(rank["compile"].get("functions") is None for rank in run["ranks"]):
+        return "what each function cost is not known here"
+    return "no compilation of a function has ended"
+
+
+def _spent(rank: Answer) -> float:
+    return float(sum(one["seconds"] for one in rank["compile"]["functions"]))
+
+
+def _row(one: Answer) -> tuple[str, ...]:
+    asked = one["cache_hits"] + one["cache_misses"]
+    return (
+        _named(one),
+        str(one["compilations"]),
+        duration(one["seconds"]),
+        _mostly(one["phase_seconds"]),
+        _count(one["ops"]),
+        _count(one["kernels"]),
+        f"{one['cache_hits']}/{asked}" if asked else _UNKNOWN,
+    )
+
+
+def _named(one: Answer) -> str:
+    if one["others"]:
+        return f"{one['others']} others"
+    if one["name"] is None:
+        return "(of no known function)"
+    return place(one["name"], one["file"], one["line"]).replace("`", "")
+
+
+def _mostly(phases: dict[str, float]) -> str:
+    """``inductor 61 %``: the phase that took most."""
+    if not phases:
+        return _UNKNOWN
+    name = max(phases, key=lambda phase: phases[phase])
+    return f"{name} {phases[name] / sum(phases.values()) * 100:.0f} %"
+
+
+def _count(count: int | None) -> str:
+    return _UNKNOWN if count is None else str(count)

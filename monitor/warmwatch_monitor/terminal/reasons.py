@@ -1,0 +1,60 @@
+"""Reasons of recompiles and graph breaks, with advice, as lines. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from warmwatch.shared.phrases import one_line
+from warmwatch_monitor.output.states import place
+from warmwatch_monitor.output.wording import duration
+from warmwatch_monitor.output.wording import place as place_of
+
+_MOST = 3  # of each kind: the rest is in /status
+_LONGEST = 160
+
+
+def reasons(runs: Sequence[dict[str, Any]], most: int = _MOST) -> list[tuple[str, str]]:
+    """The last ``most`` of each kind, each once and with what helps, the worst run's first."""
+    several = len(runs) > 1
+    ordered = sorted(runs, key=lambda run: (place(run["state"]), run["run"]))
+    return [
+        *islice(_once((one for run in ordered for one in _recompiles(run)), several=several), most),
+        *islice(_once((one for run in ordered for one in _breaks(run)), several=several), most),
+    ]
+
+
+def _once(
+    found: Iterator[tuple[str, str, str, str]], *, several: bool
+) -> Iterator[tuple[str, str]]:
+    """Each reason of a run once, in the words of the rank that tells it first."""
+    told = set()
+    for run, words, reason, advice in found:
+        if (run, reason) not in told:
+            told.add((run, reason))
+            whose = f"{run}: " if several else ""
+            yield f"{whose}{words}: {one_line(reason, _LONGEST)}", one_line(advice, _LONGEST)
+
+
+def _recompiles(run: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    for rank in run["ranks"]:
+        last = rank["compile"].get("last") or ()
+        for one in reversed(last):
+            if one["category"] and one["reason"]:
+                seconds = one.get("total_seconds", one["seconds"])
+                took = "" if seconds is None else f" for {duration(seconds)}"
+                words = f"compiled again{took} ({one['category']}){_what(one)}"
+                yield run["run"], words, one.get("plain") or one["reason"], one["advice"] or ""
+
+
+def _what(one: dict[str, Any]) -> str:
+    named = place_of(one["name"], one.get("file"), one.get("line"))
+    return f", {named}" if named else ""
+
+
+def _breaks(run: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    for rank in run["ranks"]:
+        for one in rank["compile"].get("breaks") or ():
+            times = "" if one["count"] == 1 else f", {one['count']} times"
+            yield run["run"], f"graph break{times}", one["reason"], one.get("advice") or ""

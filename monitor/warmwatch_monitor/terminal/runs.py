@@ -1,0 +1,222 @@
+"""``warmwatch runs``: lists earlier runs, newest first."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from warmwatch.shared.states import State
+from warmwatch_monitor.errors import StoreError, UsageError
+from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT
+from warmwatch_monitor.output.console import draw, has_colour, plain, say, width
+from warmwatch_monitor.output.states import STYLES, painted
+from warmwatch_monitor.output.wording import step_length
+from warmwatch_monitor.settings import NO_SQLITE, load_keeping
+from warmwatch_monitor.status.goals import lives
+from warmwatch_monitor.terminal.table import brief, cell_width
+
+Run = dict[str, Any]
+_LEFT = frozenset({"id", "run", "state", "began", "host", "mode"})
+_COLUMNS = (
+    *("id", "run", "state", "began", "took", "steps", "warm-up", "a step", "compiled"),
+    *("recompiles", "mode", "host"),
+)
+_DISPENSABLE = ("host", "mode", "recompiles", "compiled", "took", "steps", "warm-up")
+_GAP = "  "
+UNSEEN = "?: the last state that was seen of a run whose end nobody saw"
+
+
+def lines(runs: Sequence[Run], now: float, width: int, *, colour: bool) -> list[str]:
+    """The table, given at least one run; under it what a ``?`` means, where there is one."""
+    rows = [_row(run, now) for run in runs]
+    widths = _widths(rows, width)
+    header = _line({name: name for name in widths}, widths)
+    said = [painted(header, "dim") if colour else header]
+    for row, run in zip(rows, runs, strict=True):
+        said.append(_line(row, widths, run["state"] if colour else None))
+    return [*said, UNSEEN] if any(is_unseen(run, now) for run in runs) else said
+
+
+def is_unseen(run: Run, now: float) -> bool:
+    """Whether it was alive when it was seen last, and that is long ago."""
+    return lives(run) and now - run["seen"] > OUT_OF_SIGHT
+
+
+def _row(run: Run, now: float) -> dict[str, str]:
+    ended = run["ended"] or run["seen"]
+    a_step = run["step_seconds"]
+    return {
+        "id": run["id"],
+        "run": run["run"],
+        "state": f"{run['state']}?" if is_unseen(run, now) else run["state"],
+        "began": _when(run["began"], now),
+        "took": brief(max(0.0, ended - run["began"])),
+        "steps": _count(run["steps"]),
+        "warm-up": _seconds(run["warmup_seconds"]),
+        "a step": "" if a_step is None else step_length(a_step),
+        "compiled": _seconds(run["compile_seconds"]),
+        "recompiles": _count(run["recompiles"]),
+        "mode": run["mode"] or "",
+        "host": run["host"] or "",
+    }
+
+
+def _when(epoch: float, now: float) -> str:
+    """By the clock of who reads it; another year's as a day."""
+    then = datetime.fromtimestamp(epoch)  # noqa: DTZ006 - local, as it is read
+    this_year = then.year == datetime.fromtimestamp(now).year  # noqa: DTZ006
+    return then.strftime("%m-%d %H:%M" if this_year else "%Y-%m-%d")
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else brief(value)
+
+
+def _count(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _widths(rows: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:
+    """The columns that fit, and how wide each is; one in which nothing is said is left out."""
+    widths = {
+        name: max(len(name), *(cell_width(row[name]) for row in rows))
+        for name in _COLUMNS
+        if any(row[name] for row in rows)
+    }
+    for name in _DISPENSABLE:
+        if sum(widths.values()) + len(_GAP) * (len(widths) - 1) <= width:
+            break
+        widths.pop(name, None)
+    return widths
+
+
+def _line(row: Mapping[str, str], widths: Mapping[str, int], state: str | None = None) -> str:
+    parts = []
+    for name, room in widths.items():
+        text = row[name]
+        space = " " * (room - cell_width(text))
+        if name == "state" and state is not None:
+            text = painted(text, STYLES.get(state, ""))
+        parts.append(text + space if name in _LEFT else space + text)
+    return _GAP.join(parts).rstrip()
+
+
+_LIMIT = 20
+_MOST = 1_000_000_000
+_UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_HELP = f"""List the runs that are remembered, newest first.
+
+A daemon (`warmwatch serve`) remembers all that it sees; without one, `status`, `report`,
+`run --watch` and `run --report` remember the runs whose end they see. Other commands take a run by
+its id, the begin of the id, its name (the latest), or NAME~1 (the one before). Nothing leaves this
+machine: docs/history.md says where it is kept, what, and for how long (WARMWATCH_STATE).
+
+\b
+Exit code: 0 there are some, or none at all yet
+           5 none fits what was asked for
+           1 the history cannot be read
+           2 wrong usage, or WARMWATCH_STATE=off
+
+A state with a `?` is the last that was seen of a run whose end nobody saw. Shown are
+{_LIMIT} runs, unless --limit says otherwise.
+"""
+
+
+@click.command(help=_HELP)
+@click.option("--name", metavar="PATTERN", help="Of this name, or matching such as 'gpt*'.")
+@click.option("--host", metavar="PATTERN", help="On this host, or one that matches.")
+@click.option(
+    "--since", metavar="WHEN", help="Seen since a day (2026-11-20) or for so long (90m, 12h, 7d)."
+)
+@click.option("--state", metavar="STATE", help="In this state when it was last seen.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=0, max=_MOST),
+    help=f"At most so many; 0: all.  [{_LIMIT}]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
+@click.pass_context
+def runs(
+    ctx: click.Context,
+    name: str | None,
+    host: str | None,
+    since: str | None,
+    state: str | None,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """The command; what it says of itself is ``_HELP``."""
+    moment = None if since is None else _moment(since, time.time())
+    _check_state(state)
+    keeping = load_keeping(os.environ)
+    if not keeping.able:
+        raise StoreError(f"no runs are remembered, for {NO_SQLITE}")
+    if keeping.directory is None:
+        raise UsageError(
+            "no runs are remembered, for WARMWATCH_STATE is off; unset it, or where this user has "
+            "no home directory name one in it"
+        )
+    from msgspec.structs import asdict
+
+    from warmwatch_monitor.history.listing import Wanted
+    from warmwatch_monitor.history.store import Store
+
+    store = Store(keeping)
+    most = _LIMIT if limit is None else limit
+    wanted = Wanted(name=name, host=host, since=moment, state=state, limit=most)
+    found = [plain(asdict(one)) for one in store.listed(wanted)]
+    asked = any(one is not None for one in (name, host, since, state))
+    if as_json:
+        say(json.dumps({"schema_version": 1, "database": str(store.path), "runs": found}, indent=2))
+    else:
+        _show(found, store.count(wanted), store.path, asked=asked)
+    ctx.exit(5 if asked and not found else 0)
+
+
+def _show(found: list[dict[str, object]], all_of_them: int, path: Path, *, asked: bool) -> None:
+
+    if found:
+        draw("\n".join(lines(found, time.time(), width(), colour=has_colour())))
+        more = f"{len(found)} of {all_of_them} runs (--limit 0: all)"
+        whole = "1 run" if all_of_them == 1 else f"{all_of_them} runs"
+        say(f"{more if len(found) < all_of_them else whole}, in {path}")
+    elif asked:
+        say(f"no such run is remembered in {path}; `warmwatch runs` shows which are")
+    else:
+        say(
+            f"no run is remembered yet in {path}\n"
+            "start `warmwatch serve` and train beside it, or train by "
+            "`warmwatch run --report -- python train.py`"
+        )
+
+
+def _moment(text: str, now: float) -> float:
+    """The moment that ``--since`` names. Raises UsageError."""
+    if ago := re.fullmatch(r"(\d{1,6})([mhdw])", text):
+        return now - int(ago[1]) * _UNITS[ago[2]]
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(
+            f"--since: {text!r} is neither a day (2026-11-20, 2026-11-20T14:30) nor a time until "
+            "now (90m, 12h, 7d, 2w)"
+        ) from None
+
+
+def _check_state(state: str | None) -> None:
+    known = [one.value for one in State]
+    if state is not None and state not in known:
+        import difflib
+
+        near = difflib.get_close_matches(state, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        raise UsageError(f"--state: {state!r} is no state; {hint}")

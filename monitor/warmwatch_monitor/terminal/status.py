@@ -1,0 +1,221 @@
+"""``warmwatch status``: the answer in one sentence, a table, and an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import click
+
+from warmwatch.shared.states import ENDED, NEEDS_A_PERSON, State, least_advanced
+from warmwatch_monitor.client.answers import Answer, asker, note_missing_directory, settings_from
+from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.history.remember import HistoryWriter
+from warmwatch_monitor.output import options
+from warmwatch_monitor.output.console import draw, has_colour, is_terminal, note, plain, say, width
+from warmwatch_monitor.settings import load_keeping
+from warmwatch_monitor.terminal.functions import functions
+from warmwatch_monitor.terminal.table import lines, wrapped
+
+NO_RUN, TROUBLE, UNREAD = 5, 4, 6
+_CODES = {
+    0: (State.WARM, State.EAGER, State.FINISHED),
+    3: (State.STARTING, State.COMPILING, State.WARMING, State.RECOMPILING),
+    TROUBLE: (State.STALLED, State.FAILED, State.LOST),
+}
+_WATCH_SECONDS = 0.5
+_LEAST_SECONDS, _MOST_SECONDS = 0.1, 3600.0
+_RESTING_CPU = 0.01  # of a core
+_HELP = """Say in one sentence and a table whether RUN (or every run) still compiles.
+
+RUN is a name or a pattern such as 'gpt*': of your own runs, else of others'. gpt2@alice is
+alice's.
+
+\b
+Exit code: 0 warm, eager or finished
+           3 starting, compiling, warming or recompiling
+           4 stalled, failed or lost; or a living rank's condition needs a person
+             (nothing_captured: Dynamo captured no graph, so this is eager speed;
+             long_compile: a compilation takes far longer than any before explains;
+             never_compiled: torch.compile was called and nothing has compiled)
+           5 no run found
+           6 no run found so far: not all records have been read yet
+           2 wrong usage
+           6 the daemon or the Prometheus that was asked for does not answer
+With --misses: 0, 5 or 2, whatever the runs do. With --watch: that of the last answer, which may
+name a run that is yet to begin; into a pipe it prints the answer whenever a state has changed.
+"""
+
+
+class View(NamedTuple):
+    """Which of its views ``status`` shows. ``watch``: the seconds between two looks, if any."""
+
+    as_json: bool
+    watch: float | None
+    every_rank: bool
+    by_function: bool
+    misses: bool
+
+
+@click.command(help=_HELP)
+@click.argument("run", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print the whole answer as JSON.")
+@click.option(
+    "--watch",
+    is_flag=False,
+    flag_value="",
+    metavar="[SECONDS]",
+    help=f"Show it anew every {_WATCH_SECONDS:g} s, or as often as said, until Ctrl-C.",
+)
+@click.option(
+    "-v", "--ranks", "every_rank", is_flag=True, help="A row for each rank, however many."
+)
+@click.option(
+    "--functions", "by_function", is_flag=True, help="What each function cost to compile."
+)
+@click.option(
+    "--misses",
+    is_flag=True,
+    help="Say why compile caches missed, from the records here: what differs between the ranks, "
+    "or from the run before of the same name.",
+)
+@options.address
+@options.directory
+@options.prometheus
+@options.access
+@click.pass_context
+def status(
+    ctx: click.Context,
+    /,
+    run: str | None,
+    watch: str | None,
+    address: str | None,
+    dir: str | None,
+    prometheus: str | None,
+    **more: Any,
+) -> None:
+    """The command; what it says of itself is ``_HELP``."""
+    run, seconds = _watched(run, watch)
+    view = View(watch=seconds, **{name: more.pop(name) for name in View._fields if name in more})
+    _refuse_two_views(view)
+    if view.misses:
+        ctx.exit(_misses(run, address or prometheus, dir))
+    seen = HistoryWriter(load_keeping(os.environ))
+    ask = asker(run, address=address, dir=dir, prometheus=prometheus, access=more, told=seen.take)
+    answer = _watch(ask, view) if view.watch is not None else _show(ask(), view, dir)
+    seen.write()
+    ctx.exit(exit_code(answer))
+
+
+def _watched(run: str | None, watch: str | None) -> tuple[str | None, float | None]:
+    """RUN and the seconds of ``--watch``, whose value may have been left out before RUN."""
+    if not watch:
+        return run, None if watch is None else _WATCH_SECONDS
+    try:
+        seconds = float(watch)
+    except ValueError:
+        if run is None:
+            return watch, _WATCH_SECONDS
+        seconds = 0.0
+    if not _LEAST_SECONDS <= seconds <= _MOST_SECONDS:
+        raise UsageError(
+            f"--watch: {watch!r} is not a number of seconds from {_LEAST_SECONDS:g} "
+            f"to {_MOST_SECONDS:g}"
+        )
+    return run, seconds
+
+
+def _refuse_two_views(view: View) -> None:
+    watch = view.watch is not None
+    if watch and view.by_function:
+        raise UsageError("--watch shows the states anew and --functions prints once: give one")
+    if watch and view.as_json:
+        raise UsageError("--watch shows a table anew and --json prints once: give one")
+    if view.misses and (watch or view.as_json or view.by_function or view.every_rank):
+        raise UsageError("--misses prints its own lines: give it without another view")
+
+
+def _watch(ask: Callable[[], Answer], view: View) -> Answer | None:
+    from warmwatch_monitor.terminal.watch import watch
+
+    assert view.watch is not None
+    return watch(ask, lambda answer: picture(answer, every_rank=view.every_rank), view.watch)
+
+
+def _show(answer: Answer, view: View, dir: str | None) -> Answer:
+    """Print ``answer`` once, and beside it what is odd; returns it."""
+    if view.as_json:
+        say(json.dumps(answer, indent=2))
+    else:
+        draw(picture(answer, every_rank=view.every_rank))
+        if view.by_function and answer["runs"]:
+            draw("\n".join(functions(plain(answer["runs"]), width())))
+    note_missing_directory(dir)
+    for refusal in plain(answer.get("refusals", [])):
+        note(f"not read: {refusal['path']}: {refusal['reason']}")
+    return answer
+
+
+def _misses(run: str | None, asked: str | None, dir: str | None) -> int:
+    from warmwatch_monitor.cache_misses.command import lines as lines_of
+
+    if asked is not None:
+        raise UsageError("--misses reads the records of this machine: give --dir, or nothing")
+    for line in lines_of(settings_from(dir=dir), run):
+        say("\n".join(wrapped(plain(line), width() if is_terminal() else None)))
+    return 0
+
+
+def exit_code(answer: Answer | None) -> int:
+    """The contract's exit code; of several runs that of the least advanced.
+
+    What needs a person does whatever the others do.
+    """
+    if answer is None or not answer["runs"]:
+        return UNREAD if answer is not None and answer.get("incomplete") else NO_RUN
+    if any(_needs_a_person(rank) for run in answer["runs"] for rank in run["ranks"]):
+        return TROUBLE
+    state = least_advanced(State(run["state"]) for run in answer["runs"])
+    return next(code for code, states in _CODES.items() if state in states)
+
+
+def _needs_a_person(rank: Answer) -> bool:
+    holds = {one["condition"] for one in rank["conditions"]}
+    return State(rank["state"]) not in ENDED and bool(holds & NEEDS_A_PERSON)
+
+
+def picture(answer: Answer, *, every_rank: bool = False) -> str:
+    """The sentence, the table and the reasons, as this output takes them."""
+    shown = plain(answer)
+    said = lines(
+        shown,
+        now=time.time(),
+        width=width(),
+        wrap=is_terminal(),
+        colour=has_colour(),
+        every_rank=every_rank,
+    )
+    for training in shown.get("observed", ()):
+        if not (shown["runs"] and _rests(training)):
+            words = f"without the agent: {outside(training)}"
+            said += wrapped(words, width() if is_terminal() else None)
+    return "\n".join(said)
+
+
+def _rests(training: Answer) -> bool:
+    """Whether it holds no GPU and does nothing: beside runs that are known it would be noise."""
+    ratio = training["cpu_ratio"]
+    return not training["gpus"] and ratio is not None and ratio < _RESTING_CPU
+
+
+def outside(training: Answer) -> str:
+    """A training that was only seen from outside, in one sentence."""
+    from warmwatch_monitor.status.words.unattached import LIKELY
+
+    what = training["command"] or "a process"
+    likely = LIKELY[training["likely_compiling"]]
+    words = "; ".join(training["evidence"])
+    return f"{what} (pid {training['pid']}) {likely}, seen from outside: {words}"

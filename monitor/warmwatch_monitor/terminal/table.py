@@ -1,0 +1,283 @@
+"""One ``/status`` answer as text: the sentence, one table of ranks, and the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from warmwatch_monitor.output.states import STYLES, painted, place
+from warmwatch_monitor.output.wording import a_step, duration, step_length
+from warmwatch_monitor.status.goals import lives
+from warmwatch_monitor.status.words.throughput import rates
+from warmwatch_monitor.terminal.reasons import reasons
+
+Rank = dict[str, Any]
+Row = Mapping[str, str]
+Group = tuple[Mapping[str, Any], list[Rank]]
+
+_ALWAYS_APART = 4  # so many ranks of a run each have a row
+_LIKE = 0.1
+_LONGEST_RANGES = 20
+_OTHERWISE_FINISHED = ("interrupted", "detached")  # by the state alone they look finished
+
+
+def rows(runs: Sequence[Mapping[str, Any]], now: float, *, every_rank: bool) -> list[Row]:
+    """One for each rank, or for ranks that say the same: the living runs first, the worst first."""
+    return [row(run, ranks, now) for run, ranks in groups(runs, every_rank=every_rank)]
+
+
+def groups(runs: Sequence[Mapping[str, Any]], *, every_rank: bool) -> list[Group]:
+    """Which ranks of which run share a row, in the order of :func:`rows`."""
+    ordered = sorted(runs, key=lambda run: (place(run["state"]), run["run"]))
+    return [
+        (run, ranks)
+        for run in ordered
+        for ranks in _rank_groups(run["ranks"], every_rank=every_rank)
+    ]
+
+
+def row(run: Mapping[str, Any], ranks: Sequence[Rank], now: float) -> Row:
+    """The row of ``ranks``, which agree."""
+    return {"run": run["run"], **_cells(ranks, now)}
+
+
+def _rank_groups(ranks: Sequence[Rank], *, every_rank: bool) -> list[list[Rank]]:
+    groups: list[list[Rank]] = []
+    apart = every_rank or len(ranks) <= _ALWAYS_APART
+    for rank in ranks:
+        like = (group for group in groups if not apart and _agree(group[0], rank))
+        group = next(like, None)
+        if group is None:
+            groups.append([rank])
+        else:
+            group.append(rank)
+    return sorted(groups, key=lambda group: (place(group[0]["state"]), group[0]["rank"]))
+
+
+def _agree(one: Rank, other: Rank) -> bool:
+    """Whether a reader would learn nothing from a row of their own."""
+    return (
+        _exact(one) == _exact(other)
+        and abs(one["steps"] - other["steps"]) <= 1  # they are read one after another
+        and _near(a_step(one), a_step(other), 0.0)
+        and _near(one["compile"]["seconds"], other["compile"]["seconds"], 0.5)
+    )
+
+
+def _exact(rank: Rank) -> tuple[Any, ...]:
+    compile = rank["compile"]
+    return rank["state"], _at(rank), compile["recompiles"], compile["graph_breaks"]
+
+
+def _near(one: float | None, other: float | None, floor: float) -> bool:
+    if one is None or other is None:
+        return one is other
+    return abs(one - other) <= max(floor, _LIKE * max(one, other))
+
+
+def _cells(ranks: Sequence[Rank], now: float) -> Row:
+    """The cells of ranks that agree: where they differ a little, the furthest behind speaks."""
+    first = ranks[0]
+    compile, state = first["compile"], first["state"]
+    since = [rank["since"] for rank in ranks if rank["since"] is not None]
+    lengths = [length for rank in ranks if (length := a_step(rank)) is not None]
+    ages = [age for rank in ranks if (age := rank.get("last_step_age_seconds")) is not None]
+    clean = min(rank["clean_steps"] for rank in ranks) if lives(first) else None
+    return {
+        "rank": _ranges([rank["rank"] for rank in ranks]),
+        "state": state,
+        "phase": _at(first),
+        "for": brief(max(0.0, now - min(since))) if since else "",
+        "steps": str(min(rank["steps"] for rank in ranks)),
+        "clean": _count(clean),
+        "a step": step_length(max(lengths)) if len(lengths) == len(ranks) else "",
+        "last step": _age(max(ages)) if ages else "",
+        "compiled": brief(max(rank["compile"]["seconds"] for rank in ranks)),
+        "recompiles": _count(compile["recompiles"]),
+        "breaks": _count(compile["graph_breaks"]),
+        "pid": _count(first["pid"]) if len(ranks) == 1 else "",
+    }
+
+
+def _at(rank: Rank) -> str:
+    """What it is at: the phase it compiles in; of one that has ended, what ended it."""
+    end = rank.get("end")  # not known of a moment in the past
+    if not end:
+        return rank["compile"]["phase"] or ""
+    if end["how"] in _OTHERWISE_FINISHED:
+        return str(end["how"])
+    if end.get("out_of_memory"):
+        return "out of memory"
+    if end.get("exception"):
+        return str(end["exception"])
+    if end.get("signal"):
+        return str(end["signal"])
+    return f"exit code {end['exit_code']}" if end.get("exit_code") else ""
+
+
+def brief(seconds: float) -> str:
+    """A duration of seven places at the most: ``43 s``, ``119 min``, ``3.2 h``, ``12 d``."""
+    hours = seconds / 3600
+    if hours < 2:
+        return duration(seconds)
+    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} d"
+
+
+def _age(seconds: float) -> str:
+    """``now``, ``38 s ago``: of steps that come every second nobody wants to see milliseconds."""
+    return "now" if seconds < 1 else f"{brief(seconds)} ago"
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """``0-3,6``; where that gets long, from where to where and how many."""
+    text = ",".join(str(low) if low == high else f"{low}-{high}" for low, high in _runs(numbers))
+    if len(text) <= _LONGEST_RANGES:
+        return text
+    return f"{numbers[0]}-{numbers[-1]} ({len(numbers)})"
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    low = high = numbers[0]
+    for number in numbers[1:]:
+        if number != high + 1:
+            yield low, high
+            low = number
+        high = number
+    yield low, high
+
+
+Answer = dict[str, Any]
+
+# each column, and the width that it has where nothing in it is unusually long: so a picture that is
+# drawn again stands still. One run at 80 columns has all up to the recompiles.
+_USUAL: Mapping[str, int] = {
+    "run": 3,
+    "rank": 4,
+    "state": 11,
+    "phase": 14,
+    "for": 7,
+    "steps": 6,
+    "clean": 5,
+    "a step": 6,
+    "last step": 11,
+    "compiled": 8,
+    "recompiles": 10,
+    "breaks": 6,
+    "pid": 7,
+}
+LEFT = frozenset({"run", "state", "phase"})
+# left out where the width does not do for all, in this order; the others always stay
+_DISPENSABLE = ("pid", "clean", "breaks", "last step", "recompiles", "compiled", "phase", "for")
+_GAP = "  "
+
+
+def lines(
+    answer: Answer,
+    *,
+    now: float,
+    width: int,
+    wrap: bool,
+    colour: bool,
+    every_rank: bool = False,
+) -> list[str]:
+    """The whole picture. ``wrap``: break the sentences at ``width`` too; the table always does."""
+    said = wrapped(answer["summary"], width if wrap else None)
+    for words in answer.get("details", ()):
+        said += wrapped(words, width if wrap else None, indent="  ")
+    if answer["runs"]:
+        said += table(answer["runs"], now, width, colour=colour, every_rank=every_rank)
+    for words in _worth(answer["runs"]):
+        said += wrapped(words, width if wrap else None)
+    for words, advice in reasons(answer["runs"]):
+        said += wrapped(words, width if wrap else None)
+        said += wrapped(advice, width if wrap else None, indent="    ") if advice else []
+    return said
+
+
+def _worth(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What each run's recent speed comes to, as its first rank that knows it has it."""
+    for run in runs:
+        known = (one for rank in run["ranks"] if (one := rank.get("worth")))
+        if worth := next(known, None):
+            per_second = worth["tokens_per_second"], worth["samples_per_second"]
+            words = rates(*per_second, worth["mfu_ratio"], estimated=worth["estimated"])
+            if words:
+                yield f"{run['run']}: at this speed {words}"
+
+
+def table(
+    runs: Sequence[Answer], now: float, width: int, *, colour: bool, every_rank: bool = False
+) -> list[str]:
+    """The table's lines; a run is a column where there are several, or a line where too long."""
+    cells = rows(runs, now, every_rank=every_rank)
+    several = len(runs) > 1
+    widths = columns(cells, width, several=several)
+    headed = several and _whole(widths) > width
+    if headed:
+        widths = columns(cells, width, several=False)
+    header = _line({name: name for name in widths}, widths)
+    said, run = [painted(header, "dim") if colour else header], None
+    for row in cells:
+        if headed and row["run"] != run:
+            run = row["run"]
+            said.append(run)
+        said.append(_line(row, widths, colour=colour))
+    return said
+
+
+def columns(cells: Sequence[Row], width: int, *, several: bool) -> dict[str, int]:
+    """The columns that fit ``width``, and how wide each of them is."""
+    widths = {
+        name: max(usual, *(cell_width(row[name]) for row in cells))
+        for name, usual in _USUAL.items()
+        if several or name != "run"
+    }
+    for name in _DISPENSABLE:
+        if _whole(widths) <= width:
+            break
+        del widths[name]
+    return widths
+
+
+def _whole(widths: Mapping[str, int]) -> int:
+    return sum(wide + len(_GAP) for wide in widths.values()) - len(_GAP)
+
+
+def cell_width(text: str) -> int:
+    """How many places of a terminal ``text`` takes."""
+    if text.isascii():
+        return len(text)
+    import unicodedata  # hardly ever needed
+
+    wide = sum(unicodedata.east_asian_width(sign) in "WF" for sign in text)
+    return len(text) + wide - sum(unicodedata.combining(sign) != 0 for sign in text)
+
+
+def _line(row: Row, widths: Mapping[str, int], *, colour: bool = False) -> str:
+    parts = []
+    for name, width in widths.items():
+        text = row[name]
+        space = " " * (width - cell_width(text))
+        if colour and name == "state":
+            text = painted(text, STYLES.get(text, ""))
+        parts.append(text + space if name in LEFT else space + text)
+    return _GAP.join(parts).rstrip()
+
+
+def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
+    """``text`` in lines of ``width``, where there is one."""
+    if width is None:
+        return [indent + text]
+    import textwrap  # what is piped has no width
+
+    return textwrap.wrap(
+        *(text, max(width, 20)),
+        initial_indent=indent,
+        subsequent_indent=indent or "  ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    ) or [""]

@@ -1,0 +1,323 @@
+"""The Textual application of ``top``: widgets, keys, help. ``polling.py`` has the threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import DataTable, Footer, Input, Static
+
+from warmwatch_monitor.output.wording import duration
+from warmwatch_monitor.top.chart import Window
+from warmwatch_monitor.top.detail import PANES, Shown, detail
+from warmwatch_monitor.top.listing import ORDERS, Entry, Key, Listing, at, listing
+from warmwatch_monitor.top.moment import Heard, at_the_moment
+from warmwatch_monitor.top.polling import Answer, Asking
+from warmwatch_monitor.top.seen import Frame, Seen
+from warmwatch_monitor.top.table import fill
+
+KEYS = (
+    ("up, down, pgup, pgdn", "choose a row"),
+    ("enter", "open the chosen rank; enter or esc: back"),
+    ("1 to 5", "plots, recompiles, functions, GPUs, evidence"),
+    ("w", "plots over 2 min, 10 min, 1 h"),
+    ("s", "sort by state, run, longest in its state, slowest step,"),
+    ("", "compile time, recompiles, steps"),
+    ("r", "turn the order round"),
+    ("/", "filter by run, state, phase or host"),
+    ("", "enter keeps the filter, esc clears it"),
+    ("e", "a row for each rank, or for ranks that say the same"),
+    ("p, space", "pause; nothing is asked meanwhile"),
+    ("q, ctrl-c", "quit"),
+)
+
+
+class Help(ModalScreen[None]):
+    """Any key leaves it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark,h,space", "dismiss", show=False)
+    ]
+
+    def compose(self) -> ComposeResult:
+        words = Text("Keys\n\n", style="bold")
+        for keys, does in KEYS:
+            words.append(f"{keys:<21}", style="bold cyan").append(f"{does}\n", style="not bold")
+        words.append(
+            "\n░: compile activity. The plots begin with the daemon, or else with this.\n"
+            "What was not measured is blank.",
+            style="not bold dim",
+        )
+        yield Static(words, id="help")
+
+
+WINDOWS = (120.0, 600.0, 3600.0)
+_MOST_DETAILS = 3
+_ROWS_BEFORE_DETAILS = 24  # a screen of so many has the headline alone
+
+
+class Top(App[None]):
+    """Args:
+    ask: gives the answer, each of its texts printable; raises WarmwatchError.
+    past: gives a daemon's history alike, once; ``None`` where there is none.
+    seconds: between two pictures. hear: listens to a daemon for about a second, where one is asked.
+    """
+
+    TITLE = "warmwatch top"
+    ENABLE_COMMAND_PALETTE = False
+    CSS_PATH = "top.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q,ctrl+c", "quit", "Quit", key_display="q"),
+        Binding("enter", "open", "Open", key_display="enter", priority=True),
+        Binding("s", "sort", "Sort"),
+        Binding("slash", "filter", "Filter", key_display="/", priority=True),
+        Binding("p,space", "pause", "Pause", key_display="p"),
+        Binding("e", "each", "Each rank"),
+        Binding("w", "window", "Time"),
+        Binding("question_mark,h", "help", "Help", key_display="?"),
+        Binding("escape", "leave", show=False),
+        Binding("r", "turn", show=False),
+        *(Binding(str(n), f"pane('{name}')", show=False) for n, name in enumerate(PANES, 1)),
+    ]
+
+    def __init__(
+        self,
+        ask: Callable[[], Answer],
+        seconds: float,
+        past: Callable[[], Answer | None] = lambda: None,
+        hear: Callable[[], Heard] | None = None,
+    ) -> None:
+        super().__init__()
+        self.theme = "ansi-dark"  # the terminal's own colours, and few bytes for each
+        self.animation_level = "none"
+        self._asking, self._seconds = Asking(self, ask, seconds, past, hear), seconds
+        self._answer: Answer | None = None
+        self._trouble = ""
+        self._history = Seen()
+        self._listing = Listing([], {})
+        self._key: Key | None = None
+        self._order, self._turned, self._needle, self._every_rank = "state", False, "", False
+        self._pane, self._window, self._opened = next(iter(PANES)), 0, False
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="sentence")
+        yield Static(id="line")
+        yield DataTable[Text](id="list", cursor_type="row", cell_padding=0)
+        with _Place(self._draw_detail):
+            yield Static(id="words")
+        yield Input(id="filter", placeholder="run, state, phase or host", compact=True)
+        yield Footer(compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one(Input).display = False
+        self.query_one(DataTable).focus()
+        self.set_interval(self._seconds, self._asking.tick)
+        self._asking.begin()
+
+    # what comes
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a question has no answer yet."""
+        return self._asking.is_open
+
+    def look(self) -> None:
+        """Ask, unless the last question has no answer yet."""
+        self._asking.look()
+
+    def take(self, answer: Answer | None, trouble: str) -> None:
+        """Draw the answer, or what is wrong."""
+        self._trouble = trouble
+        if answer is not None:
+            self._show(answer)
+        else:
+            self.draw()
+
+    def take_sample(self, sample: Answer) -> None:
+        """Bring the last answer to the sample's moment, where that is later by enough."""
+        if self._answer is None:
+            return
+        now = self._answer
+        # of another release perhaps; what is asked for says so
+        with suppress(LookupError, TypeError, ValueError, AttributeError):
+            now = at_the_moment(self._answer, sample)
+        if _made_at(now) - _made_at(self._answer) >= self._seconds / 2:
+            self._show(now)
+
+    def take_past(self, past: list[Frame]) -> None:
+        """Begin the plots with what was before."""
+        self._history.precede(past)
+        self.draw()
+
+    def _show(self, answer: Answer) -> None:
+        self._answer = answer
+        self._history.add(answer, _made_at(answer))
+        self.draw()
+
+    # drawing
+
+    def draw(self) -> None:
+        """Everything, from the last answer; nothing where it has been left meanwhile."""
+        if not self.is_running:
+            return
+        self.query_one("#line", Static).update(self._line())
+        if self._answer is None:
+            self.query_one("#sentence", Static).update(Text(self._trouble or "asking ..."))
+            return
+        self.query_one("#sentence", Static).update(self._words(self._answer))
+        table = self.query_one("#list", DataTable)
+        self._listing = listing(
+            self._answer,
+            _made_at(self._answer),
+            self.size.width,
+            order=self._order,
+            turned=self._turned,
+            needle=self._needle,
+            every_rank=self._every_rank,
+        )
+        cursor = at(self._listing.entries, self._key)
+        with self.prevent(DataTable.RowHighlighted):
+            fill(table, self._listing, cursor)
+        self._draw_detail()
+
+    def _draw_detail(self) -> None:
+        self.query_one("#line", Static).update(self._line())
+        entry, place = self._chosen(), self.query_one("#detail")
+        words = Text("no run is known here" if not self._needle else "nothing matches the filter")
+        if entry is not None and self._answer is not None:
+            window = Window(_made_at(self._answer), WINDOWS[self._window])
+            width, height = place.size.width - 1, place.size.height  # one for a scroll bar
+            shown = Shown(self._answer, entry, self._history, window, width, height)
+            words = Text("\n").join(detail(shown, self._pane))
+        self.query_one("#words", Static).update(words)
+
+    def _chosen(self) -> Entry | None:
+        entries = self._listing.entries
+        return entries[at(entries, self._key)] if entries else None
+
+    def _words(self, answer: Answer) -> Text:
+        """The headline, and the details that there is room for, each on one line."""
+        lines = [Text(answer["summary"], style="bold")]
+        room = min(_MOST_DETAILS, (self.size.height - _ROWS_BEFORE_DETAILS) // 2)
+        for words in answer.get("details", ())[: max(0, room)]:
+            line = Text(f"  {words}")
+            line.truncate(max(1, self.size.width), overflow="ellipsis")
+            lines.append(line)
+        return Text("\n").join(lines)
+
+    def _line(self) -> Text:
+        """Which row of how many, how they stand, how old the answer is, and what is wrong."""
+        entries = self._listing.entries
+        parts = [f"{at(entries, self._key) + 1 if entries else 0}/{len(entries)}"]
+        parts.append(f"by {self._order}{', turned' if self._turned else ''}")
+        parts += [f"filter: {self._needle}"] if self._needle else []
+        line = Text("  ".join(parts), style="dim")
+        if self._asking.paused:
+            line.append("  paused", style="not dim bold yellow")
+        if self._trouble and self._answer is not None:
+            age = max(0.0, time.time() - _made_at(self._answer))
+            line.append(f"  {duration(age)} old: {self._trouble}", style="not dim bold red")
+        return line
+
+    # keys
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        if self._listing.entries and event.cursor_row < len(self._listing.entries):
+            self._key = self._listing.entries[event.cursor_row].key
+            self._draw_detail()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._needle = event.value.strip()
+        self.draw()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.draw)
+
+    def action_open(self) -> None:
+        """The chosen rank on the whole screen; where a filter is being typed, its end."""
+        if self.query_one(Input).has_focus:
+            self._end_filter()
+        elif len(self.screen_stack) > 1:
+            self.pop_screen()
+        else:
+            self._show_opened(not self._opened)
+
+    def action_leave(self) -> None:
+        if self.query_one(Input).has_focus:
+            self.query_one(Input).value = ""
+            self._end_filter()
+        else:
+            self._show_opened(False)
+
+    def _show_opened(self, opened: bool) -> None:
+        self._opened = opened
+        self.screen.set_class(opened, "opened")
+        place = self.query_one("#detail", VerticalScroll)
+        place.can_focus = opened
+        (place if opened else self.query_one(DataTable)).focus()
+
+    def action_filter(self) -> None:
+        """At once, and before the next key: over a slow line several come together."""
+        typed = self.query_one(Input)
+        if typed.has_focus:
+            typed.insert_text_at_cursor("/")
+        elif len(self.screen_stack) == 1:
+            typed.display = True
+            self.screen.set_focus(typed)
+
+    def _end_filter(self) -> None:
+        self.query_one(Input).display = False
+        self.screen.set_focus(self.query_one("#detail" if self._opened else DataTable))
+
+    def action_sort(self) -> None:
+        orders = list(ORDERS)
+        self._order = orders[(orders.index(self._order) + 1) % len(orders)]
+        self.draw()
+
+    def action_turn(self) -> None:
+        self._turned = not self._turned
+        self.draw()
+
+    def action_each(self) -> None:
+        self._every_rank = not self._every_rank
+        self.draw()
+
+    def action_pause(self) -> None:
+        self._asking.paused = not self._asking.paused
+        self.look()
+        self.draw()
+
+    def action_window(self) -> None:
+        self._window = (self._window + 1) % len(WINDOWS)
+        self._draw_detail()
+
+    def action_pane(self, name: str) -> None:
+        self._pane = name
+        self.query_one("#detail", VerticalScroll).scroll_home(animate=False)
+        self._draw_detail()
+
+    def action_help(self) -> None:
+        self.push_screen(Help())
+
+
+class _Place(VerticalScroll):
+    """Where the chosen row is shown: as high as the list leaves it, which comes and goes."""
+
+    def __init__(self, resized: Callable[[], None]) -> None:
+        super().__init__(id="detail", can_focus=False)
+        self._resized = resized
+
+    def on_resize(self) -> None:
+        self._resized()
+
+
+def _made_at(answer: Answer) -> float:
+    """When it was made, by the clock of who made it."""
+    return float(answer.get("at") or time.time())

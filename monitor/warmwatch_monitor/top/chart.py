@@ -1,0 +1,135 @@
+"""Charts of measurements over time in block characters, with compile intervals shaded. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from rich.text import Text
+
+from warmwatch_monitor.output.wording import duration
+from warmwatch_monitor.top.seen import Point, Span
+
+GUTTER = 16  # places left of the plots, for names and values
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+SHADE = "░"
+_USUAL_TIMES = 2.5  # a longer time between two points than usual is a gap
+_SHADED, _BAR, _BAR_SHADED = "yellow", "cyan", "yellow"
+
+
+class Series(NamedTuple):
+    """What one plot shows.
+
+    Attributes:
+        name: of the figure. points: its values. words: says a value.
+        most: the top of the scale where that is known beforehand.
+        peaks: whether of several points in a column the greatest counts, or their mean.
+    """
+
+    name: str
+    points: Sequence[Point]
+    words: Callable[[float], str]
+    most: float | None = None
+    peaks: bool = False
+
+
+class Window(NamedTuple):
+    """The time that is shown: ``seconds`` up to ``until``."""
+
+    until: float
+    seconds: float
+
+    def column(self, at: float, columns: int) -> int:
+        """In which of so many columns ``at`` lies; negative, or ``columns``, where outside."""
+        place = (at - self.until + self.seconds) / self.seconds * columns
+        return min(int(place // 1), columns - 1 if at <= self.until else columns)
+
+
+def chart(
+    series: Series, spans: Sequence[Span], window: Window, width: int, height: int
+) -> list[Text]:
+    """``height`` lines of ``width`` places. What was not measured is blank."""
+    columns = max(1, width - GUTTER)
+    values = _folded(series, window, columns)
+    shaded = _shaded(spans, window, columns)
+    top = series.most or _top(values, shaded)
+    gutter = [series.name, series.words(series.points[-1][1]) if series.points else "not known"]
+    if height > 2 and top is not None:
+        gutter.append(f"of {series.words(top)}")
+    drawn = []
+    for row in range(height):
+        line = Text(f"{gutter[row] if row < len(gutter) else '':<{GUTTER}.{GUTTER - 1}}")
+        line.stylize("bold" if row == 0 else "")
+        for value, shade in zip(values, shaded, strict=True):
+            line.append(*_cell(value, shade, top, height - 1 - row, height))
+        drawn.append(line)
+    return drawn
+
+
+def axis(window: Window, width: int, *, shaded: bool) -> Text:
+    """The line below the plots: what time it is left and right."""
+    began = f"{duration(window.seconds)} ago"
+    key = f"{SHADE} compiling" if shaded else ""
+    room = max(0, width - GUTTER - len(began) - len("now"))
+    return Text(" " * GUTTER + began + f"{key:^{room}}" + "now", style="dim")
+
+
+def _folded(series: Series, window: Window, columns: int) -> list[float | None]:
+    """One value for each column."""
+    found: list[list[float]] = [[] for _ in range(columns)]
+    for at, value in series.points:
+        if 0 <= (place := window.column(at, columns)) < columns:
+            found[place].append(value)
+    fold = max if series.peaks else _mean
+    values = [fold(values) if values else None for values in found]
+    for first, last, value in _between(series.points, window, columns):
+        values[first:last] = [value if one is None else one for one in values[first:last]]
+    return values
+
+
+def _between(
+    points: Sequence[Point], window: Window, columns: int
+) -> Iterator[tuple[int, int, float]]:
+    """Columns from one point to the next that follows as soon as usual, and the first's value.
+
+    Where a column is shorter than what is between two looks, the plot would be a comb.
+    """
+    gaps = sorted(after[0] - before[0] for before, after in pairwise(points))
+    usual = gaps[(len(gaps) - 1) // 2] if gaps else 0.0
+    for before, after in pairwise(points):
+        if after[0] - before[0] <= _USUAL_TIMES * usual:
+            first, last = window.column(before[0], columns), window.column(after[0], columns)
+            yield max(0, first), max(0, min(last, columns)), before[1]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _shaded(spans: Sequence[Span], window: Window, columns: int) -> list[bool]:
+    shaded = [False] * columns
+    for began, ended in spans:
+        first, last = window.column(began, columns), window.column(ended, columns)
+        for place in range(max(0, first), min(columns - 1, last) + 1):
+            shaded[place] = True
+    return shaded
+
+
+def _top(values: Sequence[float | None], shaded: Sequence[bool]) -> float | None:
+    """The greatest value outside of compile intervals, which would make all others flat."""
+    known = [value for value in values if value is not None]
+    clean = [v for v, shade in zip(values, shaded, strict=True) if v is not None and not shade]
+    return max(clean or known, default=None)
+
+
+def _cell(
+    value: float | None, shade: bool, top: float | None, row: int, height: int
+) -> tuple[str, str]:
+    """One place: ``row`` counts from below."""
+    if value is not None and top is not None:
+        eighths = max(1, round(value / top * height * 8)) if top > 0 else 1
+        filled = min(8, max(0, eighths - row * 8))
+        if filled:
+            return _BLOCKS[filled], _BAR_SHADED if shade else _BAR
+    return (SHADE, _SHADED) if shade else (" ", "")

@@ -1,0 +1,113 @@
+"""``warmwatch top``: runs and ranks on a live screen."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from warmwatch_monitor.client.answers import Answer, Asker, asker, past_of
+from warmwatch_monitor.errors import UnknownRunError, UsageError
+from warmwatch_monitor.output import options
+from warmwatch_monitor.output.console import is_redrawn, plain
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.top.moment import Heard
+
+_USUAL_SECONDS = 1.0
+_SAMPLE_SECONDS = 1.0  # between two samples of a daemon
+# which events an answer is too old for; phases are in the samples
+_KINDS = (
+    *("attached", "state", "condition", "compile_begin", "compilation", "compile_end"),
+    *("reopened", "warm", "ended", "run", "gone"),
+)
+_LEAST_SECONDS, _MOST_SECONDS = 0.2, 3600.0
+_HELP = """Watch runs and ranks: state, phase, progress, steps, power, recompiles, functions, GPUs.
+
+RUN is a name or a pattern such as 'gpt*', as for `status`; without it every run is shown. A daemon
+is asked where one runs, or the one at --address; else the records here are read. The plots go back
+as far as the daemon does, an hour at most; without one they begin now. `?` lists the keys.
+
+\b
+Exit code: 0 it was left
+           2 wrong usage, or stdout is no terminal
+           6 the daemon or the Prometheus that was asked for does not answer
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("run", required=False)
+@click.option(
+    "--interval", metavar="SECONDS", help=f"Seconds between two pictures.  [{_USUAL_SECONDS:g}]"
+)
+@options.address
+@options.directory
+@options.prometheus
+@options.access
+def top(
+    run: str | None,
+    interval: str | None,
+    address: str | None,
+    dir: str | None,
+    prometheus: str | None,
+    **access: str | None,
+) -> None:
+    """The command; what it says of itself is ``_HELP``."""
+    seconds = _seconds(interval)
+    if not (is_redrawn() and sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError("top needs a terminal; `warmwatch status` prints the answer once")
+    ask = asker(run, address=address, dir=dir, prometheus=prometheus, access=access)
+    with contextlib.suppress(UnknownRunError):  # it may begin
+        ask()
+    from warmwatch_monitor.top.app import Top
+
+    past = partial(past_of, address=address, dir=dir, prometheus=prometheus, access=access)
+    hear = _hearer(ask) if seconds >= _SAMPLE_SECONDS and dir is None else None
+    Top(lambda: plain(ask()), seconds, lambda: plain(past()), hear).run()
+
+
+def _hearer(ask: Asker) -> Callable[[], Heard]:
+    """Listens to the daemon that answered last, for a second or until something comes."""
+    from warmwatch_monitor.client.events import CONNECT_SECONDS, EventClient
+    from warmwatch_monitor.top.moment import Heard
+
+    hearing = EventClient(_KINDS, samples=True)
+
+    def hear() -> Heard:
+        hearing.follow(ask.daemon)
+        hearing.connect_where_due(CONNECT_SECONDS)
+        events = hearing.hear(_SAMPLE_SECONDS)
+        samples = [event.data for event in events if event.kind == "sample"]
+        return Heard(
+            is_live=hearing.is_live,
+            changed=len(events) > len(samples),
+            sample=_sample(samples[-1]) if samples else None,
+        )
+
+    return hear
+
+
+def _sample(data: bytes) -> Answer | None:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return plain(found) if isinstance(found, dict) else None
+
+
+def _seconds(text: str | None) -> float:
+    try:
+        seconds = _USUAL_SECONDS if text is None else float(text)
+    except ValueError:
+        seconds = 0.0
+    if not _LEAST_SECONDS <= seconds <= _MOST_SECONDS:
+        raise UsageError(
+            f"--interval: {text!r} is not a number of seconds from {_LEAST_SECONDS:g} "
+            f"to {_MOST_SECONDS:g}"
+        )
+    return seconds

@@ -1,0 +1,225 @@
+"""What ``top`` shows of one row, and the table of GPUs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rich.text import Text
+
+from warmwatch_monitor.output.states import STYLES
+from warmwatch_monitor.output.wording import duration, place, step_length
+from warmwatch_monitor.terminal.functions import functions
+from warmwatch_monitor.terminal.reasons import reasons
+from warmwatch_monitor.terminal.table import wrapped
+from warmwatch_monitor.top.chart import Series, Window, axis, chart
+from warmwatch_monitor.top.listing import Entry
+from warmwatch_monitor.top.seen import History
+
+_HEAD = ("", "GPU", "power", "busy", "SMs", "memory", "temp", "held down by", "name")
+_LEFT = frozenset({"", "held down by", "name"})
+_UNKNOWN = "-"
+
+
+def gpus(answer: Mapping[str, Any], own: frozenset[str], width: int) -> list[Text]:
+    """A line for each; ``own``, those of the rank that is looked at, are marked with a star."""
+    known = answer.get("gpus") or ()
+    if not known:
+        return [Text(line, style="dim") for line in _none(answer, width)]
+    rows = [_HEAD, *(_row(gpu, gpu["uuid"] in own) for gpu in known)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
+    lines = []
+    for row in rows:
+        cells = zip(_HEAD, row, widths, strict=True)
+        text = "  ".join(t.ljust(w) if head in _LEFT else t.rjust(w) for head, t, w in cells)
+        lines.append(Text(text.rstrip(), style="dim" if row is _HEAD else "", no_wrap=True))
+    for gpu in known:
+        trouble = f"GPU {gpu['index']}: {gpu['trouble']}" if gpu["trouble"] else ""
+        lines += [Text(line, style="red") for line in wrapped(trouble, width) if line]
+    return lines
+
+
+def _none(answer: Mapping[str, Any], width: int) -> Iterator[str]:
+    """Why none is known, where a source says it."""
+    yield "no GPU is known here"
+    for source in answer.get("sources", ()):
+        if source["source"] == "nvml" and source["error"]:
+            yield from wrapped(f"{source['source']}: {source['error']}", width)
+
+
+def _row(gpu: Mapping[str, Any], own: bool) -> tuple[str, ...]:
+    return (
+        "*" if own else "",
+        str(gpu["index"]),
+        _of(gpu["power_watts"], gpu["power_limit_watts"], 1, "W"),
+        _if_known(gpu["utilization_ratio"], _percent),
+        _if_known(gpu["sm_active_ratio"], _percent),
+        _of(gpu["memory_used_bytes"], gpu["memory_total_bytes"], 2**30, "GiB"),
+        _if_known(gpu["temperature_celsius"], lambda degrees: f"{degrees:.0f} C"),
+        ", ".join(gpu["throttled"] or ()),
+        gpu["profile"] or gpu["name"] or "",
+    )
+
+
+def _of(value: float | None, most: float | None, unit: float, name: str) -> str:
+    """``686/700 W``."""
+    if value is None:
+        return _UNKNOWN
+    of = "" if most is None else f"/{most / unit:.0f}"
+    return f"{value / unit:.0f}{of} {name}"
+
+
+def _if_known(value: float | None, words: Callable[[float], str]) -> str:
+    return _UNKNOWN if value is None else words(value)
+
+
+def _percent(ratio: float) -> str:
+    return f"{ratio * 100:.0f} %"
+
+
+_BAR = 30
+_LEAST_ROWS, _MOST_ROWS = 2, 12  # of one plot
+_MOST_REASONS = 20
+
+
+class Shown(NamedTuple):
+    """What there is to make lines of.
+
+    Attributes:
+        answer: the whole of it. entry: the row. history: what was seen before.
+        window: the time that is plotted. width, height: of the place.
+    """
+
+    answer: Mapping[str, Any]
+    entry: Entry
+    history: History
+    window: Window
+    width: int
+    height: int
+
+    @property
+    def rank(self) -> Mapping[str, Any]:
+        """The one that speaks for the row."""
+        return self.entry.ranks[0]
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """The run with the ranks of the row alone."""
+        return {**self.entry.run, "ranks": list(self.entry.ranks)}
+
+
+def heading(shown: Shown) -> list[Text]:
+    """Which rank it is, in which state, and how far its compilation is."""
+    rank, cells = shown.rank, shown.entry.cells
+    line = Text(f"{shown.entry.run['run']} rank {cells['rank']}  ", style="bold")
+    line.append(rank["state"], style=STYLES.get(rank["state"], ""))
+    phase = f" ({cells['phase']})" if cells["phase"] else ""
+    line.append(f"{phase} for {cells['for']}" if cells["for"] else phase, style="not bold")
+    where = f"pid {rank['pid']}" if rank["pid"] is not None else ""
+    where = ", ".join(filter(None, [where, rank["host"]])) if len(shown.entry.ranks) == 1 else ""
+    line.append(f"   {where}", style="not bold dim")
+    return [line, *_progress(shown)]
+
+
+def _progress(shown: Shown) -> Iterator[Text]:
+    """``kernels ████░░░░ 31 of 86, about 12 s left``, or what is compiled where none is counted."""
+    compile = shown.rank["compile"]
+    if compile["phase"] is None:
+        return
+    underway, told = compile.get("underway"), compile.get("progress")
+    what = place(underway["name"], underway["file"], underway["line"]) if underway else ""
+    if not told or not told["total"]:
+        yield Text(f"compiles {what}" if what else "compiles", style="yellow")
+        return
+    done = min(told["done"], told["total"])
+    full = _BAR * done // told["total"]
+    line = Text(f"{told['of']} ")
+    line.append("█" * full, style="yellow").append("░" * (_BAR - full), style="dim")
+    left = shown.history.seconds_left((shown.entry.run["run"], shown.rank["rank"]))
+    line.append(f" {done} of {told['total']}")
+    line.append(f", about {duration(left)} left for these" if left else "")
+    yield line.append(f"   {what}" if what else "")
+
+
+def _plots(shown: Shown) -> list[Text]:
+    whose = shown.entry.run["run"], shown.rank["rank"]
+    spans = shown.history.compiling(whose)
+    series = [Series("step time", shown.history.steps(whose), step_length, peaks=True)]
+    series += _of_gpu(shown)
+    rows = (shown.height - 1) // len(series)
+    rows = max(_LEAST_ROWS, min(_MOST_ROWS, rows))
+    lines = [line for one in series for line in chart(one, spans, shown.window, shown.width, rows)]
+    return [*lines, axis(shown.window, shown.width, shaded=bool(spans))]
+
+
+def _of_gpu(shown: Shown) -> Iterator[Series]:
+    """Of the rank's first GPU, as far as it tells anything."""
+    known = {gpu["uuid"]: gpu for gpu in shown.answer.get("gpus", ())}
+    gpu = next((known[uuid] for uuid in shown.rank["gpus"] if uuid in known), None)
+    if gpu is None:
+        return
+    name, limit = f"GPU {gpu['index']}", gpu["power_limit_watts"]
+    if gpu["power_watts"] is not None:
+        watts = shown.history.watts(gpu["uuid"])
+        yield Series(f"{name} power", watts, lambda value: f"{value:.0f} W", limit)
+    if gpu["utilization_ratio"] is not None:
+        busy = shown.history.activity(gpu["uuid"])
+        yield Series(f"{name} busy", busy, lambda value: f"{value * 100:.0f} %", 1.0)
+
+
+def _recompiles(shown: Shown) -> list[Text]:
+    said = []
+    for words, advice in reasons([shown.run], most=_MOST_REASONS):
+        said += [Text(line) for line in wrapped(words, shown.width)]
+        said += [Text(line, style="green") for line in wrapped(advice, shown.width, "    ")]
+    for one in shown.rank["compile"].get("varying") or ():
+        said += [Text(line, style="green") for line in wrapped(one["words"] or "", shown.width)]
+    return said or [Text("nothing has compiled again, and no graph has broken", style="dim")]
+
+
+def _functions(shown: Shown) -> list[Text]:
+    return [Text(line) for line in functions([shown.run], shown.width)]
+
+
+def _gpus(shown: Shown) -> list[Text]:
+    return gpus(shown.answer, frozenset(shown.rank["gpus"]), shown.width)
+
+
+def _words(run: Mapping[str, Any], rank: Mapping[str, Any]) -> Iterator[str]:
+    """What is said of the run, and the evidence; no clause twice."""
+    yield from dict.fromkeys((run["summary"], *run.get("details", ()), *rank["evidence"]))
+
+
+def _evidence(shown: Shown) -> list[Text]:
+    rank = shown.rank
+    said = [(one["words"], "bold red") for one in rank["conditions"]]
+    said += [(words, "") for words in _words(shown.entry.run, rank)]
+    return [
+        Text(line, style=style) for words, style in said for line in wrapped(words, shown.width)
+    ]
+
+
+PANES: Mapping[str, Callable[[Shown], list[Text]]] = {
+    "plots": _plots,
+    "recompiles": _recompiles,
+    "functions": _functions,
+    "GPUs": _gpus,
+    "evidence": _evidence,
+}
+
+
+def tabs(chosen: str) -> Text:
+    """``1 plots  2 recompiles ...``, the chosen one marked."""
+    line = Text()
+    for number, name in enumerate(PANES, 1):
+        line.append(f" {number} {name} ", style="reverse" if name == chosen else "dim")
+    return line
+
+
+def detail(shown: Shown, pane: str) -> Sequence[Text]:
+    """The heading, and the lines of ``pane`` in what is left of the height."""
+    head = [*heading(shown), tabs(pane)]
+    for line in head:
+        line.truncate(shown.width, overflow="ellipsis")
+    rest = shown._replace(height=max(1, shown.height - len(head)))
+    return [*head, *PANES[pane](rest)]

@@ -1,0 +1,98 @@
+"""The list of runs and ranks: rows, order and widths. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from warmwatch_monitor.output.states import place
+from warmwatch_monitor.output.wording import a_step
+from warmwatch_monitor.terminal.table import Group, Row, columns, groups, row
+
+Answer = Mapping[str, Any]
+Key = tuple[str, int]  # the run, and the first of the ranks that share the row
+
+
+class Entry(NamedTuple):
+    """One row: the ranks of a run that say the same."""
+
+    key: Key
+    run: Mapping[str, Any]
+    ranks: Sequence[Mapping[str, Any]]
+    cells: Row
+
+
+class Listing(NamedTuple):
+    """The rows, and the columns that fit with their widths."""
+
+    entries: list[Entry]
+    widths: dict[str, int]
+
+
+def _since(group: Group) -> float:
+    known = [rank["since"] for rank in group[1] if rank["since"] is not None]
+    return min(known, default=float("inf"))
+
+
+def _step(group: Group) -> float:
+    return -max(a_step(rank) or 0.0 for rank in group[1])
+
+
+def _most(of: Callable[[Mapping[str, Any]], float | None]) -> Callable[[Group], float]:
+    return lambda group: -max(of(rank) or 0.0 for rank in group[1])
+
+
+# by what the rows can be sorted, and which of them come first; else they stand by state, run, rank
+ORDERS: Mapping[str, Callable[[Group], Any]] = {
+    "state": lambda group: place(group[1][0]["state"]),
+    "run": lambda group: group[0]["run"],
+    "longest": _since,
+    "slowest": _step,
+    "compiled": _most(lambda rank: rank["compile"]["seconds"]),
+    "recompiles": _most(lambda rank: rank["compile"]["recompiles"]),
+    "steps": lambda group: min(rank["steps"] for rank in group[1]),
+}
+
+
+def listing(
+    answer: Answer,
+    now: float,
+    width: int,
+    *,
+    order: str = "state",
+    turned: bool = False,
+    needle: str = "",
+    every_rank: bool = False,
+) -> Listing:
+    """What ``needle`` (of the run's name, its state, phase or host) leaves of ``answer``."""
+    chosen = [
+        group
+        for group in groups(answer["runs"], every_rank=every_rank)
+        if _holds(group, needle.casefold())
+    ]
+    chosen.sort(key=lambda group: (group[0]["run"], group[1][0]["rank"]))
+    chosen.sort(key=lambda group: place(group[1][0]["state"]))
+    chosen.sort(key=ORDERS[order], reverse=turned)
+    entries = [
+        Entry((run["run"], ranks[0]["rank"]), run, ranks, row(run, ranks, now))
+        for run, ranks in chosen
+    ]
+    several = len(answer["runs"]) > 1
+    widths = columns([one.cells for one in entries], width, several=several) if entries else {}
+    return Listing(entries, widths)
+
+
+def at(entries: Sequence[Entry], key: Key | None) -> int:
+    """Which row speaks for ``key``; the first where none does any more."""
+    for place_of, entry in enumerate(entries):
+        ranks = {rank["rank"] for rank in entry.ranks}
+        if key is not None and entry.key[0] == key[0] and key[1] in ranks:
+            return place_of
+    return 0
+
+
+def _holds(group: Group, needle: str) -> bool:
+    run, ranks = group
+    first = ranks[0]
+    words = (run["run"], first["state"], first["compile"]["phase"] or "", first["host"] or "")
+    return not needle or any(needle in word.casefold() for word in words)

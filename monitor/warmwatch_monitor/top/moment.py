@@ -1,0 +1,72 @@
+"""Merges the daemon's samples into the last answer. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from warmwatch_monitor.output.summary import several_of
+
+Answer = Mapping[str, Any]
+_GPU = ("utilization_ratio", "power_watts", "memory_used_bytes")
+
+
+class Heard(NamedTuple):
+    """What came of listening for a while.
+
+    Attributes:
+        is_live: what happens is told. changed: something has happened, so an answer is old.
+        sample: the figures of a moment, as ``/events`` sends them, or ``None``.
+    """
+
+    is_live: bool
+    changed: bool
+    sample: Answer | None
+
+
+NOTHING = Heard(is_live=False, changed=False, sample=None)
+
+
+def at_the_moment(answer: Answer, sample: Answer) -> Answer:
+    """``answer`` with the figures of ``sample``, if that is later and not late itself.
+
+    A rank whose state is another one stays as it was: that is told, so it is asked for already.
+    """
+    if sample["late_seconds"] is not None or sample["at"] <= (answer.get("at") or 0.0):
+        return answer
+    said = {one["run"]: one for one in sample["runs"]}
+    ranks = {(one["run"], one["rank"]): one for one in sample["ranks"]}
+    gpus = {one["uuid"]: {name: one[name] for name in _GPU} for one in sample["gpus"]}
+    runs = [_run(run, said.get(run["run"]), ranks) for run in answer["runs"]]
+    words, every = several_of(runs), said.keys() == {run["run"] for run in runs}
+    return {
+        **answer,
+        "at": sample["at"],
+        "summary": sample["summary"] if every else words.summary,
+        "details": sample.get("details", []) if every else list(words.details),
+        "runs": runs,
+        "gpus": [{**gpu, **gpus.get(gpu["uuid"], {})} for gpu in answer["gpus"]],
+    }
+
+
+def _run(run: Answer, said: Answer | None, ranks: Mapping[tuple[str, int], Answer]) -> Answer:
+    if said is None:
+        return run
+    now = [_rank(rank, ranks.get((run["run"], rank["rank"]))) for rank in run["ranks"]]
+    details = said.get("details", [])  # of an older daemon there are none
+    return {**run, "summary": said["summary"], "details": details, "ranks": now}
+
+
+def _rank(rank: Answer, now: Answer | None) -> Answer:
+    if now is None or now["state"] != rank["state"]:
+        return rank
+    compile = {"phase": now["phase"], "seconds": now["compile_seconds"]}
+    if "progress" in now:  # of an older daemon it is as old as the answer
+        compile["progress"] = now["progress"]
+    return {
+        **rank,
+        "steps": now["steps"],
+        "step_seconds": {**rank["step_seconds"], "last": now["step_seconds"]},
+        "last_step_age_seconds": None,
+        "compile": {**rank["compile"], **compile},
+    }

@@ -1,0 +1,128 @@
+"""The threads of ``top`` that query and listen; they end with the program.
+
+What comes is taken on the screen's own thread. A question is asked only after the last one has its
+answer; beside a daemon that tells what happens, seldom.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+from warmwatch_monitor.errors import WarmwatchError, described
+from warmwatch_monitor.top.moment import NOTHING, Heard
+from warmwatch_monitor.top.seen import Frame, frames
+
+Answer = Mapping[str, Any]
+
+# who is told what happens asks again after so many, and no sooner than that
+_FRESH_SECONDS, _SHORTEST_SECONDS = 5.0, 1.0
+
+
+class Taker(Protocol):
+    """The screen: what it takes, and Textual's two ways to its thread."""
+
+    def take(self, answer: Answer | None, trouble: str) -> None:
+        """An answer, or ``None`` and what is wrong."""
+
+    def take_sample(self, sample: Answer) -> None:
+        """The figures of a moment between two answers."""
+
+    def take_past(self, past: list[Frame]) -> None:
+        """What was before the first answer."""
+
+    def call_from_thread(self, callback: Callable[..., Any], *args: Any) -> Any:
+        """Wait for it. Raises RuntimeError: the screen has ended."""
+
+    def call_later(self, callback: Callable[..., Any], *args: Any) -> bool:
+        """Whether it will be called; do not wait."""
+
+
+class Asking:
+    """Args:
+    taker: takes what comes. ask, seconds, past, hear: as of ``Top``.
+
+    Attributes:
+        paused: nothing is asked, and no sample taken.
+    """
+
+    def __init__(
+        self,
+        taker: Taker,
+        ask: Callable[[], Answer],
+        seconds: float,
+        past: Callable[[], Answer | None],
+        hear: Callable[[], Heard] | None,
+    ) -> None:
+        self._taker, self._ask, self._seconds = taker, ask, seconds
+        self._past, self._hear = past, hear
+        self._is_told, self._is_old, self._asked_at = False, False, 0.0
+        self._is_open = False
+        self.paused = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a question has no answer yet."""
+        return self._is_open
+
+    def begin(self) -> None:
+        """Ask for the first time, listen, and look back."""
+        self.look()
+        if self._hear is not None:
+            threading.Thread(target=self._listen, args=(self._hear,), daemon=True).start()
+        threading.Thread(target=self._look_back, name="past", daemon=True).start()
+
+    def look(self) -> None:
+        """Ask, unless the last question has no answer yet."""
+        if not self._is_open and not self.paused:
+            self._is_open, self._is_old, self._asked_at = True, False, time.monotonic()
+            threading.Thread(target=self._look, name="ask", daemon=True).start()
+
+    def tick(self) -> None:
+        """Ask, unless all that happened is known."""
+        age = time.monotonic() - self._asked_at
+        if not self._is_told or self._is_old or age >= max(_FRESH_SECONDS, self._seconds):
+            self.look()
+
+    def _look(self) -> None:
+        try:
+            answer, trouble = self._ask(), ""
+        except WarmwatchError as error:
+            answer, trouble = None, str(error)
+        except Exception as error:  # noqa: BLE001 - shown, where a thread that died would not be
+            answer, trouble = None, described(error)
+        with suppress(RuntimeError):  # it has ended meanwhile
+            self._taker.call_from_thread(self._take, answer, trouble)
+
+    def _listen(self, hear: Callable[[], Heard]) -> None:
+        going_on = True
+        with suppress(RuntimeError):  # it has ended meanwhile
+            while going_on:
+                try:
+                    heard = hear()
+                except Exception as error:  # noqa: BLE001 - shown, and asking goes on
+                    self._taker.call_later(self._take, None, described(error))
+                    heard, going_on = NOTHING, False
+                going_on = self._taker.call_later(self._take_heard, heard) and going_on
+
+    def _look_back(self) -> None:
+        """Where there is no history, or none that can be read, the plots begin now."""
+        with suppress(WarmwatchError, LookupError, TypeError, ValueError):
+            before = self._past()
+            if before is not None:
+                with suppress(RuntimeError):
+                    self._taker.call_from_thread(self._taker.take_past, list(frames(before)))
+
+    def _take(self, answer: Answer | None, trouble: str) -> None:
+        self._is_open = False
+        self._taker.take(answer, trouble)
+
+    def _take_heard(self, heard: Heard) -> None:
+        self._is_told, self._is_old = heard.is_live, self._is_old or heard.changed
+        if self._is_old and time.monotonic() - self._asked_at >= _SHORTEST_SECONDS:
+            self.look()
+        if heard.sample is not None and not self.paused:
+            self._taker.take_sample(heard.sample)

@@ -1,0 +1,212 @@
+"""What the plots of ``top`` show: samples since it started, and the daemon's history. Bounded."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
+
+Answer = Mapping[str, Any]
+Whose = tuple[str, int]  # run and rank
+Point = tuple[float, float]  # when, in seconds since the epoch, and the value
+Span = tuple[float, float]  # from when to when
+
+_MOST_FRAMES = 3600
+_MOST_CELLS = 120_000  # one for each rank and GPU of each frame, about 200 bytes
+_LEAST_DONE, _LEAST_SECONDS = 3, 2.0  # before that a rate is a guess
+
+
+class History(Protocol):
+    """What was measured of ranks and GPUs, each list in the order of time."""
+
+    def steps(self, whose: Whose) -> list[Point]:
+        """Lengths of steps in seconds."""
+
+    def compiling(self, whose: Whose) -> list[Span]:
+        """When compile activity was seen."""
+
+    def watts(self, uuid: str) -> list[Point]:
+        """Power of a GPU."""
+
+    def activity(self, uuid: str) -> list[Point]:
+        """How busy a GPU was, 0 to 1."""
+
+    def seconds_left(self, whose: Whose) -> float | None:
+        """For what is counted now, at its rate so far; ``None`` where that cannot be told."""
+
+
+class RankThen(NamedTuple):
+    """What a rank was at: all its steps, the last one's length, all compile time."""
+
+    steps: int
+    last_step: float | None
+    compiled: float
+    compiling: bool
+
+
+class Frame(NamedTuple):
+    """One look. Of a GPU: its power in watts, and how busy it was."""
+
+    at: float
+    ranks: dict[Whose, RankThen]
+    gpus: dict[str, tuple[float | None, float | None]]
+
+
+class _Counted(NamedTuple):
+    """Something that is counted: when it was first seen and how far it was, and the same now."""
+
+    what: tuple[str, int]
+    began: Point
+    now: Point
+
+
+class Seen:
+    """A :class:`History` of the answers that it was given."""
+
+    def __init__(self) -> None:
+        self._frames: deque[Frame] = deque(maxlen=_MOST_FRAMES)
+        self._cells = 0
+        self._counted: dict[Whose, _Counted] = {}
+
+    def add(self, answer: Answer, at: float) -> None:
+        """Keep ``answer``, which is of the time ``at``; one that is not newer than the last is
+        none.
+        """
+        if self._frames and at <= self._frames[-1].at:
+            return
+        if len(self._frames) == _MOST_FRAMES:
+            self._forget()
+        frame = Frame(at, _ranks(answer), _gpus(answer))
+        self._frames.append(frame)
+        self._cells += _cells(frame)
+        while self._cells > _MOST_CELLS and len(self._frames) > 1:
+            self._forget()
+        self._counted = dict(_counted(answer, at, self._counted))
+
+    def precede(self, past: Iterable[Frame]) -> None:
+        """Keep ``past`` before what was added, as much of it as there is room for."""
+        own = list(self._frames)
+        before = [frame for frame in past if not own or frame.at < own[0].at]
+        self._frames = deque([*before, *own], maxlen=_MOST_FRAMES)
+        self._cells = sum(map(_cells, self._frames))
+        while self._cells > _MOST_CELLS and len(self._frames) > 1:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._cells -= _cells(self._frames.popleft())
+
+    def steps(self, whose: Whose) -> list[Point]:
+        points: list[Point] = []
+        before: int | None = None
+        for frame in self._frames:
+            rank = frame.ranks.get(whose)
+            if rank is None:
+                continue
+            if before is not None and rank.steps > before and rank.last_step is not None:
+                points.append((frame.at, rank.last_step))
+            before = rank.steps
+        return points
+
+    def compiling(self, whose: Whose) -> list[Span]:
+        spans: list[Span] = []
+        before: tuple[float, RankThen] | None = None
+        for frame in self._frames:
+            rank = frame.ranks.get(whose)
+            if rank is None:
+                before = None
+                continue
+            began = before[0] if before else frame.at
+            if rank.compiling or (before and rank.compiled > before[1].compiled):
+                if spans and spans[-1][1] == began:
+                    spans[-1] = (spans[-1][0], frame.at)
+                else:
+                    spans.append((began, frame.at))
+            before = frame.at, rank
+        return spans
+
+    def watts(self, uuid: str) -> list[Point]:
+        return self._of_gpu(uuid, 0)
+
+    def activity(self, uuid: str) -> list[Point]:
+        return self._of_gpu(uuid, 1)
+
+    def _of_gpu(self, uuid: str, which: int) -> list[Point]:
+        return [
+            (frame.at, value)
+            for frame in self._frames
+            if (value := frame.gpus.get(uuid, (None, None))[which]) is not None
+        ]
+
+    def seconds_left(self, whose: Whose) -> float | None:
+        counted = self._counted.get(whose)
+        if counted is None:
+            return None
+        took, done = counted.now[0] - counted.began[0], counted.now[1] - counted.began[1]
+        if done < _LEAST_DONE or took < _LEAST_SECONDS:
+            return None
+        return (counted.what[1] - counted.now[1]) * took / done
+
+
+def _cells(frame: Frame) -> int:
+    return len(frame.ranks) + len(frame.gpus)
+
+
+def _ranks(answer: Answer) -> dict[Whose, RankThen]:
+    return {
+        (run["run"], rank["rank"]): RankThen(
+            steps=rank["steps"],
+            last_step=rank["step_seconds"]["last"],
+            compiled=rank["compile"]["seconds"],
+            compiling=rank["compile"]["phase"] is not None,
+        )
+        for run in answer["runs"]
+        for rank in run["ranks"]
+    }
+
+
+def _gpus(answer: Answer) -> dict[str, tuple[float | None, float | None]]:
+    return {
+        gpu["uuid"]: (gpu["power_watts"], gpu["utilization_ratio"])
+        for gpu in answer.get("gpus", ())
+    }
+
+
+def _counted(
+    answer: Answer, at: float, before: Mapping[Whose, _Counted]
+) -> Iterator[tuple[Whose, _Counted]]:
+    """What each rank counts now; what it goes on counting began when it did."""
+    for run in answer["runs"]:
+        for rank in run["ranks"]:
+            told = rank["compile"].get("progress")
+            if not told:
+                continue
+            whose, what = (run["run"], rank["rank"]), (told["of"], told["total"])
+            now, known = (at, float(told["done"])), before.get((run["run"], rank["rank"]))
+            goes_on = known is not None and known.what == what and now[1] >= known.now[1]
+            yield whose, _Counted(what, known.began if known and goes_on else now, now)
+
+
+def frames(history: Mapping[str, Any]) -> Iterator[Frame]:
+    """One for each moment of ``history``; who was not known then is not in it."""
+    for place, at in enumerate(history["at"]):
+        ranks = {
+            (one["run"], one["rank"]): _rank(one, place)
+            for one in history["ranks"]
+            if one["steps"][place] is not None
+        }
+        gpus = {
+            one["uuid"]: (one["power_watts"][place], one["utilization_ratio"][place])
+            for one in history["gpus"]
+        }
+        yield Frame(at, ranks, gpus)
+
+
+def _rank(one: Mapping[str, Any], place: int) -> RankThen:
+    """All of its compile time is not told: without end, so that none seems to have come since."""
+    return RankThen(
+        steps=one["steps"][place],
+        last_step=one["step_seconds"][place],
+        compiled=math.inf,
+        compiling=bool(one["compile_seconds"][place]),
+    )

@@ -1,0 +1,50 @@
+"""Updates Textual's table where a listing differs from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.text import Text
+from textual.coordinate import Coordinate
+from textual.widgets import DataTable
+
+from warmwatch_monitor.output.states import STYLES
+from warmwatch_monitor.terminal.table import LEFT, cell_width
+from warmwatch_monitor.top.listing import Entry, Listing
+
+_GAP = 2
+
+
+def fill(table: DataTable[Text], shown: Listing, cursor: int) -> None:
+    """Make ``table`` show ``shown``, with the cursor on that row."""
+    heads = [_head(name, wide) for name, wide in shown.widths.items()]
+    if [column.label for column in table.ordered_columns] != heads:
+        table.clear(columns=True)
+        for head, wide in zip(heads, shown.widths.values(), strict=True):
+            table.add_column(head, width=wide + _GAP)
+    if table.row_count > len(shown.entries):
+        table.clear()
+    for place, entry in enumerate(shown.entries):
+        cells = _cells(entry, shown.widths)
+        if place >= table.row_count:
+            table.add_row(*cells)
+            continue
+        for column, cell in enumerate(cells):
+            if table.get_cell_at(where := Coordinate(place, column)) != cell:
+                table.update_cell_at(where, cell)
+    if table.cursor_row != cursor:
+        table.move_cursor(row=cursor, animate=False)
+
+
+def _head(name: str, wide: int) -> Text:
+    return Text(name.ljust(wide) if name in LEFT else name.rjust(wide))
+
+
+def _cells(entry: Entry, widths: Mapping[str, int]) -> list[Text]:
+    cells = []
+    for name, wide in widths.items():
+        text = entry.cells[name]
+        space = " " * (wide - cell_width(text))
+        style = STYLES.get(text, "") if name == "state" else ""
+        cells.append(Text(text + space if name in LEFT else space + text, style=style))
+    return cells

@@ -1,1 +1,0 @@
-"""How a Document is put before a reader: a terminal's lines, Markdown, one HTML file."""

@@ -1,0 +1,141 @@
+"""``warmwatch wait``: blocks until a state is reached, and reports progress."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import click
+
+from warmwatch_monitor.client.answers import asker, note_missing_directory
+from warmwatch_monitor.client.events import EventClient
+from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.output import options
+from warmwatch_monitor.output.console import note, rewrite, say
+from warmwatch_monitor.output.wording import duration
+from warmwatch_monitor.status.goals import GOALS
+from warmwatch_monitor.wait.poll_interval import KINDS, PollInterval
+from warmwatch_monitor.wait.waiter import Outcome, Standing, Wait, listed
+
+_HELP = """Block until RUN (or every living run of yours) is warm; also for one that has not begun
+yet.
+
+RUN is a name or a pattern such as 'gpt*' and means your own runs; gpt2@alice is alice's, '*@*'
+everybody's. A run that had ended before the wait began is passed over, so that the end of an
+earlier start does not answer for the launch you wait for: unless it had begun within the 10 s
+before, or RUN is named and --until asks for ends alone (ended, finished, failed, lost).
+
+On a terminal a line on stderr says how far it is; elsewhere one whenever a state has changed.
+
+\b
+Exit code: 0 reached
+           4 the run ended before, or a compilation takes so long that it may hang
+             (long_compile; a wait for an end goes on)
+           124 the timeout came before
+           2 wrong usage
+           6 the daemon or the Prometheus that was asked for does not answer
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("run", required=False)
+@click.option(
+    "--until",
+    metavar="STATE[,STATE]",
+    default="warm",
+    help="A state, or ended (in any way); of several, whichever comes first.  [warm]",
+)
+@click.option("--timeout", metavar="S", help="Give up after S seconds; without it, never.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the last answer as JSON, however it ends."
+)
+@options.address
+@options.directory
+@options.prometheus
+@options.access
+@click.pass_context
+def wait(
+    ctx: click.Context,
+    /,
+    run: str | None,
+    until: str,
+    timeout: str | None,
+    as_json: bool,
+    address: str | None,
+    dir: str | None,
+    prometheus: str | None,
+    **access: str | None,
+) -> None:
+    """The command; what it says of itself is ``_HELP``."""
+    goals, patience = _goals(until), _patience(timeout)
+    end = time.monotonic() + patience
+    ask = asker(
+        run,
+        address=address,
+        dir=dir,
+        prometheus=prometheus,
+        access=access,
+        own=True,
+        until=end,
+    )
+    uid, clock = (os.geteuid(), None) if prometheus is None else (None, time.time)
+    note_missing_directory(dir, " yet; it is waited for")
+    with _progress() as tell, contextlib.closing(EventClient(KINDS)) as hearing:
+        waking = PollInterval(ask, hearing, is_seen=sys.stderr.isatty())
+        wanted = Wait(ask, run, goals, tell, uid, clock, waking.pause)
+        last = wanted.block(max(0.0, end - time.monotonic()))
+    _report(last, f"not {listed(goals)} after {timeout} s: ", as_json=as_json)
+    assert last.outcome is not None
+    ctx.exit(last.outcome.value)
+
+
+def _goals(until: str) -> tuple[str, ...]:
+    goals = tuple(dict.fromkeys(goal.strip() for goal in until.split(",")))
+    for goal in goals:
+        if goal not in GOALS:
+            raise UsageError(f"--until: {goal!r} is no state; known are {', '.join(GOALS)}")
+    return goals
+
+
+def _patience(text: str | None) -> float:
+    try:
+        seconds = float(text) if text is not None else float("inf")
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise UsageError(f"--timeout: {text!r} is not a number of seconds")
+    return seconds
+
+
+def _report(last: Standing, late: str, *, as_json: bool) -> None:
+    """The sentence; with ``as_json`` the answer alone has stdout, and there may be none."""
+    if as_json and last.answer is not None:
+        say(json.dumps(last.answer, indent=2))
+    if last.outcome is not Outcome.REACHED:
+        note(f"{late if last.outcome is Outcome.TIMEOUT else ''}{last.words}")
+    elif not as_json:
+        say(last.words)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str, str], None]]:
+    """A line that changes on a terminal; elsewhere a line whenever the state changes."""
+    if sys.stderr.isatty():
+        began = time.monotonic()
+        try:
+            yield lambda _state, words: rewrite(f"{duration(time.monotonic() - began)}: {words}")
+        finally:
+            rewrite("")
+        return
+    told: list[str] = []
+
+    def tell(state: str, words: str) -> None:
+        if told[-1:] != [state]:
+            told.append(state)
+            note(words)
+
+    yield tell

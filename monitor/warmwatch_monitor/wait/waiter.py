@@ -1,0 +1,211 @@
+"""The loop of ``warmwatch wait``, without a terminal."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from warmwatch_monitor.client.answers import Answer
+from warmwatch_monitor.client.choice import is_own, may_be, only
+from warmwatch_monitor.client.events import Event
+from warmwatch_monitor.errors import DaemonError, FleetError, UnknownRunError
+from warmwatch_monitor.output.console import plain
+from warmwatch_monitor.status.goals import (
+    END_GOALS,
+    attached_at,
+    is_about,
+    is_over,
+    is_reached,
+    lives,
+    may_never_end,
+    was_warm,
+)
+
+_PAUSE_SECONDS = 0.25
+_NAMED = 3
+_WAITING = "; waiting for"  # what is said while it waits, and not once it has given up
+_ABSENCE_SECONDS = 15.0  # a daemon that is started anew is back by then
+
+# lets at most so many seconds pass, fewer where an event comes that wakes
+Pause = Callable[[float, Callable[[Event], bool]], None]
+
+
+def sleep(left: float, _wakes: Callable[[Event], bool]) -> None:
+    """The pause between two looks of those whom nobody tells anything."""
+    time.sleep(min(_PAUSE_SECONDS, left))
+
+
+class Outcome(Enum):
+    """How a wait ends; the value is the exit code."""
+
+    REACHED = 0
+    ENDED = 4
+    TIMEOUT = 124
+
+
+class Standing(NamedTuple):
+    """How what is waited for stands, at one look.
+
+    Attributes:
+        outcome: how the wait ends; ``None`` where it goes on. state: of the runs, for telling
+        whether anything changed. words: the sentence to show; late: the same at the timeout,
+        where nothing is waited for any more. answer: what the words rest on; ``None`` where there
+        was none.
+    """
+
+    state: str
+    words: str
+    outcome: Outcome | None = None
+    late: str = ""
+    answer: Answer | None = None
+
+
+class Wait:
+    """Waits for one of ``goals`` by asking again and again.
+
+    Args:
+        run: which runs, by name or pattern; without it those of ``uid`` that are seen alive.
+        tell: takes the state and the sentence of each look that does not end the wait.
+        uid: who waits; ``None`` where everybody's runs are his.
+        clock: of who is asked, where the answers do not say what it is there.
+        pause: between two looks.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], Answer],
+        run: str | None,
+        goals: Sequence[str],
+        tell: Callable[[str, str], None],
+        uid: int | None = None,
+        clock: Callable[[], float] | None = None,
+        pause: Pause = sleep,
+    ) -> None:
+        self._ask, self._run, self._goals, self._tell, self._uid = ask, run, goals, tell, uid
+        self._clock, self._pause = clock, pause
+        self._ends = END_GOALS.issuperset(goals)  # nothing but an end is what is waited for
+        self._seen_alive: set[str] = set()
+        self._own: set[str] = set()  # of the runs in the last answer
+        self._foreign: set[str] = set()
+        self._first_look: float | None = None
+        self._began: float | None = None  # the same by the clock of who is asked, once it is known
+        self._has_answered, self._absent_since = False, 0.0
+
+    def block(self, patience: float) -> Standing:
+        """The look that ended it, or the last one at the timeout."""
+        deadline = time.monotonic() + patience
+        while True:
+            look = self._look()
+            if look.outcome is not None:
+                return look
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return look._replace(outcome=Outcome.TIMEOUT, words=look.late or look.words)
+            self._tell(look.state, look.words)
+            self._pause(left, self._is_woken_by)
+
+    def _look(self) -> Standing:
+        """Raises DaemonError, FleetError: who is asked never answered, or has not for long."""
+        asked = time.monotonic()
+        if self._first_look is None:
+            self._first_look = asked
+        try:
+            answer = self._ask()
+        except UnknownRunError as error:
+            self._has_answered, self._absent_since = True, 0.0
+            said = plain(str(error))
+            return Standing(state="unknown", words=f"{said}; waiting for it", late=said)
+        except (DaemonError, FleetError) as error:
+            self._absent_since = self._absent_since or asked
+            if not self._has_answered or time.monotonic() > self._absent_since + _ABSENCE_SECONDS:
+                raise
+            return Standing(state="absent", words=plain(f"{error}; asking again"))
+        self._has_answered, self._absent_since = True, 0.0
+        self._note_when(answer.get("at"), asked - self._first_look)
+        return self._judge(answer)
+
+    def _judge(self, answer: Answer) -> Standing:
+        asked = [r for r in answer["runs"] if self._run is not None or is_own(r, self._uid)]
+        self._own = {run["run"] for run in asked}
+        self._foreign = {run["run"] for run in answer["runs"]} - self._own
+        runs = [run for run in asked if self._is_about(run)]
+        if not runs:
+            words = self._nothing(asked, answer["runs"])
+            if why := answer.get("incomplete"):  # an older daemon does not say
+                words = f"{plain(str(why))}{_WAITING} {self._run or 'a run'}"
+            return Standing(state="none", words=words, late=words.rpartition(_WAITING)[0])
+        answer = only(answer, runs)
+        outcome, words = self._ended(answer)
+        state = " ".join(f"{run['run']}={run['state']}" for run in runs)
+        return Standing(state=state, words=words, outcome=outcome, answer=answer)
+
+    def _ended(self, answer: Answer) -> tuple[Outcome | None, str]:
+        """How ``answer`` ends the wait, if it does, and what to say of it."""
+        summary, runs = plain(str(answer["summary"])), answer["runs"]
+        if any(is_reached(answer, goal) for goal in self._goals):
+            return Outcome.REACHED, summary
+        if is_over(answer):
+            said = (f"{plain(run['summary'])} ({_too_early(run, self._goals)})" for run in runs)
+            return Outcome.ENDED, "; ".join(said)
+        if END_GOALS.isdisjoint(self._goals) and any(map(may_never_end, runs)):
+            return Outcome.ENDED, f"{summary} (it may never be {listed(self._goals)})"
+        return None, summary
+
+    def _is_woken_by(self, event: Event) -> bool:
+        """Whether it may be of a run that is waited for; what cannot be read may be."""
+        try:
+            shown = str(json.loads(event.data)["run"])
+        except (ValueError, LookupError, TypeError, RecursionError):
+            return True
+        known = shown in self._own or may_be(shown, self._run)
+        return known and shown not in self._foreign
+
+    def _note_when(self, at: float | None, after: float) -> None:
+        """When it began, by an answer of ``at`` that was asked for ``after`` the first look.
+
+        That one may have had no answer, or one that does not say when it was made.
+        """
+        if at is None and self._clock is not None:
+            at = self._clock()
+        if at is not None and self._began is None:
+            self._began = at - after
+
+    def _is_about(self, run: Answer) -> bool:
+        if lives(run):
+            self._seen_alive.add(run["run"])
+        return is_about(
+            ends=self._run is not None and self._ends,
+            attached_at=attached_at(run),
+            began=self._began,
+            lived=run["run"] in self._seen_alive,
+        )
+
+    def _nothing(self, asked: Sequence[Answer], known: Sequence[Answer]) -> str:
+        """What is waited for where none of the runs that were ``asked`` about counts."""
+        if self._run is not None:
+            before = "; ".join(plain(str(run["summary"])) for run in asked)
+            return f"{before}; that was before this wait{_WAITING} it to begin anew"
+        others = [plain(run["run"]) for run in known if lives(run) and not is_own(run, self._uid)]
+        if not others:
+            return f"no run lives{_WAITING} one"
+        named = ", ".join(others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
+        return f"no run of yours lives (another user's do: {named}){_WAITING} one"
+
+
+def listed(goals: Sequence[str]) -> str:
+    """``warm``, ``warm or failed``."""
+    return " or ".join(goals)
+
+
+def _too_early(run: Answer, goals: Sequence[str]) -> str:
+    """Why the end of a run ended the wait for ``goals`` in vain."""
+    if list(goals) != ["warm"]:
+        return f"it ended and was not seen {listed(goals)}"
+    if not was_warm(run):
+        return "before it was warm"
+    warmups = [rank["warmup"] for rank in run["ranks"]]
+    eager = not any(warmup["ended"] or warmup["count"] for warmup in warmups)
+    return "after it had run eagerly" if eager else "after it had been warm"

@@ -1,0 +1,130 @@
+"""IPython's cells: where none runs, no step is to be expected. A shell stands in for IPython's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from support import slots
+from support.trainings import training
+from warmwatch.hooks.training import notebook_cells
+
+Heard = list[str]
+
+
+class Events:
+    """As much of IPython's EventManager as is asked for."""
+
+    def __init__(self) -> None:
+        self.callbacks: dict[str, list[Callable[[Any], None]]] = {}
+
+    def register(self, name: str, callback: Callable[[Any], None]) -> None:
+        self.callbacks.setdefault(name, []).append(callback)
+
+    def unregister(self, name: str, callback: Callable[[Any], None]) -> None:
+        self.callbacks[name].remove(callback)
+
+    def trigger(self, *names: str) -> None:
+        for name in names:
+            for callback in self.callbacks.get(name, ()):
+                callback(None)
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> Events:
+    events = Events()
+    shell = SimpleNamespace(events=events)
+    ipython = SimpleNamespace(get_ipython=lambda: shell)
+    monkeypatch.setitem(sys.modules, "IPython", ipython)  # type: ignore[arg-type]
+    return events
+
+
+def listening(heard: Heard) -> Any:
+    return SimpleNamespace(
+        cells_left=lambda: heard.append("left"), cell_began=lambda: heard.append("began")
+    )
+
+
+PRE, POST = "pre_run_cell", "post_run_cell"
+
+
+def test_the_cell_in_which_it_was_installed_ends_and_another_begins(events: Events) -> None:
+    heard: Heard = []
+    notebook_cells.install(listening(heard))
+    events.trigger(POST, PRE, POST)
+    assert heard == ["left", "began", "left"]
+
+
+def test_a_cell_within_a_cell_is_no_end_of_the_outer_one(events: Events) -> None:
+    heard: Heard = []
+    notebook_cells.install(listening(heard))
+    events.trigger(PRE, PRE, POST)
+    assert heard == []
+    events.trigger(POST)
+    assert heard == ["left"]
+
+
+def test_one_within_that_of_the_installation_is_told_anew_and_never_twice_open(
+    events: Events,
+) -> None:
+    heard: Heard = []
+    notebook_cells.install(listening(heard))
+    events.trigger(PRE, POST, POST, PRE)
+    assert heard == ["left", "began", "left", "began"]
+
+
+def test_it_is_gone_when_it_is_uninstalled(events: Events) -> None:
+    heard: Heard = []
+    notebook_cells.install(listening(heard)).uninstall()
+    events.trigger(POST, PRE)
+    assert heard == []
+
+
+def test_without_a_shell_there_is_nothing_to_tell_and_nothing_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for ipython in (None, SimpleNamespace(get_ipython=lambda: None)):
+        monkeypatch.setitem(sys.modules, "IPython", ipython)  # type: ignore[arg-type]
+        notebook_cells.install(listening([])).uninstall()
+
+
+TRAIN = """
+import sys, types
+events = {}
+shell = types.SimpleNamespace(events=types.SimpleNamespace(
+    register=lambda name, callback: events.setdefault(name, []).append(callback),
+    unregister=lambda name, callback: events[name].remove(callback)))
+sys.modules["IPython"] = types.SimpleNamespace(get_ipython=lambda: shell)
+def run(*names):
+    for name in names:
+        for callback in events[name]: callback(None)
+import warmwatch, torch._dynamo, time
+warmwatch.attach()
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+train(model, o, 5)
+run("post_run_cell"); gate("left")
+time.sleep(1.5)
+run("pre_run_cell"); train(model, o, 1); gate("trained")
+run("post_run_cell"); warmwatch.detach(); assert not any(events.values())
+"""
+
+
+def test_the_time_between_two_cells_is_in_the_record_and_in_no_step(records: Path) -> None:
+    with training(records, TRAIN, attach=False) as one:
+        one.reach("left")
+        during = slots.read(slots.only(records))
+        one.go()
+        one.reach("trained")
+        after = slots.read(slots.only(records))
+        one.go()
+    assert during.compile.between_cells_since_ns >= during.steps.last_step_ns > 0
+    assert after.compile.between_cells_since_ns == 0
+    assert after.compile.between_cells_ns >= 1_500_000_000
+    assert after.steps.steps == 6
+    gap = after.steps.last_step_ns - during.steps.last_step_ns
+    assert gap - after.compile.between_cells_ns >= after.steps.last_duration_ns

@@ -1,0 +1,70 @@
+"""What one compilation cost, from what PyTorch records of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from warmwatch.hooks.dynamo.compilations import costs, phases, slowest
+
+FORWARD = SimpleNamespace(
+    dynamo_cumulative_compile_time_us=1000,
+    aot_autograd_cumulative_compile_time_us=900,
+    inductor_cumulative_compile_time_us=700,
+    triton_compile_time_us=300,
+    compile_time_autotune_time_us=None,
+    guard_count=31,
+    guard_latency_us=117.6,
+)
+
+
+def test_phases_hold_what_is_their_own_and_add_up() -> None:
+    found = phases(FORWARD)
+    assert found == {"kernel_compile": 300, "inductor": 400, "aot_autograd": 200, "dynamo": 100}
+    assert sum(found.values()) == FORWARD.dynamo_cumulative_compile_time_us
+
+
+def test_a_backward_has_no_time_of_dynamo() -> None:
+    backward = SimpleNamespace(
+        backward_cumulative_compile_time_us=500,
+        inductor_cumulative_compile_time_us=450,
+        triton_compile_time_us=400,
+        compile_time_autotune_time_us=20,
+    )
+    assert phases(backward) == {
+        "kernel_compile": 400,
+        "autotune": 20,
+        "inductor": 30,
+        "aot_autograd": 50,
+    }
+
+
+def test_what_is_tuned_at_run_time_is_autotuning_alone() -> None:
+    tuned = SimpleNamespace(is_runtime=True, runtime_triton_autotune_time_us=70)
+    assert phases(tuned) == {"autotune": 70}
+
+
+def test_a_version_that_tells_nothing_has_no_words() -> None:
+    assert not any(costs(SimpleNamespace()).values())
+
+
+def test_guards_and_their_latency_are_told_where_they_are_known() -> None:
+    told = costs(FORWARD)
+    assert (told["guards"], told["guard_us"]) == (31, 117)
+
+
+@pytest.mark.parametrize(
+    ("told", "kernels"),
+    [
+        ('[["a", 5], ["b", 9], ["c", 7], ["d", 1]]', [["b", 9], ["c", 7], ["a", 5]]),
+        ("{}", []),
+        ("no JSON", []),
+        ('[["a"]]', []),
+        (None, []),
+    ],
+)
+def test_the_slowest_kernels_are_told_however_many_there_are(
+    told: str | None, kernels: list[list[object]]
+) -> None:
+    assert slowest(told) == kernels

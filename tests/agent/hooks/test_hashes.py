@@ -1,0 +1,127 @@
+"""Short hashes of code and of settings: what changes them, what does not, and what they hold."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from types import CodeType
+
+import pytest
+
+from warmwatch.hooks.hashes import of_code, of_value
+from warmwatch.ledger.compile_calls import Functions, Ways
+
+FORWARD = """
+def forward(self, x):
+    if "patient 7" in self.names: x = x * 2
+    for scale in (0.5, 2): x = x * scale
+    return [one for one in x if one in {"a", "b", 3}]
+"""
+
+
+def code_of(source: str, name: str = "forward") -> CodeType:
+    compiled = compile(source, "/home/me/train.py", "exec")
+    found = (one for one in compiled.co_consts if isinstance(one, CodeType))
+    return next(one for one in found if one.co_name == name)
+
+
+def test_code_is_the_same_in_every_process() -> None:
+    """Whatever the order of sets there is."""
+    script = (
+        "import sys; sys.path[:0] = ['agent', 'tests/agent/hooks'];"
+        "import test_hashes as t; print(t.of_code(t.code_of(t.FORWARD)))"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for seed in ("1", "2", "3")
+    }
+    assert found == {of_code(code_of(FORWARD))}
+    assert len(found.pop()) == 12
+
+
+SAME: dict[str, Callable[[str], str]] = {
+    "lines": lambda source: "\n\n\n" + source.replace(":\n", ":  # why\n\n"),
+    "a text": lambda source: source.replace("patient 7", "patient 8"),
+}
+OTHER: dict[str, Callable[[str], str]] = {
+    "a number": lambda source: source.replace("0.5", "0.25"),
+    "an operator": lambda source: source.replace("x * scale", "x + scale"),
+    "a name": lambda source: source.replace("self.names", "self.words"),
+    "an argument": lambda source: source.replace("self, x", "self, x, y=None"),
+    "what is in it": lambda source: source.replace("one for one in x if", "x for one in x if"),
+}
+
+
+@pytest.mark.parametrize("change", SAME)
+def test_where_it_stands_and_its_texts_do_not_matter(change: str) -> None:
+    assert of_code(code_of(SAME[change](FORWARD))) == of_code(code_of(FORWARD))
+
+
+@pytest.mark.parametrize("change", OTHER)
+def test_what_it_does_matters(change: str) -> None:
+    assert of_code(code_of(OTHER[change](FORWARD))) != of_code(code_of(FORWARD))
+
+
+def test_settings_are_told_apart_and_nobody_is_asked_for_a_repr() -> None:
+    class Secret:
+        def __repr__(self) -> str:
+            raise AssertionError("asked for its repr")
+
+    values = [True, 1, 1.0, None, "a", b"a", (1, 2), [1, 2], {"a": 1}, {"a": 2}, Secret, of_code]
+    hashes = [of_value(value) for value in values]
+    assert len(set(hashes)) == len(values)
+    assert {len(one) for one in hashes} == {6}
+    assert of_value(Secret()) == of_value(Secret())
+    assert of_value({"a": 1, "b": 2}) == of_value({"b": 2, "a": 1})
+    assert of_value(Secret()) == of_value([Secret()][0])
+    endless: list[object] = []
+    endless.append(endless)
+    assert of_value(endless)
+
+
+def test_each_way_is_given_once_and_not_more_of_them_than_anybody_reads() -> None:
+    ways = Ways()
+    for mode in ("default", "max-autotune", "default"):
+        ways.heard({"mode": mode})
+    assert [way["mode"] for way in ways.untold()] == ["default", "max-autotune"]
+    assert ways.untold() == []
+    for number in range(50):
+        ways.heard({"mode": str(number)})
+    assert len(ways.untold()) == 18
+
+
+def test_the_code_of_an_id_is_that_of_the_last_function_that_had_it() -> None:
+    """Ids begin anew after ``torch._dynamo.reset()``; so many are kept as a training has."""
+    functions = Functions()
+    functions.begun({"id": "0/0", "code": "a"})
+    functions.begun({"id": "1/0"})  # of which nothing is known
+    functions.begun({"id": "0/0", "code": "b"})
+    assert (functions.code("0/0"), functions.code("1/0"), functions.code(None)) == ("b", None, None)
+    for number in range(5000):
+        functions.begun({"id": f"{number}/9", "code": "c"})
+    assert (functions.code("0/0"), functions.code("4999/9")) == (None, "c")
+
+
+def test_a_number_that_python_does_not_write_in_decimals_has_a_hash_too() -> None:
+    long = "0x" + "f" * 6_000
+    table = FORWARD.replace("0.5", long)
+    assert of_code(code_of(table)) == of_code(code_of(table))
+    assert of_code(code_of(table)) != of_code(code_of(table.replace(long, long[:-1])))
+    assert of_value({"mask": int(long, 16)}) != of_value({"mask": int(long[:-1], 16)})
+
+
+def test_what_is_nested_without_bound_is_looked_at_within_one() -> None:
+    """The training waits for it: looked at to its end, this would take longer than the universe."""
+    table: list[object] = [1]
+    nested: dict[str, object] = {"a": 1}
+    for _ in range(14):
+        table = [table] * 100
+        nested = {str(number): nested for number in range(100)}
+    assert of_value(table) != of_value(nested)

@@ -1,0 +1,117 @@
+"""Waiting for Dynamo's import beside other people's import finders, in fresh processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from support.trainings import environment
+from warmwatch.hooks.imports import ImportWatch
+
+# A module stands in for Dynamo: it is the import machinery that is looked at.
+BODY = """
+import importlib.util, sys, warnings
+from warmwatch import _guard
+from warmwatch.hooks.imports import ImportWatch
+warnings.simplefilter("ignore")
+arrived, errors, asked = [], [], []
+_guard.connect(lambda where, error: errors.append(f"{where}: {error}"))
+watch = ImportWatch({"late": lambda: arrived.append(hasattr(sys.modules["late"], "value"))})
+FINDERS
+import late
+print(late.value, arrived, errors, asked, watch in sys.meta_path)
+"""
+LEGACY = """
+class Old:
+    def find_module(self, name, path=None):
+        asked.append(name)
+"""
+FOUND_BY_OLD = """
+class Loader:
+    def load_module(self, name):
+        module = sys.modules[name] = type(sys)(name)
+        module.value = "old"
+        return module
+class Old:
+    def find_module(self, name, path=None):
+        return Loader() if name == "late" else None
+"""
+ONCE = """
+class Old:
+    def find_spec(self, name, path, target=None):
+        asked.append(name)
+        if len(asked) > 1: raise RuntimeError("asked twice")
+"""
+
+
+def imported(tmp_path: Path, finders: str) -> list[str]:
+    (tmp_path / "late.py").write_text("value = 'found'\n")
+    done = subprocess.run(
+        [sys.executable, "-c", BODY.replace("FINDERS", finders)],
+        env=environment(tmp_path / "records"),
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split("\n")[0].split(maxsplit=1)
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["ahead of ours", "behind ours"])
+def test_a_finder_of_old_breaks_no_import(tmp_path: Path, place: int) -> None:
+    """And we hear of the import when the module is whole."""
+    value, rest = imported(tmp_path, f"{LEGACY}watch.start(); sys.meta_path.insert({place}, Old())")
+    assert value == "found"
+    assert rest.startswith("[True] []")
+    assert rest.endswith("False")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python itself passes it over from 3.12 on")
+def test_what_a_finder_of_old_finds_is_taken_as_python_would(tmp_path: Path) -> None:
+    value, rest = imported(tmp_path, FOUND_BY_OLD + "sys.meta_path.insert(0, Old()); watch.start()")
+    assert value == "old"
+    assert "cannot be listened to" in rest
+
+
+def test_a_finder_ahead_of_ours_is_asked_once(tmp_path: Path) -> None:
+    """Python has asked it already: one that counts, or raises, sees what it would without us."""
+    value, rest = imported(tmp_path, ONCE + "watch.start(); sys.meta_path.insert(0, Old())")
+    assert value == "found"
+    assert rest == "[True] [] ['late'] False"
+
+
+def test_who_only_looks_whether_a_module_is_there_does_not_end_the_waiting(tmp_path: Path) -> None:
+    """As many programs ask for Triton before they import it."""
+    value, rest = imported(tmp_path, 'watch.start(); importlib.util.find_spec("late")')
+    assert (value, rest) == ("found", "[True] [] [] False")
+
+
+def test_what_somebody_has_put_in_a_module_s_place_keeps_no_other_from_being_awaited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A test's stand-in for Triton, say: no module, and with nothing that one has."""
+    monkeypatch.setitem(sys.modules, "stand_in", object())  # type: ignore[arg-type]
+    arrived: list[str] = []
+    names = ("stand_in", "never_imported")
+    watch = ImportWatch({name: partial(arrived.append, name) for name in names})
+    watch.start()
+    try:
+        assert (arrived, watch in sys.meta_path) == (["stand_in"], True)
+    finally:
+        watch.stop()
+
+
+def test_each_of_two_who_wait_for_the_same_is_told(tmp_path: Path) -> None:
+    """The agent and pytest's plugin, of which either may have come first."""
+    second = """
+both = [ImportWatch({"late": lambda: arrived.append(hasattr(sys.modules["late"], "value"))}), watch]
+for one in both: one.start()
+"""
+    value, rest = imported(tmp_path, second)
+    assert value == "found"
+    assert rest == "[True, True] [] [] False"

@@ -1,0 +1,151 @@
+"""What of PyTorch's words leaves the process: no string of the user's, whatever it holds."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warmwatch.hooks.dynamo.reason_categories import category_of
+from warmwatch.hooks.redaction import error, graph_break, recompile, words
+
+# PyTorch's texts (torch 2.6 to 2.15), with values and keys of the user's in {0} and {1} as Python
+# writes them, and a line of the user's source in {2}
+GUARDS = (
+    "0/0: cfg[{0}] == {1}",
+    "0/0: L['cfg'][{0}] == {1}  # x = {2}  # /home/me/my run/train.py:31 in forward",
+    "0/1: tensor 'batch[{0}]' size mismatch at index 0. expected 16, actual 14",
+    "0/1: tensor 'L['batch'][{0}].x[{1}]' dtype mismatch. expected Float, actual Half",
+    "0/1: expected type of 'd[{0}]' to be a tensor type, but found str",
+    "0/2: a PyTorch to come says 'getattr(d, {0})' and 'd[{1}]' of it",
+    "0/0: ___dict_contains({0}, G['d'])  # if {2}:  # (HINT: guard on it)",
+    "0/0: list(dict.keys(d)) == [{0}, {1}]   # {2}  # c:\\me\\a.py:2 in <lambda> (HINT: {2})",
+    "0/0: a == 1  # {2}\nUser stack trace:\n  File '/home/me/x.py', line 1, in f\n    {2}",
+    "0/0: d == {{{0}: 1, 'b': {1}}}  # {2}",
+)
+BREAKS = (
+    "call_function BuiltinVariable(print) [ConstantVariable(str: {0})] {{}}",
+    "call_method UserDefinedObjectVariable(Tokens) get [ConstantVariable(str: {0}), {1}]\n{2}",
+    "Dynamo doesn't know how to trace call on ConstantVariable(str: {0})",
+    "can't determine what {0} is, it's the caller's: ({1})",
+    "call on b{0}, rb{1}",
+    "Observed exception: {2}",
+    "dict KeyError: {2}",
+)
+SECRET = "patient_7"
+anything = st.text(max_size=30)
+secrets = st.builds(lambda a, b: f"{a}{SECRET}{b}", anything, anything)
+# source has no line breaks in it, and may end in the middle of anything
+sources = secrets.map(lambda text: " ".join(text.split()))
+
+
+@pytest.mark.parametrize("text", GUARDS)
+@given(one=secrets, other=secrets, source=sources)
+def test_no_string_of_the_users_survives_in_a_reason(
+    text: str, one: str, other: str, source: str
+) -> None:
+    said = recompile(text.format(repr(one), repr(other), source))
+    assert SECRET not in said
+    assert "/home" not in said
+    assert "me\\" not in said
+
+
+@pytest.mark.parametrize("text", BREAKS)
+@given(one=secrets, other=secrets, source=sources)
+def test_no_string_of_the_users_survives_in_a_graph_break(
+    text: str, one: str, other: str, source: str
+) -> None:
+    assert SECRET not in graph_break(text.format(repr(one), repr(other), source))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "0/0: cfg['prompt'] == 'patient 7'  # y = f('a')  # /home/me/train.py:31 in forward",
+            "0/0: cfg['...'] == '...'  # train.py:31 in forward",
+        ),
+        (
+            "0/1: tensor 'batch['Smith 7']' size mismatch at index 0. expected 16, actual 14",
+            "0/1: tensor 'batch['...']' size mismatch at index 0. expected 16, actual 14",
+        ),
+        ("0/1: tensor 'batch['input_ids']' size mismatch at index 0. expected 16, actual 14", None),
+        ("0/0: tensor 'L['x']' rank mismatch. expected 2, actual 3", None),
+        ("0/0: GLOBAL_STATE changed: grad_mode", None),
+        ("0/1: 2 <= (s0//2) <= x.size()[0]", None),
+        ("0/0: self.lr == 0.1 and self.on == True", None),
+        ("0/0: x.device == device(type='cuda', index=0)", None),
+        ("0/0: ___check_type_id(x, 94), type=<class '__main__.Batch'>", None),
+        ("0/0: self._modules['head'].training == False", None),
+        ("0/0: L['n'] == 3  # n * x  # a.py:2 in f", "0/0: L['n'] == 3  # a.py:2 in f"),
+        ("0/0: n == 3  # n * x  # /a.py:2 in <lambda>", "0/0: n == 3  # a.py:2 in <lambda>"),
+        ("0/0: n == " + "9" * 50, "0/0: n == " + "9" * 20 + "..."),
+        ("inline in skipfiles: f /home/me/x.py, skipped", "inline in skipfiles: f x.py, skipped"),
+        ("0/0: a == 1\n0/1: b == 'x'\n  File 'a.py'", "0/0: a == 1\n0/1: b == '...'"),
+        ("""0/0: says 'f(d, "' me")' of it""", "0/0: says '...'"),
+        ("0/0: text == 'torn in the mid", "0/0: text == '...'"),
+    ],
+)
+def test_names_numbers_and_places_stay(text: str, said: str | None) -> None:
+    assert recompile(text) == (text if said is None else said)
+
+
+def test_what_is_long_is_cut() -> None:
+    assert len(recompile(f"0/0: xs == {list(range(5000))}")) <= 310
+    assert len(recompile("\n".join(f"0/{n}: x == {n}" for n in range(5000)))) <= 1000
+    assert len(graph_break("a" * 5000)) <= 310
+
+
+@pytest.mark.parametrize(
+    "part", ["'", "tensor '", "a/", "[", "tensor '['a'", "/", "'\\", "a", "1", "  # ", "d['", "-/a"]
+)
+def test_a_text_of_any_length_takes_bounded_time(part: str) -> None:
+    """A hundred times the text takes no longer than ten times: what is looked at is cut."""
+
+    def spent(length: int) -> float:
+        text = (f"0/0: {part * (length // len(part))}\n") * 10
+        begun = time.process_time()
+        recompile(text)
+        return time.process_time() - begun
+
+    spent(1000)
+    assert spent(1_000_000) < 100 * max(spent(10_000), 0.001)
+
+
+def test_a_users_words_make_no_category() -> None:
+    assert category_of("0/0: cfg['mode'] == 'grad_mode autocast dtype mismatch'") == "python_value"
+
+
+def test_an_error_of_ours_is_told_by_type_and_place() -> None:
+    raised = _raised()
+    assert SECRET not in error(raised)
+    assert error(raised).startswith("KeyError at test_reduction.py:")
+    assert words(full=True).error(raised) == f"{error(raised)}: '{SECRET}'"
+
+
+def _raised() -> Exception:
+    try:
+        raise KeyError(SECRET)
+    except KeyError as raised:
+        return raised
+
+
+def test_the_full_text_is_left_where_it_is_asked_for() -> None:
+    text = "0/0: cfg['prompt'] == 'patient 7'  # y  # /home/me/train.py:31 in forward"
+    assert words(full=True).recompile(text) == text
+    assert words(full=True).graph_break("a 'b'\nmore") == "a 'b'\nmore"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Dynamo doesn't know how to trace call_function",
+        "autograd.Function.apply: mark_dirty input not returned",
+        "torch.* op returned non-Tensor int call_function aten.size",
+        "Unsupported method: tolist",
+    ],
+)
+def test_pytorchs_own_words_for_a_graph_break_stay(text: str) -> None:
+    assert graph_break(text) == text

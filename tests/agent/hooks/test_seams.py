@@ -1,0 +1,249 @@
+"""Installing and undoing hooks: what one seam does wrong is its own affair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import slots
+from support.trainings import result_of
+from warmwatch import _guard
+from warmwatch.hooks.points import Hooks, Installed, Listener, Replaced, look_up
+
+
+@pytest.fixture(name="reported")
+def _reported() -> Iterator[list[str]]:
+    """Where errors of the agent's own come to light."""
+    reported: list[str] = []
+    _guard.connect(lambda where, error: reported.append(f"{where}: {error!r}"))
+    yield reported
+    _guard.connect(None)
+
+
+def _absent(listener: Listener) -> Installed:
+    with look_up():
+        raise AttributeError("a PyTorch without it")
+
+
+def _wrong(listener: Listener) -> Installed:
+    return Installed(uninstall=listener.no_such_thing)  # type: ignore[attr-defined]
+
+
+def test_a_mistake_of_ours_is_not_taken_for_an_old_pytorch(reported: list[str]) -> None:
+    """An ``AttributeError`` outside of the look-up is counted; the one inside it is an answer."""
+    hooks = Hooks()
+    hooks.install((("absent", _absent), ("wrong", _wrong)), object())  # type: ignore[arg-type]
+    assert (hooks.names, hooks.missing) == ((), ("absent", "wrong"))
+    assert [line.partition(": ")[0] for line in reported] == ["hooks.wrong"]
+
+
+def test_a_hook_that_cannot_be_taken_away_keeps_no_other_in_place(reported: list[str]) -> None:
+    undone: list[str] = []
+
+    def fails() -> None:
+        raise RuntimeError("the seam is gone")
+
+    hooks = Hooks()
+    seams = (
+        ("first", lambda _: Installed(uninstall=lambda: undone.append("first"))),
+        ("second", lambda _: Installed(uninstall=fails)),
+        ("third", lambda _: Installed(uninstall=lambda: undone.append("third"))),
+    )
+    hooks.install(seams, object())  # type: ignore[arg-type]
+    hooks.uninstall_all()
+    assert undone == ["third", "first"]
+    assert reported == ["hooks.second: RuntimeError('the seam is gone')"]
+
+
+def test_of_two_hooks_in_one_place_nothing_is_left() -> None:
+    class Place:
+        def called(self) -> None: ...
+
+    def around(_: Listener) -> Installed:
+        replaced, before = Replaced(), Place.called
+        replaced.put(Place, "called", lambda self: before(self))
+        return Installed(uninstall=replaced.undo)
+
+    hooks, original = Hooks(), Place.called
+    hooks.install((("inner", around), ("outer", around)), object())  # type: ignore[arg-type]
+    assert Place.called is not original
+    hooks.uninstall_all()
+    assert Place.called is original
+
+
+def test_a_hook_that_cannot_be_put_back_keeps_no_begin_from_being_told(
+    reported: list[str],
+) -> None:
+    rearmed: list[str] = []
+
+    def fails() -> None:
+        raise RuntimeError("the seam is gone")
+
+    hooks = Hooks()
+    seams = (
+        ("first", lambda _: Installed(rearm=fails)),
+        ("second", lambda _: Installed(rearm=lambda: rearmed.append("second"))),
+    )
+    hooks.install(seams, object())  # type: ignore[arg-type]
+    hooks.rearm()
+    assert rearmed == ["second"]
+    assert reported == ["hooks.first: RuntimeError('the seam is gone')"]
+
+
+def test_a_hook_that_cannot_answer_keeps_no_other_from_it(reported: list[str]) -> None:
+    def fails() -> Any:
+        raise RuntimeError("the seam is gone")
+
+    wrong = Installed(
+        counters=fails, graph_breaks=fails, asynchronous=fails, disabled=fails, memory=fails
+    )
+    right = Installed(
+        counters=lambda: {"graphs": 1},
+        graph_breaks=lambda: {"print": 2},
+        asynchronous=lambda: True,
+        disabled=lambda: "stance",
+        memory=lambda: (1, 2, 3, 4),
+    )
+    hooks = Hooks()
+    hooks.install((("wrong", lambda _: wrong), ("right", lambda _: right)), object())  # type: ignore[arg-type]
+    assert (hooks.counters(), hooks.graph_breaks()) == ({"graphs": 1}, {"print": 2})
+    assert (hooks.asynchronous(), hooks.disabled()) == (True, "stance")
+    assert hooks.memory() == (1, 2, 3, 4)
+    assert reported == ["hooks.wrong: RuntimeError('the seam is gone')"] * 5
+
+
+def test_a_function_that_cannot_be_hidden_keeps_no_other_from_it(reported: list[str]) -> None:
+    import warmwatch.hooks.registry
+
+    def one() -> None: ...
+
+    warmwatch.hooks.registry.hide([5, one])  # type: ignore[list-item]
+    assert one._torchdynamo_disable  # type: ignore[attr-defined]
+    assert [line.partition(":")[0] for line in reported] == ["hooks.hide"]
+
+
+class _Base:
+    def inherited(self) -> str:
+        return "theirs"
+
+
+class _Owner(_Base):
+    def own(self) -> str:
+        return "theirs"
+
+    @classmethod
+    def of_class(cls) -> str:
+        return "theirs"
+
+
+def _ours(*_: object) -> str:
+    return "ours"
+
+
+def test_what_was_replaced_goes_back_as_it_was() -> None:
+    before = dict(vars(_Owner))
+    replaced = Replaced()
+    replaced.put_all((_Owner, name, _ours) for name in ("inherited", "own", "of_class"))
+    assert (_Owner().own(), _Owner().inherited()) == ("ours", "ours")
+    replaced.undo()
+    assert dict(vars(_Owner)) == before
+    assert _Owner.of_class() == _Owner().inherited() == "theirs"
+
+
+def test_what_somebody_has_put_around_ours_stays() -> None:
+    replaced = Replaced()
+    replaced.put(_Owner, "own", _ours)
+    theirs = lambda _: "around"  # noqa: E731
+    before, _Owner.own = vars(_Owner)["own"], theirs  # type: ignore[method-assign]
+    replaced.undo()
+    assert before is _ours
+    assert vars(_Owner)["own"] is theirs
+
+
+def test_where_one_of_several_cannot_be_replaced_none_is() -> None:
+    replaced = Replaced()
+    with pytest.raises(TypeError):
+        replaced.put_all([(_Base, "inherited", _ours), (int, "real", _ours)])
+    assert _Base().inherited() == "theirs"
+
+
+HALF = """
+import warmwatch
+import torch._dynamo
+from torch._dynamo import utils
+from torch._dynamo.callback import callback_handler as handler
+
+class Sealed(type):
+    def __setattr__(cls, name, value):
+        if name == "log_event_end":
+            raise TypeError("sealed")
+        super().__setattr__(name, value)
+
+class Logger(metaclass=Sealed):
+    def log_event_start(self, *args): pass
+    def log_event_end(self, *args): pass
+
+class Full(list):
+    def append(self, entry): raise TypeError("full")
+
+start = Logger.log_event_start
+utils.ChromiumEventLogger = Logger
+handler.end_callbacks = Full()
+warmwatch.attach()
+result([Logger.log_event_start is start, len(handler.start_callbacks)])
+"""
+
+
+@pytest.mark.training
+def test_a_seam_that_fails_half_way_undoes_what_it_did(tmp_path: Path) -> None:
+    """The second half of two seams cannot be put in place: their first half is gone again."""
+    records = tmp_path / "records"
+    records.mkdir()
+    assert result_of(records, HALF, attach=False) == [True, 0]
+    slot = slots.read(slots.only(records))
+    assert slot.identity.missing[:2] == ("events", "callbacks")
+    assert slot.compile.agent_errors == 2
+
+
+WRAPPED_MEANWHILE = """
+import warmwatch
+import torch._dynamo
+from torch._dynamo import utils
+from warmwatch.lifecycle import api as _current
+
+class Logger:
+    def log_event_start(self, name): pass
+    def log_event_end(self, name): pass
+    def log_instant_event(self, *args): pass
+
+utils.ChromiumEventLogger = Logger
+warmwatch.attach()
+ledger, heard = _current.attached.agent.ledger, []
+ledger.begin = lambda event, of=None: heard.append(event)
+ledger.end = lambda event: heard.append("end of " + event)
+logger = Logger()
+logger.log_event_end("dynamo")  # of an event that began before the agent came
+for name in ("log_event_start", "log_event_end"):  # and another tool wraps ours meanwhile
+    def around(self, event, below=getattr(Logger, name)):
+        return below(self, event)
+    setattr(Logger, name, around)
+logger.log_event_end("entire_frame_compile")
+logger.log_event_start("code_gen")
+logger.log_event_end("code_gen")
+result(heard)
+"""
+
+
+@pytest.mark.training
+def test_an_event_is_heard_once_if_another_tool_wraps_our_hook_while_it_compiles(
+    records: Path,
+) -> None:
+    assert result_of(records, WRAPPED_MEANWHILE, attach=False) == [
+        "end of dynamo",
+        "end of entire_frame_compile",
+        "code_gen",
+        "end of code_gen",
+    ]

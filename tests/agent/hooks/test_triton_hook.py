@@ -1,0 +1,256 @@
+"""What the hook in Triton tells, and that a kernel does what it does without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from support import triton_standin
+from warmwatch import _guard
+from warmwatch.hooks.compilers import triton_kernels
+from warmwatch.hooks.phases import TRITON_COMPILE as COMPILE
+from warmwatch.hooks.phases import TRITON_TUNE as TUNE
+from warmwatch.hooks.points import HookPointAbsentError, Installed
+
+HALF, FLOAT = (SimpleNamespace(dtype=name) for name in ("fp16", "fp32"))
+BUILD = [("begin", COMPILE), ("end", COMPILE)]  # the C compiler's part
+
+
+class Listener:
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        self.compiled: list[dict[str, Any]] = []
+        self.raises = False
+        self.refuses: Exception | None = None
+
+    def refusal(self, of: Mapping[str, Any]) -> Exception | None:
+        return self.refuses and type(self.refuses)(of["name"])
+
+    def begin(self, event: str, _of: Mapping[str, Any]) -> None:
+        if self.raises:
+            raise RuntimeError("ours")
+        self.told.append(("begin", event))
+
+    def end(self, event: str) -> None:
+        self.told.append(("end", event))
+
+    def cached(self, cache: str, *, hit: bool) -> None:
+        self.told.append((cache, "hit" if hit else "miss"))
+
+    def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
+        self.told.append(("again", reason, category, where["name"]))
+
+    def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
+        self.told.append((kind, values["name"]))
+        self.compiled.append(
+            {k: v for k, v in values.items() if k not in ("seconds", "file", "line")}
+        )
+
+
+@pytest.fixture(name="triton")
+def _triton(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    return triton_standin.install(monkeypatch)
+
+
+@pytest.fixture(name="errors")
+def _errors() -> Iterator[list[str]]:
+    errors: list[str] = []
+    _guard.connect(lambda where, _error: errors.append(where))
+    yield errors
+    _guard.connect(None)
+
+
+def install(listener: Listener) -> Installed:
+    return triton_kernels.install(listener)  # type: ignore[arg-type]
+
+
+def scale(x: Any, n: Any, block: Any) -> None:
+    """A kernel's function."""
+
+
+def test_a_kernel_is_told_once_with_its_name_and_what_the_cache_had(
+    triton: SimpleNamespace,
+) -> None:
+    listener = Listener()
+    install(listener)
+    for _ in range(3):
+        triton.JITFunction(scale).run(FLOAT, 4, 128)  # the second time another process's, say
+    first, *others = listener.compiled
+    assert first == {"name": "scale", "cache": "miss"}
+    assert others == [{"name": "scale", "cache": "hit"}] * 2
+    assert listener.told[:6] == [
+        ("begin", COMPILE),
+        ("triton", "miss"),
+        ("triton", "scale"),
+        ("end", COMPILE),
+        *BUILD,
+    ]
+
+
+def test_compiled_again_it_says_why(triton: SimpleNamespace) -> None:
+    listener = Listener()
+    install(listener)
+    kernel = triton.JITFunction(scale)
+    kernel.run(FLOAT, 4, 128)
+    kernel.run(FLOAT, 8, 128)  # another size is no other kernel
+    kernel.run(HALF, 4, 128)
+    again = "x: expected *fp32, actual *fp16"
+    assert ("again", again, "dtype", "scale") in listener.told
+    assert listener.compiled[1:] == [
+        {"name": "scale", "cache": "miss", "reason": again, "category": "dtype"}
+    ]
+
+
+def test_a_kernel_that_is_refused_is_not_compiled(triton: SimpleNamespace) -> None:
+    """``attach(after_warm="raise")``: the launch raises, and nothing of it was compile activity."""
+    listener = Listener()
+    install(listener)
+    kernel = triton.JITFunction(scale)
+    kernel.run(FLOAT, 4, 128)
+    told = list(listener.told)
+    listener.refuses = RuntimeError()
+    kernel.run(FLOAT, 4, 128)
+    with pytest.raises(RuntimeError, match="scale"):
+        kernel.run(HALF, 4, 128)
+    assert listener.told == told
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_kernel_that_is_compiled_within_another_leaves_that_one_its_own(
+    triton: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    """``lost``: a signal handler raised where the end of the inner one would have been told."""
+    inner, listener = triton.JITFunction(scale), Listener()
+
+    def outer() -> None: ...
+
+    def make_ir(source: Any) -> None:
+        if source.fn is not inner:
+            with suppress(KeyboardInterrupt):
+                inner.run(FLOAT, 4, 128)
+
+    def ends(ear: Any, source: Any, error: BaseException | None) -> None:
+        if lost and source.fn is inner:
+            raise KeyboardInterrupt
+        original(ear, source, error)
+
+    original = triton_kernels._Ear.compile_ends
+    monkeypatch.setattr(triton_kernels._Ear, "compile_ends", ends)
+    monkeypatch.setattr(triton.ASTSource, "make_ir", make_ir)
+    install(listener)
+    triton.JITFunction(outer).run(FLOAT, 4, 128)
+    named = [(one["name"], one["cache"]) for one in listener.compiled]
+    assert named == ([("outer", "miss")] if lost else [("scale", "miss"), ("outer", "miss")])
+    told = [one[0] for one in listener.told]
+    assert told.count("begin") == told.count("end")
+
+
+def test_a_tuning_is_one_compilation_with_all_that_it_tries(triton: SimpleNamespace) -> None:
+    """And the next size, whose kernels are there already, is another, in which nothing is built."""
+    listener = Listener()
+    install(listener)
+    tuned = triton.Autotuner(triton.JITFunction(scale), (64, 128))
+    for n in (4, 4, 8):
+        tuned.run(FLOAT, n)
+    trial = [("begin", COMPILE), ("triton", "miss"), ("end", COMPILE), *BUILD]
+    again = ("again", "n: expected 4, actual 8", "shape", "scale")
+    assert listener.told == [
+        *[("begin", TUNE), *trial, *trial, ("triton", "scale"), ("end", TUNE)],
+        *[("begin", TUNE), again, ("triton", "scale"), ("end", TUNE)],
+    ]
+    assert listener.compiled == [
+        {"name": "scale", "cache": "miss"},
+        {"name": "scale", "reason": again[1], "category": "shape"},
+    ]
+
+
+def test_a_kernel_that_does_not_compile_raises_and_is_a_failure(triton: SimpleNamespace) -> None:
+    listener = Listener()
+    install(listener)
+    with pytest.raises(ValueError, match="does not compile"):
+        triton.JITFunction(scale).run(FLOAT, 4, 0)
+    assert listener.compiled == [{"name": "scale", "failure": "ValueError"}]
+    assert listener.told[-1] == ("end", COMPILE)
+
+
+def test_a_tuning_that_is_interrupted_ends_and_is_no_compilation(
+    triton: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener = Listener()
+
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(triton.build, "_build", interrupted)
+    install(listener)
+    tuned = triton.Autotuner(triton.JITFunction(scale), (64, 128))
+    with pytest.raises(KeyboardInterrupt):
+        tuned.run(FLOAT, 4)
+    assert (listener.compiled, listener.told[-1]) == ([], ("end", TUNE))
+    monkeypatch.undo()
+
+
+def test_a_kernel_that_was_launched_before_is_heard_too(triton: SimpleNamespace) -> None:
+    kernel = triton.JITFunction(scale)
+    kernel.run(FLOAT, 4, 128)
+    listener = Listener()
+    install(listener)
+    kernel.run(FLOAT, 4, 256)
+    assert listener.compiled == [{"name": "scale", "cache": "miss"}]
+
+
+def test_an_error_of_ours_is_counted_and_the_kernel_is_there(
+    triton: SimpleNamespace, errors: list[str]
+) -> None:
+    listener = Listener()
+    install(listener)
+    listener.raises = True
+    kernel = triton.JITFunction(scale)
+    triton.Autotuner(kernel, (64, 128)).run(FLOAT, 4)
+    assert len(kernel.cache) == 2
+    assert set(errors) == {"hooks.triton"}
+
+
+def test_uninstalled_everything_is_as_it_was(triton: SimpleNamespace) -> None:
+    """And what a kernel has bound of ours meanwhile is silent."""
+
+    def seams() -> list[Any]:
+        methods = (triton.Autotuner._bench, triton.Autotuner.prune_configs)
+        others = (triton.ASTSource.make_ir, triton.JITFunction._do_compile, triton.build._build)
+        return [triton.compiler.compile, *methods, *others]
+
+    before, listener = seams(), Listener()
+    installed = install(listener)
+    assert len(installed.functions) == sum(a is not b for a, b in zip(before, seams(), strict=True))
+    kernel = triton.JITFunction(scale)
+    kernel.run(FLOAT, 4, 128)
+    installed.uninstall()
+    assert seams() == before
+    told = list(listener.told)
+    kernel.run(FLOAT, 4, 256)
+    assert listener.told == told
+
+
+def test_a_triton_without_a_seam_is_left_alone(
+    triton: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(triton.Autotuner, "_bench")
+    compile = triton.compiler.compile
+    with pytest.raises(HookPointAbsentError, match="_bench"):
+        install(Listener())
+    assert triton.compiler.compile is compile
+
+
+def test_who_compiles_by_keyword_is_served(triton: SimpleNamespace) -> None:
+    """``triton.compiler.compile(src=...)`` is Triton's own name of it."""
+    listener = Listener()
+    install(listener)
+    source = triton.ASTSource(triton.JITFunction(scale), {"x": "*fp32"}, {(2,): 64})
+    assert triton.compiler.compile(src=source, options={"num_warps": 2}) == "*fp32 64 2"
+    assert listener.compiled == [{"name": "scale", "cache": "miss"}]

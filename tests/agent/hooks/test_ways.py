@@ -1,0 +1,82 @@
+"""How torch.compile was called, from what it hands on: stand-ins for PyTorch's own objects."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from warmwatch.hooks.dynamo.compile_calls import way_of
+from warmwatch.hooks.hashes import of_value
+
+MODES = {
+    "default": {},
+    "reduce-overhead": {"triton.cudagraphs": True},
+    "max-autotune": {"max_autotune": True, "triton.cudagraphs": True},
+}
+
+
+@pytest.fixture(autouse=True)
+def _inductor(monkeypatch: pytest.MonkeyPatch) -> None:
+    modes = SimpleNamespace(list_mode_options=lambda: MODES)
+    monkeypatch.setitem(sys.modules, "torch._inductor", modes)  # type: ignore[arg-type]
+
+
+def inductor(**config: Any) -> Any:
+    return SimpleNamespace(compiler_name="inductor", config=config)
+
+
+def told(backend: object, **more: Any) -> tuple[str, str, list[str]]:
+    way = way_of((), {"backend": backend, **more})
+    return way["backend"], way["mode"], way["options"]
+
+
+def test_a_mode_is_known_by_what_it_sets() -> None:
+    for mode, sets in MODES.items():
+        assert told(inductor(**sets)) == ("inductor", mode, [])
+
+
+def test_options_are_names_and_short_hashes() -> None:
+    options = [f"max_autotune={of_value(True)}", f"shape_padding={of_value('patient 7')}"]
+    assert told(inductor(shape_padding="patient 7", max_autotune=True)) == (
+        *("inductor", "default"),
+        options,
+    )
+    assert "patient" not in str(options)
+
+
+def test_another_backends_mode_and_options_are_told_as_far_as_they_read_as_names() -> None:
+    given = {"mode": "fast", "options": {"level": 3, "a key of mine": 1}}
+    mine = SimpleNamespace(compiler_name="mine", kwargs=given)
+    level, hidden = f"level={of_value(3)}", f"...={of_value(1)}"
+    assert told(mine) == ("mine", "fast", [hidden, level])
+    odd = SimpleNamespace(compiler_name="<function at 0x7f>", kwargs={"mode": ["x"]})
+    assert told(odd) == ("...", "...", [])
+
+
+def test_dynamos_own_door_takes_a_name_or_a_function() -> None:
+    def own(graph: object, inputs: object) -> None: ...
+
+    assert [way_of((one,), {})["backend"] for one in ("eager", own, lambda g: g, 7)] == [
+        *("eager", "own", "...", "..."),
+    ]
+    assert way_of((), {})["backend"] == "inductor"
+
+
+def test_what_was_not_said_is_not_known() -> None:
+    assert way_of((inductor(),), {}) | {"options": 0} == {
+        "mode": "default",
+        "backend": "inductor",
+        "options": 0,
+        "dynamic": None,
+        "fullgraph": False,
+    }
+    said = way_of((inductor(),), {"dynamic": False, "nopython": True})
+    assert (said["dynamic"], said["fullgraph"]) == (False, True)
+
+
+def test_of_many_options_the_first_are_told() -> None:
+    _, _, options = told(inductor(**{f"o{number:03}": number for number in range(500)}))
+    assert len(options) == 50

@@ -1,0 +1,82 @@
+"""What stays of a compile cache's key: names and short hashes, whatever the text is."""
+
+from __future__ import annotations
+
+import base64
+import random
+import string
+import zlib
+
+import pytest
+
+from warmwatch.hooks.inductor.cache_events import told_of
+from warmwatch.ledger.compilations import DEVICE, LONGEST, ROOM, WrittenKeys, named
+
+HASH = "tdtplk4bi2z5323x54vxeqty5btmlfvjppnyliq76kn5kezm5fa"
+
+
+def on(index: int, shape: str = "[4, 4]") -> str:
+    return (
+        f"[{HASH}] example_inputs[0]: TensorMetadata(dtype=torch.float32, shape=torch.Size({shape}"
+        f"), stride=(4, 1), device=device(type='cuda', index={index}), layout=torch.strided)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("gm: GraphModule()\n\n\ndef forward(self, secret): return secret", "gm"),
+        ("inductor_config[triton.cudagraphs]: False", "inductor_config[triton.cudagraphs]"),
+        ("fx_kwargs[a patient's name]: 1", "fx_kwargs[...]"),
+        ("custom[{'key': 'a patient'}]: 1", "custom[...]"),
+        ("torch_version: <bytes>", "torch_version"),
+    ],
+)
+def test_of_a_part_its_name_stays_and_no_text(line: str, name: str) -> None:
+    assert named([f"[{HASH}] {line}"]) == {name: HASH[:6]}
+
+
+@pytest.mark.parametrize("line", ["", "a patient", "[x] y: z", f"[{HASH}] (a, patient): 1"])
+def test_what_reads_as_no_part_is_left_out(line: str) -> None:
+    assert named([line]) == {}
+
+
+def test_an_input_on_another_device_differs_in_the_device_alone() -> None:
+    first, second = named([on(0)]), named([on(1)])
+    assert first["example_inputs[0]"] == second["example_inputs[0]"]
+    assert (first[DEVICE], second[DEVICE]) == ("0", "1")
+    assert named([on(0, "[8, 4]")])["example_inputs[0]"] != first["example_inputs[0]"]
+
+
+def test_the_first_key_is_told_whole_and_the_next_by_what_differs() -> None:
+    told = WrittenKeys()
+    lines = [f"[{HASH}] inductor_config[option{n}]: 1" for n in range(700)]
+    first, second = told.packed("inductor_fx", lines), told.packed("inductor_fx", lines[1:])
+    assert (first["whole"], second["whole"]) == (True, False)
+    assert (first["parts"], second["parts"]) == (700, 699)
+    assert unpacked(second["packed"]) == "inductor_config[option0] -"
+    assert told.packed("aot_autograd", lines)["whole"]
+
+
+def unpacked(packed: str) -> str:
+    return zlib.decompress(base64.b64decode(packed)).decode()
+
+
+def test_a_process_tells_no_more_than_there_is_room_for() -> None:
+    told, random_ = WrittenKeys(), random.Random(0)
+
+    def lines(count: int) -> list[str]:
+        hashes = ("".join(random_.choices(string.ascii_lowercase, k=51)) for _ in range(count))
+        return [f"[{short}] example_inputs[{n}]: 1" for n, short in enumerate(hashes)]
+
+    assert told.packed("inductor_fx", lines(20_000)) == {"parts": 20_000}  # longer than LONGEST
+    sizes = [len(told.packed("inductor_fx", lines(4_000)).get("packed", "")) for _ in range(30)]
+    assert 0 < max(sizes) <= LONGEST
+    assert ROOM - LONGEST < sum(sizes) <= ROOM
+    assert sizes[-1] == 0
+
+
+def test_other_events_are_not_taken_for_a_caches() -> None:
+    assert told_of("fx_graph_cache_miss") == ("inductor_fx", "miss")
+    assert told_of("autograd_cache_bypass") == ("aot_autograd", "bypass")
+    assert told_of("automatic_dynamic") == told_of("fx_graph_cache_disabled") == ("", "")

@@ -1,0 +1,327 @@
+"""Compile facts and step marks on several threads, at every point where they can come between."""
+
+from __future__ import annotations
+
+import dis
+import itertools
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+import pytest
+
+from support.ranks import K, Rank
+from warmwatch.ledger.activities import Activities
+from warmwatch.ledger.counters import Answers
+from warmwatch.process.settings import Settings
+from warmwatch.recorder.own_record import OwnRecord
+from warmwatch.shared import record
+from warmwatch.shared.verdict import State
+from warmwatch.steps import steps as _steps
+
+Trace = Callable[[FrameType, str, Any], Any]
+
+
+@pytest.fixture(name="others")
+def _others() -> Iterator[list[ThreadPoolExecutor]]:
+    """Threads that stay alive until the test is over."""
+    pools = [ThreadPoolExecutor(1) for _ in range(3)]
+    yield pools
+    for pool in pools:
+        pool.shutdown()
+
+
+def test_what_one_thread_began_another_may_end(others: list[ThreadPoolExecutor]) -> None:
+    """A thread that never marks a step would otherwise keep the rank compiling for ever."""
+    rank = Rank()
+    others[0].submit(rank.ledger.begin, "callback ").result()
+    assert rank.judge().compiling
+    rank.ledger.end("callback ")
+    assert not rank.judge().compiling
+
+
+def test_each_end_ends_one_of_the_threads_that_have_it_open(
+    others: list[ThreadPoolExecutor],
+) -> None:
+    """Whichever is taken: as many ends as beginnings, and nothing is open before or after."""
+    rank = Rank()
+    for other in others[:2]:
+        other.submit(rank.ledger.begin, "callback ").result()
+    others[0].submit(rank.ledger.begin, "dynamo").result()
+    for _ in range(2):
+        assert rank.judge().compiling
+        others[2].submit(rank.ledger.end, "callback ").result()
+    assert rank.judge().compiling  # the first thread is still at what it began inside
+    others[0].submit(rank.ledger.end, "dynamo").result()
+    assert not rank.judge().compiling
+    assert rank.slot().compile.begun == rank.slot().compile.ended == 1
+
+
+def test_an_end_of_ones_own_comes_before_that_of_another(others: list[ThreadPoolExecutor]) -> None:
+    rank = Rank()
+    others[0].submit(rank.ledger.begin, "dynamo").result()
+    rank.ledger.begin("dynamo")
+    rank.ledger.end("dynamo")
+    assert rank.judge().compiling
+    rank.ledger.end("unheard of")
+    assert rank.judge().compiling
+    others[0].submit(rank.ledger.end, "dynamo").result()
+    assert not rank.judge().compiling
+
+
+def test_a_thread_that_is_gone_compiles_no_longer() -> None:
+    rank = Rank()
+    gone = threading.Thread(target=rank.ledger.begin, args=("dynamo",))
+    gone.start()
+    gone.join()
+    assert rank.judge().compiling
+    rank.step()
+    assert not rank.judge().compiling
+
+
+@contextmanager
+def between(
+    code: CodeType, turn: int, happening: Callable[[], object], places: set[int] | None = None
+) -> Iterator[list[int]]:
+    """Let ``happening`` come before the ``turn``-th instruction of ``code``, of ``places`` only."""
+    seen: list[int] = []
+
+    def inside(frame: FrameType, event: str, _arg: Any) -> Trace:
+        if event == "opcode" and (places is None or frame.f_lasti in places):
+            seen.append(frame.f_lasti)
+            if len(seen) == turn:
+                happening()
+        return inside
+
+    def enter(frame: FrameType, _event: str, _arg: Any) -> Trace | None:
+        if frame.f_code is not code:
+            return None
+        frame.f_trace_opcodes = True
+        return inside
+
+    before = sys.gettrace()
+    # Python 3.12 tells of opcodes only where some frame asked for them before it traces
+    sys._getframe().f_trace_opcodes = True
+    sys.settrace(enter)
+    try:
+        yield seen
+    finally:
+        sys.settrace(before)
+
+
+def inner(function: Callable[..., Any], name: str) -> CodeType:
+    """The code of the function ``name`` that ``function`` makes."""
+    codes = (code for code in function.__code__.co_consts if isinstance(code, CodeType))
+    return next(code for code in codes if code.co_name == name)
+
+
+def _stepped() -> Rank:
+    """A rank whose next step is looked at closely, and would be clean but for what comes."""
+    rank = Rank()
+    for _ in range(2):
+        rank.ledger.begin("dynamo")
+        rank.ledger.end("dynamo")
+        rank.wait(1)
+        rank.step()
+    rank.wait(1)
+    rank.step()
+    rank.ledger.begin("dynamo")
+    rank.ledger.end("dynamo")
+    return rank
+
+
+def _held_activity(rank: Rank, steps: int) -> None:
+    """Compile activity that began in or before step ``steps`` ended after the next one.
+
+    Too few steps are known to call the one in which it ended as short as usual.
+    """
+    assert rank.judge().state is not State.WARM
+    for clean in range(K):
+        assert not rank.judge().warm, f"{clean} clean steps"
+        rank.wait(1)
+        rank.step()
+    assert rank.judge().state is State.WARM
+    assert rank.slot().steps.steps == steps + 2 + K
+    assert steps + 2 in rank.slot().compile.touched_steps
+    assert not rank.slot().compile.background_since_ns
+
+
+def test_no_activity_is_missed_that_begins_while_a_step_is_looked_at(
+    others: list[ThreadPoolExecutor],
+) -> None:
+    """On another thread, before each instruction of the look in turn; it goes on for a step."""
+    code = inner(_steps.make_steps, "look_closely")
+    for turn in itertools.count(1):
+        rank = _stepped()
+        rank.wait(1)
+        begin = others[0].submit
+        with between(code, turn, lambda: begin(rank.ledger.begin, "dynamo").result()) as seen:  # noqa: B023
+            rank.step()
+        if len(seen) < turn:
+            break
+        steps = rank.slot().steps.steps
+        rank.wait(1)
+        rank.step()
+        others[0].submit(rank.ledger.end, "dynamo").result()
+        rank.wait(1)
+        rank.step()
+        _held_activity(rank, steps)
+    assert turn > 50
+
+
+@pytest.mark.parametrize("entering", [Activities.begin, Answers.at_begin])
+def test_no_activity_is_missed_whose_beginning_a_step_comes_into(
+    entering: FunctionType, others: list[ThreadPoolExecutor]
+) -> None:
+    """A step is marked on another thread before each instruction with which it is entered."""
+    for turn in itertools.count(1):
+        rank = _stepped()
+        step = others[0].submit
+        step(rank.step).result()
+        with between(
+            entering.__code__,
+            turn,
+            lambda: step(rank.step).result(),  # noqa: B023
+        ) as seen:
+            rank.ledger.begin("dynamo")
+        if len(seen) < turn:
+            break
+        steps = rank.slot().steps.steps
+        rank.wait(1)
+        others[0].submit(rank.step).result()
+        rank.ledger.end("dynamo")
+        rank.wait(1)
+        rank.step()
+        _held_activity(rank, steps)
+    assert turn > 20
+
+
+def after_calls(code: CodeType) -> set[int]:
+    """The instructions before which Python may change threads: those that follow a call."""
+    pairs = itertools.pairwise(dis.get_instructions(code))
+    return {after.offset for before, after in pairs if before.opname.startswith("CALL")}
+
+
+@pytest.mark.parametrize(
+    ("where", "before"),
+    [
+        ("on_step", 2 * K),
+        ("on_step", K - 1),
+        ("ask", K - 1),
+        ("mark", K - 1),
+        ("look_closely", K - 1),
+    ],
+)
+def test_threads_that_mark_steps_lose_no_step_and_no_bin(
+    where: str, before: int, others: list[ThreadPoolExecutor]
+) -> None:
+    """Another thread's step comes wherever Python may let it: both count, and it is warm once."""
+    code = inner(_steps.make_steps, where)
+    places = after_calls(code)
+    for turn in itertools.count(1):
+        rank = Rank()
+        clock = itertools.count(rank.now, 1000)
+        rank.tick = lambda: next(clock)  # noqa: B023
+        for _ in range(before):
+            rank.step()
+        if where == "look_closely":
+            rank.ledger.begin("dynamo")
+            rank.ledger.end("dynamo")
+        step = others[0].submit
+        with between(code, turn, lambda: step(rank.step).result(), places) as seen:  # noqa: B023
+            rank.step()
+        if len(seen) < turn:
+            break
+        for _ in range(K):
+            rank.step()
+        slot = rank.slot()
+        assert slot.steps.steps == before + 2 + K
+        assert sum(slot.clean_bins) + sum(slot.compile_bins) == slot.steps.steps - 1
+        assert rank.warm_calls == 1, f"before instruction {seen[turn - 1]}"
+        assert rank.judge().warm
+    assert turn > 1
+
+
+def test_a_step_that_another_thread_overtook_has_no_length(
+    others: list[ThreadPoolExecutor],
+) -> None:
+    """It read the clock, the other thread read it later and marked its step first."""
+    rank = Rank()
+    rank.step()
+    times = iter([rank.now + 1000, rank.now + 2000])
+
+    def overtaken() -> int:
+        now = next(times)
+        if now == rank.now + 1000:
+            others[0].submit(rank.step).result()
+        return now
+
+    rank.tick = overtaken
+    rank.step()
+    slot = rank.slot()
+    assert (slot.steps.steps, sum(slot.clean_bins)) == (3, 2)
+    assert (slot.steps.last_step_ns, slot.steps.last_duration_ns) == (rank.now + 2000, 0)
+
+
+def test_asked_while_another_thread_makes_the_record_it_answers() -> None:
+    """From attaching on: without a header, and with one that no name follows yet."""
+    own = OwnRecord(Settings(), version="0", options={}, attached=(1, 1))
+    assert own.image().steps.steps == 0
+    packed = record.pack_header(own.header)
+    own.writer.buffer[: len(packed)] = packed
+    assert own.image().steps.steps == 0
+
+
+def test_a_step_that_completes_while_another_thread_compiles_is_clean(
+    others: list[ThreadPoolExecutor],
+) -> None:
+    """In whatever the other thread begins and ends inside what it compiles."""
+    rank = Rank()
+    for _ in range(20):
+        rank.wait(1)
+        rank.step()
+    compiler = others[0].submit
+    compiler(rank.ledger.begin, "dynamo").result()
+    assert rank.judge().compiling
+    for _ in range(20):
+        rank.wait(1)
+        rank.step()
+        compiler(rank.ledger.begin, "inductor_compile").result()
+        compiler(rank.ledger.end, "inductor_compile").result()
+        judged = rank.judge()
+        assert (judged.warm, judged.compiling, judged.conditions) == (True, False, ("background",))
+    rank.wait(1)
+    compiler(rank.ledger.end, "dynamo").result()
+    rank.step()
+    counts = rank.slot().compile
+    assert rank.judge().conditions == ()
+    assert rank.judge().clean_steps == 41
+    assert (counts.begun, counts.background, counts.background_ns) == (1, 1, 21 * 10**9)
+    assert sum(rank.slot().clean_bins) == 40
+
+
+def test_a_rank_that_waits_for_the_background_is_not_warm(others: list[ThreadPoolExecutor]) -> None:
+    """The time without a step decides, and the step that ends at last was held up."""
+    rank = Rank()
+    for _ in range(20):
+        rank.wait(1)
+        rank.step()
+    others[0].submit(rank.ledger.begin, "dynamo").result()
+    rank.wait(1)
+    rank.step()
+    rank.wait(9)
+    assert rank.judge().warm
+    rank.wait(2)
+    assert not rank.judge().warm
+    others[0].submit(rank.ledger.end, "dynamo").result()
+    rank.step()
+    assert rank.judge().clean_steps == 0
+    for _ in range(K):
+        rank.wait(1)
+        rank.step()
+    assert rank.judge().warm
+    assert rank.slot().compile.touched_steps[0] == 22

@@ -1,0 +1,330 @@
+"""Attaching and detaching: what is imported, patched and put back. In fresh processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.trainings import environment, result_of, run, training
+
+
+def python(records: Path, code: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(records, **env),
+        cwd=records.parent,
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+
+
+def test_importing_the_agent_imports_neither_torch_nor_dynamo(records: Path) -> None:
+    done = python(
+        records,
+        "import warmwatch.auto, sys; print('torch' in sys.modules);"
+        "import torch; print('torch._dynamo' in sys.modules)",
+    )
+    assert done.stdout.split() == ["False", "False"]
+    assert list(records.iterdir()) == []
+
+
+def test_until_something_compiles_neither_the_agent_nor_the_record_is_imported(
+    records: Path,
+) -> None:
+    """Most of an import's time is theirs, and a helper process of a training needs neither."""
+    done = python(
+        records,
+        "import torch, sys, warmwatch; warmwatch.attach(run='x', dtype='bfloat16');"
+        "print(*(name for name in sys.modules if name.startswith('warmwatch')))",
+    )
+    loaded = set(done.stdout.split())
+    assert "warmwatch.lifecycle.attaching" in loaded
+    assert not loaded & {
+        "warmwatch.lifecycle.agent",
+        "warmwatch.shared.record",
+        "warmwatch.hooks.registry",
+    }
+
+
+def test_importing_the_package_alone_does_nothing(records: Path) -> None:
+    python(records, "import warmwatch, torch; torch.optim.SGD([torch.zeros(1)])")
+    assert list(records.iterdir()) == []
+
+
+STEP = """
+o = torch.optim.SGD([torch.zeros(1, requires_grad=True)])
+for _ in range(4): o.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "import warmwatch.auto, torch",
+        "import torch, warmwatch.auto",
+        "import torch, torch._dynamo, warmwatch.auto",
+        "import torch; torch.optim.SGD([torch.zeros(1)]); import warmwatch.auto",
+    ],
+)
+def test_it_attaches_before_or_after_torch(records: Path, order: str) -> None:
+    python(records, f"{order}\n{STEP}")
+    assert slots.read(slots.only(records)).steps.steps == 4
+
+
+def test_an_optimizer_that_was_pickled_is_seen_from_its_first_step(records: Path) -> None:
+    """Nothing builds it, so Dynamo is imported by ``step`` itself, in the middle of the first."""
+    saved = str(records.parent / "optimizer")
+    python(
+        records,
+        "import pickle, torch; o = torch.optim.SGD([torch.zeros(1, requires_grad=True)])\n"
+        f"pickle.dump(o, open({saved!r}, 'wb'))",
+    )
+    python(
+        records,
+        "import warmwatch.auto, pickle, sys, torch\n"
+        f"o = pickle.load(open({saved!r}, 'rb'))\n"
+        "assert 'torch._dynamo' not in sys.modules\n"
+        "for _ in range(4): o.step()",
+    )
+    assert slots.read(slots.only(records)).steps.steps == 4
+
+
+API = [
+    *("activity", "allow_compilation", "attach", "detach", "evaluating", "is_compiling"),
+    *("is_warm", "on_recompile", "on_warm", "ready", "saving", "state", "step"),
+]
+
+
+def test_the_api_is_what_the_contract_lists() -> None:
+    import warmwatch
+
+    assert warmwatch.__all__ == API
+
+
+def test_the_package_shows_its_api_and_nothing_else(records: Path) -> None:
+    """What else is there are its modules: no name that was only needed to build it."""
+    done = python(
+        records,
+        "import warmwatch, types\n"
+        "shown = {n for n in dir(warmwatch) if not n.startswith('__')}\n"
+        "modules = {n for n in shown if isinstance(getattr(warmwatch, n), types.ModuleType)}\n"
+        "print(sorted(shown - modules), bool(warmwatch.__version__))",
+    )
+    extension = ["load_ipython_extension", "unload_ipython_extension"]  # what %load_ext calls
+    assert done.stdout.strip() == f"{sorted([*API, *extension])} True"
+
+
+def test_detach_puts_everything_back(records: Path) -> None:
+    body = """
+import sys, logging, warmwatch
+import torch._dynamo
+from torch._dynamo import convert_frame, utils
+from torch._dynamo.callback import callback_handler
+from torch.optim import optimizer
+def seams():
+    log = utils.ChromiumEventLogger
+    return [
+        id(log.log_event_start), id(log.log_event_end), id(utils.log_compilation_event),
+        len(callback_handler.start_callbacks), len(callback_handler.end_callbacks),
+        len(optimizer._global_optimizer_post_hooks), len(optimizer._global_optimizer_pre_hooks),
+        len(logging.getLogger("torch._dynamo.convert_frame").filters),
+        len(sys.meta_path), id(sys.excepthook),
+        [id(f) for n, f in vars(convert_frame).items() if "recompilation_reason" in n],
+    ]
+before = seams()
+warmwatch.attach()
+attached = seams()
+warmwatch.detach()
+after = seams()
+state = warmwatch.state()
+train(make(), torch.optim.SGD([torch.zeros(1, requires_grad=True)]), 2)
+result([before, attached, after, state])
+"""
+    before, attached, after, state = result_of(records, body, attach=False)
+    assert after == before
+    assert sum(a != b for a, b in zip(attached, before, strict=True)) == 8
+    assert state is None
+    slot = slots.read(slots.only(records))
+    assert (slot.steps.steps, slots.events(slots.only(records))[-1]["how"]) == (0, "detached")
+
+
+def test_attached_and_detached_again_and_again_it_leaves_nothing_behind(records: Path) -> None:
+    body = """
+import io, logging, os, sys, time, warmwatch
+import torch._dynamo, torch._inductor.select_algorithm, torch._inductor.async_compile
+import torch.utils.cpp_extension
+from torch._dynamo import callback, convert_frame, decorators, utils
+from torch.optim import optimizer
+from torch.utils.data import dataloader
+owners = [
+    torch._dynamo, convert_frame, decorators, utils, utils.ChromiumEventLogger, torch.serialization,
+    torch.serialization._open_zipfile_writer_file, torch.serialization._open_zipfile_writer_buffer,
+    dataloader._BaseDataLoaderIter, torch._inductor.async_compile, torch.utils.cpp_extension,
+    torch._inductor.select_algorithm.AlgorithmSelectorCache,
+]
+def functions(of):
+    kinds = classmethod, staticmethod
+    return sorted((n, id(v)) for n, v in vars(of).items() if callable(v) or isinstance(v, kinds))
+handler = callback.callback_handler
+def left():
+    counts = [
+        len(handler.start_callbacks), len(handler.end_callbacks),
+        len(optimizer._global_optimizer_post_hooks), len(sys.meta_path),
+        len(logging.getLogger("torch._dynamo.convert_frame").filters),
+    ]
+    return counts, list(map(functions, owners))
+def threads():
+    return len(os.listdir("/proc/self/task"))
+alone = threads()
+def open_ones():  # a thread that has let everything go is there for a moment still
+    until = time.monotonic() + 60
+    while threads() > alone and time.monotonic() < until: time.sleep(.01)
+    return threads(), len(os.listdir("/proc/self/fd"))
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+def turn():
+    warmwatch.attach()
+    train(torch.compile(model, backend="eager"), o, 2)
+    torch.save(model.state_dict(), io.BytesIO())
+    torch._dynamo.reset()
+    warmwatch.detach()
+before = left()
+turn(); first = open_ones()
+for _ in range(4): turn()
+result([left() == before, open_ones() == first, threads() == alone])
+"""
+    assert result_of(records, body, attach=False) == [True, True, True]
+    ends = [slots.events(folder)[-1]["how"] for folder in slots.folders(records)]
+    assert ends == ["detached"] * 5
+
+
+def test_detaching_before_dynamo_came_leaves_no_finder(records: Path) -> None:
+    code = "import sys; n = len(sys.meta_path); import warmwatch as w; w.attach()\n"
+    code += "assert len(sys.meta_path) == n + 1; w.detach(); assert len(sys.meta_path) == n"
+    python(records, code)
+
+
+def test_a_wrapper_put_on_top_of_ours_survives_detaching(records: Path) -> None:
+    """A user's own profiler on the same seam keeps working; ours under it goes silent."""
+    body = """
+import warmwatch
+from torch._dynamo import utils
+warmwatch.attach()
+torch.optim.SGD([torch.zeros(1)])
+log = utils.ChromiumEventLogger
+theirs, inner = [], log.log_event_start
+def start(self, name, *args, **kwargs):
+    theirs.append(name)
+    return inner(self, name, *args, **kwargs)
+log.log_event_start = start
+warmwatch.detach()
+torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+result([log.log_event_start is start, "dynamo" in theirs])
+"""
+    assert result_of(records, body, attach=False) == [True, True]
+    assert slots.read(slots.only(records)).compile.begun == 0
+
+
+def test_a_disabled_agent_does_nothing(records: Path) -> None:
+    run(records, STEP, env={"WARMWATCH_DISABLE": "1"})
+    assert list(records.iterdir()) == []
+
+
+def test_what_the_user_says_later_is_in_the_record(records: Path) -> None:
+    body = "import warmwatch\no = torch.optim.SGD(make().parameters())\n"
+    body += "warmwatch.attach(run='gpt2', tokens_per_step=491_520)\n"
+    run(records, body)
+    identity = slots.read(slots.only(records)).identity
+    assert (identity.run, identity.tokens_per_step) == ("gpt2", 491_520)
+
+
+def test_a_wrong_setting_is_said_once_and_does_not_stop_the_training(records: Path) -> None:
+    env = {"WARMWATCH_WARM_STEPS": "many", "WARMWATCH_RUM": "gpt2"}
+    with training(records, STEP, env=env) as started:
+        assert started.wait() == 0
+    here = f"{records.parent}/train.py:1: UserWarning: warmwatch: "
+    first, line, second, again = started.stderr.splitlines()
+    assert (
+        first == f"{here}WARMWATCH_RUM is not a setting of warmwatch; did you mean WARMWATCH_RUN?"
+    )
+    assert second == (
+        f"{here}WARMWATCH_WARM_STEPS='many' is not a number of steps from 1 to 1,000,000; using 3"
+    )
+    assert line == again == "  import warmwatch.auto"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("WARMWATCH_SAY", "perhaps", "is neither 1 nor 0; it is taken as 0"),
+        ("WARMWATCH_FULL_REASONS", "2", "is neither 1 nor 0; it is taken as 0"),
+        ("RANK", "-1", "is no whole number from 0 to 1,000,000; it is taken as not known"),
+        ("WORLD_SIZE", "nan", "is no whole number from 0 to 1,000,000; it is taken as not known"),
+    ],
+)
+def test_what_a_variable_cannot_mean_is_said_and_the_training_has_its_record(
+    records: Path, name: str, value: str, said: str
+) -> None:
+    with training(records, STEP, env={name: value}) as started:
+        assert started.wait() == 0
+    assert started.stderr.count(f"UserWarning: warmwatch: {name}={value!r} {said}") == 1
+    assert slots.read(slots.only(records)).steps.steps == 4
+
+
+def test_a_directory_that_cannot_be_written_costs_one_warning(records: Path) -> None:
+    """The training goes on, and the agent still knows its own state."""
+    blocked = records.parent / "file"
+    blocked.write_text("")
+    body = STEP + "import warmwatch; result([warmwatch.state(), warmwatch.is_warm()])\n"
+    with training(records, body, env={"WARMWATCH_DIR": str(blocked)}) as started:
+        assert started.result() == ["eager", True]
+        assert started.wait() == 0
+    (line,) = [line for line in started.stderr.splitlines() if "warmwatch: " in line]
+    assert "no record can be written" in line
+    assert "set WARMWATCH_DIR to a directory that can be written" in line
+
+
+def test_a_full_disk_loses_journal_lines_and_nothing_else(records: Path) -> None:
+    """RLIMIT_FSIZE stands for the full disk: the slot's blocks are there, the journal's are not."""
+    body = """
+import resource, signal
+o = torch.optim.SGD(make().parameters())
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+limit = resource.RLIM_INFINITY
+resource.setrlimit(resource.RLIMIT_FSIZE, (150, limit))
+f = torch.compile(make(), backend="eager")
+for n in range(4):
+    f(torch.randn(4, 8)); o.step()
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+for n in range(2): o.step()
+"""
+    run(records, body)
+    folder = slots.only(records)
+    slot = slots.read(folder)
+    assert slot.steps.steps == 6
+    assert slot.compile.journal_dropped >= 2
+    lines = (folder / "events.jsonl").read_text().splitlines()
+    assert '"event":"exit"' in lines[-1]
+
+
+def test_what_was_compiled_before_it_was_attached_is_not_called_eager(records: Path) -> None:
+    """Attached anew to a compiled model it hears of no compilation: what it knows is the count."""
+    body = """
+import warmwatch
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+warmwatch.attach()
+train(torch.compile(model, backend="eager"), o, 4)
+warmwatch.detach()
+warmwatch.attach()
+train(torch.compile(model, backend="eager"), o, 4)
+result([warmwatch.state(), warmwatch.is_warm()])
+"""
+    assert result_of(records, body, attach=False) == ["warm", True]
+    again = max(records.iterdir(), key=lambda folder: slots.read(folder).header.attached_ns)
+    slot = slots.read(again)
+    assert (slot.compile.begun, slot.compile.graphs_before) == (0, 1)
+    assert slots.events(again)[0]["graphs_before"] == 1

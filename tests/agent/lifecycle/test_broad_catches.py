@@ -1,0 +1,87 @@
+"""Every catch of anything and everything: few, each with its reason, none that loses an error."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SOURCES = sorted(
+    path
+    for part in ("agent/warmwatch", "monitor/warmwatch_monitor", "dashboards/warmwatch_dashboards")
+    for path in (ROOT / part).rglob("*.py")
+)
+BROAD = {"Exception", "BaseException"}
+DOCUMENT = ROOT / "docs/reliability.md"
+ROW = re.compile(r"^\| `([a-z_/]+\.py)` \| (\d+) \| ", re.MULTILINE)
+# the sink, by the names under which it is called
+SINKS = {"report", "_report", "failed", "_failed"}
+
+
+def broad(path: Path) -> Iterator[ast.ExceptHandler]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ExceptHandler) and _names(node.type) & BROAD:
+            last = node.body[-1]
+            if not (isinstance(last, ast.Raise) and last.exc is None):  # it goes on as it came
+                yield node
+
+
+def _names(caught: ast.expr | None) -> set[str]:
+    """What a handler, or ``suppress``, catches; everything where it names nothing."""
+    if caught is None:
+        return {"BaseException"}
+    return {node.id for node in ast.walk(caught) if isinstance(node, ast.Name)}
+
+
+def _calls(node: ast.AST) -> set[str]:
+    calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+    return {one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in calls}
+
+
+def _where(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix().partition("/")[2].partition("/")[2]
+
+
+CATCHES = [(path, node) for path in SOURCES for node in broad(path)]
+
+
+@pytest.mark.parametrize(
+    ("path", "node"), CATCHES, ids=[f"{_where(path)}:{node.lineno}" for path, node in CATCHES]
+)
+def test_a_broad_catch_says_why_and_catches_no_interrupt(
+    path: Path, node: ast.ExceptHandler
+) -> None:
+    assert _names(node.type) == {"Exception"}
+    line = path.read_text().splitlines()[node.lineno - 1]
+    assert re.search(r"# noqa: BLE001 - \w+|^    except Exception:$", line), line
+
+
+def test_the_agents_all_end_in_the_sink_but_for_those_that_the_document_names() -> None:
+    loose = {
+        _where(path)
+        for path, node in CATCHES
+        if "agent" in path.relative_to(ROOT).parts and not _calls(node) & SINKS
+    }
+    assert loose == {
+        "process/settings.py",
+        "_boot/sitecustomize.py",
+        "recorder/disk_flusher.py",
+        "_guard.py",
+    }
+
+
+def test_the_document_names_every_file_with_one_and_how_many_there_are() -> None:
+    told = {name: int(count) for name, count in ROW.findall(DOCUMENT.read_text())}
+    assert told == Counter(_where(path) for path, _ in CATCHES)
+
+
+def test_nothing_is_suppressed_wholesale() -> None:
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and "suppress" in _calls(node):
+                assert not set().union(*map(_names, node.args)) & BROAD, f"{path}:{node.lineno}"

@@ -1,0 +1,211 @@
+"""A process that marks no steps: when it is warm, by silence or because the program says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.ranks import SECOND, K, Rank
+from support.trainings import run, training
+from warmwatch.lifecycle import process_state
+from warmwatch.process.settings import QUIET, settings_from
+from warmwatch.shared import verdict
+from warmwatch.shared.verdict import State
+
+QUIET_SECONDS = 30
+
+
+def compile_once(rank: Rank, seconds: float = 5) -> None:
+    rank.ledger.begin("dynamo")
+    rank.wait(seconds)
+    rank.ledger.end("dynamo")
+
+
+def test_it_is_warm_when_nothing_has_compiled_for_as_long_as_the_record_says() -> None:
+    rank = Rank(quiet=QUIET_SECONDS)
+    compile_once(rank)
+    ended = rank.now
+    rank.wait(QUIET_SECONDS - 0.001)
+    assert (rank.judge().state, rank.judge().warm_by) == (State.WARMING, None)
+    rank.wait(0.001)
+    judged = rank.judge()
+    assert (judged.state, judged.warm, judged.warm_by) == (State.WARM, True, "quiet")
+    assert judged.since_ns == ended + QUIET_SECONDS * SECOND
+
+
+def test_a_process_whose_compilations_come_further_apart_has_to_be_quiet_for_longer() -> None:
+    rank = Rank(quiet=QUIET_SECONDS)
+    for gap in (20, 0):
+        compile_once(rank)
+        rank.wait(gap)
+    rank.wait(39.9)
+    assert rank.judge().state is State.WARMING
+    rank.wait(0.2)
+    assert rank.judge().warm_by == "quiet"
+    # what comes hours later is no part of the same warm-up, and says nothing of the next one
+    rank.wait(7200)
+    compile_once(rank)
+    rank.wait(39.9)
+    assert not rank.judge().warm
+    rank.wait(0.2)
+    assert rank.judge().warm
+
+
+@pytest.mark.parametrize("why", ["an optimizer", "a step", "off", "never compiled", "compiling"])
+def test_silence_says_nothing_where_steps_are_to_come_or_nothing_compiled(why: str) -> None:
+    rank = Rank(quiet=0 if why == "off" else QUIET_SECONDS)
+    rank.pytorch.has_optimizer = why == "an optimizer"
+    if why != "never compiled":
+        compile_once(rank)
+    if why == "a step":
+        rank.step()
+    if why == "compiling":
+        rank.ledger.begin("dynamo")
+    rank.wait(50)
+    judged = rank.judge()
+    assert not judged.warm
+    assert judged.warm_by is None
+
+
+def test_an_optimizer_that_is_made_late_ends_the_silence() -> None:
+    rank = Rank(quiet=QUIET_SECONDS)
+    compile_once(rank)
+    rank.wait(10)
+    rank.ledger.optimizer_made()
+    rank.wait(50)
+    assert rank.judge().state is State.WARMING
+
+
+def test_ready_ends_the_warm_up_and_what_compiles_later_is_counted_apart() -> None:
+    rank = Rank(quiet=QUIET_SECONDS)
+    compile_once(rank)
+    rank.wait(1)
+    rank.ledger.marks.settled("ready")
+    assert (rank.judge().state, rank.judge().warm_by) == (State.WARM, "ready")
+    compile = rank.slot().compile
+    assert (compile.warmups, compile.recompiles_after_warm) == (1, 0)
+    assert compile.first_warmup.ended_ns - compile.first_warmup.began_ns == 5 * SECOND
+    rank.wait(600)
+    rank.ledger.begin("dynamo")
+    rank.wait(2)
+    rank.ledger.compilation("forward", {"id": "0/1", "category": "shape", "reason": "size"})
+    assert rank.judge().state is State.RECOMPILING
+    rank.ledger.end("dynamo")
+    assert rank.slot().compile.recompiles_after_warm == 1
+    rank.wait(QUIET_SECONDS - 1)
+    assert rank.judge().state is State.RECOMPILING
+    rank.wait(2)
+    assert rank.judge().warm_by == "quiet"
+
+
+def test_ready_twice_is_one_warm_up() -> None:
+    rank = Rank(quiet=QUIET_SECONDS)
+    compile_once(rank)
+    rank.ledger.marks.settled("ready")
+    rank.ledger.marks.settled("ready")
+    assert rank.slot().compile.warmups == 1
+
+
+def test_ready_where_nothing_compiled_is_eager() -> None:
+    rank = Rank(quiet=QUIET_SECONDS)
+    rank.ledger.marks.settled("ready")
+    judged = rank.judge()
+    assert (judged.state, judged.warm, judged.warm_by) == (State.EAGER, True, "ready")
+
+
+def test_a_judgement_of_silence_that_comes_too_late_changes_nothing() -> None:
+    """The timer judged, and something began to compile before its fact was applied."""
+    rank = Rank(quiet=QUIET_SECONDS)
+    compile_once(rank)
+    rank.wait(QUIET_SECONDS)
+    rank.ledger.begin("dynamo")
+    rank.ledger.marks.settled("quiet", rank.now, 1)
+    assert rank.judge().state is State.COMPILING
+    assert rank.slot().compile.warmups == 0
+
+
+def test_steps_that_begin_after_silence_go_on_being_warm_until_something_compiles() -> None:
+    rank = Rank(quiet=QUIET_SECONDS)
+    compile_once(rank)
+    rank.wait(QUIET_SECONDS)
+    rank.ledger.marks.settled("quiet", rank.now, 1)
+    for _ in range(K):
+        rank.wait(0.1)
+        rank.step()
+        assert rank.judge().state is State.WARM
+    assert rank.slot().steps.steps == K, "the reader takes no mark for granted"
+    assert rank.slot().compile.warmups == 1
+
+
+def test_the_agent_waits_as_long_as_the_verdict_does() -> None:
+    assert process_state._QUIET_GAPS == verdict.QUIET_GAPS
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "soon", "nan", "1e9"])
+def test_a_setting_that_cannot_be_is_a_complaint(text: str) -> None:
+    said = settings_from({"WARMWATCH_QUIET": text})
+    assert said.quiet == (None if text == "0" else QUIET)
+    assert bool(said.complaints) == (text != "0")
+
+
+SERVER = """
+import threading, time, warmwatch
+compiled = torch.compile(make(), backend="eager")
+was_warm = []
+warm = threading.Event()
+warmwatch.on_warm(lambda: (was_warm.append(warmwatch.is_warm()), warm.set()))
+with torch.no_grad():
+    compiled(torch.randn(2, 8))
+    before = warmwatch.is_warm()
+    assert warm.wait(60)
+    compiled(torch.randn(2, 8))
+    after = warmwatch.state()
+    gate("warm")
+    compiled(torch.randn(2, 4, 8))
+    result([before, was_warm, after, warmwatch.state(), threading.active_count()])
+"""
+
+
+def test_a_real_process_notices_by_itself_that_it_is_warm(records: Path) -> None:
+    with training(records, SERVER, env={"WARMWATCH_QUIET": "1.5"}) as one:
+        one.reach("warm")
+        counts = slots.read(slots.only(records)).compile
+        one.go()
+        told = one.result()
+        assert one.wait() == 0, one.stderr
+    assert told == [False, [True], "warm", "recompiling", 1]
+    assert (counts.warmups, counts.optimizers, counts.agent_errors) == (1, 0, 0)
+    assert counts.first_warmup.ended_ns == counts.last_end_ns
+    after = slots.read(slots.only(records)).compile
+    assert after.recompiles_after_warm == 1
+    (line,) = [e for e in slots.events(slots.only(records)) if e["event"] == "warm"]
+    assert line["by"] == "quiet"
+
+
+MADE = """
+import os, warmwatch
+{before}
+import warmwatch.auto
+import torch._dynamo
+{after}
+compiled = torch.compile(lambda x: x + 1, backend="eager")
+compiled(torch.ones(2))
+"""
+OPTIMIZER = "optimizer = torch.optim.AdamW(make().parameters())"
+
+
+@pytest.mark.parametrize(("before", "after"), [(OPTIMIZER, ""), ("", OPTIMIZER), ("", "")])
+def test_an_optimizer_is_seen_whenever_it_was_made(records: Path, before: str, after: str) -> None:
+    run(records, MADE.format(before=before, after=after), attach=False, fresh=True)
+    assert slots.read(slots.only(records)).compile.optimizers == bool(before or after)
+
+
+def test_code_that_was_compiled_ahead_of_time_is_compiled_code() -> None:
+    rank = Rank(quiet=QUIET_SECONDS)
+    rank.pytorch.ahead = {"aoti"}
+    for _ in range(K):
+        rank.wait(1)
+        rank.step()
+    assert (rank.judge().state, rank.judge().warm_by) == (State.WARM, "steps")

@@ -1,0 +1,187 @@
+"""What the agent says aloud: whose words they are, and which, and never more than was asked for."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from bisect import bisect_left
+
+import pytest
+from tqdm import tqdm
+
+from support import builders as b
+from support.values import replace
+from warmwatch import _guard
+from warmwatch.notify import console
+from warmwatch.notify.console import Announcer
+from warmwatch.notify.live_answer import answer
+from warmwatch.process.ending import End
+from warmwatch.shared import record
+from warmwatch.shared.record import Slot
+
+RECOMPILE = {
+    "category": "shape",
+    "reason": "0/0: tensor 'x' size mismatch at index 0. expected 16, actual 7",
+    "seconds": 2.1,
+    "name": "forward",
+    "file": "model.py",
+    "line": 31,
+}
+
+
+def announcer(slot: Slot = b.WARM, rank: int | None = 0, *, shown: bool = True) -> Announcer:
+    return Announcer(shown=shown, slot=lambda: slot, rank=lambda: rank)
+
+
+def alike(seconds: float) -> Slot:
+    """Warm, of three clean steps of this length."""
+    length = round(seconds * 1e9)
+    steps = replace(b.WARM.steps, steps=4)
+    began = steps.last_step_ns - 3 * length
+    counts = replace(b.WARM.compile, clean_after=1, irregular_step_ns=began, clean_sum_ns=0)
+    bins = [0] * record.BINS
+    bins[bisect_left(record.BOUNDS_NS, length)] = 3
+    return replace(
+        b.WARM, steps=steps, compile=counts, clean_bins=tuple(bins), recent=b.ring(*[length] * 3)
+    )
+
+
+class Said:
+    """All that was written to stderr so far."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys, self._so_far = capsys, ""
+
+    def getvalue(self) -> str:
+        self._so_far += self._capsys.readouterr().err
+        return self._so_far
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Said:
+    return Said(capsys)
+
+
+def test_a_compilation_that_takes_long_is_told_with_its_phase(said: Said) -> None:
+    announcer(b.COMPILING).long(1, True)
+    assert said.getvalue() == "warmwatch: compiling for 10 s (inductor)\n"
+
+
+def test_when_it_is_warm_the_step_its_length_and_what_it_took_are_told(said: Said) -> None:
+    announcer().warm()
+    assert said.getvalue() == "warmwatch: warm since step 4, after 2 min; 36 ms a step\n"
+
+
+def test_steps_that_are_alike_are_told_as_long_as_they_are_and_not_as_their_bin(said: Said) -> None:
+    """As the monitor does: it stands in the same terminal."""
+    slot = alike(4.01)
+    announcer(slot).warm()
+    announcer(slot).ended(End(how="finished"))
+    warm, end = said.getvalue().splitlines()
+    assert warm.endswith("; 4.0 s a step")
+    assert end.endswith(", 4.0 s a clean step (whole run)")
+    assert answer(slot, "warm") == "warm since step 4: 4.0 s a step is the real speed; 4 steps"
+
+
+def test_a_recompile_is_told_with_reason_and_remedy(said: Said) -> None:
+    announcer().compiled("forward", RECOMPILE)
+    line = said.getvalue()
+    assert "recompiled `forward` (model.py:31) in step " in line
+    assert "in 2.1 s: batch size (dim 0 of `x`) went from 16 to 7. Pad the size" in line
+    announcer().compiled("forward", {"name": "forward", "seconds": 9.0})  # no recompile
+    assert said.getvalue() == line
+
+
+def test_many_recompiles_are_not_told_one_by_one(said: Said) -> None:
+    one = announcer()
+    for _ in range(50):
+        one.compiled("forward", RECOMPILE)
+    lines = said.getvalue().splitlines()
+    assert len(lines) == 20
+    assert lines[-1] == "warmwatch: 20 recompiles; those to come are not said"
+
+
+def test_the_end_is_told_with_the_account(said: Said) -> None:
+    announcer().ended(End(how="finished"))
+    announcer().ended(End(how="failed", exception="ValueError", code=1))
+    ended, failed = said.getvalue().splitlines()
+    assert ended.startswith("warmwatch: ended after ")
+    assert "of compiling" in ended
+    assert "36 ms a clean step (whole run)" in ended
+    assert failed.startswith("warmwatch: failed (ValueError) after ")
+
+
+def test_another_rank_speaks_of_what_is_wrong_alone_and_a_helper_never(said: Said) -> None:
+    for one in (announcer(rank=3), announcer(rank=None)):
+        one.warm()
+        one.long(1, True)
+        one.compiled("forward", RECOMPILE)
+        one.ended(End(how="finished"))
+    assert said.getvalue() == ""
+    announcer(rank=3).fallback({"name": "forward"})
+    assert said.getvalue().startswith("warmwatch: rank 3: `forward` hit the recompile limit")
+    announcer(rank=None).fallback({"name": "forward"})
+    assert len(said.getvalue().splitlines()) == 1
+
+
+def test_nothing_is_said_that_nobody_asked_for(
+    said: Said, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):  # of the root: the user's own lines
+        announcer(shown=False).warm()
+    assert (said.getvalue(), caplog.messages) == ("", [])
+
+
+def test_the_log_has_it_where_the_user_gave_our_logger_a_level(
+    said: Said, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="warmwatch"):
+        assert console.is_logged()
+        announcer(shown=False).warm()
+    assert caplog.messages == ["warm since step 4, after 2 min; 36 ms a step"]
+    assert said.getvalue() == ""
+
+
+def test_a_bar_of_tqdm_is_taken_away_for_the_line(said: Said) -> None:
+    with tqdm(total=5) as bar:
+        bar.update(1)
+        bar.refresh()
+        announcer().warm()
+    before, _, _ = said.getvalue().partition("warmwatch: warm")
+    drawn = before.rpartition("\r")[2]
+    assert drawn.strip() == ""  # the line begins where the bar was wiped away
+    assert "warmwatch: warm since step 4, after 2 min; 36 ms a step\n" in said.getvalue()
+
+
+def test_a_handler_and_a_stream_that_refuse_leave_each_other_alone(
+    said: Said, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(_guard, "_sink", lambda where, _error: told.append(where))
+    words = "warm since step 4, after 2 min; 36 ms a step"
+    with caplog.at_level(logging.INFO, logger="warmwatch"):
+        with monkeypatch.context() as refusing:
+            refusing.setattr(sys.stderr, "write", None)
+            announcer().warm()
+        assert (caplog.messages, told) == ([words], ["say"])
+        refused = logging.Handler()
+        logging.getLogger("warmwatch").addHandler(refused)  # whose emit() raises
+        try:
+            announcer().warm()
+        finally:
+            logging.getLogger("warmwatch").removeHandler(refused)
+    assert said.getvalue().count(words) == 1
+    assert told == ["say", "say"]
+
+
+def test_a_stream_that_refuses_costs_a_counted_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(_guard, "_sink", lambda where, _error: told.append(where))
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    announcer().warm()
+    monkeypatch.setattr(sys, "stderr", None)
+    announcer().warm()
+    assert told == ["say"]

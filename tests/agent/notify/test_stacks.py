@@ -1,0 +1,187 @@
+"""Stacks of a long activity: when they are written, what of a frame is, and how much at most."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic_ns
+
+import pytest
+
+from support.records import wait_until
+from warmwatch import _guard
+from warmwatch.notify.activity_watch import ActivityWatch, Alarm
+from warmwatch.notify.stack_dumps import StackWriter
+from warmwatch.process.settings import settings_from
+from warmwatch.shared.record import STACKS
+from warmwatch.shared.record.stack_file import Stacks, unpack_stacks
+
+SECOND = 10**9
+
+
+@pytest.fixture(name="reported")
+def _reported() -> Iterator[list[str]]:
+    """Errors of the agent's own."""
+    reported: list[str] = []
+    _guard.connect(lambda where, error: reported.append(f"{where}: {error!r}"))
+    yield reported
+    _guard.connect(None)
+
+
+class Watched:
+    """A watch over an activity that a test begins and ends."""
+
+    def __init__(self, folder: Path | None, after: float | None = 0.01) -> None:
+        self.since, self.folder = 0, folder
+        self.asked = 0
+        stacks = StackWriter(
+            phase=self.phase,
+            threads=lambda: (threading.get_ident(), threading.main_thread().ident or 0),
+            place=lambda: (self.folder, 0o640) if self.folder else None,
+        )
+        looks = [Alarm(after=after, act=stacks.write, again=True)] if after else []
+        self.watch = ActivityWatch(lambda: self.since, looks)
+
+    def phase(self) -> int:
+        """Asked at each look."""
+        self.asked += 1
+        return 3
+
+    def begin(self) -> None:
+        self.since = monotonic_ns()
+        self.watch.begun()
+
+    def end(self) -> None:
+        self.since = 0
+        self.watch.ended()
+
+    @property
+    def watches(self) -> bool:
+        return bool(self.watch._turn)
+
+    def looks(self) -> list[Stacks]:
+        """Those that are whole: one may be on its way into the file."""
+        assert self.folder
+        file = self.folder / STACKS
+        whole, _, _ = (file.read_bytes() if file.exists() else b"").rpartition(b"\n")
+        return list(map(unpack_stacks, whole.splitlines()))
+
+
+@contextmanager
+def watched(folder: Path | None, after: float | None = 0.01) -> Iterator[Watched]:
+    one = Watched(folder, after)
+    yield one
+    one.end()
+    one.watch.stop()
+    wait_until(lambda: not one.watches)
+
+
+def test_where_a_long_activity_is_is_written_ever_more_rarely(tmp_path: Path) -> None:
+    with watched(tmp_path) as one:
+        one.begin()
+        wait_until(lambda: len(one.looks()) > 3)
+        looks = one.looks()
+    ages = [look.at_ns - look.since_ns for look in looks]
+    assert ages[0] >= SECOND // 100
+    assert all(later >= 2 * sooner for sooner, later in itertools.pairwise(ages))
+    thread = looks[0].threads[0]
+    assert (looks[0].phase, thread.main, thread.compiles) == ("inductor", True, True)
+    assert Path(__file__).name in {frame.file for frame in thread.frames}
+    # of the thread that looks; the one that compiles may still be on its way out of `begun`
+    assert not any(
+        f.file in ("stack_dumps.py", "activity_watch.py") and not f.name.endswith("begun")
+        for look in looks
+        for t in look.threads
+        for f in t.frames
+    )
+    assert (tmp_path / STACKS).stat().st_mode & 0o777 == 0o640
+
+
+def test_the_thread_is_there_while_something_is_in_progress_and_then_only(tmp_path: Path) -> None:
+    with watched(tmp_path, after=1000) as one:
+        one.watch.begun()
+        assert not one.watches, "nothing has begun"
+        for _ in range(3):
+            one.begin()
+            assert one.watches
+            one.end()
+            wait_until(lambda: not one.watches)
+    assert one.looks() == []
+
+
+def test_an_activity_that_begins_while_the_thread_ends_is_watched(tmp_path: Path) -> None:
+    with watched(tmp_path, after=0.05) as one:
+        for _ in range(50):
+            one.begin()
+            one.end()
+        one.begin()  # one of those before may have been long, where the core was another's
+        wait_until(lambda: {look.since_ns for look in one.looks()} == {one.since})
+
+
+def test_the_file_is_of_the_last_long_activity_alone(tmp_path: Path) -> None:
+    with watched(tmp_path) as one:
+        one.begin()
+        wait_until(one.looks)
+        one.begin()
+        second = one.since
+        wait_until(lambda: [look for look in one.looks() if look.since_ns == second])
+        assert {look.since_ns for look in one.looks()} == {second}
+
+
+@pytest.mark.parametrize("after", [None, 0.01])
+def test_nothing_is_written_where_it_is_off_or_there_is_no_record(after: float | None) -> None:
+    with watched(None, after) as one:
+        one.begin()
+        assert one.watches is (after is not None)
+
+
+@pytest.mark.parametrize("what", ["fifo", "fifo that is read", "link", "directory"])
+def test_what_stands_in_the_file_s_place_is_neither_waited_for_nor_followed(
+    tmp_path: Path, reported: list[str], what: str
+) -> None:
+    place, other = tmp_path / STACKS, tmp_path / "other"
+    other.write_text("another's")
+    reader = None
+    if what.startswith("fifo"):
+        os.mkfifo(place)
+        reader = os.open(place, os.O_RDONLY | os.O_NONBLOCK) if "read" in what else None
+    elif what == "link":
+        place.symlink_to(other)
+    else:
+        place.mkdir()
+    try:
+        with watched(tmp_path) as one:
+            one.begin()
+            wait_until(lambda: one.asked > 3)
+    finally:
+        if reader is not None:
+            os.close(reader)
+    assert other.read_text() == "another's"
+    assert reported == []
+
+
+def test_a_folder_that_is_gone_is_no_error(tmp_path: Path) -> None:
+    with watched(tmp_path / "gone") as one:
+        one.begin()
+        wait_until(lambda: one.watches)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("", 60.0), ("5", 5.0), ("0.2", 0.2), ("off", None), ("0", None), ("OFF", None)],
+)
+def test_the_limit_is_a_setting(text: str, seconds: float | None) -> None:
+    said = settings_from({"WARMWATCH_STACKS": text})
+    assert (said.stacks, said.complaints) == (seconds, ())
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "nan", "1e9", "0.001"])
+def test_a_limit_that_is_none_is_a_complaint_and_the_usual_one(text: str) -> None:
+    said = settings_from({"WARMWATCH_STACKS": text})
+    assert said.stacks == 60.0
+    (complaint,) = said.complaints
+    assert complaint.startswith(f"WARMWATCH_STACKS={text!r} is neither off nor a number of seconds")

@@ -1,0 +1,88 @@
+"""Which GPUs the agent says its process uses. Real ones are asked by `tests/gpu/own_gpus.py`."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from warmwatch.process import torch_state
+
+BARE = ("71d7ab00-0000-4000-8000-000000000000", "71D7AB00-0000-4000-8000-000000000001")
+
+
+class Cuda:
+    """Two devices; asking anything that would bring CUDA up fails the test."""
+
+    def __init__(self, *, up: bool, contexts: set[int], names: tuple[str, str]) -> None:
+        self._up, self.contexts, self._names = up, contexts, names
+
+    def is_initialized(self) -> bool:
+        return self._up
+
+    def current_device(self) -> int:
+        assert self._up, "this would bring CUDA up"
+        return 1
+
+    def get_device_properties(self, device: int) -> Any:
+        assert self._up, "this would bring CUDA up"
+        return SimpleNamespace(uuid=BARE[device], name=self._names[device])
+
+
+@pytest.fixture
+def put(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Put such a torch in the place of the real one."""
+
+    def put(
+        *,
+        up: bool = True,
+        contexts: set[int] | None = None,
+        names: tuple[str, str] = ("NVIDIA H100", "NVIDIA H100"),
+        knows_contexts: bool = True,
+    ) -> None:
+        cuda = Cuda(up=up, contexts={0} if contexts is None else contexts, names=names)
+        core = SimpleNamespace(_cuda_getDeviceCount=lambda: 2)
+        if knows_contexts:
+            core._cuda_hasPrimaryContext = lambda device: device in cuda.contexts
+        monkeypatch.setitem(sys.modules, "torch.cuda", cuda)
+        monkeypatch.setitem(sys.modules, "torch._C", core)
+
+    return put
+
+
+def test_nothing_is_asked_while_cuda_is_down(put: Any) -> None:
+    put(up=False)
+    assert torch_state.used() == ()
+
+
+def test_a_process_without_torch_uses_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch.cuda", raising=False)
+    monkeypatch.delitem(sys.modules, "torch._C", raising=False)
+    assert torch_state.used() == ()
+
+
+def test_only_devices_with_a_context_are_in_use(put: Any) -> None:
+    put(contexts={1})
+    assert torch_state.used() == ("GPU-71d7ab00-0000-4000-8000-000000000001",)
+    put(contexts={0, 1})
+    assert len(torch_state.used()) == 2
+    put(contexts=set())
+    assert torch_state.used() == ()
+
+
+def test_where_contexts_cannot_be_asked_for_it_is_the_current_device(put: Any) -> None:
+    put(knows_contexts=False)
+    assert torch_state.used() == ("GPU-71d7ab00-0000-4000-8000-000000000001",)
+
+
+def test_a_mig_device_is_spelled_as_nvml_does(put: Any) -> None:
+    put(names=("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA H100"))
+    assert torch_state.used() == ("MIG-71d7ab00-0000-4000-8000-000000000000",)
+
+
+def test_a_uuid_that_has_its_prefix_keeps_it() -> None:
+    one = SimpleNamespace(uuid="GPU-ABC", name="NVIDIA H100")
+    assert torch_state.spelled(one) == "GPU-abc"
+    assert torch_state.spelled(SimpleNamespace(name="an older PyTorch's")) == ""

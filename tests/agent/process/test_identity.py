@@ -1,0 +1,288 @@
+"""Who a process is, by the environments in which launchers start it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from support import slots
+from support.trainings import environment
+from warmwatch.process import identity
+from warmwatch.process.identity import identify
+from warmwatch.process.run_name import launcher_run, program_name
+from warmwatch.shared.values import MOST_RANKS
+
+TORCHRUN = {
+    "RANK": "5",
+    "LOCAL_RANK": "1",
+    "WORLD_SIZE": "8",
+    "TORCHELASTIC_RUN_ID": "pretrain",
+    "TORCHELASTIC_RESTART_COUNT": "2",
+}
+SLURM = {
+    "SLURM_JOB_ID": "4242",
+    "SLURM_JOB_NAME": "gpt2",
+    "SLURM_STEP_ID": "0",
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "3",
+    "SLURM_NTASKS": "16",
+    "SLURM_STEP_NUM_TASKS": "16",
+}
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_RANK": "2",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+    "OMPI_COMM_WORLD_SIZE": "4",
+}
+PMI = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1"}
+RAY = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "RAY_JOB_ID": "02000000"}
+PLAIN = {"RANK": "1", "WORLD_SIZE": "2"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "launcher", "run", "rank", "local_rank", "world_size"),
+    [
+        (TORCHRUN, "torchelastic", "pretrain", 5, 1, 8),
+        (SLURM, "slurm", "gpt2-4242", 3, 3, 16),
+        (OPEN_MPI, "mpi", "train", 2, 0, 4),
+        (PMI, "mpi", "train", 1, 1, 2),
+        (RAY, "ray", "ray-02000000", 1, 1, 2),
+        (PLAIN, "env", "train", 1, None, 2),
+        ({**SLURM, **TORCHRUN}, "torchelastic", "pretrain", 5, 1, 8),
+        ({}, "", "train", 0, None, None),
+    ],
+    ids=["torchrun", "slurm", "open mpi", "pmi", "ray", "plain", "torchrun in slurm", "none"],
+)
+def test_the_launcher_says_who_it_is(
+    environ: dict[str, str],
+    launcher: str,
+    run: str,
+    rank: int,
+    local_rank: int | None,
+    world_size: int | None,
+) -> None:
+    known = identify(environ, run="train")
+    assert (known.launcher, launcher_run(environ) or "train") == (launcher, run)
+    assert (known.rank, known.local_rank, known.world_size) == (rank, local_rank, world_size)
+
+
+def test_a_batch_script_that_starts_one_process_is_no_world_of_all_tasks() -> None:
+    """Slurm tells it how many tasks the job may have; nobody started them."""
+    batch = {k: v for k, v in SLURM.items() if not k.startswith("SLURM_STEP")}
+    known = identify({**batch, "SLURM_PROCID": "0"}, run="train")
+    assert (known.rank, known.world_size) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "vscode", "name"),
+    [
+        (["train.py"], {}, None, "train"),
+        (["/x/my train.v2.py"], {}, None, "my_train.v2"),
+        (["/x/package/__main__.py"], {}, None, "package"),
+        (["-c"], {}, None, "gpt"),
+        ([""], {}, None, "gpt"),
+        (["-"], {}, None, "gpt"),
+        (["ipykernel_launcher.py"], {}, None, "notebook"),
+        (["ipykernel_launcher.py"], {"JPY_SESSION_NAME": "/n/Try 3.ipynb"}, None, "Try_3"),
+        (["ipykernel_launcher.py"], {"JPY_SESSION_NAME": "/n/console-1-a4d"}, None, "notebook"),
+        (["ipykernel_launcher.py"], {"JPY_SESSION_NAME": "/a.ipynb"}, "/w/b.ipynb", "b"),
+        (["colab_kernel_launcher.py"], {}, None, "notebook"),
+        (["train.py"], {"JPY_SESSION_NAME": "/n/a.ipynb"}, "/w/b.ipynb", "train"),
+    ],
+)
+def test_a_run_is_called_after_its_script_notebook_or_folder(
+    argv: list[str], environ: dict[str, str], vscode: str | None, name: str
+) -> None:
+    assert program_name(argv, environ, directory="/home/me/gpt", notebook=vscode) == name
+
+
+def test_without_script_and_folder_it_is_called_after_the_language() -> None:
+    for directory in ("/", ""):
+        assert program_name(["-c"], {}, directory=directory, notebook=None) == "python"
+
+
+@pytest.mark.parametrize(
+    ("environ", "attempt"),
+    [
+        ({}, 0),
+        (TORCHRUN, 2),
+        ({**SLURM, "SLURM_RESTART_COUNT": "1"}, 1),
+        ({**TORCHRUN, "SLURM_RESTART_COUNT": "1"}, 3),
+    ],
+)
+def test_each_restart_is_a_new_attempt_of_the_same_run(
+    environ: dict[str, str], attempt: int
+) -> None:
+    assert identify(environ, run="train").attempt == attempt
+
+
+def test_the_ranks_of_a_ray_job_are_one_launch() -> None:
+    assert identify(RAY, run="w").launch == "ray:02000000"
+
+
+LAUNCHED = """
+import os
+from warmwatch.process import identity as _identity
+from warmwatch.process.identity import identify
+print(identify(os.environ, run="w").launch)
+"""
+
+
+def launched(**env: str) -> str:
+    """The launch of a process that this one starts."""
+    command = [sys.executable, "-c", LAUNCHED]
+    return subprocess.check_output(command, env={**os.environ, **env}, text=True).strip()
+
+
+def test_what_one_launcher_starts_is_one_launch_also_when_it_starts_a_rank_anew() -> None:
+    first = launched(RANK="0", WORLD_SIZE="2")
+    assert first.startswith(f"parent:{os.getpid()}:")
+    assert launched(RANK="1", WORLD_SIZE="2") == first
+    assert launched(RANK="1", WORLD_SIZE="2", TORCHELASTIC_RESTART_COUNT="1") == first
+
+
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "WORLD_SIZE": "2", "MASTER_PORT": "23456"}
+MASTER, LOCAL = "gpt2-master-0", "localhost"
+
+
+def test_the_pods_of_an_operators_job_are_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is started by another process; the first may be told to meet at ``localhost``."""
+    monkeypatch.setattr("socket.gethostname", lambda: MASTER)
+    for rank, address in (("1", MASTER), ("1", f"{MASTER}.ns.svc"), ("0", MASTER), ("0", LOCAL)):
+        known = identify({**POD, "RANK": rank, "MASTER_ADDR": address}, run="w")
+        assert (known.launch, known.rank) == (f"pods:{MASTER}:23456", int(rank))
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {**POD, "RANK": "1", "LOCAL_RANK": "1", "MASTER_ADDR": LOCAL},  # torchrun in one pod
+        {**POD, "RANK": "1", "MASTER_ADDR": LOCAL},
+        {**POD, "RANK": "1"},
+        {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": MASTER, "MASTER_PORT": "1"},  # no pod
+    ],
+)
+def test_ranks_that_one_process_started_are_its_launch(environ: dict[str, str]) -> None:
+    assert identify(environ, run="w").launch.startswith("parent:")
+
+
+def test_a_task_of_an_array_is_called_as_squeue_does() -> None:
+    array = {**SLURM, "SLURM_ARRAY_JOB_ID": "801", "SLURM_ARRAY_TASK_ID": "1"}
+    assert launcher_run(array) == "gpt2-801_1"
+
+
+TASK = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_STEP_ID": "1"}
+BATCH = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "2"}
+
+
+def test_the_tasks_of_a_step_are_one_launch_and_what_slurm_calls_rank_0_alone_is_none() -> None:
+    """A batch script, or a step of one task (``srun --pty bash``), may start several trainings."""
+    assert launched(**TASK, SLURM_STEP_NUM_TASKS="2") == "slurm:7.1"
+    for environ in (BATCH, {**TASK, "SLURM_STEP_NUM_TASKS": "1"}):
+        first, second = launched(**environ), launched(**environ)
+        assert first.startswith("process:")
+        assert first != second
+
+
+CHILDREN = """
+import os
+from multiprocessing import get_context
+from warmwatch.process import identity as _identity
+from warmwatch.process.identity import identify
+def tell(): print(identify(os.environ, run="w").launch, flush=True)
+if __name__ == "__main__":
+    tell()
+    for method in ("fork", "spawn"):
+        child = get_context(method).Process(target=tell)
+        child.start(); child.join()
+"""
+
+
+@pytest.mark.parametrize("environ", [BATCH, {**TASK, "SLURM_STEP_NUM_TASKS": "2"}])
+def test_a_child_belongs_to_its_trainings_launch_under_slurm_too(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(CHILDREN)
+    command = [sys.executable, str(script)]
+    said = subprocess.check_output(command, env={**os.environ, **environ}, text=True).split()
+    assert len(said) == 3
+    assert len(set(said)) == 1
+
+
+def test_a_launch_is_told_from_a_later_one_and_from_that_of_another_container() -> None:
+    """A pid alone would not do it: it is given again, and each container has its own."""
+    known = identify({}, run="w").launch
+    started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    namespace = Path("/proc/self/ns/pid").stat().st_ino
+    assert known == f"process:{os.getpid()}:{namespace}:{started}"
+
+
+CONTAINER = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc")
+
+
+def can_contain() -> bool:
+    try:
+        subprocess.run([*CONTAINER, "true"], capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+@pytest.mark.skipif(not can_contain(), reason="no pid namespaces may be made here")
+def test_two_containers_that_share_a_record_directory_are_two_runs(records: Path) -> None:
+    script = records.parent / "train.py"
+    script.write_text("import warmwatch\nwarmwatch.attach(); warmwatch.step()\nprint(); input()")
+    command = [*CONTAINER, sys.executable, "-u", str(script)]
+    living = []
+    for _ in range(2):
+        one = subprocess.Popen(
+            command, env=environment(records), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert one.stdout
+        one.stdout.readline()  # its record is there
+        living.append(one)
+    found = [slots.read(folder).identity for folder in slots.folders(records)]
+    for one in living:
+        one.communicate(b"\n")
+    assert [(one.run, one.pid) for one in found] == [("train", 1), ("train-2", 1)]
+    assert len({one.launch for one in found}) == 2
+
+
+@pytest.mark.parametrize(
+    ("environ", "rank", "world_size"),
+    [
+        ({"RANK": "1" * 5000, "WORLD_SIZE": "2"}, 0, None),
+        ({"RANK": "1", "WORLD_SIZE": "30000000"}, 1, None),
+        ({"RANK": "0001", "WORLD_SIZE": "2"}, 1, 2),
+    ],
+)
+def test_a_number_that_no_launcher_means_is_not_known(
+    environ: dict[str, str], rank: int, world_size: int | None
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        known = identify(environ, run="train")
+    assert (known.rank, known.world_size) == (rank, world_size)
+
+
+def test_a_process_group_larger_than_any_reader_accepts_is_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = {"rank": 3, "size": MOST_RANKS}
+    group = SimpleNamespace(get_rank=lambda: sizes["rank"], get_world_size=lambda: sizes["size"])
+    monkeypatch.setattr(identity, "own_group", lambda: True)
+    monkeypatch.setitem(sys.modules, "torch.distributed", group)
+    assert identity.distributed() == (3, MOST_RANKS)
+    sizes["size"] = MOST_RANKS + 1
+    assert identity.distributed() is None
+
+
+def test_a_helper_of_a_rank_is_a_world_of_its_own() -> None:
+    known = identify(TORCHRUN, run="pretrain.Process-1", helper=True)
+    assert (known.run, known.rank, known.world_size) == ("pretrain.Process-1", 5, None)

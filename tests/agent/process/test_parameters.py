@@ -1,0 +1,62 @@
+"""How large the model is, by what its optimizers hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+import torch
+from torch.distributed.fsdp._common_utils import FSDP_FLATTENED
+
+from warmwatch import _guard
+from warmwatch.process.torch_state import Parameters
+
+
+def sgd(*sizes: int) -> torch.optim.SGD:
+    return torch.optim.SGD([torch.nn.Parameter(torch.ones(size)) for size in sizes])
+
+
+def seen(*optimizers: object, compiled: Iterable[int] = ()) -> int | None:
+    parameters = Parameters()
+    for optimizer in optimizers:
+        parameters.met(optimizer)
+    for number in compiled:
+        parameters.compiled(number)
+    return parameters.seen
+
+
+def test_all_optimizers_of_the_training_hold_it_together_and_each_parameter_counts_once() -> None:
+    first, second = sgd(3, 4), sgd(5)
+    assert seen(first) == 7
+    assert seen(first, second, first) == 12
+    assert seen() is None
+
+
+def test_a_model_with_frozen_parameters_is_larger_than_that() -> None:
+    """LoRA: the adapters alone would make it a hundredth of itself."""
+    assert seen(sgd(10), compiled=[1000]) is None
+    assert seen(sgd(10), compiled=[4, 10]) == 10  # compiled in parts
+
+
+def test_a_parameter_that_is_a_shard_does_not_tell() -> None:
+    class FlatParameter(torch.nn.Parameter):
+        """As FSDP1 has them: this process's part."""
+
+    assert seen(torch.optim.SGD([FlatParameter(torch.ones(3))])) is None
+
+
+def test_a_shard_of_fsdp1_is_known_by_its_mark() -> None:
+    """Flat or original: its type is ``Parameter``, as every other's."""
+    shard = torch.nn.Parameter(torch.ones(3))
+    setattr(shard, FSDP_FLATTENED, True)
+    assert seen(torch.optim.SGD([shard])) is None
+
+
+def test_an_optimizer_that_cannot_be_read_costs_a_counted_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(_guard, "_sink", lambda where, _error: told.append(where))
+    strange = type("Strange", (), {"param_groups": [{"params": [object()]}]})()
+    assert seen(sgd(3), strange) is None
+    assert told == ["parameters"]

@@ -1,0 +1,215 @@
+"""What a run was, as it is looked at: Git's files, cache directories, modules that are there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from warmwatch.process import provenance
+from warmwatch.process.provenance import at_first, by_now, caches, commit_of, inductor_cache, script
+
+HASH = "5c895bda44d996edfc808bed39bdad3033f13af5"
+
+
+def work_tree(place: Path, head: str, **files: str) -> Path:
+    """A script deep in a work tree whose ``.git`` holds these; a name's ``__`` is a ``/``."""
+    git = place / ".git"
+    for name, text in {"HEAD": head, **files}.items():
+        path = git / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return script_in(place)
+
+
+def script_in(place: Path) -> Path:
+    found = place / "src" / "deep" / "train.py"
+    found.parent.mkdir(parents=True)
+    found.touch()
+    return found
+
+
+MAIN = "ref: refs/heads/main\n"
+KNOWN = {
+    "a branch": (MAIN, {"refs__heads__main": f"{HASH}\n"}),
+    "detached": (f"{HASH}\n", {}),
+    "packed": (MAIN, {"packed-refs": f"# pack-refs\n{'a' * 40} refs/x\n{HASH} refs/heads/main\n"}),
+    "loose before packed": (
+        MAIN,
+        {"refs__heads__main": HASH, "packed-refs": f"{'b' * 40} refs/heads/main\n"},
+    ),
+    "a name for a name": (MAIN, {"refs__heads__main": "ref: refs/heads/x", "refs__heads__x": HASH}),
+}
+UNKNOWN = {
+    "no commit yet": (MAIN, {}),
+    "a loop": (MAIN, {"refs__heads__main": MAIN}),
+    "out of the folder": ("ref: refs/../../secret\n", {"secret": HASH}),
+    "not below refs": ("ref: secret\n", {"secret": HASH}),
+    "reftable": ("ref: refs/heads/.invalid\n", {}),
+    "no hash": (MAIN, {"refs__heads__main": "password: hunter2"}),
+    "another kind of file": ("gitdir: elsewhere\n", {}),
+    "a null byte": ("ref: refs/heads/a\0b\n", {}),
+}
+
+
+@pytest.mark.parametrize("case", KNOWN)
+def test_the_commit_that_is_checked_out_is_found(case: str, tmp_path: Path) -> None:
+    head, files = KNOWN[case]
+    assert commit_of(str(work_tree(tmp_path, head, **files))) == HASH
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_what_is_no_commit_is_not_told(case: str, tmp_path: Path) -> None:
+    head, files = UNKNOWN[case]
+    assert commit_of(str(work_tree(tmp_path, head, **files))) == ""
+
+
+def test_it_is_the_one_that_git_itself_names(tmp_path: Path) -> None:
+    """In a clone, with packed branches, and in a work tree beside it."""
+
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main")
+        quiet = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+        done = subprocess.run(
+            ["git", *who, *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+            env=quiet,
+        )
+        return done.stdout.strip()
+
+    path = script_in(tmp_path)
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    assert commit_of(str(path)) == git("rev-parse", "HEAD")
+    git("pack-refs", "--all")
+    beside = tmp_path.parent / f"{tmp_path.name}-beside"
+    git("worktree", "add", "-q", "-b", "other", str(beside))
+    git("-C", str(beside), "commit", "-qm", "two", "--allow-empty")
+    assert commit_of(str(path)) == git("rev-parse", "main")
+    there = commit_of(str(beside / "src" / "deep" / "train.py"))
+    assert there == git("rev-parse", "other") != git("rev-parse", "main")
+
+
+def test_nothing_that_lies_there_holds_it_up(tmp_path: Path) -> None:
+    """A FIFO that nobody writes to, a device, a link to itself, a file without an end."""
+    path = work_tree(tmp_path, MAIN)
+    branch = tmp_path / ".git" / "refs" / "heads" / "main"
+    branch.parent.mkdir(parents=True)
+    for put in (
+        lambda: os.mkfifo(branch),
+        lambda: branch.symlink_to("/dev/zero"),
+        lambda: branch.symlink_to(branch),
+        lambda: branch.write_bytes(b"a" * 10**7),
+        branch.mkdir,
+    ):
+        put()
+        assert commit_of(str(path)) == ""
+        branch.rmdir() if branch.is_dir() else branch.unlink()
+    assert commit_of(str(tmp_path / "nowhere" / "train.py")) == ""
+    assert commit_of("a\0b") == ""
+
+
+def test_a_disk_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+
+    def hangs(_: str) -> str:
+        answers.wait()
+        return HASH
+
+    monkeypatch.setattr(provenance, "commit_of", hangs)
+    monkeypatch.setattr(provenance, "script_path", lambda: "/on/a/server/train.py")
+    try:
+        assert at_first({}, 0.05) == {}
+    finally:
+        answers.set()
+    assert at_first({}, 60.0)["commit"] == HASH
+
+
+def test_a_folder_that_is_none_of_gits_is_passed_over(tmp_path: Path) -> None:
+    path = work_tree(tmp_path, HASH)
+    (path.parent / ".git").mkdir()
+    assert commit_of(str(path)) == HASH
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/home/me/train.py", "train.py"),
+        ("train", "train"),
+        ("/x/package/__main__.py", "package"),
+        ("", ""),
+        ("-c", ""),
+        ("-m", ""),
+        ("/usr/lib/ipykernel_launcher.py", ""),
+    ],
+)
+def test_a_script_is_called_by_its_base_name(path: str, name: str) -> None:
+    assert script(path) == name
+
+
+def test_a_cache_is_warm_where_something_lies_in_it_and_none_is_made(tmp_path: Path) -> None:
+    place = tmp_path / "inductor"
+    environ = {"TORCHINDUCTOR_CACHE_DIR": str(place)}
+    cold = {"inductor": "cold", "triton": "cold"}
+    assert caches(environ) == cold
+    assert not place.exists()
+    place.mkdir()
+    assert caches(environ) == cold
+    (place / "locks").mkdir()
+    (place / "a.lock").touch()
+    assert caches(environ) == cold
+    (place / "fxgraph").mkdir()
+    assert caches(environ) == {**cold, "inductor": "warm"}
+    (place / "triton" / "0").mkdir(parents=True)
+    assert caches(environ)["triton"] == "warm"
+    environ["TRITON_CACHE_DIR"] = str(tmp_path / "kernels")
+    assert caches(environ)["triton"] == "cold"
+    environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
+    assert caches(environ) == {}
+
+
+def test_of_a_cache_that_cannot_be_looked_at_nothing_is_said(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    assert caches({"TORCHINDUCTOR_CACHE_DIR": str(loop), "TRITON_CACHE_DIR": "a\0b"}) == {}
+
+
+def test_the_directory_for_temporary_files_is_not_tried_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LOGNAME", "a/b")
+    monkeypatch.setattr("tempfile.tempdir", None)
+    assert inductor_cache({"TMPDIR": str(tmp_path)}) == tmp_path / "torchinductor_a_b"
+    assert inductor_cache({"TMPDIR": "/nowhere"}) == Path("/tmp/torchinductor_a_b")
+    monkeypatch.setattr("tempfile.tempdir", "/elsewhere")
+    assert inductor_cache({"TMPDIR": str(tmp_path)}) == Path("/elsewhere/torchinductor_a_b")
+
+
+def test_versions_are_those_of_what_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("torch.version", "triton", "torch._inductor.config"):
+        monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
+    assert by_now() == {"cuda": "", "triton": "", "compile_threads": None}
+    modules = {
+        "torch.version": SimpleNamespace(cuda="12.8"),
+        "triton": SimpleNamespace(__version__="3.6.0"),
+        "torch._inductor.config": SimpleNamespace(compile_threads=32),
+    }
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)  # type: ignore[arg-type]
+    assert by_now() == {"cuda": "12.8", "triton": "3.6.0", "compile_threads": 32}
+    monkeypatch.setitem(sys.modules, "torch.version", SimpleNamespace(cuda=None))  # type: ignore[arg-type]
+    monkeypatch.setitem(
+        sys.modules,
+        "torch._inductor.config",
+        SimpleNamespace(compile_threads=True),  # type: ignore[arg-type]
+    )
+    assert (by_now()["cuda"], by_now()["compile_threads"]) == ("", None)

@@ -1,0 +1,129 @@
+"""What a copy on a disk promises: to whoever reads in the middle, and where the disk fails."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import slots
+from support.records import holder, wait_until
+from warmwatch.recorder import disk_flusher
+from warmwatch.recorder.disk_flusher import DiskFlusher
+from warmwatch.recorder.files import Files, make
+from warmwatch.shared import record
+from warmwatch.shared.record import Header, Identity
+
+PWRITE = os.pwrite
+RUN = Identity(run="t")
+
+
+def slot_in_memory() -> bytearray:
+    """One in which nothing has happened yet."""
+    memory = record.blank()
+    header = record.pack_header(Header(warm_steps=3, attached_ns=1, attached_epoch_ns=1))
+    memory[: len(header)] = header
+    record.store_identity(memory, RUN)
+    return memory
+
+
+class Busy(bytearray):
+    """A slot in which an activity begins and a step is marked whenever somebody has looked at it.
+
+    As the agent stores them: first the block, then the words.
+    """
+
+    steps = 0
+
+    def __getitem__(self, where: Any) -> Any:
+        seen = super().__getitem__(where)
+        if where in (slice(None, record.HOT_END), slice(record.HOT_END, None)):
+            self.store()
+        return seen
+
+    def store(self) -> None:
+        self.steps += 1
+        words = [0] * record.COMPILE_WORDS
+        words[record.COMPILE_INDEX["begun"]] = self.steps
+        record.store_compile(self, words)
+        record.hot_words(self)[record.STEPS_INDEX["steps"]] = self.steps
+
+
+def test_on_a_disk_words_are_never_newer_than_the_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither where a write was the last one that the disk took."""
+    memory = Busy(slot_in_memory())
+    seen: list[tuple[int, int]] = []
+
+    def pwrite(descriptor: int, data: bytes, at: int) -> int:
+        written = PWRITE(descriptor, data, at)
+        slot = record.unpack(os.pread(descriptor, record.SIZE, 0))
+        seen.append((slot.steps.steps, slot.compile.begun))
+        return written
+
+    monkeypatch.setattr(disk_flusher.os, "pwrite", pwrite)
+    copies = DiskFlusher(
+        memory,
+        lambda: make(tmp_path, bytes(memory), RUN, "owner"),
+        made=lambda _: None,
+        failed=print,
+    )
+    for _ in range(10):
+        assert copies.flush(60)
+    assert copies.close(60)
+    assert max(steps for steps, _ in seen) >= 10
+    assert all(steps <= begun for steps, begun in seen), seen
+
+
+def test_a_record_that_cannot_be_made_is_tried_again_after_1_s_2_s_and_so_on_up_to_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then it holds what was stored in between, and it is told of once."""
+    now, tries, made = [0.0], [], []
+    monkeypatch.setattr(disk_flusher, "monotonic", lambda: now[0])
+    memory = slot_in_memory()
+
+    def failing() -> Files:
+        tries.append(now[0])
+        if len(tries) < 9:
+            raise OSError("not yet")
+        return make(tmp_path, bytes(memory), RUN, "owner")
+
+    copies = DiskFlusher(memory, failing, made=made.append, failed=print)
+    for second in range(300):
+        now[0] = float(second)
+        record.hot_words(memory)[record.STEPS_INDEX["steps"]] = second
+        assert copies.flush(60)
+        assert (copies.problem is None) == (copies.files is not None)
+    assert tries == [0, 1, 3, 7, 15, 31, 63, 123, 183]
+    assert made == [copies.files]
+    assert copies.files is not None
+    words = (copies.files.folder / record.SLOT).read_bytes()[: record.HOT_END]
+    assert record.hot_words(bytearray(words))[record.STEPS_INDEX["steps"]] == 299
+    assert copies.close(60)
+
+
+def test_the_lock_is_looked_after_every_few_seconds_where_nothing_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The training's own code may free it at any time, by closing a descriptor of the slot."""
+    now = [0.0]
+    monkeypatch.setattr(disk_flusher, "monotonic", lambda: now[0])
+    memory = slot_in_memory()
+    copies = DiskFlusher(
+        memory,
+        lambda: make(tmp_path, bytes(memory), RUN, "owner"),
+        made=lambda _: None,
+        failed=print,
+    )
+    assert copies.flush(60)
+    # which opens and closes it; again, if the thread had yet to see that it was woken
+    wait_until(lambda: holder(slots.only(tmp_path)) is None)
+    folder = slots.only(tmp_path)
+    now[0] = 5.1
+    wait_until(lambda: holder(folder) == os.getpid())
+    assert copies.close(60)
+    assert holder(folder) is None

@@ -1,0 +1,166 @@
+"""The journal's room: what is bounded, what is counted, and what gets its place all the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from support import slots
+from support.filesystems import NotHereError, mounted
+from support.records import environment
+from warmwatch.recorder import files as _record_files
+from warmwatch.recorder import writer as _writer
+from warmwatch.recorder.disk_flusher import DiskFlusher
+from warmwatch.recorder.files import Files, make
+from warmwatch.recorder.writer import Writer
+from warmwatch.shared import record
+from warmwatch.shared.record import Header, Identity
+
+HEADER = Header(warm_steps=3, attached_ns=1, attached_epoch_ns=1)
+ROOM, LINES = 1000, 100
+
+
+@pytest.fixture(params=["memory", "disk"])
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A record directory of each kind."""
+    if request.param == "memory":
+        return memory
+    monkeypatch.setattr(_writer, "in_memory", lambda _: False)
+    return tmp_path
+
+
+def opened(place: Path) -> Writer:
+    writer = Writer()
+    writer.open([str(place)], HEADER, Identity(run="t"), named=True)
+    return writer
+
+
+def test_a_journal_takes_no_more_than_its_room_and_what_is_essential(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "JOURNAL_LIMIT", ROOM)
+    writer = opened(place)
+    for number in range(LINES):
+        writer.note("compilation", number, {"reason": "x" * 50})
+    for event in ("warm", "exit"):
+        writer.note(event, LINES, {}, essential=True)
+    assert writer.flush(60)
+    *kept, warm, exit_ = slots.events(slots.only(place))
+    assert (warm["event"], exit_["event"]) == ("warm", "exit")
+    assert [line["t"] for line in kept] == list(range(len(kept))), "the first ones"
+    essential = sum(len(line) for line in journal(place).splitlines(True)[-2:])
+    line = len(journal(place).splitlines(True)[0])
+    assert ROOM - 2 * line < len(journal(place)) - essential <= ROOM
+    assert writer.dropped == LINES - len(kept)
+    writer.publish([0] * record.COMPILE_WORDS)
+    assert writer.flush(60)
+    assert slots.read(slots.only(place)).compile.journal_dropped == writer.dropped
+    writer.close()
+
+
+def journal(place: Path) -> str:
+    return (slots.only(place) / record.JOURNAL).read_text()
+
+
+WORDY = """
+import warmwatch
+from warmwatch.lifecycle import api as _current
+from warmwatch import _guard
+from warmwatch.shared import record
+record.JOURNAL_LIMIT = 1000
+warmwatch.attach(run="t")
+warmwatch.step()
+for _ in range(50):
+    _guard.report("test", ValueError("x" * 100))
+{compiles}
+for _ in range(4):
+    warmwatch.step()
+"""
+COMPILES = """
+ledger = _current.attached.agent.ledger
+ledger.begin("dynamo")
+ledger.end("dynamo")
+"""
+
+
+@pytest.mark.parametrize(("compiles", "warm"), [("", "eager"), (COMPILES, "warm")])
+def test_where_the_room_is_over_it_is_still_told_when_it_was_warm_and_how_it_ended(
+    memory: Path, compiles: str, warm: str
+) -> None:
+    subprocess.run(
+        [sys.executable, "-c", WORDY.format(compiles=compiles)],
+        env=environment(WARMWATCH_DIR=str(memory)),
+        check=True,
+    )
+    folder = slots.only(memory)
+    told = [event["event"] for event in slots.events(folder)]
+    assert told[-2:] == [warm, "exit"]
+    counts = slots.read(folder).compile
+    assert counts.agent_errors == 50
+    assert counts.journal_dropped >= 50 - told.count("error") > 0
+
+
+def test_a_journal_takes_a_64th_of_the_room_that_its_filesystem_had() -> None:
+    """Where records are kept in memory, it is the training's memory."""
+    try:
+        with mounted("tmpfs") as disk:
+            there = os.statvfs(disk.place)
+            share = there.f_bavail * there.f_frsize // 64
+            writer = opened(disk.place / "records")
+            for number in range(share // 10_000 + 20):
+                writer.note("compilation", number, {"reason": "x" * 10_000})
+            writer.note("exit", 0, {}, essential=True)
+            folder = slots.only(disk.place / "records")
+            size = (folder / record.JOURNAL).stat().st_size
+            assert share - 40_000 < size < share + 100
+            assert slots.events(folder)[-1]["event"] == "exit"
+            assert writer.dropped >= 20
+            writer.close()
+    except NotHereError as error:
+        pytest.skip(str(error))
+
+
+def test_a_filesystem_that_tells_no_size_leaves_a_journal_its_whole_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = SimpleNamespace(f_blocks=0, f_bavail=0, f_frsize=4096)
+    monkeypatch.setattr(_record_files.os, "fstatvfs", lambda _: unknown)
+    files = make(tmp_path, bytes(record.blank()), Identity(run="t"), "owner")
+    assert files.room == record.JOURNAL_LIMIT == 8 * 1024 * 1024
+    os.close(files.slot)
+    os.close(files.journal)
+    files.keeping.release()
+
+
+def test_of_lines_that_wait_for_a_disk_there_are_so_many_and_the_essential_ones(
+    tmp_path: Path,
+) -> None:
+    """A disk that never answers takes no more of the training's memory."""
+    answers, memory, run = threading.Event(), record.blank(), Identity(run="t")
+    header = record.pack_header(HEADER)
+    memory[: len(header)] = header
+    record.store_identity(memory, run)
+
+    def late() -> Files:
+        assert answers.wait(600)
+        return make(tmp_path, bytes(memory), run, "owner")
+
+    copies = DiskFlusher(memory, late, made=lambda _: None, failed=print)
+    for number in range(3000):
+        copies.add(b'{"t":%d,"event":"step"}\n' % number, essential=False)
+    copies.add(b'{"t":1,"event":"exit"}\n', essential=True)
+    assert copies.dropped == 1000
+    answers.set()
+    assert copies.flush(60)
+    told = slots.events(slots.only(tmp_path))
+    assert len(told) == 2001
+    assert (told[1999]["t"], told[-1]["event"]) == (1999, "exit")
+    assert copies.close(60)

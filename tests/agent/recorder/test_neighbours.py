@@ -1,0 +1,194 @@
+"""What lies beside a record in a directory that others write to as well: none of it harms us."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support import builders
+from support.records import ended, environment, held, live_slot, slot_bytes, warm, write_record
+from warmwatch.recorder.neighbours import free_run, prune
+from warmwatch.shared import record
+from warmwatch.shared.record import Identity
+from warmwatch.shared.record.sealed_blocks import store
+
+ATTACH = """
+import os, sys, warmwatch
+warmwatch.attach()
+warmwatch.step()
+from warmwatch.lifecycle import api as _current
+print(_current.attached.agent.record.writer.folder, flush=True)
+input()
+"""
+KEPT = 200
+
+
+def attached(directory: Path, uid: int | None = None) -> tuple[Path | None, str]:
+    """The record that a process makes there, and whether its lock is held while it lives."""
+    script = ATTACH.replace("warmwatch.attach", f"os.setuid({uid}); warmwatch.attach", 1)
+    with subprocess.Popen(
+        [sys.executable, "-c", script if uid else ATTACH],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(WARMWATCH_DIR=str(directory)),
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline().strip()
+        folder = None if line in ("", "None") else Path(line)
+        holder = _holder(folder) if folder and folder.exists() else None
+        process.kill()
+        return folder, "held" if holder == process.pid else "free"
+
+
+def _holder(folder: Path) -> int | None:
+    import fcntl
+
+    with (folder / record.SLOT).open("rb") as slot:
+        return record.lock_holder(fcntl.fcntl(slot, fcntl.F_GETLK, record.LOCK_QUESTION))
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def sparse_terabyte(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2**40)
+
+
+def run_of_no_name(path: Path) -> None:
+    data = bytearray(slot_bytes(builders.slot(launch="other")))
+    store(data, record.IDENTITY_BLOCK, json.dumps({"run": {}}).encode())
+    path.write_bytes(data)
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+@pytest.mark.parametrize("plant", [fifo, endless, sparse_terabyte, run_of_no_name, a_folder])
+@pytest.mark.timeout(60)
+def test_what_lies_in_the_way_neither_hangs_the_training_nor_costs_it_its_record(
+    records: Path, plant: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """Under the name that a run from the command line has: that of the working directory."""
+    folder = records / f"{Path.cwd().name}-r0-1-abc"
+    folder.mkdir()
+    plant(folder / record.SLOT)
+    try:
+        made, lock = attached(records)
+    finally:
+        _remove(folder)
+    assert made is not None
+    assert (made.parent, lock) == (records, "held")
+
+
+def _remove(folder: Path) -> None:
+    slot = folder / record.SLOT
+    slot.rmdir() if slot.is_dir() and not slot.is_symlink() else slot.unlink()
+    folder.rmdir()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's record")
+def test_a_run_of_another_user_takes_no_name_and_is_not_opened(tmp_path: Path) -> None:
+    mine = Identity(run="gpt2", launch="mine")
+    folder = write_record(tmp_path, live_slot(launch="other"), name="gpt2-r0")
+    with held(folder):
+        assert free_run(tmp_path, mine) == "gpt2-2"
+        os.chown(folder / record.SLOT, 12345, 12345)
+        assert free_run(tmp_path, mine) == "gpt2"
+
+
+def test_a_living_run_of_this_user_takes_its_name_and_a_dead_one_does_not(tmp_path: Path) -> None:
+    mine = Identity(run="gpt2", launch="mine")
+    folder = write_record(tmp_path, live_slot(launch="other"), name="gpt2-r0")
+    with held(folder):
+        assert free_run(tmp_path, mine) == "gpt2-2"
+        assert free_run(tmp_path, Identity(run="gpt2", launch="other")) == "gpt2"
+    assert free_run(tmp_path, mine) == "gpt2"
+
+
+def test_records_with_times_in_the_future_do_not_cost_a_training_its_own(records: Path) -> None:
+    """After the clock was set back its own is the oldest; to open it would free its lock."""
+    for number in range(KEPT + 10):
+        folder = write_record(records, ended(warm(), "finished"), name=f"old-{number:03d}")
+        os.utime(folder / record.SLOT, (2**32 + number, 2**32 + number))
+    made, lock = attached(records)
+    assert made is not None
+    assert (made.exists(), lock) == (True, "held")
+    assert len(list(records.iterdir())) == KEPT
+
+
+OPEN = """
+import sys
+from warmwatch.shared import record
+from warmwatch.recorder.writer import Writer
+writer = Writer()
+header = record.Header(warm_steps=3, attached_ns=1, attached_epoch_ns=1)
+writer.open([sys.argv[1]], header, record.Identity(run="t"), named=True)
+print(writer.folder, flush=True)
+input()
+"""
+
+
+def test_a_record_is_still_locked_when_it_was_made_among_too_many(records: Path) -> None:
+    """Before anything rare takes the lock again: our own slot was not opened."""
+    for number in range(KEPT + 10):
+        folder = write_record(records, ended(warm(), "finished"), name=f"old-{number:03d}")
+        os.utime(folder / record.SLOT, (2**32 + number, 2**32 + number))
+    with subprocess.Popen(
+        [sys.executable, "-c", OPEN, str(records)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert _holder(Path(process.stdout.readline().strip())) == process.pid
+        process.kill()
+
+
+def test_a_record_is_pruned_with_all_of_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warmwatch.recorder.neighbours._KEPT", 1)
+    folder = write_record(tmp_path, ended(live_slot(), "finished"), name="gpt2-r0")
+    for name in (record.EXIT, record.STACKS):
+        (folder / name).write_bytes(b"")
+    prune(tmp_path, own=None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_living_record_whose_lock_was_freed_is_not_pruned(records: Path) -> None:
+    """A copy of its folder, made by its own process, frees it."""
+    living = write_record(records, warm(pid=os.getpid()), name="living")
+    dead = write_record(records, warm(pid=2**22 + 1), name="dead")
+    for folder in (living, dead):
+        os.utime(folder / record.SLOT, (1, 1))
+    for number in range(KEPT):
+        write_record(records, ended(warm(), "finished"), name=f"old-{number:03d}")
+    attached(records)
+    assert (living.exists(), dead.exists()) == (True, False)
+
+
+def test_a_link_to_another_place_is_not_followed_when_records_are_pruned(
+    records: Path, tmp_path: Path
+) -> None:
+    precious = write_record(tmp_path / "elsewhere", ended(warm(), "finished"))
+    os.utime(precious / record.SLOT, (1, 1))
+    (records / "link").symlink_to(precious)
+    for number in range(KEPT + 1):
+        write_record(records, ended(warm(), "finished"), name=f"old-{number:03d}")
+    attached(records)
+    assert (precious / record.SLOT).exists()
+    (records / "link").unlink()

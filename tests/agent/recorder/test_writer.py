@@ -1,0 +1,144 @@
+"""The writer between two calls of Python: a signal handler may raise at each of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from support import slots
+from support.records import holder, wait_until
+from warmwatch.recorder import disk_flusher
+from warmwatch.recorder import writer as _writer
+from warmwatch.recorder.writer import Writer
+from warmwatch.shared import record
+from warmwatch.shared.record import Header, Identity
+
+HEADER = Header(warm_steps=3, attached_ns=1, attached_epoch_ns=1)
+OURS = (
+    *("/recorder/writer.py", "/recorder/disk_flusher.py", "/process/threads.py"),
+    *("/sealed_blocks.py", "/layout.py", "/record/identity.py"),
+)
+
+
+class _HandlerError(Exception):
+    pass
+
+
+def raising_at(number: int, call: object) -> bool:
+    """Whether ``call`` came to its end before its ``number``-th event: there, a handler raises.
+
+    Where a Python function begins or ends, or C has been called: that is where one can.
+    """
+    left = number
+
+    def profile(frame: FrameType, event: str, _what: object) -> None:
+        nonlocal left
+        if event != "c_call" and frame.f_code.co_filename.endswith(OURS):
+            left -= 1
+            if left == 0:
+                raise _HandlerError
+
+    sys.setprofile(profile)
+    try:
+        call()  # type: ignore[operator]
+    except _HandlerError:
+        return False
+    finally:
+        sys.setprofile(None)
+    return True
+
+
+def test_a_name_is_stored_whatever_a_signal_handler_raises_while_another_was(
+    memory: Path,
+) -> None:
+    writer = Writer()
+    identity = writer.open([str(memory)], HEADER, Identity(run="t"), named=True)
+    over = False
+    for number in range(1, 400):
+        late = replace(identity, rank=number)
+        over = raising_at(number, lambda late=late: writer.rename(late))
+        last = replace(identity, rank=1000 + number)
+        writer.rename(last)
+        assert slots.read(slots.only(memory)).identity == last, number
+    writer.close()
+    assert over, "the last of them were not raised in any more"
+
+
+def test_a_name_that_was_interrupted_is_stored_with_the_next_rare_fact(memory: Path) -> None:
+    writer = Writer()
+    identity = writer.open([str(memory)], HEADER, Identity(run="t"), named=True)
+    for number in range(3, 60):
+        late = replace(identity, rank=number)
+        raising_at(number, lambda late=late: writer.rename(late))
+        writer.publish([0] * record.COMPILE_WORDS)
+        assert slots.read(slots.only(memory)).identity == late, number
+    writer.close()
+
+
+def test_a_record_on_a_disk_is_copied_by_one_thread_whatever_a_signal_handler_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it does so while the thread is started, and the record waited for."""
+    monkeypatch.setattr(_writer, "in_memory", lambda _: False)
+    over = False
+    for number in range(1, 200):
+        writer, place = Writer(), tmp_path / str(number)
+        mask, known = signal.pthread_sigmask(signal.SIG_BLOCK, ()), threads()
+        over = raising_at(
+            number,
+            lambda writer=writer, place=place: writer.open(
+                [str(place)], HEADER, Identity(run="t"), named=True
+            ),
+        )
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == mask, number
+        last = Identity(run="t", rank=number)
+        writer.rename(last)
+        assert writer._copies is None or writer.flush(60), number
+        if writer._copies is not None:
+            assert slots.read(slots.only(place)).identity == last, number
+            assert len(threads() - known) == 1, number
+        writer.close()
+        wait_until(lambda known=known: threads() <= known)
+        if over:
+            break
+    assert over, "the last of them was not raised in any more"
+
+
+def threads() -> set[str]:
+    """By their numbers: those of another test may be about to end."""
+    return {one.name for one in Path("/proc/self/task").iterdir()}
+
+
+RARE = {
+    "a fact": lambda writer: writer.publish([0] * record.COMPILE_WORDS),
+    "a line": lambda writer: writer.note("step", 1, {}),
+    "a name": lambda writer: writer.rename(Identity(run="other")),
+}
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+@pytest.mark.parametrize("rare", RARE)
+def test_a_lock_that_the_training_freed_is_taken_again_with_whatever_is_rare(
+    memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, rare: str
+) -> None:
+    place = memory
+    if kind == "disk":
+        place = tmp_path
+        monkeypatch.setattr(_writer, "in_memory", lambda _: False)
+        monkeypatch.setattr(disk_flusher, "_HOLD", 1e9)  # nor at any other time
+    writer = Writer()
+    writer.open([str(place)], HEADER, Identity(run="t"), named=True)
+    assert writer.flush(60)
+    # which opens and closes it; again, if the thread had yet to see that it was woken
+    wait_until(lambda: holder(slots.only(place)) is None)
+    folder = slots.only(place)
+    RARE[rare](writer)
+    wait_until(lambda: holder(folder) == os.getpid())
+    writer.close()
+    assert holder(folder) is None

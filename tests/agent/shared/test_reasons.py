@@ -1,0 +1,130 @@
+"""Recompile reasons in PyTorch's own words, and the category each belongs to."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from warmwatch.hooks.dynamo.compilations import kind_of
+from warmwatch.hooks.dynamo.reason_categories import category_of, telling_first
+from warmwatch.hooks.phases import phase_of
+from warmwatch.shared.advice import advice
+from warmwatch.shared.record import PHASES
+
+_IDENTITY = "object_identity"
+KEYS = "dispatch key set mismatch. expected DispatchKeySet"
+
+
+@pytest.mark.parametrize(
+    ("reason", "category"),
+    [
+        ("0/0: tensor 'i' size mismatch at index 0. expected 16, actual 14", "shape"),
+        ("0/0: tensor 'x' stride mismatch at index 0. expected 4, actual 1", "shape"),
+        ("0/0: tensor 'x' rank mismatch. expected 2, actual 3", "shape"),
+        ("0/1: 2 <= x.size()[0]  # (_dynamo/output_graph.py:1)", "shape"),
+        ("0/0: Eq(s0, 4)", "shape"),
+        ("0/0: GLOBAL_STATE changed: grad_mode ", "grad_mode"),
+        ("0/0: ___check_global_state() against grad_mode", "grad_mode"),
+        ("0/0: tensor 'x' dtype mismatch. expected Float, actual Half", "dtype"),
+        ("0/0: tensor 'w' requires_grad mismatch. expected requires_grad=1", "requires_grad"),
+        ("0/0: GLOBAL_STATE changed: autocast ", "autocast"),
+        (f"0/0: tensor 'x' {KEYS}(CPU), actual DispatchKeySet(CPU, AutocastCPU)", "autocast"),
+        (f"0/0: tensor 'x' {KEYS}(CPU), actual DispatchKeySet(CPU, Negative)", "other"),
+        ("0/0: tensor 'x' device mismatch. expected cpu, actual cuda", "device"),
+        (f"0/0: tensor 'x' {KEYS}(CPU, Autograd), actual DispatchKeySet(CUDA, Autograd)", "device"),
+        (f"0/0: tensor 'x' {KEYS}(CPU), actual DispatchKeySet(SparseCPU)", "other"),
+        ("0/0: len(b) != 1", "python_value"),
+        ("0/0: list(dict.keys(b))[0] == 'a'", "python_value"),
+        ("0/0: expected type of 't' to be a tensor type, ' but found <class 'T'>", _IDENTITY),
+        (
+            "0/0: expected type of 't' to be <class 'torch.Tensor'>, but found <class 'T'>",
+            _IDENTITY,
+        ),
+        ("0/0: getattr failed on source k", "python_value"),
+        ("0/0: GLOBAL_STATE changed: deterministic_algorithms ", "global_state"),
+        ("0/0: self.training == False", "module_state"),
+        ("0/0: ___check_obj_id(fn, 94)", "object_identity"),
+        ("0/0: lr == 0.1", "python_value"),
+        ("0/0: self.n == 1  # with torch.autocast('cpu', enabled=n > 0):", "python_value"),
+        ("0/0: len(xs) == 3", "python_value"),
+        ("0/0: words of a PyTorch to come", "other"),
+        ("", "other"),
+    ],
+)
+def test_a_reason_has_its_category(reason: str, category: str) -> None:
+    assert category_of(reason) == category
+
+
+def test_the_entry_of_this_mode_tells_more_than_that_of_another() -> None:
+    """After an evaluation its entry comes first, though the training's own guard is the cause."""
+    size = "0/0: tensor 'x' size mismatch at index 0. expected 4, actual 6"
+    reasons = telling_first(["0/1: GLOBAL_STATE changed: grad_mode ", size])
+    assert reasons == f"{size}\n0/1: GLOBAL_STATE changed: grad_mode"
+    assert category_of(reasons) == "shape"
+
+
+@pytest.mark.parametrize(
+    ("event", "phase"),
+    [
+        ("dynamo", "dynamo"),
+        ("entire_frame_compile", "dynamo"),
+        ("bytecode_tracing", "dynamo"),
+        ("aot_trace_joint_graph", "aot_autograd"),
+        ("create_aot_dispatcher_function", "aot_autograd"),
+        ("entire_backward_compile", "aot_autograd"),
+        ("inductor_compile", "inductor"),
+        ("_recursive_post_grad_passes", "inductor"),
+        ("code_gen", "inductor"),
+        ("async_compile.wait", "kernel_compile"),
+        ("compile_file", "kernel_compile"),
+        ("CachingAutotuner.benchmark_all_configs", "autotune"),
+        ("mm_template_autotuning", "autotune"),
+        ("mm_template_precompiling", "kernel_compile"),
+        ("CachingAutotuner.slow_precompile_config", "kernel_compile"),
+        ("TritonBundler.load_cached_static_autotuners", "cache_load"),
+        ("precompile_build_guards", "dynamo"),
+        ("coordinate_descent_tuning", "autotune"),
+        ("CUDAGraphNode.record", "cudagraph"),
+        ("CUDAGraphTreeManager.record_function", "cudagraph"),
+        ("AOTAutogradCache.inductor_load", "cache_load"),
+        ("backend_compile", "other"),
+    ],
+)
+def test_an_event_has_its_phase(event: str, phase: str) -> None:
+    position = phase_of(event)
+    assert position is not None
+    assert PHASES[position] == phase
+
+
+def test_a_reason_of_several_lines_stays_together_behind_a_telling_one() -> None:
+    """With the user's stack, as PyTorch words it: its lines are no reasons of their own."""
+    other_mode = "0/1: GLOBAL_STATE changed: grad_mode \nUser stack trace:\n  File 'a.py', line 1"
+    telling = "0/0: lr == 0.1  # sgd.py:1\nUser stack trace:\n    with torch.autocast('cpu'):"
+    one_string = "0/3: GLOBAL_STATE changed: grad_mode \n0/2: lr == 0.3"
+    said = telling_first([other_mode, telling, one_string])
+    assert said == "\n".join(
+        [telling, "0/2: lr == 0.3", other_mode, "0/3: GLOBAL_STATE changed: grad_mode"]
+    )
+
+
+@pytest.mark.parametrize("event", ["gc", "an event of a PyTorch to come"])
+def test_an_unknown_event_takes_the_phase_around_it(event: str) -> None:
+    assert phase_of(event) is None
+
+
+@pytest.mark.parametrize("reason", ["len(L['names']) == 3", "0/1: len(d) == 2  # for x in d"])
+def test_a_length_that_changed_is_not_taken_for_a_number_that_did(reason: str) -> None:
+    words = advice("python_value", "forward", reason)
+    assert words is not None
+    assert "learning rate" not in words
+    assert "number of items" in words
+    assert "learning rate" in str(advice("python_value", "forward", "L['lr'] == 0.1"))
+
+
+def test_what_compiles_no_frame_is_no_forward() -> None:
+    """As the records of torch 2.13 are: of a frame, of its backward, of ahead-of-time Inductor."""
+    frame = SimpleNamespace(is_forward=True, co_name="forward")
+    backward = SimpleNamespace(is_forward=False, co_name=None)
+    ahead = SimpleNamespace(is_forward=None, co_name=None)
+    assert [kind_of(one) for one in (frame, backward, ahead)] == ["forward", "backward", "other"]

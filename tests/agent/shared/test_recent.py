@@ -1,0 +1,126 @@
+"""The ring of the last step lengths: what the hot path stores, the speed that is read off it."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+
+from support.ranks import SECOND, K, Rank
+from warmwatch.shared import record
+from warmwatch.shared.record import RING, packed, recent_lengths
+from warmwatch.shared.record.recent import is_clean, length_ns, newest_first
+
+MS = 10**6
+
+
+def warm(length: float = 0.02) -> Rank:
+    """A rank that has compiled in its first step and is warm."""
+    rank = Rank()
+    rank.ledger.begin("dynamo")
+    rank.wait(5)
+    rank.ledger.end("dynamo")
+    for _ in range(1 + K):
+        rank.step()
+        rank.wait(length)
+    return rank
+
+
+def steps(rank: Rank, count: int, length: float) -> None:
+    for _ in range(count):
+        rank.wait(length)
+        rank.step()
+
+
+def test_a_step_means_the_recent_speed_however_long_the_run_was_faster() -> None:
+    rank = warm()
+    steps(rank, 60_00, 0.02)
+    steps(rank, 40, 0.4)
+    slot = rank.slot()
+    assert slot.recent_step_ns == 400 * MS
+    assert record.quantile_ns(slot.clean_bins, 0.5) == pytest.approx(20 * MS, rel=0.03)
+
+
+def test_it_is_the_median_of_the_last_64_steps_of_the_last_minute() -> None:
+    rank = warm()
+    lengths = [0.02 + (n % 7) / 1000 for n in range(300)]
+    for one in lengths:
+        steps(rank, 1, one)
+    assert rank.slot().recent_step_ns == pytest.approx(median(lengths[-64:]) * SECOND, abs=100)
+    for one in (4, 5, 4, 5, 4, 6, 7, 8, 9, 10, 11, 9, 8):
+        steps(rank, 1, one)
+    # those within a minute of the last step: 8, 9, 11, 10, 9, 8 and 7 s ago
+    assert rank.slot().recent_step_ns == 9 * SECOND
+
+
+def test_slow_steps_count_three_though_they_take_more_than_a_minute() -> None:
+    rank = warm()
+    steps(rank, 70, 0.02)
+    steps(rank, 3, 90)
+    assert rank.slot().recent_step_ns == 90 * SECOND
+
+
+def test_before_three_clean_steps_there_is_no_recent_length() -> None:
+    rank = Rank()
+    steps(rank, 3, 0.02)  # the first one has no beginning
+    assert rank.slot().recent_step_ns is None
+    steps(rank, 1, 0.02)
+    assert rank.slot().recent_step_ns == 20 * MS
+
+
+def test_after_a_recompile_the_steps_before_it_do_not_count() -> None:
+    """The batch size has grown: what ran before says nothing of the speed now."""
+    rank = warm()
+    steps(rank, 200, 0.02)
+    rank.ledger.begin("dynamo")
+    rank.wait(2)
+    rank.ledger.end("dynamo")
+    rank.step()
+    steps(rank, 2, 0.05)
+    assert rank.slot().recent_step_ns == 20 * MS, "two are too few"
+    steps(rank, 1, 0.05)
+    assert rank.slot().recent_step_ns == 50 * MS
+
+
+def test_a_pause_is_no_part_of_a_length_and_makes_what_came_before_older() -> None:
+    rank = warm()
+    steps(rank, 20, 0.5)
+    rank.ledger.pause_began("evaluating")
+    rank.wait(100)
+    rank.ledger.pause_ended("evaluating")
+    steps(rank, 3, 1)
+    slot = rank.slot()
+    assert slot.recent_step_ns == SECOND, "the others ended more than a minute ago"
+    assert slot.steps.last_duration_ns == SECOND
+
+
+def test_the_last_length_is_that_of_the_ring() -> None:
+    rank = warm()
+    steps(rank, 10, 0.02)
+    steps(rank, 1, 0.021)
+    assert rank.slot().steps.last_duration_ns == 21 * MS
+
+
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000])
+def test_newest_first_gives_the_steps_that_there_were(count: int) -> None:
+    ring = [0] * RING
+    for step in range(1, count + 1):
+        ring[(step - 1) % RING] = step
+    assert newest_first(ring, count) == tuple(range(count, max(0, count - RING), -1))
+
+
+def test_a_word_holds_a_length_a_pause_and_whether_it_was_clean() -> None:
+    assert packed(20 * MS) == 20 * MS, "the hot path stores the length as it is"
+    assert is_clean(packed(1))
+    assert not is_clean(packed(1, clean=False))
+    assert not is_clean(packed(0, 5 * SECOND)), "its length is not known"
+    huge = packed(2**60, 2**60, clean=False)
+    assert huge < 2**64
+    assert length_ns(huge) == 2**48 - 1
+
+
+def test_a_step_marked_while_the_record_is_read_moves_the_median_by_one() -> None:
+    ring = [20 * MS] * RING
+    ring[RING * 5 % RING] = 400 * MS  # step 321 is stored, and `steps` still says 320
+    lengths = recent_lengths(newest_first(ring, 320))
+    assert record.median_ns(lengths) == 20 * MS

@@ -1,0 +1,193 @@
+"""The conditions beside a state, at their edges: what just holds, and what does not yet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.facts import AT, MINUTE, compiled, facts
+from support.ranks import SECOND, K
+from warmwatch.shared import verdict
+from warmwatch.shared.record import KINDS, PHASES, StepCounts, Warmup
+from warmwatch.shared.verdict import judge
+
+FORWARD = (1, *[0] * (len(KINDS) - 1))
+
+
+def in_phase(phase: str) -> tuple[int, ...]:
+    """A second in that one of PHASES."""
+    return tuple(SECOND if name == phase else 0 for name in PHASES)
+
+
+@pytest.mark.parametrize(
+    ("counts", "holds"),
+    [
+        ({"compilations": FORWARD}, True),
+        ({"compilations": FORWARD, "clean_after": 20 - K}, True),
+        ({"compilations": FORWARD, "clean_after": 20 - K + 1}, False),
+        ({"compilations": FORWARD, "begun": 2}, False),
+        ({"compilations": FORWARD, "graphs": 1}, False),
+        ({"compilations": FORWARD, "graphs_before": 1}, False),
+        ({"compilations": FORWARD, "graphs": 1, "graphs_before": 1}, False),
+        ({"compilations": (0, *FORWARD[:-1])}, False),
+        ({}, False),
+    ],
+    ids=[
+        "no graph of any frame",
+        "after K clean steps",
+        "not yet",
+        "it compiles again",
+        "it captured one",
+        "one was captured before it was attached",
+        "both",
+        "only backward passes were told of",
+        "no compilation was told of",
+    ],
+)
+def test_nothing_was_captured_where_frames_were_looked_at_and_none_became_a_graph(
+    counts: dict[str, object], holds: bool
+) -> None:
+    judged = judge(facts(compile=compiled(**counts)), AT)
+    assert ("nothing_captured" in judged.conditions) is holds
+
+
+ASKED: dict[str, object] = {"wrappers": 1, "begun": 0, "activities_seen": 0}
+
+
+@pytest.mark.parametrize(
+    ("counts", "holds"),
+    [
+        ({}, True),
+        ({"clean_after": 20 - K}, True),
+        ({"clean_after": 20 - K + 1}, False),
+        ({"wrappers": 0}, False),
+        ({"disabled": 1}, False),
+        ({"active_since_ns": AT}, False),
+        ({"compilations": FORWARD}, False),
+        ({"compilations": (0, *FORWARD[:-1])}, True),
+        ({"graphs": 1}, False),
+        ({"graphs_before": 1}, False),
+        ({"graphs": 1, "graphs_before": 1}, False),
+        ({"phase_ns": in_phase("dynamo")}, False),
+        ({"phase_ns": in_phase("other")}, False),
+        ({"phase_ns": in_phase("kernel_compile")}, True),
+    ],
+    ids=[
+        "asked for",
+        "after K clean steps",
+        "not yet",
+        "not asked for",
+        "turned off",
+        "it compiles now",
+        "a frame was looked at",
+        "another compiler was told of",
+        "it captured a graph",
+        "one was captured before it was attached",
+        "both",
+        "Dynamo was at work",
+        "who was at work nobody can tell",
+        "another compiler was at work",
+    ],
+)
+def test_what_was_asked_for_has_never_compiled_where_dynamo_did_nothing(
+    counts: dict[str, object], holds: bool
+) -> None:
+    judged = judge(facts(compile=compiled(**{**ASKED, **counts})), AT)
+    assert ("never_compiled" in judged.conditions) is holds
+
+
+@pytest.mark.parametrize(
+    ("earlier", "took", "holds"),
+    [
+        ((), 1000, False),
+        ((40,), 80, True),
+        ((40,), 79, False),
+        ((20, 40), 80, True),
+        ((20, 40), 79, False),
+        ((60, 50, 40), 90, True),
+        ((60, 50, 40), 89, False),
+        ((10,), 40, True),
+        ((10,), 39, False),
+    ],
+    ids=[
+        "nothing came before",
+        "twice as long",
+        "less than that",
+        "twice the longest of two",
+        "less than that of two",
+        "half as long again as the longest of three",
+        "less than that of three",
+        "half a minute more",
+        "less than half a minute more",
+    ],
+)
+def test_a_first_warm_up_is_slower_where_it_is_far_beyond_the_longest_before_it(
+    earlier: tuple[int, ...], took: int, holds: bool
+) -> None:
+    """By its own length, whatever the later ones took, and not before it has ended."""
+    counts = compiled(
+        warmups=2,
+        first_warmup=Warmup(began_ns=AT, ended_ns=AT + took * SECOND),
+        last_warmup=Warmup(began_ns=AT, ended_ns=AT + SECOND),
+    )
+    before = tuple(seconds * SECOND for seconds in earlier)
+    judged = judge(facts(compile=counts, earlier_warmups_ns=before), AT)
+    assert ("slower_than_before" in judged.conditions) is holds
+    first = facts(compile=replace(counts, warmups=0), earlier_warmups_ns=before)
+    assert "slower_than_before" not in judge(first, AT).conditions
+
+
+@pytest.mark.parametrize(
+    ("count", "condition"),
+    [
+        ("fallbacks", "fallback"),
+        ("asynchronous", "unknown"),
+        ("cudagraph_skips", "cudagraph_skipped"),
+    ],
+)
+def test_what_happened_once_holds_and_alone(count: str, condition: str) -> None:
+    assert judge(facts(compile=compiled(**{count: 1})), AT).conditions == (condition,)
+    assert judge(facts(compile=compiled()), AT).conditions == ()
+
+
+@pytest.mark.parametrize(
+    ("touched", "holds"),
+    [
+        ((13, 14, 17), True),
+        ((13, 14, 16), False),
+        ((11, 15, 16), True),
+        ((11, 14, 15), False),
+        ((13, 16, 17), True),
+    ],
+    ids=["as many clean", "one more", "as long as between", "longer", "once more"],
+)
+def test_thrashing_is_over_when_no_step_compiles_any_more(
+    touched: tuple[int, ...], holds: bool
+) -> None:
+    """Of 20 steps, with 3 clean ones to be warm; not while it has never been warm."""
+    first = Warmup(began_ns=AT, ended_ns=AT, steps=3)
+    counts = compiled(touched_steps=(*reversed(touched), *[0] * 7), warmups=1, first_warmup=first)
+    assert ("thrashing" in judge(facts(compile=counts), AT).conditions) is holds
+    never = replace(counts, warmups=0, first_warmup=Warmup())
+    assert "thrashing" not in judge(facts(compile=never), AT).conditions
+
+
+@pytest.mark.parametrize(("touched", "holds"), [((11, 12, 20), True), ((10, 12, 20), False)])
+def test_the_last_ten_steps_are_ten(touched: tuple[int, ...], holds: bool) -> None:
+    counts = compiled(touched_steps=(*reversed(touched), *[0] * 7), warmups=1)
+    assert ("thrashing" in judge(facts(compile=counts), AT).conditions) is holds
+    seen = verdict.recently_touched(StepCounts(steps=20), counts)
+    assert seen == tuple(step for step in reversed(touched) if step > 10)
+
+
+def test_early_steps_that_never_were_do_not_thrash() -> None:
+    """A rank of two steps has eight empty places in its list."""
+    counts = compiled(touched_steps=(2, 1, *[0] * 8))
+    assert verdict.recently_touched(StepCounts(steps=2), counts) == (2, 1)
+
+
+def test_where_nobody_asks_for_it_no_compilation_takes_too_long() -> None:
+    assert verdict.compile_limit_ns(facts(long_compile_ns=0)) is None
+    long = facts(long_compile_ns=0, compile=compiled(begun=2, active_since_ns=AT))
+    assert "long_compile" not in judge(long, AT + 10_000 * MINUTE).conditions

@@ -1,0 +1,148 @@
+"""Clean steps that took far longer than usual: which are told, with what, and how many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.ranks import Rank
+from warmwatch.shared.record import blank, hot_words
+from warmwatch.steps.batches import Behind, make_batches
+from warmwatch.steps.long_steps import LeftOut, is_long
+
+MINUTE = 60 * 10**9
+
+
+def stepped(rank: Rank, *lengths: float) -> Rank:
+    for seconds in lengths:
+        rank.wait(seconds)
+        rank.step()
+    return rank
+
+
+def told(rank: Rank) -> list[dict[str, Any]]:
+    return [dict(values) for event, _, values in rank.store.notes if event == "long_step"]
+
+
+def warm() -> Rank:
+    """A rank that has compiled, and made 20 steps of 0.5 s."""
+    rank = Rank()
+    rank.ledger.begin("dynamo")
+    rank.wait(9)
+    rank.ledger.end("dynamo")
+    return stepped(rank, *[0.5] * 20)
+
+
+@pytest.mark.parametrize("seconds", [0.6, 1.9])
+def test_a_step_that_is_a_little_longer_is_not_told(seconds: float) -> None:
+    assert told(stepped(warm(), seconds, 0.5)) == []
+
+
+def test_a_long_step_is_told_with_its_number_and_what_is_usual() -> None:
+    (one,) = told(stepped(warm(), 41, 0.5))
+    assert (one["n"], one["seconds"]) == (21, 41)
+    assert one["usual"] == pytest.approx(0.5, rel=0.03)
+    assert one["left_out"] == 0
+
+
+def test_a_long_step_after_another_of_the_same_length_is_told_too() -> None:
+    assert [one["n"] for one in told(stepped(warm(), 41, 41, 41, 0.5))] == [21, 22, 23]
+
+
+def test_of_short_steps_those_are_told_that_somebody_would_notice() -> None:
+    rank = Rank()
+    stepped(rank, *[0.01] * 20)
+    assert told(stepped(rank, 0.9, 0.01)) == []
+    assert [one["n"] for one in told(stepped(rank, 1.1))] == [23]
+
+
+def test_no_step_that_held_compile_activity_is_called_long() -> None:
+    rank = warm()
+    rank.ledger.begin("dynamo")
+    rank.wait(30)
+    rank.ledger.end("dynamo")
+    assert told(stepped(rank, 11, 0.5, 0.5, 0.5, 0.5)) == []
+
+
+def test_before_it_is_known_what_is_usual_nothing_is_long() -> None:
+    assert told(stepped(Rank(), 0.5, 0.5, 0.5, 0.5, 41, 0.5)) == []
+
+
+def test_what_is_usual_is_learnt_anew_where_steps_get_shorter() -> None:
+    rank = stepped(Rank(), *[10] * 12, *[0.5] * 30)
+    assert [one["n"] for one in told(stepped(rank, 21))] == [43]
+
+
+def test_of_pauses_those_are_told_that_lie_within_the_step() -> None:
+    rank = warm()
+    for what, seconds in (("saving", 20), ("saving", 18), ("evaluating", 9)):
+        rank.ledger.pause_began(what)
+        rank.wait(seconds)
+        rank.ledger.pause_ended(what)
+    (one,) = told(stepped(rank, 3))
+    assert (one["seconds"], one["saving"], one["evaluating"]) == (50, 38, 9)
+    (_, later) = told(stepped(rank, 0.5, 41))
+    assert (later["saving"], later["evaluating"]) == (0, 0)
+
+
+def test_batches_within_it_are_told_beside_those_before() -> None:
+    rank = warm()
+    rank.behind = Behind(batches=50, all_batches=70, wait_ns=7 * 10**9)
+    (one,) = told(stepped(rank, 41))
+    assert (one["batches"], one["batches_before"], one["data"]) == (50, 20, 7)
+
+
+def test_lines_get_rare_where_there_are_many_and_say_how_many_were_left_out() -> None:
+    left_out = LeftOut()
+    first = [left_out.before(n * MINUTE) for n in range(100)]
+    assert first == [0] * 100
+    later = [left_out.before((100 + n) * MINUTE) for n in range(30)]
+    assert [n for n, one in enumerate(later) if one is not None] == [14, 29]
+    assert later[14] == later[29] == 14
+
+
+def test_where_nothing_is_usual_nothing_is_long() -> None:
+    assert not is_long(10**12, 0)
+
+
+class _Clock:
+    now = 10**9
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def test_batches_are_counted_between_steps_and_waits_where_they_are_felt() -> None:
+    buffer, clock = blank(), _Clock()
+    batches = make_batches(buffer, clock=clock)
+    hot = hot_words(buffer)
+
+    def batch(wait: float) -> None:
+        asked, clock.now = clock.now, clock.now + round(wait * 1e9)
+        batches.on_batch(asked)
+
+    assert batches.behind(0) is None
+    batch(5)
+    hot[0] = 1
+    assert batches.behind(1) is None
+    for wait in (0.001, 3, 4):
+        batch(wait)
+    found = batches.behind(1)
+    assert found == Behind(batches=3, all_batches=4, wait_ns=7 * 10**9)
+    assert batches.behind(2) is None
+    hot[0] = 2
+    batch(0.001)
+    assert batches.behind(2) == Behind(batches=1, all_batches=5, wait_ns=0)
+
+
+def test_what_another_thread_waited_for_held_the_training_up_no_longer() -> None:
+    from threading import Thread
+
+    buffer, clock = blank(), _Clock()
+    batches = make_batches(buffer, clock=clock)
+    clock.now += 10**10
+    fetcher = Thread(target=batches.on_batch, args=(10**9,))
+    fetcher.start()
+    fetcher.join()
+    assert batches.behind(0) == Behind(batches=1, all_batches=1, wait_ns=0)

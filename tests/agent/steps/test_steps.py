@@ -1,0 +1,334 @@
+"""Which of the optimizers' calls is a step, with real ones, each kind in the same process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.trainings import result_of, run
+
+KINDS = """
+import copy
+import warmwatch
+from warmwatch.lifecycle import api as _current
+
+def steps():
+    return _current.attached.agent.record.image().steps.steps
+
+def parameters(count=2):
+    return [torch.nn.Parameter(torch.randn(3)) for _ in range(count)]
+
+def back(parameters):
+    sum(p.square().sum() for p in parameters).backward()
+
+def simple():
+    ps = parameters(); o = torch.optim.AdamW(ps)
+    for _ in range(5): back(ps); o.step()
+
+def nested_subclass():
+    class Mine(torch.optim.SGD):
+        def step(self, closure=None):
+            return super().step(closure)
+    torch.optim.SGD(parameters(), lr=.1)  # so that the parent's own step is hooked as well
+    ps = parameters(); o = Mine(ps, lr=.1)
+    for _ in range(5): back(ps); o.step()
+
+def around_another_with_the_same_parameters():
+    class Around(torch.optim.Optimizer):  # as a sharding optimizer around its rank's part
+        def __init__(self, params):
+            super().__init__(params, {})
+            self.inner = torch.optim.SGD(self.param_groups[0]["params"][:1], lr=.1)
+        def step(self, closure=None):
+            self.inner.step()
+    ps = parameters(); o = Around(ps)
+    for _ in range(5): back(ps); o.step()
+
+def matrix_and_adamw():
+    a, b = parameters(), parameters()
+    first, second = torch.optim.SGD(a, lr=.1), torch.optim.AdamW(b)
+    for _ in range(5): back(a + b); first.step(); second.step()
+
+def gan_with_five_critic_steps():
+    a, b = parameters(), parameters()
+    critic, generator = torch.optim.Adam(a), torch.optim.Adam(b)
+    for _ in range(3):
+        for _ in range(5): back(a); critic.step()
+        back(b); generator.step()
+
+def one_optimizer_ends_and_another_goes_on():
+    a, b = parameters(), parameters()
+    first, second = torch.optim.SGD(a, lr=.1), torch.optim.SGD(b, lr=.1)
+    for _ in range(3): back(a + b); first.step(); second.step()
+    for _ in range(3): back(b); second.step()
+
+def optimizer_in_backward():
+    ps = parameters(4)
+    optimizers = {p: torch.optim.SGD([p], lr=.1) for p in ps}
+    for p in ps: p.register_post_accumulate_grad_hook(lambda p: optimizers[p].step())
+    for _ in range(5): back(ps)
+
+def one_object_stepped_for_each_sub_group():
+    groups = [parameters(1) for _ in range(4)]
+    o = torch.optim.AdamW(groups[0])
+    for _ in range(5):
+        for group in groups:
+            back(group)
+            o.param_groups[0]["params"] = group
+            o.step()
+            o.param_groups[0]["params"] = []
+
+def accumulation():
+    ps = parameters(); o = torch.optim.SGD(ps, lr=.1)
+    for n in range(20):
+        back(ps)
+        if n % 4 == 3: o.step(); o.zero_grad()
+
+def scaler_that_skips_on_overflow():
+    ps = parameters(); o = torch.optim.SGD(ps, lr=.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    for n in range(5):
+        scaler.scale(sum(p.square().sum() for p in ps)).backward()
+        if n == 2: ps[0].grad.fill_(float("inf"))
+        scaler.step(o); scaler.update(); o.zero_grad()
+
+def closure_called_many_times():
+    ps = parameters(); o = torch.optim.LBFGS(ps)
+    def closure():
+        o.zero_grad(); loss = sum(p.square().sum() for p in ps); loss.backward(); return loss
+    for _ in range(3): o.step(closure)
+
+def new_optimizers_over_new_parameters():  # test-time training, a sweep
+    model = torch.nn.Linear(3, 1)
+    for _ in range(20):
+        copied = copy.deepcopy(model)
+        o = torch.optim.SGD(copied.parameters(), lr=.1)
+        copied(torch.randn(3)).backward(); o.step()
+
+def two_steps_of_each_new_optimizer():
+    kept = []  # whether they are freed does not matter
+    for _ in range(10):
+        ps = parameters(); o = torch.optim.Adam(ps); kept.append(o)
+        for _ in range(2): back(ps); o.step()
+
+def inner_loops_with_new_optimizers_and_an_outer_one():  # MAML
+    ps = parameters(); outer = torch.optim.Adam(ps)
+    for _ in range(20):
+        fast = [p.detach().clone().requires_grad_() for p in ps]
+        inner = torch.optim.SGD(fast, lr=.1)
+        for _ in range(5): back(fast); inner.step()
+        back(ps); outer.step()
+
+def a_new_inner_optimizer_in_each_outer_step():
+    class Outer(torch.optim.SGD):
+        def step(self, closure=None):
+            other = parameters(); inner = torch.optim.SGD(other, lr=.1)
+            for _ in range(3): back(other); inner.step()
+            return super().step(closure)
+    ps = parameters(); o = Outer(ps, lr=.1)
+    for _ in range(5): back(ps); o.step()
+
+def around_two_with_other_parameters():  # as torchtitan's container
+    class Both(torch.optim.Optimizer):
+        def __init__(self, *inner):
+            self.inner = inner
+            super().__init__([p for o in inner for g in o.param_groups for p in g["params"]], {})
+        def step(self, closure=None):
+            for o in self.inner: o.step()
+    a, b = parameters(), parameters()
+    o = Both(torch.optim.SGD(a, lr=.1), torch.optim.AdamW(b))
+    for _ in range(5): back(a + b); o.step()
+
+def a_gan_that_starts_over_with_new_models():
+    for _ in range(2):
+        a, b = parameters(), parameters()
+        critic, generator = torch.optim.Adam(a), torch.optim.Adam(b)
+        for _ in range(5): back(a); critic.step(); back(b); generator.step()
+
+def a_gan_whose_optimizers_are_loaded():
+    a, b = parameters(), parameters()
+    critic, generator = torch.optim.Adam(a), torch.optim.Adam(b)
+    for _ in range(5):
+        for o in (critic, generator): o.load_state_dict(o.state_dict())
+        back(a); critic.step(); back(b); generator.step()
+
+def optimizers_over_the_same_parameters_again():
+    a, b = parameters(), parameters()
+    for _ in range(5):
+        for ps in (a, b):
+            o = torch.optim.SGD(ps, lr=.1); back(ps); o.step()
+
+def unpickled_and_trained_on():
+    ps = parameters(); o = torch.optim.SGD(ps, lr=.1)
+    for _ in range(3): back(ps); o.step()
+    o = copy.deepcopy(o); ps = o.param_groups[0]["params"]
+    for _ in range(3): back(ps); o.step()
+
+def explicit_before_the_first_optimizer():
+    warmwatch.step()
+    ps = parameters(); o = torch.optim.SGD(ps, lr=.1)
+    for _ in range(5): back(ps); o.step(); warmwatch.step()
+
+def explicit():
+    for _ in range(5): warmwatch.step()
+
+def explicit_beside_an_optimizer():
+    ps = parameters(); o = torch.optim.SGD(ps, lr=.1)
+    for _ in range(5): back(ps); o.step(); warmwatch.step()
+
+def nested_where_torch_names_its_function_otherwise():
+    class Mine(torch.optim.SGD):
+        def step(self, closure=None):
+            return super().step(closure)
+    ps = parameters(); torch.optim.SGD(ps, lr=.1); o = Mine(ps, lr=.1)
+    for each in (torch.optim.SGD, Mine):
+        assert each.step.__code__.co_name == "wrapper"
+        each.step.__code__ = each.step.__code__.replace(co_name="around")
+    for _ in range(5): back(ps); o.step()
+
+counts = {}
+for kind in KINDS:
+    warmwatch.attach()
+    torch.optim.SGD(parameters(), lr=.1)
+    globals()[kind]()
+    counts[kind] = steps()
+    warmwatch.detach()
+result(counts)
+"""
+EXPECTED = {
+    "simple": 5,
+    "nested_subclass": 5,
+    "around_another_with_the_same_parameters": 5,
+    "matrix_and_adamw": 5,
+    "gan_with_five_critic_steps": 15,
+    "one_optimizer_ends_and_another_goes_on": 6,
+    "optimizer_in_backward": 5,
+    "one_object_stepped_for_each_sub_group": 5,
+    "accumulation": 5,
+    "scaler_that_skips_on_overflow": 4,
+    "closure_called_many_times": 3,
+    "new_optimizers_over_new_parameters": 20,
+    "two_steps_of_each_new_optimizer": 20,
+    "inner_loops_with_new_optimizers_and_an_outer_one": 100,
+    "a_new_inner_optimizer_in_each_outer_step": 5,
+    "around_two_with_other_parameters": 5,
+    "a_gan_that_starts_over_with_new_models": 10,
+    "a_gan_whose_optimizers_are_loaded": 5,
+    "optimizers_over_the_same_parameters_again": 6,
+    "unpickled_and_trained_on": 6,
+    "explicit_before_the_first_optimizer": 6,
+    "explicit": 5,
+    "explicit_beside_an_optimizer": 5,
+    "nested_where_torch_names_its_function_otherwise": 5,
+}
+
+
+def test_every_kind_of_training_makes_one_step_of_an_iteration(records: Path) -> None:
+    counts = result_of(records, f"KINDS = {list(EXPECTED)!r}\n" + KINDS, attach=False)
+    assert counts == EXPECTED
+
+
+COMPILED = {
+    "a compiled model": """
+c = torch.compile(model, backend="eager")
+for _ in range(5): train(c, o, 1)
+""",
+    "a compiled optimizer": """
+step = torch.compile(o.step, backend="eager")
+for _ in range(5):
+    model(torch.randn(4, 8)).sum().backward(); step(); o.zero_grad()
+""",
+    "the whole step compiled": """
+@torch.compile(backend="eager")
+def whole(x):
+    loss = model(x).square().mean(); loss.backward(); o.step(); o.zero_grad(); return loss
+for _ in range(5): whole(torch.randn(4, 8))
+""",
+}
+
+
+ACCOUNT = """
+from torch._dynamo.utils import counters, get_compilation_metrics
+import json
+result([
+    model(torch.ones(2, 8)).tolist(), counters["stats"]["unique_graphs"],
+    sorted(counters["graph_break"].items()),
+    [m.compile_id for m in get_compilation_metrics()],
+    [getattr(m, "recompile_reason", None) for m in get_compilation_metrics()],
+    torch.rand(1).item(),
+])
+"""
+
+
+# A PyTorch that cannot mark the hook's code as skipped: it is wrapped instead.
+OLD = """
+import warmwatch, torch._dynamo.eval_frame
+del torch._dynamo.eval_frame.skip_code
+warmwatch.attach()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "attach"), [*((kind, "") for kind in COMPILED), ("a compiled optimizer", OLD)]
+)
+def test_steps_are_seen_where_dynamo_traces(records: Path, kind: str, attach: str) -> None:
+    """With the graphs, graph breaks and losses that the training has without the agent."""
+    body = "model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)\n"
+    body += COMPILED[kind] + ACCOUNT
+    alone = result_of(records, body, attach=False)
+    attached = result_of(records, attach + body, attach=not attach)
+    assert json.dumps(attached) == json.dumps(alone)
+    assert slots.read(slots.only(records)).steps.steps == 5
+
+
+MADE_IN_COMPILED_CODE = """
+from torch._dynamo.utils import counters, get_compilation_metrics
+@torch.compile(backend="eager")
+def fit(x):
+    p = torch.nn.Parameter(x); o = torch.optim.SGD([p], lr=.1)
+    (p * x).sum().backward(); o.step()
+    return p.detach() * 2
+torch.optim.SGD(make().parameters(), lr=.1)
+losses = [fit(torch.randn(4, 8)).tolist() for _ in range(3)]
+ids = [m.compile_id for m in get_compilation_metrics()]
+result([losses, dict(counters["stats"]), sorted(counters["graph_break"].items()), ids])
+"""
+
+
+def test_an_optimizer_made_in_compiled_code_breaks_no_other_graph(records: Path) -> None:
+    alone = result_of(records, MADE_IN_COMPILED_CODE, attach=False)
+    assert json.dumps(result_of(records, MADE_IN_COMPILED_CODE)) == json.dumps(alone)
+
+
+def test_a_step_by_hand_before_dynamo_ends_the_watching_of_optimizers(records: Path) -> None:
+    body = """
+import sys, warmwatch
+warmwatch.step()
+assert "torch._dynamo" not in sys.modules
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+for _ in range(20): train(model, o, 1); warmwatch.step()
+"""
+    run(records, body, plain=True)
+    assert slots.read(slots.only(records)).steps.steps == 21
+
+
+def test_nothing_stands_between_the_optimizer_and_the_hook(records: Path) -> None:
+    """Nor is there code of ours behind a regular step that Dynamo could come upon."""
+    body = """
+import sys, warmwatch
+from warmwatch.lifecycle import api as _current
+from torch.optim import optimizer as module
+o = torch.optim.SGD(make().parameters(), lr=.1)
+for _ in range(10): o.step()
+hook = next(iter(module._global_optimizer_post_hooks.values()))
+called = []
+sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name))
+hook(o, (), {})
+sys.setprofile(None)
+result([hook is _current.attached.agent.steps.on_step, sorted(set(called))])
+"""
+    same, called = result_of(records, body)
+    assert same
+    assert called == ["<module>", "on_step"]  # the module's calls are those of C functions

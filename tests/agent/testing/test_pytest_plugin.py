@@ -1,0 +1,414 @@
+"""The plugin of pytest's, in a pytest of its own; counts are held against PyTorch's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+pytest_plugins = ["pytester"]
+PytestOf = Callable[..., pytest.RunResult]
+
+# Each test's own truth: what a backend is called for is a graph, and Dynamo's own accounts.
+HEAD = """
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+from torch._dynamo.utils import counters
+
+torch.set_num_threads(1)
+
+
+def made(function):
+    count = CompileCounter()
+    return torch.compile(function, backend=count), count
+
+
+def double(x):
+    return x * 2
+
+
+def broken(x):
+    y = x.sin()
+    print("break")
+    return y.cos()
+
+
+def branched(x):
+    y = x.sin()
+    if y.sum() > 0:
+        y = y + 1
+    return y.cos()
+
+
+def recompiled(f, *sizes):
+    for size in sizes:
+        f(torch.ones(size))
+"""
+
+
+@pytest.fixture
+def pytest_of(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> PytestOf:
+    """Runs tests that begin with HEAD, with the plugin and no other that is installed."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.delenv("WARMWATCH_DIR", raising=False)
+
+    def run(body: str, *options: str, head: str = HEAD) -> pytest.RunResult:
+        pytester.makepyfile(test_it=head + body)
+        plugin = ("-p", "warmwatch.pytest_plugin", "--strict-markers")
+        return pytester.runpytest_subprocess(*plugin, *options)
+
+    return run
+
+
+COUNTS = """
+def test_blocks_count_what_pytorch_counts(warmwatch_compiles):
+    for function, sizes in ((double, (3,)), (double, (3, 4, 5)), (broken, (3,)), (branched, (3,))):
+        torch._dynamo.reset()
+        counters.clear()
+        compiled, count = made(function)
+        with warmwatch_compiles() as seen:
+            recompiled(compiled, *sizes)
+        assert seen.graphs == count.frame_count == counters["stats"]["unique_graphs"]
+        assert seen.recompiles == (len(sizes) > 1)
+        frames = torch._dynamo.explain(function)(torch.ones(3))
+        assert seen.breaks == frames.graph_break_count
+        assert seen.breaks >= sum(counters["graph_break"].values()) / 2
+
+
+def test_what_somebody_clears_meanwhile_is_counted_all_the_same(warmwatch_compiles):
+    with warmwatch_compiles(graphs=3, recompiles=0, breaks=0) as seen:
+        for _ in range(3):
+            torch._dynamo.reset()
+            counters.clear()
+            made(double)[0](torch.ones(3))
+        assert seen.graphs == 3
+
+
+def test_blocks_in_blocks_and_a_block_that_compiles_nothing(warmwatch_compiles):
+    torch._dynamo.reset()
+    compiled, _ = made(double)
+    with warmwatch_compiles(graphs=2, recompiles=1) as outer:
+        with warmwatch_compiles(graphs=1):
+            compiled(torch.ones(3))
+        with warmwatch_compiles(graphs=0):
+            compiled(torch.ones(3))
+        with warmwatch_compiles(graphs=(1, 2), recompiles=1):
+            compiled(torch.ones(4))
+        assert (outer.graphs, outer.recompiles) == (2, 1)
+    compiled(torch.ones(2, 2))
+    assert outer.graphs == 2
+
+
+def test_a_function_that_hits_the_recompile_limit(warmwatch_compiles):
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(recompile_limit=2, automatic_dynamic_shapes=False):
+        # the one that hits it is a recompile too, to PyTorch's own log and to warmwatch
+        with warmwatch_compiles(graphs=2, recompiles=2, fallbacks=1):
+            recompiled(made(double)[0], 2, 3, 4, 5)
+
+
+def test_the_backward_is_no_graph_of_dynamos(warmwatch_compiles):
+    torch._dynamo.reset()
+    f = torch.compile(lambda x: (x * 2).sum(), backend="aot_eager")
+    with warmwatch_compiles(graphs=1, recompiles=0, breaks=0):
+        f(torch.ones(3, requires_grad=True)).backward()
+
+
+def test_hooks_are_there_as_long_as_somebody_counts(warmwatch_compiles):
+    from torch._dynamo import convert_frame, utils
+
+    def seams():
+        logger = utils.ChromiumEventLogger
+        return utils.log_compilation_event, logger.log_event_start, convert_frame.log.filters[:]
+
+    before = seams()
+    with warmwatch_compiles(graphs=0):
+        assert utils.log_compilation_event is not before[0]
+    assert seams() == before
+
+
+def test_no_agent_is_attached(warmwatch_compiles):
+    import sys
+    import warmwatch
+
+    assert warmwatch.state() is None
+    assert "warmwatch.lifecycle.agent" not in sys.modules
+"""
+
+
+@pytest.mark.slow
+def test_it_counts_what_pytorch_counts_in_a_worker_of_xdist_too(pytest_of: PytestOf) -> None:
+    pytest_of(COUNTS, "-p", "xdist", "-n", "1").assert_outcomes(passed=7)
+
+
+FAILS = """
+import unittest
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+
+
+@pytest.mark.warmwatch_compiles(graphs=1, breaks=0, recompiles=0)
+def test_recompiles():
+    recompiled(made(double)[0], 3, 4)
+
+
+@pytest.mark.warmwatch_compiles(graphs=1, breaks=0)
+def test_breaks():
+    made(broken)[0](torch.ones(3))
+
+
+@pytest.mark.warmwatch_compiles(breaks=0)
+def test_branches():
+    made(branched)[0](torch.ones(3))
+
+
+@pytest.mark.warmwatch_compiles(graphs=1, breaks=0, recompiles=0)
+def test_good():
+    recompiled(made(double)[0], 3, 3)
+
+
+@pytest.mark.warmwatch_compiles(recompiles=0)
+def test_raises_by_itself():
+    recompiled(made(double)[0], 3, 4)
+    raise ValueError("its own")
+
+
+def test_block_raises_by_itself(warmwatch_compiles):
+    with warmwatch_compiles(graphs=7):
+        raise ValueError("of the block")
+
+
+def test_block(warmwatch_compiles):
+    with warmwatch_compiles(graphs=7):
+        made(double)[0](torch.ones(3))
+
+
+class TestOfUnittest(unittest.TestCase):
+    @pytest.mark.warmwatch_compiles(recompiles=0)
+    def test_case(self):
+        recompiled(made(double)[0], 3, 4)
+
+    @pytest.mark.warmwatch_compiles(recompiles=0)
+    def test_case_raises(self):
+        recompiled(made(double)[0], 3, 4)
+        self.fail("its own failure")
+
+    @pytest.mark.warmwatch_compiles(recompiles=0)
+    def test_case_is_skipped(self):
+        self.skipTest("for a reason")
+
+
+@pytest.mark.warmwatch_compiles(recompiles=0)
+def test_nothing_compiles_since_it_is_turned_off():
+    with torch._dynamo.config.patch(disable=True):
+        pass
+    torch._dynamo.config.disable = True
+
+
+def test_on_again():
+    torch._dynamo.config.disable = False
+
+
+@pytest.mark.warmwatch_compiles(graph=1)
+def test_wrong_name():
+    pass
+
+
+@pytest.mark.warmwatch_compiles(1)
+def test_wrong_use():
+    pass
+"""
+
+
+@pytest.mark.slow
+def test_it_fails_with_reason_and_remedy_and_the_tests_own_error_goes_first(
+    pytest_of: PytestOf,
+) -> None:
+    done = pytest_of(FAILS)
+    done.assert_outcomes(passed=2, failed=11, skipped=1)
+    text = done.stdout.str()
+    for said in (
+        "test_recompiles compiled otherwise than expected:",
+        "  2 graphs, expected 1",
+        "  1 recompile, expected 0",
+        "    `double` (test_it.py:14): batch size (dim 0 of `x`) went from 3 to 4",
+        "      Pad the size that changes, or bucket it",
+        "  1 graph break, expected 0",
+        "    `broken` (test_it.py:20): ",
+        "      Take it out of the compiled function",
+        "    `branched` (test_it.py:26): it branches on a tensor's value",
+        "ValueError: its own",
+        "ValueError: of the block",
+        "  1 graph, expected 7",
+        "AssertionError: its own failure",
+        "nothing could compile: it is turned off by torch._dynamo.config.disable",
+        "warmwatch_compiles counts graphs, breaks, recompiles, fallbacks and no 'graph'",
+        "say @pytest.mark.warmwatch_compiles(graphs=1, breaks=0, recompiles=0)",
+    ):
+        assert said in text, said
+    assert "test_raises_by_itself compiled" not in text
+    assert "test_case_raises compiled" not in text
+
+
+WITHOUT = """
+import sys
+import pytest
+
+
+def test_unused():
+    assert not [name for name in sys.modules if name.split(".")[0] == "torch"]
+    ours = {name for name in sys.modules if name.startswith("warmwatch")}
+    needed = ("lifecycle", "lifecycle.api", "_version", "pytest_plugin")
+    assert ours == {"warmwatch", *(f"warmwatch.{name}" for name in needed)}
+
+
+@pytest.mark.warmwatch_compiles(graphs=0)
+def test_used_without_torch():
+    assert not [name for name in sys.modules if name.split(".")[0] == "torch"]
+
+
+@pytest.mark.warmwatch_compiles(recompiles=0)
+def test_in_vain():
+    pass
+"""
+
+
+def test_unused_it_loads_nothing_and_used_it_does_not_import_torch(pytest_of: PytestOf) -> None:
+    done = pytest_of(WITHOUT, head="")
+    done.assert_outcomes(passed=2, failed=1)
+    assert "nothing could compile: nobody has imported torch._dynamo" in done.stdout.str()
+
+
+# What may stand around a test, and what a test may do itself.
+AROUND = """
+import os
+import signal
+import threading
+
+many = pytest.mark.warmwatch_compiles
+
+
+def halve(x):
+    return x / 2
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+
+
+@many(graphs=1, recompiles=0)
+class TestOfOneGraph:
+    def test_as_the_class_says(self):
+        made(double)[0](torch.ones(3))
+
+    @many(breaks=0)
+    def test_the_classs_number_holds_too(self):
+        recompiled(made(double)[0], 3, 4)
+
+    @many(graphs=2)
+    def test_its_own_goes_first(self):
+        made(double)[0](torch.ones(3))
+        made(halve)[0](torch.ones(3))
+
+    @many(graphs=None, recompiles=None)
+    def test_it_frees_what_the_class_holds(self):
+        recompiled(made(double)[0], 3, 4)
+
+    @pytest.mark.parametrize(
+        "sizes", [(3,), pytest.param((3, 4), marks=many(graphs=2, recompiles=1))]
+    )
+    def test_a_parameter_has_its_own(self, sizes):
+        recompiled(made(double)[0], *sizes)
+
+    @many(grahps=2)
+    def test_a_slip_of_the_pen(self):
+        pass
+
+
+@pytest.fixture
+def broken_fixture():
+    made(double)[0](torch.ones(3))
+    raise RuntimeError("of the fixture")
+
+
+@many(graphs=0)
+def test_whose_fixture_fails(broken_fixture):
+    pass
+
+
+@pytest.mark.skip
+@many(graphs=1)
+def test_skipped():
+    pass
+
+
+@pytest.mark.xfail
+@many(graphs=2)
+def test_expected_to_compile_otherwise():
+    made(double)[0](torch.ones(3))
+
+
+@many(graphs=1)
+def test_on_a_thread_of_its_own():
+    thread = threading.Thread(target=made(double)[0], args=[torch.ones(3)])
+    thread.start()
+    thread.join()
+
+
+@many(graphs=1)
+def test_what_a_forked_child_compiles_is_the_childs(warmwatch_compiles):
+    held, over = threading.Event(), threading.Event()
+
+    def holds():
+        from warmwatch.testing import compile_counter as _tap
+
+        with _tap._tap._lock:
+            held.set()
+            over.wait()
+
+    made(double)[0](torch.ones(3))
+    thread = threading.Thread(target=holds)
+    thread.start()
+    held.wait()
+    if not (child := os.fork()):
+        signal.alarm(200)  # one that waits for the lock does so for ever
+        with warmwatch_compiles(graphs=1, recompiles=0):
+            made(halve)[0](torch.ones(3))
+        os._exit(0)
+    over.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@many(graphs=2)
+def test_that_attaches_and_detaches(tmp_path, monkeypatch):
+    import warmwatch
+
+    monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
+    made(double)[0](torch.ones(3))
+    warmwatch.attach()
+    assert warmwatch.state() == "starting"
+    made(halve)[0](torch.ones(3))
+    assert warmwatch.state() == "warming"
+    warmwatch.detach()
+
+
+@many(graphs=1)
+def test_after_it():
+    made(double)[0](torch.ones(3))
+"""
+
+
+@pytest.mark.slow
+def test_what_stands_around_a_test_or_is_done_in_it_changes_no_count(pytest_of: PytestOf) -> None:
+    done = pytest_of(AROUND, "-rA")
+    done.assert_outcomes(passed=9, failed=2, errors=1, skipped=1, xfailed=1)
+    text = done.stdout.str()
+    assert "test_the_classs_number_holds_too compiled otherwise than expected" in text
+    assert "counts graphs, breaks, recompiles, fallbacks and no 'grahps'" in text
+    assert "RuntimeError: of the fixture" in text

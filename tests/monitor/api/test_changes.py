@@ -1,0 +1,201 @@
+"""What became otherwise from one Snapshot to the next, and the ring that keeps it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from support import builders as b
+from support.values import replace
+from warmwatch_monitor.api.changes import KINDS, changes, source_changes
+from warmwatch_monitor.api.event_log import ForgottenError, Recent, Wanted
+from warmwatch_monitor.api.event_schema import MEANINGS
+from warmwatch_monitor.model import RankView, Snapshot
+
+STATES = b.in_every_state()
+
+
+def told(before: Snapshot, now: Snapshot) -> list[tuple[str, dict[str, Any]]]:
+    return [(change.kind, change.data) for change in changes(before, now)]
+
+
+def between(before: str | RankView, now: str | RankView) -> dict[str, dict[str, Any]]:
+    views = [STATES[one] if isinstance(one, str) else one for one in (before, now)]
+    first, second = (b.snapshot(view) for view in views)
+    found = told(first, second)
+    assert len({kind for kind, _ in found}) == len(found), found
+    return dict(found)
+
+
+def test_what_stays_as_it_is_tells_nothing() -> None:
+    for state in STATES:
+        assert between(state, state) == {}
+
+
+def test_every_kind_is_explained() -> None:
+    assert MEANINGS.keys() == {"snapshot", "reset", *KINDS}
+
+
+def test_a_run_that_comes_is_told_with_its_rank_and_one_that_goes_by_its_name() -> None:
+    nothing = b.snapshot()
+    came = dict(told(nothing, b.snapshot(STATES["starting"])))
+    assert came.keys() == {"attached", "state", "run"}
+    assert (came["run"]["state"], came["run"]["before"]) == ("starting", None)
+    (gone,) = told(b.snapshot(STATES["finished"]), nothing)
+    assert gone == ("gone", {"at": b.EPOCH, "run": "gpt2"})
+
+
+def test_compiling_begins_with_what_it_is_of() -> None:
+    starting = replace(b.STARTING, header=b.COMPILING.header)
+    found = between(b.view(starting), "compiling")
+    assert found.keys() == {"state", "compile_begin", "run"}
+    assert found["compile_begin"]["phase"] == "inductor"
+    assert (found["run"]["compiling"], found["run"]["warm"]) == (True, False)
+    assert found["state"]["summary"].startswith("gpt2: compiling for 43 s")
+
+
+def test_it_ends_and_then_the_rank_is_warm() -> None:
+    ended = between("compiling", "warming")
+    assert ended.keys() >= {"compile_end", "state"}
+    warm = between("warming", "warm")
+    assert warm.keys() == {"state", "warm", "run"}
+    assert warm["warm"]["steps"] == 1
+
+
+def test_a_warm_rank_reopens_with_the_reason() -> None:
+    found = between("warm", "recompiling")
+    assert found.keys() >= {"reopened", "compile_begin", "compilation", "run"}
+    assert found["compile_begin"]["underway"]["reason"] == b.RECOMPILE.reason
+    assert found["compilation"]["compilation"]["category"] == "shape"
+    assert found["compilation"]["compilation"]["advice"]
+
+
+def test_a_recompile_between_two_looks_is_told_by_what_it_left() -> None:
+    counts = b.WARM.compile
+    again = replace(
+        b.WARM,
+        compile=replace(
+            counts,
+            warmups=2,
+            phase_ns=tuple(ns + 10**8 for ns in counts.phase_ns),
+        ),
+    )
+    found = told(b.snapshot(STATES["warm"]), b.snapshot(b.view(again)))
+    assert [kind for kind, _ in found] == ["compile_begin", "compile_end", "reopened", "warm"]
+
+
+def test_a_phase_that_changes_is_told_and_the_activity_is_the_same() -> None:
+    later = replace(b.COMPILING, compile=replace(b.COMPILING.compile, active_phase=1))
+    found = between("compiling", b.view(later))
+    assert found.keys() == {"phase"}
+    assert found["phase"]["phase"] == "dynamo"
+
+
+@pytest.mark.parametrize("state", ["finished", "failed", "lost"])
+def test_an_end_is_told_with_how(state: str) -> None:
+    found = between("compiling" if state == "lost" else "warm", state)
+    assert found["ended"]["end"]["how"] is not None
+    assert "warm" not in found
+    assert "reopened" not in found
+
+
+def test_a_stall_of_a_warm_rank_is_no_reopening() -> None:
+    assert "reopened" not in between("warm", "stalled")
+    assert "reopened" in between("stalled", "recompiling")
+
+
+def test_a_process_that_takes_the_place_begins_anew() -> None:
+    header = replace(
+        b.COMPILING.header, attached_epoch_ns=b.COMPILING.header.attached_epoch_ns + b.SECOND
+    )
+    found = between("warm", b.view(replace(b.COMPILING, header=header)))
+    assert found.keys() == {"attached", "state", "compile_begin", "run"}
+    assert found["state"]["before"] is None
+
+
+def test_what_holds_beside_a_state_is_told_when_it_changes() -> None:
+    """``wait`` ends with it, and a state may stay as it is."""
+    long = replace(STATES["compiling"].judgement, conditions=("long_compile",))
+    now = replace(STATES["compiling"], judgement=long)
+    ((kind, told),) = between("compiling", now).items()
+    assert (kind, told["rank"]) == ("condition", 0)
+    assert (told["conditions"], told["before"]) == (["long_compile"], [])
+    assert between(now, "compiling")["condition"]["conditions"] == []
+
+
+def test_a_source_that_fails_is_told_once() -> None:
+    up = b.snapshot()
+    down = b.snapshot(sources=(replace(b.HEALTH, up=False, error="gone"),))
+    (failed,) = source_changes(up, down)
+    assert failed.data == {"at": b.EPOCH, "source": "records", "up": False, "error": "gone"}
+    assert list(source_changes(down, down)) == []
+
+
+def events(recent: Recent, number: int, run: str | None = None) -> list[dict[str, str]]:
+    _, found = recent.after(number, Wanted(run))
+    parsed = [line.split(": ", 1) for one in found for line in one.decode().splitlines() if line]
+    return [dict(parsed[at : at + 3]) for at in range(0, len(parsed), 3)]
+
+
+def fed(*states: str, **options: Any) -> Recent:
+    recent = Recent(life="life", **options)
+    for state in states:
+        recent.take(b.snapshot(STATES[state]))
+    return recent
+
+
+def test_events_are_numbered_and_what_was_there_at_first_is_none() -> None:
+    recent = fed("warm", "recompiling", "warm")
+    found = events(recent, 0)
+    assert [one["id"] for one in found] == [f"life-{at + 1}" for at in range(len(found))]
+    assert found[0]["event"] == "state"
+    assert json.loads(found[0]["data"])["state"] == "recompiling"
+    assert events(recent, recent.number) == []
+
+
+def test_one_run_is_told_of_alone_by_its_name_or_its_users() -> None:
+    recent = Recent()
+    other = b.in_every_state("bert")
+    recent.take(b.snapshot(STATES["warm"], other["warming"]))
+    recent.take(b.snapshot(STATES["recompiling"], other["warm"]))
+    runs = [{json.loads(e["data"])["run"] for e in events(recent, 0, r)} for r in ("bert", None)]
+    assert runs == [{"bert"}, {"bert", "gpt2"}]
+    number, found = recent.after(0, Wanted("nobody"))
+    assert (number, found) == (recent.number, [])
+
+
+def test_of_some_kinds_alone() -> None:
+    recent = fed("warm", "recompiling", "warm")
+    number, found = recent.after(0, Wanted(kinds=frozenset(("run", "gone"))))
+    assert [event.split(b"\n", 1)[0] for event in found] == [b"event: run"] * 2
+    assert number == recent.number
+
+
+def test_the_ring_is_bounded_and_says_what_it_has_forgotten() -> None:
+    recent = fed(*("warm", "recompiling") * 20, most=10)
+    assert len(events(recent, recent.number - 10)) == 10
+    with pytest.raises(ForgottenError, match="too_old"):
+        recent.after(recent.number - 11, Wanted())
+    small = fed(*("warm", "recompiling") * 20, most_bytes=4000)
+    assert sum(map(len, small.after(small.number - 2, Wanted())[1])) <= 4000
+    with pytest.raises(ForgottenError):
+        small.after(0, Wanted())
+
+
+@pytest.mark.parametrize("id", ["other-1", "1", "", "life-", "life--1", "life-9999", "life-1e3"])
+def test_an_id_that_was_never_given_is_another_daemons(id: str) -> None:
+    with pytest.raises(ForgottenError, match="another_daemon"):
+        fed("warm", "recompiling").number_of(id)
+
+
+def test_runs_that_cannot_be_read_for_a_while_are_not_gone() -> None:
+    recent = fed("warm")
+    recent.take(b.snapshot(sources=(replace(b.HEALTH, up=False, error="gone"),)))
+    recent.take(b.snapshot(STATES["recompiling"]))
+    kinds = [one["event"] for one in events(recent, 0)]
+    assert kinds[0] == "source"
+    assert "gone" not in kinds
+    assert "attached" not in kinds
+    assert "reopened" in kinds

@@ -1,0 +1,228 @@
+"""``GET /events`` of a real daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from support import builders as b
+from support.daemon import daemon, daemon_process
+from support.records import wait_until
+from support.standing import training
+from support.web import TOKEN, ask
+from warmwatch_monitor.api.event_log import Recent, Wanted
+from warmwatch_monitor.api.events import MOST_LISTENERS, SHARE_OF_A_PEER, CrowdedError, Events
+
+Event = dict[str, Any]
+_OF_THE_MACHINE = "source"  # one that is read for the first time may come between
+
+
+class Listener:
+    """One who listens; events as they come, each with its ``id``, ``event`` and ``data``."""
+
+    def __init__(self, url: str, query: str = "", **headers: str) -> None:
+        where = urlsplit(url)
+        self.connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=120)
+        self.connection.request("GET", f"/events{query}", headers=headers)
+        self.reply = self.connection.getresponse()
+        self.last = ""
+
+    def __iter__(self) -> Iterator[Event]:
+        event: Event = {}
+        while line := self.reply.readline().decode():
+            name, _, value = line.rstrip("\n").partition(": ")
+            if name in ("event", "id"):
+                event[name] = value
+            elif name == "data":
+                event["data"] = json.loads(value)
+            elif not line.strip() and event:
+                self.last = event.get("id", self.last)
+                yield event
+                event = {}
+
+    def until(self, kind: str) -> Event:
+        """The next one of a kind."""
+        return next(event for event in self if event["event"] == kind)
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+@contextmanager
+def listening(url: str, query: str = "", **headers: str) -> Iterator[Listener]:
+    listener = Listener(url, query, **headers)
+    try:
+        yield listener
+    finally:
+        listener.close()
+
+
+def test_a_client_is_told_what_is_so_and_then_what_changes(tmp_path: Path) -> None:
+    with training(tmp_path) as one, daemon(tmp_path) as url, listening(url) as listener:
+        first = next(iter(listener))
+        assert (first["event"], first["data"]["runs"][0]["state"]) == ("snapshot", "compiling")
+        one.warm()
+        told = listener.until("warm")["data"]
+        assert (told["run"], told["rank"], told["steps"]) == ("gpt2", 0, 1)
+        assert told["summary"].startswith("gpt2: warm")
+        one.compiles()
+        assert listener.until("reopened")["data"]["run"] == "gpt2"
+        assert listener.reply.headers["content-type"] == "text/event-stream"
+        assert listener.reply.headers["cache-control"] == "no-store"
+
+
+def test_who_comes_back_with_the_last_id_misses_nothing(tmp_path: Path) -> None:
+    with training(tmp_path) as one, daemon(tmp_path) as url:
+        with listening(url) as listener:
+            last = next(iter(listener))["id"]
+        one.warm()
+        wait_until(lambda: state(url) == "warm")
+        one.compiles()
+        wait_until(lambda: state(url) == "recompiling")
+        with listening(url, **{"Last-Event-ID": last}) as again:
+            events = iter(again)
+            kinds = []
+            while "reopened" not in kinds:
+                kinds.append(next(events)["event"])
+        assert next(kind for kind in kinds if kind != _OF_THE_MACHINE) == "state"
+        assert "warm" in kinds
+        assert "snapshot" not in kinds
+
+
+def test_an_id_of_another_life_of_the_daemon_is_told_so_with_all_that_is_so(
+    tmp_path: Path,
+) -> None:
+    with training(tmp_path):
+        with daemon(tmp_path) as url, listening(url) as listener:
+            last = next(iter(listener))["id"]
+        with daemon(tmp_path) as url, listening(url, **{"Last-Event-ID": last}) as again:
+            reset = next(iter(again))
+    assert (reset["event"], reset["data"]["why"]) == ("reset", "another_daemon")
+    assert reset["data"]["runs"][0]["state"] == "compiling"
+    assert reset["id"].partition("-")[0] != last.partition("-")[0]
+
+
+def test_one_run_alone_may_be_asked_for_before_it_is_there(tmp_path: Path) -> None:
+    with daemon(tmp_path) as url, listening(url, "?run=bert") as listener:
+        assert next(iter(listener))["data"]["runs"] == []
+        with training(tmp_path, "gpt2"), training(tmp_path, "bert") as bert:
+            bert.warm()
+            found = []
+            for event in listener:
+                found.append(event)
+                if event["event"] == "warm":
+                    break
+    runs = [event["data"]["run"] for event in found if event["event"] != _OF_THE_MACHINE]
+    assert set(runs) == {"bert"}
+
+
+def test_some_kinds_alone_may_be_asked_for(tmp_path: Path) -> None:
+    with training(tmp_path) as one, daemon(tmp_path) as url, listening(url, "?kinds=run") as heard:
+        events = iter(heard)
+        assert next(events)["event"] == "snapshot"
+        one.warm()
+        told = [next(events)]
+        while told[-1]["data"]["state"] != "warm":
+            told.append(next(events))
+    assert {event["event"] for event in told} == {"run"}
+
+
+def test_a_sample_says_how_far_a_compilation_is(tmp_path: Path) -> None:
+    with training(tmp_path) as one, daemon(tmp_path) as url:
+        one.counts(31, 86)
+        with listening(url, "?samples=true") as heard:
+            while not (rank := heard.until("sample")["data"]["ranks"][0])["progress"]:
+                pass
+    assert rank["progress"] == {"of": "kernels", "done": 31, "total": 86}
+
+
+def test_it_ends_with_the_daemon_which_does_not_wait_for_it(tmp_path: Path) -> None:
+    with daemon_process("--dir", str(tmp_path)) as (process, url), listening(url) as listener:
+        next(iter(listener))
+        process.terminate()
+        assert [one for one in listener if one["event"] != "source"] == []
+        assert process.wait(60) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_whose_token_is_taken_away_is_told_nothing_more(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(TOKEN)
+    (tmp_path / "web.yml").write_text(f"bearer_token_files: [{tmp_path / 'token'}]\n")
+    records = tmp_path / "records"
+    options = ("--dir", str(records), "--web-config", str(tmp_path / "web.yml"))
+    with training(records) as one, daemon_process(*options) as (_, url):
+        known = {"Authorization": f"Bearer {TOKEN}"}
+        wait_until(lambda: ask(url, "/-/ready").status == 200)  # so the run is no event
+        assert ask(url, "/events").status == 401
+        with listening(url, **known) as listener:
+            next(iter(listener))
+            (tmp_path / "other").write_text("another-token-of-some-length")
+            (tmp_path / "other").rename(tmp_path / "token")
+            wait_until(lambda: ask(url, "/status", **known).status == 401)
+            one.warm()
+            # that the file was read at all may have been told before
+            assert [event for event in listener if event["event"] != "source"] == []
+
+
+def test_no_more_may_listen_than_there_is_room_for(tmp_path: Path) -> None:
+    """Of one user; how many of all users may, ``refuse_crowd`` counts."""
+    with daemon(tmp_path) as url, ExitStack() as crowd:
+        where = urlsplit(url)
+        for _ in range(round(MOST_LISTENERS * SHARE_OF_A_PEER)):
+            one = crowd.enter_context(socket.create_connection((where.hostname, where.port)))
+            one.sendall(b"GET /events HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            assert one.recv(12) == b"HTTP/1.1 200"
+        refused = ask(url, "/events")
+        assert refused.status == 503
+        said = f"250 clients of user {os.geteuid()} listen already"
+        assert said in json.loads(refused.body)["detail"]
+        crowd.close()
+        wait_until(lambda: listens(url))
+
+
+def test_of_all_users_no_more_may_listen_than_there_is_room_for() -> None:
+    events = Events(lambda: b.snapshot(), Recent(), most=2)
+
+    async def scenario() -> None:
+        open_ones = [events.listen(Wanted(None, frozenset()), None, peer=peer) for peer in "xy"]
+        for one in open_ones:
+            await anext(one)
+        with pytest.raises(CrowdedError, match="2 clients listen already"):
+            events.refuse_crowd("z")
+        for one in open_ones:
+            await one.aclose()
+        events.refuse_crowd("x")
+
+    asyncio.run(scenario())
+
+
+def test_head_is_the_headers_alone(tmp_path: Path) -> None:
+    with daemon(tmp_path) as url:
+        reply = ask(url, "/events", method="HEAD")
+        assert (reply.status, reply.headers["content-type"]) == (200, "text/event-stream")
+
+
+@pytest.mark.parametrize("query", ["?samples=perhaps", "?kinds=everything", "?kinds=run,,gone"])
+def test_a_parameter_that_makes_no_sense_is_refused(tmp_path: Path, query: str) -> None:
+    with daemon(tmp_path) as url:
+        assert ask(url, f"/events{query}").status == 422
+
+
+def state(url: str) -> str:
+    return str(json.loads(ask(url).body)["runs"][0]["state"])
+
+
+def listens(url: str) -> bool:
+    with listening(url) as listener:
+        return listener.reply.status == 200

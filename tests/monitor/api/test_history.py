@@ -1,0 +1,184 @@
+"""The last hour, second by second, and ``GET /history``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+import httpx
+import pytest
+
+from support import builders as b
+from support.values import replace
+from warmwatch_monitor.api import cached as bodies
+from warmwatch_monitor.api.last_hour import SECONDS, History
+from warmwatch_monitor.api.last_hour_columns import columns, sample
+from warmwatch_monitor.api.routes import create_app
+from warmwatch_monitor.model import RankView, Snapshot
+
+STATES = b.in_every_state()
+
+
+def at(second: float, *views: RankView, **rest: object) -> Snapshot:
+    """A snapshot that many seconds after the first."""
+    moment = round(second * b.SECOND)
+    whole = b.snapshot(*views, **rest)
+    return replace(whole, now_ns=b.NOW + moment, epoch=b.EPOCH + second)
+
+
+def stepped(steps: int) -> RankView:
+    return b.view(replace(b.WARM, steps=replace(b.WARM.steps, steps=steps)))
+
+
+def kept(*snapshots: Snapshot, **options: Any) -> History:
+    history = History(**options)
+    for snapshot in snapshots:
+        history.take(snapshot)
+    return history
+
+
+def test_each_second_has_what_was_seen_in_it_last() -> None:
+    history = kept(at(0, stepped(10)), at(0.4, stepped(12)), at(1, stepped(40)))
+    found = columns(history)
+    assert found["at"] == [b.EPOCH + 0.4, b.EPOCH + 1]
+    (rank,) = found["ranks"]
+    assert (rank["run"], rank["rank"], rank["steps"]) == ("gpt2", 0, [12, 40])
+    assert rank["step_seconds"] == [0.036, 0.036]
+    assert rank["states"] == [(b.EPOCH + 0.4, "warm")]
+    assert rank["phases"] == [(b.EPOCH + 0.4, None)]
+
+
+def test_the_seconds_stay_in_order_where_the_clock_was_set_back() -> None:
+    before, after = at(0, stepped(10)), at(1, stepped(12))
+    set_back = replace(at(2, stepped(14)), epoch=b.EPOCH - 3600)
+    found = columns(kept(before, after, set_back))
+    assert found["at"] == [b.EPOCH - 3602, b.EPOCH - 3601, b.EPOCH - 3600]
+    (rank,) = found["ranks"]
+    assert rank["states"] == [(b.EPOCH - 3602, "warm")]
+    assert rank["steps"] == [10, 12, 14]
+
+
+def test_seconds_of_which_nothing_is_known_are_unknown() -> None:
+    (rank,) = columns(kept(at(0, stepped(10)), at(3, stepped(40))))["ranks"]
+    assert rank["steps"] == [10, None, None, 40]
+    assert [name for _, name in rank["states"]] == ["warm", None, "warm"]
+
+
+def test_a_recompile_between_two_looks_is_in_its_second() -> None:
+    spent = tuple(ns + 10**8 * (at == 0) for at, ns in enumerate(b.WARM.compile.phase_ns))
+    after = replace(b.WARM, compile=replace(b.WARM.compile, phase_ns=spent))
+    history = kept(at(0, STATES["warm"]), at(1.0, b.view(after)), at(1.2, b.view(after)))
+    (rank,) = columns(history)["ranks"]
+    assert rank["compile_seconds"] == [0.0, 0.1]
+    assert [name for _, name in rank["phases"]] == [None, "dynamo"]
+
+
+def test_a_second_in_which_it_compiled_is_not_shown_as_warm() -> None:
+    """It ended in the middle of it: the state that the phase stands above is that of compiling."""
+    warm = [at(second, STATES["warm"]) for second in (0.6, 1.0)]
+    (rank,) = columns(kept(at(0, STATES["recompiling"]), *warm))["ranks"]
+    assert [name for _, name in rank["states"]] == ["recompiling", "warm"]
+    assert [at for at, _ in rank["states"]] == [at for at, _ in rank["phases"]]
+
+
+def test_an_hour_is_kept_and_no_more() -> None:
+    history = kept(*(at(second, stepped(second)) for second in range(SECONDS + 50)))
+    (rank,) = columns(history)["ranks"]
+    assert rank["steps"] == list(range(50, SECONDS + 50))
+    assert columns(history, seconds=3)["ranks"][0]["steps"] == [3647, 3648, 3649]
+
+
+def test_fewer_points_are_means_of_as_many_seconds_each() -> None:
+    gpus = [b.gpu(power_watts=float(watts)) for watts in (100, 200, 300, 500)]
+    history = kept(*(at(n, stepped(n), gpus=(gpu,)) for n, gpu in enumerate(gpus)))
+    found = columns(history, points=2)
+    assert found["seconds"] == 2
+    assert found["gpus"][0]["power_watts"] == [150.0, 400.0]
+    assert found["ranks"][0]["steps"] == [1, 3]
+    assert found["at"] == [b.EPOCH + 1, b.EPOCH + 3]
+
+
+def test_one_run_alone_may_be_asked_for() -> None:
+    other = b.in_every_state("bert")["warm"]
+    found = columns(kept(at(0, STATES["warm"], other)), run="bert")
+    assert [rank["run"] for rank in found["ranks"]] == ["bert"]
+
+
+def test_what_a_gpu_does_not_tell_is_unknown() -> None:
+    (gpu,) = columns(kept(at(0, gpus=(b.gpu(power_watts=None),))))["gpus"]
+    assert (gpu["power_watts"], gpu["utilization_ratio"]) == ([None], [0.99])
+    assert (gpu["index"], gpu["power_limit_watts"]) == (0, 700.0)
+
+
+def test_memory_is_bounded_and_those_seen_longest_ago_leave() -> None:
+    runs = [b.in_every_state(f"run{n}")["warm"] for n in range(4)]
+    history = kept(at(0, *runs[:3]), most_ranks=3)
+    history.take(at(1, *runs))
+    assert len(history.ranks) == 3  # all of them are seen now: there is no room
+    history.take(at(3, *runs[1:]))
+    history.take(at(5, *runs[1:]))
+    names = {run for run, _ in history.ranks}
+    assert names == {"run1", "run2", "run3"}
+
+
+def test_a_rank_not_seen_for_an_hour_is_forgotten() -> None:
+    history = kept(at(0, STATES["warm"]), at(SECONDS, b.in_every_state("bert")["warm"]))
+    assert [run for run, _ in history.ranks] == ["bert"]
+    assert columns(History()) == {"at": [], "seconds": 1, "ranks": [], "gpus": []}
+
+
+def test_who_was_gone_before_the_time_that_is_asked_for_is_not_told_of() -> None:
+    """Else each of an hour's short runs has an empty lane in a chart of five minutes."""
+    history = kept(
+        at(0, STATES["warm"], gpus=(b.gpu(),)), at(400, b.in_every_state("bert")["warm"])
+    )
+    found = columns(history, seconds=300)
+    assert [rank["run"] for rank in found["ranks"]] == ["bert"]
+    assert found["gpus"] == []
+    assert {rank["run"] for rank in columns(history)["ranks"]} == {"bert", "gpt2"}
+
+
+def test_a_sample_is_the_moment_with_its_sentences() -> None:
+    found = sample(b.snapshot(STATES["compiling"], gpus=(b.gpu(),)))
+    assert found["summary"].startswith("gpt2: compiling for 43 s")
+    assert (found["ranks"][0]["phase"], found["ranks"][0]["steps"]) == ("inductor", 0)
+    assert found["gpus"][0]["power_watts"] == 686.0
+
+
+def test_much_of_it_is_made_beside_the_event_loop_and_a_part_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Compressed there too; and encoded rank by rank, for meanwhile nothing else can run."""
+    where: set[threading.Thread] = set()
+    ranks_at_once: list[int] = []
+    dumps, compress = json.dumps, bodies.gzip.compress
+
+    def dumping(value: Any, **options: Any) -> str:
+        text = dumps(value, **options)
+        ranks_at_once.append(text.count('"step_seconds"'))
+        return text
+
+    def compressing(*arguments: Any, **options: Any) -> bytes:
+        where.add(threading.current_thread())
+        return compress(*arguments, **options)
+
+    monkeypatch.setattr(bodies.json, "dumps", dumping)
+    monkeypatch.setattr(bodies.gzip, "compress", compressing)
+    views = [b.in_every_state(f"run{n}")["warm"] for n in range(20)]
+    history = kept(*(at(second, *views) for second in range(10)))
+    app = create_app(b.snapshot, "0", history=history)
+
+    async def asked() -> Any:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return (await client.get("/history", headers={"accept-encoding": "gzip"})).json()
+
+    answer = asyncio.run(asked())
+    monkeypatch.undo()
+    assert answer == json.loads(dumps(columns(history)))
+    assert len(answer["ranks"]) == 20
+    assert max(ranks_at_once) == 1
+    assert where
+    assert threading.main_thread() not in where

@@ -1,0 +1,640 @@
+"""The HTTP interface, through the real application."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import re
+from collections import Counter
+from typing import Any
+
+import httpx
+import pytest
+
+from support import builders as b
+from support.values import replace
+from warmwatch.shared.verdict import State
+from warmwatch_monitor import metrics
+from warmwatch_monitor.api import answers
+from warmwatch_monitor.api.cached import Body, json_body
+from warmwatch_monitor.api.reference import page
+from warmwatch_monitor.api.routes import create_app
+from warmwatch_monitor.api.waiters import GoneError, Waiters, Wanted
+from warmwatch_monitor.model import Snapshot, SourceHealth
+
+STATES = b.in_every_state()
+
+
+class Feed:
+    """The latest snapshot, as a poller would publish it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.asked = asyncio.Event()
+
+    def latest(self) -> Snapshot:
+        self.asked.set()
+        return self.snapshot
+
+
+def client(feed: Feed) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(app=create_app(feed.latest, "0.1.0"))
+    return httpx.AsyncClient(transport=transport, base_url="http://monitor")
+
+
+def get(path: str, *snapshots: Snapshot, **headers: str) -> httpx.Response:
+    """The answer to one request over a snapshot, by default of one warm run."""
+
+    async def ask() -> httpx.Response:
+        feed = Feed(*snapshots or (b.snapshot(STATES["warm"]),))
+        async with client(feed) as http:
+            return await asyncio.wait_for(http.get(path, headers=headers), 120)
+
+    return asyncio.run(ask())
+
+
+def test_status_is_the_whole_answer() -> None:
+    answer = get("/status")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    assert (answer.json()["warm"], answer.json()["runs"][0]["run"]) == (True, "gpt2")
+
+
+def test_status_of_one_run_and_of_an_unknown_one() -> None:
+    assert get("/status?run=gpt2").json()["runs"][0]["run"] == "gpt2"
+    unknown = get("/status?run=bert")
+    assert unknown.status_code == 404
+    assert unknown.json() == {"detail": "no run named 'bert'; runs here: gpt2"}
+
+
+@pytest.mark.parametrize("query", ["run=bert", "run=bert&wait=warm&timeout=0.01", "run=b&run=bert"])
+def test_a_run_is_not_found_only_where_all_records_were_read(query: str) -> None:
+    """By the fast path and by FastAPI's."""
+    unread = get(f"/status?{query}", b.snapshot(STATES["warm"], unread=3))
+    assert (unread.status_code, unread.headers["retry-after"]) == (503, "1")
+    assert unread.json()["detail"] == (
+        "not all records have been read yet (3 are left); no run named 'bert' was found yet; "
+        "runs so far: gpt2"
+    )
+    assert get("/status", b.snapshot(STATES["warm"], unread=3)).json()["unread_records"] == 3
+
+
+def test_waiting_for_a_run_that_is_unknown_is_refused_at_once() -> None:
+    assert get("/status?run=bert&wait=warm").status_code == 404
+
+
+def test_a_run_named_with_bytes_that_are_not_utf_8_is_shown() -> None:
+    odd = replace(b.WARM, identity=replace(b.WARM.identity, run="caf\udce9"))
+    assert json.loads(get("/status", b.snapshot(b.view(odd))).content)["warm"] is True
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("wait=hot", "wait=hot is no state; the states are starting, compiling, warming, warm"),
+        ("wait=warm&timeout=0", "timeout=0 is not a number of seconds above 0 and up to 3600"),
+        ("wait=warm&timeout=3601", "timeout=3601 is not a number of seconds"),
+        ("wait=warm&timeout=soon", "timeout=soon is not a number of seconds"),
+        ("wait=warm&timeout=nan", "timeout=nan is not a number of seconds"),
+        ("wait=warm&timeout=inf", "timeout=inf is not a number of seconds"),
+    ],
+)
+def test_a_parameter_that_makes_no_sense_is_refused_in_words(query: str, sentence: str) -> None:
+    refused = get(f"/status?{query}")
+    assert refused.status_code == 422
+    assert refused.json()["detail"].startswith(sentence)
+
+
+def test_waiting_for_a_state_that_is_there_answers_at_once() -> None:
+    assert get("/status?wait=warm&timeout=3600").json()["warm"] is True
+
+
+def test_waiting_answers_at_the_timeout_with_the_state_as_it_is() -> None:
+    compiling = b.snapshot(STATES["compiling"])
+    answer = get("/status?wait=warm&timeout=0.05", compiling)
+    assert answer.status_code == 200
+    assert answer.json()["runs"][0]["state"] == "compiling"
+    assert answer.json()["reached"] is False
+
+
+COLD = b.view(b.ended("finished", b.COMPILING), alive=False)
+
+
+@pytest.mark.parametrize("query", ["", "run=gpt2&"])
+@pytest.mark.parametrize(
+    ("state", "goal", "reached"),
+    [
+        ("finished", "warm", True),  # it had been, between two looks perhaps
+        ("cold", "warm", False),
+        ("failed", "warm", False),
+        ("lost", "compiling", False),
+        ("failed", "finished", False),
+        ("failed", "failed", True),
+        ("failed", "ended", True),
+    ],
+)
+def test_a_wait_ends_where_nothing_can_change_and_says_whether_it_was_reached(
+    state: str, goal: str, reached: bool, query: str
+) -> None:
+    """The run ends while one waits."""
+    over = b.snapshot({**STATES, "cold": COLD}[state])
+
+    async def scenario() -> None:
+        feed = Feed(b.snapshot(STATES["stalled"]))
+        async with client(feed) as http:
+            waiting = asyncio.create_task(http.get(f"/status?{query}wait={goal}&timeout=3600"))
+            await feed.asked.wait()
+            await asyncio.sleep(0)
+            feed.snapshot = over
+            answer = await asyncio.wait_for(waiting, 60)
+        assert (answer.status_code, answer.json()["reached"]) == (200, reached)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("query", ["", "run=gpt2&"])
+@pytest.mark.parametrize(
+    ("goal", "reached"), [("failed", True), ("ended", True), ("finished", False)]
+)
+def test_an_end_that_is_waited_for_may_have_been_before(
+    goal: str, reached: bool, query: str
+) -> None:
+    answer = get(f"/status?{query}wait={goal}&timeout=3600", b.snapshot(STATES["failed"]))
+    assert answer.json()["reached"] is reached
+
+
+@pytest.mark.parametrize("query", ["", "run=gpt2&"])
+def test_an_end_of_before_does_not_answer_for_the_launch(query: str) -> None:
+    """Here a run that finished warm; the next start of it is waited for until it is."""
+
+    async def scenario() -> None:
+        feed = Feed(b.snapshot(STATES["finished"]))
+        async with client(feed) as http:
+            in_vain = await http.get(f"/status?{query}wait=warm&timeout=0.05")
+            assert in_vain.json()["reached"] is False
+            assert in_vain.json()["runs"][0]["state"] == "finished"
+            feed.asked.clear()
+            waiting = asyncio.create_task(http.get(f"/status?{query}wait=warm&timeout=3600"))
+            await feed.asked.wait()
+            feed.snapshot = b.snapshot(STATES["warm"])
+            assert (await asyncio.wait_for(waiting, 60)).json()["reached"] is True
+
+    asyncio.run(scenario())
+
+
+def test_a_launch_that_broke_off_just_before_the_wait_answers_it() -> None:
+    launched = replace(b.COMPILING, header=b.slot(attached=5).header)
+    cold = b.view(b.ended("failed", launched, 2), alive=False)
+    answer = get("/status?wait=warm&timeout=3600", b.snapshot(cold))
+    assert answer.json()["reached"] is False
+
+
+def test_a_wait_for_the_end_goes_on_while_a_rank_lives() -> None:
+    answer = get("/status?wait=ended&timeout=0.05", b.snapshot(STATES["warm"]))
+    assert answer.json()["reached"] is False
+
+
+def test_where_no_run_is_known_one_may_still_begin() -> None:
+    """So the wait goes on, here until a run is warm."""
+
+    async def scenario() -> None:
+        feed = Feed(b.snapshot())
+        async with client(feed) as http:
+            waiting = asyncio.create_task(http.get("/status?wait=warm&timeout=3600"))
+            await feed.asked.wait()
+            feed.snapshot = b.snapshot(STATES["warm"])
+            assert (await asyncio.wait_for(waiting, 60)).json()["reached"] is True
+
+    asyncio.run(scenario())
+
+
+def test_only_an_answer_to_a_wait_says_whether_it_was_reached() -> None:
+    assert "reached" not in get("/status").json()
+    assert get("/status?wait=warm").json()["reached"] is True
+
+
+def test_waiting_answers_when_the_state_is_reached_and_blocks_nobody_meanwhile() -> None:
+    async def scenario() -> None:
+        feed = Feed(b.snapshot(STATES["compiling"]))
+        async with client(feed) as http:
+            waiting = asyncio.create_task(http.get("/status?wait=warm&timeout=3600"))
+            await feed.asked.wait()
+            assert (await http.get("/status")).json()["compiling"] is True
+            assert not waiting.done()
+            feed.snapshot = b.snapshot(STATES["warm"])
+            answer = await asyncio.wait_for(waiting, 60)
+        assert answer.json()["warm"] is True
+
+    asyncio.run(scenario())
+
+
+def test_metrics_are_prometheus_text_or_openmetrics_as_asked() -> None:
+    plain = get("/metrics")
+    assert plain.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert 'warmwatch_build_info{version="0.1.0"} 1.0' in plain.text
+    asked = get("/metrics", accept="application/openmetrics-text; version=1.0.0")
+    assert asked.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    assert asked.text.endswith("# EOF\n")
+
+
+def test_it_is_healthy_always_and_ready_once_the_records_were_read() -> None:
+    host = SourceHealth(source="host", up=True, last_success=b.EPOCH)
+    unread = b.snapshot(sources=(SourceHealth(source="records", up=False), host))
+    assert get("/-/healthy", unread).status_code == 200
+    assert get("/-/ready", unread).status_code == 503
+    assert get("/-/ready").status_code == 200
+
+
+def test_a_source_that_is_down_does_not_make_it_unready() -> None:
+    sources = (b.HEALTH, SourceHealth(source="host", up=False, error="gone"))
+    assert get("/-/ready", b.snapshot(sources=sources)).status_code == 200
+
+
+def test_records_that_were_read_and_cannot_be_now_make_it_unready() -> None:
+    lost = SourceHealth(source="records", up=False, last_success=b.EPOCH, error="/run/w has gone")
+    answer = get("/-/ready", b.snapshot(sources=(lost,)))
+    assert (answer.status_code, "/run/w" in answer.text) == (503, False)
+    assert "the records cannot be read now" in answer.text
+    assert get("/-/healthy", b.snapshot(sources=(lost,))).status_code == 200
+
+
+def test_the_landing_page_links_what_answers() -> None:
+    page = get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    for path in ("status", "metrics", "docs"):
+        assert f'href="{path}"' in page.text
+        assert get(f"/{path}").status_code == 200
+
+
+def test_the_page_of_the_interface_needs_no_other_host_and_no_script() -> None:
+    page = get("/docs").text
+    assert not re.search(r"https?:|//|<script|@import|url\(", page)
+    assert "<h2><code>GET /status</code></h2>" in page
+    for words in ("<code>timeout</code>", "<code>recompiling</code>", "No run of that name"):
+        assert words in page
+    assert "<code>runs[].ranks[].compile.phase_seconds</code>" in page
+
+
+def test_the_page_of_the_interface_explains_each_field_that_has_a_description() -> None:
+    described = {"type": "integer", "description": "Of the `run`."}
+    inner = {"properties": {"rank": described, "self": {"$ref": "#/components/schemas/Inner"}}}
+    items = {"type": "array", "items": {"$ref": "#/components/schemas/Inner"}}
+    schema = {"properties": {"ranks": items, "odd<": {"anyOf": [{"description": "Or that."}]}}}
+    answer = {"description": "It.", "content": {"application/json": {"schema": schema}}}
+    document = {
+        "info": {"title": "T", "version": "1"},
+        "paths": {"/x": {"get": {"responses": {"200": answer}}}},
+        "components": {"schemas": {"Inner": inner}},
+    }
+    shown = page(document)
+    assert "<td><code>ranks[].rank</code></td><td>Of the <code>run</code>.</td>" in shown
+    assert "<td><code>odd&lt;</code></td><td>Or that.</td>" in shown
+
+
+def test_the_page_names_each_field_once_and_has_words_for_everything() -> None:
+    shown = get("/docs").text
+    table = shown.partition("<h3>Fields</h3>")[2].partition("</table>")[0]
+    names = re.findall(r"<td><code>([^<]+)</code></td>", table)
+    assert len(names) > 100
+    assert [name for name, count in Counter(names).items() if count > 1] == []
+    assert "runs[].skew" in names
+    assert "<td></td>" not in shown
+    assert "Successful Response" not in shown
+    assert "OpenMetrics where the Accept header asks" in shown
+
+
+def test_answers_of_one_snapshot_are_the_same_bytes_and_made_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+    for name, make in (("status", answers.status), ("render", metrics.render)):
+
+        def counting(*given: Any, name: str = name, make: Any = make, **more: Any) -> Any:
+            made.append(name)
+            return make(*given, **more)
+
+        monkeypatch.setattr(metrics if name == "render" else answers, name, counting)
+
+    async def scenario() -> None:
+        feed = Feed(b.snapshot(STATES["warm"]))
+        async with client(feed) as http:
+            for _ in range(3):
+                for path in ("/status", "/status?run=gpt2", "/metrics"):
+                    await http.get(path)
+            assert sorted(made) == ["render", "status", "status"]
+            asked = {"accept": "application/openmetrics-text; version=1.0.0"}
+            assert (await http.get("/metrics", headers=asked)).text.endswith("# EOF\n")
+            feed.snapshot = b.snapshot(STATES["compiling"])
+            assert (await http.get("/status")).json()["compiling"] is True
+            assert len(made) == 5
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("accept", "packed"),
+    [("gzip", True), ("br, GZIP;q=0.5", True), ("identity", False), ("gzip;q=0, br", False)],
+)
+def test_an_answer_is_compressed_for_whom_takes_that(accept: str, packed: bool) -> None:
+    answer = get("/metrics", **{"accept-encoding": accept})
+    assert answer.headers.get("content-encoding") == ("gzip" if packed else None)
+    assert int(answer.headers["content-length"]) < len(answer.content) or not packed
+    assert answer.text == get("/metrics", **{"accept-encoding": "identity"}).text
+    small = get("/-/healthy", **{"accept-encoding": accept})
+    assert "content-encoding" not in small.headers
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/status?",
+        "/metrics?",
+        "/status?run=gpt2",
+        "/status?run=gpt%32",
+        "/status?run=",
+        "/status?run=bert",
+        "/status?wait=warm&timeout=9",
+        "/status?wait=warm&run=gpt2",
+        "/status?wait=compiling&timeout=0.01",
+        "/status?wait=warm&timeout=1e3",
+        "/status?wait=warm&timeout=_1",
+        "/status?wait=warm&timeout=",
+        "/status?wait=",
+        "/status?timeout=5",
+        "/status?timeout=-1",
+        "/status?run=a&run=gpt2",
+        "/status?wait=hot",
+    ],
+)
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
+def test_the_short_way_gives_what_the_documented_one_gives(path: str, accept: str) -> None:
+    """A parameter that nobody knows leads past the short way, and changes nothing else."""
+    short, documented = get(path, accept=accept), get(f"{path}&x=1", accept=accept)
+    assert (short.status_code, short.content) == (documented.status_code, documented.content)
+    for name in ("content-type", "content-length", "vary"):
+        assert short.headers.get(name) == documented.headers.get(name)
+
+
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+def test_the_short_way_gives_the_metrics_that_the_documented_one_gives(
+    accept: str, encoding: str
+) -> None:
+    """Every ``/metrics`` goes the short way: FastAPI's own is asked directly."""
+    feed = Feed(b.snapshot(STATES["warm"]))
+    app = create_app(feed.latest, "0.1.0")
+
+    async def ask(over: Any) -> httpx.Response:
+        transport = httpx.ASGITransport(app=over)
+        headers = {"accept": accept, "accept-encoding": encoding}
+        async with httpx.AsyncClient(transport=transport, base_url="http://monitor") as http:
+            return await http.get("/metrics", headers=headers)
+
+    short, documented = asyncio.run(ask(app)), asyncio.run(ask(app._inner))
+    assert (short.status_code, short.content) == (documented.status_code, documented.content)
+    assert short.headers == documented.headers
+
+
+async def stays() -> None:
+    """A client that does not go away."""
+    await asyncio.Event().wait()
+
+
+def test_who_waits_since_another_moment_gets_the_same_bytes_made_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Thousands come over minutes, at hundreds of Snapshots, and wait for one event."""
+    made: list[Snapshot] = []
+
+    def counting(snapshot: Snapshot, run: str | None) -> dict[str, Any]:
+        made.append(snapshot)
+        return status(snapshot, run)
+
+    status = answers.status
+    monkeypatch.setattr(answers, "status", counting)
+
+    async def scenario() -> None:
+        feed = Feed(b.snapshot(STATES["compiling"]))
+        kept = answers.Answers(feed.latest, "0.1.0")
+        waits = []
+        for number in range(50):
+            feed.snapshot = replace(feed.snapshot, epoch=b.EPOCH + number)
+            waits.append(asyncio.create_task(kept.wait("warm", "gpt2", 3600, stays)))
+            await asyncio.sleep(0)
+        event = replace(b.snapshot(STATES["warm"]), epoch=b.EPOCH + 50)
+        feed.snapshot = event
+        bodies = await asyncio.wait_for(asyncio.gather(*waits), 60)
+        assert made == [event]
+        assert len({id(body) for body in bodies}) == 1
+        assert json.loads(bodies[0].plain)["reached"] is True
+
+    asyncio.run(scenario())
+
+
+def test_others_have_their_turn_while_answers_are_made_for_who_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Here for ten runs; never two in one turn of the loop."""
+    turn, made = [0], list[int]()
+    status = answers.status
+
+    def counting(snapshot: Snapshot, run: str | None) -> dict[str, Any]:
+        made.append(turn[0])
+        return status(snapshot, run)
+
+    async def others() -> None:
+        while True:
+            turn[0] += 1
+            await asyncio.sleep(0)
+
+    def named(slot: Any, count: int = 10) -> Snapshot:
+        identities = [replace(slot.identity, run=f"run{number}") for number in range(count)]
+        return b.snapshot(*(b.view(replace(slot, identity=one)) for one in identities))
+
+    async def scenario() -> None:
+        feed = Feed(named(b.COMPILING))
+        kept = answers.Answers(feed.latest, "0.1.0")
+        waits = [
+            asyncio.create_task(kept.wait("warm", f"run{number}", 3600, stays))
+            for number in range(10)
+        ]
+        await asyncio.sleep(0)
+        monkeypatch.setattr(answers, "status", counting)
+        other = asyncio.create_task(others())
+        feed.snapshot = named(b.WARM)
+        await asyncio.wait_for(asyncio.gather(*waits), 60)
+        other.cancel()
+        assert len(set(made)) == len(made) == 10
+
+    asyncio.run(scenario())
+
+
+def test_one_who_waits_and_goes_away_is_forgotten_and_nothing_is_made_for_him(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        feed = Feed(b.snapshot(STATES["compiling"]))
+        kept = answers.Answers(feed.latest, "0.1.0")
+        gone = asyncio.Event()
+
+        async def leaving() -> None:
+            await gone.wait()
+
+        waiting = asyncio.create_task(kept.wait("warm", None, 3600, leaving))
+        await feed.asked.wait()
+        await asyncio.sleep(0)
+        assert len(kept._waiters._waiting) == 1
+        monkeypatch.setattr(answers, "status", None)
+        gone.set()
+        with pytest.raises(GoneError):
+            await asyncio.wait_for(waiting, 60)
+        assert kept._waiters._waiting == {}
+
+    asyncio.run(scenario())
+
+
+def test_one_who_leaves_while_the_others_are_answered_leaves_nothing_behind() -> None:
+    """An error that nobody fetches would be a traceback in the log."""
+    complaints: list[str] = []
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _loop, what: complaints.append(what["message"])
+        )
+        gone, broken = asyncio.Event(), asyncio.Event()
+
+        async def leaving() -> None:
+            await gone.wait()
+
+        def judge(_snapshot: Snapshot, _wanted: Wanted) -> None:
+            if broken.is_set():
+                gone.set()  # in the turn in which the others are answered
+                raise KeyError("here")
+
+        snapshot = [b.snapshot()]
+        waiters = Waiters(lambda: snapshot[0], judge)
+        wanted = Wanted("warm", None, 1.0, 1)
+        waits = [asyncio.create_task(waiters.wait(wanted, 60, leaving)) for _ in range(100)]
+        await asyncio.sleep(0)
+        broken.set()
+        snapshot[0] = b.snapshot()
+        said = await asyncio.gather(*waits, return_exceptions=True)
+        assert {type(one) for one in said} <= {GoneError, KeyError}
+        assert GoneError in {type(one) for one in said}
+
+    asyncio.run(scenario())
+    gc.collect()
+    assert complaints == []
+
+
+def test_what_cannot_be_judged_costs_those_alone_who_wait_for_it() -> None:
+    async def scenario() -> None:
+        snapshot = [b.snapshot()]
+        body = json_body({})
+
+        def judge(now: Snapshot, wanted: Wanted) -> Body | None:
+            if now.epoch == b.EPOCH:
+                return None
+            if wanted.run == "bad":
+                raise KeyError("bad")
+            return body
+
+        waiters = Waiters(lambda: snapshot[0], judge)
+        bad, good = (
+            asyncio.create_task(waiters.wait(Wanted("warm", run, 1.0, 1), 3600, stays))
+            for run in ("bad", "good")
+        )
+        await asyncio.sleep(0)
+        snapshot[0] = replace(snapshot[0], epoch=b.EPOCH + 1)
+        assert await asyncio.wait_for(good, 60) is body
+        with pytest.raises(KeyError):
+            await asyncio.wait_for(bad, 60)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("way", ["", "&x=1"])
+def test_a_run_that_is_not_seen_for_a_while_is_waited_for_until_the_timeout(way: str) -> None:
+    """Its record, or its directory, could not be read for a moment; then it is back and warm."""
+
+    async def scenario() -> None:
+        feed = Feed(b.snapshot(STATES["compiling"]))
+        async with client(feed) as http:
+            path = f"/status?run=gpt2&wait=warm{way}"
+            waits = [http.get(f"{path}&timeout=3600") for _ in range(60)]
+            many = asyncio.ensure_future(asyncio.gather(*waits))
+            await feed.asked.wait()
+            feed.snapshot = b.snapshot()
+            late = asyncio.create_task(http.get("/status?wait=warm&timeout=0.2"))
+            await asyncio.wait_for(late, 60)  # it was looked at meanwhile
+            feed.snapshot = b.snapshot(STATES["warm"])
+            replies = await asyncio.wait_for(many, 60)
+            assert {(one.status_code, one.json()["reached"]) for one in replies} == {(200, True)}
+            feed.snapshot = b.snapshot(STATES["compiling"])
+            feed.asked.clear()
+            waiting = asyncio.create_task(http.get(f"{path}&timeout=0.2"))
+            await feed.asked.wait()
+            feed.snapshot = b.snapshot()
+            reply = await asyncio.wait_for(waiting, 60)
+        assert reply.status_code == 404
+        assert reply.json() == {"detail": "no run named 'gpt2'; no run is known here"}
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("trouble", ["down", "late"])
+def test_a_wait_that_begins_while_the_records_cannot_be_read_goes_on(trouble: str) -> None:
+    blind = b.snapshot(sources=(replace(b.HEALTH, up=False, error="gone"),))
+    if trouble == "late":
+        blind = replace(b.snapshot(), late_seconds=9.0)
+
+    async def scenario() -> None:
+        feed = Feed(blind)
+        async with client(feed) as http:
+            waiting = asyncio.create_task(http.get("/status?run=gpt2&wait=warm&timeout=3600"))
+            await feed.asked.wait()
+            feed.snapshot = b.snapshot(STATES["warm"])
+            reply = await asyncio.wait_for(waiting, 60)
+        assert (reply.status_code, reply.json()["reached"]) == (200, True)
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_is_answered_when_the_daemon_ends_and_nobody_waits_any_more() -> None:
+    async def scenario() -> None:
+        feed = Feed(b.snapshot(STATES["compiling"]))
+        app = create_app(feed.latest, "0.1.0")
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://monitor") as http:
+            path = "/status?wait=warm&timeout=3600"
+            waiting = asyncio.create_task(http.get(path))
+            await feed.asked.wait()
+            await asyncio.sleep(0)
+            app.leave()
+            for reply in (await asyncio.wait_for(waiting, 60), await http.get(path)):
+                assert (reply.status_code, reply.json()["reached"]) == (200, False)
+
+    asyncio.run(scenario())
+
+
+def test_the_interface_explains_every_field_of_an_answer() -> None:
+    document = get("/openapi.json").json()
+    paths, schemas = document["paths"], document["components"]["schemas"]
+    assert paths.keys() == {"/status", "/events", "/history", "/metrics", "/-/healthy", "/-/ready"}
+    parameters = {p["name"]: p["schema"] for p in paths["/status"]["get"]["parameters"]}
+    assert parameters.keys() == {"run", "wait", "timeout"}
+    assert parameters["wait"]["enum"] == [*(state.value for state in State), "ended"]
+    responses = paths["/status"]["get"]["responses"]
+    assert "see `reached`" in responses["200"]["description"]
+    assert responses.keys() == {"200", "404", "422", "503"}
+    of_status = {code: one["content"]["application/json"] for code, one in responses.items()}
+    assert of_status["200"]["schema"] == {"$ref": "#/components/schemas/Status"}
+    assert of_status["404"]["schema"] == {"$ref": "#/components/schemas/Problem"}
+    assert schemas.keys() >= {"Status", "Run", "Rank", "Compile", "Gpu", "Observed", "Problem"}
+    silent = [
+        f"{name}.{key}"
+        for name, schema in schemas.items()
+        for key, field in schema.get("properties", {}).items()
+        if not (field.get("description") or "$ref" in field)
+    ]
+    assert silent == []

@@ -1,0 +1,112 @@
+"""Keys of compile caches, of anybody's journal: bounded, and held against each other in words."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import builders as b
+from support.values import replace
+from warmwatch_monitor.cache_misses.cache_keys import Asked, asked_in
+from warmwatch_monitor.cache_misses.diff import misses
+from warmwatch_monitor.cache_misses.wording import sentence
+from warmwatch_monitor.model import RecordReading
+
+GOOD: dict[str, Any] = {"t": 5, "event": "cache", "cache": "inductor_fx", "verdict": "miss"}
+
+
+def packed(text: str) -> str:
+    return base64.b64encode(zlib.compress(text.encode())).decode()
+
+
+def journal(folder: Path, *entries: dict[str, Any]) -> list[Asked]:
+    lines = (json.dumps(entry, separators=(",", ":")) for entry in entries)
+    (folder / "events.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    return asked_in(str(folder))
+
+
+def test_parts_that_are_told_by_what_differs_are_put_together(tmp_path: Path) -> None:
+    first = {**GOOD, "parts": 2, "whole": True, "packed": packed("gm abcdef\nfx_kwargs[x] ghijkl")}
+    second = {**GOOD, "parts": 2, "whole": False, "packed": packed("gm zzzzzz\nfx_kwargs[x] -")}
+    found = journal(tmp_path, first, second)
+    assert [dict(one.hashes) for one in found] == [
+        {"gm": "abcdef", "fx_kwargs[x]": "ghijkl"},
+        {"gm": "zzzzzz"},
+    ]
+
+
+def test_a_key_that_is_the_first_one_again_has_no_part_more(tmp_path: Path) -> None:
+    first = {**GOOD, "parts": 1, "whole": True, "packed": packed("gm abcdef")}
+    again = {**GOOD, "parts": 1, "whole": False, "packed": packed("")}
+    assert [dict(one.hashes) for one in journal(tmp_path, first, again)] == [{"gm": "abcdef"}] * 2
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"packed": packed("a" * 100_000_000)},
+        {"packed": "not base64"},
+        {"packed": base64.b64encode(b"not zlib").decode()},
+        {"packed": packed("gm \u1234")},
+        {"cache": "another"},
+        {"cache": []},
+        {"verdict": "maybe"},
+        {"key": 7},
+    ],
+)
+def test_a_line_that_no_agent_writes_is_passed_over(tmp_path: Path, bad: dict[str, Any]) -> None:
+    assert len(journal(tmp_path, {**GOOD, **bad}, GOOD)) == 1
+
+
+def ranks(world: int = 2) -> list[RecordReading]:
+    return [b.view(b.as_rank(b.WARM, rank, world)).record for rank in range(world)]
+
+
+def told(readings: list[RecordReading], *asked: Asked) -> list[str]:
+    """The sentences, where each record has one of ``asked``."""
+    by_folder = {one.folder: [was] for one, was in zip(readings, asked, strict=True)}
+    return [sentence(miss) for miss in misses(readings, lambda folder: by_folder[folder])]
+
+
+KEY = Asked(
+    cache="inductor_fx",
+    verdict="hit",
+    id="0/0",
+    key="a",
+    parts=4730,
+    hashes={"device_index": "0", "inductor_config[max_autotune]": "x", "gm": "g"},
+)
+
+
+def test_what_differs_between_two_ranks_is_named() -> None:
+    other = {**KEY.hashes, "device_index": "1", "inductor_config[max_autotune]": "y"}
+    missed = replace(KEY, verdict="miss", key="b", hashes=other)
+    (line,) = told(ranks(), KEY, missed)
+    assert line == (
+        "gpt2 rank 1, 0/0 (Inductor): missed: 2 of 4,730 parts of its key differ from rank 0's: "
+        "device index, inductor config max_autotune"
+    )
+
+
+def test_an_equal_key_says_where_the_fault_is() -> None:
+    missed = replace(KEY, verdict="miss")
+    (line,) = told(ranks(), KEY, missed)
+    assert "its key is rank 0's, which hit: it looked into another" in line
+    lines = told(ranks(), missed, missed)
+    assert lines[0].endswith("its key is rank 1's, which missed too: nothing was in the cache")
+
+
+def test_a_bypass_says_its_reason_and_is_compared_with_nothing() -> None:
+    passed = replace(KEY, verdict="bypass", reason="Unsupported post grad custom pass")
+    (line,) = told(ranks(), KEY, passed)
+    assert line.endswith("(Inductor): passed by: Unsupported post grad custom pass")
+
+
+def test_where_there_is_nothing_to_compare_with_nothing_is_made_up() -> None:
+    (line,) = told(ranks(1), replace(KEY, verdict="miss"))
+    assert "nothing to compare it with" in line

@@ -1,0 +1,337 @@
+"""What was compiled, held against a baseline; the baseline's file; how the outcome is shown."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support import builders as b
+from support.values import replace
+from warmwatch_monitor.check import baseline
+from warmwatch_monitor.check.baseline import Baseline, named, numbers
+from warmwatch_monitor.check.growth import Comparison, Kind, compared
+from warmwatch_monitor.check.measured import MeasuredRun, measured
+from warmwatch_monitor.check.output import Result, answer, changes, junit, markdown, text
+from warmwatch_monitor.check.wording import causes, headline, remark
+from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, FunctionCost, GraphBreak
+from warmwatch_monitor.model.journal import NOTHING, CompileCauses
+
+DONE = b.ended("finished")
+FIRST = Compilation(id="0/0", kind="forward", at_ns=1, name="forward", file="model.py", line=31)
+AGAIN = replace(b.RECOMPILATION, name="forward", file="model.py", line=31)
+
+
+def run_of(
+    *slots: b.Slot, told: CompileCauses = NOTHING, **journal: object
+) -> tuple[MeasuredRun, ...]:
+    """What ranks with these slots compiled; all of one journal."""
+    views = [b.view(slot, alive=False, gone=10, journal=dict(journal)) for slot in slots]
+    return measured(b.runs(*views), {view.record.folder: told for view in views})
+
+
+def counting(base: b.Slot = DONE, **counts: object) -> b.Slot:
+    return replace(base, compile=replace(base.compile, **counts))
+
+
+def held(*runs: MeasuredRun, **settings: object) -> Baseline:
+    """The baseline that those runs make, through its file."""
+    made = baseline.parsed(baseline.written(baseline.of(runs, Baseline(**settings))))  # type: ignore[arg-type]
+    assert baseline.written(made) == baseline.written(baseline.of(runs, Baseline(**settings)))  # type: ignore[arg-type]
+    return made
+
+
+def against(before: b.Slot, now: b.Slot, **told: object) -> Comparison:
+    return compared(run_of(now, **told), held(*run_of(before)))  # type: ignore[arg-type]
+
+
+def kinds(comparison: Comparison) -> list[Kind]:
+    return [one.kind for one in comparison.remarks]
+
+
+def test_a_run_is_as_its_own_baseline_has_it_and_passes() -> None:
+    comparison = against(DONE, DONE)
+    assert (comparison.grew, comparison.fell, comparison.remarks) == ((), (), ())
+    assert [one.measure for one in comparison.held] == [
+        *("graphs", "graph_breaks", "recompiles", "recompiles_after_warm", "fallbacks"),
+        *("failures", "kernels", "cudagraph_skips", "warmup_ratio"),
+    ]
+    ratio = comparison.held[-1]
+    assert ratio.now == pytest.approx(120 / 0.036, rel=0.05)  # to a bin, and three digits
+
+
+@pytest.mark.parametrize(
+    ("measure", "counts", "words"),
+    [
+        ("graphs", {"graphs": 2}, "graphs: 2, was 1"),
+        ("graph_breaks", {"graph_breaks": 3}, "graph breaks: 3, was 0"),
+        ("recompiles", {"recompiles": b.categories(shape=1, dtype=1)}, "recompiles: 2, was 0"),
+        ("recompiles_after_warm", {"recompiles_after_warm": 1}, "recompiles after warm: 1, was 0"),
+        ("fallbacks", {"fallbacks": 1}, "functions left to run eagerly: 1, was 0"),
+        ("failures", {"failures": 1}, "failed compilations: 1, was 0"),
+        ("cudagraph_skips", {"cudagraph_skips": 4}, "CUDA graphs left out: 4, was 0"),
+    ],
+)
+def test_what_grew_fails_and_what_fell_does_not(
+    measure: str, counts: dict[str, object], words: str
+) -> None:
+    (grown,) = against(DONE, counting(**counts)).grew
+    assert (grown.measure, headline(grown)) == (measure, words)
+    back = against(counting(**counts), DONE)
+    assert (back.grew, [one.measure for one in back.fell]) == ((), [measure])
+
+
+def test_kernels_are_those_of_the_functions_which_say_where_it_grew() -> None:
+    def functions(**kernels: int) -> tuple[FunctionCost, ...]:
+        return tuple(
+            FunctionCost(name=name, file="model.py", line=number, compilations=2)
+            for number, name in enumerate(kernels)
+        )
+
+    def with_kernels(**kernels: int) -> tuple[MeasuredRun, ...]:
+        costs = tuple(
+            replace(one, cost=replace(one.cost, kernels=kernels[str(one.name)]))
+            for one in functions(**kernels)
+        )
+        return run_of(DONE, functions=costs)
+
+    comparison = compared(with_kernels(forward=9, loss=2), held(*with_kernels(forward=7, loss=2)))
+    (grown,) = comparison.grew
+    assert (grown.measure, grown.was, grown.now) == ("kernels", 9, 11)
+    assert causes(grown) == [
+        ("forward (model.py): 2 compilations, 9 kernels; was 2 compilations, 7 kernels", None)
+    ]
+
+
+def test_the_warm_up_may_grow_by_the_tolerance_in_steady_steps() -> None:
+    def with_warmup(seconds: float) -> b.Slot:
+        warmup = replace(DONE.compile.first_warmup, ended_ns=DONE.compile.first_warmup.began_ns)
+        warmup = replace(warmup, ended_ns=warmup.began_ns + round(seconds * b.SECOND))
+        return counting(first_warmup=warmup)
+
+    assert not against(with_warmup(100), with_warmup(195)).grew
+    (grown,) = against(with_warmup(100), with_warmup(205)).grew
+    assert grown.measure == "warmup_ratio"
+    strict = held(*run_of(with_warmup(100)), tolerance=0.1)
+    assert compared(run_of(with_warmup(115)), strict).grew
+    assert not compared(run_of(with_warmup(115)), strict, tolerance=0.2).grew
+    ignoring = held(*run_of(with_warmup(100)), ignore=("warmup_ratio",))
+    assert not compared(run_of(with_warmup(900)), ignoring).grew
+    # measured in the same job, it is in seconds, whatever the file's ratio was
+    file = held(*run_of(with_warmup(1)))
+    here = baseline.with_seconds(file, baseline.of(run_of(with_warmup(100))))
+    (grown,) = compared(run_of(with_warmup(300)), here).grew
+    assert headline(grown) == "warm-up: 5 min, was 100 s (may be 3 min)"
+
+
+def test_a_warm_up_in_steps_of_less_than_5_ms_is_noise_and_is_not_compared() -> None:
+    def with_steps(seconds: float) -> tuple[MeasuredRun, ...]:
+        return run_of(replace(DONE, clean_bins=b.bins(*[round(seconds * b.SECOND)] * 400)))
+
+    short, usual = with_steps(0.0004), with_steps(0.02)
+    for before, now in ((short, short), (usual, short)):
+        comparison = compared(now, held(*before))
+        assert kinds(comparison) == [Kind.SHORT_STEPS]
+        assert "its steady step takes 0.39 ms" in remark(comparison.remarks[0])
+        assert not comparison.incomplete
+        assert "warmup_ratio" not in {one.measure for one in comparison.held}
+    assert "warmup_ratio =" not in baseline.written(baseline.of(short))
+    assert compared(short, held(*short, ignore=("warmup_ratio",))).remarks == ()
+    here = baseline.with_seconds(held(*short), baseline.of(short))
+    assert [one.measure for one in compared(short, here).held][-1] == "warmup_seconds"
+    assert compared(short, here).remarks == ()
+    file = baseline.written(baseline.of(short))
+    said = changes("base.toml", compared(short, baseline.parsed(file)), first=True)
+    assert "note: gpt2: its steady step takes 0.39 ms" in said
+
+
+def test_each_cause_is_said_once_with_its_remedy() -> None:
+    mutated = "skipping cudagraphs due to mutated inputs"
+    skip = replace(FIRST, cudagraph_skip=mutated)
+    ran = CudagraphSkip(at_ns=5, reason=mutated, name="step", file="train.py", line=8)
+    told = CompileCauses(
+        compilations=(FIRST, AGAIN, AGAIN, replace(FIRST, failure="InductorError"), skip),
+        late=(AGAIN,),
+        breaks=(GraphBreak(reason="generic_jump TensorVariable()", count=2),),
+        fallbacks=(Fallback(at_ns=1, step=4, name="forward", limit=8, setting="recompile_limit"),),
+        skips=(ran,),
+    )
+    now = counting(
+        recompiles=b.categories(shape=2),
+        recompiles_after_warm=1,
+        graph_breaks=2,
+        fallbacks=1,
+        failures=1,
+        cudagraph_skips=2,
+    )
+    said = {one.measure: causes(one) for one in against(DONE, now, told=told).grew}
+    why = "`forward` (model.py:31): batch size (dim 0 of `i`) went from 16 to 14"
+    ((again, pad),) = said["recompiles"]
+    assert again == f"{why} (2 times)"
+    assert pad is not None
+    assert pad.startswith("Pad the size")
+    assert said["recompiles_after_warm"] == [(why, pad)]
+    assert said["graph_breaks"][0][0] == "it branches on a tensor's value (2 times)"
+    assert said["fallbacks"][0][0] == "`forward` hit the limit of 8 (recompile_limit)"
+    assert said["failures"][0][0] == "`forward` (model.py:31): InductorError"
+    skipped = "`forward` (model.py:31): a compiled function changes its inputs in place"
+    assert [words for words, _ in said["cudagraph_skips"]] == [
+        skipped,
+        skipped.replace("`forward` (model.py:31)", "`step` (train.py:8)"),
+    ]
+
+
+def ranks(*slots: b.Slot) -> tuple[b.Slot, ...]:
+    return tuple(b.as_rank(slot, rank, len(slots)) for rank, slot in enumerate(slots))
+
+
+def test_ranks_that_count_alike_share_a_table_and_a_line() -> None:
+    four = run_of(*ranks(DONE, DONE, counting(graphs=2), DONE))
+    file = baseline.written(baseline.of(four))
+    assert '[runs.gpt2.ranks."0-1,3"]' in file
+    assert "[runs.gpt2.ranks.2]" in file
+    now = run_of(*ranks(*(counting(graphs=2),) * 4))
+    (grown,) = compared(now, held(*four)).grew
+    assert (grown.ranks, grown.was, grown.now) == ("0-1,3", 1, 2)
+
+
+def test_ranks_and_runs_of_one_side_alone_are_told_of() -> None:
+    one, two = run_of(DONE), run_of(*ranks(DONE, DONE))
+    more = compared(two, held(*one))
+    assert kinds(more) == [Kind.UNKNOWN_RANKS]
+    assert not more.incomplete
+    fewer = compared(one, held(*two))
+    assert kinds(fewer) == [Kind.NO_RANKS]
+    assert fewer.incomplete
+    other = run_of(replace(DONE, identity=replace(DONE.identity, run="other")))
+    renamed = compared(other, held(*one))  # the one and the other, whatever the name
+    assert (kinds(renamed), renamed.incomplete) == ([Kind.ANOTHER_NAME], False)
+    words = "other: held against gpt2, for there is one run on each side"
+    assert remark(renamed.remarks[0]) == words  # a file's baseline, or another command's
+    assert kinds(compared((*one, *other), held(*one, *other))) == []
+    assert kinds(compared(one, held(*one, *other))) == [Kind.NO_RUN]
+
+
+def test_what_a_torch_does_not_tell_of_is_no_0() -> None:
+    missing = replace(DONE, identity=replace(DONE.identity, missing=("kernels", "compilations")))
+    comparison = against(DONE, missing)
+    assert set(kinds(comparison)) == {Kind.NO_COUNT}
+    assert comparison.incomplete
+    assert "fallbacks" not in {one.what for one in comparison.remarks}
+    assert set(kinds(against(missing, DONE))) == {Kind.UNKNOWN_COUNT}
+
+
+def test_kernels_in_lines_that_were_not_written_do_not_pass() -> None:
+    comparison = against(DONE, counting(journal_dropped=1))
+    assert kinds(comparison) == [Kind.LOST_LINES]
+    assert comparison.incomplete
+    assert "could not be written" in remark(comparison.remarks[0])
+    assert "kernels" not in {one.measure for one in comparison.held}
+
+
+def test_what_never_compiled_or_was_never_warm_does_not_pass() -> None:
+    assert kinds(against(DONE, b.ended("finished", b.EAGER))) == [Kind.NOT_COMPILED]
+    assert Kind.NEVER_WARM in kinds(against(DONE, b.ended("finished", b.WARMING)))
+
+
+def test_another_torch_is_said_and_forbids_nothing() -> None:
+    newer = replace(DONE, identity=replace(DONE.identity, torch="2.14.0"))
+    comparison = against(DONE, newer)
+    assert kinds(comparison) == [Kind.ANOTHER_TORCH]
+    assert not comparison.incomplete
+    assert all(map(remark, comparison.remarks))
+
+
+def test_what_an_agent_counted_that_erred_does_not_pass() -> None:
+    comparison = against(DONE, counting(DONE, agent_errors=1))
+    assert kinds(comparison) == [Kind.AGENT_ERRORS]
+    assert comparison.incomplete
+    assert "counts may be low" in remark(comparison.remarks[0])
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("schema =", "it is not TOML"),
+        ("schema = 2", "this release reads 1"),
+        ("schema = 1\nignore = ['kernel']", "ignore takes a list of graphs"),
+        ("schema = 1\ntolerance = -1", "tolerance is no number from 0 on"),
+        ("schema = 1\ntolerance = nan", "tolerance is no number from 0 on"),
+        ("schema = 1\nruns = 3", "runs is no table"),
+        ("schema = 1\n[runs.a.ranks.x]\ngraphs = 1", "say 0, 0-3 or 0-3,6"),
+        ("schema = 1\n[runs.a.ranks.0-999999999]\ngraphs = 1", "say 0, 0-3 or 0-3,6"),
+        ("schema = 1\n[runs.a.ranks.0]\ngraphs = 1.5", "runs.a.ranks.0: graphs is no count: 1.5"),
+        ("schema = 1\n[runs.a.ranks.0.functions]\nf = 3", "functions holds tables"),
+    ],
+)
+def test_a_file_that_is_no_baseline_is_refused_with_the_place(file: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words.replace(".", r"\.")):
+        baseline.parsed(file)
+
+
+def test_a_baseline_keeps_its_settings_and_has_no_ratio_that_nobody_looks_at() -> None:
+    before = held(*run_of(DONE), tolerance=0.25, ignore=("warmup_ratio", "kernels"))
+    again = baseline.written(baseline.of(run_of(DONE), before))
+    assert "tolerance = 0.25" in again
+    assert 'ignore = ["warmup_ratio", "kernels"]' in again
+    assert "\nwarmup_ratio" not in again
+
+
+@given(st.sets(st.integers(0, 2_000), min_size=1))
+def test_ranks_are_read_as_they_were_written(of: set[int]) -> None:
+    assert numbers(named(of)) == sorted(of)
+
+
+@given(st.text(min_size=1, max_size=20))
+def test_a_run_of_any_name_is_read_as_it_was_written(name: str) -> None:
+    found = run_of(DONE)
+    assert list(held(replace(found[0], run=name)).runs) == [name]
+
+
+def result() -> Result:
+    told = CompileCauses(compilations=(replace(AGAIN, name="<|>_forward_"),))
+    now = counting(recompiles=b.categories(shape=1))
+    return Result(against="ci/base.toml", comparison=against(DONE, now, told=told), accept="again")
+
+
+def test_the_outcome_for_people_and_programs() -> None:
+    failed = result()
+    shown = text(failed)
+    assert "failed: 1 number grew beyond ci/base.toml" in shown
+    assert "  gpt2, rank 0: recompiles: 1, was 0\n    `<|>_forward_` (model.py:31): " in shown
+    assert "To make this the baseline: again" in shown
+    table = [line for line in markdown(failed).splitlines() if line.startswith("|")]
+    assert all(line.replace(r"\|", "").count("|") == 5 for line in table)
+    assert "❌ recompiles | gpt2, rank 0 | 0 | **1** |" in markdown(failed)
+    suite = ElementTree.fromstring(junit(failed))
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("9", "1", "0")
+    told = json.loads(json.dumps(answer(failed)))
+    assert told["passed"] is False
+    assert [one["measure"] for one in told["compared"] if one["grew"]] == ["recompiles"]
+
+
+def test_no_name_of_a_run_is_read_as_markdown() -> None:
+    """Neither a cell more in the table, nor code that begins in one text and ends in the next."""
+    name = "a|b`@team<img>"
+
+    def called(*slots: b.Slot) -> tuple[MeasuredRun, ...]:
+        return tuple(replace(one, run=name) for one in run_of(*slots))
+
+    grown = called(counting(recompiles=b.categories(shape=1)))
+    made = Result(against="base.toml", comparison=compared(grown, held(*called(DONE))), accept="")
+    table = [line for line in markdown(made).splitlines() if line.startswith("|")]
+    assert all(line.replace(r"\|", "").count("|") == 5 for line in table)
+    assert r"| a\|b\`\@team\<img\>, rank 0 | 0 | **1** |" in markdown(made)
+
+
+def test_what_could_not_be_compared_never_looks_like_a_pass() -> None:
+    failed = Result(against="ci/base.toml", problem="no run was seen")
+    assert "failed: it cannot be compared" in text(failed)
+    assert "no run was seen" in markdown(failed)
+    suite = ElementTree.fromstring(junit(failed))
+    assert (suite.get("tests"), suite.get("errors")) == ("1", "1")
+    assert answer(failed)["passed"] is False

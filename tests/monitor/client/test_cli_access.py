@@ -1,0 +1,225 @@
+"""Commands that show who they are: to a daemon and to a Prometheus, over TLS and in the clear."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from support.daemon import daemon_process
+from support.records import held, wait_until, warm, write_record
+from support.web import HASH, PASSWORD, TOKEN, Authority, ask, basic
+from warmwatch_monitor.access import Access
+from warmwatch_monitor.cli import cli
+from warmwatch_monitor.client.daemon import Daemon
+from warmwatch_monitor.client.events import EventClient
+from warmwatch_monitor.settings import parse_address
+
+
+@pytest.fixture(autouse=True)
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WARMWATCH_GPU_INTERVAL", "off")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    tmp_path_factory: pytest.TempPathFactory, authority: Authority
+) -> Iterator[tuple[str, Path]]:
+    """A daemon that asks for everything, its address, and a folder of what it knows."""
+    place = tmp_path_factory.mktemp("guarded")
+    cert, key = authority.sign("daemon")
+    (place / "token").write_text(f"{TOKEN}\n")
+    (place / "user").write_text(f"alice:{PASSWORD}\n")
+    (place / "config").write_text(
+        f"basic_auth_users: {{alice: {HASH}}}\n"
+        "bearer_token_files: [token]\n"
+        f"tls_server_config: {{cert_file: {cert}, key_file: {key},"
+        f" client_ca_file: {authority.file}, client_auth_type: RequireAndVerifyClientCert}}\n"
+    )
+    for source, name in zip(authority.sign("client"), ("cert", "key"), strict=True):
+        (place / name).write_bytes(source.read_bytes())
+    options = ("--dir", str(place / "records"), "--web-config", str(place / "config"))
+    trusted = authority.trusted()
+    trusted.load_cert_chain(place / "cert", place / "key")
+    with (
+        held(write_record(place / "records", warm())),
+        daemon_process(*options) as (_, url),
+    ):
+        known = basic("alice", PASSWORD)
+        wait_until(lambda: b'"warm":true' in ask(url, tls=trusted, Authorization=known).body)
+        yield url, place
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon on a busy machine may take longer than a person wants to wait."""
+    monkeypatch.setattr("warmwatch_monitor.client.daemon.ANSWER_SECONDS", 120.0)
+
+
+def run(*words: str, **variables: str) -> Result:
+    return CliRunner().invoke(cli, list(words), env=variables)
+
+
+def shown(place: Path, authority: Authority, *more: str) -> tuple[str, ...]:
+    files = ("--ca", str(authority.file), "--cert", f"{place}/cert", "--key", f"{place}/key")
+    return (*files, *more)
+
+
+@pytest.mark.parametrize("secret", ["token", "user"])
+@pytest.mark.parametrize("command", [["status"], ["wait", "--timeout", "60"]])
+def test_a_command_shows_what_the_daemon_asks_for(
+    guarded: tuple[str, Path], authority: Authority, command: list[str], secret: str
+) -> None:
+    url, place = guarded
+    how = shown(place, authority, f"--{secret}-file", f"{place}/{secret}")
+    done = run(*command, "--address", url, *how)
+    assert (done.exit_code, done.stderr) == (0, ""), done.stderr
+    assert "gpt2: warm" in done.stdout
+
+
+def test_who_listens_shows_it_too(
+    guarded: tuple[str, Path], authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, place = guarded
+    monkeypatch.setattr("warmwatch_monitor.client.events.CONNECT_SECONDS", 120.0)
+    monkeypatch.setattr("warmwatch_monitor.client.events.BEGIN_SECONDS", 120.0)
+    access = Access(
+        token_file=f"{place}/token",
+        ca=str(authority.file),
+        cert=f"{place}/cert",
+        key=f"{place}/key",
+    )
+    for shown, kinds in ((access, ["snapshot"]), (access._replace(token_file=None), [])):
+        with closing(EventClient(("run",))) as hearing:
+            hearing.follow(Daemon(parse_address("test", url), shown))
+            hearing.connect_where_due(120)
+            assert [event.kind for event in hearing.hear(0.5 if not kinds else 120)] == kinds
+            assert hearing.hear(0.1) == []
+            assert hearing.is_live is bool(kinds), "a time that is over breaks nothing off"
+
+
+def test_doctor_shows_it_too(guarded: tuple[str, Path], authority: Authority) -> None:
+    url, place = guarded
+    how = shown(place, authority, "--token-file", f"{place}/token")
+    done = run("doctor", "--address", url, "--dir", f"{place}/records", *how)
+    assert "the daemon at" in done.stdout
+    assert f"watches {place}/records" in done.stdout
+
+
+def test_the_environment_may_name_the_files(
+    guarded: tuple[str, Path], authority: Authority
+) -> None:
+    url, place = guarded
+    done = run(
+        "status",
+        WARMWATCH_ADDRESS=url,
+        WARMWATCH_TOKEN_FILE=f"{place}/token",
+        WARMWATCH_CA=str(authority.file),
+        WARMWATCH_CERT=f"{place}/cert",
+        WARMWATCH_KEY=f"{place}/key",
+    )
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_what_is_missing_is_said(guarded: tuple[str, Path], authority: Authority) -> None:
+    url, place = guarded
+    ca = ("--ca", str(authority.file))
+    token = ("--token-file", f"{place}/token")
+    wrong = place / "wrong"
+    wrong.write_text(TOKEN[::-1])
+    clear = url.replace("https://", "http://")
+    for words, said in (
+        ([url, *token], "TLS fails (self-signed certificate in certificate chain); give --ca"),
+        ([url, *ca, *token], "ends the connection; it may ask for a certificate: give --cert"),
+        ([url, *shown(place, authority)], "asks who is there (HTTP 401); give --token-file"),
+        ([url, *shown(place, authority), "--token-file", str(wrong)], "HTTP 401"),
+        ([clear, *token], "does not answer as warmwatch does"),
+    ):
+        done = run("status", "--address", *words)
+        assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (6, "", 1)
+        assert said in done.stderr
+
+
+def test_https_where_no_tls_is_spoken_is_said(tmp_path: Path) -> None:
+    with daemon_process("--dir", str(tmp_path)) as (_, url):
+        done = run("status", "--address", url.replace("http://", "https://"))
+        assert done.exit_code == 6
+        assert "TLS fails (wrong version number)" in done.stderr
+        assert run("status", "--address", url).exit_code == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--token-file", "a", "--user-file", "b"], "--token-file and --user-file exclude each"),
+        (["--key", "a"], "--key is the key of a certificate; give --cert too"),
+        (["--token-file", "/nowhere"], "--token-file: cannot read /nowhere: no such file"),
+        (["--user-file", __file__], "does not hold one line of text"),
+        (["--ca", "/nowhere"], "--ca: /nowhere: no such file"),
+        (["--ca", __file__], f"--ca: {__file__}: "),
+        (["--cert", __file__], f"--cert: {__file__}: "),
+    ],
+)
+def test_files_that_cannot_be_shown_are_wrong_usage(words: list[str], said: str) -> None:
+    done = run("status", "--address", "https://127.0.0.1:9", *words)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert said in done.stderr
+
+
+class _Prometheus(BaseHTTPRequestHandler):
+    """Answers whoever shows the token, with nothing; sends others to itself under another name."""
+
+    asked: list[tuple[str, str | None]]
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        who = self.headers["Authorization"]
+        self.asked.append((self.path, who))
+        self.send_response(200 if who == f"Bearer {TOKEN}" else 401)
+        self.end_headers()
+        self.wfile.write(json.dumps({"status": "success", "data": {"result": []}}).encode())
+
+    def log_message(self, *_: object) -> None:
+        """In silence."""
+
+
+@contextmanager
+def prometheus(authority: Authority) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*authority.sign("prometheus"))
+    asked: list[tuple[str, str | None]] = []
+    handler = type("Handler", (_Prometheus,), {"asked": asked})
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"https://127.0.0.1:{server.server_port}", asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_prometheus_is_shown_the_same(tmp_path: Path, authority: Authority) -> None:
+    (tmp_path / "token").write_text(TOKEN)
+    with prometheus(authority) as (url, asked):
+        how = ("--ca", str(authority.file), "--token-file", str(tmp_path / "token"))
+        assert run("status", "--prometheus", url, *how).exit_code == 5
+        assert {who for _, who in asked} == {f"Bearer {TOKEN}"}
+        refused = run("status", "--prometheus", url, *how[:2])
+        assert refused.exit_code == 6
+        assert f"{url} answers with HTTP 401; give --token-file or --user-file" in refused.stderr
+        unknown = run("status", "--prometheus", url, *how[2:])
+        assert "certificate" in unknown.stderr

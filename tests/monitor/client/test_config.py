@@ -1,0 +1,162 @@
+"""The monitor's settings: where they come from, and which values are refused."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+
+from warmwatch_monitor import settings as config
+from warmwatch_monitor import variables
+from warmwatch_monitor.demo.command import environment
+from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.settings import Address, load, parse_address
+
+
+def test_without_anything_set_the_documented_defaults_hold() -> None:
+    settings = load({"XDG_RUNTIME_DIR": "/run/user/7"}, 7, {})
+    assert settings.directories == (
+        "/run/warmwatch",
+        "/run/user/7/warmwatch",
+        "/dev/shm/warmwatch-7",
+        "/tmp/warmwatch-7",
+    )
+    assert not settings.chosen
+    assert str(settings.address) == variables.VARIABLES["WARMWATCH_ADDRESS"][0]
+    assert f"{settings.interval:g}" == variables.VARIABLES["WARMWATCH_INTERVAL"][0]
+    assert f"{settings.retention:g}" == variables.VARIABLES["WARMWATCH_RETENTION"][0]
+    assert not settings.otlp
+    assert variables.VARIABLES["WARMWATCH_OTLP"][0] == "off"
+
+
+def test_a_user_without_a_home_has_no_history_unless_one_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in a container under a number that no table knows."""
+    monkeypatch.setattr(os, "geteuid", lambda: 2**30)
+    assert config.load_keeping({}).directory is None
+    assert config.load_keeping({"WARMWATCH_STATE": "/srv/x"}).directory == "/srv/x"
+
+
+def test_a_directory_to_work_in_that_is_gone_is_not_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert load({"WARMWATCH_DIR": "/srv/x", "HOME": "/home/me"}, 7, {}).directories == ("/srv/x",)
+
+
+def test_otlp_is_switched_on_by_its_variable_and_by_its_option() -> None:
+    assert load({"WARMWATCH_OTLP": "on"}, 7, {}).otlp
+    assert load({"WARMWATCH_OTLP": "off"}, 7, {"otlp": "on"}).otlp
+    assert not load({"WARMWATCH_OTLP": ""}, 7, {"otlp": None}).otlp
+
+
+def test_a_directory_that_is_named_is_the_only_one_and_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = load({"WARMWATCH_DIR": "/elsewhere"}, 7, {"dir": "records"})
+    assert (settings.directories, settings.chosen) == ((f"{tmp_path}/records",), True)
+    assert load({"WARMWATCH_DIR": "/elsewhere"}, 7, {}).directories == ("/elsewhere",)
+    assert not load({"WARMWATCH_DIR": ""}, 7, {}).chosen
+
+
+def test_a_directory_is_looked_into_once() -> None:
+    assert load({"XDG_RUNTIME_DIR": "/run", "TMPDIR": "/dev/shm"}, 7, {}).directories == (
+        "/run/warmwatch",
+        "/dev/shm/warmwatch-7",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port", "url"),
+    [
+        ("127.0.0.1:1", "127.0.0.1", 1, "http://127.0.0.1:1"),
+        ("node-7:0", "node-7", 0, "http://node-7:0"),
+        ("[::1]:65535", "::1", 65535, "http://[::1]:65535"),
+    ],
+)
+def test_an_address_is_host_and_port(text: str, host: str, port: int, url: str) -> None:
+    address = parse_address("x", text)
+    assert address == Address(host=host, port=port)
+    assert address.url == url
+
+
+@pytest.mark.parametrize("text", ["", "10464", ":10464", "host:", "host:http", "host:65536"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is not HOST:PORT"):
+        parse_address("x", text)
+
+
+@pytest.mark.parametrize(("text", "fine"), [("0.05", True), ("60", True), ("0.049", False)])
+def test_the_interval_has_limits(text: str, fine: bool) -> None:
+    if fine:
+        assert load({}, 7, {"interval": text}).interval == float(text)
+        return
+    with pytest.raises(UsageError, match=r"from 0\.05 to 60"):
+        load({}, 7, {"interval": text})
+
+
+def test_only_variables_of_our_prefix_can_be_unknown() -> None:
+    known = dict.fromkeys((*variables.VARIABLES, *variables.AGENT_VARIABLES), "1")
+    assert variables.unknown_variables({**known, "PATH": "/bin", "WARM": "1"}) == ()
+    (complaint,) = variables.unknown_variables({**known, "WARMWATCH_ZZZZ": "1"})
+    assert complaint.startswith("WARMWATCH_ZZZZ is not a setting of warmwatch; ")
+
+
+@pytest.mark.parametrize(
+    "name", ["monitor:10464", "http://monitor", "monitor/", "[::1]", "*.example", "a b", "me@host"]
+)
+def test_a_name_that_no_request_could_have_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="give it alone, without scheme, port and path") as raised:
+        load({"WARMWATCH_ALLOWED_HOSTS": f"monitor.example, {name}"}, 7, {})
+    assert str(raised.value).startswith(f"WARMWATCH_ALLOWED_HOSTS: {name!r} is no name")
+    with pytest.raises(UsageError, match=r"^--allowed-host: "):
+        load({}, 7, {"allowed_hosts": name})
+
+
+def test_names_alone_are_taken() -> None:
+    found = load({"WARMWATCH_ALLOWED_HOSTS": "monitor, my_host-1.example. ,"}, 7, {})
+    assert found.allowed_hosts == ("monitor", "my_host-1.example.")
+
+
+def test_the_demo_follows_nobodys_settings_for_his_own_daemon() -> None:
+    mine = {
+        f"{config.PREFIX}{name}": "x" for name in ("WEB_CONFIG", "OTLP", "READERS", "TOKEN_FILE")
+    }
+    given = {**dict.fromkeys(variables.VARIABLES, "x"), **mine, "CXX": "g++"}
+    assert environment(given, "/records") == {
+        "CXX": "g++",
+        "WARMWATCH_GPU_INTERVAL": "x",
+        "WARMWATCH_OBSERVE": "x",
+        "WARMWATCH_STATE": "x",
+        "WARMWATCH_DIR": "/records",
+        "WARMWATCH_RUN": "demo",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0", None), ("-0", None), ("off", None), ("no", None), ("0.5", 0.5), (" 90 ", 90.0)],
+)
+def test_the_limit_of_one_compilation_may_be_none(text: str, seconds: float | None) -> None:
+    assert load({"WARMWATCH_LONG_COMPILE": text}, 7, {}).long_compile == seconds
+
+
+@pytest.mark.parametrize("text", ["-1", "nan", "inf", "1e400", "1h", "on", "2592001"])
+def test_a_limit_that_is_none_is_refused_with_what_would_be_one(text: str) -> None:
+    said = "is neither off nor a number of seconds from 0 to 2,592,000"
+    with pytest.raises(UsageError, match=f"WARMWATCH_LONG_COMPILE: {text!r} {said}"):
+        load({"WARMWATCH_LONG_COMPILE": text}, 7, {})
+
+
+@pytest.mark.parametrize("home", ["", None])
+def test_an_empty_home_is_none_and_the_history_lies_in_the_users(home: str | None) -> None:
+    """Not in the root's folder, which a relative ``$XDG_STATE_HOME`` does not name either."""
+    environ = {"XDG_STATE_HOME": "state"} | ({} if home is None else {"HOME": home})
+    place = Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".local" / "state" / "warmwatch"
+    assert config.load_keeping(environ).directory == str(place)

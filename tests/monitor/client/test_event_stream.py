@@ -1,0 +1,88 @@
+"""The reader of server-sent events: whole events however bytes come, and nothing without end."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warmwatch_monitor.client.events import Event, NonsenseError, Reader, RefusedError, Streamed
+
+TOLD = (
+    b"retry: 2000\n\n: still here\n\n"
+    b'event: state\nid: a-1\ndata: {"run":"gpt2"}\n\n'
+    b"data: one\r\ndata:two\r\n\r\n"
+    b"event: gone\n\n"  # without data there is none
+    b"event: warm\ndata: {}\n\nevent: half\ndata: "
+)
+EVENTS = [
+    Event("state", b'{"run":"gpt2"}'),
+    Event("message", b"one\ntwo"),
+    Event("warm", b"{}"),
+]
+
+
+@given(cuts=st.lists(st.integers(0, len(TOLD))))
+def test_events_are_the_same_however_the_bytes_come(cuts: list[int]) -> None:
+    reader, found = Reader(), list[Event]()
+    places = sorted({0, len(TOLD), *cuts})
+    for first, last in pairwise(places):
+        found += reader.feed(TOLD[first:last])
+    assert found == EVENTS
+    assert reader.lines == TOLD.count(b"\n")
+
+
+@pytest.mark.parametrize("line", [b"<html>", b"\xff\x00", b"events: x", b"Data: x"])
+def test_a_line_of_anything_else_is_nonsense(line: bytes) -> None:
+    with pytest.raises(NonsenseError):
+        Reader().feed(line + b"\n")
+
+
+@pytest.mark.parametrize("part", [b"data: x", b"x" * 100, b": beat\n", b"data: x\n"])
+def test_an_event_without_end_is_given_up_on(part: bytes) -> None:
+    reader = Reader(longest=10_000)
+    for _ in range(10_000 // len(part)):
+        reader.feed(part)
+    with pytest.raises(NonsenseError):
+        reader.feed(part * 1_000)
+
+
+def reply(*parts: bytes) -> bytes:
+    stream = Streamed()
+    return b"".join(map(stream.feed, parts))
+
+
+def test_a_body_is_taken_out_of_its_chunks_and_from_one_without() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+    assert reply(head + b"\r\nda", b"ta: 1") == b"data: 1"
+    chunked = head + b"Transfer-Encoding: chunked\r\n\r\n2\r\nda\r\n5\r\nta"
+    assert reply(chunked, b": 1\r\n") == b"data: 1"
+
+
+@pytest.mark.parametrize(
+    ("head", "is_crowded"),
+    [
+        (b"HTTP/1.1 503 Busy\r\nContent-Type: text/event-stream\r\n\r\n", True),
+        (b"HTTP/1.1 404 Not Found\r\n\r\n", False),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n", False),
+    ],
+)
+def test_a_reply_that_is_no_stream_is_a_refusal(head: bytes, is_crowded: bool) -> None:
+    with pytest.raises(RefusedError) as refused:
+        reply(head)
+    assert refused.value.is_crowded is is_crowded
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"SSH-2.0\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000,
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
+    ],
+)
+def test_what_is_no_reply_is_nonsense(said: bytes) -> None:
+    with pytest.raises(NonsenseError):
+        reply(said)

@@ -1,0 +1,103 @@
+"""Timeouts hold whatever is read: a record directory on a file system that never answers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.hung import hung
+from support.records import environment, held, warm, write_record
+from warmwatch_monitor.timeouts import within
+
+root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+PATIENCE = 120  # of a loaded machine; without a timeout they never end
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "records"
+    place.mkdir()
+    with hung(place) as there:
+        if not there:
+            pytest.skip("FUSE cannot be mounted here")
+        yield place
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "warmwatch_monitor", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+
+
+@root
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("wait", "--timeout", "1"), 124, "the records cannot be read"),
+        (("status",), 6, "their records cannot be read"),
+        (("doctor",), 1, "its file system does not answer"),
+    ],
+)
+def test_a_command_ends_in_time(
+    directory: Path, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    process = start(*arguments, "--dir", str(directory))
+    try:
+        output, errors = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+    assert process.returncode == code, output + errors
+    assert said in output + errors
+
+
+@root
+def test_ctrl_c_ends_a_wait(directory: Path) -> None:
+    process = start("wait", "--dir", str(directory))
+    try:
+        assert process.stderr is not None
+        assert "waiting" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_watch_ends_when_nobody_reads_any_more(tmp_path: Path) -> None:
+    """As after ``| head -3``: it prints only where a state changes, so no write would say so."""
+    with held(write_record(tmp_path, warm())):
+        process = start("status", "--watch", "--dir", str(tmp_path))
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            process.stdout.close()
+            process.wait(PATIENCE)
+        finally:
+            process.kill()
+
+
+def test_what_is_asked_is_returned_or_raised_and_what_hangs_is_left_behind() -> None:
+    answers = threading.Event()
+    assert within(60, lambda: 7, 0) == 7
+    with pytest.raises(OSError, match="gone"):
+        within(60, _fail, None)
+    began = time.monotonic()
+    assert within(0.05, lambda: answers.wait(60), None) is None
+    assert time.monotonic() - began < 50
+    answers.set()
+
+
+def _fail() -> None:
+    raise OSError("gone")

@@ -1,0 +1,157 @@
+"""A daemon's answer that is not of this release: refused in words, or read to its end."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support import builders as b
+from warmwatch.shared.verdict import State
+from warmwatch_monitor.client.choice import choose
+from warmwatch_monitor.client.daemon import fault
+from warmwatch_monitor.model import Cost, FunctionCost
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.terminal.functions import functions
+from warmwatch_monitor.terminal.status import exit_code, picture
+from warmwatch_monitor.top.chart import Window
+from warmwatch_monitor.top.detail import PANES, Shown, detail
+from warmwatch_monitor.top.listing import listing
+from warmwatch_monitor.top.seen import Seen
+from warmwatch_monitor.wait.waiter import Wait
+
+FUNCTION = FunctionCost(
+    name="forward",
+    file="model.py",
+    line=31,
+    compilations=3,
+    seconds=32.0,
+    cache_misses=2,
+    cost=Cost(phase_seconds={"dynamo": 2.0}, ops=130, kernels=186),
+)
+WORTH = {
+    "tokens_per_second": 43e3,
+    "samples_per_second": None,
+    "mfu_ratio": 0.41,
+    "estimated": True,
+}
+OBSERVED = {
+    "pid": 7,
+    "command": "python train.py",
+    "gpus": [],
+    "cpu_ratio": 0.9,
+    "likely_compiling": None,
+    "evidence": ["it uses a GPU"],
+}
+Path = tuple[str | int, ...]
+
+
+def rich() -> dict[str, Any]:
+    """An answer that tells all that commands read."""
+    gpu = b.gpu(temperature_celsius=61.0)
+    view = b.view(
+        b.RECOMPILING,
+        compilations=(b.RECOMPILATION,),
+        journal={"recompile": b.RECOMPILE, "functions": (FUNCTION,)},
+    )
+    answer: dict[str, Any] = copy.deepcopy(
+        {**status(b.snapshot(view, gpus=(gpu,))), "at": b.EPOCH, "observed": [OBSERVED]}
+    )
+    rank = answer["runs"][0]["ranks"][0]
+    rank |= {"worth": WORTH, "gpus": [gpu.uuid], "attached_at": b.EPOCH}
+    rank["conditions"] = [{"condition": "fallback", "words": "a function runs eagerly"}]
+    rank["compile"]["breaks"] = [{"count": 2, "reason": "print", "advice": None}]
+    rank["compile"]["progress"] = {"of": "kernels", "done": 31, "total": 86}
+    rank["compile"]["varying"] = [{"words": "pad it"}]
+    return answer
+
+
+def places(value: object, path: Path = ()) -> Iterator[Path]:
+    """Where each thing of an answer lies."""
+    inner = enumerate(value) if isinstance(value, list) else ()
+    for key, one in value.items() if isinstance(value, dict) else inner:
+        yield (*path, key)
+        yield from places(one, (*path, key))
+
+
+def read_by_commands(answer: dict[str, Any]) -> None:
+    """All that ``status``, ``wait`` and ``top`` make of an answer."""
+    answer = choose(answer, None, 0)
+    picture(answer, every_rank=True)
+    exit_code(answer)
+    functions(answer["runs"], 80)
+    for goal in ("warm", "ended"):
+        Wait(lambda: answer, "gpt2", [goal], lambda *_: None).block(0.0)
+    seen = Seen()
+    seen.add(answer, b.EPOCH)
+    shown = listing(answer, b.EPOCH, 80, needle="gpt2")
+    for entry in shown.entries:
+        of = Shown(answer, entry, seen, Window(b.EPOCH, 60.0), 80, 20)
+        for pane in PANES:
+            detail(of, pane)
+
+
+_ABSENT = object()
+
+
+def put(answer: Any, path: Path, value: object) -> object:
+    """Have ``value`` there, or nothing; what was there."""
+    for key in path[:-1]:
+        answer = answer[key]
+    before = answer.get(path[-1], _ABSENT) if isinstance(answer, dict) else answer[path[-1]]
+    if value is _ABSENT:
+        del answer[path[-1]]
+    else:
+        answer[path[-1]] = value
+    return before
+
+
+def refused_or_read(value: object) -> int:
+    """Have ``value`` in each place of an answer; how many are refused. The others are read.
+
+    All of one depth at once, which takes a hundredth of the time.
+    """
+    whole, refused = rich(), 0
+    by_depth: dict[int, list[Path]] = {}
+    for path in list(places(whole)):
+        if value is _ABSENT and not isinstance(path[-1], str):
+            continue
+        before = put(whole, path, value)
+        if fault(whole) is None:
+            by_depth.setdefault(len(path), []).append(path)
+        else:
+            refused += 1
+        put(whole, path, before)
+    for paths in by_depth.values():
+        changed = rich()
+        for path in paths:
+            put(changed, path, value)
+        read_by_commands(changed)
+    return refused
+
+
+@pytest.mark.parametrize("state", State)
+def test_an_answer_of_this_release_has_no_fault(state: State) -> None:
+    view = b.in_every_state()[state.value]
+    assert fault(json.loads(json.dumps(status(b.snapshot(view))))) is None
+    assert fault(status(b.snapshot())) is None
+    assert fault(rich()) is None
+
+
+def test_what_lacks_a_key_is_refused_or_read_to_its_end() -> None:
+    assert refused_or_read(_ABSENT) > 50
+
+
+@pytest.mark.parametrize("odd", [None, "?", [], {}, ["?"], True, -1, 10**400, math.nan])
+def test_what_holds_something_else_is_refused_or_read_to_its_end(odd: object) -> None:
+    assert refused_or_read(odd) > 20
+
+
+def test_it_is_said_what_is_missing() -> None:
+    answer = rich()
+    del answer["runs"][0]["ranks"][0]["warmup"]
+    assert fault(answer) == "runs.ranks.warmup"

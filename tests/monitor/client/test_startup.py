@@ -1,0 +1,114 @@
+"""What the commands that are typed often must not load: imports are nearly all of their time."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.daemon import daemon
+from support.records import environment
+from warmwatch_monitor.sources import nvml_library
+
+# Runs the command as the console script does, and says on stderr what it loaded.
+COMMAND = """
+import sys
+sys.argv[0] = "warmwatch"
+from warmwatch_monitor.__main__ import main
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+
+AGENT = {"warmwatch.lifecycle.attaching", "warmwatch._guard", "logging", "multiprocessing"}
+DAEMON = {
+    *("asyncio", "fastapi", "pydantic", "starlette", "uvicorn", "prometheus_client"),
+    *(
+        "rich",
+        "textual",
+        "http.client",
+        "ssl",
+        "email",
+        "opentelemetry",
+        "warmwatch_monitor.server.command",
+    ),
+    *("warmwatch_monitor.api.routes", "warmwatch_monitor.metrics"),
+}
+RECORDS = {
+    *("psutil", "pynvml", "subprocess", "hashlib", "mmap", "msgspec"),
+    *("warmwatch.shared.record", "warmwatch.shared.verdict", "warmwatch_monitor.model"),
+    *("warmwatch_monitor.pipeline.poller", "warmwatch_monitor.status.document"),
+}
+ANSWER = {"socket", "json", "warmwatch_monitor.settings", "warmwatch_monitor.views"}
+LISTENING = {"httptools", "warmwatch_monitor.client.events"}
+HISTORY = {"sqlite3", "warmwatch_monitor.history.store"}
+SPARED = {"dataclasses", "pathlib", "difflib", "textwrap", "shutil", "tempfile"}
+
+
+def loaded(*words: str) -> set[str]:
+    """The modules that ``warmwatch WORDS`` loads beyond those of a bare Python."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    bare = subprocess.check_output(
+        [sys.executable, "-c", "import sys; print(*sys.modules)"], text=True, env=environment()
+    )
+    return set(done.stderr.splitlines()[-1].split()) - set(bare.split())
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_an_option_that_asks_nobody_loads_click_and_little_else(option: str) -> None:
+    found = loaded(option)
+    assert "click" in found
+    assert found.isdisjoint(AGENT | DAEMON | RECORDS | ANSWER)
+
+
+def test_status_from_a_daemon_loads_nothing_that_reads_or_judges_records(tmp_path: Path) -> None:
+    with daemon(tmp_path) as url:
+        found = loaded("status", "--address", url.removeprefix("http://"))
+    assert "warmwatch_monitor.terminal.status" in found
+    assert found.isdisjoint(AGENT | DAEMON | RECORDS | HISTORY | LISTENING | SPARED)
+
+
+def test_wait_beside_a_daemon_loads_what_listens_and_nothing_that_reads_records(
+    tmp_path: Path,
+) -> None:
+    with daemon(tmp_path) as url:
+        found = loaded("wait", "--timeout", "2", "--address", url.removeprefix("http://"))
+    assert found >= LISTENING
+    assert found.isdisjoint(AGENT | DAEMON | RECORDS | HISTORY | SPARED)
+
+
+def test_status_from_the_records_loads_nothing_of_the_agent_or_the_daemon(tmp_path: Path) -> None:
+    found = loaded("status", "--dir", str(tmp_path))
+    assert "warmwatch_monitor.pipeline.poller" in found
+    assert found.isdisjoint(AGENT | DAEMON | HISTORY)
+
+
+def test_where_no_driver_is_its_bindings_are_not_loaded_either(tmp_path: Path) -> None:
+    try:
+        ctypes.CDLL(nvml_library.NVML)
+    except OSError:
+        assert "pynvml" not in loaded("status", "--dir", str(tmp_path))
+    else:
+        pytest.skip("this machine has the library")
+
+
+def test_the_package_alone_loads_nothing_of_the_agent() -> None:
+    """The monitor imports it for the record; a training, before it says whether to attach."""
+    code = "import sys, warmwatch; warmwatch.step(); warmwatch.state(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = set(done.stdout.split())
+    ours = {name for name in found if name.startswith("warmwatch")}
+    needed = ("lifecycle", "lifecycle.api", "_version")
+    assert ours == {"warmwatch", *(f"warmwatch.{name}" for name in needed)}
+    assert found.isdisjoint({"logging", "multiprocessing", "subprocess", "dataclasses"})

@@ -1,0 +1,197 @@
+"""Runs side by side: when a cost is paid back, how sure that is, and what may not be compared."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from support import builders as b
+from support import reported as a
+from support.values import replace
+from warmwatch_monitor.compare.comparison import break_even, compare
+from warmwatch_monitor.compare.parts import Measured, Side
+from warmwatch_monitor.compare.wording import page, sentence
+from warmwatch_monitor.model.run_summary import Provenance, RunSummary
+from warmwatch_monitor.output.lines import lines
+from warmwatch_monitor.output.markdown import markdown
+from warmwatch_monitor.report.command import as_text, cleaned
+from warmwatch_monitor.report.whole import report
+from warmwatch_monitor.report.wording import answer
+
+
+def side(
+    label: str, cost: float, step: float, off: float | None = 0.0001, mode: str = "default"
+) -> Side:
+    steady = Measured(value=step, uncertainty=off)
+    return Side(
+        id=label,
+        run=label,
+        label=label,
+        state="finished",
+        mode=mode,
+        cost_seconds=cost,
+        steady=steady,
+    )
+
+
+EAGER = side("eager", 0.4, 0.0527, mode="eager")
+
+
+def test_it_is_paid_back_at_the_step_of_the_hand_made_table() -> None:
+    """docs/modes.md: 17.5 s and 35.6 ms against 52.7 ms, 1,016 steps."""
+    paid = break_even(side("default", 17.75, 0.0356), EAGER)
+    assert paid.outcome == "paid_back"
+    assert paid.step == pytest.approx(1016, abs=3)
+    assert paid.earliest is not None
+    assert paid.latest is not None
+    assert paid.earliest < paid.step < paid.latest  # type: ignore[operator]
+    assert "costs 17.4 s more and saves 17.1 ms ± 0.141 ms a step: paid back" in sentence(paid)
+
+
+@pytest.mark.parametrize(
+    ("cost", "step", "off", "outcome", "words"),
+    [
+        (20.0, 0.060, 0.0001, "never", "never paid back"),
+        (20.0, 0.0528, 0.001, "no_difference", "no difference"),
+        (0.1, 0.0356, 0.0001, "at_once", "ahead from the first step"),
+        (20.0, 0.0356, None, "paid_back", "paid back at step"),
+    ],
+)
+def test_each_outcome_is_said(
+    cost: float, step: float, off: float | None, outcome: str, words: str
+) -> None:
+    found = break_even(side("x", cost, step, off), EAGER)
+    assert found.outcome == outcome
+    assert words in sentence(found)
+
+
+def test_what_costs_less_and_steps_longer_is_ahead_for_a_while() -> None:
+    quick, slow = side("default", 40.0, 0.5, 0.01), side("tuned", 100.0, 0.25, 0.01)
+    found, other_way = break_even(quick, slow), break_even(slow, quick)
+    assert (found.outcome, other_way.outcome) == ("ahead_until", "paid_back")
+    assert found.step == other_way.step == 240
+    assert (found.earliest, found.latest) == (other_way.earliest, other_way.latest)
+    assert "costs 60 s less" in sentence(found)
+    assert "ahead until step 240 (228 to 255)." in sentence(found)
+
+
+def test_what_has_no_clean_step_has_no_break_even() -> None:
+    found = break_even(replace(EAGER, label="new", steady=None), EAGER)
+    assert (found.outcome, found.step) == ("unknown", None)
+    assert "no clean step" in sentence(found)
+
+
+def two(**what: object) -> tuple[RunSummary, RunSummary]:
+    other = a.eager()
+    return a.finished(run="compiled"), replace(other, what=replace(other.what, **what))
+
+
+def test_an_eager_run_is_the_baseline_wherever_it_stands() -> None:
+    made = compare(two())
+    assert made.baseline == "gpt2"
+    compiled, eager = made.sides
+    assert (compiled.mode, eager.mode) == ("default", "eager")
+    assert compiled.speed_up is not None
+    assert compiled.speed_up.value == pytest.approx(48 / 36, rel=0.02)
+    assert compiled.speed_up.uncertainty is not None
+    assert eager.speed_up is None
+    assert not made.incomparable
+
+
+def test_a_run_is_eager_where_it_has_run_and_nothing_of_it_was_compiled() -> None:
+    """Not before its first step, nor where it was attached when all had been compiled."""
+    slot = replace(b.EAGER, compile=replace(b.EAGER.compile, graphs_before=3))
+    late = a.account(b.view(b.ended("finished", slot), alive=False), run="late")
+    starting = a.account(b.view(b.STARTING), run="starting")
+    made = compare((a.finished(), late, starting))
+    assert [one.mode for one in made.sides] == ["default", "default", None]
+    assert made.baseline == "gpt2"
+    assert [one.cost_seconds for one in made.sides[1:]] == [None, None]
+    assert [one.outcome for one in made.break_even] == ["unknown", "unknown"]
+    assert "nothing was compiled since it was attached; 3 graphs before that" in answer(
+        report(late)
+    )
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "what", "row"),
+    [
+        ({"gpus": ("NVIDIA A100",)}, "GPUs", "steady step"),
+        ({"world_size": 8}, "world size", "steady step"),
+        ({"torch": "2.11.0"}, "torch", "compile cost"),
+        ({"commit": "beef"}, "commit", "steady step"),
+    ],
+)
+def test_what_makes_them_incomparable_is_said_with_its_rows(
+    otherwise: dict[str, object], what: str, row: str
+) -> None:
+    compiled, eager = two(**otherwise)
+    compiled = replace(compiled, what=replace(compiled.what, commit="cafe"))
+    found = {one.what: one.rows for one in compare((compiled, eager)).incomparable}
+    assert set(found) == {what}
+    assert row in found[what]
+
+
+def test_a_run_that_ended_earlier_is_no_other_program_for_that() -> None:
+    training = replace(a.FORWARD, code="c0de")
+    evaluation = replace(training, name="evaluate", line=80, code="e7a1")
+    whole = a.finished(run="whole", compiled=(training, evaluation))
+    whole = replace(whole, what=replace(whole.what, code="of both"))
+    short = a.finished(run="short", compiled=(training,))
+    short = replace(short, what=replace(short.what, code="of one"))
+    assert not compare((whole, short, a.eager())).incomparable
+    edited = a.finished(run="edited", compiled=(replace(training, code="0ther"), evaluation))
+    (found,) = compare((whole, edited)).incomparable
+    assert found.what == "compiled code"
+    assert len(set(found.values)) == 2
+
+
+def test_another_batch_is_told_and_one_that_nobody_knows_is_too() -> None:
+    compiled, eager = two(tokens_per_step=8)
+    told = compare((replace(compiled, what=replace(compiled.what, tokens_per_step=16)), eager))
+    assert [one.what for one in told.incomparable] == ["tokens a step"]
+    first = page(told).answer
+    assert first.startswith("Not the same tokens a step: 16 in ")
+    assert first.index("that touches") < first.index(" against ")
+    assert compare((compiled, eager)).unknown == ("tokens a step",)
+
+
+def test_caches_of_a_run_that_compiled_nothing_are_held_against_nobody_s() -> None:
+    compiled = a.finished(run="a", what=replace(a.H100, caches={"inductor": "cold"}))
+    eager = replace(a.eager(run="b"), what=replace(a.H100, caches={"inductor": "warm"}))
+    assert "caches" not in {one.what for one in compare((compiled, eager)).incomparable}
+
+
+def test_caches_touch_what_compiling_cost_and_no_step() -> None:
+    cold, warm = (
+        a.finished(run=state, what=replace(a.H100, caches={"inductor": state}))
+        for state in ("cold", "warm")
+    )
+    (found,) = compare((cold, warm)).incomparable
+    assert found.values == ("inductor cold", "inductor warm")
+    assert "steady step" not in found.rows
+
+
+def test_two_starts_of_one_name_are_told_apart() -> None:
+    made = compare((a.finished(), a.finished(id="other", what=Provenance())))
+    assert [one.label for one in made.sides] == ["gpt2 (k3nuf63p)", "gpt2 (other)"]
+
+
+@pytest.mark.parametrize("many", [2, 3, 6])
+def test_the_page_fits_80_columns_however_many_there_are(many: int) -> None:
+    runs = [a.finished(run=f"experiment-{at}", id=str(at)) for at in range(many - 1)]
+    made = cleaned(compare((*runs, a.eager(run="without"))))
+    said = lines(page(made), width=80, colour=False)
+    assert max(map(len, said.splitlines())) <= 80
+    assert all(one.label in said for one in made.sides)
+    assert "paid back" in said
+    assert "± " in said
+    assert markdown(page(made))
+    assert json.loads(as_text(made))["schema_version"] == 1
+
+
+def test_one_without_any_rank_compares_with_nothing_and_breaks_nothing() -> None:
+    gone = RunSummary(id="x", run="gone", began=b.EPOCH, seen=b.EPOCH, state="lost")
+    said = lines(page(compare((gone, a.finished()))), width=80, colour=False)
+    assert "not known" in said

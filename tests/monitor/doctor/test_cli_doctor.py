@@ -1,0 +1,239 @@
+"""``warmwatch doctor``: finds the usual troubles and says what to do."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from support.daemon import daemon
+from support.records import held, live_slot, since_boot, warm, write_record
+from support.values import replace
+from warmwatch.shared import record
+from warmwatch.shared.record import CompileCounts, Slot, StepCounts
+from warmwatch_monitor.cli import cli
+from warmwatch_monitor.doctor import checks
+from warmwatch_monitor.doctor.compile_host import CompileHost, compile_host
+
+
+@pytest.fixture(autouse=True)
+def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory of our own, a torch that is new enough, and no daemon at the default address."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        free = f"127.0.0.1:{taken.getsockname()[1]}"
+    monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
+    monkeypatch.setenv("WARMWATCH_ADDRESS", free)
+    # as one to compile on, any machine is a good one
+    monkeypatch.setattr(
+        "warmwatch_monitor.doctor.command.compile_host", lambda _environ: CompileHost(processors=1)
+    )
+    with_torch(monkeypatch, "2.13.0+cpu")
+
+
+def with_torch(monkeypatch: pytest.MonkeyPatch, version: str | None) -> None:
+    def answer(name: str) -> str:
+        assert name == "torch"
+        if version is None:
+            raise metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(metadata, "version", answer)
+
+
+def doctor(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["doctor", *arguments])
+
+
+def troubles(result: Result) -> list[str]:
+    return [line for line in result.stdout.splitlines() if line.startswith("DO")]
+
+
+def test_with_nothing_wrong_it_exits_0(tmp_path: Path) -> None:
+    with held(write_record(tmp_path, warm())):
+        result = doctor()
+    assert (result.exit_code, troubles(result)) == (0, [])
+    assert f"trainings of this user write their records to {tmp_path}" in result.stdout
+    assert "1 records can be read, 1 of living processes" in result.stdout
+    assert "torch 2.13.0+cpu is installed here" in result.stdout
+    assert "start one with: warmwatch serve" in result.stdout
+
+
+def one_trouble(result: Result) -> str:
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-1] == "1 to do"
+    (line,) = troubles(result)
+    return line
+
+
+def test_a_torch_too_old_is_a_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_torch(monkeypatch, "2.5.1")
+    result = doctor()
+    assert "torch 2.5.1 is installed here, which is too old" in one_trouble(result)
+    assert "pip install -U torch" in result.stdout
+
+
+def test_no_torch_beside_the_monitor_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_torch(monkeypatch, None)
+    assert doctor().exit_code == 0
+
+
+def test_a_directory_that_nobody_can_make_is_a_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path / "file" / "below"))
+    result = doctor()
+    assert result.exit_code == 1
+    assert any("no record directory can be written by this user" in t for t in troubles(result))
+    assert f"{tmp_path}/file/below: it cannot be asked about: Not a directory" in result.stdout
+
+
+def test_an_unknown_variable_is_a_trouble_and_names_the_nearest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WARMWATCH_RUM", "x")
+    assert "did you mean WARMWATCH_RUN?" in one_trouble(doctor())
+
+
+def test_what_is_no_record_is_a_trouble(tmp_path: Path) -> None:
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / record.SLOT).write_bytes(b"x" * record.SIZE)
+    line = one_trouble(doctor())
+    assert f"{tmp_path}/bad: not a warmwatch record" in line
+
+
+def test_what_a_dead_run_of_another_release_left_is_no_trouble_and_leaves_by_itself(
+    tmp_path: Path,
+) -> None:
+    folder = write_record(tmp_path, warm())
+    slot = folder / record.SLOT
+    slot.write_bytes(slot.read_bytes()[:8] + b"\x02" + slot.read_bytes()[9:])
+    with held(folder):
+        assert "record of version 2" in one_trouble(doctor())
+    result = doctor()
+    assert (result.exit_code, troubles(result)) == (0, [])
+    assert f"left by a process that is gone: {folder}: record of version 2" in result.stdout
+    assert "removes this user's oldest beyond 200" in result.stdout
+
+
+def test_records_of_ended_runs_are_counted_and_said_to_leave(tmp_path: Path) -> None:
+    write_record(tmp_path, warm())
+    result = doctor()
+    assert "1 records can be read, 0 of living processes" in result.stdout
+    assert "1 of them are of processes that have ended: shown for 900 s" in result.stdout
+
+
+def test_errors_of_the_agent_are_a_trouble_with_the_last_one(tmp_path: Path) -> None:
+    slot = warm()
+    slot = replace(slot, compile=replace(slot.compile, agent_errors=2))
+    events = [{"t": 1, "event": "error", "where": "events", "message": "KeyError: 'x'"}]
+    with held(write_record(tmp_path, slot, events=events)):
+        line = one_trouble(doctor())
+    assert "run gpt2, rank 0: the agent swallowed 2 errors" in line
+    assert "events: KeyError: 'x'" in line
+
+
+def test_where_no_training_has_a_record_it_says_when_there_will_be_one(tmp_path: Path) -> None:
+    assert "until then nothing can show it" in doctor().stdout
+    with held(write_record(tmp_path, warm())):
+        assert "until then nothing can show it" not in doctor().stdout
+
+
+def compiled(
+    seconds_ago: float, *, steps: int = 0, active: bool = False, quiet_ns: int = 0
+) -> Slot:
+    now, ended_ns = time.monotonic_ns(), since_boot(seconds_ago)
+    counts = CompileCounts(
+        begun=1,
+        ended=1,
+        last_end_ns=ended_ns,
+        active_since_ns=now - 10**9 if active else 0,
+        quiet_ns=quiet_ns,
+    )
+    return live_slot(
+        StepCounts(steps=steps, last_step_ns=now if steps else 0), counts, age=seconds_ago + 1
+    )
+
+
+def test_a_rank_that_compiled_and_marks_no_step_is_told_what_to_call(tmp_path: Path) -> None:
+    with held(write_record(tmp_path, compiled(100))):
+        result = doctor()
+    line = one_trouble(result)
+    assert re.search(r"run gpt2, rank 0: it compiled, and in the 1\d\d s since then it has", line)
+    assert "call warmwatch.step()" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("seconds_ago", "more"),
+    [(1, {}), (100, {"steps": 1}), (100, {"active": True}), (100, {"quiet_ns": 30 * 10**9})],
+)
+def test_one_that_has_just_compiled_or_steps_or_compiles_is_not(
+    tmp_path: Path, seconds_ago: float, more: dict[str, Any]
+) -> None:
+    with held(write_record(tmp_path, compiled(seconds_ago, **more))):
+        assert doctor().exit_code == 0
+
+
+def test_seams_that_a_torch_lacks_are_noted_and_an_old_torch_in_a_training_is_a_trouble(
+    tmp_path: Path,
+) -> None:
+    with held(write_record(tmp_path, warm(torch="2.4.1", missing=("callbacks",)))):
+        result = doctor()
+    assert "run gpt2, rank 0 uses torch 2.4.1, which is too old" in one_trouble(result)
+    assert "its torch lacks callbacks" in result.stdout
+
+
+def test_a_daemon_that_watches_the_same_directory_is_fine(tmp_path: Path) -> None:
+    with daemon(tmp_path) as url:
+        result = doctor("--address", url.removeprefix("http://"))
+    assert result.exit_code == 0
+    assert f"watches {tmp_path}" in result.stdout
+
+
+def test_a_daemon_that_watches_another_directory_is_a_trouble(tmp_path: Path) -> None:
+    other = tmp_path.with_name(f"{tmp_path.name}-other")
+    other.mkdir()
+    with daemon(other) as url:
+        result = doctor("--address", url.removeprefix("http://"))
+    assert f"watches {other} and not {tmp_path}" in one_trouble(result)
+    assert "the same WARMWATCH_DIR" in result.stdout
+
+
+def test_this_host_is_looked_at_as_one_to_compile_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path.with_name(f"{tmp_path.name}-file")
+    file.touch()
+    monkeypatch.setattr("warmwatch_monitor.doctor.command.compile_host", compile_host)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(file))
+    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "many")
+    found = troubles(doctor())
+    assert "TORCHINDUCTOR_COMPILE_THREADS=many is no number of threads" in found[0]
+    assert f"{file} cannot be used: {file} is no directory" in found[1]
+
+
+def test_the_findings_are_there_as_json_with_the_same_exit_code() -> None:
+    words, told = CliRunner().invoke(cli, ["doctor"]), CliRunner().invoke(cli, ["doctor", "--json"])
+    answer = json.loads(told.stdout)
+    assert told.exit_code == words.exit_code == (1 if answer["to_do"] else 0)
+    assert {one["mark"] for one in answer["findings"]} <= {"fine", "note", "trouble"}
+    assert answer["to_do"] == sum(one["mark"] == "trouble" for one in answer["findings"])
+    assert all(one["what"].splitlines()[0] in words.stdout for one in answer["findings"][:3])
+
+
+def test_a_record_directory_that_is_open_to_all_is_to_be_a_file_system_of_its_own(
+    tmp_path: Path,
+) -> None:
+    said = f"any user can fill the file system of {tmp_path}, which others need too"
+    tmp_path.chmod(0o1777)
+    assert said in doctor().stdout
+    tmp_path.chmod(0o755)
+    assert said not in doctor().stdout
+    assert not list(checks._shared_file_systems(["/dev/shm", str(tmp_path / "none")]))

@@ -1,0 +1,306 @@
+"""The daemon's keeper: what lives and what has ended is in the history, whatever befalls it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import accounts as a
+from support import builders as b
+from support.daemon import daemon_process
+from support.nvml.clock import Time
+from support.records import compiling, ended, held, update, wait_until, warm, write_record
+from support.values import replace
+from warmwatch_monitor.errors import SourceError, StoreError
+from warmwatch_monitor.history.keeper import Keeper
+from warmwatch_monitor.history.traces import TRACED_OF_GPU, TRACED_OF_RANK, Trace, rank_rows
+from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.model.run_summary import RunSummary
+
+NO_PAST: Mapping[str, Any] = {"at": [], "ranks": [], "gpus": []}
+
+
+def remembered(directory: Path) -> list[RunSummary]:
+    store = a.store(directory)
+    found = (store.load(one.id) for one in store.listed())
+    return [one for one in found if one is not None]
+
+
+def seen(slot: Any, *, alive: bool = True, epoch: float = b.EPOCH) -> Snapshot:
+    """A look at one run, whose record is none that is on a disk."""
+    view = b.view(slot, alive=alive)
+    return Snapshot(epoch=epoch, now_ns=b.NOW, runs=b.runs(view))
+
+
+def test_a_living_run_is_written_at_once_then_once_a_minute_and_when_it_ends(
+    tmp_path: Path,
+) -> None:
+    time = Time()
+    keeper = Keeper(a.store(tmp_path), lambda *_: NO_PAST, time.clock())
+    keeper.look()
+    assert (tmp_path / "history.db").exists(), "what is wrong would show before a run ends"
+    keeper.take(seen(b.COMPILING))
+    keeper.look()
+    assert [one.state for one in remembered(tmp_path)] == ["compiling"]
+    keeper.take(seen(b.WARM, epoch=b.EPOCH + 1))
+    time.passes(59)
+    keeper.look()
+    assert [one.state for one in remembered(tmp_path)] == ["compiling"]
+    time.passes(2)
+    keeper.look()
+    assert [one.state for one in remembered(tmp_path)] == ["warm"]
+    keeper.take(seen(b.ended("finished"), alive=False, epoch=b.EPOCH + 2))
+    keeper.look()
+    (found,) = remembered(tmp_path)
+    assert (found.state, found.ended) == ("finished", pytest.approx(b.EPOCH - 12))
+
+
+def test_what_could_not_be_written_is_said_and_written_later(tmp_path: Path) -> None:
+    time = Time()
+    keeper = Keeper(a.store(tmp_path), lambda *_: NO_PAST, time.clock())
+    (tmp_path / "history.db").mkdir()
+    keeper.take(seen(b.ended("finished"), alive=False))
+    for _ in range(3):
+        with pytest.raises(SourceError, match=r"history\.db is a directory"):
+            keeper.look()
+    (tmp_path / "history.db").rmdir()
+    time.passes(6)
+    keeper.look()
+    assert [one.state for one in remembered(tmp_path)] == ["finished"]
+
+
+def test_a_run_that_no_row_holds_has_no_other_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, time = a.store(tmp_path), Time()
+    keeper = Keeper(store, lambda *_: NO_PAST, time.clock())
+    tried: list[list[str]] = []
+    save = store.save
+
+    def followed(accounts: list[RunSummary]) -> None:
+        tried.append([one.run for one in accounts])
+        save(accounts)
+
+    monkeypatch.setattr(store, "save", followed)
+    hostile = replace(b.WARM, steps=replace(b.WARM.steps, steps=2**64 - 1))
+    hostile = replace(hostile, identity=replace(hostile.identity, run="bad", launch="parent:1"))
+    views = b.view(hostile), b.view(b.ended("finished"), alive=False)
+    keeper.take(Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=b.runs(*views)))
+    for _ in range(2):
+        with pytest.raises(SourceError, match="run 'bad'"):
+            keeper.look()
+        time.passes(6)
+    assert tried == [["bad", "gpt2"], ["bad"]]
+
+
+def test_while_nothing_can_be_written_no_run_is_kept_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk may be full for weeks, and can be read meanwhile."""
+    store, time = a.store(tmp_path), Time()
+    keeper = Keeper(store, lambda *_: NO_PAST, time.clock())
+    keeper.look()
+    monkeypatch.setattr(store, "save", raise_full)
+    for attempt in range(3):
+        slot = b.ended("finished")
+        launch = replace(slot.identity, launch=f"elsewhere:{attempt}")
+        keeper.take(seen(replace(slot, identity=launch), alive=False))
+        with pytest.raises(SourceError, match="full"):
+            keeper.look()
+        time.passes(6)
+    assert len(keeper._traces._known) == 1
+
+
+def raise_full(_: object) -> None:
+    raise StoreError("the disk is full")
+
+
+def test_a_run_that_ended_is_written_again_where_more_is_known_of_its_end(tmp_path: Path) -> None:
+    keeper = Keeper(a.store(tmp_path), lambda *_: NO_PAST, Time().clock())
+    keeper.take(seen(b.WARM, alive=False))
+    keeper.look()
+    assert [one.state for one in remembered(tmp_path)] == ["lost"]
+    keeper.take(seen(b.ended("finished"), alive=False, epoch=b.EPOCH + 1))
+    keeper.look()
+    assert [one.state for one in remembered(tmp_path)] == ["finished"]
+
+
+def past(seconds: int, began: float) -> Mapping[str, Any]:
+    """A rank of one step a second, which compiled for ten."""
+    at = [began + second for second in range(seconds)]
+    return {
+        "at": at,
+        "ranks": [
+            {
+                "run": "gpt2",
+                "rank": 0,
+                "steps": list(range(seconds)),
+                "step_seconds": [0.5] * seconds,
+                "compile_seconds": [1.0] * 10 + [0.0] * (seconds - 10),
+                "states": [(began, "compiling"), (began + 10, "warm")],
+                "phases": [(began, "inductor"), (began + 10, None)],
+            }
+        ],
+        "gpus": [],
+    }
+
+
+def test_what_was_seen_as_time_went_is_kept_across_two_daemons(tmp_path: Path) -> None:
+    began = b.EPOCH - 300
+    for first in (began, began + 100):  # the second daemon's last hour begins where it began
+        keeper = Keeper(a.store(tmp_path), lambda *_, at=first: past(100, at), Time().clock())
+        keeper.take(seen(b.WARM, epoch=first + 100))
+        keeper.look()
+    samples = remembered(tmp_path)[0].ranks[0].samples
+    assert samples is not None
+    assert samples.epochs == tuple(began + second for second in range(200))
+    assert samples.columns["state"] == (("compiling",) * 10 + ("warm",) * 90) * 2
+    assert samples.columns["phase"][9:11] == ("inductor", None)
+    assert sum(float(one or 0) for one in samples.columns["compile_seconds"]) == 20.0
+
+
+def test_how_an_earlier_start_ended_is_nothing_of_this_one(tmp_path: Path) -> None:
+    """Which is what is seen by that name until this one's record appears."""
+    began = b.EPOCH - 300
+    seconds = past(100, began)
+    (rank,) = seconds["ranks"]
+    told = {"states": [(began, "finished"), (began + 60, "compiling")]}
+    keeper = Keeper(
+        a.store(tmp_path), lambda *_: {**seconds, "ranks": [{**rank, **told}]}, Time().clock()
+    )
+    keeper.take(seen(b.WARM, epoch=began + 100))
+    keeper.look()
+    samples = remembered(tmp_path)[0].ranks[0].samples
+    assert samples is not None
+    assert set(samples.columns["state"]) == {"compiling"}
+    assert samples.epochs[0] == began + 60
+
+
+def test_the_second_that_is_not_over_is_kept_when_it_is(tmp_path: Path) -> None:
+    began = b.EPOCH - 300
+    keeper = Keeper(a.store(tmp_path), lambda *_: past(100, began), Time().clock())
+    keeper.take(seen(b.WARM, epoch=began + 99))
+    keeper.look()
+    samples = remembered(tmp_path)[0].ranks[0].samples
+    assert samples is not None
+    assert samples.epochs[-1] == began + 98
+
+
+def test_a_long_run_is_kept_more_coarsely_and_loses_no_compile_time() -> None:
+    trace = Trace(TRACED_OF_RANK, 100)
+    for epoch, values in rank_rows(past(5_000, 64_000.0), "gpt2", 0):
+        trace.add(epoch, values)
+    found = trace.samples()
+    assert found is not None
+    assert found.seconds == 64.0
+    assert 50 <= len(found.epochs) <= 100
+    assert found.columns["steps"][-1] == 4_999
+    assert found.columns["state"][0] == "compiling"
+    assert found.columns["compile_seconds"][0] == pytest.approx(10 / 64)
+    assert all(one == 0.5 for one in found.columns["step_seconds"])
+
+
+def test_a_trace_goes_on_from_what_was_kept_of_it() -> None:
+    trace = Trace(TRACED_OF_GPU, 100)
+    for second in range(1_000):
+        trace.add(6_400.0 + second, dict.fromkeys(TRACED_OF_GPU, float(second)))
+    before = trace.samples()
+    again = Trace(TRACED_OF_GPU, 100, before)
+    assert again.samples() == before
+    again.add(6_399.0, dict.fromkeys(TRACED_OF_GPU, 1.0))
+    assert again.samples() == before, "what is older than what is known is none of it"
+
+
+# With a real daemon.
+
+
+@contextmanager
+def keeping(records: Path, state: Path) -> Iterator[tuple[Any, str]]:
+    with daemon_process(
+        "--dir", str(records), "--interval", "0.05", WARMWATCH_STATE=str(state)
+    ) as found:
+        yield found
+
+
+def health(url: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{url}/status", timeout=60) as reply:
+        sources: list[dict[str, Any]] = json.load(reply)["sources"]
+    return next(one for one in sources if one["source"] == "history")
+
+
+def states(state: Path) -> list[str]:
+    return [one.state for one in a.store(state).listed()]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+def test_a_daemon_remembers_what_lives_when_it_is_told_to_end(memory: Path, state: Path) -> None:
+    slot = compiling()
+    folder = write_record(memory, slot)
+    with held(folder), keeping(memory, state) as (process, url):
+        wait_until(lambda: health(url)["up"] and states(state) == ["compiling"])
+        update(folder, replace(warm(), header=slot.header))
+        wait_until(lambda: _state(url) == "warm")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=240) == 0
+        assert states(state) == ["warm"]
+
+
+def test_a_daemon_that_is_killed_loses_a_minute_and_goes_on_when_it_comes_back(
+    memory: Path, state: Path
+) -> None:
+    slot = warm()
+    folder = write_record(memory, slot)
+    with held(folder) as training:
+        with keeping(memory, state) as (process, url):
+            wait_until(lambda: states(state) == ["warm"])
+            process.kill()
+            process.wait()
+        update(folder, ended(slot, "finished"))
+        training.kill()
+        training.wait()
+    with keeping(memory, state) as (_, url):
+        wait_until(lambda: health(url)["up"] and states(state) == ["finished"])
+    assert a.store(state).count() == 1
+
+
+def test_a_history_that_cannot_be_written_is_a_source_that_is_down_and_no_more(
+    memory: Path, state: Path
+) -> None:
+    write_record(memory, ended(warm(), "finished"))
+    (state / "history.db").mkdir(parents=True)
+    with keeping(memory, state) as (process, url):
+        wait_until(lambda: "is a directory" in str(health(url)["error"]))
+        wait_until(lambda: _state(url) == "finished")
+        with urllib.request.urlopen(f"{url}/metrics", timeout=60) as reply:
+            assert b'warmwatch_source_up{source="history"} 0' in reply.read()
+        (state / "history.db").rmdir()
+        wait_until(lambda: health(url)["up"])
+        assert states(state) == ["finished"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=240) == 0
+        assert process.stderr.read() == ""
+
+
+def _state(url: str) -> str:
+    with urllib.request.urlopen(f"{url}/status", timeout=60) as reply:
+        runs = json.load(reply)["runs"]
+    return str(runs[0]["state"]) if runs else ""
+
+
+def test_a_record_without_a_disk_tells_what_its_slot_says(tmp_path: Path) -> None:
+    """As one that was removed between the look and the keeping."""
+    keeper = Keeper(a.store(tmp_path), lambda *_: NO_PAST, Time().clock())
+    keeper.take(seen(replace(b.WARM), alive=True))
+    keeper.look()
+    assert remembered(tmp_path)[0].ranks[0].compiled == ()

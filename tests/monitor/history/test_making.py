@@ -1,0 +1,224 @@
+"""An Account of a run that is seen: one id for one start, and nothing of hostile lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import builders as b
+from support.builders import EPOCH, NOW, SECOND
+from support.values import replace
+from warmwatch.shared.record import Slot
+from warmwatch_monitor.history.summaries import id_of, summarize_run
+from warmwatch_monitor.model import Owner, RankView, RunView, Snapshot
+from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
+from warmwatch_monitor.pipeline.cached_figures import forget_others
+from warmwatch_monitor.sources.records import journal_lines
+from warmwatch_monitor.sources.records import parsed_journal as told_source
+from warmwatch_monitor.sources.records.parsed_journal import Journals, ParsedJournal, parse_journal
+
+
+@pytest.fixture(autouse=True)
+def _no_record_is_known() -> None:
+    """These are of one folder, and of several owners, which no record is."""
+    forget_others(())
+
+
+ALICE = Owner(uid=1000, name="alice", own=True)
+LAUNCH = "parent:4000:4026531836:777"
+
+
+def run_of(*slots: Slot, **how: Any) -> tuple[RunView, Snapshot]:
+    owner = how.get("owner", ALICE)
+    views = [
+        b.view(slot, alive=not slot.compile.end_code, journal={"owner": owner}) for slot in slots
+    ]
+    return seen(*views)
+
+
+def seen(*views: RankView) -> tuple[RunView, Snapshot]:
+    (run,) = b.runs(*views)
+    return run, Snapshot(epoch=EPOCH, now_ns=NOW, runs=(run,))
+
+
+def made(slot: Slot, lines: list[dict[str, Any]], folder: Path) -> RunSummary:
+    write(folder, lines)
+    run, snapshot = run_of(slot)
+    return summarize_run(run, snapshot, read=lambda _: parse_journal(str(folder)))
+
+
+def write(folder: Path, lines: list[dict[str, Any]]) -> None:
+    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+    (folder / "events.jsonl").write_text(text)
+
+
+def as_named(slot: Slot, **identity: Any) -> Slot:
+    return replace(slot, identity=replace(slot.identity, **identity))
+
+
+COMPILATION = {"t": b.ago(130), "event": "compilation", "kind": "forward", "id": "0/0"}
+
+
+def test_it_says_what_the_run_was_and_what_each_rank_compiled(tmp_path: Path) -> None:
+    lines = [
+        {"t": b.ago(200), "event": "wrapped", "mode": "max-autotune", "options": {"x": "ab12"}},
+        {"t": b.ago(200), "event": "wrapped", "mode": "max-autotune", "options": {"x": "ab12"}},
+        {"t": b.ago(160), "event": "begin", "what": "entire_frame_compile", "steps": 4},
+        {**COMPILATION, "name": "forward", "seconds": 30.5, "code": "c0de", "ops": 12},
+        {**COMPILATION, "phase_us": {"inductor": 2_000_000}, "cache": "miss"},
+    ]
+    account = made(b.ended("finished"), lines, tmp_path)
+    (rank,) = account.ranks
+    assert (account.run, account.state, account.owner) == ("gpt2", "finished", "alice")
+    assert account.began == pytest.approx(EPOCH - 300)
+    assert account.ended == pytest.approx(EPOCH - 12)
+    assert account.seen == EPOCH
+    assert account.what.torch == "2.13.0"
+    assert account.what.tokens_per_step == 16384
+    assert account.what.wrappings == (Wrapping(mode="max-autotune", options=("x=ab12",), count=2),)
+    assert account.what.code is not None
+    first, second = rank.compiled
+    assert (first.ended, first.step, first.code) == (pytest.approx(EPOCH - 130), 4, "c0de")
+    assert (first.ops, first.seconds) == (12, 30.5)
+    assert second.phase_seconds == {"inductor": 2.0}
+    assert rank.answer["state"] == "finished"
+
+
+@pytest.mark.parametrize(
+    ("triton", "known"),
+    [("", {"inductor": "cold"}), ("3.6.0", {"inductor": "cold", "triton": "cold"})],
+)
+def test_the_cache_of_a_triton_that_nothing_uses_says_nothing(
+    triton: str, known: dict[str, str], tmp_path: Path
+) -> None:
+    slot = as_named(b.WARM, caches={"inductor": "cold", "triton": "cold"}, triton=triton)
+    assert made(slot, [], tmp_path).what.caches == known
+
+
+def test_what_nobody_told_is_absent(tmp_path: Path) -> None:
+    account = made(b.COMPILING, [], tmp_path)
+    assert (account.ended, account.what.code, account.what.commit) == (None, None, None)
+    assert account.ranks[0].samples is None
+
+
+def test_one_start_of_a_run_has_one_id_whoever_looks_and_when() -> None:
+    slots = [as_named(b.as_rank(b.WARM, rank, 2), launch=LAUNCH) for rank in (0, 1)]
+    run, _ = run_of(*slots)
+    known = id_of(run)
+    assert len(known) == 8
+    assert known.isalnum()
+    one, _ = run_of(slots[1])  # a look at which rank 0 had not attached
+    foreign = [as_named(slot, run="gpt2@alice") for slot in slots]
+    other, _ = run_of(*foreign, owner=replace(ALICE, own=False))
+    numbered = [
+        b.view(as_named(slot, run="gpt2-2"), journal={"owner": ALICE, "told_run": "gpt2"})
+        for slot in slots
+    ]
+    assert {id_of(one), id_of(other), id_of(seen(*numbered)[0])} == {known}
+
+
+def test_another_start_launch_owner_or_name_has_another_id() -> None:
+    base = as_named(b.as_rank(b.WARM, 0, 2), launch=LAUNCH)
+    slots = [
+        base,
+        as_named(base, attempt=1),
+        as_named(base, launch="parent:4000:4026531836:778"),
+        as_named(base, boot_id="another"),
+        as_named(base, run="bert"),
+    ]
+    ids = {id_of(run_of(slot)[0]) for slot in slots}
+    ids.add(id_of(run_of(base, owner=replace(ALICE, uid=1001))[0]))
+    assert len(ids) == 6
+
+
+def test_a_process_that_attaches_again_is_another_run_and_one_renamed_is_not() -> None:
+    first = as_named(b.WARM, launch="process:77:1:2", pid=77)
+    header = replace(first.header, attached_epoch_ns=first.header.attached_epoch_ns + SECOND)
+    again, named = replace(first, header=header), as_named(first, run="lora")
+    assert id_of(run_of(again)[0]) != id_of(run_of(first)[0])
+    assert id_of(run_of(named)[0]) == id_of(run_of(first)[0])
+
+
+@pytest.mark.parametrize("world_size", [None, 1])
+def test_trainings_that_a_batch_script_starts_one_after_another_are_runs_each(
+    world_size: int | None,
+) -> None:
+    launched = {"launch": "slurm:77.", "launcher": "slurm", "world_size": world_size}
+    first = as_named(b.ended("finished"), pid=77, **launched)
+    header = replace(first.header, attached_epoch_ns=first.header.attached_epoch_ns + SECOND)
+    second = as_named(replace(first, header=header), pid=78)
+    assert id_of(run_of(first)[0]) != id_of(run_of(second)[0])
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {**COMPILATION, "seconds": -1},
+        {**COMPILATION, "seconds": float("inf")},
+        {**COMPILATION, "t": "yesterday"},
+        {**COMPILATION, "code": ["x"]},
+        {**COMPILATION, "phase_us": [1]},
+        {"t": 1, "event": "wrapped", "mode": 7},
+        {"t": 1, "event": "wrapped", "fullgraph": "yes"},
+        {"t": 1, "event": "wrapped", "dynamic": 1},
+        {"t": 1, "event": "wrapped", "options": 5},
+        {"t": 1, "event": "wrapped", "options": [{}]},
+        {"t": 1, "event": "begin", "steps": -3},
+        {"t": 1, "event": ["compilation"]},
+    ],
+)
+def test_a_line_that_no_agent_writes_tells_nothing(tmp_path: Path, bad: dict[str, Any]) -> None:
+    write(tmp_path, [bad, COMPILATION])
+    found = parse_journal(str(tmp_path))
+    assert [one.compilation.id for one in found.compilations] == ["0/0"]
+    assert found.wrappings == ()
+
+
+def test_too_many_compilations_are_counted(tmp_path: Path) -> None:
+    write(tmp_path, [COMPILATION] * (told_source.MOST + 5))
+    found = parse_journal(str(tmp_path))
+    assert (len(found.compilations), found.left_out) == (told_source.MOST, 5)
+
+
+@pytest.mark.parametrize(("dropped", "left_out"), [(310, 78), (0, 0)])
+def test_compilations_that_the_journal_had_no_room_for_are_counted(
+    tmp_path: Path, dropped: int, left_out: int
+) -> None:
+    """Where no line was dropped, those that it does not tell of yet are still to come."""
+    done = b.ended("finished")
+    counted = {"compilations": b.kinds(forward=40, backward=40), "journal_dropped": dropped}
+    full = replace(done, compile=replace(done.compile, **counted))
+    (rank,) = made(full, [COMPILATION, {**COMPILATION, "kind": "backward"}], tmp_path).ranks
+    assert (len(rank.compiled), rank.left_out) == (2, left_out)
+
+
+def test_of_a_journal_of_any_length_so_many_lines_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each costs the daemon, which reads whole journals once a minute."""
+    read: list[bytes] = []
+    parse = journal_lines.parse
+    monkeypatch.setattr(journal_lines, "parse", lambda one: read.append(one) or parse(one))
+    monkeypatch.setattr(told_source, "_MOST_LINES", 30)
+    write(tmp_path, [COMPILATION, {"t": 1, "event": "step"}] * 40)
+    found = parse_journal(str(tmp_path))
+    assert (len(read), len(found.compilations), found.left_out) == (30, 30, 10)
+
+
+def test_a_journal_is_read_again_where_it_has_grown_and_kept_where_it_has_gone(
+    tmp_path: Path,
+) -> None:
+    journals = Journals()
+    assert journals.of(str(tmp_path)) == ParsedJournal()
+    write(tmp_path, [COMPILATION])
+    first = journals.of(str(tmp_path))
+    assert journals.of(str(tmp_path)) is first
+    write(tmp_path, [COMPILATION] * 2)
+    assert len(journals.of(str(tmp_path)).compilations) == 2
+    (tmp_path / "events.jsonl").unlink()
+    assert len(journals.of(str(tmp_path)).compilations) == 2
+    journals.forget_others(set())
+    assert journals.of(str(tmp_path)) == ParsedJournal()

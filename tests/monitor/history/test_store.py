@@ -1,0 +1,534 @@
+"""The history: what is written is read again, by whom ever it was written, and stays in bounds."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from msgspec.structs import replace
+
+from support import accounts as a
+from support.accounts import BEGAN
+from support.filesystems import MEMORY
+from warmwatch_monitor.errors import StoreError
+from warmwatch_monitor.history import database
+from warmwatch_monitor.history.database import MIGRATIONS, kind_of
+from warmwatch_monitor.history.earlier_runs import earlier
+from warmwatch_monitor.history.listing import Wanted
+from warmwatch_monitor.history.store import Store
+from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary
+
+
+def loaded(store: Store, id: str = "abcdefgh") -> RunSummary:
+    found = store.load(id)
+    assert found is not None
+    return found
+
+
+def rows(directory: Path, question: str) -> list[tuple[object, ...]]:
+    """As any SQLite tool has them."""
+    connection = sqlite3.connect(directory / "history.db")
+    try:
+        return connection.execute(question).fetchall()
+    finally:
+        connection.close()
+
+
+def test_what_is_written_is_read_again_whole(tmp_path: Path) -> None:
+    store = a.store(tmp_path)
+    whole = a.account(
+        ranks=(a.rank(samples=a.samples(), left_out=7), a.rank(1, compiled=())),
+        gpu_samples={"GPU-1": a.samples()},
+        owner=None,
+    )
+    store.save([whole])
+    assert loaded(store) == whole
+
+
+def test_where_nothing_was_written_there_is_nothing_and_no_file(tmp_path: Path) -> None:
+    store = a.store(tmp_path / "state")
+    assert (store.load("abcdefgh"), store.listed(), store.ended(["x"])) == (None, [], set())
+    assert not (tmp_path / "state").exists()
+
+
+def test_the_tables_can_be_read_by_any_tool(tmp_path: Path) -> None:
+    a.store(tmp_path).save([a.account(ranks=(a.rank(samples=a.samples()),))])
+    assert rows(tmp_path, "SELECT run, steps, mode, torch, warmup_seconds FROM runs") == [
+        ("gpt2", 500, "max-autotune", "2.13.0", 18.5)
+    ]
+    assert rows(tmp_path, "SELECT compile_id, name, seconds, category FROM compilations") == [
+        ("0/0", "forward", 10.5, None),
+        (None, None, None, "shape"),
+    ]
+    assert rows(tmp_path, "SELECT at, steps, step_seconds, state, phase FROM rank_samples") == [
+        (BEGAN, 0.0, None, "compiling", "inductor"),
+        (BEGAN + 1, 1.0, 0.036, "warm", None),
+        (BEGAN + 2, 2.0, 0.036, "warm", None),
+    ]
+
+
+def test_what_was_seen_later_wins_and_an_end_is_not_taken_back(tmp_path: Path) -> None:
+    store = a.store(tmp_path)
+    store.save([a.living()])
+    store.save([a.living(seen=BEGAN + 10, summary="before")])
+    assert loaded(store).summary == "gpt2: finished after 500 steps"
+    store.save([a.account()])
+    store.save([a.living(seen=BEGAN + 99, state="warm")])
+    assert loaded(store).state == "finished"
+    lost = replace(a.account(), state="lost", seen=BEGAN + 100)
+    store.save([lost])
+    assert loaded(store).state == "lost"
+    store.save([a.living(seen=BEGAN + 101)])
+    assert loaded(store).state == "warm", "it lives after all: what is lost was never said"
+
+
+def test_a_process_that_attaches_anew_goes_on_after_the_end(tmp_path: Path) -> None:
+    store = a.store(tmp_path)
+    store.save([a.account()])
+    again = a.rank(answer=a.answer(attached_at=BEGAN + 50, state="warm"))
+    store.save([a.living(seen=BEGAN + 99, ranks=(again,))])
+    assert loaded(store).state == "warm"
+
+
+def test_what_only_a_daemon_can_know_outlives_a_command_that_looks_later(tmp_path: Path) -> None:
+    store = a.store(tmp_path)
+    measured = {"compile_joules": 900.0, "covered_seconds": 18.0, "joules_per_clean_step": 12.0}
+    rank = a.rank(answer=a.answer(energy=measured), samples=a.samples())
+    what = Provenance(driver="580.1", torch="2.13.0", gpus=("H100",))
+    gpus = {"GPU-1": a.samples()}
+    store.save([a.living(ranks=(rank,), what=what, gpu_samples=gpus)])
+    store.save([a.account(ranks=(a.rank(compiled=()),))])
+    found = loaded(store)
+    assert found.state == "finished"
+    assert found.ranks[0].answer["energy"] == measured
+    assert found.ranks[0].samples == a.samples()
+    assert found.ranks[0].compiled == a.COMPILED, "its record was gone by then"
+    assert (found.what.driver, found.what.wrappings[0].mode) == ("580.1", "max-autotune")
+    assert found.gpu_samples == gpus
+
+
+def test_a_run_that_is_called_otherwise_now_takes_the_place_of_what_it_was(tmp_path: Path) -> None:
+    store = a.store(tmp_path)
+    store.save([a.living("first", start="launch", run="train")])
+    store.save([a.living("other", start="launch", run="eval", ranks=(a.rank(answer={}),))])
+    store.save([a.living("second", start="launch", run="lora")])
+    assert {one.run for one in store.listed()} == {"lora", "eval"}
+
+
+def test_the_oldest_leave_where_there_are_too_many(tmp_path: Path) -> None:
+    store = Store(a.keeping(tmp_path, runs=3))
+    store.save(a.account(str(n), seen=BEGAN + n) for n in range(5))
+    assert {one.id for one in store.listed()} == {"2", "3", "4"}
+    assert rows(tmp_path, "SELECT DISTINCT id FROM compilations ORDER BY id") == [
+        ("2",),
+        ("3",),
+        ("4",),
+    ]
+
+
+def test_those_that_were_seen_too_long_ago_leave(tmp_path: Path) -> None:
+    store = Store(a.keeping(tmp_path, days=2))
+    now = time.time()
+    store.save([a.account("old", seen=now - 3 * 86400)])
+    store.save(a.account(f"new{n}", seen=now - n) for n in range(20))
+    assert "old" not in {one.id for one in store.listed()}
+    assert store.count() == 20
+
+
+def test_on_a_machine_that_was_not_used_for_long_nothing_leaves_at_once(tmp_path: Path) -> None:
+    store = Store(a.keeping(tmp_path, days=2))
+    store.save(a.account(f"of-then-{n}", seen=time.time() - 90 * 86400 - n) for n in range(25))
+    assert store.count() == 25
+
+
+def test_a_clock_that_is_set_far_ahead_ends_no_memory(tmp_path: Path) -> None:
+    store = Store(a.keeping(tmp_path, days=2))
+    ahead = time.time() + 2 * 365 * 86400
+    store.save(a.account(f"of-now-{n}") for n in range(5))
+    store.save(a.account(f"ahead-{n}", seen=ahead) for n in range(5))
+    assert store.count() == 10
+
+
+def test_a_file_that_is_too_large_shrinks(tmp_path: Path) -> None:
+    store = Store(a.keeping(tmp_path, megabytes=1))
+    text = "x" * 20_000
+    for batch in range(4):
+        store.save(a.account(f"{batch}-{n}", seen=BEGAN + batch, summary=text) for n in range(40))
+    assert (tmp_path / "history.db").stat().st_size <= 1_100_000
+    kept = {one.id.partition("-")[0] for one in store.listed()}
+    assert "3" in kept
+    assert "0" not in kept
+
+
+def test_it_is_for_its_owner_alone_and_logs_ahead_where_it_can(tmp_path: Path) -> None:
+    with_parents = tmp_path / "a" / "state"
+    a.store(with_parents).save([a.account()])
+    assert stat.S_IMODE(with_parents.stat().st_mode) == 0o700
+    assert stat.S_IMODE((with_parents / "history.db").stat().st_mode) == 0o600
+    mode = "wal" if database.shares_memory(with_parents) else "delete"
+    assert rows(with_parents, "PRAGMA journal_mode") == [(mode,)]
+
+
+def test_a_home_on_a_server_is_told_from_a_disk_here() -> None:
+    table = "\n".join(
+        (
+            "22 1 254:0 / / rw - ext4 /dev/vda rw",
+            "40 22 0:40 / /home rw - nfs4 server:/home rw",
+            "41 40 0:41 / /home/alice/my\\040disk rw shared:1 - xfs /dev/vdb rw",
+            "42 22 0:42 / /homework rw - tmpfs tmpfs rw",
+        )
+    )
+    assert kind_of("/home/alice/.local/state", table) == "nfs4"
+    assert kind_of("/home/alice/my disk/state", table) == "xfs"
+    assert kind_of("/homework/x", table) == "tmpfs"
+    assert kind_of("/var", table) == "ext4"
+
+
+def test_where_memory_is_not_shared_it_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "shares_memory", lambda _: False)
+    store = a.store(tmp_path)
+    store.save([a.account()])
+    assert rows(tmp_path, "PRAGMA journal_mode") == [("delete",)]
+    assert loaded(store) == a.account()
+
+
+WRITE = """
+import sys
+from pathlib import Path
+from support import accounts as a
+store = a.store(Path(sys.argv[1]), patience=60.0)
+for n in range(25):
+    store.save([a.account(f"{sys.argv[2]}{n}"), a.account("shared", seen=a.BEGAN + n)])
+"""
+DIE = """
+import os, signal, sys
+from pathlib import Path
+from support import accounts as a
+from warmwatch_monitor.history import store
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+store._forget_as_called_before = die
+a.store(Path(sys.argv[1])).save([a.account(summary="half")])
+"""
+
+
+HALF = """
+import os, signal, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1] + "/history.db", isolation_level=None)
+connection.execute("PRAGMA cache_size = 1")  # so that it is written before it is whole
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("UPDATE runs SET summary = ?", ("half" * 50_000,))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def python(code: str, *arguments: str) -> subprocess.Popen[str]:
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, text=True, env=environ
+    )
+
+
+def test_two_write_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
+    writers = [python(WRITE, str(tmp_path), name) for name in ("a", "b")]
+    for one in writers:
+        _, errors = one.communicate()
+        assert one.returncode == 0, errors
+    assert a.store(tmp_path).count() == 51
+    assert rows(tmp_path, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_a_writer_that_is_killed_in_the_middle_leaves_what_was_there(tmp_path: Path) -> None:
+    store = a.store(tmp_path)
+    store.save([a.living(summary="whole")])
+    killed = python(DIE, str(tmp_path))
+    killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+    assert loaded(store).summary == "whole"
+    store.save([a.account("another1")])
+    assert rows(tmp_path, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_who_reads_after_a_writer_was_killed_finds_what_was_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "shares_memory", lambda _: False)  # as on a server
+    store = a.store(tmp_path)
+    store.save([a.account(summary="whole")])
+    python(HALF, str(tmp_path)).communicate()
+    assert (tmp_path / "history.db-journal").stat().st_size
+    assert loaded(store).summary == "whole"
+
+
+def test_a_database_of_an_older_version_is_brought_to_this_one(tmp_path: Path) -> None:
+    a.store(tmp_path).save([a.account()])
+    newer = (*MIGRATIONS, ("ALTER TABLE runs ADD COLUMN mood TEXT DEFAULT 'good'",))
+    store = a.store(tmp_path, migrations=newer)
+    assert loaded(store) == a.account(), "by one who only reads"
+    assert rows(tmp_path, "PRAGMA user_version") == [(len(newer),)]
+    assert rows(tmp_path, "SELECT mood FROM runs") == [("good",)]
+    store.save([a.account("another1")])
+
+
+def test_a_run_whose_compilation_was_turned_off_is_listed_as_eager(tmp_path: Path) -> None:
+    one = a.account()
+    off = replace(one, what=replace(one.what, disabled="environment"))
+    a.store(tmp_path).save([off])
+    assert rows(tmp_path, "SELECT mode FROM runs") == [("eager",)]
+
+
+def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
+    a.store(tmp_path).save([a.account()])
+    newer = (*MIGRATIONS, ("ALTER TABLE runs ADD COLUMN mood TEXT", "DROP TABLE nowhere"))
+    with pytest.raises(StoreError, match="nowhere"):
+        a.store(tmp_path, migrations=newer).save([])
+    assert loaded(a.store(tmp_path)) == a.account()
+    assert "mood" not in str(rows(tmp_path, "SELECT name FROM pragma_table_info('runs')"))
+
+
+def test_a_database_of_a_newer_version_is_refused_in_words(tmp_path: Path) -> None:
+    newer = (*MIGRATIONS, ("ALTER TABLE runs ADD COLUMN mood TEXT",))
+    a.store(tmp_path, migrations=newer).save([a.account()])
+    known = len(MIGRATIONS)
+    said = rf"newer warmwatch .version {known + 1}, this one knows {known}.; upd"
+    for use in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([])):
+        with pytest.raises(StoreError, match=said) as refused:
+            use()
+        assert refused.value.__traceback__, "whose frames hold what was not closed"
+        open_files = [one.path for one in psutil.Process().open_files()]
+        assert not [path for path in open_files if path.startswith(str(tmp_path))]
+
+
+def test_a_directory_of_any_name_holds_a_history(tmp_path: Path) -> None:
+    """Names of files are bytes, and not all are UTF-8."""
+    store = a.store(tmp_path / os.fsdecode(b"m\xfcnchen?%20#"))
+    store.save([a.account()])
+    assert [one.id for one in store.listed()] == ["abcdefgh"]
+
+
+def test_what_is_wanted_is_listed_newest_first(tmp_path: Path) -> None:
+    store = a.store(tmp_path)
+    store.save(
+        [
+            a.account("one", began=BEGAN),
+            a.account("two", began=BEGAN + 100, run="bert", state="failed", seen=BEGAN + 200),
+            a.account("three", began=BEGAN + 50, run="gpt2@bob", owner="bob", host="node2"),
+        ]
+    )
+
+    def ids(**wanted: object) -> list[str]:
+        return [one.id for one in store.listed(Wanted(**wanted))]  # type: ignore[arg-type]
+
+    assert ids() == ["two", "three", "one"]
+    assert ids(name="gpt*") == ["three", "one"]
+    assert ids(name="[!b]*2") == ["three", "one"]
+    assert ids(name="gpt2@*") == ["three"]
+    assert ids(host="node2") == ["three"]
+    assert ids(state="failed") == ["two"]
+    assert ids(since=BEGAN + 199) == ["two"]
+    assert ids(limit=1, skip=1) == ["three"]
+    assert store.count(Wanted(limit=1)) == 3
+
+
+# What can be wrong with the place: each a sentence that says what to do.
+
+
+@pytest.mark.parametrize("content", [b"not a database" * 100, b"SQLite format 3\0" + b"\xff" * 999])
+def test_a_file_that_is_damaged_is_said_to_be(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "history.db").write_bytes(content)
+    for use in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([a.account()])):
+        with pytest.raises(
+            StoreError, match=r"is damaged .*; move it away, and a new one is begun"
+        ):
+            use()
+    assert (tmp_path / "history.db").read_bytes() == content
+
+
+def test_pages_that_are_damaged_are_said_to_be(tmp_path: Path) -> None:
+    store = a.store(tmp_path)
+    store.save(a.account(str(n)) for n in range(50))
+    file = tmp_path / "history.db"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+    with pytest.raises(StoreError, match="is damaged"):
+        store.listed()
+
+
+def test_values_that_are_not_ours_are_said_to_be(tmp_path: Path) -> None:
+    store = a.store(tmp_path)
+    store.save([a.account()])
+    connection = sqlite3.connect(tmp_path / "history.db")
+    with connection:
+        connection.execute("UPDATE ranks SET answer = '['")
+    connection.close()
+    with pytest.raises(StoreError, match="holds what warmwatch did not write"):
+        store.load("abcdefgh")
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("runs SET began = 'x'", "Expected `float`, got `str` - at `$.began`"),
+        ("runs SET ended = 9e999", "`$.ended`"),
+        ("runs SET state = 'odd'", "'odd' is not a valid State"),
+        ("ranks SET answer = '{\"energy\": 1}'", "`$.energy`"),
+        ("compilations SET ended = 'x'", "`$.ranks[0].compiled[0].ended`"),
+        ("samples SET after = '[]'", "samples of which some are missing"),
+        ("samples SET began = 'x'", "can only concatenate str"),
+    ],
+)
+def test_a_row_that_is_damaged_is_named_and_holds_up_no_other(
+    tmp_path: Path, damage: str, said: str
+) -> None:
+    store = a.store(tmp_path)
+    store.save([a.account("one", ranks=(a.rank(samples=a.samples()),)), a.account("two")])
+    connection = sqlite3.connect(tmp_path / "history.db")
+    with connection:
+        connection.execute(f"UPDATE {damage} WHERE id = 'one'")
+    connection.close()
+    with pytest.raises(
+        StoreError, match=r"holds what warmwatch did not write: run 'one': "
+    ) as told:
+        store.load("one")
+    assert said in str(told.value)
+    with pytest.raises(StoreError, match=r"\(one\) cannot be remembered: run 'one': "):
+        store.save([a.account("one", seen=a.BEGAN + 99), a.account("three")])
+    told_of = {one.id for one in store.told(["one", "two", "three"])}  # without samples
+    assert told_of - {"one"} == {"two", "three"}
+    assert ("one" in told_of) == ("samples" in damage)
+    assert "samples" not in damage or store.samples("one") == ({}, {})
+    now = a.account("now", began=a.BEGAN + 60)
+    assert {one.id for one in earlier(store, now)} >= {"two", "three"}
+
+
+def test_a_directory_in_its_place_is_said_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / "history.db").mkdir()
+    with pytest.raises(
+        StoreError, match=r"history\.db is a directory; remove it, or set WARMWATCH"
+    ):
+        a.store(tmp_path).save([])
+    with pytest.raises(StoreError, match="is a directory"):
+        a.store(tmp_path).listed()
+
+
+def test_a_file_in_the_place_of_its_directory_is_said(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("")
+    with pytest.raises(StoreError, match=r"state cannot be used .*; set WARMWATCH_STATE to a dir"):
+        a.store(tmp_path / "state").save([])
+
+
+def test_another_users_file_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = a.store(tmp_path)
+    store.save([a.account()])
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    for use in (store.listed, lambda: store.save([])):
+        with pytest.raises(StoreError, match="is another user's; set WARMWATCH_STATE to a direct"):
+            use()
+
+
+def test_root_makes_nothing_in_anothers_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by sudo, which may keep HOME."""
+    default = a.keeping(tmp_path / ".local" / "state" / "warmwatch")._replace(chosen=False)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(StoreError, match="would be in another user's"):
+        Store(default).save([])
+    assert not list(tmp_path.iterdir())
+    (place := Path(str(default.directory))).mkdir(parents=True)
+    with pytest.raises(StoreError, match="would be in another user's"):
+        Store(default).save([])
+    assert not list(place.iterdir()), "a file of root's, which its owner could never write to"
+
+
+def test_a_writer_that_is_busy_is_waited_for_and_then_said(tmp_path: Path) -> None:
+    a.store(tmp_path).save([a.account()])
+    other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="is being written by another program; it is tried again"):
+        a.store(tmp_path, patience=0.05).save([a.account()])
+    other.execute("ROLLBACK")
+    other.close()
+    a.store(tmp_path, patience=0.05).save([a.account()])
+
+
+def test_one_who_reads_waits_for_no_writer(tmp_path: Path) -> None:
+    if not database.shares_memory(tmp_path):
+        pytest.skip("no log ahead of writing here")
+    store = a.store(tmp_path, patience=0.0)
+    store.save([a.account()])
+    other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("DELETE FROM runs")
+    assert [one.id for one in store.listed()] == ["abcdefgh"]
+    other.close()
+
+
+def test_a_directory_in_memory_shares_memory() -> None:
+    if MEMORY is None:
+        pytest.skip("none here")
+    assert database.shares_memory(Path(MEMORY))
+
+
+def test_an_end_is_kept_also_where_the_clock_was_set_back(tmp_path: Path) -> None:
+    store = a.store(tmp_path)
+    store.save([a.living(seen=BEGAN + 3600)])
+    store.save([a.account()])
+    assert (loaded(store).state, loaded(store).ended) == ("finished", BEGAN + 40)
+
+
+def test_an_older_end_is_none_of_ranks_that_attached_after_it(tmp_path: Path) -> None:
+    store = a.store(tmp_path)
+    anew = a.rank(answer=a.answer(attached_at=BEGAN + 100))
+    store.save([a.living(seen=BEGAN + 130, ranks=(anew,))])
+    store.save([a.account()])
+    assert loaded(store).state == "warm"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        a.rank(answer=a.answer(steps=2**64)),
+        a.rank(2**63),
+        a.rank(answer=a.answer(reason="\udcff")),
+        a.rank(compiled=(replace(a.COMPILED[0], ended=float("nan")),)),
+    ],
+    ids=["a number", "a rank", "a text", "no number"],
+)
+def test_a_run_that_no_row_holds_keeps_no_other_from_being_written(
+    tmp_path: Path, bad: RankSummary
+) -> None:
+    store = a.store(tmp_path)
+    with pytest.raises(StoreError, match=r"run 'gpt2' \(badbadba\) cannot be remembered"):
+        store.save([a.account("badbadba", ranks=(bad,)), a.account("goodgood")])
+    assert [one.id for one in store.listed()] == ["goodgood"]
+
+
+@pytest.mark.parametrize("ending", ["-journal", "-wal"])
+def test_a_pipe_in_the_place_of_sqlite_s_other_files_is_not_waited_for(
+    tmp_path: Path, ending: str
+) -> None:
+    a.store(tmp_path).save([a.account()])
+    beside = tmp_path / f"history.db{ending}"
+    beside.unlink(missing_ok=True)
+    os.mkfifo(beside)
+    for act in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([a.account()])):
+        with pytest.raises(StoreError, match=f"history.db{ending} is no regular file; remove it"):
+            act()
+
+
+def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "history.db")
+    for act in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([a.account()])):
+        with pytest.raises(StoreError, match="is no regular file; remove it"):
+            act()

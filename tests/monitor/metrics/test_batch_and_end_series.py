@@ -1,0 +1,137 @@
+"""Series of batches and of ends: what they say, and that a Prometheus gives the same back."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as plain
+
+from support import builders as b
+from support.values import replace
+from warmwatch.shared.record import Slot
+from warmwatch_monitor.fleet import assemble
+from warmwatch_monitor.metrics import render
+from warmwatch_monitor.model import RankView, RunView, Sample, Snapshot
+from warmwatch_monitor.pipeline.runs import group
+
+FED = replace(
+    b.WARM,
+    steps=replace(
+        b.WARM.steps, batches=3610, batch_wait_ns=round(2.5 * b.SECOND), last_batch_ns=b.ago(3)
+    ),
+)
+
+
+def samples(snapshot: Snapshot) -> list[Sample]:
+    """All of /metrics, named as the Prometheus source names them."""
+    body, _ = render(snapshot, None)
+    return [
+        Sample(name=s.name.removeprefix("warmwatch_"), labels=dict(s.labels), value=s.value)
+        for family in plain(body.decode())
+        for s in family.samples
+    ]
+
+
+def told(view: RankView, name: str) -> list[tuple[dict[str, str], float]]:
+    """The samples of a series, without the rank's labels."""
+    found = [sample for sample in samples(b.snapshot(view)) if sample.name == name]
+    rank = ("run", "rank")
+    return [({k: v for k, v in s.labels.items() if k not in rank}, s.value) for s in found]
+
+
+def back(snapshot: Snapshot) -> RunView:
+    """The one run of ``snapshot`` as a Prometheus that scraped it tells of it."""
+    (run,) = assemble(samples(snapshot), b.EPOCH).runs
+    return run
+
+
+def left(how: str, code: int | None = None) -> Slot:
+    slot = b.ended(how)
+    return replace(slot, compile=replace(slot.compile, exit_code=0 if code is None else 1 + code))
+
+
+def test_batches_are_counted_with_the_time_in_which_the_training_waited_for_them() -> None:
+    view = b.view(FED)
+    assert told(view, "batches_total") == [({}, 3610)]
+    assert told(view, "data_wait_seconds_total") == [({}, 2.5)]
+    assert told(view, "last_batch_timestamp_seconds") == [({}, b.EPOCH - 3)]
+
+
+def test_a_training_without_a_data_loader_waits_for_nobody_knows_how_long() -> None:
+    view = b.view(b.WARM)
+    assert told(view, "batches_total") == [({}, 0)]
+    assert told(view, "data_wait_seconds_total") == []
+    assert told(view, "last_batch_timestamp_seconds") == []
+
+
+def test_batches_are_not_known_where_this_torch_lacks_the_seam() -> None:
+    blind = b.view(replace(FED, identity=replace(FED.identity, missing=("batches",))))
+    assert told(blind, "batches_total") == told(blind, "data_wait_seconds_total") == []
+
+
+@pytest.mark.parametrize(
+    ("view", "end", "code"),
+    [
+        (b.view(left("finished", 0), alive=False), "finished", "0"),
+        (b.view(left("failed", 3), alive=False), "failed", "3"),
+        (b.view(left("failed"), alive=False), "failed", ""),
+        (b.view(left("interrupted"), alive=False), "interrupted", ""),
+        (b.view(left("detached")), "detached", ""),
+        (b.view(b.WARM, alive=False, gone=5), "lost", ""),
+    ],
+)
+def test_an_end_is_told_with_its_exit_code_where_that_is_known(
+    view: RankView, end: str, code: str
+) -> None:
+    known = {"end": end, "exit_code": code}
+    assert told(view, "end_info") == [(known, 1)]
+
+
+def test_a_living_rank_has_no_end() -> None:
+    for name in ("end_info", "oom_killed"):
+        assert told(b.view(b.WARM), name) == []
+
+
+@pytest.mark.parametrize("killed", [True, False, None])
+def test_want_of_memory_is_told_of_a_lost_rank_where_it_is_known(killed: bool | None) -> None:
+    lost = replace(b.view(b.WARM, alive=False, gone=5), oom_killed=killed)
+    assert told(lost, "oom_killed") == ([] if killed is None else [({}, killed)])
+    assert back(b.snapshot(lost)).ranks[0].oom_killed is killed
+
+
+def _run(*ends: float | None) -> Snapshot:
+    """A run of ranks that were lost so many seconds ago; ``None``: that one lives."""
+    views = [
+        b.view(b.as_rank(b.WARM, rank, len(ends)), alive=ago is None, gone=ago)
+        for rank, ago in enumerate(ends)
+    ]
+    snapshot = b.snapshot(*views)
+    return replace(snapshot, runs=group([view.record for view in views], {}, b.NOW))
+
+
+@pytest.mark.parametrize(
+    ("ends", "together"),
+    [
+        ((20, 25), True),
+        ((20, 31), False),
+        ((20, None), False),
+        ((None, None), None),
+    ],
+)
+def test_whether_the_ranks_of_a_run_ended_together_is_told_by_run(
+    ends: tuple[float | None, ...], together: bool | None
+) -> None:
+    snapshot = _run(*ends)
+    found = [s for s in samples(snapshot) if s.name == "run_ended_together"]
+    expected = [] if together is None else [({"run": "gpt2"}, float(together))]
+    assert [(s.labels, s.value) for s in found] == expected
+    assert back(snapshot).ended_together is together
+
+
+def test_a_prometheus_gives_back_batches_and_the_end() -> None:
+    fed = back(b.snapshot(b.view(FED))).ranks[0].figures.steps
+    assert (fed.batches, fed.batch_wait_seconds, fed.last_batch_at) == (3610, 2.5, b.EPOCH - 3)
+    for how, code in (("failed", 3), ("interrupted", None)):
+        life = back(b.snapshot(b.view(left(how, code), alive=False))).ranks[0].figures.life
+        assert (life.end, life.exit_code, life.alive) == (how, code, False)
+    lost = back(b.snapshot(b.view(b.WARM, alive=False, gone=5))).ranks[0].figures.life
+    assert (lost.end, lost.alive) == (None, False)

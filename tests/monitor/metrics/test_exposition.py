@@ -1,0 +1,113 @@
+"""The text of /metrics is, to the byte, what prometheus_client's own encoders make of the same."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.samples import Sample
+
+from support import builders as b
+from warmwatch_monitor.metrics import Distribution, Family, Labels, SnapshotCollector, render
+from warmwatch_monitor.metrics.text import content_type, encode
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+# what the name of a sample adds to its family's
+SUFFIXES = {"gauge": "", "counter": "_total", "info": "_info"}
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=12)
+LABELS = st.dictionaries(st.sampled_from(("run", "rank", "a", "uuid")), TEXT, max_size=4)
+VALUES = st.one_of(
+    st.integers(0, 2**60), st.floats(allow_nan=True, allow_infinity=True), st.booleans()
+)
+# a family's own label, its columns, and rows with a value, or none, for each of them
+OWN = st.one_of(
+    st.just(("", ("",))),
+    st.tuples(st.sampled_from(("kind", "state", "own")), st.lists(TEXT, min_size=1, max_size=3)),
+)
+
+
+class Registry:
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> list[Metric]:
+        return self._metrics
+
+
+@st.composite
+def families(draw: st.DrawFn) -> tuple[list[Family], list[Metric]]:
+    """Ours, and the same as prometheus_client's."""
+    made, metrics = [], []
+    for number in range(draw(st.integers(0, 5))):
+        name, type_, help = (
+            f"warmwatch_{number}",
+            draw(st.sampled_from(sorted(SUFFIXES))),
+            draw(TEXT),
+        )
+        label, columns = draw(OWN)
+        family = Family(name=name, help=help, type=type_, label=label, columns=columns)
+        metric = Metric(name, help, type_)
+        for _ in range(draw(st.integers(1, 3))):
+            labels = draw(LABELS)
+            values = [draw(st.none() | VALUES) for _ in columns[1:]] + [draw(VALUES)]
+            family.rows.append((Labels(labels), values))
+            for column, value in zip(columns, values, strict=True):
+                own = {label: column} if label else {}
+                if value is not None:
+                    sample = Sample(name + SUFFIXES[type_], {**labels, **own}, value)
+                    metric.samples.append(sample)
+        made.append(family)
+        metrics.append(metric)
+    return made, metrics
+
+
+@given(families(), st.sampled_from(("text/plain", OPENMETRICS, "")))
+def test_the_text_is_the_library_s(both: tuple[list[Family], list[Metric]], accept: str) -> None:
+    made, metrics = both
+    encoder, content_type = choose_encoder(accept)
+    assert encode(made, accept) == (encoder(Registry(metrics)), content_type)
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
+@pytest.mark.parametrize("version", ["abc", "2.0.0", "1.0.0\xe9", "1.0.0\x01", "x.y", "9" * 999])
+def test_a_version_that_is_not_written_is_none_that_is_answered(kind: str, version: str) -> None:
+    """What was asked for is then not there, so what is always understood is sent."""
+    plain = "text/plain; version=0.0.4; charset=utf-8"
+    odd = f"{kind}; version={version}"
+    assert encode([], odd) == (b"", plain)
+    assert content_type(f"{odd}, {OPENMETRICS}").startswith(OPENMETRICS)
+
+
+@pytest.mark.parametrize("accept", ["text/plain", OPENMETRICS])
+@pytest.mark.parametrize("state", [*b.in_every_state(), "with a GPU", "nothing"])
+def test_a_registry_that_the_collector_is_in_serves_the_same_bytes(state: str, accept: str) -> None:
+    gpu = b.gpu(clocks_hertz=(("sm", 1.9e9),), throttled=(("power", True), ("heat", False)))
+    states = b.in_every_state('odd "\\\n run')
+    states |= {"with a GPU": b.view(b.WARM, gpus=(gpu,))}
+    snapshot = b.snapshot(*[states[state]] if state in states else [], gpus=(gpu,))
+    registry = CollectorRegistry()
+    registry.register(SnapshotCollector(lambda: snapshot, "0.1.0"))
+    encoder, content_type = choose_encoder(accept)
+    assert (encoder(registry), content_type) == render(snapshot, accept, version="0.1.0")
+
+
+def test_a_family_without_a_sample_is_not_there() -> None:
+    mute = Family(name="warmwatch_y", help="help", type="gauge", label="kind", columns=("a", "b"))
+    mute.rows.append((Labels({"run": "gpt2"}), (None, None)))
+    assert encode([Family(name="warmwatch_x", help="help", type="gauge"), mute], None)[0] == b""
+
+
+def test_a_histogram_has_its_buckets_count_and_sum() -> None:
+    family = Family(
+        name="warmwatch_x", help="h", type="histogram", label="kind", columns=("a",), bounds=(0.5,)
+    )
+    family.add(Labels({"run": "gpt2"}), Distribution(upto=(3,), count=4, sum=1.25))
+    assert encode([family], None)[0].decode().splitlines()[2:] == [
+        'warmwatch_x_bucket{kind="a",le="0.5",run="gpt2"} 3.0',
+        'warmwatch_x_bucket{kind="a",le="+Inf",run="gpt2"} 4.0',
+        'warmwatch_x_count{kind="a",run="gpt2"} 4.0',
+        'warmwatch_x_sum{kind="a",run="gpt2"} 1.25',
+    ]

@@ -1,0 +1,177 @@
+"""A Snapshot as OTLP: the series of /metrics, the units, and when each began to count."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+from prometheus_client.parser import text_string_to_metric_families
+
+from support import builders as b
+from support import otlp
+from support.values import replace
+from warmwatch_monitor.metrics import RANK_SERIES, render
+from warmwatch_monitor.metrics.otlp import ATTACHED, NOT_SINCE_ATTACHING, Converter
+from warmwatch_monitor.model import ExportHealth, HostReading, ProcessReading, Snapshot, Spending
+
+PROCESS = ProcessReading(
+    pid=4711, cpu_seconds=180.25, resident_bytes=3 * 10**9, workers_busy=1, workers_idle=3
+)
+GPU = b.gpu(
+    energy_joules=1.5e6,
+    temperature_celsius=61.0,
+    memory_used_bytes=7 * 10**10,
+    memory_total_bytes=8 * 10**10,
+    clocks_hertz=(("sm", 1.98e9),),
+)
+
+
+def everything() -> Snapshot:
+    odd = replace(b.RECOMPILING, identity=replace(b.RECOMPILING.identity, run='a"b\\c\nd, {e="f"}'))
+    spent = Spending(compile_joules=900.0, compile_seconds=3.0, clean_joules=8.0, clean_steps=2.0)
+    return b.snapshot(
+        b.view(b.as_rank(b.WARM, 0, 2), process=PROCESS, gpus=(GPU,), spending=spent),
+        b.view(b.as_rank(b.COMPILING, 1, 2)),
+        b.view(odd),
+        gpus=(GPU,),
+        host=HostReading(
+            memory_total_bytes=10**11, memory_available_bytes=10**10, cpus=16, load_1m=0.5
+        ),
+        exports=(ExportHealth(export="otlp", up=True, last_success=b.EPOCH - 60),),
+    )
+
+
+def converted(snapshot: Snapshot, by: Converter | None = None) -> ExportMetricsServiceRequest:
+    """As it goes over the wire."""
+    data = (by or Converter("0.1.0", "node7:10464")).convert(snapshot)
+    return ExportMetricsServiceRequest.FromString(encode_metrics(data).SerializeToString())
+
+
+def test_the_series_are_those_of_metrics_with_their_types_values_and_help() -> None:
+    body, _ = render(everything(), None, version="0.1.0")
+    families = list(text_string_to_metric_families(body.decode()))
+    request = converted(everything())
+    assert otlp.series(request) == {
+        (family.type, sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+    helps = {metric.name.removesuffix("_total"): metric.description for metric in _all(request)}
+    assert helps == {family.name: family.documentation for family in families}
+
+
+def test_all_points_are_of_the_moment_of_the_snapshot() -> None:
+    times = {point.time_unix_nano for metric in _all(converted(everything())) for point in metric}
+    assert times == {round(b.EPOCH * 1e9)}
+
+
+class _Points:
+    """A metric and its points."""
+
+    def __init__(self, metric: Any) -> None:
+        self.name, self.unit, self.description = metric.name, metric.unit, metric.description
+        self.kind = metric.WhichOneof("data")
+        self.points = list(getattr(metric, self.kind).data_points)
+
+    def __iter__(self) -> Any:
+        return iter(self.points)
+
+
+def _all(request: ExportMetricsServiceRequest) -> list[_Points]:
+    return [_Points(metric) for metric in otlp.metrics(request).values()]
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("warmwatch_compile_seconds_total", "s"),
+        ("warmwatch_step_seconds", "s"),
+        ("warmwatch_warmup_end_timestamp_seconds", "s"),
+        ("warmwatch_process_resident_memory_bytes", "By"),
+        ("warmwatch_gpu_energy_joules_total", "J"),
+        ("warmwatch_gpu_power_watts", "W"),
+        ("warmwatch_gpu_clock_hertz", "Hz"),
+        ("warmwatch_gpu_temperature_celsius", "Cel"),
+        ("warmwatch_gpu_utilization_ratio", "1"),
+        ("warmwatch_steps_total", ""),
+        ("warmwatch_warm", ""),
+        ("warmwatch_run_info", ""),
+        ("warmwatch_host_load1", ""),
+    ],
+)
+def test_the_unit_is_that_of_the_name(name: str, unit: str) -> None:
+    assert otlp.metrics(converted(everything()))[name].unit == unit
+
+
+def starts(request: ExportMetricsServiceRequest, name: str) -> list[float]:
+    """Of each point, in seconds before the snapshot of :data:`b.EPOCH`."""
+    (metric,) = [one for one in _all(request) if one.name == name]
+    return [b.EPOCH - point.start_time_unix_nano / 1e9 for point in metric]
+
+
+def test_a_ranks_counters_began_when_its_agent_attached() -> None:
+    late = replace(b.WARM, header=replace(b.WARM.header, attached_epoch_ns=10**18))
+    snapshot = b.snapshot(b.view(b.as_rank(b.WARM, 0, 2)), b.view(b.as_rank(late, 1, 2)))
+    began = [pytest.approx(300), pytest.approx(b.EPOCH - 10**9)]
+    assert starts(converted(snapshot), "warmwatch_steps_total") == began
+    spread = starts(converted(snapshot), "warmwatch_step_seconds")
+    assert spread == [began[0], began[0], began[1], began[1]]
+
+
+def test_gauges_have_no_start() -> None:
+    gauges = [one for one in _all(converted(everything())) if one.kind == "gauge"]
+    assert {point.start_time_unix_nano for one in gauges for point in one} == {0}
+
+
+def test_what_counts_since_nobody_knows_when_begins_when_it_is_first_sent() -> None:
+    by, name = Converter("0.1.0", "x"), "warmwatch_gpu_energy_joules_total"
+
+    def began(joules: float, later: float) -> list[float]:
+        gpu = replace(GPU, energy_joules=joules)
+        snapshot = replace(b.snapshot(gpus=(gpu,)), epoch=b.EPOCH + later)
+        return starts(converted(snapshot, by), name)
+
+    assert began(100.0, 0) == [0]
+    assert began(150.0, 60) == [0]
+    assert began(150.0, 120) == [0]
+    assert began(20.0, 180) == [pytest.approx(-180)]  # the driver was loaded again
+    assert began(30.0, 240) == [pytest.approx(-180)]
+    converted(b.snapshot(), by)  # the GPU is gone for a while: nothing is kept of it
+    assert began(40.0, 300) == [pytest.approx(-300)]
+
+
+@pytest.mark.parametrize("name", sorted(NOT_SINCE_ATTACHING))
+def test_what_a_rank_counts_from_elsewhere_does_not_begin_with_its_agent(name: str) -> None:
+    assert starts(converted(everything()), name) == [0]
+
+
+def test_the_series_that_starts_are_taken_from_exist() -> None:
+    assert {ATTACHED, *NOT_SINCE_ATTACHING} <= {series.name for series in RANK_SERIES}
+
+
+def test_no_least_and_greatest_step_is_made_up() -> None:
+    metric = otlp.metrics(converted(everything()))["warmwatch_step_seconds"]
+    for point in metric.histogram.data_points:
+        assert not point.HasField("min")
+        assert not point.HasField("max")
+
+
+def test_a_snapshot_with_nothing_in_it_is_sent_too() -> None:
+    names = set(otlp.metrics(converted(b.snapshot(sources=()))))
+    assert names == {"warmwatch_records_refused", "warmwatch_build_info"}
+
+
+def test_a_monitor_that_is_not_asked_for_it_imports_none_of_it() -> None:
+    code = (
+        "import sys, warmwatch_monitor.server.command, warmwatch_monitor.api.routes, uvicorn\n"
+        "print([n for n in sys.modules if n.startswith(('opentelemetry.sdk',"
+        " 'opentelemetry.exporter', 'opentelemetry.proto', 'warmwatch_monitor.metrics.otlp'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,106 @@
+"""A command that is ended when enough was seen: it, and whatever it started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from support.records import wait_until
+from warmwatch_monitor.modes.bounded import PATIENCE, bounded, heard
+
+QUICK = (*tuple((number, 0.2) for number, _ in PATIENCE[:-1]), (signal.SIGKILL, 60.0))
+PATIENT = tuple((number, 60.0) for number, _ in PATIENCE)
+
+
+def ended(
+    tmp_path: Path, line: str, patience: tuple[tuple[signal.Signals, float], ...] = PATIENT
+) -> tuple[int, str | None]:
+    """Of a shell's ``line``, once it has made the file ``ready``."""
+    ready = tmp_path / "ready"
+    with (tmp_path / "output").open("wb") as output:
+        return bounded(
+            ("sh", "-c", line.replace("READY", f"touch {ready}")),
+            os.environ,
+            output=output,
+            look=lambda: "seen" if ready.exists() else None,
+            seconds=0.05,
+            hurry=lambda: False,
+            patience=patience,
+        )
+
+
+def test_it_is_asked_as_ctrl_c_asks(tmp_path: Path) -> None:
+    line = "trap 'echo bye; exit 3' INT; READY; while :; do sleep 0.05; done"
+    assert ended(tmp_path, line) == (3, "seen")
+    assert (tmp_path / "output").read_text() == "bye\n"
+
+
+@pytest.mark.parametrize("ignores", ["INT", "INT TERM"])
+def test_who_does_not_listen_is_ended_all_the_same(tmp_path: Path, ignores: str) -> None:
+    code, _ = ended(tmp_path, f"trap '' {ignores}; READY; while :; do sleep 0.05; done", QUICK)
+    assert -code in (signal.SIGTERM, signal.SIGKILL)
+
+
+def test_what_nothing_ends_is_waited_for_no_longer(tmp_path: Path) -> None:
+    """As a process that waits within a driver."""
+    line = f"echo $$ > {tmp_path}/pid; READY; exec sleep 600"
+    assert ended(tmp_path, line, ()) == (-signal.SIGKILL, "seen")
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
+def test_what_it_started_goes_too_in_whatever_session(tmp_path: Path) -> None:
+    """As torchrun's workers have sessions of their own, and may not listen."""
+    own = f"trap '' INT; echo $$ > {tmp_path}/worker; READY; while :; do sleep 0.05; done"
+    (tmp_path / "own.sh").write_text(own.replace("READY", f"touch {tmp_path}/ready"))
+    ended(tmp_path, f"setsid sh {tmp_path}/own.sh & wait", QUICK)
+    worker = int((tmp_path / "worker").read_text())
+    wait_until(lambda: not psutil.pid_exists(worker) or dead(worker))
+
+
+def test_what_it_left_to_init_goes_too(tmp_path: Path) -> None:
+    """A script's background job, whose shell is gone, and which no Ctrl-C reaches."""
+    job = f"echo $$ > {tmp_path}/worker; READY; while :; do sleep 0.05; done"
+    (tmp_path / "job.sh").write_text(job.replace("READY", f"touch {tmp_path}/ready"))
+    ended(tmp_path, f"(sh {tmp_path}/job.sh &); while :; do sleep 0.05; done", QUICK)
+    worker = int((tmp_path / "worker").read_text())
+    try:
+        assert dead(worker)
+    finally:
+        if not dead(worker):
+            os.kill(worker, signal.SIGKILL)
+
+
+def dead(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return True
+
+
+def test_one_that_ends_by_itself_was_not_ended(tmp_path: Path) -> None:
+    assert ended(tmp_path, "exit 7") == (7, None)
+
+
+def test_what_is_heard_is_counted_and_ends_nothing() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with heard() as stops:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert (stops.count, stops.last) == (2, signal.SIGTERM)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_what_is_ignored_stays_ignored() -> None:
+    """As under nohup."""
+    says = (
+        "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "from warmwatch_monitor.modes.bounded import heard\n"
+        "with heard(): print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", says], text=True) == "True\n"

@@ -1,0 +1,298 @@
+"""The table of modes: made of Accounts built by hand, as they are when each run has told enough."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from support import builders as b
+from support import reported as a
+from support.values import replace
+from warmwatch.shared.states import State
+from warmwatch_monitor.model import RankView, RunView
+from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
+from warmwatch_monitor.modes.command import script_name
+from warmwatch_monitor.modes.one_mode import environment_of
+from warmwatch_monitor.modes.table import Modes, Row, Tried, enough, modes
+from warmwatch_monitor.modes.wording import _graphs, page
+from warmwatch_monitor.output.document import Document
+from warmwatch_monitor.output.lines import lines
+from warmwatch_monitor.output.markdown import markdown
+from warmwatch_monitor.report.command import as_text, cleaned
+
+H100_TABLE = {"eager": (0.0, 0.0527), "default": (17.2, 0.0356), "reduce-overhead": (17.4, 0.0353)}
+
+
+def account(mode: str, cost: float, step: float, off: float = 0.002, **changes: Any) -> RunSummary:
+    """Of a run in ``mode``: its compile time, and a step known to ``off`` of its length."""
+    answers = {
+        "steps": 410,
+        "step_seconds.first": cost + 0.3 if cost else None,
+        "step_seconds.median": step * 1.001,  # its mean is exact, where steps are alike
+        "step_seconds.typical": step,
+        "step_seconds.median_low": step * (1 - off),
+        "step_seconds.median_high": step * (1 + off),
+        "step_seconds.clean_count": 400,
+        "compile.seconds": cost,
+        "compile.graphs": 1 if cost else 0,
+        "compile.graph_breaks": 0,
+        "compile.recompiles": 0,
+        "cost.beyond_steady_seconds": cost,
+        "conditions": [],
+        "gpus": ["GPU-1"],
+        **changes,
+    }
+    ways = (Wrapping(mode=mode),) if cost else ()
+    what = replace(a.H100, wrappings=ways)
+    found = a.account(b.view(b.WARM), answers=answers, run=f"train/{mode}", id=mode, what=what)
+    (rank,) = found.ranks
+    return replace(found, ranks=(replace(rank, first_step_bytes=8_000_000_000),))
+
+
+def tried(mode: str, of: RunSummary | None = None, **rest: Any) -> Tried:
+    return Tried(**{"mode": mode, "account": of, "ended_by": "steady", "seconds": 30.0, **rest})
+
+
+def made(*rows: Tried, **rest: Any) -> Modes:
+    return modes(rows, **rest)
+
+
+def usual() -> list[Tried]:
+    """As on the H100 of docs/modes.md."""
+    return [tried(mode, account(mode, *known)) for mode, known in H100_TABLE.items()]
+
+
+def text(of: Modes) -> str:
+    return lines(page(of), width=160, colour=False)
+
+
+def notes(of: Modes) -> dict[str, str]:
+    """What is said of each mode."""
+    document: Document = page(of)
+    items = [one.items for one in document.sections if one.title == "To be known"]
+    told = [(*item.words.partition(": "), item.more) for each in items for item in each]
+    return {mode: "; ".join((words, *more)) for mode, _, words, more in told}
+
+
+def test_the_table_is_the_hand_made_one() -> None:
+    """docs/modes.md: the default mode has paid after 1,016 steps, each 1.48 times shorter."""
+    of = made(*usual(), training_steps=100_000)
+    eager, default, overhead = of.rows
+    assert (of.baseline, eager.outcome, eager.break_even) == ("eager", "measured", None)
+    assert default.break_even is not None
+    assert default.break_even.step == pytest.approx(1016, abs=20)
+    assert default.speed_up is not None
+    assert default.speed_up.value == pytest.approx(1.48, abs=0.001)
+    assert default.first_step_memory_bytes == 8_000_000_000
+    assert eager.total_seconds == pytest.approx(5270)
+    assert overhead.total_seconds == pytest.approx(17.4 + 3530)
+    shown = text(of)
+    assert shown.startswith(
+        "100,000 steps take 59 min 7 s in reduce-overhead (eager: 87 min 50 s)."
+    )
+    assert "35.6 ± 0.071 ms" in shown
+    assert "default against eager: costs 17.2 s more and saves 17.1 ms" in shown
+    assert "reduce-overhead against default: costs 200 ms more and saves 0.3 ms" in shown
+    assert notes(of) == {}
+
+
+def test_what_is_within_the_spread_is_no_faster() -> None:
+    noisy = account("default", 17.2, 0.0520, off=0.05)
+    of = made(
+        tried("eager", account("eager", *H100_TABLE["eager"], off=0.05)), tried("default", noisy)
+    )
+    assert of.rows[1].break_even is not None
+    assert of.rows[1].break_even.outcome == "no_difference"
+    shown = text(of)
+    assert "no faster" in shown
+    assert "eager cannot be told from it" in shown
+
+
+def test_a_mode_that_fails_is_said_to_and_the_others_stand() -> None:
+    failed = account("max-autotune", 9.0, 0.04)
+    (rank,) = failed.ranks
+    answer = {**rank.answer, "end": {"exception": "OutOfMemoryError"}, "state": "failed"}
+    answer["step_seconds"] = dict.fromkeys(rank.answer["step_seconds"])
+    failed = replace(failed, state="failed", ranks=(replace(rank, answer=answer),))
+    of = made(
+        *usual(),
+        tried("max-autotune", failed, ended_by="itself", code=1, output="out/max-autotune.log"),
+        tried("max-autotune-no-cudagraphs", ended_by="itself", code=-9),
+        training_steps=1000,
+    )
+    assert [one.outcome for one in of.rows] == [*["measured"] * 3, "failed", "failed"]
+    said = notes(of)
+    assert "exit code 1, OutOfMemoryError" in said["max-autotune"]
+    assert "out/max-autotune.log" in said["max-autotune"]
+    assert "signal 9" in said["max-autotune-no-cudagraphs"]
+    assert page(of).answer.startswith("1,000 steps take 52.7 s in ")
+
+
+def test_an_end_by_us_is_no_failure() -> None:
+    gone = replace(account("default", 17.2, 0.0356), state="lost")
+    assert made(tried("default", gone, ended_by="steady")).rows[0].outcome == "measured"
+    assert made(tried("default", gone, ended_by="itself", code=0)).rows[0].outcome == "failed"
+
+
+def test_of_one_that_left_without_a_word_nobody_knows_that_it_failed() -> None:
+    """As ``os._exit(0)`` does; one whose command failed has."""
+    summary = "gpt2/default: lost after 200 steps; the process said nothing"
+    gone = replace(account("default", 17.2, 0.0356), state="lost", summary=summary)
+    for code, words in ((0, f"{summary}; what it printed is in x"), (3, "it failed (exit code 3)")):
+        of = made(tried("default", gone, ended_by="itself", code=code, output="x"))
+        assert words in notes(of)["default"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"steps": 0, "step_seconds.typical": None, "step_seconds.median": None},
+            "no step was seen",
+        ),
+        ({"step_seconds.clean_count": 4}, "only 4 clean steps"),
+        ({"compile.seconds": 0.0}, "hands nothing to torch.compile"),
+        ({"compile.graphs": 3, "compile.graph_breaks": 2}, "3 graphs (default: 1 graph)"),
+        ({"gpus": []}, "CUDA graphs need a GPU"),
+        ({"agent_errors": 2}, "2 errors"),
+        ({"conditions": [{"condition": "thrashing", "words": "thrashing: 7"}]}, "thrashing: 7"),
+    ],
+)
+def test_each_thing_that_is_to_be_known_of_a_mode_is_said(
+    changes: dict[str, Any], words: str
+) -> None:
+    odd = account("reduce-overhead", 17.4, 0.0353, **changes)
+    of = made(*usual()[:2], tried("reduce-overhead", odd))
+    assert list(notes(of)) == ["reduce-overhead"]
+    assert words in notes(of)["reduce-overhead"]
+
+
+def test_what_could_not_be_imposed_is_said() -> None:
+    ways = (Wrapping(mode="default"), Wrapping(mode="max-autotune"), Wrapping(backend="eager"))
+    odd = account("max-autotune", 17.4, 0.0353)
+    odd = replace(odd, what=replace(odd.what, wrappings=ways))
+    said = notes(made(*usual(), tried("max-autotune", odd)))["max-autotune"]
+    assert "compiled by eager was left as it is" in said
+    assert "default held as well" in said
+
+
+def test_what_captured_nothing_is_never_the_faster_one() -> None:
+    """Its steps differ by what the machine does meanwhile, and by nothing else."""
+    idle = account("default", 2.5, 0.0300, **{"compile.graphs": 0})
+    of = made(*usual()[:1], tried("default", idle))
+    assert page(of).answer == "Nothing was compiled in any mode, so there is nothing to choose."
+    assert "speed-up" not in text(of)
+    also = made(*usual()[:2], tried("reduce-overhead", idle))
+    assert "The shortest step is default's" in page(also).answer
+
+
+def test_nothing_that_was_seen_is_said_too() -> None:
+    of = made(tried("eager", ended_by="timeout", seconds=60.0), untried=("default",))
+    assert of.baseline is None
+    shown = text(of)
+    assert "No step could be measured" in shown
+    assert "no step and no compilation was seen: it was ended at the timeout, after 60" in shown
+    assert "not tried: default" in shown
+
+
+def test_it_is_json_and_markdown_as_well() -> None:
+    of = cleaned(made(*usual(), imposed=("TORCHINDUCTOR_MAX_AUTOTUNE",)))
+    told = json.loads(as_text(of))
+    assert [row["mode"] for row in told["rows"]] == list(H100_TABLE)
+    assert told["schema_version"] == 1
+    written = markdown(page(of))
+    assert "| mode | first step |" in written
+    assert "TORCHINDUCTOR\\_MAX\\_AUTOTUNE in the environment holds in every mode" in written
+
+
+# When a run has told enough.
+
+
+def view(
+    *,
+    warm: bool = True,
+    count: int = 100,
+    seconds: float = 4.0,
+    off: float = 0.005,
+    number: int = 0,
+) -> RankView:
+    """A rank with so many clean steps, which took so long together."""
+    base = replace(b.WARM, identity=replace(b.WARM.identity, rank=number))
+    rank = b.view(base)
+    steps = rank.figures.steps
+    clean = replace(
+        steps.clean,
+        count=count,
+        sum_seconds=seconds,
+        median=0.04,
+        median_low=0.04 * (1 - off),
+        median_high=0.04 * (1 + off),
+    )
+    figures = replace(rank.figures, steps=replace(steps, count=count + 1, clean=clean))
+    state = State.WARM if warm else State.WARMING
+    return replace(rank, figures=figures, judgement=replace(rank.judgement, state=state))
+
+
+def run_of(*ranks: RankView) -> RunView:
+    (found,) = b.runs(*ranks)
+    return found
+
+
+def test_a_run_is_long_enough_when_every_rank_is_warm_and_its_step_known() -> None:
+    assert enough(run_of(view()))
+    assert not enough(run_of(view(warm=False)))
+    assert not enough(run_of(view(count=9)))
+    assert not enough(run_of(view(seconds=2.9)))
+    assert not enough(run_of(view(off=0.02)))
+    assert enough(run_of(view(off=0.02, seconds=30.0)))  # it will not become better
+    assert not enough(run_of(view(), view(number=1, off=0.02)))
+
+
+def test_so_many_steps_are_enough_whatever_they_are() -> None:
+    odd = run_of(view(warm=False, count=50), view(number=1, warm=False, count=48))
+    assert enough(odd, 49)
+    assert not enough(odd, 50)
+
+
+# The command's own decisions.
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("python train.py --lr 3", "train"),
+        ("torchrun --nproc-per-node 2 src/pretrain.py", "pretrain"),
+        ("python -m torch.distributed.run -m pkg.fit", "fit"),
+        ("./launch", "launch"),
+    ],
+)
+def test_a_run_is_called_after_the_script(line: str, name: str) -> None:
+    assert script_name(line.split()) == name
+
+
+def test_a_compiling_mode_undoes_what_turns_compilation_off_and_eager_sets_it() -> None:
+    off = {
+        "TORCHDYNAMO_DISABLE": "1",
+        "TORCH_COMPILE_DISABLE": "1",
+        "WARMWATCH_MODE": "x",
+        "A": "b",
+    }
+    assert environment_of("default", off) == {"A": "b", "WARMWATCH_MODE": "default"}
+    assert environment_of("eager", off) == {"A": "b", "TORCHDYNAMO_DISABLE": "1"}
+
+
+def test_graphs_that_nobody_counts_are_no_reason_to_call_it_eager() -> None:
+    unknown = account("default", 17.2, 0.0356, **{"compile.graphs": None})
+    assert made(*usual()[:1], tried("default", unknown)).rows[1].captured
+
+
+def test_the_graphs_of_what_was_ended_in_its_first_compilation_are_unknown() -> None:
+    cut_off = Row(
+        mode="default", outcome="unmeasured", ended_by="interrupted", compiled=True, graphs=0
+    )
+    assert _graphs(cut_off) == "unknown"
+    assert _graphs(replace(cut_off, graphs=2)) == "2"
+    assert _graphs(replace(cut_off, first_step_seconds=1.0)) == "0"
+    assert _graphs(replace(cut_off, compiled=False)) is None

@@ -1,0 +1,435 @@
+"""How long what compiles may take yet: by what the same took before, and nothing made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import builders as b
+from support.accounts import BEGAN, account, keeping, rank, store
+from support.sources import instead, settings
+from support.sources import records as reading
+from support.values import replace
+from warmwatch.shared.record import Slot
+from warmwatch_monitor.history.comparability import is_alike, is_comparable, known_of, precedent
+from warmwatch_monitor.history.earlier_runs import EarlierRuns
+from warmwatch_monitor.history.earlier_runs_source import recalling
+from warmwatch_monitor.metrics import render
+from warmwatch_monitor.model import (
+    Done,
+    Estimate,
+    Precedent,
+    RecordReading,
+    Remembered,
+    RunView,
+    Snapshot,
+)
+from warmwatch_monitor.model.run_summary import Compiled, Provenance, RunSummary, Wrapping
+from warmwatch_monitor.pipeline.estimates import Now, estimate, with_estimates
+from warmwatch_monitor.pipeline.poller import Poller
+from warmwatch_monitor.sources.listed import RECORDS
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.words.sentence import summary
+
+FORWARD = Done(kind="forward", name="forward", code="c0de", cache="miss", seconds=80.0)
+BACKWARD = Done(kind="backward", cache="miss", seconds=30.0)
+PHASES = {"dynamo": 5.0, "inductor": 75.0, "kernel_compile": 30.0}
+BEFORE = Precedent(seconds=113.0, phase_seconds=PHASES, compiled=(FORWARD, BACKWARD))
+
+
+def now(seconds: float, activity: float | None = None, *done: Done, **known: Any) -> Now:
+    """``seconds`` into a first warm-up, and ``activity`` into the compilation in progress."""
+    return Now(
+        seconds=seconds,
+        activity_seconds=seconds if activity is None else activity,
+        compiled=done,
+        phase_seconds={"dynamo": 5.0, "inductor": seconds - 5.0},
+        **known,
+    )
+
+
+def left(now: Now, *precedents: Precedent) -> float | None:
+    found = estimate(now, precedents)
+    assert found is not None
+    return found.left_seconds
+
+
+def test_the_rest_is_that_of_the_compilation_in_progress_and_what_came_after_it() -> None:
+    assert left(now(20), BEFORE) == pytest.approx(60 + 30 + 3)  # 3 s in which nothing compiled
+    assert left(now(85, 5, FORWARD), BEFORE) == pytest.approx(25 + 3)
+
+
+def test_a_host_that_is_slower_than_last_time_is_expected_to_stay_so() -> None:
+    """Twice as slow so far; less is made of it where less has ended."""
+    before = replace(BEFORE, compiled=(replace(FORWARD, seconds=20.0), BACKWARD, BACKWARD))
+    slower = now(45, 5, replace(FORWARD, seconds=40.0))
+    doubt = 0.05 * 80
+    speed = (40 + doubt) / (20 + doubt)
+    assert left(slower, before) == pytest.approx(speed * 30 - 5 + speed * 30 + 3)
+
+
+@pytest.mark.parametrize(("then", "took", "times"), [(1.0, 80.0, 4), (80.0, 1.0, 1 / 4)])
+def test_what_stood_still_in_a_compilation_is_not_expected_of_the_rest(
+    then: float, took: float, times: float
+) -> None:
+    """A machine that was suspended, a process that was stopped: now, or last time."""
+    known = (replace(FORWARD, seconds=then), BACKWARD, BACKWARD)
+    before = replace(BEFORE, seconds=110.0, compiled=known)
+    found = left(now(took + 5, 5, replace(FORWARD, seconds=took)), before)
+    assert found == pytest.approx(30 * times - 5 + 30 * times)
+
+
+def test_where_compilations_are_not_known_one_by_one_the_rest_is_that_of_the_phases() -> None:
+    known = replace(now(20), compiled=None)
+    found = estimate(known, [BEFORE])
+    assert found is not None
+    assert found.left_seconds == pytest.approx(60 + 30 + 3)
+    assert found.phases == {"inductor": 60.0, "kernel_compile": 30.0}
+
+
+def test_what_takes_longer_than_it_ever_did_has_no_rest() -> None:
+    found = estimate(now(120, 10, FORWARD), [BEFORE])
+    assert found == Estimate(of="warmup", so_far_seconds=120, last_seconds=113.0)
+
+
+def test_several_precedents_give_a_spread_and_those_that_are_over_no_rest() -> None:
+    longer = replace(BEFORE, seconds=133.0, compiled=(replace(FORWARD, seconds=100.0), BACKWARD))
+    shorter = Precedent(seconds=15.0)
+    found = estimate(now(20), [BEFORE, longer, shorter])
+    assert found is not None
+    assert (found.low, found.high) == (pytest.approx(93), pytest.approx(80 + 30 + 23))
+    assert (found.last_seconds, found.precedents) == (113.0, 3)
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [
+        {"code": "0ther"},
+        {"name": "loss"},
+        {"cache": "hit"},
+        {"kind": "backward"},
+    ],
+)
+def test_what_was_compiled_otherwise_is_no_precedent(otherwise: dict[str, str]) -> None:
+    assert estimate(now(20, 5, replace(FORWARD, **otherwise)), [BEFORE]) is None
+    if "cache" not in otherwise:  # of what is under way nobody knows that yet
+        assert estimate(now(20, underway=Done(**otherwise)), [BEFORE]) is None
+
+
+def test_another_rank_that_has_done_it_goes_before_the_history() -> None:
+    peer = replace(BEFORE, seconds=50.0, of_rank=True, compiled=None)
+    found = estimate(now(20), [peer, BEFORE])
+    assert found is not None
+    assert (found.of_rank, found.last_seconds, found.precedents) == (True, 50.0, 1)
+
+
+def test_a_rank_that_is_not_at_the_end_itself_is_no_measure_of_what_is_left() -> None:
+    """Of a model that is compiled layer by layer, another rank waits behind the first."""
+    peer = Precedent(seconds=85.0, phase_seconds=PHASES, compiled=(FORWARD,), of_rank=True)
+    assert left(now(20), peer) == pytest.approx(60)
+    found = estimate(now(20), [peer, BEFORE])
+    assert found is not None
+    assert (found.of_rank, found.left_seconds) == (False, pytest.approx(60 + 30 + 3))
+
+
+@pytest.mark.parametrize("ended", [(), (FORWARD,)], ids=["under way", "ended"])
+def test_what_compiles_beyond_all_of_a_precedent_ends_the_estimate(ended: tuple[Done, ...]) -> None:
+    done = replace(FORWARD, seconds=30.0), replace(BACKWARD, seconds=10.0), *ended
+    underway = Done() if ended else Done(kind="forward", name="loss")
+    assert estimate(now(60, 15, *done, underway=underway), [BEFORE]) is None
+    assert estimate(now(45, 5, *done[:2]), [BEFORE]) is not None
+
+
+def test_a_recompile_is_held_against_the_same_function() -> None:
+    own = replace(FORWARD, seconds=12.0), replace(FORWARD, name="loss", seconds=99.0)
+    again = Now(activity_seconds=4.0, underway=Done(name="forward", code="c0de"), own=own)
+    found = estimate(again, ())
+    assert found == Estimate(of="function", so_far_seconds=4.0, last_seconds=12.0, left_seconds=8.0)
+    hit = replace(own[0], cache="hit")
+    assert estimate(replace(again, own=(hit,)), ()) is None
+    assert estimate(replace(again, underway=Done()), [BEFORE]) is None
+
+
+# What is remembered
+
+COLD = {"inductor": "cold", "triton": "cold"}
+WHAT = Provenance(
+    script="train.py",
+    torch="2.13.0",
+    caches=COLD,
+    compile_threads=8,
+    wrappings=(Wrapping(mode="default"),),
+)
+
+
+def before(id: str = "abcdefgh", seconds: float = 113.0, **what: Any) -> RunSummary:
+    """A run that was warm after ``seconds``."""
+    first = {"ended_at": BEGAN + seconds, "seconds": seconds, "steps": 1}
+    answer = {
+        "state": "finished",
+        "attached_at": BEGAN,
+        "warmup": {"first": first},
+        "compile": {"seconds": 110.0, "phase_seconds": {**PHASES, "dynamo": 6.0}},
+    }
+    compiled = (
+        Compiled(ended=BEGAN + 81, seconds=80.0, kind="forward", name="forward", code="c0de"),
+        Compiled(ended=BEGAN + 112, seconds=30.0, kind="backward"),
+        Compiled(
+            ended=BEGAN + 300, seconds=1.0, kind="forward", name="f", phase_seconds={"dynamo": 1.0}
+        ),
+    )
+    return account(
+        id,
+        run="gpt2",
+        owner=None,
+        host="node1",
+        what=replace(WHAT, **what),
+        ranks=(rank(answer=answer, compiled=compiled),),
+    )
+
+
+def test_the_first_warm_up_of_a_run_is_a_precedent_without_what_came_later() -> None:
+    found = precedent(before(), 0)
+    assert found is not None
+    assert found.compiled is not None
+    assert [one.seconds for one in found.compiled] == [80.0, 30.0]
+    assert [one.name for one in found.later] == ["f"]
+    assert found.phase_seconds == PHASES
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "comparable"),
+    [
+        ({"caches": {"inductor": "warm", "triton": "warm"}}, True),
+        ({"caches": {}}, True),
+        ({"torch": "2.12.0"}, True),
+        ({"compile_threads": 2}, True),
+        ({"gpus": ("NVIDIA H100",)}, False),
+        ({"world_size": 8}, False),
+        ({"wrappings": (Wrapping(mode="max-autotune"),)}, False),
+        ({"script": "other.py"}, False),
+    ],
+)
+def test_only_the_same_under_the_same_conditions_takes_as_long(
+    otherwise: dict[str, Any], comparable: bool
+) -> None:
+    mine = known_of(before())
+    assert is_alike(mine, before())
+    other = before(**otherwise)
+    assert (is_alike(mine, other), is_comparable(mine, other)) == (False, comparable)
+
+
+def test_another_host_is_another_device_where_there_is_no_gpu() -> None:
+    mine = known_of(before())
+    assert not is_alike(mine, replace(before(), host="node2"))
+    gpus = {"gpus": ("NVIDIA H100",)}
+    assert is_alike(known_of(before(**gpus)), replace(before(**gpus), host="node2"))
+
+
+def compiling(**identity: Any) -> Slot:
+    """43 s into its first compilation."""
+    told = {
+        "script": "train.py",
+        "host": "node1",
+        "caches": COLD,
+        "compile_threads": 8,
+        "launch": "process:7:1",
+        "pid": 7,
+    }
+    return replace(
+        b.slot(compile=b.COMPILING.compile, **{**told, **identity}),
+        header=replace(b.COMPILING.header, attached_epoch_ns=round((BEGAN + 5000) * 1e9)),
+    )
+
+
+WRAPPED = '{"t": 1, "event": "wrapped", "mode": "default"}\n'
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Any:
+    """What the history, in which ``accounts`` are, knows of a record with ``identity``."""
+
+    def ask(*accounts: RunSummary, **identity: Any) -> Remembered:
+        history = store(tmp_path)
+        history.save(accounts)
+        folder = tmp_path / "record"
+        folder.mkdir(exist_ok=True)
+        (folder / "events.jsonl").write_text(WRAPPED)
+        one = RecordReading(folder=str(folder), slot=compiling(**identity), alive=True)
+        return EarlierRuns(history, lambda _: True).read([one], ())[str(folder)]
+
+    return ask
+
+
+def test_the_history_gives_what_is_like_it_and_all_that_is_comparable(asked: Any) -> None:
+    warm = before("warm", 9.0, caches={"inductor": "warm", "triton": "warm"})
+    found = asked(before("cold"), warm, before("two", compile_threads=2))
+    assert [one.seconds for one in found.precedents] == [113.0]
+    assert sorted(found.warmups) == [9.0, 113.0, 113.0]
+
+
+def test_each_rank_of_a_run_is_held_against_all_of_an_earlier_one(tmp_path: Path) -> None:
+    gpus = b.gpu(0), b.gpu(1)
+    (tmp_path / "events.jsonl").write_text(WRAPPED)
+    history = store(tmp_path)
+    history.save([before(gpus=tuple(gpu.name or "" for gpu in gpus), world_size=2)])
+    for number, gpu in enumerate(gpus):
+        slot = compiling(rank=number, world_size=2, gpus=(gpu.uuid,))
+        one = RecordReading(folder=str(tmp_path), slot=slot, alive=True)
+        (found,) = EarlierRuns(history, lambda _: True).read([one], gpus).values()
+        assert [known.seconds for known in found.precedents] == [113.0]
+        assert found.warmups == (113.0,)
+
+
+def test_a_run_is_no_precedent_of_itself(asked: Any) -> None:
+    own = replace(before(), began=BEGAN + 6000)
+    assert asked(own) == Remembered()
+
+
+def test_a_loop_that_calls_torch_compile_at_each_step_costs_no_question_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, asked = store(tmp_path), list[int]()
+    monkeypatch.setattr(history, "sound", lambda _: asked.append(1) or [])
+    recalling = EarlierRuns(history, lambda _: True)
+    for calls in range(1, 500):
+        slot = compiling()
+        slot = replace(slot, compile=replace(slot.compile, wrappers=calls))
+        recalling.read([RecordReading(folder=str(tmp_path), slot=slot, alive=True)], ())
+    assert 0 < len(asked) < 50
+
+
+def test_the_ranks_of_a_run_cost_one_question_and_not_one_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a host with 512 of them the daemon was busy with its history for 20 s."""
+    history, loaded = store(tmp_path), list[str]()
+    history.save([before(world_size=4)])
+    real = history.told
+    monkeypatch.setattr(history, "told", lambda ids: loaded.extend(ids) or real(ids))
+    folders = [tmp_path / str(rank) for rank in range(4)]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "events.jsonl").write_text(WRAPPED)
+    ranks = [
+        RecordReading(folder=str(folder), slot=compiling(rank=rank, world_size=4), alive=True)
+        for rank, folder in enumerate(folders)
+    ]
+    found = EarlierRuns(history, lambda _: True).read(ranks, ())
+    assert [one.warmups for one in found.values()] == [(113.0,)] * 4
+    assert len(loaded) == 1
+
+
+def test_a_history_that_cannot_be_read_leaves_the_estimate_out_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "history.db").write_text("no database")
+    record = RecordReading(folder="/a", slot=compiling(), alive=True, pid=7)
+    polled = _polled(tmp_path, record)
+    assert {one.source: one.up for one in polled.sources}["precedents"] is False
+    assert "left" not in summary(polled)
+    assert polled.runs[0].state.value == "compiling"
+
+
+def test_the_history_is_asked_by_a_command_only_where_something_compiles(tmp_path: Path) -> None:
+    (tmp_path / "history.db").write_text("no database")
+    warm = RecordReading(folder="/a", slot=b.WARM, alive=True, pid=7)
+    polled = _polled(tmp_path, warm)
+    assert {one.source: one.up for one in polled.sources}["precedents"] is True
+
+
+def _polled(state: Path, record: RecordReading) -> Snapshot:
+    sources = (instead(RECORDS, reading(record)), *recalling(keeping(state)))
+    return Poller(settings("/nowhere"), sources=sources).poll_once()
+
+
+# What is said of it
+
+
+def seen(estimate: Estimate, slot: Slot = b.COMPILING) -> Snapshot:
+    view = replace(b.view(slot), estimate=estimate)
+    return b.snapshot(view)
+
+
+MANY = Estimate(
+    of="warmup",
+    so_far_seconds=43.0,
+    last_seconds=113.0,
+    left_seconds=70.0,
+    low=60.0,
+    high=90.0,
+    precedents=3,
+)
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        (replace(MANY, low=None, high=None), "last time 113 s: about 70 s left"),
+        (MANY, "last time 113 s: about 70 s left (60 s to 90 s)"),
+        (replace(MANY, low=69.0, high=71.0), "last time 113 s: about 70 s left"),
+        (replace(MANY, left_seconds=None), "longer than last time (113 s)"),
+        (replace(MANY, of_rank=True), "another rank took 113 s: about 70 s left (60 s to 90 s)"),
+        (
+            replace(MANY, so_far_seconds=60.0, low=None),
+            "last time the whole warm-up took 113 s: about 70 s left",
+        ),
+        (
+            replace(MANY, so_far_seconds=60.0, low=None, of="function"),
+            "last time 113 s: about 70 s left",
+        ),
+    ],
+)
+def test_the_sentence_says_what_is_left(known: Estimate, said: str) -> None:
+    assert summary(seen(known)) == f"gpt2: compiling for 43 s (inductor); {said}"
+
+
+def test_the_answer_and_the_series_have_it_where_it_is_known() -> None:
+    told = status(seen(MANY))["runs"][0]["ranks"][0]["compile"]["estimate"]
+    assert told == {
+        "of": "warmup",
+        "so_far_seconds": 43.0,
+        "last_seconds": 113.0,
+        "left_seconds": 70.0,
+        "low": 60.0,
+        "high": 90.0,
+        "phases": {},
+        "precedents": 3,
+        "of_rank": False,
+    }
+    series = 'warmwatch_compile_left_seconds{rank="0",run="gpt2"} 70'
+    assert series in _metrics(seen(MANY))
+    assert "\nwarmwatch_compile_left_seconds{" not in _metrics(
+        seen(replace(MANY, left_seconds=None))
+    )
+    none = status(b.snapshot(b.view(b.COMPILING)))
+    assert none["runs"][0]["ranks"][0]["compile"]["estimate"] is None
+
+
+def _metrics(snapshot: Snapshot) -> str:
+    return render(snapshot, None)[0].decode()
+
+
+def test_a_peer_that_has_done_it_is_the_precedent_of_a_rank_that_is_at_it() -> None:
+    slow = b.view(b.as_rank(b.COMPILING, 1, 2))
+    done = replace(
+        b.WARMING.compile, first_begin_ns=b.ago(120), last_end_ns=b.ago(60), ended=2, begun=2
+    )
+    ready = b.view(b.as_rank(replace(b.WARMING, compile=done), 0, 2))
+    (run,) = with_estimates(b.runs(ready, slow), b.NOW)
+    known = run.ranks[1].estimate
+    assert known is not None
+    assert (known.of_rank, known.last_seconds) == (True, 60.0)
+    assert run.ranks[0].estimate is None
+    (alone,) = with_estimates(b.runs(slow), b.NOW)
+    assert alone.ranks[0].estimate is None
+
+
+def test_a_peer_that_is_at_it_itself_is_none() -> None:
+    both: tuple[RunView, ...] = b.runs(
+        b.view(b.as_rank(b.COMPILING, 0, 2)), b.view(b.as_rank(b.COMPILING, 1, 2))
+    )
+    (run,) = with_estimates(both, b.NOW)
+    assert [view.estimate for view in run.ranks] == [None, None]

@@ -1,0 +1,169 @@
+"""One source, read again and again: its value, its health, and for how long either counts."""
+
+from __future__ import annotations
+
+import threading
+
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.errors import SourceError
+from warmwatch_monitor.model import SourceHealth
+from warmwatch_monitor.pipeline.feed import Feed
+
+SECOND = 10**9
+
+
+class Hands:
+    """A clock whose readings cost as long as a test says."""
+
+    def __init__(self) -> None:
+        self.ns, self.epoch = 50 * SECOND, 1000.0
+
+    def clock(self) -> Clock:
+        return Clock(monotonic_ns=lambda: self.ns, epoch=lambda: self.epoch)
+
+    def turn(self, seconds: float) -> None:
+        self.ns += round(seconds * SECOND)
+        self.epoch += seconds
+
+
+def feed(hands: Hands, *told: object, interval: float = 1.0, takes: float = 0.0) -> Feed[object]:
+    """One whose source gives or raises what it is ``told`` to, in turn."""
+    left = iter(told)
+
+    def source() -> object:
+        hands.turn(takes)
+        one = next(left)
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    return Feed("gpus", source, hands.clock(), interval)
+
+
+def test_before_the_first_read_it_is_down_and_says_so() -> None:
+    hands = Hands()
+    assert feed(hands).current(hands.ns) == (
+        None,
+        SourceHealth(source="gpus", up=False, error="it has not been read yet"),
+    )
+
+
+def test_a_value_that_lacks_what_was_there_counts_and_its_source_is_down() -> None:
+    hands = Hands()
+    told = iter(("all", "half", "all"))
+    problem = {"all": None, "half": "a directory has disappeared"}
+    one = Feed("records", lambda: next(told), hands.clock(), 1.0, problem.__getitem__)
+    one.read()
+    hands.turn(2)
+    one.read()
+    value, health = one.current(hands.ns)
+    assert (value, health.up, health.last_success) == ("half", False, 1000.0)
+    assert health.error == "a directory has disappeared"
+    one.read()
+    assert one.current(hands.ns)[1].up
+
+
+def test_a_read_gives_the_value_and_how_long_it_took() -> None:
+    hands = Hands()
+    one = feed(hands, "value", takes=0.25)
+    one.read()
+    assert one.current(hands.ns) == (
+        "value",
+        SourceHealth(source="gpus", up=True, last_success=1000.25, read_seconds=0.25),
+    )
+
+
+def test_what_a_source_raises_is_its_error_and_the_last_success_stays() -> None:
+    hands = Hands()
+    one = feed(hands, "value", SourceError("it is away"), KeyError("x"))
+    one.read()
+    for error in ("it is away", "KeyError: 'x'"):
+        hands.turn(1)
+        one.read()
+        assert one.current(hands.ns) == (
+            None,
+            SourceHealth(
+                source="gpus", up=False, last_success=1000.0, read_seconds=0.0, error=error
+            ),
+        )
+
+
+def test_it_is_believed_for_five_seconds_or_three_intervals_and_no_longer() -> None:
+    for interval, patience in ((1.0, 5.0), (4.0, 12.0)):
+        hands = Hands()
+        one = feed(hands, "value", interval=interval)
+        one.read()
+        hands.turn(patience)
+        assert one.current(hands.ns)[0] == "value"
+        hands.turn(0.001)
+        assert one.current(hands.ns) == (
+            None,
+            SourceHealth(
+                source="gpus",
+                up=False,
+                last_success=1000.0,
+                error=f"it has not answered for {patience:.0f} s",
+            ),
+        )
+
+
+def test_while_it_is_read_it_is_not_read_again() -> None:
+    begun, go_on, calls = threading.Event(), threading.Event(), []
+
+    def source() -> str:
+        calls.append(1)
+        begun.set()
+        assert go_on.wait(600)
+        return "value"
+
+    one = Feed("gpus", source, Clock(), 1.0)
+    assert not one.read_within(0.0)
+    assert begun.wait(600)
+    one.read()  # returns at once
+    assert not one.read_within(0.0)
+    assert len(calls) == 1
+    go_on.set()
+    assert one.read_within(600)
+    assert one.current(Clock().monotonic_ns())[0] == "value"
+    assert one.read_within(600)
+    assert len(calls) == 2
+
+
+def test_a_hung_read_is_given_what_is_left_of_its_time_and_a_name() -> None:
+    hands, go_on, waited = Hands(), threading.Event(), []
+    one = Feed("gpus", lambda: go_on.wait(600), hands.clock(), 1.0)
+    assert not one.read_within(0.0)
+    thread = one._thread
+    assert thread is not None
+    assert (thread.name, thread.daemon) == ("warmwatch-gpus", True)
+    thread.join = waited.append  # type: ignore[assignment, method-assign]
+    hands.turn(2)
+    assert not one.read_within(5.0)
+    hands.turn(7)
+    assert not one.read_within(5.0)
+    assert waited == [3.0, 0.0]
+    go_on.set()
+    threading.Thread.join(thread, 600)
+
+
+class Stopping:
+    """Lets a feed be read so often, and keeps for how long it paused."""
+
+    def __init__(self, reads: int) -> None:
+        self.reads, self.pauses = reads, []
+
+    def is_set(self) -> bool:
+        self.reads -= 1
+        return self.reads < 0
+
+    def wait(self, seconds: float) -> None:
+        self.pauses.append(round(seconds, 6))
+
+
+def test_it_follows_in_its_rhythm_and_tells_after_each_read() -> None:
+    for takes, pause in ((0.25, 0.75), (3.0, 0.01)):
+        hands, told, stopping = Hands(), [], Stopping(2)
+        one = feed(hands, "a", "b", takes=takes)
+        one.follow(stopping, lambda told=told, one=one: told.append(one._outcome.value))  # type: ignore[arg-type, misc]
+        assert told == ["a", "b"]
+        assert stopping.pauses == [pause, pause]

@@ -1,0 +1,140 @@
+"""The machine itself and a rank's threads: read for real, and published where they are known."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from support import builders as b
+from support import sources
+from warmwatch_monitor.metrics import render
+from warmwatch_monitor.model import HostReading, ProcessReading, Snapshot
+from warmwatch_monitor.sources import host
+from warmwatch_monitor.sources.host import HostSource, read_machine
+from warmwatch_monitor.status.document import status
+
+HOST = HostReading(memory_total_bytes=64, memory_available_bytes=48, cpus=16, load_1m=2.5)
+
+
+# of its own: in this process threads of another test may be about to end
+THREADS = """
+import threading
+print("alone", flush=True)
+input()
+for _ in range(3): threading.Thread(target=threading.Event().wait, daemon=True).start()
+print("together", flush=True)
+input()
+"""
+
+
+def values(snapshot: Snapshot) -> dict[str, float]:
+    text = render(snapshot, None)[0].decode()
+    samples = (s for family in text_string_to_metric_families(text) for s in family.samples)
+    return {s.name: s.value for s in samples if "_host_" in s.name or "_threads" in s.name}
+
+
+def test_the_machine_is_read_as_the_kernel_tells_it() -> None:
+    read = read_machine()
+    assert read is not None
+    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    kernel = {line[0]: int(line[1]) * 1024 for line in lines}
+    assert read.memory_total_bytes == kernel["MemTotal:"]
+    assert 0 < read.memory_available_bytes < read.memory_total_bytes
+    assert read.cpus == os.cpu_count()
+    assert read.load_1m is not None
+
+
+def test_the_threads_of_a_process_are_counted() -> None:
+    source, counted = HostSource(), []
+    with subprocess.Popen(
+        [sys.executable, "-c", THREADS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        for word in ("alone", "together"):
+            assert process.stdout.readline() == f"{word}\n"
+            counted.append(source.read([process.pid])[process.pid].threads)
+            process.stdin.write("\n")
+            process.stdin.flush()
+    assert counted == [1, 4]
+
+
+def test_the_poller_publishes_the_machine_where_no_run_is_known(tmp_path: Path) -> None:
+    snapshot = sources.poller(directories=(str(tmp_path),)).poll_once()
+    assert snapshot.host is not None
+    assert snapshot.host.cpus == os.cpu_count()
+
+
+def test_a_machine_that_cannot_be_read_is_absent_and_the_source_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> HostReading:
+        raise PermissionError("/proc/meminfo")
+
+    monkeypatch.setattr(host, "read_machine", broken)
+    snapshot = sources.poller(directories=(str(tmp_path),)).poll_once()
+    assert snapshot.host is None
+    found = {health.source: health for health in snapshot.sources}
+    assert found["records"].up
+    assert (found["host"].up, found["host"].error) == (False, "PermissionError: /proc/meminfo")
+
+
+def test_the_host_and_a_rank_s_threads_have_their_series() -> None:
+    process = ProcessReading(pid=4711, cpu_seconds=1.0, resident_bytes=1, threads=42)
+    assert values(b.snapshot(b.view(b.WARM, process=process), host=HOST)) == {
+        "warmwatch_process_threads": 42,
+        "warmwatch_host_memory_total_bytes": 64,
+        "warmwatch_host_memory_available_bytes": 48,
+        "warmwatch_host_load1": 2.5,
+        "warmwatch_host_cpus": 16,
+    }
+
+
+def test_what_is_not_known_of_the_host_has_no_series_and_is_null() -> None:
+    assert values(b.snapshot()) == {}
+    assert status(b.snapshot())["host"] is None
+    unloaded = HostReading(memory_total_bytes=64, memory_available_bytes=48, cpus=16)
+    assert "warmwatch_host_load1" not in values(b.snapshot(host=unloaded))
+
+
+def test_the_status_answer_tells_the_host() -> None:
+    assert status(b.snapshot(host=HOST))["host"] == {
+        "memory_total_bytes": 64,
+        "memory_available_bytes": 48,
+        "cpus": 16,
+        "load_1m": 2.5,
+        "pci_gpus": None,
+    }
+
+
+def test_promtool_has_nothing_to_say_of_the_host() -> None:
+    text = render(b.snapshot(host=HOST), None)[0]
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_gpus_are_counted_on_the_bus_whether_or_not_their_driver_works(tmp_path: Path) -> None:
+    for number, (vendor, kind) in enumerate(
+        [
+            ("0x10de", "0x030200"),  # a GPU without a display
+            ("0x10de", "0x030000"),  # one with
+            ("0x10de", "0x040300"),  # its audio
+            ("0x10de", "0x068000"),  # an NVSwitch
+            ("0x1a03", "0x030000"),  # the board's own display
+        ]
+    ):
+        device = tmp_path / f"0000:0{number}:00.0"
+        device.mkdir()
+        (device / "vendor").write_text(f"{vendor}\n")
+        (device / "class").write_text(f"{kind}\n")
+    (tmp_path / "gone").mkdir()
+    assert host.pci_gpus(tmp_path) == 2
+    assert host.pci_gpus(tmp_path / "none") is None

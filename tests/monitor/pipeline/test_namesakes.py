@@ -1,0 +1,90 @@
+"""Runs of one name that live at once are told apart, and a run's child never speaks for it."""
+
+from __future__ import annotations
+
+from support import builders as b
+from support import sources
+from support.values import replace
+from warmwatch.shared.record import CompileCounts, StepCounts
+from warmwatch.shared.verdict import State
+from warmwatch_monitor.model import RecordReading
+from warmwatch_monitor.pipeline.assembly import Assembly
+from warmwatch_monitor.pipeline.runs import group
+from warmwatch_monitor.sources.listed import RECORDS, Readings
+from warmwatch_monitor.sources.records.source import RecordsReading
+
+STEPS = StepCounts(steps=5, last_step_ns=b.NOW)
+
+
+def record(folder: str, *, alive: bool = True, pid: int = 1, **slot: object) -> RecordReading:
+    known = {"launch": f"process:{pid}:4026531836:99", "pid": pid, **slot}
+    return RecordReading(folder=f"/d/{folder}", slot=b.slot(**known), alive=alive, pid=pid)  # type: ignore[arg-type]
+
+
+def said(assembly: Assembly, *records: RecordReading) -> dict[str, list[str]]:
+    """The folders that speak, by run."""
+    readings = Readings(values={RECORDS.name: RecordsReading(records=records)})
+    snapshot = assembly.make(readings, (), b.NOW, b.EPOCH).snapshot
+    return {
+        run.run: [view.reading.folder.removeprefix("/d/") for view in run.ranks]
+        for run in snapshot.runs
+    }
+
+
+def test_two_living_runs_of_one_name_are_both_shown_under_names_that_stay() -> None:
+    """In whatever order they are read, and after the first of them has ended."""
+    assembly = Assembly(sources.settings("/d"))
+    first, second = record("first", pid=1, attached=20), record("second", pid=2, attached=10)
+    assert said(assembly, second, first) == {"gpt2": ["first"], "gpt2-2": ["second"]}
+    assert said(assembly, first, second) == {"gpt2": ["first"], "gpt2-2": ["second"]}
+    over = replace(first, alive=False)
+    assert said(assembly, over, second) == {"gpt2": ["first"], "gpt2-2": ["second"]}
+    assert said(assembly, second) == {"gpt2-2": ["second"]}
+
+
+def test_a_number_that_the_agent_gave_is_not_given_again() -> None:
+    numbered = record("numbered", run="gpt2-2", pid=3)
+    found = said(
+        Assembly(sources.settings("/d")),
+        record("first", pid=1, attached=20),
+        record("second", pid=2, attached=10),
+        numbered,
+    )
+    assert found == {"gpt2": ["first"], "gpt2-2": ["numbered"], "gpt2-3": ["second"]}
+
+
+def test_ranks_that_several_launchers_started_are_one_run() -> None:
+    ranks = [record(str(rank), pid=rank + 1, rank=rank, world_size=2) for rank in range(2)]
+    assert said(Assembly(sources.settings("/d")), *ranks) == {"gpt2": ["0", "1"]}
+
+
+def test_a_run_that_is_started_anew_continues_under_its_name() -> None:
+    assembly = Assembly(sources.settings("/d"))
+    dead = record("dead", pid=1, attached=20, alive=False)
+    assert said(assembly, dead, record("anew", pid=2)) == {"gpt2": ["anew"]}
+
+
+def test_a_child_that_is_no_rank_never_speaks_for_its_parent() -> None:
+    """It steps and ends before the parent has said anything: the run goes on, and is not warm."""
+    parent = record("parent", pid=7, attached=20)
+    living = record("child", pid=8, launch="process:7:4026531836:99", steps=STEPS)
+    ended = record(
+        "child",
+        pid=8,
+        launch="process:7:4026531836:99",
+        steps=STEPS,
+        compile=CompileCounts(end_code=1, ended_ns=b.NOW),
+        alive=False,
+    )
+    for child in (living, ended):
+        for rivals in ((parent, child), (child, parent)):
+            (run,) = group(rivals, {}, b.NOW)
+            assert [view.reading.folder for view in run.ranks] == ["/d/parent"]
+            assert run.state is State.STARTING
+
+
+def test_a_child_that_is_a_rank_speaks_where_its_parent_only_started_it() -> None:
+    parent = record("parent", pid=7, attached=20)
+    rank = record("rank", pid=8, launch="process:7:4026531836:99", steps=STEPS, world_size=1)
+    (run,) = group((parent, rank), {}, b.NOW)
+    assert [view.reading.folder for view in run.ranks] == ["/d/rank"]

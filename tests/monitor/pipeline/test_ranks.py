@@ -1,0 +1,269 @@
+"""A run's ranks beside each other: who waits, who is missing, how far apart they are."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from support import builders as b
+from support.builders import NOW, SECOND
+from support.values import replace
+from warmwatch.shared.record import ENDS, CompileCounts, Slot, StepCounts
+from warmwatch.shared.values import MOST_RANKS
+from warmwatch.shared.verdict import State
+from warmwatch_monitor.model import RecordReading
+from warmwatch_monitor.pipeline.runs import compiled_ns, group
+from warmwatch_monitor.status.document import MOST_MISSING_LISTED, status
+from warmwatch_monitor.status.words.ranks import numbers
+from warmwatch_monitor.status.words.sentence import summary
+
+STEPPED = StepCounts(steps=9, last_step_ns=b.ago(300))
+LONG_AGO = StepCounts(steps=5, last_step_ns=b.ago(250))
+WARMED = CompileCounts(begun=1, ended=1, activities_seen=1, last_end_ns=b.ago(310), warmups=1)
+COMPILING = replace(WARMED, begun=2, active_since_ns=b.ago(290), episode_began_ns=b.ago(290))
+COMPILED = replace(WARMED, begun=2, ended=2, last_end_ns=b.ago(20))
+
+
+def reading(rank: int, *, alive: bool = True, **slot: Any) -> RecordReading:
+    return RecordReading(
+        folder=f"{rank}-{slot.get('attempt', 0)}", slot=b.slot(rank=rank, **slot), alive=alive
+    )
+
+
+def states(*readings: RecordReading) -> dict[int, State]:
+    (run,) = group(readings, {}, NOW)
+    return {view.rank: view.judgement.state for view in run.ranks}
+
+
+def waiting(peer: RecordReading) -> State:
+    """The state of rank 0, whose last step is 300 s ago, beside ``peer``."""
+    return states(reading(0, steps=STEPPED, compile=WARMED), peer)[0]
+
+
+def test_a_rank_that_waits_for_one_that_compiles_is_not_stalled() -> None:
+    """Nor until the stall limit has passed since the other was ready."""
+    assert waiting(reading(1, steps=STEPPED, compile=COMPILING)) is not State.STALLED
+    assert waiting(reading(1, steps=STEPPED, compile=COMPILED)) is not State.STALLED
+
+
+def test_a_rank_is_stalled_where_nobody_compiles_for_it() -> None:
+    assert waiting(reading(1, steps=STEPPED, compile=WARMED)) is State.STALLED
+    alone = states(reading(0, steps=STEPPED, compile=replace(WARMED, last_end_ns=b.ago(301))))
+    assert alone == {0: State.STALLED}
+    dead = reading(1, alive=False, steps=STEPPED, compile=COMPILING)
+    assert waiting(dead) is State.STALLED
+
+
+def test_of_several_the_one_that_compiled_last_is_waited_for() -> None:
+    for lately in (1, 2):
+        last = {1: b.ago(310), 2: b.ago(309), lately: b.ago(20)}
+        others = [
+            reading(n, steps=STEPPED, compile=replace(COMPILED, last_end_ns=last[n])) for n in last
+        ]
+        first = reading(0, steps=STEPPED, compile=WARMED)
+        assert states(first, *others)[0] is not State.STALLED
+
+
+def test_a_rank_compiled_when_its_record_says_so_and_it_lives() -> None:
+    assert compiled_ns(reading(0, steps=STEPPED), NOW) == 0
+    assert compiled_ns(reading(0, alive=False, steps=STEPPED, compile=COMPILED), NOW) == 0
+    assert compiled_ns(reading(0, steps=STEPPED, compile=COMPILING), NOW) == NOW
+
+
+def test_a_rank_does_not_wait_for_itself() -> None:
+    """Two that stopped compiling at the same moment, long ago, are both stalled."""
+    long_ago = replace(WARMED, last_end_ns=b.ago(299))
+    both = [reading(rank, steps=STEPPED, compile=long_ago) for rank in (0, 1)]
+    assert set(states(*both).values()) == {State.STALLED}
+
+
+def test_what_an_earlier_start_of_the_run_left_behind_is_history() -> None:
+    """A restart with fewer ranks: nobody waits for those that are not started again."""
+    before = [
+        reading(rank, alive=False, attached=300, launch="parent:7", steps=STEPPED)
+        for rank in range(4)
+    ]
+    after = [
+        reading(rank, attached=100, launch="parent:7", attempt=1, steps=STEPPED)
+        for rank in range(2)
+    ]
+    assert states(*before, *after).keys() == {0, 1}
+    assert states(*before).keys() == {0, 1, 2, 3}
+
+
+def test_what_an_earlier_start_left_behind_is_history_when_the_later_one_has_ended_too() -> None:
+    """Two steps of a batch job: two ranks train and fail, one evaluates and finishes."""
+    failed = replace(WARMED, ended_ns=b.ago(200), end_code=ENDS.index("failed"))
+    trained = [
+        reading(n, alive=False, attached=300, launch="slurm:3.0", steps=LONG_AGO, compile=failed)
+        for n in (0, 1)
+    ]
+    finished = replace(WARMED, ended_ns=b.ago(10), end_code=ENDS.index("finished"))
+    evaluated = reading(
+        0, alive=False, attached=150, launch="process:9", pid=9, steps=STEPPED, compile=finished
+    )
+    assert states(*trained, evaluated) == {0: State.FINISHED}
+
+
+@pytest.mark.parametrize(("gone_ns", "stepped"), [(b.ago(80), 250), (None, 90), (None, 100)])
+def test_of_two_starts_that_lived_at_once_both_stay_when_they_have_ended(
+    gone_ns: int | None, stepped: float
+) -> None:
+    one = reading(0, alive=False, attached=100, launch="parent:7", steps=STEPPED)
+    steps = replace(STEPPED, last_step_ns=b.ago(stepped))
+    other = reading(1, alive=False, attached=300, launch="parent:8", steps=steps)
+    other = structs.replace(other, gone_ns=gone_ns)
+    assert states(one, other).keys() == {0, 1}
+
+
+def test_a_start_that_was_killed_as_it_compiled_was_there_until_then() -> None:
+    """By who looks afterwards: nobody saw it gone, and it had made no step."""
+    one = reading(0, alive=False, attached=100, launch="parent:7", steps=STEPPED)
+    compiling = CompileCounts(begun=1, active_since_ns=b.ago(90), episode_began_ns=b.ago(90))
+    other = reading(1, alive=False, attached=120, launch="parent:8", compile=compiling)
+    assert states(one, other)[1] is State.LOST
+
+
+def test_the_latest_start_began_with_the_first_of_its_ranks() -> None:
+    """Another that was last seen before the second one attached had lived beside the first."""
+    latest = [
+        reading(rank, alive=False, attached=attached, launch="parent:8", steps=STEPPED)
+        for rank, attached in ((0, 150), (1, 100))
+    ]
+    steps = replace(STEPPED, last_step_ns=b.ago(120))
+    other = reading(2, alive=False, attached=300, launch="parent:7", steps=steps)
+    assert states(*latest, other).keys() == {0, 1, 2}
+
+
+def test_of_two_starts_that_live_what_died_before_the_later_one_is_history() -> None:
+    first = reading(0, launch="parent:7", attached=300, steps=STEPPED)
+    later = reading(1, launch="parent:8", attached=100, steps=STEPPED)
+    dead = reading(2, alive=False, launch="parent:6", attached=200, steps=STEPPED)
+    assert states(first, later, dead).keys() == {0, 1}
+
+
+def test_a_rank_of_this_start_that_is_gone_stays() -> None:
+    living = reading(0, launch="parent:7", steps=STEPPED)
+    lost = reading(1, alive=False, launch="parent:7", steps=STEPPED)
+    assert states(living, lost)[1] is State.LOST
+
+
+def test_a_rank_that_died_after_the_new_start_began_stays() -> None:
+    """Two launchers of one run on one host, as for two nodes: neither hides the other's losses."""
+    living = reading(0, launch="parent:7", attached=100, steps=STEPPED)
+    lost = reading(1, alive=False, launch="parent:8", attached=90, steps=STEPPED)
+    assert states(living, lost)[1] is State.LOST
+
+
+def of_run(*slots: Slot) -> dict[str, Any]:
+    snapshot = b.snapshot(*(b.view(b.as_rank(one, n, len(slots))) for n, one in enumerate(slots)))
+    run: dict[str, Any] = status(snapshot)["runs"][0]
+    return run
+
+
+def compiled(**counts: Any) -> Slot:
+    return replace(b.WARM, compile=replace(b.WARM.compile, **counts))
+
+
+def test_ranks_that_did_the_same_have_no_differences() -> None:
+    skew = of_run(b.WARM, b.WARM)["skew"]
+    assert skew["differences"] == []
+    assert skew["compile_seconds"]["min"] == skew["compile_seconds"]["max"] > 0
+    assert of_run(b.WARM)["skew"] is None
+
+
+def test_it_says_where_ranks_compiled_different_things() -> None:
+    longer = tuple(ns + 40 * SECOND * (n == 0) for n, ns in enumerate(b.WARM.compile.phase_ns))
+    other = compiled(
+        graphs=b.WARM.compile.graphs + 2, recompiles=b.categories(shape=2), phase_ns=longer
+    )
+    run = of_run(b.WARM, other, b.WARM)
+    least = b.WARM.compile.graphs
+    assert run["skew"]["differences"] == [
+        (
+            f"ranks compiled different things: {least + 2} graphs in rank 1, {least} in rank 0; "
+            "2 recompiles in rank 1, 0 in rank 0"
+        ),
+        "only rank 1 recompiled for shape",
+        "rank 1 compiled 40 s longer than rank 0",
+    ]
+    assert run["summary"].endswith("real speed; rank 1 also recompiled for shape")
+    seconds = run["skew"]["compile_seconds"]
+    assert (seconds["max_rank"], seconds["max"] - seconds["min"]) == (1, pytest.approx(40))
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ({"recompiles": b.categories(grad_mode=1)}, "rank 1 also compiled its evaluation"),
+        ({"phase_ns": b.phases(inductor=192.2)}, "rank 1 compiled 79 s longer than the others"),
+        ({"graphs": 3}, "3 graphs in rank 1, 1 in rank 0"),
+    ],
+)
+def test_the_sentence_has_room_for_one_difference(counts: dict[str, Any], said: str) -> None:
+    run = of_run(b.WARM, compiled(**counts), b.WARM)
+    assert run["summary"] == f"gpt2: warm since step 4: 36 ms a step is the real speed; {said}"
+    assert run["skew"]["differences"]
+
+
+def test_nothing_is_said_of_differences_while_one_compiles() -> None:
+    assert of_run(b.WARM, b.RECOMPILING)["skew"]["differences"] == []
+
+
+def test_a_count_that_a_rank_cannot_tell_is_not_compared() -> None:
+    mute = replace(b.WARM, identity=replace(b.WARM.identity, missing=("compilations",)))
+    skew = of_run(mute, b.WARM)["skew"]
+    assert skew["graphs"] is None
+    assert skew["compile_seconds"] is not None
+
+
+def test_ranks_that_are_not_expected_to_have_the_agent_are_not_missing() -> None:
+    identity = replace(b.WARM.identity, world_size=8, expected_ranks=1)
+    seen = replace(b.WARM, identity=identity)
+    run = status(b.snapshot(b.view(seen)))["runs"][0]
+    assert (run["world_size"], run["missing_ranges"], run["missing_count"]) == (8, [], 0)
+    assert "not seen" not in run["summary"]
+    two = replace(b.WARM, identity=replace(identity, expected_ranks=2))
+    assert status(b.snapshot(b.view(two)))["runs"][0]["missing_count"] == 7
+
+
+def test_ranks_on_other_hosts_are_known_to_be_missing() -> None:
+    here = [b.view(b.as_rank(b.WARM, rank, 8)) for rank in (0, 1, 2, 5)]
+    run = status(b.snapshot(*here))["runs"][0]
+    assert (run["world_size"], run["missing_ranks"]) == (8, [3, 4, 6, 7])
+    said = "; 4 of 8 ranks (ranks 3-4, 6-7) are not seen here"
+    assert summary(b.snapshot(*here)).endswith(said)
+
+
+def test_a_huge_world_costs_the_answer_nothing() -> None:
+    run = status(b.snapshot(b.view(b.as_rank(b.WARM, 5, MOST_RANKS))))["runs"][0]
+    assert run["missing_ranges"] == [[0, 4], [6, MOST_RANKS - 1]]
+    assert run["missing_count"] == MOST_RANKS - 1
+    assert run["missing_ranks"] == [*range(5), *range(6, MOST_MISSING_LISTED + 1)]
+    assert len(json.dumps(run)) < 10_000
+    assert run["summary"].endswith(
+        "999999 of 1000000 ranks (ranks 0-4, 6-999999) are not seen here"
+    )
+
+
+def test_gaps_between_many_ranks_are_listed_up_to_a_limit_and_all_counted() -> None:
+    views = [b.view(b.as_rank(b.WARM, rank, 1000)) for rank in range(0, 600, 2)]
+    run = status(b.snapshot(*views))["runs"][0]
+    assert len(run["missing_ranges"]) == MOST_MISSING_LISTED
+    assert run["missing_ranges"][:2] == [[1, 1], [3, 3]]
+    assert run["missing_count"] == 700
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ([3], "rank 3"),
+        ([0, 1, 2, 7], "ranks 0-2, 7"),
+        (list(range(0, 40, 2)), "ranks 0, 2, 4, 6, 8, 10, 12, 14, ..."),
+    ],
+)
+def test_ranks_are_listed_shortly(given: list[int], text: str) -> None:
+    assert numbers(given) == text

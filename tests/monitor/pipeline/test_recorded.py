@@ -1,0 +1,144 @@
+"""From a record to figures: units, what is unknown, and what is kept from look to look."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support import builders as b
+from support.builders import NOW, SECOND
+from support.values import field_names, replace
+from warmwatch.shared import record
+from warmwatch.shared.record import CompileCounts, Slot, StepCounts
+from warmwatch_monitor.model import Beginning, Figures, GraphBreak, RecordReading
+from warmwatch_monitor.pipeline.cached_figures import forget_others, kept
+from warmwatch_monitor.pipeline.runs import group, view
+from warmwatch_monitor.pipeline.slot_figures import lengths
+
+DURATIONS = st.lists(st.integers(1, 2 * 10**13), max_size=40)
+SLOTS = (b.STARTING, b.COMPILING, b.WARMING, b.WARM, b.EAGER, b.RECOMPILING, b.STALLED)
+
+
+def reading(slot: Slot, **more: Any) -> RecordReading:
+    return RecordReading(folder="/records/a", slot=slot, **{"alive": True, "pid": 7, **more})
+
+
+def figures(slot: Slot, **more: Any) -> Figures:
+    return view(reading(slot, **more), NOW).figures
+
+
+def anew(made: RecordReading) -> Figures:
+    """As of a record that nobody has looked at before."""
+    forget_others(())
+    return view(made, NOW).figures
+
+
+CHANGES = st.sampled_from(
+    (
+        {},
+        {"alive": False},
+        {"alive": False, "gone_ns": NOW},
+        {"pid": 8},
+        {"broken_lines": 3},
+        {"compilations": (b.RECOMPILATION,)},
+        {"recompile": b.RECOMPILE},
+        {"beginning": Beginning(at_ns=NOW, what="entire_backward_compile")},
+        {"breaks": (GraphBreak(reason="print", count=2),)},
+        {"exception": "RuntimeError"},
+    )
+)
+
+
+MOVES = st.sampled_from((0, 1, 2, -3600))  # the last: before the K-th clean step
+
+
+@given(st.lists(st.tuples(st.sampled_from(SLOTS), CHANGES, MOVES), max_size=8))
+@settings(deadline=None)
+def test_what_is_kept_from_look_to_look_never_differs_from_what_is_made_anew(
+    looks: list[tuple[Slot, dict[str, Any], int]],
+) -> None:
+    """Blocks that are the same object, of which others have changed beside them, included."""
+    forget_others(())
+    found, made = [], []
+    for slot, change, steps in looks:
+        moved = replace(slot.steps, steps=max(0, slot.steps.steps + steps))
+        longer = b.bins(*[SECOND] * steps) if steps else slot.clean_bins
+        made.append(reading(replace(slot, steps=moved, clean_bins=longer), **change))
+        found.append(view(made[-1], NOW).figures)
+    assert found == [anew(one) for one in made]
+
+
+def test_nothing_is_kept_of_records_that_are_no_more() -> None:
+    first = reading(b.WARM)
+    group([first], {}, NOW)
+    known = kept(first)
+    group([first], {}, NOW)
+    assert kept(first) is known
+    group([], {}, NOW)
+    assert kept(first) is not known
+
+
+@given(DURATIONS, st.floats(0, 1))
+def test_a_quantile_is_in_the_bin_of_the_step_that_it_is_of(durations: list[int], q: float) -> None:
+    found = record.quantile_ns(b.bins(*durations), q)
+    if not durations:
+        assert found is None
+        return
+    assert found is not None
+    step = sorted(durations)[max(0, math.ceil(q * len(durations)) - 1)]
+    at = b.bins(step).index(1)
+    low = record.BOUNDS_NS[at - 1] if at else 0
+    assert low <= found <= record.BOUNDS_NS[min(at, len(record.BOUNDS_NS) - 1)]
+
+
+@given(DURATIONS)
+def test_the_longest_step_is_rounded_up_to_its_bins_end(durations: list[int]) -> None:
+    longest = lengths(b.bins(*durations), 0).longest
+    if not durations:
+        assert longest is None
+        return
+    ends = [end for end in record.BOUNDS_NS if end >= max(durations)] or record.BOUNDS_NS[-1:]
+    assert longest == ends[0] / 1e9
+
+
+def test_what_a_record_has_not_yet_is_not_known() -> None:
+    bare = figures(b.slot(attached=4, torch="", python="", agent=""))
+    unknown = {name for name, value in _leaves(bare) if value is None}
+    assert unknown >= {
+        *("who.host", "who.torch", "steps.first_at", "steps.last_at", "steps.last_seconds"),
+        *("steps.clean.median", "steps.clean.p99", "steps.tokens", "compile.open"),
+        *("compile.last_end_at", "warmups.latest", "warmups.first", "life.end", "agent.version"),
+        *("progress.compiler_quiet_seconds", "log.reopened_by", "workers"),
+    }
+    assert 0.0 not in [value for name, value in _leaves(bare) if name.endswith(("_at", "since"))]
+
+
+def _leaves(value: Any, where: str = "") -> list[tuple[str, Any]]:
+    if not (names := field_names(value)):
+        return [(where.removeprefix("."), value)]
+    parts = ((name, getattr(value, name)) for name in names)
+    return [leaf for name, part in parts for leaf in _leaves(part, f"{where}.{name}")]
+
+
+def test_the_reason_of_a_reopening_is_that_of_the_warm_up_now_open() -> None:
+    early = replace(b.RECOMPILATION, at_ns=b.ago(60), reason="early")
+    both = (early, b.RECOMPILATION)
+    assert figures(b.RECOMPILING, compilations=both).log.reopened_by == b.RECOMPILATION
+    assert figures(b.WARM, compilations=both).log.reopened_by is None
+
+
+def test_a_length_of_time_is_measured_on_the_machines_own_clock() -> None:
+    """The wall clock that was right at attaching may have been set since."""
+    header = replace(b.WARM.header, attached_epoch_ns=10**18)
+    progress = figures(replace(b.WARM, header=header)).progress
+    assert progress.compiler_quiet_seconds == pytest.approx(130)
+    assert progress.quiet_seconds == pytest.approx(0.02)
+
+
+def test_a_rank_that_was_touched_lately_says_how_often() -> None:
+    counts = CompileCounts(begun=1, touched_steps=(20, 19, 9, *[0] * 7), activities_seen=1)
+    assert figures(b.slot(StepCounts(steps=20), counts)).steps.touched_lately == 2

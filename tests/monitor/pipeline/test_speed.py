@@ -1,0 +1,331 @@
+"""Slower runs: the change-point detector over recorded steps, its cases and its false alarms."""
+
+from __future__ import annotations
+
+import math
+import random
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+
+from support import builders as b
+from support.values import replace
+from warmwatch.shared import record
+from warmwatch.shared.record import Slot, StepCounts
+from warmwatch_monitor.metrics import render
+from warmwatch_monitor.model import HostReading, RankView, Slower
+from warmwatch_monitor.pipeline import runs
+from warmwatch_monitor.pipeline.judging import Around, Judging
+from warmwatch_monitor.pipeline.speed import Speed, Surroundings, causes, first_look, follow, slower
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.words.sentence import run_answer
+
+POLL = 0.25
+
+
+class Watch:
+    """A record that grows, looked at every quarter of a second as a daemon does."""
+
+    def __init__(self) -> None:
+        self.ring = [0] * record.RING
+        self.steps = 1
+        self.now = self.looked = 0.0
+        self.bins = [0] * record.BINS
+        self.speed: Speed | None = follow(None, self.slot())
+        self.seen: list[tuple[float, int, Slower]] = []
+
+    def slot(self, **counts: int) -> Slot:
+        return replace(
+            b.WARM,
+            steps=StepCounts(steps=self.steps, last_step_ns=b.NOW),
+            compile=replace(b.WARM.compile, **counts),
+            clean_bins=tuple(self.bins),
+            recent=record.newest_first(self.ring, self.steps),
+        )
+
+    def look(self, **counts: int) -> Slower | None:
+        slot = self.slot(**counts)
+        self.speed = follow(self.speed, slot)
+        recent = slot.recent_step_ns
+        found = slower(self.speed, recent / 1e9 if recent else None)
+        if found:
+            self.seen.append((self.now, self.steps, found))
+        return found
+
+    def run(self, lengths: Iterable[float]) -> None:
+        for seconds in lengths:
+            ns = round(seconds * 1e9)
+            self.ring[self.steps % record.RING] = record.packed(ns)
+            self.bins[bisect_left(record.BOUNDS_NS, ns)] += 1
+            self.steps += 1
+            self.now += seconds
+            if self.now - self.looked >= POLL:
+                self.looked = self.now
+                self.look()
+
+
+def noisy(seconds: float, count: int, seed: int = 0, spread: float = 0.05) -> Iterator[float]:
+    drawn = random.Random(seed)
+    return (seconds * drawn.lognormvariate(0, spread) for _ in range(count))
+
+
+def test_a_step_change_is_reported_within_its_first_30_seconds_with_its_step() -> None:
+    watch = Watch()
+    watch.run(noisy(0.024, 300))
+    assert not watch.seen
+    began = watch.now
+    watch.run(noisy(0.4, 74))
+    at, _, found = watch.seen[0]
+    assert at - began <= 30
+    assert found.since_step is not None
+    assert abs(found.since_step - 301) <= 5
+    assert found.before == pytest.approx(0.024, rel=0.05)
+    assert found.ratio == pytest.approx(400 / 24, rel=0.05)
+
+
+@pytest.mark.parametrize("step", [0.002, 0.024, 0.3, 1.0, 3.0])
+def test_half_as_long_again_is_reported_within_30_seconds_and_ten_steps(step: float) -> None:
+    watch = Watch()
+    watch.run(noisy(step, max(100, round(60 / step)), spread=0.02))
+    began, steps = watch.now, watch.steps
+    watch.run(noisy(1.6 * step, math.ceil(max(10, 30 / (1.6 * step))), spread=0.02))
+    assert watch.seen, "within those steps"
+    assert watch.seen[0][0] - began <= max(30, 10.5 * 1.6 * step)
+    assert watch.seen[0][1] > steps
+
+
+def test_after_recovery_nothing_is_slower() -> None:
+    watch = Watch()
+    watch.run(noisy(0.024, 2000))
+    watch.run(noisy(0.1, 600))
+    assert watch.look() is not None
+    watch.run(noisy(0.024, 500))
+    assert watch.look() is None
+    watch.run(noisy(0.1, 600, seed=2))
+    assert watch.look() is not None, "and it is reported when it comes again"
+
+
+def test_a_slow_drift_is_reported_when_it_amounts_to_half_as_much_again() -> None:
+    watch = Watch()
+    watch.run(0.02 * (1 + n / 20_000) for n in range(16_000))
+    assert watch.seen
+    first = watch.seen[0][2]
+    assert 1.5 <= first.ratio < 1.65
+    assert first.since_step == pytest.approx(10_000, rel=0.06)
+
+
+def test_every_tenth_step_slow_is_no_change() -> None:
+    watch = Watch()
+    watch.run(0.3 if n % 10 == 9 else 0.02 for n in range(20_000))
+    assert not watch.seen
+
+
+def test_a_curriculum_that_recompiles_is_another_warm_up_each_time() -> None:
+    watch = Watch()
+    for stage, seconds in enumerate((0.02, 0.04, 0.08, 0.16)):
+        watch.look(begun=10 + stage)
+        for length in noisy(seconds, round(60 / seconds), seed=stage):
+            ns = round(length * 1e9)
+            watch.ring[watch.steps % record.RING] = record.packed(ns)
+            watch.steps += 1
+            if watch.steps % 8 == 0:
+                watch.look(begun=10 + stage)
+    assert not watch.seen
+
+
+def test_a_curriculum_that_does_not_recompile_is_slower_at_each_stage() -> None:
+    watch = Watch()
+    for stage, seconds in enumerate((0.02, 0.04, 0.08)):
+        watch.run(noisy(seconds, round(60 / seconds), seed=stage))
+    assert watch.seen[0][2].ratio == pytest.approx(2, rel=0.1)
+    assert watch.seen[-1][2].ratio == pytest.approx(4, rel=0.1)
+
+
+def test_a_recompile_that_falls_back_to_eager_keeps_the_reference() -> None:
+    watch = Watch()
+    watch.run(noisy(0.02, 1000))
+    for length in noisy(0.05, 800):
+        watch.ring[watch.steps % record.RING] = record.packed(round(length * 1e9))
+        watch.steps += 1
+        if watch.steps % 8 == 0:
+            watch.look(begun=b.WARM.compile.begun + 1, fallbacks=1)
+    assert watch.seen[-1][2].before == pytest.approx(0.02, rel=0.1)
+
+
+def test_a_burst_of_a_few_seconds_is_no_level() -> None:
+    watch = Watch()
+    for _ in range(50):
+        watch.run(noisy(0.02, 1500))
+        watch.run(noisy(0.06, 200))  # 12 s
+    assert not watch.seen
+
+
+def test_a_command_without_a_daemon_has_the_histogram() -> None:
+    watch = Watch()
+    watch.run(noisy(0.02, 60_000))
+    watch.run(noisy(0.4, 500))
+    slot = watch.slot()
+    found = slower(first_look(slot), (slot.recent_step_ns or 0) / 1e9)
+    assert found is not None
+    assert found.before == pytest.approx(0.02, rel=0.05)
+    assert found.since_step is None, "nobody saw when"
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        lambda: noisy(0.02, 5000),
+        lambda: (0.3 if n % 10 == 9 else 0.02 for n in range(5000)),
+        lambda: (*noisy(0.4, 500), *noisy(0.02, 5000)),
+        lambda: (*noisy(0.02, 5000), *noisy(0.4, 20)),
+    ],
+    ids=["alike", "every tenth", "faster than before", "for eight seconds"],
+)
+def test_a_command_without_a_daemon_reports_no_change_where_there_is_none(
+    lengths: Callable[[], Iterable[float]],
+) -> None:
+    watch = Watch()
+    watch.run(lengths())
+    slot = watch.slot()
+    assert slower(first_look(slot), (slot.recent_step_ns or 0) / 1e9) is None
+
+
+def test_what_is_kept_is_bounded() -> None:
+    watch = Watch()
+    watch.run(noisy(0.001, 100_000))
+    assert watch.speed is not None
+    assert len(watch.speed.lengths) <= 2048
+    assert len(watch.speed.levels) <= 32
+
+
+def shared(seed: int, count: int) -> Iterator[float]:
+    """Steps on a shared machine: a heavy tail, and bursts in which everything takes longer."""
+    drawn = random.Random(seed)
+    base, spread = drawn.choice((0.004, 0.02, 0.15, 0.9)), drawn.choice((0.02, 0.1, 0.3))
+    burst = 0.0
+    for _ in range(count):
+        length = base * drawn.lognormvariate(0, spread)
+        if drawn.random() < 0.01:
+            length *= drawn.uniform(2, 10)
+        if burst <= 0 and drawn.random() < base / 120:  # every two minutes
+            burst = drawn.uniform(0.5, 12)
+        if burst > 0:
+            length *= drawn.uniform(1.2, 2.5)
+            burst -= length
+        yield length
+
+
+def alternating(seed: int, count: int) -> Iterator[float]:
+    """Sequence lengths at random: steps are short or long, as the batch is."""
+    drawn = random.Random(seed)
+    return (drawn.choice((0.5, 0.6, 1.0, 1.4)) for _ in range(count))
+
+
+SERIES = [
+    *[pytest.param(shared, seed, id=f"shared-{seed}") for seed in range(14)],
+    *[pytest.param(alternating, seed, id=f"lengths-{seed}") for seed in range(6)],
+]
+
+
+@pytest.mark.parametrize(("made", "seed"), SERIES)
+def test_twenty_series_without_a_change_raise_no_alarm(
+    made: Callable[[int, int], Iterator[float]], seed: int
+) -> None:
+    watch = Watch()
+    watch.run(made(seed, 100_000 if seed < 2 else 20_000))
+    assert watch.seen == []
+
+
+def surroundings(at: float, **other: object) -> Surroundings:
+    known = {"at_ns": round(at * 1e9), "attached_ns": 0, "cpus": 2, "load": 0.5}
+    return Surroundings(**{**known, **other})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "words"),
+    [
+        ({}, {}, []),
+        ({}, {"load": 8.9}, ["load 8.9 on 2 CPUs"]),
+        ({"load": 8.5}, {"load": 8.9}, []),
+        ({}, {"throttled": ("sw_thermal_slowdown",)}, ["GPU throttled (sw_thermal_slowdown)"]),
+        ({"throttled": ("sw_power_cap",)}, {"throttled": ("sw_power_cap",)}, []),
+        ({"others": 1}, {"others": 2}, ["another process on the GPU"]),
+        (
+            {"clock_hertz": 1.98e9},
+            {"clock_hertz": 1.2e9},
+            ["GPU clock at 1200 MHz (1980 before)"],
+        ),
+        ({"clock_hertz": 1.98e9}, {"clock_hertz": 1.9e9}, []),
+        ({"wait_ns": 0}, {"wait_ns": 45 * 10**9}, ["45 % of the time is waiting for data"]),
+        ({"wait_ns": 50 * 10**9}, {"wait_ns": 100 * 10**9}, []),
+        ({"tokens": 16384}, {"tokens": 65536}, ["tokens a step went from 16384 to 65536"]),
+        ({"fallbacks": 0}, {"fallbacks": 1}, ["1 more at the recompile limit, eager since"]),
+        ({"breaks": 1}, {"breaks": 3}, ["2 more graph breaks"]),
+    ],
+)
+def test_a_cause_is_what_differs_from_before(
+    before: dict[str, object], now: dict[str, object], words: list[str]
+) -> None:
+    assert list(causes(surroundings(100, **before), surroundings(200, **now))) == words
+
+
+def test_where_nobody_saw_it_faster_only_what_is_plainly_wrong_is_a_cause() -> None:
+    now = surroundings(200, throttled=("hw_slowdown", "sw_power_cap"), load=8.9, fallbacks=3)
+    assert list(causes(None, now)) == ["GPU throttled (hw_slowdown)", "load 8.9 on 2 CPUs"]
+
+
+def slowed(**counts: object) -> RankView:
+    known = Slower(seconds=0.4, ratio=16.7, before=0.024, since_step=300, **counts)  # type: ignore[arg-type]
+    return runs.view(b.view(b.WARM).record, b.NOW, slower=known)
+
+
+def test_the_sentence_says_since_when_how_much_and_why() -> None:
+    words = run_answer(b.snapshot(slowed(causes=("load 8.9 on 2 CPUs",))).runs[0])
+    assert words.summary == (
+        "gpt2: warm but slower: 400 ms a step since step 300 (24 ms before, 17x); "
+        "nothing compiles; load 8.9 on 2 CPUs"
+    )
+    assert not any("slower" in one for one in words.details)
+    assert "no known cause" in run_answer(b.snapshot(slowed()).runs[0]).summary
+
+
+def test_the_answer_the_metrics_and_the_conditions_agree() -> None:
+    snapshot = b.snapshot(slowed(causes=("load 8.9 on 2 CPUs",)))
+    rank = status(snapshot)["runs"][0]["ranks"][0]
+    assert rank["slower"] == {
+        "ratio": 16.7,
+        "seconds": 0.4,
+        "before": 0.024,
+        "since_step": 300,
+        "causes": ["load 8.9 on 2 CPUs"],
+    }
+    assert rank["state"] == "warm"
+    assert [one["condition"] for one in rank["conditions"]] == ["slower"]
+    assert (
+        'warmwatch_slower_ratio{rank="0",run="gpt2"} 16.7'
+        in render(snapshot, None, version="0.1.0")[0].decode()
+    )
+
+
+def test_judging_follows_a_record_from_look_to_look() -> None:
+    """The daemon's own way, with its host's load as the cause."""
+    judging, watch, ratios = Judging(), Watch(), []
+    for length in (*noisy(0.05, 600), *noisy(0.2, 160)):
+        watch.run([length])
+        host = HostReading(
+            memory_total_bytes=1,
+            memory_available_bytes=1,
+            cpus=2,
+            load_1m=0.5 if watch.steps < 600 else 9.0,
+        )
+        if watch.steps % 5 == 0:
+            now = Around(now_ns=b.NOW, host=host)
+            found, refused = judging.of([b.view(watch.slot()).record], now, None)
+            assert not refused
+            ratios.append(found[0].ranks[0].slower)
+    assert ratios[118] is None
+    last = ratios[-1]
+    assert last is not None
+    assert last.ratio == pytest.approx(4, rel=0.1)
+    assert last.causes == ("load 9.0 on 2 CPUs",)

@@ -1,0 +1,92 @@
+"""What has not changed since the last look is not made anew, for hundreds of ranks move."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support import builders as b
+from support.records import update, warm, write_record
+from support.values import replace
+from warmwatch.shared import record
+from warmwatch.shared.record import sealed_blocks
+from warmwatch_monitor.model import Log, ProcessReading
+from warmwatch_monitor.pipeline.cached_figures import kept
+from warmwatch_monitor.pipeline.energy import EnergyUsed, fold
+from warmwatch_monitor.pipeline.work import Work, follow
+from warmwatch_monitor.sources.records.folder import Folder
+from warmwatch_monitor.sources.records.slot import Look, SlotFile
+from warmwatch_monitor.sources.records.source import RecordsSource
+
+
+def test_a_look_at_which_only_words_moved_unseals_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_record(tmp_path, warm())
+    file = SlotFile()
+    before = look(file, folder).slot
+    with (folder / record.SLOT).open("r+b") as opened:
+        opened.seek(record.STEPS_OFFSET)
+        opened.write((before.steps.steps + 1).to_bytes(8, "little"))
+    monkeypatch.setattr(sealed_blocks, "_candidates", _never)
+    after = look(file, folder)
+    assert after.moved
+    assert after.slot.steps.steps == before.steps.steps + 1
+    assert after.slot.compile is before.compile
+    assert after.slot.identity is before.identity
+
+
+def test_a_look_at_which_a_block_changed_reads_it(tmp_path: Path) -> None:
+    folder = write_record(tmp_path, warm())
+    file = SlotFile()
+    before = look(file, folder).slot
+    update(folder, replace(before, identity=replace(before.identity, gpus=("GPU-1",))))
+    after = look(file, folder)
+    assert after.moved
+    assert after.slot.identity.gpus == ("GPU-1",)
+
+
+def test_an_account_without_new_energy_and_work_that_nobody_saw_stay_the_same() -> None:
+    account, work = EnergyUsed(), Work(cpu_seconds=3.0)
+    idle = ProcessReading(pid=1, cpu_seconds=3.0, resident_bytes=1, cpu_ratio=0.0, workers_busy=0)
+    assert fold(account, b.view(b.WARM), b.NOW) is account
+    assert follow(work, idle, (), b.NOW, uses_gpus=False) is work
+
+
+def test_what_a_journal_told_is_kept_until_it_tells_more(
+    tmp_path: Path,
+) -> None:
+    """A rank that compiled steps hundreds of times between two lines of its journal."""
+    told = {"event": "compilation", "t": 5, "id": "0/1", "kind": "forward", "seconds": 1.5}
+    folder = write_record(
+        tmp_path, warm(), events=[told, {"event": "fallback", "t": 6, "steps": 1}]
+    )
+    source = RecordsSource([str(tmp_path)], retention=900)
+
+    def log() -> Log:
+        (reading,) = source.read().records
+        return kept(reading).log
+
+    def step(steps: int) -> None:
+        with (folder / record.SLOT).open("r+b") as opened:
+            opened.seek(record.STEPS_OFFSET)
+            opened.write(steps.to_bytes(8, "little"))
+
+    before = log()
+    assert (len(before.compilations), len(before.fallbacks)) == (1, 1)
+    step(10)
+    assert log() is before
+    with (folder / record.JOURNAL).open("a") as journal:
+        journal.write(json.dumps(told | {"id": "0/2"}) + "\n")
+    assert [one.id for one in log().compilations] == ["0/1", "0/2"]
+
+
+def look(file: SlotFile, folder: Path) -> Look:
+    with Folder(str(folder)) as opened:
+        return file.look(opened)
+
+
+def _never(*_: object) -> None:
+    raise AssertionError("a block was looked for that cannot have changed")

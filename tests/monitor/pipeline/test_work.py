@@ -1,0 +1,208 @@
+"""Work without optimizer steps keeps a rank from being called stalled; waiting does not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support import builders as b
+from support import sources
+from support.builders import NOW, SECOND
+from support.values import replace
+from warmwatch.shared.verdict import State, judge
+from warmwatch_monitor.model import GpuReading, ProcessReading, RecordReading
+from warmwatch_monitor.pipeline import judging
+from warmwatch_monitor.pipeline.assembly import Assembly
+from warmwatch_monitor.pipeline.runs import facts
+from warmwatch_monitor.pipeline.work import Work, follow
+from warmwatch_monitor.sources.host import HostAndProcesses
+from warmwatch_monitor.sources.listed import HOST, NVML, RECORDS, Readings
+from warmwatch_monitor.sources.records.source import RecordsReading
+
+EVALUATES = {"utilization_ratio": 0.98, "power_watts": 686.0}
+SPINS = {"utilization_ratio": 1.0, "power_watts": 118.0}
+IDLES = {"utilization_ratio": 0.02, "power_watts": 118.0}
+UNREAD = {"utilization_ratio": None, "power_watts": None}
+OLD = {"utilization_ratio": 0.98, "power_watts": None}
+
+
+class Watched:
+    """Ranks that stopped making steps at NOW, read once a second from then on."""
+
+    def __init__(self, *ranks: tuple[dict[str, float | None] | None, float | None]) -> None:
+        self.assembly = Assembly(sources.settings("/d"))
+        self.ranks = ranks
+        self.passed = 0
+        self.cpu = [0.0] * len(ranks)
+
+    def states(self, seconds: int, *, records: bool = True) -> list[State]:
+        """What is said of each rank after that many seconds more."""
+        for _ in range(seconds):
+            self.passed += 1
+            readings = self._readings(records=records)
+            at = NOW + self.passed * SECOND
+            runs = self.assembly.make(readings, (), at, 1.0).snapshot.runs
+        return [view.judgement.state for run in runs for view in run.ranks]
+
+    def _readings(self, *, records: bool) -> Readings:
+        found, gpus, processes = [], [], {}
+        for number, (gpu, ratio) in enumerate(self.ranks):
+            slot = b.as_rank(b.WARM, number, len(self.ranks))
+            slot = replace(slot, steps=replace(slot.steps, last_step_ns=NOW))
+            if gpu is not None:
+                device = replace(b.gpu(number, **gpu), at_ns=NOW + self.passed * SECOND)
+                gpus.append(device)
+                slot = replace(slot, identity=replace(slot.identity, gpus=(device.uuid,)))
+            if ratio is not None:
+                self.cpu[number] += ratio
+                processes[number + 1] = ProcessReading(
+                    pid=number + 1,
+                    cpu_seconds=self.cpu[number],
+                    resident_bytes=1,
+                    cpu_ratio=ratio,
+                )
+            found.append(
+                RecordReading(folder=f"/d/{number}", slot=slot, alive=True, pid=number + 1)
+            )
+        values: dict[str, object] = {
+            NVML.name: tuple(gpus),
+            HOST.name: HostAndProcesses(machine=None, processes=processes),
+        }
+        if records:
+            values[RECORDS.name] = RecordsReading(records=tuple(found))
+        return Readings(values=values)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "cpu", "state"),
+    [
+        (EVALUATES, 0.1, State.WARM),
+        (EVALUATES, None, State.WARM),
+        (OLD, 0.1, State.WARM),
+        (SPINS, 1.0, State.STALLED),
+        (SPINS, 0.0, State.STALLED),
+        (IDLES, 1.0, State.WARM),
+        (IDLES, 0.2, State.STALLED),
+        (IDLES, None, State.STALLED),
+        (None, 1.0, State.WARM),
+        (None, 0.2, State.STALLED),
+        (UNREAD, 1.0, State.STALLED),
+    ],
+    ids=[
+        "its GPU computes: an evaluation",
+        "so it does where the host says nothing",
+        "a GPU that does not tell its power",
+        "a collective that spins on both",
+        "a collective that spins",
+        "the process works, such as a tokenizer",
+        "both wait",
+        "the GPU waits and nobody tells of the process",
+        "the process works, and there is no GPU",
+        "the process waits, and there is no GPU",
+        "nobody reads its GPU: a busy process may only wait for it",
+    ],
+)
+def test_a_rank_without_steps_is_stalled_where_nothing_works(
+    gpu: dict[str, float | None] | None, cpu: float | None, state: State
+) -> None:
+    assert Watched((gpu, cpu)).states(120) == [state]
+
+
+@pytest.mark.parametrize("gpu", [IDLES, SPINS])
+def test_a_real_stall_is_found_as_fast_as_without_looking_at_work(
+    gpu: dict[str, float | None],
+) -> None:
+    watched = Watched((gpu, 0.1))
+    assert watched.states(60) == [State.WARM]
+    assert watched.states(1) == [State.STALLED]
+
+
+def test_a_rank_that_stops_to_work_is_stalled_a_minute_later() -> None:
+    watched = Watched((EVALUATES, 1.0))
+    assert watched.states(300) == [State.WARM]
+    watched.ranks = ((SPINS, 1.0),)
+    assert watched.states(60) == [State.WARM]
+    assert watched.states(1) == [State.STALLED]
+
+
+def test_ranks_that_wait_for_one_that_evaluates_are_not_stalled() -> None:
+    assert Watched((EVALUATES, 1.0), (SPINS, 1.0)).states(120) == [State.WARM] * 2
+    assert Watched((SPINS, 1.0), (EVALUATES, 1.0)).states(120) == [State.WARM] * 2
+    assert Watched((IDLES, 0.1), (SPINS, 1.0)).states(120) == [State.STALLED] * 2
+
+
+def test_work_that_was_seen_is_remembered_over_a_look_that_failed() -> None:
+    watched = Watched((EVALUATES, 1.0))
+    watched.states(100)
+    watched.ranks = ((IDLES, 0.0),)
+    assert watched.states(30, records=False) == []
+    assert watched.states(30) == [State.WARM]
+    assert watched.states(1) == [State.STALLED]
+
+
+def test_work_that_was_seen_is_remembered_over_a_judgement_that_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched = Watched((EVALUATES, 1.0))
+    watched.states(100)
+    watched.ranks = ((IDLES, 0.0),)
+    with monkeypatch.context() as broken:
+        broken.setattr(judging, "group", lambda *_, **__: 1 // 0)
+        assert watched.states(1) == []
+    assert watched.states(30) == [State.WARM]
+
+
+def test_a_reading_of_the_process_counts_once_however_often_it_is_looked_at() -> None:
+    process = ProcessReading(pid=1, cpu_seconds=7.0, resident_bytes=1, cpu_ratio=1.0)
+    first = follow(Work(), process, (), 100, uses_gpus=False)
+    assert first.working_ns == 100
+    assert follow(first, process, (), 200, uses_gpus=False).working_ns == 100
+
+
+def test_batches_that_are_handed_out_keep_a_rank_from_being_stalled() -> None:
+    slot = replace(b.WARM, steps=replace(b.WARM.steps, last_step_ns=b.ago(120)))
+    quiet = facts(RecordReading(folder="x", slot=slot, alive=True))
+    assert judge(quiet, NOW).state is State.STALLED
+    assert judge(replace(quiet, last_batch_ns=b.ago(1)), NOW).state is State.WARM
+    assert judge(replace(quiet, working_ns=b.ago(1)), NOW).state is State.WARM
+
+
+GPUS = st.lists(
+    st.builds(
+        lambda use, watts, limit, at: GpuReading(
+            uuid="x",
+            index=0,
+            at_ns=at,
+            utilization_ratio=use,
+            power_watts=watts,
+            power_limit_watts=limit,
+        ),
+        st.none() | st.floats(0, 1),
+        st.none() | st.floats(50, 700),
+        st.none() | st.floats(0, 700),
+        st.integers(0, 200),
+    ),
+    max_size=3,
+)
+PROCESS = st.none() | st.builds(
+    ProcessReading,
+    pid=st.just(1),
+    cpu_seconds=st.floats(0, 9),
+    resident_bytes=st.just(1),
+    cpu_ratio=st.none() | st.floats(0, 4),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(PROCESS, GPUS, st.booleans()), max_size=20))
+def test_what_was_seen_is_never_unsaid_and_never_lies_in_the_future(
+    readings: list[tuple[ProcessReading | None, list[GpuReading], bool]],
+) -> None:
+    work = Work()
+    for now, (process, gpus, uses) in enumerate(readings, start=100):
+        after = follow(work, process, gpus, now, uses_gpus=uses)
+        assert work.working_ns <= after.working_ns <= now
+        if process is None and not any((gpu.utilization_ratio or 0) >= 0.5 for gpu in gpus):
+            assert after.working_ns == work.working_ns
+        work = after

@@ -1,0 +1,335 @@
+"""A report: every second in one place, the unknown absent, each kind of run in good words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support import builders as b
+from support import reported as a
+from support.builders import EPOCH
+from support.values import replace
+from warmwatch_monitor.model.run_summary import RunSummary
+from warmwatch_monitor.output.markdown import markdown
+from warmwatch_monitor.report.command import as_text, cleaned, moment, picture
+from warmwatch_monitor.report.compilations import priced
+from warmwatch_monitor.report.html import html
+from warmwatch_monitor.report.parts import Report
+from warmwatch_monitor.report.whole import report
+from warmwatch_monitor.report.wording import facts, page, short, steady
+
+SECONDS = st.floats(0, 400)
+HOSTILE = "<img src=x onerror=alert(1)> | `x` [a](http://b) \x1b[31m\u202e"
+
+
+def text(account: RunSummary, price: float | None = None) -> str:
+    made = cleaned(report(account, price))
+    return picture(page(made, moment), made)
+
+
+def shares(made: Report) -> dict[str, float]:
+    assert made.goodput is not None
+    return {one.name: one.seconds for one in made.goodput.shares}
+
+
+def test_a_compilation_is_priced_with_its_backward() -> None:
+    first, again = priced(a.TWICE)
+    assert (first.seconds, first.kinds) == (100.0, ("forward", "backward"))
+    assert first.phase_seconds["inductor"] == 78.0
+    assert (again.seconds, again.category) == (14.0, "shape")
+
+
+def test_an_id_that_comes_again_after_a_reset_is_another_compilation() -> None:
+    assert [one.seconds for one in priced((*a.FIRST, *a.FIRST))] == [100.0, 100.0]
+
+
+def test_every_second_of_the_run_is_in_one_share() -> None:
+    made = report(a.finished())
+    found = shares(made)
+    assert made.goodput is not None
+    assert sum(found.values()) == pytest.approx(made.goodput.seconds) == pytest.approx(288)
+    assert sum(one.ratio for one in made.goodput.shares) == pytest.approx(1)
+    assert found["clean steps"] == pytest.approx(3590 * 0.036 + 11 * 0.04)
+    assert found["recompiles"] == 14.0
+    assert found["warm-up"] == pytest.approx(120.0)
+
+
+def test_what_passed_before_the_first_step_is_no_riddle() -> None:
+    """Imports, building a model: of an eager run by its first step, else by its warm-up."""
+    attached = EPOCH - 300
+    told = {"attached_at": attached, "step_seconds.first_at": attached + 121}
+    made = report(a.eager(answers={**told, "step_seconds.first": 1.0}))
+    assert shares(made)["before the first step"] == pytest.approx(120)
+    warmup = {"ended_at": attached + 150, "seconds": 100.0, "steps": 1}
+    told = {"warmup.first": warmup, "compile.seconds": 90.0, "step_seconds.clean_seconds": 60.0}
+    made = report(a.finished(answers={"attached_at": attached, **told}))
+    assert shares(made)["before the first step"] == pytest.approx(50)
+
+
+@given(save=SECONDS, evaluate=SECONDS, data=SECONDS, compile=SECONDS, clean=SECONDS, long=SECONDS)
+@settings(max_examples=200, deadline=None)
+def test_shares_add_up_and_none_is_negative_whatever_is_told(
+    save: float, evaluate: float, data: float, compile: float, clean: float, long: float
+) -> None:
+    told = {
+        "pauses.checkpoint_seconds": save,
+        "pauses.evaluation_seconds": evaluate,
+        "pauses.data_seconds": data,
+        "compile.seconds": compile,
+        "step_seconds.clean_seconds": clean,
+        "long_steps": [
+            {
+                **dict.fromkeys(("checkpoint_seconds", "evaluation_seconds", "data_seconds"), 0.0),
+                "seconds": long,
+                "usual_seconds": 0.036,
+                "evaluation": False,
+            }
+        ],
+    }
+    found = shares(report(a.finished(answers=told)))
+    assert sum(found.values()) == pytest.approx(288)
+    assert min(found.values()) >= 0
+
+
+def test_recompiles_of_one_cause_stand_together_with_their_price_and_remedy() -> None:
+    later = [
+        replace(one, id=f"0/{at}", ended=one.ended + 5 * at, step=1200 + at)
+        for at in (2, 3)
+        for one in (a.AGAIN, a.AGAIN_BACK)
+    ]
+    (group,) = report(a.finished(compiled=(*a.TWICE, *later))).recompiled
+    assert (group.count, group.seconds, group.after_warm) == (3, 42.0, 3)
+    assert group.reasons == ("`tokens`: dim 1 went from 1024 to 960",)
+    assert group.advice
+    assert "Pad the size" in group.advice
+
+
+@pytest.mark.parametrize(("median", "said"), [(3.94, False), (3.85, True)])
+def test_a_median_is_said_where_it_is_another_than_the_mean_and_not_what_a_bin_rounds(
+    median: float, said: bool
+) -> None:
+    """Of steps that all took 4.01 s a bin has the median at 3.94 s, which none of them took."""
+    told = {
+        "step_seconds.typical": 4.01,
+        "step_seconds.median": median,
+        "step_seconds.clean_count": 14,
+    }
+    line = steady(report(a.finished(answers=told)))
+    assert line.startswith("4.01 s (")
+    assert ("median" in line) is said
+
+
+def test_a_cache_in_which_nothing_was_found_is_not_called_warm() -> None:
+    """It may hold any model's compilations."""
+    missed = [replace(one, cache="miss") for one in a.TWICE]
+    what = replace(a.H100, caches={"inductor": "warm"})
+    said = dict(facts(report(a.finished(compiled=missed, what=what)), moment))
+    found = "of this run's compilations 0 of 4 were found in a cache"
+    assert said["caches"] == f"inductor not empty at the start; {found}"
+    said = dict(facts(report(a.finished(compiled=[], what=what)), moment))
+    assert said["caches"] == "inductor not empty at the start"
+
+
+def test_what_to_do_first_is_ordered_by_what_it_would_have_saved() -> None:
+    told = {"pauses.data_seconds": 90.0, "step_seconds.clean_seconds": 129.0}
+    made = report(a.finished(answers=told, what=replace(a.H100, caches={"inductor": "cold"})))
+    saves = [one.saves for one in made.do if one.saves]
+    assert saves == sorted(saves, reverse=True)
+    assert len(saves) == 3
+    assert "cold" in made.do[0].about  # 115 s of Inductor's and the kernels' time
+
+
+def test_an_evaluation_compiled_later_is_moved_and_saves_nothing() -> None:
+    evaluation = replace(a.AGAIN, category="grad_mode", reason="GLOBAL_STATE changed: grad_mode ")
+    made = report(a.finished(compiled=(*a.FIRST, evaluation)))
+    (remedy,) = [one for one in made.do if "grad_mode" in one.about]
+    assert remedy.saves is None
+    assert "saves none" in remedy.what
+
+
+def test_costs_are_absent_where_nothing_is_known_and_add_up_where_it_is() -> None:
+    bare = report(a.finished(), 2.5).costs
+    assert [(one.what, one.gpu_seconds, one.joules, one.money) for one in bare] == [
+        (what, None, None, None) for what in ("warm-up", "recompiles", "compiling")
+    ]
+    told = {
+        "gpus": ["GPU-1", "GPU-2"],
+        "energy": {
+            "compile_joules": 11320.0,
+            "covered_seconds": 113.2,
+            "joules_per_clean_step": 24.9,
+        },
+    }
+    warming, again, whole = report(a.finished(answers=told), 3.6).costs
+    assert again.gpu_seconds == 28.0
+    assert again.money == pytest.approx(0.028)
+    assert whole.joules == 11320.0
+    assert not whole.estimated
+    assert warming.joules is not None
+    assert again.joules is not None
+    assert warming.estimated
+    assert warming.joules + again.joules == pytest.approx(whole.joules)
+
+
+def test_places_of_graph_breaks_are_those_at_which_dynamo_went_on() -> None:
+    once = "torch_dynamo_resume_in_forward_at_47"
+    again = f"torch_dynamo_resume_in_{once}_at_52"
+    resumed = [replace(a.FORWARD, id=f"{name}/0", name=name, line=31) for name in (once, again)]
+    told = {
+        "compile.graph_breaks": 2,
+        "compile.breaks": [{"reason": "Unsupported Tensor.item() call", "count": 2}],
+    }
+    said = text(a.finished(compiled=(*a.FIRST, *resumed), answers=told))
+    assert "Dynamo went on at `forward` (model.py:47), `forward` (model.py:52)." in said
+    assert "capture_scalar_outputs" in said.replace("\n", "")
+
+
+KINDS: dict[str, Any] = {
+    **{state: lambda view=view: a.account(view) for state, view in b.in_every_state().items()},
+    "compiled twice": a.finished,
+    "never compiled": a.eager,
+    "no rank": lambda: RunSummary(id="x", run="gone", began=EPOCH, seen=EPOCH, state="lost"),
+    "hostile": lambda: a.finished(
+        run=HOSTILE, summary=HOSTILE, compiled=(replace(a.AGAIN, name=HOSTILE * 9, file=HOSTILE),)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_run_reads_well_within_80_columns(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    account = KINDS[kind]()
+    made = cleaned(report(account, 2.5))
+    for document in (page(made, moment), short(made)):
+        said = picture(document, made)
+        assert max(map(len, said.splitlines())) <= 80, said
+        assert "…" not in said
+        assert "None" not in said
+        assert "\x1b" not in said
+        assert "Where the time went" in said
+        assert markdown(document)
+    whole = html(page(made, moment), made, account)
+    assert "<img" not in whole
+    assert "\x1b" not in whole
+    json.loads(as_text(made))
+
+
+def test_an_end_takes_nothing_away_of_what_was_found_out() -> None:
+    caught = replace(
+        b.WARM.compile,
+        graphs=0,
+        graph_breaks=3,
+        compilations=b.kinds(forward=3),
+    )
+    view = b.view(b.ended("finished", replace(b.WARM, compile=caught)), alive=False)
+    said = " ".join(text(a.account(view)).split())
+    assert "captured nothing: this is eager speed (3 graph breaks)" in said
+    assert "TORCH_LOGS=graph_breaks" in said
+    assert "compile the container before it is wrapped" in said  # see tests/process/test_compiling
+    assert "3 compilations" in said
+    assert "compilations of graphs" not in said
+    assert "it ran eagerly" in text(a.eager())
+    assert "uncaught exception" in text(a.account(b.in_every_state()["failed"]))
+
+
+def test_the_key_of_a_timeline_explains_what_is_drawn_and_no_more() -> None:
+    brief = replace(a.FORWARD, phase_seconds={"dynamo": 5.0, "inductor": 75.0, "autotune": 0.01})
+    said = text(a.finished(compiled=(brief,)))
+    assert said.endswith("  d dynamo, i inductor") or "  d dynamo, i inductor\n" in said
+
+
+def test_what_a_baseline_came_to_is_said() -> None:
+    eager = {"steps": 20, "seconds": 0.072, "break_even_steps": 996}
+    told = {**eager, "speed_up": 2.0, "paid_back_at_step": 1016}
+    said = " ".join(text(a.finished(answers={"baseline": told})).split())
+    assert (
+        "Baseline: the first 20 steps ran eagerly on purpose, 72 ms each; 2x as fast as eager; "
+        "paid back at step 1,016." in said
+    )
+    slower = {**told, "speed_up": 0.9, "paid_back_at_step": None}
+    said = " ".join(text(a.finished(answers={"baseline": slower})).split())
+    assert "so that compiling is never paid back" in said
+    assert "Baseline" not in text(a.finished())
+
+
+def test_advice_is_given_once_and_lengths_to_the_second() -> None:
+    told = {"compile.seconds": 118.4}
+    made = report(a.finished(answers=told))
+    for document in (page(made, moment), short(made)):
+        said = " ".join(picture(document, made).split())
+        assert said.count("Pad the size that changes") == 1
+        assert "118 s" in said
+
+
+def test_of_eight_ranks_the_slowest_comes_first_and_then_what_differs() -> None:
+    views = [b.view(b.as_rank(b.WARM, rank, 8)) for rank in range(8)]
+    whole = a.account(*views, compiled=a.FIRST)
+    slow = whole.ranks[5]
+    answer = {**slow.answer, "compile": {**slow.answer["compile"], "seconds": 171.0}}
+    made = report(
+        replace(
+            whole,
+            ranks=(
+                *whole.ranks[:5],
+                replace(slow, answer=answer, compiled=a.TWICE),
+                *whole.ranks[6:],
+            ),
+        )
+    )
+    assert made.rank == 5
+    assert made.ranks[0].rank == 5
+    assert "rank 5 compiled 57.8 s longer than rank 0" in made.differences
+    assert "only rank 5 recompiled for shape" in made.differences
+
+
+def test_markdown_shows_what_a_text_holds_and_nothing_of_it_is_read() -> None:
+    said = markdown(page(cleaned(report(KINDS["hostile"]())), moment))
+    assert r"\<img" in said
+    assert r"\[a\]" in said
+    rows = [line for line in said.splitlines() if line.startswith("|")]
+    assert rows
+    for table in rows:  # a bar of a text's makes no cell
+        assert table.replace(r"\|", "").count("|") in (3, 4, 6)
+
+
+def test_what_an_evaluation_compiled_is_between_steps_and_not_in_one() -> None:
+    """An entry with a backward did not fit for the grad mode, so this call has no gradients."""
+    changed = "GLOBAL_STATE changed: grad_mode"
+    size = "tensor 'x' size mismatch at index 0. expected 4, actual 2"
+    evaluated = replace(a.AGAIN, id="0/2", step=20, reason=f"0/9: {size}\n0/0: {changed}")
+    first = replace(evaluated, id="0/3", step=0, category="grad_mode", reason=f"0/0: {changed}")
+    # its backward is compiled with it, as of a dynamic size, and recorded as one
+    trains = replace(evaluated, id="0/4", step=30, reason=f"0/0: {size}\n0/2: {changed}")
+    compiled = [*a.TWICE, evaluated, first, trains]
+    made = report(a.finished(compiled=compiled))
+    found = {(one.category, one.steps): one.between_steps for one in made.recompiled}
+    assert found == {
+        ("shape", (1200, 30)): False,
+        ("shape", (20,)): True,
+        ("grad_mode", (0,)): True,
+    }
+    said = " ".join(text(a.finished(compiled=compiled)).split())
+    assert "once, 10 s (shape, between steps 20 and 21" in said
+    assert "(grad_mode, before step 1" in said
+
+
+def test_the_report_of_a_run_that_failed_begins_with_the_failure() -> None:
+    counts = replace(b.ended("failed").compile, exit_code=2)
+    slot = replace(b.ended("failed"), compile=counts)
+    view = b.view(slot, alive=False, journal={"exception": "BackendCompilerFailed"})
+    failed = replace(a.AGAIN, failure="torch._dynamo.exc.BackendCompilerFailed")
+    said = text(a.account(view, compiled=[*a.FIRST, failed]))
+    assert said.index("The failure") < said.index("Where the time went")
+    plain = " ".join(said.split())
+    assert "BackendCompilerFailed ended it after 3602 steps, exit code 1" in plain
+    assert (
+        "Compiling `forward` (model.py:31) failed before step 1201: BackendCompilerFailed "
+        "(compilation 0/1, forward)." in plain
+    )
+    assert "The failure" not in text(a.finished())

@@ -1,0 +1,261 @@
+"""``report``, ``compare`` and ``export`` through the command line, of records on disk."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from support import accounts
+from support import reported as a
+from support.browser import chromium
+from support.builders import EPOCH
+from support.records import ended, update, warm, write_record
+from support.values import replace
+from warmwatch_monitor.cli import cli
+from warmwatch_monitor.history.store import Store
+from warmwatch_monitor.report.command import cleaned, document
+from warmwatch_monitor.report.html import html
+from warmwatch_monitor.report.whole import report
+from warmwatch_monitor.settings import load_keeping
+
+
+def run(*arguments: str, **environ: str) -> Result:
+    return CliRunner().invoke(cli, arguments, env={"COLUMNS": "80", **environ})
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> str:
+    """Two runs that have ended long ago."""
+    for name in ("gpt2", "other"):
+        slot = warm()
+        slot = replace(slot, identity=replace(slot.identity, run=name))
+        line = {
+            "t": time.monotonic_ns(),
+            "event": "compilation",
+            "kind": "forward",
+            "id": "0/0",
+            "seconds": 12.5,
+            "name": "forward",
+            "file": "model.py",
+            "line": 31,
+        }
+        write_record(tmp_path / "records", slot, name=name, events=[line])
+    return str(tmp_path / "records")
+
+
+def test_a_report_is_of_the_run_that_is_named(directory: str) -> None:
+    done = run("report", "gpt2", "--dir", directory)
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("gpt2: ")
+    assert "Where the time went" in done.output
+    assert "12.5 s" in done.output
+
+
+def test_of_a_run_whose_end_nobody_saw_nothing_is_told_as_of_now(tmp_path: Path) -> None:
+    state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path)}
+    state["WARMWATCH_STATE_DAYS"] = "36500"
+    Store(load_keeping(state)).save([a.warm()])
+    assert json.loads(run("report", "--json", **state).output)["living"] is False
+    page = run("report", **state).output
+    assert "as last seen" in page
+    assert "so far" not in page
+    assert "nobody saw how it ended" in page
+    Store(load_keeping(state)).save([replace(a.warm(), seen=time.time())])
+    assert json.loads(run("report", "--json", **state).output)["living"] is True
+
+
+def test_what_is_reported_of_records_is_remembered(directory: str, tmp_path: Path) -> None:
+    environ = {"WARMWATCH_DIR": directory, "WARMWATCH_STATE": str(tmp_path / "state")}
+    done = run("report", "gpt2", **environ)
+    assert done.exit_code == 0, done.output
+    assert "gpt2" in run("runs", **environ).output
+
+
+def test_json_markdown_and_html_say_the_same(directory: str, tmp_path: Path) -> None:
+    told = json.loads(run("report", "gpt2", "--json", "--dir", directory).output)
+    assert told["schema_version"] == 1
+    assert told["functions"][0]["seconds"] == 12.5
+    assert (
+        "## Warmwatch report: gpt2"
+        in run("report", "gpt2", "--markdown", "--dir", directory).output
+    )
+    file = tmp_path / "report.html"
+    done = run("report", "gpt2", "--html", str(file), "--dir", directory)
+    assert done.exit_code == 0, done.output
+    assert told["summary"] in file.read_text()
+
+
+def test_a_price_is_a_number(directory: str) -> None:
+    done = run("report", "gpt2", "--dir", directory, WARMWATCH_PRICE_PER_GPU_HOUR="2 euros")
+    assert done.exit_code == 2
+    assert "is no price" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("report", "nobody"), 5, "no run named 'nobody'"),
+        (("report", "gpt2", "--json", "--markdown"), 2, "give one"),
+        (("report", "*"), 2, "name one of them"),
+        (("report", "gpt2", "--html", "/nowhere/x.html"), 1, "name another file"),
+        (("compare", "gpt2"), 2, "give 2 to"),
+        (("compare", "gpt2", "gpt2"), 2, "means gpt2; its start before is NAME~1"),
+        (("compare", "gpt2", "nobody"), 5, "no run named"),
+        (("export", "gpt2"), 2, "nothing to write"),
+        (("export", "gpt2", "--csv", "-"), 2, "give --csv and --parquet a place, not -"),
+        (("export", "gpt2", "--perfetto", "/nowhere/x.json"), 1, "name another place"),
+        (("export", "gpt2", "--perfetto", "/dev/full"), 1, "/dev/full cannot be written (No space"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    directory: str, words: tuple[str, ...], code: int, says: str
+) -> None:
+    done = run(*words, "--dir", directory)
+    assert done.exit_code == code
+    assert says in done.output
+    assert len(done.output.splitlines()) == 1
+
+
+def test_without_any_record_there_is_nothing_to_report(tmp_path: Path) -> None:
+    done = run("report", "--dir", str(tmp_path))
+    assert (done.exit_code, "no run is known" in done.output) == (5, True)
+
+
+def test_runs_are_compared_and_exported(directory: str, tmp_path: Path) -> None:
+    done = run("compare", "gpt2", "other", "--dir", directory)
+    assert done.exit_code == 0, done.output
+    assert "Side by side" in done.output
+    trace = tmp_path / "trace.json"
+    assert run("export", "gpt2", "--perfetto", str(trace), "--dir", directory).exit_code == 0
+    assert json.loads(trace.read_text())["traceEvents"]
+    one = tmp_path / "compilations.csv"
+    assert run("export", "gpt2", "--csv", str(one), "--dir", directory).exit_code == 0
+    assert "model.py" in one.read_text()
+
+
+def test_a_run_whose_records_are_gone_is_told_of_from_the_history(tmp_path: Path) -> None:
+    state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path)}
+    state["WARMWATCH_STATE_DAYS"] = "36500"  # they are of a fixed day
+    before = a.finished(id="aaaaaaaa", run="gpt2", began=EPOCH - 9000)
+    Store(load_keeping(state)).save([before, a.finished()])
+    for name in ("gpt2", "k3nuf63p", "k3n"):
+        told = json.loads(run("report", name, "--json", **state).output)
+        assert told["id"] == "k3nuf63p"
+        assert told["recompiled"][0]["seconds"] == 14.0
+    assert json.loads(run("report", "--json", **state).output)["id"] == "k3nuf63p"
+    done = run("compare", "gpt2", "gpt2~1", **state)
+    assert done.exit_code == 0, done.output
+    assert "gpt2 (aaaaaaaa)" in done.output
+    nobody = run("report", "gpt3", **state)
+    assert (nobody.exit_code, "did you mean gpt2" in nobody.output) == (5, True)
+
+
+def test_a_report_remembers_what_has_ended_and_once(directory: str, tmp_path: Path) -> None:
+    state = {"WARMWATCH_STATE": str(tmp_path / "state")}
+    update(Path(directory, "gpt2"), ended(warm(), "finished"))
+    done = run("report", "gpt2", "--dir", directory, **state)
+    assert (done.exit_code, (tmp_path / "state").exists()) == (0, False), "a place for a look"
+    done = run("report", "gpt2", WARMWATCH_DIR=directory, **state)
+    assert done.exit_code == 0, done.output
+    store = Store(load_keeping(state))
+    known = store.listed()
+    assert ("gpt2", "finished") in [(one.run, one.state) for one in known]
+    assert run("report", "gpt2", WARMWATCH_DIR=directory, **state).exit_code == 0
+    assert store.listed() == known
+
+
+def test_the_start_before_is_counted_from_the_one_that_is_still_there(
+    directory: str, tmp_path: Path
+) -> None:
+    """Which no daemon has remembered."""
+    state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": directory}
+    state["WARMWATCH_STATE_DAYS"] = "36500"
+    before = [a.finished(id=id, began=EPOCH - ago) for id, ago in (("earlier", 300), ("old", 900))]
+    store = Store(load_keeping(state))
+    store.save(before)
+
+    def reported(name: str) -> str:
+        return str(json.loads(run("report", name, "--json", **state).output)["id"])
+
+    last = reported("gpt2")
+    assert [reported("gpt2~1"), reported("gpt2~2")] == ["earlier", "old"]
+    store.save([replace(before[0], id=last, began=EPOCH)])
+    assert [reported("gpt2~1"), reported("gpt2~2")] == ["earlier", "old"]
+
+
+def test_of_a_history_that_cannot_be_read_only_that_is_missing(
+    directory: str, tmp_path: Path
+) -> None:
+    (tmp_path / "history.db").write_text("something else" * 100)
+    for name in ((), ("gpt2",)):
+        done = run("report", *name, WARMWATCH_STATE=str(tmp_path), WARMWATCH_DIR=directory)
+        assert done.exit_code == 0, done.output
+        assert "Where the time went" in done.output
+        assert "without the history" in done.output
+
+
+@pytest.mark.slow
+def test_a_remembered_run_that_is_damaged_is_said_to_be_where_that_matters(tmp_path: Path) -> None:
+    """Its answer lacks what a report of it needs, and nothing that the next run is held against."""
+    state, empty = tmp_path / "state", str(tmp_path / "none")
+    environ = {"WARMWATCH_STATE": str(state), "WARMWATCH_DIR": empty}
+    known = {"run": "gpt2", "owner": "alice", "host": "node1", "what": a.H100}
+    broken = accounts.account("broken11", **known, began=EPOCH - 2000, seen=EPOCH - 1000)
+    whole = a.finished(id="whole111", **known)
+    accounts.store(state).save([broken, whole])
+    for command in (("report",), ("compare", "whole111"), ("export", "--csv", str(tmp_path))):
+        done = run(command[0], "broken11", *command[1:], **environ)
+        assert done.exit_code == 1
+        said = done.output.replace("\n", " ")
+        assert "run 'gpt2' (broken11) is damaged, or of another warmwatch: rank 0, " in said
+    done = run("report", "whole111", **environ)
+    assert done.exit_code == 0, done.output
+    assert "Where the time went" in done.output
+    assert "Held against gpt2 (broken11)" in done.output
+
+
+def test_the_file_asks_nobody_and_runs_nothing(tmp_path: Path) -> None:
+    """As a browser has it, in both schemes and on paper."""
+    evil = "<script>document.title = 'x'</script><img src=http://a.invalid/>"
+    account = a.finished(
+        run=evil, summary=evil, samples=a.steps(), gpu_samples={"GPU-1": a.power()}
+    )
+    made = cleaned(report(account, 2.5))
+    file = tmp_path / "report.html"
+    file.write_text(html(document(made), made, account), encoding="utf-8")
+    asked, said, grounds = [], [], []
+    with chromium() as browser:
+        for scheme in ("light", "dark"):
+            page = browser.new_context(color_scheme=scheme).new_page()
+            page.on("request", lambda one: asked.append(one.url))
+            page.on("console", lambda one: said.append(one.text))
+            page.goto(file.as_uri())
+            assert evil in page.inner_text("#summary")
+            assert page.locator("svg").count() == 4
+            grounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        assert page.pdf()
+    assert {one for one in asked if not one.startswith("data:")} == {file.as_uri()}
+    assert said == []
+    assert len(set(grounds)) == 2
+
+
+def test_on_a_phone_no_word_of_a_table_s_head_is_broken_and_a_chart_can_be_read(
+    tmp_path: Path,
+) -> None:
+    long = replace(a.FORWARD, phase_seconds={"aot_autograd": 80.0})
+    account = a.finished(compiled=(long,))
+    made = cleaned(report(account, None))
+    file = tmp_path / "report.html"
+    file.write_text(html(document(made), made, account), encoding="utf-8")
+    heights = "[...document.querySelectorAll('thead th')].map((one) => one.offsetHeight)"
+    with chromium() as browser:
+        page = browser.new_context(viewport={"width": 320, "height": 844}).new_page()
+        page.goto(file.as_uri())
+        assert len(set(page.evaluate(heights))) == 1
+        assert page.evaluate("document.documentElement.scrollWidth") <= 320
+        size = "(one) => parseFloat(getComputedStyle(one).fontSize) * one.getScreenCTM().a"
+        assert min(page.locator("svg text").evaluate_all(f"(all) => all.map({size})")) >= 10

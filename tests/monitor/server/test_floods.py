@@ -1,0 +1,371 @@
+"""Connections that ask nothing, too many of them, and those that never end: real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import time
+from asyncio import StreamWriter as Writer
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from support.daemon import daemon_process
+from support.records import wait_until
+from support.web import Authority, ask
+from warmwatch_monitor.server.connections import (
+    IDLE_SECONDS,
+    MOST,
+    REQUEST_SECONDS,
+    TAKE_SECONDS,
+    Connections,
+    most_connections,
+)
+from warmwatch_monitor.server.protection import OPEN
+from warmwatch_monitor.server.uvicorn_server import Server
+
+pytestmark = pytest.mark.slow
+
+DESCRIPTORS = 256
+HALF = b"GET /status HTTP/1.1\r\nHost: localhost\r\nX-"
+
+
+def limited(soft: int, hard: int) -> Callable[[], None]:
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def few() -> Callable[[], None]:
+    return limited(DESCRIPTORS, DESCRIPTORS)
+
+
+@contextmanager
+def connected(url: str, count: int, said: bytes) -> Iterator[list[socket.socket]]:
+    """So many connections, each of which has ``said`` this and nothing more."""
+    host, port = url.rpartition("/")[2].split(":")
+    with ExitStack() as stack:
+        peers = []
+        for _ in range(count):
+            peer = stack.enter_context(socket.create_connection((host, int(port)), 60))
+            peers.append(peer)
+            peer.sendall(said)
+        yield peers
+
+
+def test_it_answers_through_a_flood_of_half_sent_requests_and_says_so_in_one_line(
+    tmp_path: Path,
+) -> None:
+    """With a descriptor limit that they exceed many times over."""
+    began = time.monotonic()
+    with daemon_process("--dir", str(tmp_path), before=few()) as (process, url):
+        wait_until(lambda: ask(url, "/-/ready").status == 200)
+        with connected(url, 2000, HALF):
+            for path in ("/status", "/metrics", "/-/ready"):
+                assert ask(url, path).status == 200
+        assert ask(url).status == 200
+        process.terminate()
+        _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0
+    _said_once_a_minute(errors, began)
+
+
+def test_it_answers_through_a_flood_of_connections_that_never_begin_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.sign("daemon")
+    config = tmp_path / "web.yml"
+    config.write_text(f"tls_server_config: {{cert_file: {cert}, key_file: {key}}}\n")
+    options = ("--dir", str(tmp_path / "none"), "--web-config", str(config))
+    with (
+        daemon_process(*options, before=few()) as (_, url),
+        connected(url, 1000, b"\x16\x03\x01"),
+    ):
+        assert ask(url, "/-/healthy", tls=authority.trusted()).status == 200
+
+
+def test_where_all_wait_for_an_answer_the_next_is_told_to_come_again(tmp_path: Path) -> None:
+    room, began = most_connections(DESCRIPTORS), time.monotonic()
+    request = b"GET /status?wait=ended HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with daemon_process("--dir", str(tmp_path), before=few()) as (process, url):
+        with connected(url, room, request) as waiting, ExitStack() as stack:
+
+            def full() -> bool:
+                """One whose request had not arrived may have made room for the one that looked."""
+                stack.enter_context(connected(url, 1, request))
+                return _status(url) == 503
+
+            wait_until(full)
+            for peer in waiting[: room // 2]:
+                peer.close()
+            wait_until(lambda: _status(url) == 200)
+        process.terminate()
+        _said_once_a_minute(process.communicate(timeout=240)[1], began)
+
+
+def _said_once_a_minute(errors: str, began: float) -> None:
+    """That there are too many, and nothing else."""
+    lines = errors.splitlines()
+    assert 1 <= len(lines) <= 1 + (time.monotonic() - began) // 60, errors[:2000]
+    assert all("connections at once" in line for line in lines), errors[:2000]
+
+
+def _status(url: str) -> int:
+    try:
+        reply = ask(url, "/-/healthy")
+    except ConnectionError:  # it was turned away while it still spoke
+        return 503
+    assert reply.status == 200 or reply.headers["retry-after"]
+    return reply.status
+
+
+def test_the_soft_limit_of_descriptors_is_raised_at_the_start(tmp_path: Path) -> None:
+    with daemon_process("--dir", str(tmp_path), before=limited(64, 1024)) as (process, url):
+        wait_until(lambda: ask(url, "/-/ready").status == 200)
+        assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (1024, 1024)
+
+
+@pytest.mark.parametrize("dripping", [False, True])
+def test_a_request_that_does_not_come_to_its_end_is_given_up(
+    tmp_path: Path, dripping: bool
+) -> None:
+    with (
+        daemon_process("--dir", str(tmp_path)) as (_, url),
+        connected(url, 1, HALF) as (peer,),
+    ):
+        peer.settimeout(0.2 if dripping else 240)
+
+        def ended() -> bool:
+            try:
+                if dripping:
+                    peer.sendall(b"x")
+                return peer.recv(1) == b""
+            except TimeoutError:
+                return False
+            except ConnectionError:
+                return True
+
+        wait_until(ended)
+
+
+LONGEST = 65_536  # bytes of a request, and of what is sent on before its answer
+
+
+def test_a_head_without_end_is_refused(tmp_path: Path) -> None:
+    """Said with the first byte too many: what comes after that byte could lose the answer."""
+    head = b"GET / HTTP/1.1\r\nX: ".ljust(LONGEST, b"x")
+    with (
+        daemon_process("--dir", str(tmp_path)) as (_, url),
+        connected(url, 1, head + b"x") as (peer,),
+    ):
+        assert _all_of(peer).startswith(b"HTTP/1.1 431 ")
+
+
+def test_what_is_sent_on_behind_a_wait_without_an_end_ends_it(tmp_path: Path) -> None:
+    """Else all of it would be read, and was once stored: a gigabyte in seconds."""
+    wait = b"GET /status?wait=lost&timeout=3600 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    more = b"GET / HTTP/1.1\r\nX: ".ljust(LONGEST, b"x")
+    with (
+        daemon_process("--dir", str(tmp_path)) as (_, url),
+        connected(url, 1, wait) as (peer,),
+    ):
+        assert ask(url, "/-/healthy").status == 200  # so the wait was read, and begins
+        try:
+            peer.sendall(more)
+            assert _all_of(peer) == b""
+        except ConnectionError:
+            pass
+
+
+def test_who_sends_on_before_the_answer_gets_that_answer_and_is_to_ask_again(
+    tmp_path: Path,
+) -> None:
+    one = b"GET /-/healthy HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with (
+        daemon_process("--dir", str(tmp_path)) as (_, url),
+        connected(url, 1, 3 * one) as (peer,),
+    ):
+        said = _all_of(peer)
+        assert said.count(b"HTTP/1.1 200 OK") == 1
+        assert b"connection: close" in said
+        assert said.endswith(b"healthy\n")
+
+
+class Hands:
+    """A clock that is moved by hand, and connections that say when they were ended."""
+
+    def __init__(self, most: int) -> None:
+        self.now, self.ended, self.said = 0.0, list[str](), list[str]()
+        self.all = Connections(most, self.said.append, lambda: self.now)
+
+    def opens(self, name: str) -> int | None:
+        return self.all.opened(lambda: self.ended.append(name))
+
+
+def test_each_has_its_time_to_ask_and_to_ask_again() -> None:
+    hands = Hands(10)
+    silent, asking, idle = hands.opens("silent"), hands.opens("asking"), hands.opens("idle")
+    assert silent
+    assert asking
+    assert idle
+    hands.all.asks(asking)
+    hands.all.asks(idle)
+    hands.all.answered(idle)
+    hands.now = REQUEST_SECONDS
+    hands.all.sweep()
+    assert hands.ended == ["silent"]
+    hands.now = IDLE_SECONDS
+    hands.all.sweep()
+    assert hands.ended == ["silent", "idle"]
+    hands.now = 10 * IDLE_SECONDS
+    hands.all.sweep()
+    assert len(hands.all) == 1
+
+
+def test_the_one_that_was_quiet_longest_makes_room_and_none_that_waits_for_an_answer() -> None:
+    hands = Hands(3)
+    first, second = hands.opens("first"), hands.opens("second")
+    assert first
+    assert second
+    assert hands.opens("third")
+    hands.all.asks(first)
+    assert hands.opens("fourth")
+    assert hands.ended == ["second"]
+    hands.all.answered(first)
+    assert hands.opens("fifth")
+    assert hands.ended == ["second", "third"]
+    for number in (first, 4, 5):
+        hands.all.asks(number)
+    assert hands.opens("sixth") is None
+    assert len(hands.said) == 1
+    hands.now += 60
+    assert hands.opens("seventh") is None
+    assert len(hands.said) == 2
+
+
+def test_there_is_room_for_all_the_descriptors_but_a_reserve() -> None:
+    assert most_connections(1) == 1
+    assert most_connections(DESCRIPTORS) == DESCRIPTORS // 2
+    assert most_connections(1024) == 1024 - 128
+    assert most_connections(10**6) == MOST
+
+
+def test_who_does_not_take_his_answer_is_ended_or_makes_room_whatever_he_asks_meanwhile() -> None:
+    hands = Hands(2)
+    first, second = hands.opens("first"), hands.opens("second")
+    assert first
+    assert second
+    for number in (first, second):
+        hands.all.asks(number)
+        hands.all.stuck(number)
+        hands.all.answered(number)
+        hands.all.asks(number)
+    hands.all.moves(first, answering=True)
+    hands.now = TAKE_SECONDS - 1
+    hands.all.sweep()
+    assert hands.ended == []
+    hands.now = TAKE_SECONDS
+    hands.all.sweep()
+    assert hands.ended == ["second"]
+    hands.all.stuck(first)
+    third = hands.opens("third")
+    assert third
+    hands.all.asks(third)
+    assert hands.opens("fourth")
+    assert hands.ended == ["second", "first"]
+
+
+async def served(
+    app: ASGIApp, hands: Hands, peer: Callable[[asyncio.StreamReader, Writer], Awaitable[None]]
+) -> None:
+    """A whole server over ``app``, and a client of it, on the same loop."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = Server(app, listener, hands.all, lambda: OPEN, lambda: None)
+        serving = asyncio.create_task(server.serve([]))
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(client, listener.getsockname())
+            reader, writer = await asyncio.open_connection(sock=client, limit=4096)
+            await peer(reader, writer)
+            writer.transport.abort()
+        server.should_exit = True
+        await serving
+
+
+ONE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def test_one_who_sent_on_behind_a_wait_and_left_is_seen_to_be_gone() -> None:
+    """He must not be waited for: his place and what is kept for him are to be free again."""
+
+    async def scenario() -> None:
+        asked, left = asyncio.Event(), asyncio.Event()
+
+        async def app(scope: Scope, receive: Receive, _send: Send) -> None:
+            if scope["type"] == "http":
+                asked.set()
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                left.set()
+
+        async def peer(_reader: asyncio.StreamReader, writer: Writer) -> None:
+            writer.write(ONE + ONE)
+            await asked.wait()
+            writer.transport.abort()
+            await asyncio.wait_for(left.wait(), 120)
+
+        await served(app, Hands(10), peer)
+
+    asyncio.run(scenario())
+
+
+def test_one_who_takes_nothing_of_his_answers_is_ended() -> None:
+    """The second answer waits until there is room for it, and so did its place for ever."""
+    hands, body = Hands(10), b"x" * (1 << 26)
+
+    async def scenario() -> None:
+        asked: list[str] = []
+
+        async def app(scope: Scope, _receive: Receive, send: Send) -> None:
+            if scope["type"] == "http":
+                asked.append(scope["path"])
+                length = (b"content-length", b"%d" % len(body))
+                await send({"type": "http.response.start", "status": 200, "headers": [length]})
+                await send({"type": "http.response.body", "body": body})
+
+        async def peer(reader: asyncio.StreamReader, writer: Writer) -> None:
+            writer.write(ONE)
+            await reader.readexactly(10)
+            writer.write(ONE)
+            while len(asked) < 2:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+            assert len(hands.all) == 1
+            hands.now += TAKE_SECONDS
+            while len(hands.all):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+
+        await asyncio.wait_for(served(app, hands, peer), 240)
+
+    asyncio.run(scenario())
+
+
+def test_those_who_wait_are_answered_at_the_end_and_nothing_is_said(tmp_path: Path) -> None:
+    request = b"GET /status?wait=lost HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with daemon_process("--dir", str(tmp_path)) as (process, url):
+        wait_until(lambda: ask(url, "/-/ready").status == 200)
+        with connected(url, 300, request) as peers:
+            ask(url)  # what was sent before has been read
+            process.terminate()
+            said = [_all_of(peer) for peer in peers]
+        assert process.communicate(timeout=240)[1] == ""
+    assert process.returncode == 0
+    assert {(one[:15], b'"reached":false' in one) for one in said} == {(b"HTTP/1.1 200 OK", True)}
+
+
+def _all_of(peer: socket.socket) -> bytes:
+    said = b""
+    while part := peer.recv(65_536):
+        said += part
+    return said

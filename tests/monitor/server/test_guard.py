@@ -1,0 +1,95 @@
+"""The door, asked with no daemon around it, where the moment matters."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from warmwatch_monitor.server.guard import Guard
+from warmwatch_monitor.server.protection import Protection
+
+
+class Revoking:
+    """Credentials that are known, and that are taken away while they are looked at."""
+
+    challenges = ("Bearer",)
+
+    def __init__(self, revoke: Any) -> None:
+        self._revoke = revoke
+
+    async def allow(self, _given: bytes, _peer: object = None) -> bool:
+        self._revoke()
+        return True
+
+
+class Unknown:
+    challenges = ("Bearer",)
+
+    async def allow(self, _given: bytes, _peer: object = None) -> bool:
+        return False
+
+
+def test_who_is_let_through_while_he_is_shut_out_does_not_go_on() -> None:
+    """A password takes its time: what protects may have changed meanwhile."""
+    after = Protection(credentials=Unknown())  # type: ignore[arg-type]
+    now = [after]
+    now[0] = Protection(
+        credentials=Revoking(lambda: now.__setitem__(0, after))  # type: ignore[arg-type]
+    )
+    sent: list[Any] = []
+
+    async def endless(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(5):
+            await send({"type": "http.response.body", "body": b"told", "more_body": True})
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/events",
+        "headers": [(b"authorization", b"Bearer once")],
+    }
+    guard = Guard(endless, lambda: now[0], lambda _: None)
+
+    async def asked() -> None:
+        with suppress(OSError):  # so it ends an answer
+            await guard(scope, None, send)  # type: ignore[arg-type]
+
+    asyncio.run(asked())
+    assert not any(message.get("body") == b"told" for message in sent)
+
+
+class Known:
+    challenges = ("Bearer",)
+
+    async def allow(self, given: bytes, _peer: object = None) -> bool:
+        return given == b"Bearer right"
+
+
+def test_each_access_is_noted_while_credentials_are_required() -> None:
+    noted: list[tuple[str, str, int | None]] = []
+    now = [Protection(credentials=Known())]  # type: ignore[arg-type]
+
+    async def answer(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def send(_message: Any) -> None:
+        """Nobody reads it."""
+
+    guard = Guard(answer, lambda: now[0], lambda _: None, lambda *one: noted.append(one))
+
+    def ask(path: str, token: bytes) -> None:
+        headers = [(b"authorization", b"Bearer " + token)]
+        scope = {"type": "http", "method": "GET", "path": path, "headers": headers}
+        asyncio.run(guard({**scope, "client": ("10.0.0.7", 4711)}, None, send))  # type: ignore[arg-type]
+
+    ask("/status", b"right")
+    ask("/metrics", b"wrong")
+    ask("/-/healthy", b"")
+    now[0] = Protection()
+    ask("/status", b"")
+    assert noted == [("10.0.0.7", "/status", None), ("10.0.0.7", "/metrics", 401)]

@@ -1,0 +1,500 @@
+"""Who gets an answer from the daemon, and who does not: real daemons, asked over real sockets."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import select
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from support.daemon import daemon_process
+from support.records import environment, wait_until
+from support.web import HASH, PASSWORD, TOKEN, Authority, ask, basic
+from warmwatch_monitor.cli import cli
+from warmwatch_monitor.server.guard import allowed_names, is_address, is_allowed
+
+pytestmark = pytest.mark.slow
+
+EVERYWHERE = ("--address", "0.0.0.0:0")
+USERS = f"basic_auth_users: {{alice: {HASH}}}\n"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def refused(*arguments: str, **variables: str) -> str:
+    """The sentence with which a daemon gives up at once."""
+    done = subprocess.run(
+        [sys.executable, "-m", "warmwatch_monitor", "serve", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env=environment(**variables),
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    return done.stderr
+
+
+def tls(authority: Authority, more: str = "") -> str:
+    cert, key = authority.sign("daemon")
+    return f"tls_server_config:\n  cert_file: {cert}\n  key_file: {key}\n{more}"
+
+
+def write(place: Path, text: str) -> str:
+    """Put there whole: a daemon that reads meanwhile reads what was or what is."""
+    (place / "web.new").write_text(text)
+    return str((place / "web.new").rename(place / "web.yml"))
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
+def test_an_address_that_others_reach_is_refused_until_somebody_decides(address: str) -> None:
+    words = refused("--address", address)
+    assert "can be reached from other machines, and nobody is asked who he is" in words
+    for remedy in ("--web-config FILE", "127.0.0.1", "--insecure"):
+        assert remedy in words
+
+
+def test_tls_alone_asks_nobody_who_he_is(tmp_path: Path, authority: Authority) -> None:
+    config = write(tmp_path, tls(authority))
+    assert "nobody is asked who he is" in refused(*EVERYWHERE, "--web-config", config)
+
+
+@pytest.mark.parametrize("how", ["option", "variable", "users"])
+def test_it_serves_others_where_that_was_decided(tmp_path: Path, how: str) -> None:
+    options = {
+        "option": ["--insecure"],
+        "variable": [],
+        "users": ["--web-config", write(tmp_path, USERS)],
+    }[how]
+    chosen = {"WARMWATCH_INSECURE": "on"} if how == "variable" else {}
+    with daemon_process(*EVERYWHERE, *options, "--dir", str(tmp_path), **chosen) as (_, url):
+        assert ask(url).status == (401 if how == "users" else 200)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "it says nothing; its keys are tls_server_config"),
+        ("basic_auth_users: {}\n", "every key in it is empty"),
+        ("a: [", "it is not YAML"),
+        ("basic_auth_users: {alice: 2001-99-99}\n", "it cannot be read as YAML: ValueError"),
+        ("[" * 100_000, "it cannot be read as YAML: RecursionError"),
+        ("a: !!bool b\n", "it cannot be read as YAML: KeyError"),
+        ('bearer_token_files: ["a\\0b"]\n', "is no path: embedded null"),
+        (f"bearer_token_sha256: [{sha256().hexdigest().upper()}]\n", "the digest of no token"),
+        ("- a\n", "the file is no mapping of names"),
+        ("http_server_config: {http2: true}\n", "has 'http_server_config', which cannot be used"),
+        ("basic_auth_users: {alice: secret}\n", "'alice' has no bcrypt hash"),
+        (USERS.replace("$04$", "$31$"), "the hash of 'alice' has cost 31"),
+        ("bearer_token_sha256: [abc]\n", "each is 64 hexadecimal digits"),
+        ("bearer_token_sha256: abc\n", "bearer_token_sha256 is no list"),
+        ("bearer_token_files: [nowhere]\n", "nowhere: no such file or directory"),
+        ("bearer_token_files: [.]\n", "is no regular file"),
+        ("bearer_token_files: [web.yml]\n", "holds no token of at least 16 characters"),
+        ("tls_server_config: {cert_file: a}\n", "needs cert_file and key_file"),
+        ("tls_server_config: {cert_file: a, key_file: b}\n", "a: no such file or directory"),
+        (
+            "tls_server_config: {cert_file: web.yml, key_file: web.yml}\n",
+            "tls_server_config: ",
+        ),
+        (
+            "tls_server_config: {cert_file: a, key_file: b, client_ca_file: c}\n",
+            "belong together",
+        ),
+        (
+            "tls_server_config: {cert_file: a, key_file: b, min_version: TLS10}\n",
+            "min_version: 'TLS10' cannot be used; TLS12, TLS13 can",
+        ),
+        (
+            "tls_server_config: {cert_file: a, key_file: b, client_auth_type: RequestClientCert}\n",
+            "client_auth_type: 'RequestClientCert' cannot be used",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_in_words(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    done = CliRunner().invoke(cli, ["serve", "--web-config", write(tmp_path, text)])
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith(f"warmwatch: --web-config: {tmp_path}/web.yml: ")
+    assert words in done.stderr
+
+
+def test_a_file_without_an_end_is_refused_before_anybody_reads_all_of_it(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """OpenSSL would read all of a key, and of a token only the beginning would count."""
+    cert, _ = authority.sign("server")
+    with (tmp_path / "long").open("w") as file:
+        file.write(TOKEN)
+        file.truncate(1 << 30)
+    for text in (
+        f"tls_server_config: {{cert_file: {cert}, key_file: long}}\n",
+        "bearer_token_files: [long]\n",
+    ):
+        assert "long has more than 1 MiB" in refused("--web-config", write(tmp_path, text))
+
+
+def test_a_file_that_is_not_there_is_refused_in_words(tmp_path: Path) -> None:
+    said = refused(WARMWATCH_WEB_CONFIG=str(tmp_path / "web.yml"))
+    assert "no such file or directory" in said
+
+
+def test_an_https_address_needs_a_certificate() -> None:
+    assert "give --web-config FILE" in refused("--address", "https://127.0.0.1:0")
+
+
+def test_a_token_and_a_password_are_asked_for_and_the_probes_stay_open(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    other = sha256(b"another token").hexdigest()
+    text = f"{USERS}bearer_token_files: [token]\nbearer_token_sha256: [{other}]\n"
+    config = write(tmp_path, text)
+    with daemon_process("--web-config", config, "--dir", str(tmp_path)) as (_, url):
+        stranger = ask(url)
+        assert stranger.status == 401
+        assert stranger.headers["www-authenticate"]
+        for right in (f"Bearer {TOKEN}", "bearer another token", basic("alice", PASSWORD)):
+            assert ask(url, "/metrics", Authorization=right).status == 200
+            assert ask(url, Authorization=right).status == 200
+        for wrong in (
+            *(f"Bearer {TOKEN}x", "Bearer", "Bearer ", TOKEN, "Basic", "Basic !", "Digest x"),
+            *(basic("alice", "open"), basic("bob", PASSWORD), basic("", ""), basic("alice", "")),
+            *(basic("alice", PASSWORD + "\0"), basic("alice", "x" * 99)),
+        ):
+            assert ask(url, Authorization=wrong).status == 401, wrong
+        wait_until(lambda: ask(url, "/-/ready").status == 200)
+        assert ask(url, "/-/healthy").status == 200
+        assert ask(url, "/docs").status == ask(url, "/").status == 401
+        assert ask(url, "/-/healthy/").status == 401
+
+
+def test_a_certificate_can_be_asked_for(tmp_path: Path, authority: Authority) -> None:
+    more = f"  client_ca_file: {authority.file}\n  client_auth_type: RequireAndVerifyClientCert\n"
+    config = write(tmp_path, tls(authority, more))
+    with daemon_process(*EVERYWHERE, "--web-config", config, "--dir", str(tmp_path)) as (_, url):
+        assert url.startswith("https://")
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            ask(_local(url), tls=authority.trusted())
+        known = authority.trusted()
+        known.load_cert_chain(*authority.sign("client"))
+        assert ask(_local(url), tls=known).status == 200
+
+
+def test_what_is_not_tls_does_no_harm_to_a_daemon_that_speaks_it(
+    tmp_path: Path, authority: Authority
+) -> None:
+    config = write(tmp_path, tls(authority))
+    with daemon_process("--web-config", config, "--dir", str(tmp_path)) as (process, url):
+        host, port = url.removeprefix("https://").split(":")
+        for nonsense in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff", b""):
+            with socket.create_connection((host, int(port)), 60) as peer:
+                peer.sendall(nonsense)
+                peer.shutdown(socket.SHUT_WR)
+                while peer.recv(100):
+                    pass
+        assert ask(url, tls=authority.trusted()).status == 200
+        process.terminate()
+        assert process.communicate(timeout=240)[1] == ""
+
+
+def _local(url: str) -> str:
+    return url.replace("0.0.0.0", "127.0.0.1")
+
+
+def _web_config(url: str, authorization: str) -> dict[str, object]:
+    answer = json.loads(ask(url, Authorization=authorization).body)
+    (found,) = (one for one in answer["sources"] if one["source"] == "web_config")
+    return dict(found)
+
+
+def test_a_token_is_replaced_without_a_restart(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    config = write(tmp_path, "bearer_token_files: [token]\n")
+    with daemon_process("--web-config", config, "--dir", str(tmp_path)) as (_, url):
+        assert ask(url, Authorization=f"Bearer {TOKEN}").status == 200
+        (tmp_path / "new").write_text(TOKEN[::-1])
+        (tmp_path / "new").rename(token)
+        wait_until(lambda: ask(url, Authorization=f"Bearer {TOKEN[::-1]}").status == 200)
+        assert ask(url, Authorization=f"Bearer {TOKEN}").status == 401
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "it says nothing"),
+        ("basic_auth_users: {alice: ''}\n", "'alice' has no bcrypt hash"),
+        ("basic_auth_users: {alice: 2001-99-99}\n", "it cannot be read as YAML"),
+        ("tls_server_config: {cert_file: a, key_file: b}\n", "a: no such file"),
+    ],
+)
+def test_a_bad_change_is_said_and_what_held_before_it_still_holds(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    config = write(tmp_path, USERS)
+    alice = basic("alice", PASSWORD)
+    with daemon_process("--web-config", config, "--dir", str(tmp_path)) as (process, url):
+        wait_until(lambda: _web_config(url, alice)["up"])
+        write(tmp_path, text)
+        wait_until(lambda: not _web_config(url, alice)["up"])
+        assert words in str(_web_config(url, alice)["error"])
+        metrics = ask(url, "/metrics", Authorization=alice).body.decode()
+        assert 'warmwatch_source_up{source="web_config"} 0.0' in metrics
+        assert ask(url).status == 401
+        write(tmp_path, USERS.replace("alice", "bob"))
+        wait_until(lambda: ask(url, Authorization=basic("bob", PASSWORD)).status == 200)
+        assert ask(url, Authorization=alice).status == 401
+        wait_until(lambda: _web_config(url, basic("bob", PASSWORD))["up"])
+        process.terminate()
+        first, second = process.communicate(timeout=240)[1].splitlines()
+    assert words in first
+    assert first.endswith("what held before this change still holds")
+    assert second.endswith("read again, and in use")
+
+
+def test_a_change_never_opens_the_door(tmp_path: Path, authority: Authority) -> None:
+    """Not even where every file is right: that needs somebody who starts it so."""
+    more = "  client_auth_type: NoClientCert\n"
+    config = write(tmp_path, tls(authority, more) + USERS)
+    alice = basic("alice", PASSWORD)
+    trusted = authority.trusted()
+    with daemon_process("--web-config", config, "--dir", str(tmp_path)) as (process, url):
+
+        def said() -> str:
+            answer = json.loads(ask(url, tls=trusted, Authorization=alice).body)
+            (found,) = (one for one in answer["sources"] if one["source"] == "web_config")
+            return str(found["error"])
+
+        write(tmp_path, tls(authority, more))
+        wait_until(lambda: "it takes authentication away, which needs a restart" in said())
+        write(tmp_path, USERS)
+        wait_until(lambda: "it puts TLS on or off, which needs a restart" in said())
+        assert ask(url, tls=trusted).status == 401
+        process.terminate()
+
+
+def test_a_certificate_is_replaced_without_a_restart(tmp_path: Path, authority: Authority) -> None:
+    """Key and certificate are two files: between the two changes the old pair is served."""
+    config = write(tmp_path, "tls_server_config: {cert_file: cert, key_file: key}\n")
+
+    def put(name: str, *kinds: str) -> None:
+        for kind, file in zip(("cert", "key"), authority.sign(name), strict=True):
+            if kind in kinds:
+                (tmp_path / kind).write_bytes(file.read_bytes())
+
+    put("daemon", "cert", "key")
+    with daemon_process("--web-config", config, "--dir", str(tmp_path)) as (_, url):
+        before = _certificate(url)
+        put("next", "cert")
+
+        def state() -> bool:
+            answer = json.loads(ask(url, tls=authority.trusted()).body)
+            return all(one["up"] for one in answer["sources"] if one["source"] == "web_config")
+
+        wait_until(lambda: not state())
+        assert _certificate(url) == before
+        put("last", "cert", "key")
+        wait_until(lambda: _certificate(url) != before)
+        wait_until(state)
+
+
+def _certificate(url: str) -> str:
+    host, port = url.removeprefix("https://").split(":")
+    return ssl.get_server_certificate((host, int(port)))
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST.:10464", 200),
+        ("127.0.0.1:1", 200),
+        ("[::1]:10464", 200),
+        ("192.0.2.7", 200),  # no page has an address for its name that leads here by a trick
+        (socket.gethostname(), 200),
+        ("evil.example", 421),
+        ("localhost.evil.example:10464", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("", 421),
+    ],
+)
+def test_it_answers_by_its_own_names_alone(tmp_path: Path, host: str, status: int) -> None:
+    with daemon_process("--dir", str(tmp_path)) as (_, url):
+        reply = ask(url, Host=host)
+        assert reply.status == status
+        assert status == 200 or b"start it with --allowed-host" in reply.body
+
+
+def test_more_names_can_be_allowed_and_credentials_make_every_name_right(tmp_path: Path) -> None:
+    with daemon_process("--allowed-host", "a.example", "--dir", str(tmp_path)) as (_, url):
+        assert [ask(url, Host=one).status for one in ("A.example:80", "b.example")] == [200, 421]
+    names = {"WARMWATCH_ALLOWED_HOSTS": "a.example, b.example"}
+    with daemon_process("--dir", str(tmp_path), **names) as (_, url):
+        assert [ask(url, Host=one).status for one in ("a.example", "b.example")] == [200, 200]
+    config = write(tmp_path, USERS)
+    with daemon_process("--web-config", config, "--dir", str(tmp_path)) as (_, url):
+        alice = basic("alice", PASSWORD)
+        assert ask(url, Host="any.example", Authorization=alice).status == 200
+
+
+def test_nothing_can_be_changed_and_head_answers_where_get_does(tmp_path: Path) -> None:
+    paths = ("/status", "/metrics", "/", "/docs", "/openapi.json", "/-/healthy", "/status?run=x")
+    with daemon_process("--dir", str(tmp_path)) as (_, url):
+        for path in paths:
+            for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND"):
+                reply = ask(url, path, method=method)
+                assert (reply.status, reply.headers["allow"]) == (405, "GET, HEAD"), method
+            head, get = ask(url, path, method="HEAD"), ask(url, path)
+            assert (head.status, head.body) == (get.status, b"")
+            assert head.headers["content-type"] == get.headers["content-type"]
+            assert int(head.headers["content-length"]) > 0
+
+
+Checked = Callable[[bytes, bytes], bool]
+
+
+def test_a_password_is_tried_once_and_a_wrong_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """bcrypt takes its time on purpose; a scrape shows the same password every few seconds."""
+    import asyncio
+
+    import bcrypt
+
+    from warmwatch_monitor.server.credentials import BusyError, Credentials, Passwords
+
+    tried: list[bytes] = []
+    right: Checked = bcrypt.checkpw
+
+    def counting(password: bytes, hash: bytes) -> bool:
+        tried.append(password)
+        return right(password, hash)
+
+    monkeypatch.setattr(bcrypt, "checkpw", counting)
+    credentials = Credentials({"alice": HASH}, (), Passwords())
+
+    async def scenario() -> None:
+        alice, wrong = (basic("alice", one).encode() for one in (PASSWORD, "x"))
+        many = await asyncio.gather(*(credentials.allow(alice) for _ in range(50)))
+        assert all(many)
+        assert not await credentials.allow(wrong)
+        assert not await credentials.allow(wrong)
+        assert await credentials.allow(alice)
+        assert tried == [PASSWORD.encode(), b"x"]
+        guesses = [basic("alice", str(one)).encode() for one in range(50)]
+        told = await asyncio.gather(*map(credentials.allow, guesses), return_exceptions=True)
+        assert {type(one) for one in told} == {bool, BusyError}
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("host", "right"),
+    [
+        ("127.0.0.1", True),
+        ("fe80::1%eth0", True),
+        ("127.0.0.1%.evil.example", False),
+        ("127.0.0.1%eth0", False),
+        ("evil.example%", False),
+    ],
+)
+def test_a_zone_belongs_to_an_ipv6_address_alone(host: str, *, right: bool) -> None:
+    """Else a page's own name could pass for an address."""
+    assert is_address(host) is right
+    assert is_allowed(f"[{host}]" if ":" in host else host, allowed_names()) is right
+
+
+@pytest.mark.parametrize("change", ["required", "another authority"])
+def test_a_connection_of_before_is_no_way_around_a_certificate_that_is_asked_for_now(
+    tmp_path: Path, authority: Authority, change: str
+) -> None:
+    """It is refused, or was closed; in no case answered."""
+    (tmp_path / "ca.pem").write_bytes(authority.file.read_bytes())
+    asked = "  client_ca_file: ca.pem\n  client_auth_type: RequireAndVerifyClientCert\n"
+    digest = f"bearer_token_sha256: [{sha256(TOKEN.encode()).hexdigest()}]\n"
+    at_first = change == "another authority"
+    config = write(tmp_path, tls(authority, asked) if at_first else tls(authority) + digest)
+    shown = authority.trusted()
+    if at_first:
+        shown.load_cert_chain(*authority.sign("client"))
+    with daemon_process("--web-config", config, "--dir", str(tmp_path)) as (_, url):
+        old = http.client.HTTPSConnection(url.removeprefix("https://"), timeout=60, context=shown)
+        assert _status_on(old) == (200 if at_first else 401)
+        if at_first:
+            (tmp_path / "other").mkdir()
+            Authority(tmp_path / "other").file.rename(tmp_path / "ca.pem")
+        else:
+            write(tmp_path, tls(authority, asked))
+        wait_until(lambda: not _gets_in(url, shown))
+        try:
+            assert _status_on(old) == 421
+        except (http.client.HTTPException, ConnectionError, ssl.SSLError):
+            pass  # it was closed meanwhile
+        finally:
+            old.close()
+
+
+def _status_on(connection: http.client.HTTPSConnection) -> int:
+    connection.auto_open = not connection.sock  # never another one
+    connection.request("GET", "/status")
+    reply = connection.getresponse()
+    reply.read()
+    return reply.status
+
+
+def _gets_in(url: str, context: ssl.SSLContext) -> bool:
+    try:
+        return bool(ask(url, tls=context).status)
+    except (ssl.SSLError, ConnectionError):
+        return False
+
+
+def test_a_token_of_nothing_is_nobody_s() -> None:
+    """Where a digest of it came in by another way."""
+    import asyncio
+
+    from warmwatch_monitor.server.credentials import Credentials, Passwords
+
+    nothing = Credentials({}, (sha256().hexdigest(),), Passwords())
+    for header in (b"Bearer ", b"Bearer", b"Bearer   "):
+        assert not asyncio.run(nothing.allow(header))
+
+
+def test_guesses_that_wait_hold_up_no_end(tmp_path: Path) -> None:
+    """One is tried, beside which the others wait; at the end all are told to come again, and the
+    exit waits for that one alone."""
+    dear = HASH.replace("$04$", "$15$")
+    config = write(tmp_path, f"basic_auth_users: {{alice: {dear}}}\n")
+    (tmp_path / "sitecustomize.py").write_text(
+        "import pathlib, time, bcrypt\n"
+        "def slow(*_):\n"
+        f"    while not pathlib.Path({str(tmp_path / 'enough')!r}).exists():\n"
+        "        time.sleep(0.01)\n"
+        f"    pathlib.Path({str(tmp_path / 'tried')!r}).open('a').write('one ')\n"
+        "bcrypt.checkpw = slow\n"
+    )
+    with daemon_process(
+        *("--web-config", config, "--dir", str(tmp_path)), PYTHONPATH=str(tmp_path)
+    ) as (process, url):
+        where = url.removeprefix("http://")
+        guesses = [http.client.HTTPConnection(where, timeout=240) for _ in range(17)]
+        for number, one in enumerate(guesses):
+            one.request("GET", "/status", headers={"Authorization": basic("alice", str(number))})
+        told, _, _ = select.select([one.sock for one in guesses], [], [], 240)
+        assert told  # that there are too many, so the others wait
+        process.terminate()
+        assert {one.getresponse().status for one in guesses} == {503}
+        (tmp_path / "enough").touch()
+        assert process.communicate(timeout=240)[1] == ""
+    assert process.returncode == 0
+    assert (tmp_path / "tried").read_text() == "one "

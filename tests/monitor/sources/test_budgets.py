@@ -1,0 +1,300 @@
+"""Budgets per user and in total: what a flood by one user costs the others, and what is said."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from support import builders as b
+from support.records import held, warm, write_record
+from support.users import ALICE, MALLORY, shared
+from support.values import replace
+from warmwatch.shared.record import Slot
+from warmwatch_monitor.cli import cli
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
+from warmwatch_monitor.metrics import render
+from warmwatch_monitor.model import Snapshot, SourceHealth, incomplete
+from warmwatch_monitor.model.budgets import fair_shares
+from warmwatch_monitor.pipeline.assembly import Assembly
+from warmwatch_monitor.pipeline.feed import Feed
+from warmwatch_monitor.pipeline.poller import Poller
+from warmwatch_monitor.settings import Settings, parse_address
+from warmwatch_monitor.sources.listed import RECORDS, Readings
+from warmwatch_monitor.sources.records import directory as directories
+from warmwatch_monitor.sources.records import source as records
+from warmwatch_monitor.sources.records.directory import RecordDirectory
+from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
+from warmwatch_monitor.status.document import status
+
+root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
+HEALTH = SourceHealth(source="records", up=True, last_success=b.EPOCH)
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    with shared() as made:
+        yield made
+
+
+def settings(path: Path) -> Settings:
+    return Settings(
+        directories=(str(path),),
+        chosen=True,
+        address=parse_address("address", "127.0.0.1:0"),
+        gpu_interval=None,
+        observe=False,
+    )
+
+
+def forge(directory: Path, slot: Slot, name: str, uid: int = MALLORY) -> Path:
+    folder = write_record(directory, slot, name=name)
+    for path in (folder, *folder.iterdir()):
+        os.chown(path, uid, uid)
+    return folder
+
+
+def names(found: RecordsReading) -> set[str]:
+    return {Path(one.folder).name for one in found.records}
+
+
+@pytest.mark.parametrize(
+    ("needs", "shares"),
+    [
+        ({}, {}),
+        ({"a": 3}, {"a": 3}),
+        ({"a": 50}, {"a": 8}),
+        ({"a": 2, "b": 50, "c": 50}, {"a": 2, "b": 5, "c": 5}),
+        ({"a": 1, "b": 1, "c": 50}, {"a": 1, "b": 1, "c": 8}),
+        (
+            dict.fromkeys("abcdefghijklm", 50),
+            {**dict.fromkeys("a", 0), **dict.fromkeys("bcdefghijklm", 1)},
+        ),
+    ],
+)
+def test_who_needs_less_than_an_equal_share_gets_all_of_it(
+    needs: dict[str, int], shares: dict[str, int]
+) -> None:
+    assert fair_shares(needs, 8, 12) == shares
+
+
+@root
+def test_a_poll_without_time_reads_one_of_each_user_and_goes_on_until_all_were_read(
+    directory: Path,
+) -> None:
+    for number in range(4):
+        forge(directory, warm(f"flood{number}"), f"flood{number}")
+    forge(directory, warm("gpt2"), "alice", ALICE)
+    source = RecordsSource([str(directory)], retention=900)
+    found, unread = source.read(0.0), []
+    assert "alice" in names(found)
+    for _ in range(20):
+        unread.append(found.unread)
+        if not found.unread:
+            break
+        found = source.read(0.0)
+    assert unread[0] == 3
+    assert unread[-1] == 0
+    assert unread == sorted(unread, reverse=True)
+    assert names(found) == {"alice", *(f"flood{number}" for number in range(4))}
+
+
+@root
+def test_this_user_s_record_is_the_first_to_be_read(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a time that is over when the first record was read."""
+    monkeypatch.setattr(records, "POLL_LONGEST", -1.0)
+    for number in range(3):
+        forge(directory, warm(f"flood{number}"), f"flood{number}", MALLORY + number)
+    write_record(directory, warm("gpt2"), name="mine")
+    source = RecordsSource([str(directory)], retention=900)
+    turns = list(source.read(0.0).records)
+    assert turns == []
+    monkeypatch.setattr(records, "POLL_LONGEST", 60.0)
+    source._records.clear()
+    looked = [one.folder for _, one in _turns(source, directory)]
+    assert Path(looked[0]).name == "mine"
+
+
+def _turns(source: RecordsSource, directory: Path) -> Iterator[tuple[int, records._Record]]:
+    source._follow(source._directories[0].look().folders)
+    by_user = {one.uid: iter([one]) for one in source._records.values()}
+    return source._turns(by_user, records._Meter(0.0))
+
+
+@root
+def test_living_ranks_are_shown_first_where_there_is_no_room_for_all(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "SHOWN", 5)
+    living = forge(directory, warm("living"), "living")
+    for number in range(6):
+        forge(directory, warm(f"flood{number}"), f"flood{number}")
+    for number in range(2):
+        forge(directory, warm(f"alice{number}"), f"alice{number}", ALICE)
+    source = RecordsSource([str(directory)], retention=900)
+    with held(living):
+        found = source.read()
+    assert {"living", "alice0", "alice1"} <= names(found)
+    assert len(found.records) == 5
+    assert found.left_out == {"ranks": 4}
+    assert not found.unread
+
+
+@root
+def test_long_names_and_texts_count_for_several_ranks(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "SHOWN", 6)
+    for number in range(3):
+        forge(directory, warm(f"{number}" + "é" * 150), f"long{number}")
+    found = RecordsSource([str(directory)], retention=900).read()
+    assert found.left_out == {"ranks": 2}  # four units each
+
+
+def test_records_are_shown_before_their_long_journals_were_read_living_ones_first(
+    tmp_path: Path,
+) -> None:
+    lines = [{"event": "other", "t": 1, "text": "x" * 1000}] * 300
+    lines.append({"event": "exit", "t": 1, "exception": "ValueError"})
+    write_record(tmp_path, warm("ended"), name="ended", events=lines)
+    folder = write_record(tmp_path, warm("living"), name="living", events=lines)
+    source = RecordsSource([str(tmp_path)], retention=900)
+    with held(folder):
+        found = source.read(0.0)
+        while found.unread:
+            found = source.read(0.0)
+        assert names(found) == {"living", "ended"}
+        last = {}
+        while found.unread_bytes:
+            last = {one.slot.identity.run: one.exception for one in found.records}
+            found = source.read(0.0)
+        assert last == {"living": "ValueError", "ended": None}
+        assert {one.exception for one in found.records} == {"ValueError"}
+
+
+def test_a_listing_that_takes_long_goes_on_at_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directories, "_ENTRIES_BETWEEN", 1)
+    monkeypatch.setattr(directories, "MOST_REFUSALS", 2)
+    for number in range(3):
+        (tmp_path / f"{number}").mkdir()
+        (tmp_path / f"file{number}").touch()
+    one = RecordDirectory(str(tmp_path), Clock())
+    seen = [one.look(0.0)]
+    while not seen[-1].complete:
+        seen.append(one.look(0.0))
+    assert len(seen) >= 6
+    assert [len(listing.folders) for listing in seen] == sorted(len(s.folders) for s in seen)
+    assert len(seen[-1].folders) == 3
+    assert (len(seen[-1].refusals), seen[-1].more_refusals) == (2, 1)
+
+
+def snapshot(**found: object) -> Snapshot:
+    reading = RecordsReading(**found)  # type: ignore[arg-type]
+    readings = Readings(values={RECORDS.name: reading})
+    made = Assembly(settings(Path("/nowhere"))).make(readings, (HEALTH,), b.NOW, b.EPOCH)
+    assert not made.problems
+    return made.snapshot
+
+
+def test_a_run_is_unknown_only_where_all_records_were_read() -> None:
+    with pytest.raises(UnknownRunError, match="no run named 'gpt2'; no run is known here") as error:
+        status(snapshot(), "gpt2")
+    assert not isinstance(error.value, UnreadRunError)
+    for found, why in (
+        ({"unread": 7}, "not all records have been read yet (7 are left)"),
+        ({"left_out": {"records": 3, "ranks": 2}}, "not all records have been read yet (5 are"),
+    ):
+        made = snapshot(**found)
+        assert str(incomplete(made)).startswith(why)
+        assert status(made)["incomplete"] == incomplete(made)
+        assert status(made)["summary"] == f"{incomplete(made)}; no run is known so far"
+        with pytest.raises(UnreadRunError) as unread:
+            status(made, "gpt2")
+        assert unread.value.exit_code == 6
+        assert str(unread.value).startswith(why)
+
+
+def test_where_the_records_cannot_be_read_no_run_is_unknown() -> None:
+    down = replace(HEALTH, up=False, error="it has not answered for 6 s")
+    with pytest.raises(UnreadRunError, match="the records cannot be read: it has not answered"):
+        status(b.snapshot(sources=(down,)), "gpt2")
+
+
+@root
+def test_status_exits_with_6_until_all_records_were_read(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_record(directory, warm("nano"), name="a")
+    arguments = ["status", "gpt2", "--dir", str(directory)]
+    assert CliRunner().invoke(cli, arguments).exit_code == 5
+    monkeypatch.setattr("warmwatch_monitor.sources.records.directory.RECORDS_OF_A_USER", 1)
+    write_record(directory, warm("bert"), name="b")
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 6
+    assert "not all records have been read yet" in result.output
+
+
+def test_a_command_reads_all_records_however_little_one_poll_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warmwatch_monitor.sources.listed.POLL_SECONDS", 0.0)
+    for number in range(5):
+        write_record(tmp_path, warm(f"run{number}"), name=f"{number}")
+    made = Poller(settings(tmp_path), sources=[RECORDS]).poll_once()
+    assert len(made.runs) == 5
+    assert incomplete(made) is None
+
+
+def test_gpus_that_nvml_does_not_know_have_no_series_and_are_counted() -> None:
+    known = b.gpu(0)
+    slot = b.slot(gpus=(known.uuid, *(f"GPU-{number}" for number in range(200))))
+    text = _metrics(b.snapshot(b.view(slot, gpus=(known,)), left_out_total={"gpus": 63}))
+    assert [line for line in text if line.startswith("warmwatch_rank_gpu_info{")] == [
+        f'warmwatch_rank_gpu_info{{rank="0",run="gpt2",uuid="{known.uuid}"}} 1.0'
+    ]
+    assert 'warmwatch_left_out_total{what="gpus"} 63.0' in text
+    (rank,) = status(b.snapshot(b.view(slot, gpus=(known,))))["runs"][0]["ranks"]
+    assert len(rank["gpus"]) == 64
+
+
+def _metrics(made: Snapshot) -> list[str]:
+    return render(made, None)[0].decode().splitlines()
+
+
+def test_the_total_of_what_is_left_out_grows_by_what_is_new() -> None:
+    assembly = Assembly(settings(Path("/nowhere")))
+    totals = []
+    for count in (0, 5, 3, 4):
+        readings = Readings(values={RECORDS.name: RecordsReading(left_out={"ranks": count})})
+        made = assembly.make(readings, (HEALTH,), b.NOW, b.EPOCH).snapshot
+        assert made.left_out["ranks"] == count
+        totals.append(made.left_out_total["ranks"])
+    assert totals == [0, 5, 5, 6]
+    assert 'warmwatch_left_out_total{what="records"} 0.0' in _metrics(made)
+
+
+def test_polls_that_take_long_pause_longer() -> None:
+    stopping, waits = threading.Event(), list[float]()
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0.0)
+            self.set()
+            return True
+
+    feed = Feed("records", lambda: None, Clock(), 0.2)
+    feed.follow(Stop(), stopping.set, lambda: 0.0)
+    feed.follow(Stop(), stopping.set, lambda: 0.1)
+    feed.follow(Stop(), stopping.set, lambda: 9.0)
+    assert waits[0] <= 0.2
+    assert 0.4 <= waits[1] <= 0.5  # a fifth of a core
+    assert waits[2] == 1.0

@@ -1,0 +1,216 @@
+"""What each function cost: folded from a journal, in /status, and as a table."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from support import builders as b
+from support.records import live_slot, write_record
+from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.model import Compilation, Cost, FunctionCost
+from warmwatch_monitor.sources.records.folder import Folder
+from warmwatch_monitor.sources.records.function_costs import MOST, Functions
+from warmwatch_monitor.sources.records.journal import Journal
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.terminal.functions import functions as table
+from warmwatch_monitor.terminal.status import status as status_command
+
+FORWARD = {
+    "t": 5,
+    "event": "compilation",
+    "kind": "forward",
+    "id": "0/0",
+    "seconds": 10.0,
+    "name": "forward",
+    "file": "model.py",
+    "line": 31,
+    "cache": "miss",
+    "ops": 120,
+    "guards": 31,
+    "guard_us": 117,
+    "kernels": 86,
+    "phase_us": {"dynamo": 1_000_000, "inductor": 9_000_000, "a new one": 5},
+    "slowest": [["triton_poi_fused_add_0", 2_000_000], ["triton_red_fused_1", 1_000_000]],
+    "allocated": 100,
+    "reserved": 200,
+}
+BACKWARD = {
+    **{key: FORWARD[key] for key in ("event", "id")},
+    "t": 6,
+    "kind": "backward",
+    "seconds": 20.0,
+    "cache": "hit",
+    "kernels": 14,
+    "phase_us": {"inductor": 20_000_000},
+    "slowest": [["triton_poi_fused_mul_3", 1_500_000], ["triton_poi_fused_mul_4", 5]],
+    "allocated": 150,
+}
+
+
+def read(folder: Path, *lines: dict[str, Any]) -> Journal:
+    place = write_record(folder, live_slot(), events=lines)
+    journal = Journal()
+    with Folder(str(place)) as opened:
+        journal.follow(opened)
+    return journal
+
+
+def test_a_function_has_all_of_its_compilations_its_backward_among_them(tmp_path: Path) -> None:
+    again = {**FORWARD, "id": "0/1", "seconds": 2.0, "ops": 130, "failure": "Broken"}
+    (one,) = read(tmp_path, FORWARD, BACKWARD, again).functions
+    assert (one.name, one.file, one.line, one.others) == ("forward", "model.py", 31, 0)
+    assert (one.compilations, one.failures, one.seconds) == (3, 1, 32.0)
+    assert (one.cache_hits, one.cache_misses) == (1, 2)
+    assert one.cost == Cost(
+        phase_seconds={"dynamo": 2.0, "inductor": 38.0},
+        ops=130,
+        guards=31,
+        guard_seconds=117 / 1e6,
+        kernels=186,
+        slowest=(
+            *(("triton_poi_fused_add_0", 2.0), ("triton_poi_fused_add_0", 2.0)),
+            ("triton_poi_fused_mul_3", 1.5),
+        ),
+        allocated=100,
+        reserved=200,
+    )
+
+
+def test_all_compilations_count_and_not_the_last_ones_alone(tmp_path: Path) -> None:
+    lines = [{**FORWARD, "id": f"0/{n}", "seconds": 1.0} for n in range(60)]
+    journal = read(tmp_path, *lines)
+    assert len(journal.compilations) < 60
+    assert [(one.compilations, one.seconds) for one in journal.functions] == [(60, 60.0)]
+
+
+def test_what_nobody_can_tell_whose_it_is_stands_by_itself(tmp_path: Path) -> None:
+    (one,) = read(tmp_path, BACKWARD).functions
+    assert (one.name, one.seconds) == (None, 20.0)
+
+
+def test_other_compilers_compile_no_function(tmp_path: Path) -> None:
+    assert read(tmp_path, {**FORWARD, "kind": "triton"}).functions == ()
+
+
+def test_the_functions_that_are_kept_are_bounded_and_the_others_summed() -> None:
+    folded = Functions()
+    for n in range(MOST + 40):
+        folded.fold(
+            Compilation(id=f"{n}/0", kind="forward", at_ns=n, seconds=float(n), name=f"f{n}")
+        )
+    *kept, rest = folded.dearest
+    assert [one.name for one in kept] == [f"f{n}" for n in range(MOST + 39, 39, -1)]
+    assert (rest.name, rest.others, rest.compilations) == (None, 40, 40)
+    total = sum(one.seconds for one in folded.dearest)
+    assert math.isclose(total, sum(range(MOST + 40)))
+    assert folded.dearest is folded.dearest
+
+
+def test_a_line_that_no_agent_writes_is_refused_whole(tmp_path: Path) -> None:
+    wrong: list[dict[str, Any]] = [
+        {**FORWARD, "phase_us": [1]},
+        {**FORWARD, "phase_us": {"dynamo": -1}},
+        {**FORWARD, "slowest": {"a": 1}},
+        {**FORWARD, "slowest": [["a"]]},
+        {**FORWARD, "slowest": [["a", "b"]]},
+        {**FORWARD, "guards": 1.5},
+    ]
+    journal = read(tmp_path, *wrong)
+    assert (journal.broken_lines, journal.functions) == (len(wrong), ())
+
+
+def rank_with(*costs: FunctionCost) -> dict[str, Any]:
+    answer = status(b.snapshot(b.view(b.WARM, journal={"functions": costs})))
+    return json.loads(json.dumps(answer))["runs"][0]  # type: ignore[no-any-return]
+
+
+MODEL = FunctionCost(
+    name="forward",
+    file="model.py",
+    line=31,
+    compilations=3,
+    seconds=32.0,
+    cache_hits=1,
+    cache_misses=2,
+    cost=Cost(phase_seconds={"dynamo": 2.0, "inductor": 38.0}, ops=130, kernels=186),
+)
+
+
+def test_status_has_the_dearest_ten_and_the_table_names_them() -> None:
+    long = FunctionCost(name="a_function_with_a_rather_long_name", file="quite_a_module.py", line=9)
+    run = rank_with(MODEL, long, *[FunctionCost(name=f"f{n}", seconds=1.0) for n in range(20)])
+    told = run["ranks"][0]["compile"]["functions"]
+    assert [one["name"] for one in told[:3]] == ["forward", long.name, "f0"]
+    assert len(told) == 10
+    title, head, first, second, numbers, *_ = table([run], 80)
+    assert title == "gpt2, rank 0: what each function cost to compile"
+    assert head.split() == ["function", "count", "took", "mostly", "ops", "kernels", "cached"]
+    assert first.split() == [
+        *("forward", "(model.py:31)", "3", "32", "s", "inductor", "95", "%"),
+        *("130", "186", "1/3"),
+    ]
+    assert second == f"{long.name} (quite_a_module.py:9)", "whole, on a line of its own"
+    assert numbers.split()[0] == "0"
+    assert max(map(len, table([run], 80))) <= 80
+    assert table([run], 120)[3].startswith(f"{long.name} (quite_a_module.py:9)")
+
+
+def test_what_nobody_has_written_is_called_what_it_is() -> None:
+    wrapper = FunctionCost(name="inner", file="external_utils.py", line=67, seconds=2.0)
+    resumed = "torch_dynamo_resume_in_torch_dynamo_resume_in_forward_at_8_at_10"
+    rest = FunctionCost(name=resumed, file="t.py", line=10, seconds=1.0)
+    run = rank_with(wrapper, rest)
+    told = run["ranks"][0]["compile"]["functions"]
+    names = ["the model", "forward from its break on (t.py:10)"]
+    assert [one["called"] for one in told] == names
+    assert [told[0]["name"], told[1]["name"]] == ["inner", resumed], "as PyTorch has it"
+    assert [line.split("  ")[0] for line in table([run], 80)[2:]] == names
+
+
+def test_the_command_prints_the_table(tmp_path: Path) -> None:
+    write_record(tmp_path, live_slot(), events=[FORWARD, BACKWARD])
+    ran = CliRunner().invoke(status_command, ["--functions", "--dir", str(tmp_path)])
+    assert ran.exit_code != 2, ran.output
+    assert "gpt2, rank 0: what each function cost to compile\n" in ran.output
+    assert ran.output.splitlines()[-1].startswith("forward (model.py:31)")
+    both = CliRunner().invoke(status_command, ["--functions", "--watch", "--dir", str(tmp_path)])
+    assert isinstance(both.exception, UsageError)
+
+
+def test_where_nothing_is_known_the_table_says_so() -> None:
+    run = rank_with()
+    run["ranks"][0]["compile"]["functions"] = None
+    assert table([run], 80) == ["gpt2: what each function cost is not known here"]
+
+
+def test_where_no_function_has_compiled_the_table_says_that() -> None:
+    """So it is in the first compilation, of an eager run, and of one with other compilers."""
+    run = rank_with()
+    run["ranks"][0]["compile"]["functions"] = []
+    assert table([run], 80) == ["gpt2: no compilation of a function has ended"]
+
+
+def test_where_there_is_no_run_the_command_adds_nothing(tmp_path: Path) -> None:
+    bare, asked = (
+        CliRunner().invoke(status_command, [*words, "--dir", str(tmp_path)])
+        for words in ([], ["--functions"])
+    )
+    assert (asked.exit_code, asked.output) == (5, bare.output)
+
+
+def test_one_that_is_let_go_of_again_is_one_of_the_others_once() -> None:
+    functions = Functions()
+    for turn in range(3):
+        for n in range(MOST + 2):
+            line = n if n < MOST else n + 1000
+            cost = 100.0 if n < MOST else 1.0
+            functions.fold(
+                Compilation(id=None, kind="forward", at_ns=turn, name="f", line=line, seconds=cost)
+            )
+    rest = functions.dearest[-1]
+    assert (rest.others, rest.compilations) == (2, 6)

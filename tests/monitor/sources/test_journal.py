@@ -1,0 +1,298 @@
+"""A journal of anybody's: typed, finite and bounded, and never dearer than a look may cost."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from warmwatch_monitor.model import Beginning, Recompile
+from warmwatch_monitor.sources.records import journal_lines
+from warmwatch_monitor.sources.records.folder import Folder
+from warmwatch_monitor.sources.records.journal import BREAKS_KEPT, CHUNK, KEPT, LARGEST, Journal
+
+GOOD = '{"t": 5, "event": "compilation", "id": "0/1", "kind": "forward", "seconds": 1.5}'
+BAD = {
+    "a time that is infinite": GOOD.replace("5,", "1e999,", 1),
+    "a time that is no number": GOOD.replace("5,", "NaN,", 1),
+    "a time of a thousand digits": GOOD.replace("5,", "9" * 1000 + ",", 1),
+    "a time before the beginning": GOOD.replace("5,", "-5,", 1),
+    "a time that is a truth value": GOOD.replace("5,", "true,", 1),
+    "a time with a fraction": GOOD.replace("5,", "5.5,", 1),
+    "no time": GOOD.replace('"t": 5, ', ""),
+    "seconds that are infinite": GOOD.replace("1.5", "1e999"),
+    "seconds that are no number": GOOD.replace("1.5", "NaN"),
+    "seconds below zero": GOOD.replace("1.5", "-1"),
+    "seconds in words": GOOD.replace("1.5", '"1.5"'),
+    "seconds of a thousand digits": GOOD.replace("1.5", "9" * 1000),
+    "an id that is a list": GOOD.replace('"0/1"', "[]"),
+    "a kind that is an object": GOOD.replace('"forward"', "{}"),
+    "a reason that is a number": GOOD.replace("1.5}", '1.5, "reason": 7}'),
+    "an event that is a list": GOOD.replace('"compilation"', "[1]"),
+    "nesting without end": '{"event": "compilation", "id": ' + "[" * 30_000 + "]" * 30_000 + "}",
+    "a line of 100 kilobytes": GOOD.replace("0/1", "x" * 100_000),
+    "not UTF-8": GOOD.replace("0/1", "\udcff"),
+    "a fallback of no step": '{"t": 5, "event": "fallback"}',
+}
+
+
+def follow(followed: Journal, path: Path) -> bool:
+    with Folder(str(path.parent)) as folder:
+        return followed.follow(folder)
+
+
+def journal(path: Path, *lines: str) -> Journal:
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+    followed = Journal()
+    follow(followed, path)
+    return followed
+
+
+def test_what_compiles_behind_a_line_that_says_warm_came_after_the_warm_up(tmp_path: Path) -> None:
+    warm = '{"t": 6, "event": "warm", "at": 4}'
+    followed = journal(tmp_path / "events.jsonl", GOOD, GOOD, warm, GOOD)
+    assert [one.after_warm for one in followed.compilations] == [False, False, True]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_line_that_no_agent_writes_is_counted_and_the_next_one_is_read(
+    tmp_path: Path, bad: str
+) -> None:
+    followed = journal(tmp_path / "events.jsonl", BAD[bad], GOOD)
+    assert [one.id for one in followed.compilations] == ["0/1"]
+    assert followed.fallbacks == ()
+    assert followed.broken_lines >= 1
+
+
+def test_a_text_is_cut_and_can_be_written_as_utf_8(tmp_path: Path) -> None:
+    long = GOOD.replace("1.5}", '1.5, "reason": "' + "x" * 50_000 + '", "name": "a\\ud800b"}')
+    (one,) = journal(tmp_path / "events.jsonl", long).compilations
+    assert one.reason is not None
+    assert len(one.reason) <= journal_lines.LONGEST_TEXT + 3
+    assert one.name == "a\\ud800b"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+ODD = (
+    math.nan,
+    math.inf,
+    -1,
+    2**63,
+    1e300,
+    True,
+    "\ud800",
+    "x" * 5000,
+    None,
+    [],
+    {},
+    [7],
+    [[True, -1]],
+)
+# All that an entry of any kind may say, each part as an agent says it: few are wrong at once.
+WHOLE: dict[str, Any] = {
+    **dict.fromkeys(("id", "category", "reason", "what", "name", "file", "code", "cache"), "x"),
+    **dict.fromkeys(("kind", "failure", "cudagraph_skip", "setting"), "forward"),
+    **dict.fromkeys(("t", "line", "ops", "guards", "guard_us", "kernels", "allocated"), 7),
+    **dict.fromkeys(("reserved", "steps", "limit", "count", "n", "batches", "left_out"), 2),
+    **dict.fromkeys(("seconds", "usual", "saving", "evaluating", "between_cells", "data"), 1),
+    "batches_before": 1,
+    "phase_us": {"dynamo": 8},
+    "slowest": [["kernel", 9]],
+}
+KINDS_OF_ENTRY = (
+    *(
+        journal_lines.compilation,
+        journal_lines.fallback,
+        journal_lines.beginning,
+        journal_lines.recompile,
+    ),
+    *(journal_lines.graph_break, journal_lines.cudagraph_skip, journal_lines.long_step),
+)
+
+
+def numbers(value: Any) -> Iterator[float]:
+    """All that there are, however deep."""
+    if isinstance(value, dict | list | tuple):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from numbers(one)
+    elif isinstance(value, int | float):
+        yield value
+
+
+def taken(changes: dict[str, Any]) -> int:
+    """How many kinds of entries such a line may be; each of which is as its type says."""
+    line, count = json.dumps({**WHOLE, **changes}).encode(), 0
+    for make in KINDS_OF_ENTRY:
+        try:
+            made = make(journal_lines.parse(line))
+        except ValueError:
+            continue
+        # this refuses what is not of its field's type, and a text that is not Unicode
+        assert msgspec.json.decode(msgspec.json.encode(made), type=type(made)) == made
+        assert all(0 <= number < 2**63 for number in numbers(msgspec.to_builtins(made)))
+        count += 1
+    return count
+
+
+def test_what_is_odd_anywhere_in_an_entry_is_of_the_right_type_or_refused() -> None:
+    assert taken({}) == len(KINDS_OF_ENTRY)
+    for key in WHOLE:
+        counts = [taken({key: odd}) for odd in ODD]
+        assert min(counts) < len(KINDS_OF_ENTRY), f"any {key} is taken by all"
+
+
+@settings(deadline=None)  # a busy machine is no finding
+@given(st.dictionaries(st.sampled_from([*WHOLE]), JSON, max_size=3))
+def test_whatever_json_holds_is_an_entry_of_the_right_types_or_refused(
+    changes: dict[str, Any],
+) -> None:
+    taken(changes)
+
+
+@settings(deadline=None)  # a busy machine is no finding
+@given(st.binary())
+def test_no_bytes_are_more_than_a_broken_line(data: bytes) -> None:
+    followed = Journal()
+    followed._take(data)
+    assert followed.broken_lines in (0, 1)
+
+
+@pytest.mark.parametrize("grown", [500 * 10**6, 200 * 10**9])
+def test_a_journal_that_grew_out_of_all_bounds_is_followed_from_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grown: int
+) -> None:
+    """The hole in it is sparse; what a look reads of it is bounded, and that it did is counted."""
+    path = tmp_path / "events.jsonl"
+    followed = journal(path, GOOD)
+    with path.open("r+b") as file:
+        file.truncate(grown)
+        file.seek(grown)
+        file.write(("\n" + GOOD.replace("0/1", "7/7") + "\n").encode())
+    read = bytes_read(monkeypatch)
+    assert follow(followed, path)
+    assert sum(read) <= 2 * CHUNK
+    assert [one.id for one in followed.compilations] == ["0/1", "7/7"]
+    assert grown - CHUNK < followed.skipped_bytes <= grown
+    assert (followed.broken_lines, followed.unread_bytes) == (0, 0)
+    assert not follow(followed, path)
+
+
+def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of all reads from now on."""
+    import os
+
+    read: list[int] = []
+    pread = os.pread
+
+    def counted(descriptor: int, length: int, offset: int) -> bytes:
+        data = pread(descriptor, length, offset)
+        read.append(len(data))
+        return data
+
+    monkeypatch.setattr(os, "pread", counted)
+    return read
+
+
+def many(count: int) -> str:
+    return "".join(GOOD.replace("0/1", f"{number}/0") + "\n" for number in range(count))
+
+
+def test_a_long_journal_is_read_whole_at_first_contact(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    reasons = [line("graph_break", n, reason=f"r{n}", count=1) for n in range(5)]
+    path.write_text("".join(f"{one}\n" for one in reasons) + many(60_000))
+    assert 4 * CHUNK < path.stat().st_size < LARGEST
+    followed = Journal()
+    assert follow(followed, path)
+    assert [one.id for one in followed.compilations] == [
+        f"{n}/0" for n in range(60_000 - KEPT, 60_000)
+    ]
+    assert len(followed.breaks) == 5
+    (cost,) = followed.functions
+    assert cost.compilations == 60_000
+    left = followed.broken_lines, followed.unread_bytes, followed.skipped_bytes
+    assert left == (0, 0, 0)
+
+
+def test_a_journal_is_read_on_where_the_last_poll_had_no_time_left(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(many(20_000))
+    size, followed = path.stat().st_size, Journal()
+    pieces = iter([True, False])
+    with Folder(str(tmp_path)) as folder:
+        assert followed.follow(folder, lambda: next(pieces, False))
+        assert size - CHUNK <= followed.unread_bytes < size
+        first = followed.unread_bytes
+        assert not followed.follow(folder, lambda: False)
+        assert followed.unread_bytes == first
+        assert followed.follow(folder)
+        assert not followed.follow(folder)
+    assert (followed.unread_bytes, followed.broken_lines) == (0, 0)
+    assert followed.compilations[-1].id == "19999/0"
+
+
+def test_what_an_agent_appends_is_read_whatever_others_took(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(GOOD + "\n")
+    followed = Journal()
+    with Folder(str(tmp_path)) as folder:
+        assert followed.follow(folder, lambda: False)
+    assert len(followed.compilations) == 1
+
+
+def line(event: str, t: int, **values: object) -> str:
+    return json.dumps({"t": t, "event": event, **values})
+
+
+WHERE = {"name": "forward", "file": "model.py", "line": 31}
+
+
+def test_it_tells_what_another_compiler_is_at_as_soon_as_it_begins(tmp_path: Path) -> None:
+    kernel = {"kind": "triton", "name": "scale", "file": "kernels.py", "line": 7}
+    followed = journal(
+        tmp_path / "events.jsonl",
+        line("begin", 3, activity=1, what="triton tune", steps=0, **kernel),
+        line("recompile", 4, reason="n: expected 1, actual 2", category="shape", **kernel),
+        line("begin", 5, activity=2, what="custom", kind="of another time", name="mine"),
+    )
+    assert followed.recompile is not None
+    assert (followed.recompile.kind, followed.recompile.name) == ("triton", "scale")
+    assert followed.beginning == Beginning(at_ns=5, what="custom", kind="other", name="mine")
+
+
+def test_it_tells_what_began_last_why_and_how_the_process_ended(tmp_path: Path) -> None:
+    why = {"reason": "0/0: lr == 0.1", "category": "python_value", **WHERE}
+    followed = journal(
+        tmp_path / "events.jsonl",
+        line("begin", 3, activity=1, what="dynamo", steps=0),
+        line("recompile", 4, **{**why, "reason": "an older one"}),
+        line("begin", 7, activity=2, what="entire_backward_compile", steps=0),
+        line("recompile", 8, **why),
+        line("compilation", 9, id="0/1", kind="forward", **why),
+        line("exit", 10, how="failed", exception="RuntimeError", code=1, steps=3),
+    )
+    assert followed.beginning == Beginning(at_ns=7, what="entire_backward_compile")
+    assert followed.recompile == Recompile(at_ns=8, **why)
+    assert followed.exception == "RuntimeError"
+    (made,) = followed.compilations
+    assert (made.name, made.file, made.line) == ("forward", "model.py", 31)
+    assert followed.broken_lines == 0
+
+
+def test_reasons_of_graph_breaks_are_kept_in_their_order_and_are_bounded(tmp_path: Path) -> None:
+    many = [line("graph_break", n, reason=f"r{n}", count=n) for n in range(BREAKS_KEPT + 9)]
+    followed = journal(tmp_path / "events.jsonl", *many, line("graph_break", 5, reason="r0"))
+    assert [one.reason for one in followed.breaks] == [f"r{n}" for n in range(BREAKS_KEPT)]
+    assert followed.breaks[3].count == 3
+    assert followed.broken_lines == 1

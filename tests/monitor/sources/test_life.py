@@ -1,0 +1,421 @@
+"""Who lives, with real processes: a killed one is gone at once, one that only lost its lock is not.
+
+A copy of a record's folder, made by the training itself for an upload, closes a descriptor of the
+slot, and with that the kernel frees the lock.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from support import builders
+from support.builders import NOW, SECOND
+from support.records import environment, held, update, wait_until, write_record
+from warmwatch.shared import record
+from warmwatch.shared.record import CompileCounts, StepCounts
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.model import RecordReading
+from warmwatch_monitor.sources.records import liveness
+from warmwatch_monitor.sources.records.liveness import Holder, Presence, holder, presence, writer
+from warmwatch_monitor.sources.records.source import RecordsSource
+
+TRAINING = """
+import os, shutil, sys, warmwatch
+warmwatch.attach(run="t")
+warmwatch.step()
+from warmwatch.lifecycle import api as _current
+folder = str(_current.attached.agent.record.writer.folder)
+print(folder, flush=True)
+for line in sys.stdin:
+    exec(line)
+    print("done", flush=True)
+"""
+COPY = "shutil.copytree(folder, sys.argv[1] + str(os.urandom(4).hex()))"
+
+
+class Training:
+    """A process with an agent that does what it is told, a line at a time."""
+
+    def __init__(self, process: subprocess.Popen[str], elsewhere: Path) -> None:
+        self.process, self._elsewhere = process, elsewhere
+        self.folder = Path(self._line())
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def do(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        assert self._line() == "done"
+
+
+@pytest.fixture
+def training(tmp_path: Path, memory: Path) -> Iterator[Training]:
+    with subprocess.Popen(
+        [sys.executable, "-c", TRAINING, str(tmp_path / "copy-")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(WARMWATCH_DIR=str(memory)),
+    ) as process:
+        yield Training(process, tmp_path)
+        process.kill()
+
+
+class Hands:
+    """A clock that the test turns."""
+
+    def __init__(self) -> None:
+        self.now_ns = NOW
+
+    def source(self, directory: Path, boot: str = "") -> RecordsSource:
+        clock = Clock(
+            monotonic_ns=lambda: self.now_ns,
+            epoch=lambda: builders.EPOCH + (self.now_ns - NOW) / SECOND,
+        )
+        return RecordsSource([str(directory)], retention=900, clock=clock, boot=boot)
+
+    def turn(self, seconds: float) -> None:
+        self.now_ns += round(seconds * SECOND)
+
+
+@pytest.fixture
+def hands() -> Hands:
+    return Hands()
+
+
+def only(source: RecordsSource) -> RecordReading:
+    (reading,) = source.read().records
+    return reading
+
+
+def lock_is_free(folder: Path) -> bool:
+    with (folder / record.SLOT).open("rb") as slot:
+        import fcntl
+
+        answer = fcntl.fcntl(slot, fcntl.F_GETLK, record.LOCK_QUESTION)
+    return record.lock_holder(answer) is None
+
+
+def test_a_copy_of_its_record_by_the_training_never_makes_it_lost(
+    tmp_path: Path, training: Training, hands: Hands
+) -> None:
+    """However long it makes no step after that."""
+    source = hands.source(training.folder.parent)
+    assert only(source).alive
+    training.do(COPY)
+    assert lock_is_free(training.folder), "or this test proves nothing"
+    for seconds in (0, 0.2, 1, 3, 60, 600):
+        hands.turn(seconds)
+        reading = only(source)
+        assert (reading.alive, reading.pid, reading.gone_ns) == (True, training.process.pid, None)
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_killed_training_is_gone_at_the_next_look(
+    tmp_path: Path, training: Training, hands: Hands, *, copied: bool
+) -> None:
+    """Also where it made a step since the look before, and where it had lost its lock."""
+    source = hands.source(training.folder.parent)
+    assert only(source).alive
+    if copied:
+        training.do(COPY)
+        assert only(source).alive
+    training.do("warmwatch.step()")
+    os.kill(training.process.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, training.process.pid, os.WEXITED | os.WNOWAIT)  # a zombie from here on
+    hands.turn(0.2)
+    reading = only(source)
+    assert (reading.alive, reading.pid, reading.gone_ns) == (False, None, hands.now_ns)
+    hands.turn(0.2)
+    assert only(source) is reading, "and stays so"
+
+
+def test_a_process_that_runs_another_program_since_is_gone(
+    tmp_path: Path, training: Training, hands: Hands
+) -> None:
+    """Its pid and its start are the same, but it has the slot no longer open."""
+    source = hands.source(training.folder.parent)
+    assert only(source).alive
+    assert training.process.stdin is not None
+    training.process.stdin.write(f"os.execv({sys.executable!r}, ['python', '-c', 'input()'])\n")
+    training.process.stdin.flush()
+    wait_until(lambda: lock_is_free(training.folder))
+    only(source)
+    hands.turn(2.1)
+    assert not only(source).alive
+
+
+def test_the_agent_takes_its_lock_again_when_it_next_writes_something_rare(
+    training: Training,
+) -> None:
+    for rare in (
+        "from warmwatch import _guard; _guard.report('test', ValueError())",
+        "warmwatch.attach(tokens_per_step=7)",
+    ):
+        training.do(COPY)
+        assert lock_is_free(training.folder)
+        training.do(rare)
+        assert not lock_is_free(training.folder)
+
+
+def test_the_agent_leaves_a_descriptor_alone_that_has_become_another_file_s(
+    tmp_path: Path, training: Training
+) -> None:
+    """Code that closes all descriptors is known from daemons; the numbers are given out again."""
+    training.do("slot = _current.attached.agent.record.writer._files.slot; os.close(slot)")
+    training.do("other = os.dup2(os.open(sys.argv[1] + 'other', os.O_RDWR | os.O_CREAT), slot)")
+    training.do("from warmwatch import _guard; _guard.report('test', ValueError())")
+    training.do("warmwatch.detach(); os.fstat(other)")
+
+
+# Where the process cannot be asked: in another pid namespace, or never seen with its lock.
+
+
+@contextmanager
+def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setattr(liveness.Life.__init__, "__kwdefaults__", _ASKING_NOBODY)
+        yield
+
+
+def _nobody(_pid: int, _inode: int = 0, _owner: int = 0) -> Holder | None:
+    return None
+
+
+_ASKING_NOBODY = {"find": _nobody, "ask": presence, "named": _nobody}
+
+
+@pytest.fixture
+def move(tmp_path: Path) -> Callable[[int], None]:
+    return lambda steps: update(tmp_path / "a", builders.slot(StepCounts(steps=steps)))
+
+
+def test_where_the_process_cannot_be_asked_steps_that_move_are_life(
+    tmp_path: Path,
+    hands: Hands,
+    move: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = write_record(tmp_path, builders.slot(StepCounts(steps=1)))
+    with unasked(monkeypatch):
+        source = hands.source(tmp_path)
+        with held(folder):
+            assert only(source).alive
+        wait_until(lambda: lock_is_free(folder))
+        for steps in range(2, 9):
+            hands.turn(1.9)
+            move(steps)
+            reading = only(source)
+            assert (reading.alive, reading.pid, reading.gone_ns) == (True, None, None)
+        hands.turn(2)
+        assert (only(source).alive, only(source).gone_ns) == (False, hands.now_ns)
+
+
+def test_one_that_was_gone_and_moves_again_or_has_its_lock_again_lives_again(
+    tmp_path: Path, hands: Hands, move: Callable[[int], None]
+) -> None:
+    """However long after, and with what it says by then."""
+    folder = write_record(tmp_path, builders.slot(StepCounts(steps=1)))
+    source = hands.source(tmp_path)
+    assert not only(source).alive, "its lock was never seen"
+    for seconds, steps in ((0.2, 2), (500, 3)):
+        hands.turn(seconds)
+        move(steps)
+        assert (only(source).alive, only(source).slot.steps.steps) == (True, steps)
+        hands.turn(3)
+        assert not only(source).alive
+    with held(folder) as process:
+        assert (only(source).alive, only(source).pid) == (True, process.pid)
+
+
+def test_one_that_is_over_and_moves_again_comes_back(
+    tmp_path: Path, hands: Hands, move: Callable[[int], None]
+) -> None:
+    folder = write_record(tmp_path, builders.slot(StepCounts(steps=1), attached=5))
+    os.utime(folder / record.SLOT, (builders.EPOCH, builders.EPOCH))
+    source = hands.source(tmp_path)
+    only(source)
+    hands.turn(3)
+    only(source)
+    for _ in range(3):
+        hands.turn(1000)
+        assert source.read().records == ()
+    move(2)
+    hands.turn(11)
+    assert only(source).alive
+
+
+def test_one_that_said_its_end_is_not_alive_for_moving(
+    tmp_path: Path, hands: Hands, move: Callable[[int], None]
+) -> None:
+    folder = write_record(tmp_path, builders.slot(StepCounts(steps=1)))
+    source = hands.source(tmp_path)
+    with held(folder):
+        assert only(source).alive
+        update(folder, builders.slot(StepCounts(steps=2), CompileCounts(end_code=1, ended_ns=NOW)))
+    wait_until(lambda: lock_is_free(folder))
+    assert not only(source).alive
+
+
+def test_a_shared_lock_of_anybody_is_no_life(tmp_path: Path, hands: Hands) -> None:
+    folder = write_record(tmp_path, builders.slot())
+    share = "import fcntl, sys; f = open(sys.argv[1]); fcntl.lockf(f, fcntl.LOCK_SH)\n"
+    share += "print('shared', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", share, str(folder / record.SLOT)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "shared\n"
+        assert not only(hands.source(tmp_path)).alive
+        process.kill()
+
+
+def stat_of(proc: Path, pid: int, *, state: str = "S", flags: int = 0, started: int = 77) -> None:
+    (proc / str(pid)).mkdir(exist_ok=True)
+    fields = [state, *"12345", str(flags), *["0"] * 12, str(started), "0"]
+    (proc / str(pid) / "stat").write_text(f"{pid} (a ) name) {' '.join(fields)}\n")
+
+
+def test_a_process_is_gone_when_its_pid_is_another_s_or_it_is_on_its_way_out(
+    tmp_path: Path,
+) -> None:
+    """A process with GPUs is a while on its way out, its lock free and its pid there."""
+    stat_of(tmp_path, 7)
+    known = holder(7, tmp_path)
+    assert known == Holder(pid=7, started=77)
+    assert presence(known, 5, tmp_path) is Presence.THERE, "what it has open may not be asked"
+    (tmp_path / "7" / "fd").mkdir()
+    maps = tmp_path / "7" / "maps"
+    maps.write_text("7f00-7f01 rw-s 00000000 00:19 4 /run/warmwatch/a/slot\n")
+    assert presence(known, 5, tmp_path) is Presence.UNKNOWN
+    maps.write_text("7f00-7f01 rw-s 00000000 00:19 5 /run/warmwatch/a/slot\n7f02-7f03 rw-p 0 0 0\n")
+    assert presence(known, 5, tmp_path) is Presence.THERE, "a mapping outlives its descriptor"
+    assert writer(7, 5, 0, tmp_path) == known
+    assert writer(7, 6, 0, tmp_path) is None
+    assert writer(0, 5, 0, tmp_path) is None
+    (tmp_path / "7" / "fd" / "3").symlink_to(tmp_path)
+    assert presence(known, tmp_path.stat().st_ino, tmp_path) is Presence.THERE
+    for other in ({"state": "Z"}, {"flags": 4}, {"started": 78}):
+        stat_of(tmp_path, 7, **other)  # type: ignore[arg-type]
+        assert presence(known, 5, tmp_path) is Presence.GONE
+    (tmp_path / "7" / "stat").unlink()
+    assert presence(known, 5, tmp_path) is Presence.GONE
+    assert holder(7, tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("peak", "code", "found"),
+    [
+        (5000, 20, Presence.THERE),
+        (9000, 20, Presence.THERE),
+        (4999, 20, Presence.GONE),  # the same program anew: python that runs python
+        (9000, 21, Presence.GONE),
+        (None, None, Presence.THERE),  # nothing is told of a kernel's thread, or by a sandbox
+    ],
+)
+def test_a_process_whose_memory_is_a_new_one_runs_another_program(
+    tmp_path: Path, peak: int | None, code: int | None, found: Presence
+) -> None:
+    """The most that a process ever had mapped never falls, and its code keeps its size."""
+
+    def tell(peak: int | None, code: int | None) -> None:
+        memory = f"VmPeak:\t {peak} kB\nVmExe:\t {code} kB\n" if peak else ""
+        (tmp_path / "7" / "status").write_text(
+            f"Name:\ta\nUid:\t5\t6\t6\t6\n{memory}NSpid:\t7\t1\n"
+        )
+
+    stat_of(tmp_path, 7)
+    tell(5000, 20)
+    known = holder(7, tmp_path)
+    assert known is not None
+    assert (known.uids, known.pids) == ({5, 6}, (7, 1))
+    tell(peak, code)
+    assert presence(known, 5, tmp_path) is found
+
+
+# runs after the agent's own handler, and frees the lock as any code may that opens the slot
+LATER = """
+import atexit, time
+def later():
+    open(f"{folder}/slot", "rb").close()
+    open(sys.argv[1], "w").close()
+    while not os.path.exists(sys.argv[2]):
+        time.sleep(0.01)
+    if os.path.getsize(sys.argv[2]):
+        os.kill(os.getpid(), 9)
+atexit.register(later)
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "word", "end", "code"),
+    [("", "", "finished", 0), ("sys.exit(3)", "", "failed", 3), ("", "die", "", None)],
+    ids=["returns", "exits with 3", "is killed"],
+)
+def test_one_that_freed_its_lock_at_its_end_is_believed_once_it_is_gone(
+    tmp_path: Path, memory: Path, hands: Hands, last: str, word: str, end: str, code: int | None
+) -> None:
+    """Its exit status comes last; what it promised is not broken before."""
+    at_end, go = tmp_path / "at-end", tmp_path / "go"
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{LATER}{TRAINING}\n{last}", str(at_end), str(go)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(WARMWATCH_DIR=str(memory)),
+    ) as process:
+        training = Training(process, tmp_path)
+        hands.now_ns = time.monotonic_ns()  # the training's own: it ends by that
+        source = hands.source(memory)
+        assert only(source).alive
+        assert process.stdin is not None
+        process.stdin.close()
+        wait_until(at_end.exists)
+        assert lock_is_free(training.folder), "or this test proves nothing"
+        seen = []
+        for seconds in (0, 3, 60):
+            hands.turn(seconds)
+            reading = only(source)
+            seen.append((reading.alive, reading.pid))
+        (tmp_path / "word").write_text(word)
+        (tmp_path / "word").rename(go)
+    assert seen == [(True, process.pid)] * 3
+    hands.turn(0.2)
+    assert ended(only(source)) == (False, end, code)
+
+
+def ended(reading: RecordReading) -> tuple[bool, str, int | None]:
+    counts = reading.slot.compile
+    code = counts.exit_code - 1 if counts.exit_code else None
+    return reading.alive, record.ENDS[counts.end_code], code
+
+
+def test_an_exit_status_that_comes_late_is_taken(tmp_path: Path, hands: Hands) -> None:
+    """Of a process that nobody here can ask: it freed its lock before."""
+    counts = CompileCounts(end_code=record.ENDS.index("finished"), ended_ns=NOW)
+    folder = write_record(tmp_path, builders.slot(StepCounts(steps=1), counts))
+    (folder / record.EXIT).write_bytes(record.EXIT_PROMISED)
+    source = hands.source(tmp_path)
+    for seconds in (0, 3):
+        hands.turn(seconds)
+        reading = only(source)
+        assert ended(reading) == (False, "", None)
+        assert only(source) is reading, "and is not made anew meanwhile"
+    with (folder / record.EXIT).open("ab") as left:
+        left.write((3).to_bytes(4, "little"))
+    assert ended(only(source)) == (False, "failed", 3)

@@ -1,0 +1,206 @@
+"""Trainings without the agent are found among real processes, and nothing else is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from msgspec.structs import replace
+
+from support import builders as b
+from support.records import wait_until
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.model import ObservedTraining, Signs
+from warmwatch_monitor.sources import unattached as source
+from warmwatch_monitor.sources.unattached import ObservedSource, shown
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.words.unattached import evidence
+from warmwatch_monitor.terminal.status import picture
+
+SECOND = 10**9
+# A training that holds a pool as torch's: a process of that name, and its forked children.
+TRAINING = """
+import subprocess, sys
+program = sys.argv[1] + "/compile_worker/__main__.py"
+pool = subprocess.Popen([sys.executable, program, "--kind=fork"], stdin=subprocess.PIPE)
+print("trains", flush=True)
+sys.stdin.read()
+"""
+POOL = """
+import os, sys, time
+for busy in (True, False):
+    if not os.fork():
+        while busy: pass
+        time.sleep(1000)
+sys.stdin.read()
+os.killpg(0, 9)
+"""
+
+
+@contextmanager
+def running(*command: str) -> Iterator[subprocess.Popen[str]]:
+    """A program and all that it starts, until the block ends."""
+    with subprocess.Popen(
+        [sys.executable, *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            yield process
+        finally:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
+            process.kill()
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Iterator[int]:
+    """A process with a pool of two compile workers, of which one is busy."""
+    folder = tmp_path / "torch" / "_inductor" / "compile_worker"
+    folder.mkdir(parents=True)
+    (folder / "__main__.py").write_text(POOL)
+    script = tmp_path / "train.py"
+    script.write_text(TRAINING)
+    with running(str(script), str(folder.parent), "--token=secret") as process:
+        wait_until(lambda: len(psutil.Process(process.pid).children(recursive=True)) == 3)
+        yield process.pid
+
+
+def of(found: tuple[ObservedTraining, ...], pid: int) -> ObservedTraining | None:
+    return next((one for one in found if one.pid == pid), None)
+
+
+def test_a_process_with_busy_compile_workers_is_likely_to_compile(training: int) -> None:
+    """Judged by the workers' CPU time, and only when several looks agree."""
+    looked = ObservedSource(shares_pids=False)
+    first = of(looked.read([], ()), training)
+    assert first is not None
+    assert first.likely_compiling is None, "one look is none"
+
+    last: list[ObservedTraining | None] = [first]
+
+    def shown() -> bool:
+        last[0] = found = of(looked.read([], ()), training)
+        # between two looks the worker may have had no core
+        return found is not None and bool(found.likely_compiling and found.signs.workers_busy)
+
+    wait_until(shown)
+    (seen,) = last
+    assert seen is not None
+    assert seen.likely_compiling is True
+    assert (seen.signs.workers_busy, seen.signs.workers_idle) == (1, 1)
+    assert seen.command.endswith("train.py"), "no argument behind the script is shown"
+    assert "1 of 2 compile workers busy" in evidence(seen)
+
+
+def test_one_with_an_agent_is_none_of_these(training: int) -> None:
+    assert of(ObservedSource(shares_pids=False).read([training], ()), training) is None
+
+
+def test_what_works_for_one_with_an_agent_is_none_either(training: int) -> None:
+    """A launcher with the agent, or a child of an attached rank."""
+    parent = psutil.Process(training).ppid()
+    assert of(ObservedSource(shares_pids=False).read([parent], ()), training) is None
+
+
+def test_a_python_process_that_nvml_lists_is_found_where_pids_are_the_hosts(tmp_path: Path) -> None:
+    script = tmp_path / "infer.py"
+    script.write_text("import sys; print('here', flush=True); sys.stdin.read()")
+    with running(str(script)) as process:
+        gpu = b.gpu(utilization_ratio=0.98, power_watts=686.0, processes=(process.pid, 1))
+        seen = of(ObservedSource(shares_pids=True).read([], (gpu,)), process.pid)
+        assert seen is not None
+        assert seen.gpus == (gpu.uuid,)
+        assert evidence(seen)[0] == "its GPU at 98 %, 686 W"
+        elsewhere = ObservedSource(shares_pids=False).read([], (gpu,))
+        assert of(elsewhere, process.pid) is None, "another namespace's pid is another process"
+
+
+def test_processes_are_listed_every_ten_seconds_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists: list[int] = []
+    now = [1_000 * SECOND]
+    monkeypatch.setattr(source, "_processes", lambda: lists.append(now[0]) or [])
+    looked = ObservedSource(clock=Clock(monotonic_ns=lambda: now[0]), shares_pids=False)
+    for _ in range(50):
+        looked.read([], ())
+        now[0] += SECOND // 2
+    assert [at - lists[0] for at in lists] == [0, 10 * SECOND, 20 * SECOND]
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (("/usr/bin/python3", "-u", "/home/me/train.py", "--key=s3cr3t"), "python3 train.py"),
+        (("python", "-m", "torchtitan.train", "--key", "s3cr3t"), "python -m torchtitan.train"),
+        (("python", "-c", "key = 's3cr3t'"), "python"),
+        ((), ""),
+    ],
+)
+def test_no_argument_is_shown_that_may_be_secret(command: tuple[str, ...], text: str) -> None:
+    assert shown(command) == text
+
+
+SEEN = ObservedTraining(
+    pid=4711,
+    command="python train.py",
+    gpus=("GPU-1",),
+    signs=Signs(cpu_ratio=0.2, workers_busy=3, workers_idle=13, gpu_ratio=0.0, watts=118.0),
+    looks=3,
+    likely_compiling=True,
+)
+WORDS = ["its GPU at 0 %, 118 W", "3 of 16 compile workers busy", "the process uses 20 % of a core"]
+
+
+def test_it_stands_apart_from_the_runs_and_is_never_sold_as_certain() -> None:
+    told = status(b.snapshot(observed=(SEEN,)))
+    assert told["runs"] == []
+    assert (told["compiling"], told["warm"]) == (None, None)
+    assert told["observed"] == [
+        {
+            "pid": 4711,
+            "command": "python train.py",
+            "gpus": ["GPU-1"],
+            "workers": {"busy": 3, "idle": 13},
+            "cpu_ratio": 0.2,
+            "likely_compiling": True,
+            "evidence": WORDS,
+        }
+    ]
+    assert told["summary"] == (
+        "no run is known here, but python train.py (pid 4711) looks like a training; "
+        "it has no agent and is likely to compile"
+    )
+    assert told["details"] == [*WORDS, 'add "import warmwatch.auto" to its script to know']
+
+
+def test_a_run_with_the_agent_speaks_for_itself_beside_one_without() -> None:
+    warm = b.in_every_state()["warm"]
+    told = status(b.snapshot(warm, observed=(SEEN,)))
+    assert told["warm"] is True
+    assert "train.py" not in told["summary"]
+
+
+def test_one_that_does_nothing_is_no_line_beside_a_run_with_the_agent() -> None:
+    warm, seen = b.in_every_state()["warm"], SEEN
+    idle = replace(seen, gpus=(), signs=replace(seen.signs, cpu_ratio=0.0, gpu_ratio=None))
+    assert "train.py" in picture(status(b.snapshot(warm, observed=(seen,))))
+    assert "train.py" not in picture(status(b.snapshot(warm, observed=(idle,))))
+    assert "train.py" in picture(status(b.snapshot(observed=(idle,))))
+
+
+def test_the_listing_can_end_while_a_process_does(training: int) -> None:
+    looked = ObservedSource(shares_pids=False)
+    assert of(looked.read([], ()), training) is not None
+    for process in psutil.Process(training).children(recursive=True):
+        process.kill()
+    psutil.Process(training).kill()
+    wait_until(lambda: of(looked.read([], ()), training) is None)

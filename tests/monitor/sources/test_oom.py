@@ -1,0 +1,143 @@
+"""Out of memory is said where the cgroup says it, and of nobody else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support import builders as b
+from support import sources
+from support.values import replace
+from warmwatch_monitor.model import RecordReading
+from warmwatch_monitor.pipeline.assembly import Assembly
+from warmwatch_monitor.sources.host import HostAndProcesses
+from warmwatch_monitor.sources.listed import HOST, RECORDS, Readings
+from warmwatch_monitor.sources.out_of_memory import OomWatch
+from warmwatch_monitor.sources.records.source import RecordsReading
+
+PID = 4711
+
+
+class Kernel:
+    """A ``/proc`` and a cgroup tree that say what a test wants."""
+
+    def __init__(self, folder: Path) -> None:
+        self.proc, self.cgroups = folder / "proc", folder / "cgroup"
+        self.place(PID, "0::/job.slice/job7")
+        self.count(0)
+
+    def place(self, pid: int, text: str) -> None:
+        (self.proc / str(pid)).mkdir(parents=True, exist_ok=True)
+        (self.proc / str(pid) / "cgroup").write_text(f"1:name=systemd:/x\n{text}\n")
+
+    @property
+    def events(self) -> Path:
+        return self.cgroups / "job.slice" / "job7" / "memory.events"
+
+    def count(self, killed: int) -> None:
+        self.events.parent.mkdir(parents=True, exist_ok=True)
+        self.events.write_text(f"low 0\nhigh 5\nmax 9\noom {killed}\noom_kill {killed}\n")
+
+    def watch(self) -> OomWatch:
+        return OomWatch(proc=self.proc, cgroups=self.cgroups)
+
+
+OTHERS = (4712, 4713)
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Kernel:
+    return Kernel(tmp_path)
+
+
+def test_a_process_that_went_while_the_count_grew_was_killed_for_want_of_memory(
+    kernel: Kernel,
+) -> None:
+    kernel.count(3)
+    watch = kernel.watch()
+    assert watch.follow([PID]) == {}
+    kernel.count(4)
+    assert watch.follow([]) == {PID: True}
+    assert watch.follow([]) == {PID: True}, "it stays known"
+    assert watch.follow([PID]) == {}, "another process has its number now"
+
+
+def test_one_that_went_while_it_did_not_was_not(kernel: Kernel) -> None:
+    kernel.count(3)
+    watch = kernel.watch()
+    watch.follow([PID])
+    assert watch.follow([]) == {PID: False}
+
+
+def test_a_count_that_grew_a_moment_before_the_process_was_gone_counts(kernel: Kernel) -> None:
+    watch = kernel.watch()
+    watch.follow([PID])
+    kernel.count(1)
+    watch.follow([PID])
+    assert watch.follow([]) == {PID: True}
+
+
+def test_one_that_lived_on_after_another_was_killed_is_not_taken_for_it(kernel: Kernel) -> None:
+    watch = kernel.watch()
+    watch.follow([PID])
+    kernel.count(1)
+    for _ in range(3):
+        watch.follow([PID])
+    assert watch.follow([]) == {PID: False}
+
+
+@pytest.mark.parametrize("trouble", ["no group", "version 1", "gone with it", "foreign"])
+def test_where_nobody_tells_it_is_not_known(kernel: Kernel, trouble: str) -> None:
+    if trouble == "no group":
+        (kernel.proc / str(PID) / "cgroup").unlink()
+    if trouble == "version 1":
+        kernel.place(PID, "4:memory:/job7")
+    watch = kernel.watch()
+    watch.follow([PID])
+    if trouble == "gone with it":
+        kernel.events.unlink()
+    if trouble == "foreign":
+        kernel.events.write_text("oom_kill many\n")
+    assert watch.follow([]) == {}
+
+
+def test_a_lost_rank_is_joined_to_what_its_group_says() -> None:
+    """Its dead record names no process: the one that it was is remembered."""
+    assembly = Assembly(sources.settings("/d"))
+    ranks = [
+        RecordReading(folder=f"/d/{n}", slot=b.as_rank(b.WARM, n, 2), alive=True, pid=PID + n)
+        for n in range(2)
+    ]
+
+    def said(*records: RecordReading, killed: dict[int, bool] | None = None) -> list[bool | None]:
+        host = HostAndProcesses(machine=None, processes={}, oom_killed=killed or {})
+        values = {RECORDS.name: RecordsReading(records=records), HOST.name: host}
+        (run,) = assembly.make(Readings(values=values), (), b.NOW, b.EPOCH).snapshot.runs
+        return [view.oom_killed for view in run.ranks]
+
+    assert said(*ranks) == [None, None]
+    dead = replace(ranks[1], alive=False, pid=None, gone_ns=b.NOW)
+    assert said(ranks[0], dead) == [None, None], "nobody has looked yet"
+    assert said(ranks[0], dead, killed={PID + 1: True}) == [None, True]
+    assert said(ranks[0], dead, killed={PID + 1: False}) == [None, False]
+    assert said(ranks[0], dead, killed={PID: True}) == [None, None], "that one lives"
+
+
+def test_of_several_that_went_together_none_is_said_to_be_the_one_that_was_killed(
+    kernel: Kernel,
+) -> None:
+    for pid in OTHERS:
+        kernel.place(pid, "0::/job.slice/job7")
+    watch = kernel.watch()
+    watch.follow([PID, *OTHERS])
+    kernel.count(1)
+    assert watch.follow([]) == {}, "the launcher ended two of them, and nobody knows which"
+
+
+def test_all_of_several_were_killed_where_as_many_were(kernel: Kernel) -> None:
+    kernel.place(OTHERS[0], "0::/job.slice/job7")
+    watch = kernel.watch()
+    watch.follow([PID, OTHERS[0]])
+    kernel.count(2)
+    assert watch.follow([]) == {PID: True, OTHERS[0]: True}

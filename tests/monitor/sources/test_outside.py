@@ -1,0 +1,103 @@
+"""What can be told of a training that has no agent: only what its signs carry."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warmwatch_monitor.model import ObservedTraining, Signs
+from warmwatch_monitor.model.machine import AGREEING, LOOKS, likely_compiling
+from warmwatch_monitor.status.words.unattached import evidence
+
+IDLE_GPU = {"gpu_ratio": 0.006, "watts": 118.0, "idle_watts": 80.0}
+BUSY_GPU = {"gpu_ratio": 0.987, "watts": 686.0, "idle_watts": 80.0}
+IDLE_POOL = {"workers_busy": 0, "workers_idle": 16}
+BUSY_POOL = {"workers_busy": 7, "workers_idle": 9}
+NO_POOL = {"workers_busy": 0, "workers_idle": 0}
+
+
+@pytest.mark.parametrize(
+    ("look", "likely"),
+    [
+        (Signs(cpu_ratio=1.0, **IDLE_GPU, **IDLE_POOL), True),
+        (Signs(cpu_ratio=0.1, **IDLE_GPU, **BUSY_POOL), True),
+        (Signs(cpu_ratio=1.0, **BUSY_POOL), True),
+        (Signs(cpu_ratio=1.0, **BUSY_GPU, **IDLE_POOL), False),
+        (Signs(cpu_ratio=1.0, **BUSY_GPU, **NO_POOL), False),
+        (Signs(cpu_ratio=1.0, **BUSY_GPU, **BUSY_POOL), None),
+        (Signs(cpu_ratio=1.0, **IDLE_GPU, **NO_POOL), None),
+        (Signs(cpu_ratio=0.0, **IDLE_GPU, **IDLE_POOL), None),
+        (Signs(cpu_ratio=1.0, **IDLE_POOL), None),
+        (Signs(cpu_ratio=1.0, gpu_ratio=0.99, watts=100, idle_watts=80, **IDLE_POOL), None),
+        (Signs(), None),
+    ],
+    ids=[
+        "the GPU waits for the main process",
+        "the GPU waits for the workers",
+        "workers busy, no GPU known",
+        "full speed beside an idle pool",
+        "full speed without a pool",
+        "busy workers beside a busy GPU",
+        "an idle GPU without a pool may wait for data",
+        "all idle",
+        "an idle pool says nothing",
+        "full utilization at idle power",
+        "nothing known",
+    ],
+)
+def test_the_signs_say(look: Signs, likely: bool | None) -> None:
+    assert likely_compiling([look] * LOOKS) is likely
+
+
+LOOK = st.builds(
+    Signs,
+    cpu_ratio=st.none() | st.floats(0, 4),
+    workers_busy=st.none() | st.integers(0, 4),
+    workers_idle=st.none() | st.integers(0, 4),
+    gpu_ratio=st.none() | st.floats(0, 1),
+    watts=st.none() | st.floats(50, 700),
+    idle_watts=st.none() | st.floats(50, 120),
+)
+
+
+@given(st.lists(LOOK, max_size=AGREEING - 1))
+def test_fewer_looks_than_it_takes_say_nothing(looks: list[Signs]) -> None:
+    assert likely_compiling(looks) is None
+
+
+@given(st.lists(LOOK, min_size=LOOKS, max_size=LOOKS))
+def test_looks_that_contradict_each_other_say_nothing(looks: list[Signs]) -> None:
+    if {True, False} <= {likely_compiling([look] * LOOKS) for look in looks}:
+        assert likely_compiling(looks) is None
+
+
+def test_a_pause_between_two_signs_does_not_unsay_them() -> None:
+    """Workers rest while the main process traces the next graph."""
+    sign, pause = Signs(cpu_ratio=1.0, **BUSY_POOL), Signs(cpu_ratio=1.0, **IDLE_POOL)
+    assert likely_compiling([sign, pause, sign]) is True
+    assert likely_compiling([pause, pause, sign]) is None
+
+
+@given(st.lists(LOOK, min_size=LOOKS, max_size=LOOKS))
+def test_a_pool_that_only_exists_never_speaks_for_compiling(looks: list[Signs]) -> None:
+    """Without a busy worker and without an idle GPU nothing says yes."""
+    if all(not look.workers_busy and look.gpu_ratio is None for look in looks):
+        assert likely_compiling(looks) is not True
+
+
+def words(look: Signs, looks: int) -> list[str]:
+    return evidence(ObservedTraining(pid=1, command="", signs=look, looks=looks))
+
+
+def test_the_evidence_holds_what_is_known_and_no_more() -> None:
+    assert words(Signs(cpu_ratio=1.0, **IDLE_GPU, **IDLE_POOL), LOOKS) == [
+        "its GPU at 1 %, 118 W (idle 80 W)",
+        "0 of 16 compile workers busy",
+        "the process uses 100 % of a core",
+    ]
+    assert words(Signs(workers_busy=0, workers_idle=0), 1) == [
+        "no compile workers",
+        "seen 1 of the 2 times that it takes to judge",
+    ]
+    assert words(Signs(), 0) == []

@@ -1,0 +1,703 @@
+"""The records source: what it reads, what it refuses, and how it knows who lives."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support import builders
+from support.builders import NOW, SECOND
+from support.records import (
+    environment,
+    held,
+    slot_bytes,
+    update,
+    wait_until,
+    warm,
+    write_record,
+)
+from support.values import replace
+from warmwatch.shared import record
+from warmwatch.shared.clock_origin import boot_id
+from warmwatch.shared.record import StepCounts
+from warmwatch.shared.record.sealed_blocks import Block, store
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.model import RecordReading
+from warmwatch_monitor.sources.records.journal import CHUNK, KEPT
+from warmwatch_monitor.sources.records.source import RecordsSource
+
+COMPILATION = {"t": 5, "event": "compilation", "id": "0/1", "kind": "forward", "seconds": 1.5}
+
+
+class Hands:
+    """Clocks that tests turn."""
+
+    def __init__(self) -> None:
+        self.now_ns, self.epoch = NOW, builders.EPOCH
+
+    def turn(self, seconds: float) -> None:
+        self.now_ns += round(seconds * SECOND)
+        self.epoch += seconds
+
+
+@pytest.fixture
+def hands() -> Hands:
+    return Hands()
+
+
+@pytest.fixture
+def source(tmp_path: Path, hands: Hands) -> RecordsSource:
+    clock = Clock(monotonic_ns=lambda: hands.now_ns, epoch=lambda: hands.epoch)
+    return RecordsSource([str(tmp_path)], retention=900, clock=clock, boot="here")
+
+
+def only(source: RecordsSource) -> RecordReading:
+    (reading,) = source.read().records
+    return reading
+
+
+def reasons(source: RecordsSource) -> dict[str, str]:
+    return {Path(r.path).name: r.reason for r in source.read().refusals}
+
+
+def test_a_record_reads_back_as_it_was_written(tmp_path: Path, source: RecordsSource) -> None:
+    slot = builders.slot(StepCounts(steps=4, last_step_ns=NOW), clean=(10**7,) * 3)
+    folder = write_record(tmp_path, slot, events=[COMPILATION])
+    reading = only(source)
+    # step 1 has no length; what the others took stands in the ring alone
+    steps = replace(slot.steps, last_duration_ns=10**7)
+    assert reading.slot == replace(slot, steps=steps, recent=(*slot.recent, 0))
+    assert reading.folder == str(folder)
+    assert [c.id for c in reading.compilations] == ["0/1"]
+
+
+def test_what_changes_in_a_held_slot_is_seen_at_the_next_look(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    folder = write_record(tmp_path, builders.slot(StepCounts(steps=4)))
+    with held(folder):
+        assert only(source).slot.steps.steps == 4
+        update(folder, builders.slot(StepCounts(steps=5)))
+        assert only(source).slot.steps.steps == 5
+
+
+def test_an_unchanged_slot_is_not_unpacked_again(
+    tmp_path: Path, source: RecordsSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_record(tmp_path, builders.slot(StepCounts(steps=4)))
+    with held(folder):
+        first = only(source)
+        monkeypatch.setattr(record, "unpack", None)
+        assert only(source) is first
+
+
+def spoil(folder: Path, block: Block) -> None:
+    """Leave both places of a block as a store that stopped in the middle does."""
+    with (folder / record.SLOT).open("r+b") as file:
+        for sequence in (0, 1):
+            file.seek(block.place(sequence) + 30)
+            file.write(b"\xee" * 8)
+
+
+def test_a_block_that_stays_half_written_leaves_the_last_good_numbers(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    folder = write_record(tmp_path, builders.slot(StepCounts(steps=4)))
+    with held(folder):
+        only(source)
+        update(folder, builders.slot(StepCounts(steps=5)))
+        spoil(folder, record.COMPILE_BLOCK)
+        assert only(source).slot.steps.steps == 4
+        assert not source.read().refusals
+        update(folder, builders.slot(StepCounts(steps=6)))
+        assert only(source).slot.steps.steps == 6
+
+
+def test_a_block_found_half_written_is_read_again_until_it_is_whole(
+    tmp_path: Path, source: RecordsSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time from the file: the writer ends its store after the third look at it."""
+    folder = write_record(tmp_path, builders.slot(StepCounts(steps=4)))
+    whole = (folder / record.SLOT).read_bytes()
+    spoil(folder, record.IDENTITY_BLOCK)
+    looks = []
+
+    def read(descriptor: int, size: int, offset: int) -> bytes:
+        looks.append(offset)
+        if looks.count(0) == 4:
+            (folder / record.SLOT).write_bytes(whole)
+        return pread(descriptor, size, offset)
+
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", read)
+    assert only(source).slot.steps.steps == 4
+    assert looks[: looks.index(record.HOT_END) + 1] == [0, record.HOT_END], "the hot words first"
+
+
+def test_the_holder_of_the_lock_is_alive_and_named_by_its_pid(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    folder = write_record(tmp_path, builders.slot(pid=1))
+    with held(folder) as process:
+        reading = only(source)
+        assert (reading.alive, reading.pid, reading.gone_ns) == (True, process.pid, None)
+
+
+def test_a_killed_holder_is_gone_from_when_this_reader_first_saw_it(
+    tmp_path: Path, source: RecordsSource, hands: Hands
+) -> None:
+    folder = write_record(tmp_path, builders.slot())
+    with held(folder) as process:
+        assert only(source).alive
+        process.kill()
+        process.wait()
+        gone = hands.now_ns
+        hands.turn(1)
+        gone += SECOND
+        reading = only(source)
+        assert (reading.alive, reading.pid, reading.gone_ns) == (False, None, gone)
+        hands.turn(5)
+        assert only(source).gone_ns == gone
+
+
+def test_a_process_gone_before_the_first_look_has_no_time_of_going(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    write_record(tmp_path, builders.slot())
+    reading = only(source)
+    assert (reading.alive, reading.gone_ns) == (False, None)
+
+
+def test_a_record_of_another_boot_is_never_alive(tmp_path: Path, source: RecordsSource) -> None:
+    folder = write_record(tmp_path, builders.slot(boot_id="earlier"))
+    with held(folder):
+        reading = only(source)
+        assert (reading.alive, reading.pid) == (False, None)
+
+
+def test_a_record_of_this_boot_is_alive_while_it_is_held(tmp_path: Path) -> None:
+    folder = write_record(tmp_path, builders.slot(boot_id=boot_id()))
+    with held(folder):
+        assert only(RecordsSource([str(tmp_path)], retention=900)).alive
+
+
+def ending(how: str, seconds_ago: float, **identity: object) -> record.Slot:
+    counts = record.CompileCounts(
+        end_code=record.ENDS.index(how), ended_ns=builders.ago(seconds_ago)
+    )
+    return builders.slot(compile=counts, **identity)  # type: ignore[arg-type]
+
+
+def test_an_ended_record_stays_for_the_retention_and_then_leaves(
+    tmp_path: Path, source: RecordsSource, hands: Hands
+) -> None:
+    write_record(tmp_path, ending("finished", 880))
+    assert only(source).slot.compile.end_code
+    hands.turn(30)
+    assert source.read().records == ()
+
+
+def test_a_lost_record_leaves_after_the_retention(
+    tmp_path: Path, source: RecordsSource, hands: Hands
+) -> None:
+    folder = write_record(tmp_path, builders.slot())
+    with held(folder):
+        only(source)
+    hands.turn(1)
+    assert not only(source).alive
+    hands.turn(899)
+    only(source)
+    hands.turn(2)
+    assert source.read().records == ()
+
+
+@pytest.mark.parametrize("modified_ago", [3600, 100])
+def test_a_record_found_lost_leaves_by_its_last_sign_of_life(
+    tmp_path: Path, source: RecordsSource, hands: Hands, modified_ago: float
+) -> None:
+    """Its file's mtime, or, since tmpfs moves none for mapped memory, the slot's own times."""
+    slot = builders.slot(StepCounts(steps=1, last_step_ns=builders.ago(100)), attached=3600)
+    folder = write_record(tmp_path, slot)
+    for name in (record.SLOT, record.JOURNAL):
+        os.utime(folder / name, (0, hands.epoch - modified_ago))
+    hands.turn(790)
+    only(source)
+    hands.turn(20)
+    assert source.read().records == ()
+
+
+def test_an_earlier_boot_s_record_leaves_by_the_wall_clock(
+    tmp_path: Path, source: RecordsSource, hands: Hands
+) -> None:
+    """Its monotonic times may lie in this boot's future."""
+    write_record(tmp_path, ending("finished", 800, boot_id="earlier"))
+    hands.now_ns = SECOND  # this boot is young
+    only(source)
+    hands.epoch += 200
+    assert source.read().records == ()
+
+
+def test_a_record_that_is_removed_leaves(
+    tmp_path: Path, source: RecordsSource, hands: Hands
+) -> None:
+    folder = write_record(tmp_path, builders.slot())
+    with held(folder):
+        only(source)
+        (folder / record.SLOT).unlink()
+        (folder / record.JOURNAL).unlink()
+        folder.rmdir()
+        hands.turn(2)
+        assert source.read() == type(source.read())()
+
+
+def test_a_record_that_appears_is_seen_at_the_next_look(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    for count in range(1, 6):
+        write_record(tmp_path, builders.slot(rank=count), name=str(count))
+        assert len(source.read().records) == count
+
+
+def test_a_record_that_vanishes_after_the_listing_is_no_refusal(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    """The directory's mtime is put back, so that the listing of before is used."""
+    folder = write_record(tmp_path, builders.slot())
+    with held(folder):
+        only(source)
+        listed = tmp_path.stat().st_mtime_ns
+        folder.rename(tmp_path / ".gone")
+        os.utime(tmp_path, ns=(listed, listed))
+        assert source.read() == type(source.read())()
+
+
+def test_a_directory_changed_twice_within_a_tick_of_its_mtime_is_listed_again(
+    tmp_path: Path, source: RecordsSource, hands: Hands
+) -> None:
+    now = round(hands.epoch * 1e9)
+    for count in (1, 2):
+        write_record(tmp_path, builders.slot(rank=count), name=str(count))
+        os.utime(tmp_path, ns=(now, now))
+        assert len(source.read().records) == count
+
+
+def test_a_directory_that_does_not_exist_yet_is_picked_up(tmp_path: Path) -> None:
+    later = tmp_path / "later"
+    source = RecordsSource([str(later)], retention=900, boot="here")
+    assert source.read() == type(source.read())()
+    slot = builders.slot()
+    with held(write_record(later, slot)):
+        assert only(source).slot == slot
+
+
+def test_a_directory_that_disappears_with_its_records_is_a_problem_until_it_is_back(
+    tmp_path: Path, hands: Hands
+) -> None:
+    """One among the default ones, where it was empty, is not missed."""
+    full, empty = tmp_path / "full", tmp_path / "empty"
+    slot = builders.slot()
+    empty.mkdir()
+    clock = Clock(monotonic_ns=lambda: hands.now_ns, epoch=lambda: hands.epoch)
+    folder = write_record(full, slot)
+    for directory in (full, empty):
+        directory.chmod(0o755)
+    several = RecordsSource([str(full), str(empty)], retention=900, clock=clock, boot="here")
+    chosen = RecordsSource([str(empty)], retention=900, clock=clock, boot="here")
+    with held(folder):
+        assert len(several.read().records) == 1
+        assert several.read().problem is chosen.read().problem is None
+        full.rename(tmp_path / "away")
+        empty.rmdir()
+        found = several.read()
+        assert (found.records, found.problem) == ((), f"{full} has disappeared")
+        assert chosen.read().problem == f"{empty} has disappeared"
+        (tmp_path / "away").rename(full)
+        assert (len(several.read().records), several.read().problem) == (1, None)
+
+
+def test_a_chosen_directory_that_is_a_file_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    found = RecordsSource([str(tmp_path / "file")], retention=900).read()
+    assert found.problem == found.refusals[0].path + ": " + found.refusals[0].reason
+
+
+READ_TWICE_AS_NOBODY = """
+import os, sys
+sys.path[:0] = sys.argv[2:]
+from warmwatch_monitor.sources.records.source import RecordsSource
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+source = RecordsSource([sys.argv[1], "/nowhere"], retention=1e9)
+for _ in sys.stdin:
+    found = source.read()
+    print(len(found.records), found.problem, flush=True)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_a_directory_that_was_readable_and_is_not_is_a_problem(tmp_path: Path) -> None:
+    """``chmod 700 /run/warmwatch`` under living runs."""
+    records = tmp_path / "records"
+    folder = write_record(records, builders.slot())
+    (folder / record.SLOT).chmod(0o644)
+    for path in (folder, records, tmp_path, *tmp_path.parents):
+        path.chmod(path.stat().st_mode | 0o055)
+    with subprocess.Popen(
+        [sys.executable, "-c", READ_TWICE_AS_NOBODY, str(records), *sys.path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+
+        def look() -> str:
+            print(file=child.stdin, flush=True)
+            return child.stdout.readline().strip()
+
+        assert look() == "1 None"
+        records.chmod(0o700)
+        assert look() == f"0 {records}: it cannot be listed: Permission denied"
+        records.chmod(0o755)
+        assert look() == "1 None"
+        child.stdin.close()
+
+
+def test_every_directory_is_read(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_record(tmp_path / name, builders.slot(run=name))
+    directories = [str(tmp_path / name) for name in ("one", "none", "two")]
+    clock = Clock(monotonic_ns=lambda: NOW, epoch=lambda: builders.EPOCH)
+    found = RecordsSource(directories, retention=900, clock=clock, boot="here").read()
+    assert [r.slot.identity.run for r in found.records] == ["one", "two"]
+
+
+@pytest.fixture
+def good(tmp_path: Path, source: RecordsSource) -> Iterator[None]:
+    """A good record beside the bad ones, which must be read all the same."""
+    write_record(tmp_path, builders.slot(run="good"), name="good")
+    yield
+    assert only(source).slot.identity.run == "good"
+
+
+def patched(offset: int, value: bytes) -> bytes:
+    data = bytearray(slot_bytes(builders.slot()))
+    data[offset : offset + len(value)] = value
+    return bytes(data)
+
+
+def claiming(**known: object) -> bytes:
+    """A slot whose identity says what no agent does."""
+    data = bytearray(slot_bytes(builders.slot()))
+    store(data, record.IDENTITY_BLOCK, json.dumps({"run": "bad", **known}).encode())
+    return bytes(data)
+
+
+def resealed(**counts: int) -> bytes:
+    """A slot whose compile block says what no agent does."""
+    return slot_bytes(builders.slot(compile=record.CompileCounts(**counts)))
+
+
+BAD_SLOTS = {
+    "foreign": (b"something else" * 2000, "foreign"),
+    "empty": (b"", "foreign"),
+    "short": (slot_bytes(builders.slot())[:5000], "5000 bytes of 24576"),
+    "cut in a block": (slot_bytes(builders.slot())[:-1], "24575 bytes of 24576"),
+    "first version": (
+        patched(8, b"\x01"),
+        "record of version 1, this warmwatch reads versions 4 an",
+    ),
+    "other version": (
+        patched(8, b"\x07"),
+        "record of version 7, this warmwatch reads versions 4 an",
+    ),
+    "zeroed blocks": (patched(record.HOT_END, bytes(12288)), "both places of a block"),
+    "rank": (claiming(rank="x"), "its identity's rank is not a whole number: 'x'"),
+    "run": (claiming(run=""), "no name"),
+    "gpus": (claiming(gpus=[1]), "its identity's gpus is not text: [1]"),
+    "world_size": (claiming(world_size="x"), "its identity's world_size is not a whole number"),
+    "many": (claiming(world_size=30_000_000), "world_size is not between 0 and 1000000"),
+    "host": (claiming(host=7), "its identity's host is not text: 7"),
+    "infinite": (claiming(flops_per_step=float("inf")), "flops_per_step is not positive and"),
+    "nested": (claiming(run={}), "no name"),
+    "end": (resealed(end_code=256), "an end that no release writes"),
+    "phase": (resealed(active_phase=256), "a phase or an end that no release writes"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SLOTS)
+@pytest.mark.usefixtures("good")
+def test_a_slot_that_cannot_be_read_is_refused_in_a_sentence_and_the_rest_goes_on(
+    tmp_path: Path, source: RecordsSource, name: str
+) -> None:
+    data, reason = BAD_SLOTS[name]
+    folder = write_record(tmp_path, builders.slot(), name="bad")
+    (folder / record.SLOT).write_bytes(data)
+    assert reason in reasons(source)["bad"]
+
+
+@pytest.mark.parametrize("version", record.READABLE)
+def test_a_record_of_an_agent_of_either_version_is_read(tmp_path: Path, version: int) -> None:
+    capture = Path(__file__).parents[2] / "captures" / f"record_v{version}"
+    shutil.copytree(capture, tmp_path / "a")
+    boot = record.unpack((capture / record.SLOT).read_bytes()).identity.boot_id
+    source = RecordsSource([str(tmp_path)], retention=1e12, boot=boot)
+    reading = only(source)
+    assert reading.slot.steps.steps == 40
+    assert [one.kind for one in reading.compilations].count("forward") == 2
+    assert (reading.broken_lines, record.ENDS[reading.slot.compile.end_code]) == (0, "finished")
+
+
+def test_what_a_newer_agent_adds_is_ignored(tmp_path: Path, source: RecordsSource) -> None:
+    """A longer slot, a code and a kind that this release does not have, an event of its own."""
+    compile = record.CompileCounts(active_phase=1 + len(record.PHASES), begun=1)
+    events = [
+        {"t": 5, "event": "teleport", "to": ["here"]},
+        {**COMPILATION, "kind": "quantum", "new": {"a": 1}},
+    ]
+    folder = write_record(tmp_path, builders.slot(compile=compile), events=events)
+    data = (folder / record.SLOT).read_bytes()
+    longer = data[:12] + (len(data) + 4096).to_bytes(4, "little") + data[16:] + bytes(4096)
+    (folder / record.SLOT).write_bytes(longer)
+    reading = only(source)
+    assert record.PHASES[reading.slot.compile.active_phase - 1] == "other"
+    assert [one.kind for one in reading.compilations] == ["other"]
+    assert reading.broken_lines == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    places=st.lists(
+        st.tuples(
+            st.one_of(st.integers(0, 200), st.integers(record.HOT_END, record.SIZE - 1)),
+            st.binary(min_size=1, max_size=40),
+        ),
+        max_size=4,
+    ),
+    reseal=st.booleans(),
+)
+def test_any_damage_to_a_slot_is_one_refusal_or_one_typed_reading(
+    places: list[tuple[int, bytes]], *, reseal: bool
+) -> None:
+    """From the bytes on the disk to the reading that everything downstream goes by.
+
+    With ``reseal`` the checksums are made to fit, as they are where somebody meant it.
+    """
+    data = bytearray(slot_bytes(builders.in_every_state()["warm"].reading.slot))
+    for at, value in places:
+        data[at : at + len(value)] = value[: record.SIZE - at]
+    if reseal:
+        for block in (record.COMPILE_BLOCK, record.IDENTITY_BLOCK):
+            begin = block.place(1) + 24
+            length = int.from_bytes(data[begin - 16 : begin - 8], "little")
+            store(data, block, bytes(data[begin : begin + min(length, block.limit)]))
+    with tempfile.TemporaryDirectory() as directory:
+        folder = write_record(Path(directory), builders.slot())
+        (folder / record.SLOT).write_bytes(data)
+        clock = Clock(monotonic_ns=lambda: NOW, epoch=lambda: builders.EPOCH)
+        found = RecordsSource([directory], retention=1e30, clock=clock, boot="here").read()
+    assert len(found.records) + len(found.refusals) == 1
+    for reading in found.records:
+        assert slot_bytes(reading.slot), "numbers where numbers are, text where text is"
+    for refusal in found.refusals:
+        assert refusal.reason.isprintable()
+
+
+@pytest.mark.usefixtures("good")
+def test_what_is_no_record_is_refused_and_the_rest_goes_on(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    elsewhere = write_record(tmp_path / ".hidden", builders.slot())
+    (tmp_path / "file").write_text("hello")
+    (tmp_path / "link").symlink_to(elsewhere)
+    (tmp_path / "empty").mkdir()
+    os.mkfifo((tmp_path / "empty").with_name("fifo-folder").with_suffix(".tmp"))
+    for name, make in (
+        ("fifo", os.mkfifo),
+        ("slot-link", lambda path: path.symlink_to(elsewhere / record.SLOT)),
+        ("slot-folder", Path.mkdir),
+    ):
+        (tmp_path / name).mkdir()
+        make(tmp_path / name / record.SLOT)
+    found = reasons(source)
+    assert found.pop("file") == "a file, not a record; it can be removed"
+    assert found.pop("link") == "a link, not a record; it can be removed"
+    assert found.pop("empty") == "it holds no 'slot'"
+    assert found.pop("fifo") == "its slot is not a regular file"
+    assert "symbolic link" in found.pop("slot-link")
+    assert found.pop("slot-folder") == "its slot is not a regular file"
+    assert found.pop("fifo-folder.tmp") == "a file, not a record; it can be removed"
+    assert not found
+
+
+def test_a_record_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    for path in (file, file / "below"):
+        (refusal,) = RecordsSource([str(path)], retention=900).read().refusals
+        assert refusal.path == str(path)
+        assert "it is a file" in refusal.reason
+
+
+READ_AS_NOBODY = """
+import os, sys
+sys.path[:0] = sys.argv[2:]
+from warmwatch_monitor.sources.records.source import RecordsSource
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+for refusal in RecordsSource([sys.argv[1]], retention=1e9).read().refusals:
+    print(refusal.path, refusal.reason)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_another_user_s_private_record_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    folder = write_record(tmp_path, builders.slot())
+    (folder / record.SLOT).chmod(0o600)
+    for above in (tmp_path, *tmp_path.parents):
+        if above.stat().st_mode & 0o077 == 0:  # pytest's own
+            above.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", READ_AS_NOBODY, str(tmp_path), *sys.path],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(),
+    )
+    assert done.stdout == (
+        f"{folder} it cannot be read: permission denied; run warmwatch as the user who trains\n"
+    )
+
+
+def append(folder: Path, text: str) -> None:
+    with (folder / record.JOURNAL).open("a") as file:
+        file.write(text)
+
+
+def test_a_journal_is_followed_by_whole_lines(tmp_path: Path, source: RecordsSource) -> None:
+    folder = write_record(tmp_path, builders.slot(), events=[COMPILATION])
+    with held(folder):
+        only(source)
+        append(folder, '{"t": 7, "event": "compilation", "id": "1/0", ')
+        assert [c.id for c in only(source).compilations] == ["0/1"]
+        append(folder, '"kind": "backward", "category": "new one", "reason": "why"}\n')
+        last = only(source).compilations[-1]
+        assert (last.id, last.kind, last.at_ns, last.seconds) == ("1/0", "backward", 7, None)
+        assert (last.category, last.reason) == ("other", "why")
+        assert only(source).broken_lines == 0
+
+
+def test_torn_and_foreign_lines_are_counted_and_passed_over(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    folder = write_record(tmp_path, builders.slot())
+    append(
+        folder, 'not JSON\n[]\n7\n{"t": 1}\n{"t": 1, "event": "warm"}\n{"event": "compilation"}\n'
+    )
+    append(folder, '{"t": 9, "event": "compilation", "id": "0/0", "kind": "unheard"}\n{"t": 1')
+    with held(folder):
+        reading = only(source)
+        assert reading.broken_lines == 5
+        assert [c.kind for c in reading.compilations] == ["other"]
+    wait_until(lambda: not only(source).alive)
+    assert only(source).broken_lines == 6, "nobody will complete the last line"
+
+
+def test_only_the_last_compilations_are_kept_of_a_long_journal(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    lines: list[dict[str, object]] = [{"no": "event"}]
+    lines += [{**COMPILATION, "id": f"{i}/0", "reason": "x" * 1000} for i in range(1000)]
+    folder = write_record(tmp_path, builders.slot(), events=lines)
+    reading = only(source)
+    assert (folder / record.JOURNAL).stat().st_size > 3 * CHUNK
+    assert [c.id for c in reading.compilations] == [f"{i}/0" for i in range(1000 - KEPT, 1000)]
+    assert reading.broken_lines == 1, "the first line was read"
+
+
+def test_journals_are_caught_up_with_over_several_polls_and_what_is_left_is_said(
+    tmp_path: Path, hands: Hands
+) -> None:
+    lines = [{**COMPILATION, "id": f"{i}/0", "reason": "x" * 1000} for i in range(1000)]
+    for name in ("one", "other"):
+        write_record(tmp_path, builders.slot(StepCounts(steps=4)), name=name, events=lines)
+
+    clock = Clock(monotonic_ns=lambda: hands.now_ns, epoch=lambda: hands.epoch)
+    source = RecordsSource([str(tmp_path)], retention=900, clock=clock, boot="here")
+    first = source.read(0.0)
+    while first.unread:
+        first = source.read(0.0)
+    assert first.unread_bytes > 0
+    assert [one.slot.steps.steps for one in first.records] == [4, 4], "the slots are read"
+    left = [source.read(0.0).unread_bytes for _ in range(20)]
+    assert left == sorted(left, reverse=True)
+    assert left[-1] == 0
+    last = source.read().records
+    assert [one.compilations[-1].id for one in last] == ["999/0"] * 2
+
+
+def test_a_line_without_an_end_does_not_stop_the_journal(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    folder = write_record(tmp_path, builders.slot())
+    with held(folder):
+        append(folder, "{}\n")
+        only(source)
+        append(folder, "x" * (2 * CHUNK) + "\n")
+        append(folder, '{"t": 9, "event": "compilation", "id": "0/0", "kind": "forward"}\n')
+        assert [c.id for c in only(source).compilations] == ["0/0"]
+
+
+def test_a_record_whose_journal_is_missing_is_read(tmp_path: Path, source: RecordsSource) -> None:
+    folder = write_record(tmp_path, builders.slot())
+    (folder / record.JOURNAL).unlink()
+    assert only(source).compilations == ()
+
+
+def test_an_ended_record_is_not_read_again(
+    tmp_path: Path, source: RecordsSource, hands: Hands
+) -> None:
+    folder = write_record(tmp_path, ending("finished", 10))
+    only(source)
+    hands.turn(3)
+    only(source)
+    (folder / record.SLOT).write_bytes(b"")
+    assert replace(only(source), alive=False) == only(source)
+    assert not source.read().refusals
+
+
+@pytest.mark.parametrize(
+    ("block", "word", "number"),
+    [
+        ("steps", "steps", 2**63),
+        ("steps", "last_step_ns", 2**62),
+        ("compile", "graph_breaks", 2**63),
+        ("compile", "phase_ns", (2**62,) + (0,) * 7),
+        ("compile", "last_warmup", record.Warmup(ended_ns=2**62)),
+        ("header", "attached_ns", 2**62),
+        ("header", "attached_epoch_ns", 2**63),
+    ],
+)
+def test_a_number_that_nothing_counts_to_refuses_the_record(
+    tmp_path: Path, block: str, word: str, number: Any
+) -> None:
+    """It would stand in a sentence; what an agent lets stand at the largest word does not."""
+    slot = warm()
+    told = replace(slot.compile, tokens_per_step=2, tokens_before=2**64 - 1)
+    write_record(tmp_path, replace(slot, compile=told), name="good")
+    damaged = replace(getattr(slot, block), **{word: number})
+    write_record(tmp_path, replace(slot, **{block: damaged}), name="bad")
+    found = RecordsSource([str(tmp_path)], retention=900).read()
+    assert [Path(one.folder).name for one in found.records] == ["good"]
+    (refusal,) = found.refusals
+    assert "that nothing counts to" in refusal.reason

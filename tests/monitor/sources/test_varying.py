@@ -1,0 +1,208 @@
+"""Dimensions that kept changing: folded from a journal, told with the numbers that were seen."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from support import builders as b
+from support.values import replace
+from warmwatch_monitor.model import RankView, Snapshot
+from warmwatch_monitor.sources.records.folder import Folder
+from warmwatch_monitor.sources.records.journal import Journal
+from warmwatch_monitor.sources.records.varying_dims import DIMS_KEPT, VALUES_KEPT, _sizes
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.words.evidence import evidence
+from warmwatch_monitor.status.words.sentence import answer
+
+SIZES = (48, 50, 64, 52, 54, 56, 58, 60, 62)
+MS = b.SECOND // 1000
+
+
+def reason(sizes: tuple[int, ...], tensor: str = "tokens") -> str:
+    """Dynamo's words for the last of ``sizes``: one line for each entry compiled before it."""
+    *compiled, new = enumerate(sizes)
+    return "\n".join(
+        f"0/{n}: tensor '{tensor}' size mismatch at index 1. expected {old}, actual {new[1]}"
+        for n, old in reversed(compiled)
+    )
+
+
+def forward(n: int, why: str, t: int = 5) -> dict[str, object]:
+    told = {"seconds": 8.0, "name": "forward", "reason": why, "category": "shape"}
+    return {"t": t, "event": "compilation", "kind": "forward", "id": f"0/{n}", **told}
+
+
+def backward(n: int) -> dict[str, object]:
+    return {"t": 5, "event": "compilation", "kind": "backward", "id": f"0/{n}", "seconds": 3.0}
+
+
+def ragged(sizes: tuple[int, ...], tensor: str = "tokens") -> list[dict[str, object]]:
+    lines = []
+    for n in range(1, len(sizes)):
+        lines += [forward(n, reason(sizes[: n + 1], tensor)), backward(n)]
+    return lines
+
+
+def followed(path: Path, *entries: dict[str, object]) -> Journal:
+    """A journal that a monitor looks at again after each of its lines."""
+    journal = Journal()
+    with path.open("a") as file, Folder(str(path.parent)) as folder:
+        for entry in entries:
+            file.write(f"{json.dumps(entry)}\n")
+            file.flush()
+            journal.follow(folder)
+    return journal
+
+
+def test_a_long_name_does_not_keep_the_daemon(tmp_path: Path) -> None:
+    """A look reads a megabyte, in which anybody may have written hundreds of such lines."""
+
+    def took(text: str) -> float:
+        before = time.process_time()
+        for _ in range(5):
+            list(_sizes(text))
+        return time.process_time() - before
+
+    long, plain = (min(took(text) for _ in range(3)) for text in ("a" * 4_000, "a " * 2_000))
+    assert long < 10 * plain
+
+
+def rank(journal: Journal, base: b.Slot = b.WARM) -> RankView:
+    known = {"varying": journal.varying.dims, "warm_since": journal.varying.warm_since}
+    return b.view(base, compilations=journal.compilations, journal=known)
+
+
+def test_all_recompiles_count_and_not_only_the_last_that_are_kept(tmp_path: Path) -> None:
+    sizes = tuple(range(48, 90))
+    (one,) = followed(tmp_path / "events.jsonl", *ragged(sizes)).varying.dims
+    assert (one.tensor, one.dim, one.values) == ("tokens", 1, sizes)
+    assert (one.count, one.seconds) == (41, 41 * 11.0)
+
+
+def test_the_remedy_has_the_numbers(tmp_path: Path) -> None:
+    words = evidence(rank(followed(tmp_path / "events.jsonl", *ragged(SIZES))))
+    told = "dim 1 of `tokens` took 9 values from 48 to 64; each cost 11 s: mark it dynamic, or "
+    assert f"{told}pad to 64" in words
+
+
+def test_a_size_that_pytorch_compiles_apart_is_not_to_be_marked_dynamic_alone(
+    tmp_path: Path,
+) -> None:
+    words = evidence(rank(followed(tmp_path / "events.jsonl", *ragged((48, 64, 1)))))
+    assert any(one.endswith(": pad to 64; marked dynamic, 0 and 1 stay apart") for one in words)
+
+
+def test_two_values_are_what_automatic_dynamic_shapes_need_to_see(tmp_path: Path) -> None:
+    view = rank(followed(tmp_path / "events.jsonl", *ragged(SIZES[:2])))
+    assert not any("mark it dynamic" in words for words in evidence(view))
+    (shown,) = status(b.snapshot(view))["runs"][0]["ranks"][0]["compile"]["varying"]
+    assert (shown["smallest"], shown["largest"], shown["words"]) == (48, 50, None)
+
+
+def test_what_clean_steps_took_before_and_since_is_said(tmp_path: Path) -> None:
+    journal = followed(
+        tmp_path / "events.jsonl",
+        {"t": 1000 * MS, "event": "warm", "at": 4},
+        {"t": 4600 * MS, "event": "begin", "what": "dynamo", "steps": 104},
+        *ragged(SIZES),
+        {"t": b.ago(41.0), "event": "warm", "at": 2602},
+    )
+    slot = replace(b.WARM, steps=replace(b.WARM.steps, last_step_ns=b.NOW))
+    found = evidence(rank(journal, slot))
+    said = "pad to 64 (a clean step took 36 ms before it changed, 41 ms since)"
+    assert any(words.endswith(said) for words in found), found
+
+
+def test_a_recompile_for_it_says_so_in_the_sentence(tmp_path: Path) -> None:
+    lines = [{**line, "t": b.ago(1.0)} for line in ragged(SIZES)]
+    journal = followed(tmp_path / "events.jsonl", *lines)
+    counts = replace(
+        b.RECOMPILING.compile, active_since_ns=0, active_phase=0, ended=3, last_end_ns=b.ago(0.5)
+    )
+    view = rank(journal, replace(b.RECOMPILING, compile=counts))
+    took = "dim 1 of `tokens` took 9 values from 48 to 64"
+    assert answer(b.snapshot(view)) == (
+        f"gpt2: recompiled `forward`, 0 of 3 clean steps since: {took}",
+        (f"reason: {took}; each cost 11 s: mark it dynamic, or pad to 64",),
+    )
+
+
+def test_of_torch_2_6_the_name_is_the_same_and_a_symbols_guard_finds_its_value(
+    tmp_path: Path,
+) -> None:
+    old = "L['batch']['ids']"
+    symbol = f"0/2: 2 <= {old}.size()[1]  # ids.sum()  # train.py:3 in f\n"
+    lines = ragged((8, 9, 10), old)
+    lines.append(forward(3, symbol + f"0/0: {reason((8, 1), old)[5:]}"))
+    (one,) = followed(tmp_path / "events.jsonl", *lines).varying.dims
+    assert (one.tensor, one.values, one.count) == ("batch['ids']", (1, 8, 9, 10), 3)
+
+
+def test_a_recompile_for_another_cause_is_not_counted_for_what_older_entries_say(
+    tmp_path: Path,
+) -> None:
+    lines = ragged((8, 9))
+    lines.append(forward(2, f"0/1: n == 3\n{reason((8, 9))}"))
+    (one,) = followed(tmp_path / "events.jsonl", *lines).varying.dims
+    assert one.count == 1
+
+
+def numbered(values: tuple[int, ...], seconds: float | None = 0.1) -> list[dict[str, object]]:
+    """Recompiles for a module's number, in Dynamo's words: of the new value it says nothing."""
+    lines = []
+    for new in range(1, len(values)):
+        why = "\n".join(
+            f"0/{n}: self.step == {values[n]:<50}# return x * self.step  # train.py:9 in forward\n"
+            "User stack trace:"
+            for n in reversed(range(new))
+        )
+        told = {**forward(new, why), "category": "python_value", "seconds": seconds}
+        lines.append(told)
+    return lines
+
+
+def test_a_number_for_which_a_function_is_compiled_again_and_again_is_told(tmp_path: Path) -> None:
+    view = rank(followed(tmp_path / "events.jsonl", *numbered((5, -6, 7, 8))))
+    told = "`self.step` took 3 values from -6 to 7; each cost 100 ms: pass it as a tensor, or keep "
+    assert f"{told}it out of the compiled function" in evidence(view)
+    (shown,) = status(b.snapshot(view))["runs"][0]["ranks"][0]["compile"]["varying"]
+    assert (shown["tensor"], shown["dim"], shown["values"]) == ("self.step", None, [-6, 5, 7])
+
+
+def test_a_recompile_that_nobody_timed_makes_no_other_cheaper(tmp_path: Path) -> None:
+    lines = numbered((5, 6, 7, 8, 9))
+    lines[1]["seconds"] = lines[2]["seconds"] = None
+    (one,) = followed(tmp_path / "events.jsonl", *lines).varying.dims
+    assert (one.count, one.timed) == (4, 2)
+    assert "each cost 100 ms" in " ".join(evidence(b.view(b.WARM, journal={"varying": (one,)})))
+
+
+def test_it_is_bounded(tmp_path: Path) -> None:
+    many = [forward(1, reason((1, 2), f"t{n}")) for n in range(2 * DIMS_KEPT)]
+    assert len(followed(tmp_path / "events.jsonl", *many).varying.dims) == DIMS_KEPT
+    other = tmp_path / "other"
+    other.mkdir()
+    wide = [forward(1, reason((n, n + 1))) for n in range(1, 3 * VALUES_KEPT)]
+    (one,) = followed(other / "events.jsonl", *wide).varying.dims
+    assert (len(one.values), one.complete, one.highest) == (VALUES_KEPT, False, 3 * VALUES_KEPT)
+    assert "took more than 100 values" in " ".join(
+        evidence(b.view(b.WARM, journal={"varying": (one,)}))
+    )
+
+
+def test_of_a_reason_so_many_lines_are_read(tmp_path: Path) -> None:
+    """Anybody may write one of thousands."""
+    first, last = reason((1, 2)), reason((1, 3))
+    for between, values in ((90, (1, 2, 3)), (900, (1, 2))):
+        folder = tmp_path / str(between)
+        folder.mkdir()
+        lines = forward(1, "\n".join([first, *["x"] * between, last]))
+        (one,) = followed(folder / "events.jsonl", lines).varying.dims
+        assert one.values == values
+
+
+def test_a_prometheus_tells_of_none(tmp_path: Path) -> None:
+    snapshot: Snapshot = b.snapshot(b.view(b.WARM))
+    assert status(snapshot)["runs"][0]["ranks"][0]["compile"]["varying"] == []

@@ -1,0 +1,241 @@
+"""``warmwatch stacks``: what an agent left, what py-spy says, what to do where neither tells."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from support.records import compiling, held, warm, write_record
+from warmwatch.shared.record import STACKS
+from warmwatch.shared.record.stack_file import STACKS_LIMIT, Frame, Stacks, ThreadStack, pack_stacks
+from warmwatch_monitor.cli import cli
+from warmwatch_monitor.errors import SourceError
+from warmwatch_monitor.stacks import py_spy
+
+FRAMES = (Frame("flock", "filelock.py", 31), Frame("<module>", "train.py", 7))
+SPIED = [
+    {
+        "pid": 7,
+        "os_thread_id": 8,
+        "thread_name": "a patient",
+        "frames": [{"name": "f", "filename": "/home/alice/secret/x.py", "line": 3}],
+    },
+    {
+        "pid": 7,
+        "os_thread_id": 7,
+        "thread_name": None,
+        "frames": [{"name": "g", "filename": "y.py", "line": 4, "locals": [1]}],
+    },
+    {
+        "pid": 7,
+        "os_thread_id": 9,
+        "frames": [
+            {"name": "StackWatch._run", "filename": "warmwatch/notify/stack_dumps.py", "line": 99}
+        ],
+    },
+]
+
+
+def stacks(*words: str) -> Result:
+    return CliRunner().invoke(cli, ["stacks", *words])
+
+
+@pytest.fixture
+def _no_py_spy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(py_spy, "find", lambda: None)
+
+
+def leave(folder: Path, *ages: float, frames: tuple[Frame, ...] = FRAMES) -> None:
+    """Stacks of the activity that ``compiling`` began a second before."""
+    since = _since(folder)
+    with (folder / STACKS).open("ab") as file:
+        for age in ages:
+            thread = ThreadStack(frames=frames, main=True, compiles=True)
+            at = since + round(age * 1e9)
+            file.write(pack_stacks(Stacks(at_ns=at, since_ns=since, threads=(thread,))))
+
+
+def _since(folder: Path) -> int:
+    from support import slots
+
+    return slots.read(folder).compile.active_since_ns
+
+
+@pytest.mark.usefixtures("_no_py_spy")
+def test_what_the_agent_left_is_shown_with_how_long_it_has_been_there(tmp_path: Path) -> None:
+    folder = write_record(tmp_path, compiling())
+    leave(folder, 0.2, frames=(Frame("elsewhere", "x.py", 1),))
+    leave(folder, 0.4, 0.8)
+    with held(folder):
+        shown = stacks("gpt2", "--dir", str(tmp_path))
+    assert shown.exit_code == 0
+    assert "py-spy is not installed here: pip install 'warmwatch[stacks]'" in shown.stderr
+    lines = shown.stdout.splitlines()
+    assert lines[0].startswith("gpt2 rank 0 (pid ")
+    assert lines[0].endswith(")")
+    assert lines[1].startswith("  compiling")
+    assert lines[2].startswith("  Python stacks, by its agent ")
+    assert lines[2].endswith(" ago, after 800 ms of compiling; the same as after 400 ms:")
+    assert lines[3:] == [
+        "  thread 1 (main, compiles)",
+        "    flock (filelock.py:31)",
+        "    <module> (train.py:7)",
+    ]
+
+
+@pytest.mark.usefixtures("_no_py_spy")
+@pytest.mark.parametrize(
+    "what", ["none", "another activity's", "link", "fifo", "too long", "garbage"]
+)
+def test_stacks_that_are_not_to_be_believed_are_not_shown(tmp_path: Path, what: str) -> None:
+    folder = write_record(tmp_path, compiling())
+    file = folder / STACKS
+    if what == "another activity's":
+        leave(folder, 1.0)
+        line = json.loads(file.read_bytes())
+        file.write_text(json.dumps({**line, "since": line["since"] - 1}) + "\n")
+    elif what == "link":
+        (tmp_path / "secret").write_text("secret\n")
+        file.symlink_to(tmp_path / "secret")
+    elif what == "fifo":
+        os.mkfifo(file, 0o600)
+    elif what == "too long":
+        leave(folder, 1.0)
+        os.truncate(file, STACKS_LIMIT + 1)
+    elif what == "garbage":
+        file.write_bytes(b"\xff\x00{\n" * 1000)
+    with held(folder):
+        shown = stacks("--dir", str(tmp_path))
+    assert shown.exit_code == 1
+    assert "flock" not in shown.output
+    assert "secret" not in shown.output
+    assert len(shown.stderr.splitlines()) == 2
+
+
+@pytest.mark.usefixtures("_no_py_spy")
+def test_what_cannot_be_shown_is_said_in_a_sentence(tmp_path: Path) -> None:
+    empty = stacks("--dir", str(tmp_path))
+    assert (empty.exit_code, empty.stderr[:27]) == (5, "warmwatch: no run is known ")
+    with held(write_record(tmp_path, warm())):
+        quiet = stacks("--dir", str(tmp_path))
+        assert quiet.exit_code == 1
+        assert "no rank compiles, is silent or is stalled: --rank N shows" in quiet.stderr
+        other = stacks("--dir", str(tmp_path), "--rank", "7")
+        assert (other.exit_code, "no living rank 7 is seen here; seen: 0" in other.stderr) == (
+            1,
+            True,
+        )
+        assert stacks("--dir", str(tmp_path), "--rank", "one").exit_code == 2
+        assert stacks("bert", "--dir", str(tmp_path)).exit_code == 5
+        named = stacks("--dir", str(tmp_path), "--rank", "0")
+        assert "the agent writes stacks of compilations, and nothing compiles" in named.stderr
+
+
+def test_py_spy_is_asked_first_and_told_down_to_base_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "py-spy"
+    fake.write_text(f"#!{sys.executable}\nprint({json.dumps(SPIED)!r})\n")
+    fake.chmod(0o700)
+    monkeypatch.setattr(py_spy, "find", lambda: str(fake))
+    with held(write_record(tmp_path / "records", compiling())):
+        shown = stacks("--dir", str(tmp_path / "records"))
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert shown.stdout.splitlines()[2:] == [
+        "  Python stacks, by py-spy now:",
+        "  thread 1 (main)",
+        "    g (y.py:4)",
+        "  thread 2",
+        "    f (x.py:3)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (
+            "echo 'Permission Denied: Try running again with sudo' >&2; exit 1",
+            "py-spy may not look",
+        ),
+        ("echo 'Error: Failed' >&2; echo '    0: no such thing' >&2; exit 1", "no such thing"),
+        ("exit 3", "without a word"),
+        ("echo '[{}]'", "cannot be read: is it another version?"),
+        ("echo '[[[['", "cannot be read: is it another version?"),
+    ],
+)
+def test_what_py_spy_refuses_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str
+) -> None:
+    fake = tmp_path / "py-spy"
+    fake.write_text(f"#!/bin/sh\n{script}\n")
+    fake.chmod(0o700)
+    monkeypatch.setattr(py_spy, "find", lambda: str(fake))
+    with pytest.raises(SourceError, match=said):
+        py_spy.dump(os.getpid())
+
+
+def test_a_py_spy_that_hangs_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "py-spy"
+    fake.write_text("#!/bin/sh\nexec sleep 600\n")
+    fake.chmod(0o700)
+    monkeypatch.setattr(py_spy, "find", lambda: str(fake))
+    monkeypatch.setattr(py_spy, "PATIENCE", 0.2)
+    with pytest.raises(SourceError, match="has not answered within"):
+        py_spy.dump(os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("owner", "uid", "scope", "words"),
+    [
+        (1001, 1000, 1, "the process belongs to user 1001; run it as root: sudo env"),
+        (1000, 1000, 1, r"root \(kernel.yama.ptrace_scope is 1\); run it as root"),
+        (0, 0, 1, "give it SYS_PTRACE"),
+        (1000, 1000, None, "give it SYS_PTRACE"),
+        (None, 1000, 0, "give it SYS_PTRACE"),
+    ],
+)
+def test_why_the_kernel_refuses_is_said_with_what_to_do(
+    owner: int | None, uid: int, scope: int | None, words: str
+) -> None:
+    import re
+
+    assert re.search(words, py_spy.denied(owner, uid, scope))
+
+
+def test_a_real_py_spy_sees_a_real_process() -> None:
+    if py_spy.find() is None:
+        pytest.skip("py-spy is not installed")
+    code = "def waits():\n    print(flush=True)\n    input()\nwaits()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        process.stdout.readline()
+        try:
+            found = py_spy.dump(process.pid)
+        except SourceError as error:
+            if "py-spy may not look" not in str(error):
+                raise
+            pytest.skip(str(error))
+        finally:
+            process.kill()
+    assert [frame.name for frame in found[0].frames] == ["waits", "<module>"]
+
+
+def test_stacks_are_in_no_answer_over_http(tmp_path: Path) -> None:
+    """No module of what answers over HTTP, or of what it reads, knows how to read them."""
+    code = (
+        "import sys, warmwatch_monitor.api.routes, warmwatch_monitor.pipeline.poller;"
+        "print(*sys.modules)"
+    )
+    loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    assert "warmwatch_monitor.stacks.sources" not in loaded
+    assert "warmwatch_monitor.stacks.py_spy" not in loaded

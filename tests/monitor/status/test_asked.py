@@ -1,0 +1,208 @@
+"""What was asked of the compiler and did not happen: sentence, /status, series, exit code."""
+
+from __future__ import annotations
+
+import pytest
+
+from support import builders as b
+from support.values import replace
+from warmwatch.shared.record import DISABLED, CompileCounts
+from warmwatch_monitor.metrics import render
+from warmwatch_monitor.model import Compilation, CudagraphSkip, RankView
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.words.conditions import conditions
+from warmwatch_monitor.status.words.requested import plain_skip, turned_off
+from warmwatch_monitor.status.words.sentence import summary
+from warmwatch_monitor.terminal.status import exit_code
+
+IN_VAIN = replace(b.EAGER.compile, wrappers=2)
+SAID = (
+    "gpt2: runs eagerly, but torch.compile was called 2 times and nothing has compiled in 120 "
+    "steps; another object is called than the one it gave back, or it is for evaluation only, or "
+    "a stance was set around the calls"
+)
+
+
+def eager(counts: CompileCounts, **more: object) -> RankView:
+    return b.view(replace(b.EAGER, compile=counts), **more)  # type: ignore[arg-type]
+
+
+def holds(counts: CompileCounts) -> tuple[str, ...]:
+    return eager(counts).judgement.conditions
+
+
+def test_what_was_asked_for_and_never_compiled_needs_a_person() -> None:
+    snapshot = b.snapshot(eager(IN_VAIN))
+    answer = status(snapshot)
+    assert b.in_words(eager(IN_VAIN)) == SAID
+    (rank,) = answer["runs"][0]["ranks"]
+    assert (rank["state"], rank["compile"]["wrappers"]) == ("eager", 2)
+    assert [one["condition"] for one in rank["conditions"]] == ["never_compiled"]
+    assert exit_code(answer) == 4
+
+
+def test_what_was_asked_for_once_is_said_so() -> None:
+    said = summary(b.snapshot(eager(replace(IN_VAIN, wrappers=1))))
+    assert "torch.compile was called once and nothing has compiled" in said
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        replace(IN_VAIN, wrappers=0),
+        replace(IN_VAIN, disabled=1),
+        replace(IN_VAIN, clean_after=118),
+        replace(IN_VAIN, compilations=b.kinds(forward=1)),
+        replace(IN_VAIN, graphs=1),
+        replace(IN_VAIN, graphs_before=1),
+        replace(IN_VAIN, phase_ns=b.phases(dynamo=0.1)),
+        replace(IN_VAIN, phase_ns=b.phases(other=0.1)),
+        replace(IN_VAIN, active_since_ns=b.ago(1)),
+    ],
+    ids=[
+        *("nothing asked for", "turned off", "few steps", "compiled", "captured", "before"),
+        *("dynamo looked at it", "somebody did", "it compiles now"),
+    ],
+)
+def test_nothing_is_said_where_it_is_not_certain(counts: CompileCounts) -> None:
+    assert "never_compiled" not in holds(counts)
+
+
+def test_another_compiler_at_work_is_no_excuse() -> None:
+    """A Triton kernel that compiled beside an eager model: the rank is warm, and it is said."""
+    triton = replace(
+        IN_VAIN,
+        begun=1,
+        ended=1,
+        activities_seen=1,
+        clean_after=1,
+        last_end_ns=b.ago(9),
+        phase_ns=b.phases(kernel_compile=2.0),
+        compilations=b.kinds(triton=3),
+    )
+    view = eager(triton)
+    assert (view.judgement.state.value, view.judgement.conditions) == ("warm", ("never_compiled",))
+    assert "torch.compile was called 2 times and nothing has compiled" in b.in_words(view)
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "words"),
+    [
+        (1, "environment", "TORCHDYNAMO_DISABLE"),
+        (2, "stance", 'torch.compiler.set_stance("force_eager")'),
+        (3, "config", "torch._dynamo.config.disable (or TORCH_COMPILE_DISABLE)"),
+    ],
+)
+def test_what_is_turned_off_is_said_and_is_no_fault(code: int, name: str, words: str) -> None:
+    snapshot = b.snapshot(eager(replace(IN_VAIN, disabled=code)))
+    assert summary(snapshot) == f"gpt2: runs eagerly: compilation is turned off by {words}"
+    answer = status(snapshot)
+    (rank,) = answer["runs"][0]["ranks"]
+    assert (rank["compile"]["disabled"], rank["conditions"]) == (name, [])
+    assert exit_code(answer) == 0
+    body = render(snapshot, None)[0].decode()
+    assert f'warmwatch_compile_disabled{{by="{name}",rank="0",run="gpt2"}} 1.0' in body
+
+
+def test_a_warm_rank_whose_compilation_is_turned_off_since_says_so() -> None:
+    view = b.view(replace(b.WARM, compile=replace(b.WARM.compile, disabled=2)))
+    assert b.in_words(view).endswith(
+        '; compilation is turned off by torch.compiler.set_stance("force_eager")'
+    )
+
+
+def test_cuda_graphs_that_were_left_out_are_said_with_the_reason_and_need_nobody() -> None:
+    left_out = Compilation(
+        id="0/0",
+        kind="forward",
+        at_ns=b.ago(9),
+        cudagraph_skip="skipping cudagraphs due to mutated inputs (2 instances). Found from :",
+    )
+    counts = replace(b.WARM.compile, cudagraph_skips=2)
+    view = b.view(replace(b.WARM, compile=counts), compilations=(left_out,))
+    snapshot = b.snapshot(view)
+    words = (
+        "CUDA graphs were asked for and left out 2 times: a compiled function changes its inputs "
+        "in place"
+    )
+    assert b.in_words(view).endswith(f"; {words}")
+    answer = status(snapshot)
+    (rank,) = answer["runs"][0]["ranks"]
+    assert rank["conditions"] == [{"condition": "cudagraph_skipped", "words": words}]
+    assert rank["compile"]["cudagraph_skips"] == 2
+    assert rank["compile"]["last"][0]["cudagraph_skip"] == left_out.cudagraph_skip
+    assert exit_code(answer) == 0
+
+
+def test_the_reason_that_came_last_is_said_whether_a_compilation_has_it_or_none() -> None:
+    compiled = Compilation(
+        id="0/0", kind="forward", at_ns=b.ago(9), cudagraph_skip="skipping cudagraphs due to new"
+    )
+    ran = CudagraphSkip(
+        at_ns=b.ago(8),
+        reason="skipping cudagraphs due to mutated inputs (1 instances). Found from :",
+        name="forward",
+        file="train.py",
+        line=12,
+    )
+    skips = replace(b.WARM, compile=replace(b.WARM.compile, cudagraph_skips=2))
+
+    def said(*made: Compilation, ran: CudagraphSkip) -> str:
+        return b.in_words(b.view(skips, compilations=made, journal={"skips": (ran,)}))
+
+    begins = "; CUDA graphs were asked for and left out 2 times: "
+    in_place = "a compiled function changes its inputs in place, at `forward` (train.py:12)"
+    assert said(compiled, ran=ran).endswith(begins + in_place)
+    later = replace(compiled, at_ns=b.ago(7))
+    assert said(later, ran=ran).endswith("skipping cudagraphs due to new")
+    assert said(ran=replace(ran, name=None, file=None, line=None)).endswith("in place")
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("skipping cudagraphs due to cpu device (primals_1). Found from :", "on the CPU"),
+        ("skipping cudagraphs due to multiple devices: device('cpu'), ...", "several devices"),
+        ("graph with symbolic shapes inputs and config.triton.cudag...", "shapes are dynamic"),
+        (
+            "disabling cudagraphs due to incompatible op aten._foo.default",
+            "aten._foo.default cannot be recorded",
+        ),
+        (
+            "skipping cudagraph due to function 3 exceeding max re-recording limit (=128)",
+            "recorded anew too often",
+        ),
+        ("skipping cudagraphs due to something new", None),
+    ],
+)
+def test_pytorchs_reasons_are_put_plainly_where_they_are_known(
+    reason: str, words: str | None
+) -> None:
+    said = plain_skip(reason)
+    assert said is None if words is None else words in str(said)
+
+
+def test_calls_that_a_stance_leaves_uncompiled_are_said_with_their_step() -> None:
+    counts = replace(
+        b.WARM.compile,
+        eager_calls=14,
+        eager_calls_since=12,
+        refused_calls=1,
+        refused_calls_since=20,
+        uncompiled_step=b.WARM.steps.steps,
+    )
+    (clause,) = [words for name, words in conditions(b.view(replace(b.WARM, compile=counts)))]
+    assert clause == (
+        '14 calls ran eagerly, the first in step 12: torch.compiler.set_stance("force_eager"); '
+        '1 call failed, the first in step 20: torch.compiler.set_stance("fail_on_recompile")'
+    )
+    earlier = replace(counts, uncompiled_step=b.WARM.steps.steps - 10)
+    assert conditions(b.view(replace(b.WARM, compile=earlier))) == []
+
+
+def test_new_inputs_alone_are_not_all_of_compilation() -> None:
+    by = DISABLED.index("eager_on_recompile")
+    counts = replace(b.WARM.compile, disabled=by, disabled_since_steps=40)
+    assert turned_off(b.view(replace(b.WARM, compile=counts)).figures) == (
+        'new inputs run eagerly since step 41: torch.compiler.set_stance("eager_on_recompile")'
+    )

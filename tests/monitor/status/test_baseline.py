@@ -1,0 +1,82 @@
+"""What is said of steps that were eager on purpose, and of what compiling brought."""
+
+from __future__ import annotations
+
+import pytest
+
+from support import builders as b
+from support.values import replace
+from warmwatch.shared.record import CompileCounts, Slot, StepCounts
+from warmwatch_monitor.model import gain
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.words.evidence import evidence
+from warmwatch_monitor.status.words.sentence import summary
+
+
+def with_baseline(slot: Slot, steps: int, seconds: float | None = None) -> Slot:
+    told = {"baseline_steps": steps, "baseline_seconds": seconds}
+    return replace(slot, identity=replace(slot.identity, **told))
+
+
+def answer(slot: Slot) -> dict[str, object] | None:
+    found: dict[str, object] | None
+    found = status(b.snapshot(b.view(slot)))["runs"][0]["ranks"][0]["baseline"]
+    return found
+
+
+def test_while_it_lasts_that_is_what_is_said() -> None:
+    eager = b.slot(
+        StepCounts(steps=6, last_step_ns=b.ago(0.02)),
+        CompileCounts(first_step_ns=b.ago(1), clean_after=6),
+    )
+    view = b.view(with_baseline(eager, 20))
+    assert view.judgement.state.value == "warming"
+    assert summary(b.snapshot(view)) == "gpt2: baseline: step 7 of 20, eager on purpose"
+    assert answer(with_baseline(eager, 20)) == {
+        "steps": 20,
+        "seconds": None,
+        "speed_up": None,
+        "break_even_steps": None,
+        "paid_back_at_step": None,
+    }
+    starting = summary(b.snapshot(b.view(with_baseline(b.STARTING, 20))))
+    assert starting.endswith("since it attached; baseline: step 1 of 20, eager on purpose")
+
+
+def test_once_warm_it_is_told_what_compiling_brought_and_when_it_is_paid_back() -> None:
+    """120.3 s in the one step that compiled, 36 ms a step instead of 48: 10,022 of them."""
+    slot = with_baseline(b.WARM, 20, 0.048)
+    known = answer(slot)
+    assert known is not None
+    assert known["speed_up"] == pytest.approx(0.048 / 0.036, rel=0.03)
+    needed = (120.3 - 0.036) / (0.048 - 0.036)
+    assert known["break_even_steps"] == pytest.approx(needed, rel=0.1)
+    assert known["paid_back_at_step"] == 20 + known["break_even_steps"]  # type: ignore[operator]
+    said = summary(b.snapshot(b.view(slot)))
+    assert f"1.3x as fast as eager; paid back at step {known['paid_back_at_step']:,}" in said
+    assert "the first 20 steps ran eagerly on purpose, 48 ms each" in evidence(b.view(slot))
+
+
+def test_where_compiling_is_no_faster_it_is_never_paid_back() -> None:
+    slot = with_baseline(b.WARM, 20, 0.030)
+    known = answer(slot)
+    assert known is not None
+    assert (known["break_even_steps"], known["paid_back_at_step"]) == (None, None)
+    said = summary(b.snapshot(b.view(slot)))
+    assert "0.83x as fast as eager, so that compiling is never paid back" in said
+
+
+@pytest.mark.parametrize("state", ["starting", "compiling", "warming", "eager", "stalled"])
+def test_before_it_was_warm_nothing_is_said_of_it(state: str) -> None:
+    view = b.in_every_state()[state]
+    if state == "stalled":
+        slot = with_baseline(replace(b.STALLED, compile=replace(b.WARM.compile, warmups=0)), 5, 1.0)
+    else:
+        assert view.record is not None
+        slot = with_baseline(view.record.slot, 5, 1.0)
+    assert gain(b.view(slot).figures) is None
+
+
+def test_without_one_there_is_none() -> None:
+    assert answer(b.WARM) is None
+    assert "eager" not in summary(b.snapshot(b.view(b.WARM)))

@@ -1,0 +1,158 @@
+"""Thrashing, fallback and unknown: in the sentence, in /status and in the metrics."""
+
+from __future__ import annotations
+
+import pytest
+
+from support import builders as b
+from support.values import replace
+from warmwatch.shared.record import TOUCHED_KEPT, CompileCounts
+from warmwatch.shared.verdict import CONDITIONS
+from warmwatch_monitor.metrics import render
+from warmwatch_monitor.model import Compilation, Fallback, GraphBreak, RankView
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.words.sentence import answer
+from warmwatch_monitor.terminal.status import exit_code
+
+STEPS = b.WARM.steps.steps
+
+
+def view(counts: CompileCounts, **more: object) -> RankView:
+    return b.view(replace(b.WARM, compile=counts), **more)  # type: ignore[arg-type]
+
+
+def thrashing() -> RankView:
+    touched = (STEPS - 3, STEPS - 5, STEPS - 7, STEPS - 8)
+    counts = replace(b.WARM.compile, touched_steps=touched + (0,) * (TOUCHED_KEPT - 4))
+    why = ("shape", "grad_mode", "shape")
+    last = tuple(
+        Compilation(id=f"0/{n}", kind="forward", at_ns=b.ago(n), category=c)
+        for n, c in enumerate(why)
+    )
+    return view(counts, compilations=last)
+
+
+def fallback() -> RankView:
+    hit = Fallback(at_ns=b.ago(9), step=12, name="forward", limit=8)
+    return view(replace(b.WARM.compile, fallbacks=2), fallbacks=(hit,))
+
+
+WORDS = {
+    "thrashing": (thrashing(), "thrashing: 4 of the last 10 steps compiled, mostly for shape"),
+    "fallback": (
+        fallback(),
+        (
+            "new inputs of `forward` run eagerly since step 13 (and of 1 other function): "
+            "the recompile limit of 8 was reached"
+        ),
+    ),
+    "unknown": (
+        view(replace(b.WARM.compile, asynchronous=1)),
+        "Inductor compiles aside (asynchronously): when it has ended cannot be seen",
+    ),
+}
+BROKEN = GraphBreak(reason="Unsupported: a module that is wrapped by DDP", count=3)
+NOTHING = replace(b.WARM.compile, graphs=0, graph_breaks=3)
+CAPTURED_NOTHING = (
+    "Dynamo captured nothing: this is eager speed "
+    "(3 graph breaks: Unsupported: a module that is wrapped by DDP)"
+)
+
+
+@pytest.mark.parametrize("condition", WORDS)
+def test_a_condition_is_in_the_sentence_and_in_status(condition: str) -> None:
+    made, words = WORDS[condition]
+    snapshot = b.snapshot(made)
+    assert b.in_words(made).endswith(f"; {words}")
+    (rank,) = status(snapshot)["runs"][0]["ranks"]
+    assert rank["conditions"] == [{"condition": condition, "words": words}]
+    assert words in rank["evidence"]
+
+
+@pytest.mark.parametrize("condition", WORDS)
+def test_a_condition_is_a_series_of_its_own(condition: str) -> None:
+    body, _ = render(b.snapshot(WORDS[condition][0]), None)
+    on = [line for line in body.decode().splitlines() if line.startswith("warmwatch_condition{")]
+    values = {line.split('"')[1]: line.rsplit(" ", 1)[1] for line in on}
+    assert values == {c: ("1.0" if c == condition else "0.0") for c in CONDITIONS}
+
+
+def test_where_nothing_was_captured_warm_is_not_called_the_real_speed() -> None:
+    made = view(NOTHING, journal={"breaks": (BROKEN,)})
+    snapshot = b.snapshot(made)
+    assert answer(snapshot) == (
+        "gpt2: warm, but Dynamo captured nothing: this is eager speed; 36 ms a step",
+        ("3 graph breaks: Unsupported: a module that is wrapped by DDP",),
+    )
+    (rank,) = status(snapshot)["runs"][0]["ranks"]
+    assert rank["state"] == "warm"
+    assert rank["conditions"] == [{"condition": "nothing_captured", "words": CAPTURED_NOTHING}]
+    assert rank["compile"]["breaks"] == [{"reason": BROKEN.reason, "count": 3}]
+
+
+def test_a_run_that_has_ended_says_that_compiling_was_in_vain() -> None:
+    over = view(NOTHING, journal={"breaks": (BROKEN,)})
+    slot = b.ended("finished", over.reading.slot)
+    said = b.in_words(b.view(slot, alive=False, journal={"breaks": (BROKEN,)}))
+    assert "finished after" in said
+    assert said.endswith(f"; {CAPTURED_NOTHING}")
+
+
+def test_a_reason_is_not_given_for_the_breaks_that_have_another() -> None:
+    other = GraphBreak(reason="Attempted to call function marked as skipped", count=1)
+    first = replace(BROKEN, count=2)
+    said = b.in_words(view(NOTHING, journal={"breaks": (first, other)}))
+    assert "; 3 graph breaks, the first: Unsupported: a module that is wrapped by DDP" in said
+
+
+def test_what_nothing_was_captured_for_is_said_as_far_as_it_is_known() -> None:
+    tried = replace(NOTHING, graph_breaks=0, compilations=b.kinds(forward=3))
+    failed = view(replace(tried, failures=2))
+    assert b.in_words(failed).endswith("; 2 compilations failed")
+    why = Compilation(id="0/0", kind="forward", at_ns=b.ago(9), failure="torch._dynamo.exc.Broken")
+    failed = view(replace(tried, failures=3), compilations=(why,))
+    said = b.in_words(failed)
+    assert said.startswith("gpt2: warm, but every compilation failed: this is eager speed")
+    assert said.endswith("; 3: Broken")
+    assert "captured nothing: this" in b.in_words(view(replace(NOTHING, graph_breaks=0)))
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        replace(NOTHING, graphs=1),
+        replace(NOTHING, graphs_before=1),
+        replace(NOTHING, compilations=b.kinds()),
+        replace(NOTHING, clean_after=STEPS - 2),
+    ],
+    ids=["a graph", "a graph before it was attached", "no compilation is told", "not warm yet"],
+)
+def test_nothing_is_said_of_capture_where_it_is_not_certain(counts: CompileCounts) -> None:
+    assert view(counts).judgement.conditions == ()
+
+
+def test_a_condition_that_needs_a_person_is_in_the_exit_code_while_the_rank_lives() -> None:
+    warm = b.view(replace(b.WARM, identity=replace(b.WARM.identity, run="other")))
+    assert exit_code(status(b.snapshot(warm))) == 0
+    assert exit_code(status(b.snapshot(warm, view(NOTHING)))) == 4
+    over = b.view(replace(b.ended("finished"), compile=replace(NOTHING, end_code=1)), alive=False)
+    assert exit_code(status(b.snapshot(over))) == 0
+
+
+def test_what_compiles_aside_is_not_called_warm() -> None:
+    answer = status(b.snapshot(WORDS["unknown"][0]))
+    assert (answer["warm"], answer["runs"][0]["state"]) == (False, "recompiling")
+
+
+def test_the_cost_of_the_compiler_is_what_touched_steps_took_beyond_steady_ones() -> None:
+    (rank,) = status(b.snapshot(b.view(b.WARM)))["runs"][0]["ranks"]
+    cost, steady = rank["cost"], rank["step_seconds"]["median"]
+    touched = sum(b.WARM.compile_bins)
+    total = b.WARM.compile.compile_step_sum_ns / 1e9
+    assert cost["steps_touched"] == touched > 0
+    assert cost["beyond_steady_seconds"] == pytest.approx(total - touched * steady)
+
+
+def test_a_run_that_never_compiled_has_no_cost() -> None:
+    (rank,) = status(b.snapshot(b.view(b.EAGER)))["runs"][0]["ranks"]
+    assert rank["cost"]["beyond_steady_seconds"] is None

@@ -1,0 +1,164 @@
+"""How a run ended: in its sentence, in the evidence, and in /status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support import builders as b
+from support.values import replace
+from warmwatch.shared.record import Slot
+from warmwatch.shared.verdict import State
+from warmwatch_monitor.model import Death, RankView
+from warmwatch_monitor.pipeline.runs import ended_together
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.words.evidence import evidence
+from warmwatch_monitor.status.words.sentence import summary
+
+TRAINED = replace(b.WARM, steps=replace(b.WARM.steps, steps=12))
+
+
+def ended(how: str, *, code: int | None = None, exception: str | None = None) -> RankView:
+    slot = b.ended(how, TRAINED)
+    counts = replace(slot.compile, exit_code=0 if code is None else 1 + code)
+    journal = {"exception": exception}
+    return b.view(replace(slot, compile=counts), alive=False, journal=journal)
+
+
+def lost(*, base: Slot = TRAINED, gone: float = 3.0) -> RankView:
+    return b.view(base, alive=False, gone=gone)
+
+
+def end(view: RankView) -> dict[str, Any]:
+    (rank,) = status(b.snapshot(view))["runs"][0]["ranks"]
+    said: dict[str, Any] = rank["end"]
+    return said
+
+
+ENDS = {
+    "exception": (
+        ended("failed", code=1, exception="RuntimeError"),
+        "failed after 12 steps: RuntimeError",
+        ("failed", 1, "RuntimeError"),
+    ),
+    "exit code": (
+        ended("failed", code=3),
+        "failed after 12 steps with exit code 3",
+        ("failed", 3, None),
+    ),
+    "not told how": (
+        ended("failed"),
+        "failed after 12 steps with an uncaught exception",
+        ("failed", None, None),
+    ),
+    "finished": (ended("finished", code=0), "finished after 12 steps", ("finished", 0, None)),
+    "interrupted": (
+        ended("interrupted", exception="KeyboardInterrupt"),
+        "finished after 12 steps (interrupted)",
+        ("interrupted", None, "KeyboardInterrupt"),
+    ),
+    "detached": (ended("detached"), "detached after 12 steps", ("detached", None, None)),
+    "out of memory": (
+        replace(lost(), oom_killed=True),
+        "lost after 12 steps: out of memory",
+        ("lost", None, None),
+    ),
+    "killed": (
+        lost(),
+        "lost after 12 steps; the process said nothing: ended from outside, or by os._exit?",
+        ("lost", None, None),
+    ),
+}
+
+
+@pytest.mark.parametrize(("view", "sentence", "told"), ENDS.values(), ids=ENDS)
+def test_each_end_has_its_words_and_its_facts(
+    view: RankView, sentence: str, told: tuple[object, ...]
+) -> None:
+    assert summary(b.snapshot(view)) == f"gpt2: {sentence}"
+    said = end(view)
+    assert (said["how"], said["exit_code"], said["exception"]) == told
+    assert said["out_of_memory"] is (True if view.oom_killed else None)
+
+
+@pytest.mark.parametrize("view", [b.view(TRAINED), b.view(b.COMPILING)])
+def test_what_has_not_ended_has_no_end(view: RankView) -> None:
+    assert end(view) is None
+
+
+def ranks(*gone: float | None) -> tuple[str, dict[str, Any]]:
+    """The sentence and the run of ranks that were lost so long ago, or live."""
+    slots = [b.as_rank(TRAINED, rank, len(gone)) for rank in range(len(gone))]
+    views = [
+        b.view(slot) if ago is None else lost(base=slot, gone=ago)
+        for slot, ago in zip(slots, gone, strict=True)
+    ]
+    (run,) = b.runs(*views)
+    run = replace(run, ended_together=ended_together([view.record for view in views]))
+    snapshot = replace(b.snapshot(), runs=(run,))
+    return summary(snapshot), status(snapshot)["runs"][0]
+
+
+def test_a_whole_run_that_is_gone_at_once_was_perhaps_ended_from_outside() -> None:
+    sentence, run = ranks(3.0, 4.2, 5.0)
+    assert sentence == (
+        "gpt2: lost after 12 steps; all ranks ended within 2.0 s: ended from outside?"
+    )
+    assert [rank["end"]["ended_together"] for rank in run["ranks"]] == [True] * 3
+
+
+def test_ranks_that_were_lost_one_after_another_were_not_ended_together() -> None:
+    sentence, run = ranks(3.0, 400.0)
+    assert sentence == "gpt2: lost after 12 steps"
+    assert [rank["end"]["ended_together"] for rank in run["ranks"]] == [False] * 2
+
+
+def test_a_part_of_a_run_that_dies_stays_grave() -> None:
+    sentence, run = ranks(None, 3.0)
+    assert sentence.endswith("; rank 1 is lost")
+    (living, dead) = run["ranks"]
+    assert living["end"] is None
+    assert (dead["state"], dead["end"]["ended_together"]) == (State.LOST.value, False)
+
+
+def test_ranks_that_died_alike_are_told_of_together() -> None:
+    assert ranks(None, 3.0, 3.0)[0].endswith("; ranks 1 and 2 are lost")
+    assert ranks(None, 3.0, 3.0, 3.0)[0].endswith("; ranks 1-3 are lost")
+
+
+@pytest.mark.parametrize(
+    ("view", "words"),
+    [
+        (ended("failed", exception="ValueError"), "rank 0 failed: ValueError"),
+        (ended("failed", code=3), "rank 0 failed with exit code 3"),
+        (replace(lost(), oom_killed=True), "rank 0 is lost (out of memory)"),
+    ],
+)
+def test_beside_living_ranks_it_is_said_how_one_ended(view: RankView, words: str) -> None:
+    living = b.view(b.as_rank(b.WARM, 1, 2))
+    assert summary(b.snapshot(view, living)).endswith(f"; {words}")
+
+
+SIGNALS = {
+    "SIGABRT": (6, "failed after 12 steps: killed by SIGABRT", "failed"),
+    "SIGTERM": (15, "lost after 12 steps; ended by SIGTERM", "lost"),
+    "signal 40": (40, "lost after 12 steps; ended by signal 40", "lost"),
+}
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+def test_the_signal_that_killed_a_rank_is_said(name: str) -> None:
+    number, words, how = SIGNALS[name]
+    death = Death(signal=number, at_ns=b.NOW)
+    view = b.view(TRAINED, alive=False, gone=3.0, journal={"death": death})
+    assert summary(b.snapshot(view)) == f"gpt2: {words}"
+    assert (end(view)["how"], end(view)["signal"]) == (how, name)
+    assert f"{name} killed the process" in evidence(view)
+
+
+def test_a_signal_that_the_process_caught_and_exited_after_is_not_its_end() -> None:
+    """The end that it recorded is; a launcher may kill it at its very end."""
+    slot = b.ended("finished", TRAINED)
+    view = b.view(slot, alive=False, journal={"death": Death(signal=15, at_ns=b.NOW)})
+    assert (end(view)["how"], end(view)["signal"]) == ("finished", None)

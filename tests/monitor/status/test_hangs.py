@@ -1,0 +1,258 @@
+"""A compilation that takes far too long: said, counted, and told from one that works."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+from click.testing import CliRunner
+
+from support import builders as b
+from support.records import compiling, held, wait_until, warm, write_record
+from support.values import replace
+from warmwatch.shared.record import Slot
+from warmwatch_monitor.cli import cli
+from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.metrics import render
+from warmwatch_monitor.model import Compiler, ProcessReading, RankView, RecordReading
+from warmwatch_monitor.pipeline.runs import group
+from warmwatch_monitor.pipeline.work import Work, follow
+from warmwatch_monitor.sources.host import HostSource
+from warmwatch_monitor.sources.processes import known_name
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.words.conditions import long_compile
+from warmwatch_monitor.status.words.sentence import summary
+from warmwatch_monitor.terminal.status import exit_code
+
+IDLE = ProcessReading(
+    pid=4711, cpu_seconds=9.0, resident_bytes=1, cpu_ratio=0.0, workers_busy=0, workers_idle=2
+)
+CC1PLUS = Compiler(pid=4733, name="cc1plus", cpu_seconds=310.0, busy=True)
+
+
+def hanging(seconds: float = 720, longest: float = 62) -> Slot:
+    """A rank that was warm, in a recompile that does not end."""
+    counts = replace(
+        b.RECOMPILING.compile,
+        active_since_ns=b.ago(seconds),
+        episode_began_ns=b.ago(seconds),
+        accounted_ns=b.ago(seconds),
+        longest_activity_ns=round(longest * b.SECOND),
+    )
+    steps = replace(b.RECOMPILING.steps, last_step_ns=b.ago(seconds))
+    return replace(b.RECOMPILING, compile=counts, steps=steps)
+
+
+def seen(process: ProcessReading | None, idle: float | None = None) -> RankView:
+    return replace(b.view(hanging(), process=process), idle_seconds=idle)
+
+
+HELD_AGAINST = "the longest before took 62 s"
+
+
+@pytest.mark.parametrize(
+    ("view", "doing"),
+    [
+        (seen(None), ""),
+        (seen(IDLE), ""),
+        (seen(IDLE, 240), "; nothing of it is busy, for 4 min now: it hangs"),
+        (seen(IDLE, 4), ""),
+        (
+            seen(replace(IDLE, compilers=(CC1PLUS,))),
+            "; cc1plus (pid 4733) is busy (5 min of CPU): it works, or loops",
+        ),
+        (
+            seen(replace(IDLE, compilers=(replace(CC1PLUS, busy=False, stopped=True),)), 240),
+            "; cc1plus (pid 4733) is stopped: it hangs until it is let go on",
+        ),
+        (seen(replace(IDLE, workers_busy=2)), "; 2 compile workers busy: it works, or loops"),
+        (
+            seen(replace(IDLE, cpu_ratio=0.99)),
+            "; its process is busy (99 % of a core): it works, or loops",
+        ),
+        (seen(replace(IDLE, stopped=True), 240), "; its process is stopped"),
+    ],
+    ids=["unseen", "a first look", "idle", "pause", "child", "stopped", "workers", "self", "^Z"],
+)
+def test_what_hangs_reads_otherwise_than_what_works(view: RankView, doing: str) -> None:
+    snapshot = b.snapshot(view)
+    assert f"; too long: {HELD_AGAINST}{doing}" in b.in_words(view)
+    assert f"; too long: {HELD_AGAINST}" in summary(snapshot)
+    words = f"one compilation takes 12 min, {HELD_AGAINST}{doing}"
+    (rank,) = status(snapshot)["runs"][0]["ranks"]
+    assert {"condition": "long_compile", "words": words} in rank["conditions"]
+    assert words in rank["evidence"]
+    assert rank["compile"]["limit_seconds"] == 5 * 62
+
+
+def test_a_first_compilation_is_held_against_the_limit_alone() -> None:
+    counts = replace(b.COMPILING.compile, active_since_ns=b.ago(4000), longest_activity_ns=7)
+    (said,) = status(b.snapshot(b.view(replace(b.COMPILING, compile=counts))))["runs"]
+    assert "compiling for 67 min (inductor); too long: the limit is 60 min" in said["summary"]
+
+
+def test_a_sentence_goes_by_the_clock_of_the_compilation_that_is_too_long() -> None:
+    """And not by that of the step around it, which holds others too."""
+    counts = replace(b.COMPILING.compile, active_since_ns=b.ago(3700), episode_began_ns=b.ago(4900))
+    view = b.view(replace(b.COMPILING, compile=counts))
+    assert view.figures.progress.open_seconds == 4900
+    sentence = summary(b.snapshot(view))
+    assert "for 62 min (inductor); too long: the limit is 60 min" in sentence
+    assert "82 min" not in sentence
+
+
+def test_of_two_that_take_too_long_the_sentence_is_about_one() -> None:
+    views = [
+        b.view(b.as_rank(hanging(seconds), rank, 2)) for rank, seconds in enumerate((700, 1900))
+    ]
+    sentence = summary(b.snapshot(*views))
+    assert "for 32 min (dynamo), 2 of 2 ranks; too long: the longest before took 62 s" in sentence
+    assert sentence.count("the longest before") == 1
+
+
+def test_it_needs_a_person_and_is_a_series() -> None:
+    snapshot = b.snapshot(seen(None))
+    assert exit_code(status(snapshot)) == 4
+    body = render(snapshot, None)[0].decode()
+    assert 'warmwatch_condition{condition="long_compile",rank="0",run="gpt2"} 1.0' in body
+    assert 'warmwatch_compile_limit_seconds{rank="0",run="gpt2"} 310.0' in body
+    usual = status(b.snapshot(b.view(hanging(seconds=100))))
+    assert (exit_code(usual), usual["runs"][0]["ranks"][0]["conditions"]) == (3, [])
+
+
+def test_the_child_that_is_at_it_is_named_with_its_cpu_time() -> None:
+    made = b.view(hanging(20), process=replace(IDLE, compilers=(CC1PLUS,)))
+    (rank,) = status(b.snapshot(made))["runs"][0]["ranks"]
+    assert "cc1plus (pid 4733) is busy, 5 min of CPU so far" in rank["evidence"]
+
+
+def of_two(peer_ended: int) -> RankView:
+    """Rank 0 compiles for the third time, for 12 minutes; rank 1 has done so many, in 30 s."""
+    own = replace(hanging().compile, warmups=0, longest_activity_ns=0)
+    peer = replace(b.WARM.compile, ended=peer_ended, longest_activity_ns=30 * b.SECOND)
+    slots = (replace(hanging(), compile=own), replace(b.WARM, compile=peer))
+    (run,) = group(
+        [
+            RecordReading(folder=str(n), slot=b.as_rank(slot, n, 2), alive=True, pid=n)
+            for n, slot in enumerate(slots)
+        ],
+        {},
+        b.NOW,
+    )
+    return run.ranks[0]
+
+
+def test_peers_that_have_done_the_same_explain_how_long_it_takes_and_no_others() -> None:
+    assert of_two(3).judgement.conditions == ("long_compile",)
+    assert of_two(3).figures.progress.compile_precedent_seconds == 30
+    assert of_two(2).judgement.conditions == ()
+    assert of_two(2).figures.progress.compile_limit_seconds == 3600
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        None,
+        replace(IDLE, cpu_ratio=None),
+        replace(IDLE, cpu_ratio=0.2),
+        replace(IDLE, workers_busy=1),
+        replace(IDLE, workers_busy=None),
+        replace(IDLE, compilers=(CC1PLUS,)),
+        replace(IDLE, compilers=(replace(CC1PLUS, busy=None),)),
+    ],
+)
+def test_nothing_is_called_idle_that_works_or_that_nobody_can_see(
+    process: ProcessReading | None,
+) -> None:
+    assert follow(Work(busy_ns=5), process, (), 900, uses_gpus=False).busy_ns == 900
+
+
+def test_idle_counts_from_when_the_last_of_it_was_busy() -> None:
+    work = follow(Work(busy_ns=5), IDLE, (b.gpu(utilization_ratio=0.0),), 900, uses_gpus=True)
+    assert work.busy_ns == 5
+    assert follow(work, IDLE, (b.gpu(),), 901, uses_gpus=True).busy_ns == 901
+
+
+@pytest.mark.parametrize("named", [("gpt2",), ()])
+def test_a_wait_for_warm_ends_where_it_may_never_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("WARMWATCH_LONG_COMPILE", "0.5")
+    with held(write_record(tmp_path, compiling())):
+        waited = CliRunner().invoke(cli, ["wait", *named, "--dir", str(tmp_path)])
+    assert waited.exit_code == 4
+    assert "(it may never be warm)" in waited.stderr
+
+
+def test_a_wait_for_an_end_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WARMWATCH_LONG_COMPILE", "0.5")
+    with held(write_record(tmp_path, compiling())):
+        words = ["wait", "--until", "ended", "--timeout", "0.1", "--dir", str(tmp_path)]
+        assert CliRunner().invoke(cli, words).exit_code == 124
+
+
+def test_what_is_warm_is_waited_for_no_longer_whatever_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WARMWATCH_LONG_COMPILE", "off")
+    with held(write_record(tmp_path, warm())):
+        assert CliRunner().invoke(cli, ["wait", "--dir", str(tmp_path)]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "called"),
+    [
+        ("cc1plus", "cc1plus"),
+        ("x86_64-linux-gnu-g++-12", "g++"),
+        ("clang++-15", "clang++"),
+        ("ptxas", "ptxas"),
+        ("ninja", "ninja"),
+        ("python3", None),
+        ("patient-as", "as"),
+        ("secret", None),
+        ("cc1plus\n", None),
+        ("gcc " * 90, None),
+    ],
+)
+def test_compilers_are_known_by_a_closed_list_of_names(name: str, called: str | None) -> None:
+    assert known_name(name) == called
+
+
+def test_a_compiler_below_the_training_is_seen_at_work_and_stopped(tmp_path: Path) -> None:
+    compiler = tmp_path / "cc1plus"
+    sleep = shutil.which("sleep")
+    assert sleep
+    shutil.copy(sleep, compiler)
+    below = f'"{compiler}" 600 & "{compiler}" 600 & wait'
+    parent = subprocess.Popen(["bash", "-c", below])
+    watched = psutil.Process(parent.pid)
+    try:
+        wait_until(lambda: [one.name() for one in watched.children()] == ["cc1plus"] * 2)
+        now = [0.0]
+        source = HostSource(clock=Clock(monotonic_ns=lambda: int(now[0] * 1e9)))
+        first = source.read([parent.pid])[parent.pid].compilers
+        assert [(one.name, one.busy) for one in first] == [("cc1plus", None)] * 2
+        halted = watched.children()[1]
+        halted.suspend()
+        wait_until(lambda: halted.status() == psutil.STATUS_STOPPED)
+        now[0] = 10.0
+        again = source.read([parent.pid])[parent.pid].compilers
+        assert [one.busy for one in again] == [False, False]
+        assert [one.pid for one in again if one.stopped] == [halted.pid]
+    finally:
+        for child in watched.children():
+            child.kill()
+        parent.kill()
+        parent.wait()
+
+
+def test_the_limit_that_was_crossed_is_the_one_that_is_said() -> None:
+    """An absolute one below what the longest before explains has nothing to do with that one."""
+    view = b.view(hanging(seconds=22, longest=2))
+    progress = replace(view.figures.progress, compile_limit_seconds=20.0)
+    limited = replace(view, figures=replace(view.figures, progress=progress))
+    assert "the limit is 20 s" in long_compile(limited)
+    assert "the longest before took" in long_compile(b.view(hanging()))

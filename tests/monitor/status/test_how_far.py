@@ -1,0 +1,89 @@
+"""How far a compilation is, and torch's memory: sentence, /status, series, and back from them."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families as plain
+
+from support import builders as b
+from support.values import replace
+from warmwatch_monitor.fleet import assemble
+from warmwatch_monitor.metrics import render
+from warmwatch_monitor.model import RankView, Sample, Snapshot
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.words.sentence import summary
+
+COUNTED = replace(b.COMPILING.compile, progress_of=1, progress_done=31, progress_total=86)
+HELD = replace(b.WARM.compile, memory=(10, 20, 30, 40), memory_ns=b.ago(130))
+
+
+def back(snapshot: Snapshot) -> RankView:
+    """The one rank as a Prometheus that scraped it tells of it."""
+    body = render(snapshot, None)[0].decode()
+    told = [
+        Sample(name=s.name.removeprefix("warmwatch_"), labels=dict(s.labels), value=s.value)
+        for family in plain(body)
+        for s in family.samples
+    ]
+    ((rank,),) = (run.ranks for run in assemble(told, b.EPOCH).runs)
+    return rank
+
+
+def test_a_prometheus_gives_the_same_back() -> None:
+    compiling = b.view(replace(b.COMPILING, compile=COUNTED))
+    asked = replace(b.EAGER, compile=replace(b.EAGER.compile, wrappers=2, disabled=2))
+    tuned = b.view(replace(b.COMPILING, compile=replace(COUNTED, progress_of=2)))
+    for view in (compiling, tuned, b.view(replace(b.WARM, compile=HELD)), b.view(asked)):
+        told = back(b.snapshot(view)).figures
+        assert told.compile.open == view.figures.compile.open
+        assert told.compile.wrappers == view.figures.compile.wrappers
+        assert told.compile.disabled == view.figures.compile.disabled
+        assert (told.memory and told.memory.bytes) == (
+            view.figures.memory and view.figures.memory.bytes
+        )
+
+
+def test_how_far_it_is_stands_in_the_sentence_in_status_and_in_series() -> None:
+    snapshot = b.snapshot(b.view(replace(b.COMPILING, compile=COUNTED)))
+    assert summary(snapshot).startswith("gpt2: compiling for 43 s (inductor): kernels 31 of 86")
+    (rank,) = status(snapshot)["runs"][0]["ranks"]
+    assert rank["compile"]["progress"] == {"of": "kernels", "done": 31, "total": 86}
+    body = render(snapshot, None)[0].decode()
+    assert 'warmwatch_compile_progress_done{of="kernels",rank="0",run="gpt2"} 31.0' in body
+    assert 'warmwatch_compile_progress_planned{of="kernels",rank="0",run="gpt2"} 86.0' in body
+
+
+def test_of_several_graphs_it_says_which_one_it_is_at() -> None:
+    counts = replace(COUNTED, compilations=b.kinds(forward=1, backward=1))
+    said = summary(b.snapshot(b.view(replace(b.COMPILING, compile=counts))))
+    assert ", graph 3: kernels 31 of 86" in said
+
+
+def test_where_nothing_is_counted_or_compiled_nothing_is_said() -> None:
+    for slot in (b.COMPILING, replace(b.WARM, compile=replace(b.WARM.compile, graphs=2))):
+        snapshot = b.snapshot(b.view(slot))
+        (rank,) = status(snapshot)["runs"][0]["ranks"]
+        assert rank["compile"]["progress"] is None
+        assert "warmwatch_compile_progress_done{" not in render(snapshot, None)[0].decode()
+
+
+def test_torchs_memory_is_in_status_and_a_series_of_each_kind() -> None:
+    snapshot = b.snapshot(b.view(replace(b.WARM, compile=HELD)))
+    (rank,) = status(snapshot)["runs"][0]["ranks"]
+    memory = rank["torch_memory_bytes"]
+    assert memory.pop("at") == b.EPOCH - 130
+    assert memory == {"allocated": 10, "reserved": 20, "peak_allocated": 30, "peak_reserved": 40}
+    body = render(snapshot, None)[0].decode()
+    assert 'warmwatch_torch_memory_bytes{kind="peak_reserved",rank="0",run="gpt2"} 40.0' in body
+
+
+def test_unknown_memory_is_absent() -> None:
+    snapshot = b.snapshot(b.view(b.WARM))
+    (rank,) = status(snapshot)["runs"][0]["ranks"]
+    assert rank["torch_memory_bytes"] is None
+    assert "warmwatch_torch_memory_bytes{" not in render(snapshot, None)[0].decode()
+
+
+def test_choices_that_are_measured_are_said_as_kernels_are() -> None:
+    tuned = b.view(replace(b.COMPILING, compile=replace(COUNTED, progress_of=2)))
+    sentence = summary(b.snapshot(tuned))
+    assert "compiling for 43 s (inductor): choices 31 of 86" in sentence

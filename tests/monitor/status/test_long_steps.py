@@ -1,0 +1,122 @@
+"""Steps that took long and did not compile: what they are said to have gone to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support import builders as b
+from support.values import replace
+from warmwatch_monitor.model import LongStep
+from warmwatch_monitor.sources.records.folder import Folder
+from warmwatch_monitor.sources.records.journal import LONG_STEPS_KEPT, Journal
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.words.evidence import evidence, words
+from warmwatch_monitor.status.words.sentence import summary
+
+LONG = LongStep(at_ns=b.ago(60), step=400, seconds=41.0, usual_seconds=0.036)
+UNKNOWN = "nothing compiled, and what it went to is not known"
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ({}, UNKNOWN),
+        ({"saving_seconds": 38.0}, "38.0 s of it saving a checkpoint"),
+        ({"saving_seconds": 3.0, "data_seconds": 2.0}, UNKNOWN),
+        ({"data_seconds": 40.0, "batches": 1}, "40.0 s of it waiting for data"),
+        (
+            {"saving_seconds": 10.0, "data_seconds": 6.0},
+            (
+                "10.0 s of it saving a checkpoint, 6.0 s of it waiting for data, "
+                "nothing compiled, and what the rest went to is not known"
+            ),
+        ),
+        ({"batches": 51, "batches_usual": 1.0}, "51 batches in it: an evaluation?"),
+        (
+            {"batches": 51, "batches_usual": 1.0, "data_seconds": 30.0},
+            "30.0 s of it waiting for data, 51 batches in it: an evaluation?",
+        ),
+        ({"evaluating_seconds": 40.0}, "40.0 s of it evaluating"),
+        (
+            {"evaluating_seconds": 40.0, "saving_seconds": 8.0, "batches": 51, "batches_usual": 1},
+            "8.0 s of it saving a checkpoint, 40.0 s of it evaluating",
+        ),
+        ({"between_cells_seconds": 40.9}, "40.9 s of it between the cells of a notebook"),
+        ({"batches": 4, "batches_usual": 4.0}, UNKNOWN),
+        ({"batches": 2, "batches_usual": 0.1}, UNKNOWN),
+        ({"batches": 9}, UNKNOWN),
+    ],
+)
+def test_it_is_said_what_is_known_and_no_more(known: dict[str, float], said: str) -> None:
+    assert words(replace(LONG, **known)) == f"step 400 came after 41.0 s, 36 ms are usual: {said}"
+
+
+def test_it_is_in_the_evidence_and_the_answer_and_no_part_of_the_state() -> None:
+    longest = replace(LONG, saving_seconds=38.0)
+    last = replace(LONG, at_ns=b.ago(9), step=800, seconds=5.0, data_seconds=4.9, batches=1)
+    view = b.view(b.WARM, journal={"long_steps": (longest, longest, last)})
+    assert evidence(view)[-2:] == [
+        "step 800 came after 5.0 s, 36 ms are usual: 4.9 s of it waiting for data",
+        (
+            "the longest of them: step 400 came after 41.0 s, 36 ms are usual: 38.0 s of it saving "
+            "a checkpoint"
+        ),
+    ]
+    snapshot = b.snapshot(view)
+    assert "warm since step 4" in summary(snapshot)
+    told = status(snapshot)["runs"][0]["ranks"][0]["long_steps"]
+    assert [(one["step"], one["evaluation"]) for one in told] == [(400, False), (800, False)]
+    assert told[0]["checkpoint_seconds"] == 38.0
+    assert told[1]["words"] in evidence(view)
+
+
+def test_one_that_is_the_longest_too_is_said_once() -> None:
+    view = b.view(b.WARM, journal={"long_steps": (LONG, LONG)})
+    assert sum("step 400" in line for line in evidence(view)) == 1
+
+
+LINE = {"t": 5, "event": "long_step", "n": 400, "seconds": 41.0, "usual": 0.5, "saving": 38.0}
+
+
+def follow(tmp_path: Path, *lines: dict[str, object]) -> Journal:
+    (tmp_path / "events.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    journal = Journal()
+    with Folder(str(tmp_path)) as folder:
+        journal.follow(folder)
+    return journal
+
+
+def test_of_a_journal_the_longest_and_the_last_ones_are_kept(tmp_path: Path) -> None:
+    lengths = (7, 90, 8, 9, 10, 11, 12, 13)
+    lines = [{**LINE, "t": n, "n": n, "seconds": s} for n, s in enumerate(lengths, 1)]
+    kept = follow(tmp_path, *lines).long_steps
+    assert [one.step for one in kept] == [2, *range(9 - LONG_STEPS_KEPT, 9)]
+
+
+def test_a_line_says_how_many_batches_a_usual_step_has(tmp_path: Path) -> None:
+    batches = {"data": 0.5, "batches": 50, "batches_before": 798}
+    (_, one) = follow(tmp_path, {**LINE, **batches}).long_steps
+    assert (one.batches, one.batches_usual, one.data_seconds) == (50, 2.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"n": None},
+        {"seconds": "41"},
+        {"seconds": float("inf")},
+        {"usual": -1},
+        {"saving": []},
+        {"data": float("nan")},
+        {"evaluating": -5},
+        {"batches": 1.5},
+        {"batches_before": -1},
+        {"left_out": True},
+    ],
+)
+def test_what_no_agent_writes_is_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
+    journal = follow(tmp_path, {**LINE, **wrong})
+    assert (journal.long_steps, journal.broken_lines) == ((), 1)

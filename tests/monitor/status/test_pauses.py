@@ -1,0 +1,189 @@
+"""What keeps a training from its steps and is no compilation: told apart, and never a stall."""
+
+from __future__ import annotations
+
+from support import builders as b
+from support.values import replace
+from warmwatch.ledger.pauses import Pauses
+from warmwatch.shared import verdict
+from warmwatch.shared.record import COMPILE_INDEX, COMPILE_WORDS, CompileCounts, Slot, StepCounts
+from warmwatch_monitor.metrics import render
+from warmwatch_monitor.pipeline.runs import group
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.words.evidence import evidence
+from warmwatch_monitor.status.words.sentence import summary
+
+
+def saves(since: float, base: Slot = b.STALLED) -> Slot:
+    counts = replace(base.compile, saving_since_ns=b.ago(since), saving_ns=2 * b.SECOND)
+    return replace(base, compile=counts)
+
+
+def test_a_rank_that_saves_is_not_stalled_and_says_what_it_does() -> None:
+    view = b.view(saves(74))
+    assert view.judgement.state.value == "warm"
+    assert summary(b.snapshot(view)) == (
+        "gpt2: warm since step 4: 36 ms a step is the real speed; no step for 75 s; "
+        "saving a checkpoint for 74 s"
+    )
+
+
+def test_it_is_said_at_once_and_not_only_where_it_would_be_stalled() -> None:
+    slot = replace(saves(5), steps=replace(b.WARM.steps, last_step_ns=b.ago(5)))
+    sentence = summary(b.snapshot(b.view(slot)))
+    assert sentence.endswith("is the real speed; saving a checkpoint for 5.0 s")
+
+
+def test_a_save_that_does_not_end_becomes_a_stall_that_says_so() -> None:
+    steps = replace(b.WARM.steps, last_step_ns=b.ago(700))
+    view = b.view(replace(saves(699), steps=steps))
+    assert view.judgement.state.value == "stalled"
+    assert "saving a checkpoint for 12 min" in summary(b.snapshot(view))
+
+
+def test_right_after_a_long_save_nothing_is_stalled() -> None:
+    counts = replace(b.STALLED.compile, saving_ns=70 * b.SECOND, saved_ns=b.ago(1))
+    steps = replace(b.WARM.steps, last_step_ns=b.ago(90))
+    view = b.view(replace(b.STALLED, steps=steps, compile=counts))
+    assert view.judgement.state.value == "warm"
+
+
+def test_ranks_that_wait_for_one_that_saves_are_not_stalled_either() -> None:
+    slots = [b.as_rank(saves(74), 0, 2), b.as_rank(b.STALLED, 1, 2)]
+    readings = [b.view(slot).record for slot in slots]
+    (run,) = group(readings, {}, b.NOW)
+    assert run.state.value == "warm"
+    waits = replace(run, ranks=run.ranks[::-1])
+    assert "; rank 0 is saving a checkpoint for 74 s" in summary(b.Snapshot(**_of(waits)))
+
+
+def _of(run: object) -> dict[str, object]:
+    return {"epoch": b.EPOCH, "now_ns": b.NOW, "runs": (run,)}
+
+
+def test_where_the_time_went_is_in_the_evidence_the_answer_and_the_series() -> None:
+    slot = saves(43, b.WARM)
+    told = {"batches": 9, "last_batch_ns": b.ago(50), "batch_wait_ns": 12 * b.SECOND}
+    steps = replace(slot.steps, last_step_ns=b.ago(44), **told)
+    snapshot = b.snapshot(b.view(replace(slot, steps=steps)))
+    (view,) = snapshot.runs[0].ranks
+    assert (
+        "since it attached 12 s went to waiting for data, 45 s went to saving checkpoints"
+    ) in evidence(view)
+    pauses = status(snapshot)["runs"][0]["ranks"][0]["pauses"]
+    assert (pauses["data_seconds"], pauses["checkpoint_seconds"]) == (12.0, 45.0)
+    assert pauses["saving_since"] == b.EPOCH - 43
+    text = render(snapshot, None)[0].decode()
+    assert 'warmwatch_checkpoint_seconds_total{rank="0",run="gpt2"} 45.0' in text
+
+
+def test_a_notebook_between_its_cells_says_so_and_since_when() -> None:
+    counts = replace(b.STALLED.compile, between_cells_since_ns=b.ago(74))
+    snapshot = b.snapshot(b.view(replace(b.STALLED, compile=counts)))
+    assert summary(snapshot).endswith("; between the cells of a notebook for 74 s")
+    told = status(snapshot)["runs"][0]["ranks"][0]
+    assert (told["state"], told["pauses"]["between_cells_since"]) == ("warm", b.EPOCH - 74)
+    text = render(snapshot, None)[0].decode()
+    assert "warmwatch_between_cells_start_timestamp_seconds{" in text
+    assert "between_cells" not in render(b.snapshot(b.view(b.WARM)), None)[0].decode()
+
+
+def test_of_a_torch_without_the_seams_nothing_is_made_up() -> None:
+    missing = replace(b.WARM.identity, missing=("saving",))
+    snapshot = b.snapshot(b.view(replace(b.WARM, identity=missing)))
+    pauses = status(snapshot)["runs"][0]["ranks"][0]["pauses"]
+    assert pauses["checkpoint_seconds"] is None
+    assert "warmwatch_checkpoint_seconds_total{" not in render(snapshot, None)[0].decode()
+
+
+def test_a_process_that_died_while_it_saved_saves_no_longer() -> None:
+    slot = saves(43, b.WARM)
+    slot = replace(slot, steps=replace(slot.steps, last_step_ns=b.ago(44)))
+    view = b.view(slot, alive=False, gone=10)
+    assert view.figures.pauses.saving_seconds == 35.0
+    assert "saving" not in summary(b.snapshot(view))
+
+
+def test_a_save_whose_end_was_lost_is_over_at_the_next_step() -> None:
+    """A signal handler may raise where the end would be told; nothing saves for ever then."""
+    slot = b.slot(
+        StepCounts(steps=9, last_step_ns=b.ago(1)), CompileCounts(saving_since_ns=b.ago(50))
+    )
+    assert verdict.saving_since_ns(slot.steps, slot.compile) == 0
+    assert b.view(slot).figures.pauses.saving_for_seconds is None
+    earlier = replace(slot.steps, last_step_ns=b.ago(60))
+    assert verdict.saving_since_ns(earlier, slot.compile) == b.ago(50)
+
+
+def test_a_save_after_one_whose_end_was_lost_begins_anew() -> None:
+    words = [0] * COMPILE_WORDS
+    pauses = Pauses(words)
+    assert pauses.began("saving", 1, 100, 1, 5)
+    assert not pauses.began("saving", 1, 110, 1, 5)  # within it
+    assert pauses.began("saving", 1, 900, 1, 6)
+    assert pauses.ended("saving", 1, 950, 6)
+    assert words[COMPILE_INDEX["saving_ns"]] == 50
+    assert words[COMPILE_INDEX["saving_since_ns"]] == 0
+
+
+def test_steps_within_an_evaluation_whose_end_is_told_late_are_none_of_it() -> None:
+    words = [0] * COMPILE_WORDS
+    pauses = Pauses(words)
+    pauses.began("evaluating", 1, 100, 1, 5)
+    assert pauses.ended("evaluating", 1, 900, 8)
+    assert not pauses.ended("evaluating", 1, 950, 8)
+    assert pauses.began("evaluating", 1, 960, 1, 8)
+    assert pauses.ended("evaluating", 1, 970, 8)
+    counts = {name: words[COMPILE_INDEX[name]] for name in ("evaluating_ns", "evaluations")}
+    assert counts == {"evaluating_ns": 10, "evaluations": 1}
+    assert words[COMPILE_INDEX["evaluating_since_ns"]] == 0
+    assert pauses.since(0) == 10
+
+
+def test_one_that_another_thread_began_before_the_first_step_hides_none_of_those_to_come() -> None:
+    words = [0] * COMPILE_WORDS
+    pauses = Pauses(words)
+    assert pauses.began("evaluating", 2, 100, None, 0)  # nobody knows yet which thread trains
+    assert pauses.began("evaluating", 1, 500, 1, 3)
+    assert not pauses.ended("evaluating", 2, 550, 3)
+    assert pauses.ended("evaluating", 1, 600, 3)
+    assert words[COMPILE_INDEX["evaluating_ns"]] == 100
+
+
+def evaluates(since: float, base: Slot = b.STALLED) -> Slot:
+    told = {"evaluations": 2, "evaluating_ns": 8 * b.SECOND}
+    counts = replace(base.compile, evaluating_since_ns=b.ago(since), **told)
+    return replace(base, compile=counts)
+
+
+def test_a_rank_that_evaluates_is_not_stalled_and_says_what_it_does() -> None:
+    view = b.view(evaluates(61))
+    assert view.judgement.state.value == "warm"
+    assert summary(b.snapshot(view)) == (
+        "gpt2: warm since step 4: 36 ms a step is the real speed; no step for 75 s; "
+        "evaluating for 61 s"
+    )
+    hangs = evaluates(3700)
+    steps = replace(b.WARM.steps, last_step_ns=b.ago(3701))
+    assert b.view(replace(hangs, steps=steps)).judgement.state.value == "stalled"
+
+
+def test_one_that_compiles_in_an_evaluation_is_recompiling() -> None:
+    slot = evaluates(61)
+    counts = replace(slot.compile, begun=9, active_since_ns=b.ago(5), active_phase=1)
+    view = b.view(replace(slot, compile=counts))
+    assert view.judgement.state.value == "recompiling"
+
+
+def test_what_went_to_evaluations_is_told_where_one_was_told_of() -> None:
+    slot = evaluates(61)
+    snapshot = b.snapshot(b.view(slot))
+    pauses = status(snapshot)["runs"][0]["ranks"][0]["pauses"]
+    assert (pauses["evaluations"], pauses["evaluation_seconds"]) == (2, 69.0)
+    assert pauses["evaluating_since"] == b.EPOCH - 61
+    text = render(snapshot, None)[0].decode()
+    assert 'warmwatch_evaluation_seconds_total{rank="0",run="gpt2"} 69.0' in text
+    assert 'warmwatch_evaluations_total{rank="0",run="gpt2"} 2' in text
+    untold = b.snapshot(b.view(b.WARM))
+    assert status(untold)["runs"][0]["ranks"][0]["pauses"]["evaluation_seconds"] is None
+    assert "warmwatch_evaluation_seconds_total{" not in render(untold, None)[0].decode()

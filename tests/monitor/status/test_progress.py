@@ -1,0 +1,85 @@
+"""No step for long, and yet no stall: what moves is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from support import builders as b
+from support.builders import NOW
+from support.values import replace
+from warmwatch.shared.verdict import State
+from warmwatch_monitor.model import ProcessReading, RankView
+from warmwatch_monitor.pipeline.runs import view as view_of
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.words.sentence import summary
+from warmwatch_monitor.terminal.status import exit_code
+
+QUIET = b.STALLED  # no step for 75 s, with a limit of 60 s
+BATCHES = replace(
+    QUIET,
+    steps=replace(QUIET.steps, batches=80, last_batch_ns=b.ago(0.3), batch_wait_ns=2 * b.SECOND),
+)
+BUSY = ProcessReading(pid=4711, cpu_seconds=90.0, resident_bytes=1, cpu_ratio=1.0)
+GPU = b.gpu(utilization_ratio=0.98, power_watts=650.0)
+
+
+def at_work(view: RankView) -> RankView:
+    """``view``, of which the monitor saw work a second ago."""
+    return view_of(view.record, NOW, at_work_ns=b.ago(1), process=view.process, gpus=view.gpus)
+
+
+MOVES = {
+    "batches": (b.view(BATCHES), "; batches go on: an evaluation?"),
+    "batches first": (
+        at_work(b.view(BATCHES, gpus=(GPU,), process=BUSY)),
+        "; batches go on: an evaluation?",
+    ),
+    "gpu": (at_work(b.view(QUIET, gpus=(GPU,))), "; its GPU works (98 %, 650 W)"),
+    "process": (at_work(b.view(QUIET, process=BUSY)), "; the process works (100 % of a core)"),
+    "somewhere": (at_work(b.view(QUIET)), ""),
+}
+
+
+@pytest.mark.parametrize(("view", "words"), MOVES.values(), ids=MOVES)
+def test_what_moves_without_steps_is_said_and_is_no_stall(view: RankView, words: str) -> None:
+    snapshot = b.snapshot(view)
+    sentence = "gpt2: warm since step 4: 36 ms a step is the real speed; no step for 75 s"
+    assert summary(snapshot) == sentence + words
+    assert view.judgement.state is State.WARM
+    assert exit_code(status(snapshot)) == 0
+
+
+def test_a_collective_that_spins_is_not_said_to_work() -> None:
+    spins = b.gpu(utilization_ratio=1.0, power_watts=140.0)
+    assert summary(b.snapshot(at_work(b.view(QUIET, gpus=(spins,))))).endswith("for 75 s")
+
+
+def test_a_batch_of_long_ago_is_not_said_to_go_on() -> None:
+    taken = replace(BATCHES.steps, last_batch_ns=b.ago(74))
+    view = at_work(b.view(replace(QUIET, steps=taken), process=BUSY))
+    assert summary(b.snapshot(view)).endswith("; the process works (100 % of a core)")
+
+
+def test_a_rank_that_waits_for_one_at_work_says_so() -> None:
+    waits = at_work(b.view(b.as_rank(QUIET, 0, 2)))
+    later = replace(BATCHES, steps=replace(BATCHES.steps, last_step_ns=b.ago(70)))
+    evaluates = b.view(b.as_rank(later, 1, 2))
+    assert summary(b.snapshot(waits, evaluates)).endswith("for 75 s; another rank works")
+
+
+def test_where_nothing_moves_it_is_stalled_and_where_steps_go_on_nothing_is_said() -> None:
+    long_ago = replace(BATCHES.steps, last_batch_ns=b.ago(74))
+    stalled = b.snapshot(b.view(replace(QUIET, steps=long_ago)))
+    assert summary(stalled).startswith("gpt2: stalled; ")
+    assert exit_code(status(stalled)) == 4
+    assert "no step" not in summary(b.snapshot(at_work(b.view(b.WARM, process=BUSY))))
+
+
+def test_batches_and_the_wait_for_them_are_in_the_account() -> None:
+    (rank,) = status(b.snapshot(b.view(BATCHES)))["runs"][0]["ranks"]
+    assert rank["batches"] == {"count": 80, "wait_seconds": 2.0}
+    (rank,) = status(b.snapshot(b.view(QUIET)))["runs"][0]["ranks"]
+    assert rank["batches"] == {"count": 0, "wait_seconds": None}
+    blind = replace(BATCHES, identity=replace(BATCHES.identity, missing=("batches",)))
+    (rank,) = status(b.snapshot(b.view(blind)))["runs"][0]["ranks"]
+    assert rank["batches"] is None

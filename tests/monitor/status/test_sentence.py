@@ -1,0 +1,451 @@
+"""Sentences and evidence: what people read, word for word."""
+
+from __future__ import annotations
+
+import pytest
+
+from support import builders as b
+from support.values import replace
+from warmwatch_monitor.model import Beginning, Compilation, ProcessReading, RankView, Recompile
+from warmwatch_monitor.output.wording import duration, own_words, step_length
+from warmwatch_monitor.status.words.evidence import evidence
+from warmwatch_monitor.status.words.sentence import answer, summary
+
+STATES = b.in_every_state()
+
+SENTENCES = {
+    "starting": "gpt2: starting; no step and no compile activity in the 4.0 s since it attached",
+    "compiling": "gpt2: compiling for 43 s (inductor)",
+    "warming": "gpt2: warming, 1 of 3 clean steps: 40 ms",
+    "warm": "gpt2: warm since step 4: 36 ms a step is the real speed",
+    "eager": "gpt2: no compile activity in 120 steps: the model runs eagerly",
+    "recompiling": "gpt2: recompiling `forward` (model.py:31) for 2.1 s (dynamo): "
+    "batch size (dim 0 of `i`) went from 16 to 14",
+    "stalled": "gpt2: stalled; no step for 75 s (limit 60 s) and nothing compiles",
+    "finished": "gpt2: finished after 3602 steps",
+    "failed": "gpt2: failed after 3602 steps with an uncaught exception",
+    "lost": "gpt2: lost after 0 steps; the process said nothing: "
+    "ended from outside, or by os._exit?",
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_each_state_has_its_sentence(state: str) -> None:
+    assert summary(b.snapshot(STATES[state])) == SENTENCES[state]
+
+
+def test_records_that_cannot_be_read_are_not_taken_for_a_quiet_machine() -> None:
+    silent = replace(b.HEALTH, up=False, error="it has not answered for 9 s")
+    assert summary(b.snapshot(sources=(silent,))) == (
+        "which runs there are is not known: their records cannot be read: "
+        "it has not answered for 9 s"
+    )
+
+
+def test_runs_that_are_read_do_not_hide_that_others_cannot_be() -> None:
+    lost = replace(b.HEALTH, up=False, error="/run/warmwatch has disappeared")
+    words = summary(b.snapshot(STATES["warm"], sources=(lost,)))
+    assert words == f"{SENTENCES['warm']}; some records cannot be read"
+
+
+IDLE = b.gpu(utilization_ratio=0.006, power_watts=118.0)
+POOL = ProcessReading(pid=1, cpu_seconds=9.0, resident_bytes=1, workers_busy=0, workers_idle=16)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_sentence_is_short_with_all_that_is_usually_said(state: str) -> None:
+    made = STATES[state]
+    at_work = b.gpu() if made.judgement.warm else IDLE
+    assert len(summary(b.snapshot(replace(made, gpus=(at_work,), process=POOL)))) < 160
+
+
+def between(quiet: float) -> RankView:
+    """Compiled for 28 s, and no step yet."""
+    counts = replace(
+        b.COMPILING.compile,
+        active_since_ns=0,
+        ended=1,
+        last_end_ns=b.ago(quiet),
+        phase_ns=b.phases(inductor=28.0),
+    )
+    return b.view(replace(b.COMPILING, compile=counts))
+
+
+def test_a_process_that_compiles_but_never_marks_a_step_is_told_what_to_call() -> None:
+    assert answer(b.snapshot(between(40))) == (
+        "gpt2: no steps seen; nothing has compiled for 40 s",
+        ("call warmwatch.step() once an iteration if no torch.optim optimizer is used",),
+    )
+
+
+def test_without_an_optimizer_of_torch_it_is_told_so_after_seconds_and_at_its_end() -> None:
+    assert "first step under way" in summary(b.snapshot(between(9)))
+    assert "no steps seen; nothing has compiled for 12 s" in summary(b.snapshot(between(12)))
+    reading = between(12).record
+    ended = replace(reading.slot.compile, end_code=1, exit_code=1, ended_ns=b.ago(1))
+    over = b.view(replace(reading.slot, compile=ended), alive=False)
+    assert answer(b.snapshot(over)) == (
+        "gpt2: finished after 0 steps",
+        ("call warmwatch.step() once an iteration if no torch.optim optimizer is used",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("quiet", "more", "said"),
+    [
+        (5, {}, "warming; no steps are marked; nothing has compiled for 5.0 s, warm after 30 s"),
+        (42, {}, "warm; nothing has compiled for 42 s; no steps are marked"),
+        (42, {"optimizers": 1}, "no step yet; nothing has compiled for 42 s"),
+        (
+            8,
+            {"settled": 2, "settled_ns": b.ago(6), "settled_by": 2},
+            "warm since ready() was called; nothing has compiled for 8.0 s; no steps are marked",
+        ),
+        (
+            8,
+            {"warmups": 1, "begun": 2},
+            "recompiled; nothing has compiled for 8.0 s, warm after 30 s",
+        ),
+    ],
+)
+def test_a_process_without_steps_is_judged_by_silence_and_says_so(
+    quiet: float, more: dict[str, int], said: str
+) -> None:
+    slot = between(quiet).record.slot
+    counts = replace(slot.compile, quiet_ns=30 * b.SECOND, **more)
+    assert summary(b.snapshot(b.view(replace(slot, compile=counts)))) == f"gpt2: {said}"
+
+
+def test_a_pause_within_the_first_step_is_no_fault() -> None:
+    assert summary(b.snapshot(between(0.1))) == (
+        "gpt2: first step under way, 28 s of it compiling; nothing compiles at this moment"
+    )
+
+
+FORWARD = Compilation(id="0/0", kind="forward", at_ns=b.ago(3), name="forward", file="a.py", line=3)
+BACKWARD = {"beginning": Beginning(at_ns=b.ago(2), what="entire_backward_compile")}
+
+
+def test_the_clock_goes_on_when_the_backward_begins_and_it_is_named() -> None:
+    counts = replace(b.COMPILING.compile, active_since_ns=b.ago(2))
+    slot = replace(b.COMPILING, compile=counts)
+    view = b.view(slot, compilations=(FORWARD,), journal=BACKWARD)
+    assert summary(b.snapshot(view)) == (
+        "gpt2: compiling for 43 s (inductor), now the backward of `forward` (a.py:3)"
+    )
+    unnamed = b.view(slot, journal=BACKWARD)
+    assert summary(b.snapshot(unnamed)).endswith(", now a backward")
+
+
+def test_the_backward_of_a_recompile_is_compiled_for_what_its_forward_was() -> None:
+    again = replace(FORWARD, reason="0/0: GLOBAL_STATE changed: grad_mode", category="grad_mode")
+    counts = replace(b.RECOMPILING.compile, active_since_ns=b.ago(2), episode_began_ns=b.ago(7))
+    slot = replace(b.RECOMPILING, compile=counts)
+    said = summary(b.snapshot(b.view(slot, compilations=(again,), journal=BACKWARD)))
+    assert "now the backward of `forward` (a.py:3): grad mode changed" in said
+    before = replace(again, at_ns=b.ago(8))
+    said = summary(b.snapshot(b.view(slot, compilations=(before,), journal=BACKWARD)))
+    assert said.endswith("now the backward of `forward` (a.py:3)"), "that was an earlier one's"
+
+
+def test_a_speed_that_rests_on_few_steps_says_so() -> None:
+    bins = list(b.WARM.clean_bins)
+    place = next(at for at, count in enumerate(bins) if count)
+    few = [0] * len(bins)
+    few[place] = 4
+    said = summary(b.snapshot(b.view(replace(b.WARM, clean_bins=tuple(few)))))
+    assert "a step is the real speed so far, of 4 steps" in said
+
+
+def test_a_kernel_of_the_users_own_is_named_while_it_is_tuned() -> None:
+    """At its first tuning; at a later one its reason is told, with the remedy for a kernel."""
+    counts = replace(b.COMPILING.compile, active_since_ns=b.ago(2))
+    slot = replace(b.COMPILING, compile=counts)
+    kernel = {"kind": "triton", "name": "scale", "file": "kernels.py", "line": 7}
+    began = {"beginning": Beginning(at_ns=b.ago(2), what="triton tune", **kernel)}
+    first = b.view(slot, journal=began)
+    assert summary(b.snapshot(first)) == (
+        "gpt2: compiling for 43 s (inductor), now `scale` (kernels.py:7)"
+    )
+    why = {"reason": "n: expected 4096, actual 8192", "category": "shape"}
+    later = b.view(slot, journal={"recompile": Recompile(at_ns=b.ago(1), **kernel, **why)})
+    assert summary(b.snapshot(later)).endswith(
+        "now `scale` (kernels.py:7): `n` went from 4096 to 8192"
+    )
+    assert later.figures.log.underway is not None
+    assert later.figures.log.underway.kind == "triton"
+
+
+FRAME = {"name": "forward", "file": "train.py", "line": 31, "code": "a7b1be19100f"}
+
+
+def test_the_function_that_is_compiled_is_named_as_soon_as_that_begins() -> None:
+    """It is said that the clock is this function's where it began with it, and only there."""
+    first = b.view(
+        b.COMPILING, journal={"beginning": Beginning(at_ns=b.ago(43), what="dynamo", **FRAME)}
+    )
+    assert summary(b.snapshot(first)) == (
+        "gpt2: compiling for 43 s (inductor), now `forward` (train.py:31)"
+    )
+    counts = replace(b.COMPILING.compile, active_since_ns=b.ago(8))
+    began = {"beginning": Beginning(at_ns=b.ago(8), what="dynamo", **FRAME)}
+    later = b.view(replace(b.COMPILING, compile=counts), journal=began)
+    assert summary(b.snapshot(later)) == (
+        "gpt2: compiling for 43 s (inductor), now `forward` (train.py:31)"
+    )
+    # one that takes too long is judged by its own time
+    slow = replace(counts, active_since_ns=b.ago(4000), episode_began_ns=b.ago(4100))
+    began = {"beginning": Beginning(at_ns=b.ago(4000), what="dynamo", **FRAME)}
+    long = b.view(replace(b.COMPILING, compile=slow), journal=began)
+    assert "compiling for 67 min (inductor), now `forward` (train.py:31)" in summary(
+        b.snapshot(long)
+    )
+
+
+def test_the_clock_of_a_later_step_begins_with_it() -> None:
+    """CUDA graphs are recorded in the second step: the first one's compiling is another story."""
+    counts = replace(b.COMPILING.compile, active_since_ns=b.ago(2))
+    steps = replace(b.COMPILING.steps, steps=1, last_step_ns=b.ago(3))
+    view = b.view(replace(b.COMPILING, compile=counts, steps=steps))
+    assert summary(b.snapshot(view)) == "gpt2: compiling for 3.0 s (inductor)"
+    assert view.judgement.since_ns == b.ago(3)
+
+
+def test_while_an_evaluation_compiles_the_shape_before_it_is_not_blamed() -> None:
+    mode = replace(b.RECOMPILE, at_ns=b.ago(2), reason="0/0: GLOBAL_STATE changed: grad_mode")
+    shape = replace(b.RECOMPILATION, at_ns=b.ago(5))
+    counts = replace(b.RECOMPILING.compile, episode_began_ns=b.ago(7))
+    steps = replace(b.RECOMPILING.steps, last_step_ns=b.ago(8))
+    slot = replace(b.RECOMPILING, compile=counts, steps=steps)
+    known = b.view(slot, compilations=(shape,), journal={"recompile": mode})
+    assert summary(b.snapshot(known)).endswith(": grad mode changed: evaluation or no_grad")
+    older = {"recompile": replace(b.RECOMPILE, at_ns=b.ago(6))}
+    unknown = b.view(slot, compilations=(shape,), journal=older)
+    assert summary(b.snapshot(unknown)) == "gpt2: recompiling for 7.0 s (dynamo)"
+
+
+def test_the_rank_that_compiles_is_named_and_those_that_wait_are_counted() -> None:
+    ranks = [b.view(b.as_rank(b.COMPILING if n == 3 else b.WARMING, n, 8)) for n in range(8)]
+    expected = "gpt2: compiling for 43 s (inductor), rank 3 of 8; 7 ranks wait for it"
+    assert summary(b.snapshot(*ranks)) == expected
+
+
+def test_several_ranks_that_compile_are_counted_and_the_longest_is_timed() -> None:
+    later = replace(b.COMPILING, compile=replace(b.COMPILING.compile, active_since_ns=b.ago(5)))
+    ranks = [b.view(b.as_rank(s, n, 3)) for n, s in enumerate((later, b.COMPILING, b.WARMING))]
+    expected = "gpt2: compiling for 43 s (inductor), 2 of 3 ranks; 1 rank waits for them"
+    assert summary(b.snapshot(*ranks)) == expected
+
+
+def test_a_rank_is_of_the_whole_world_where_other_hosts_hold_the_rest() -> None:
+    sentence = summary(b.snapshot(b.view(b.as_rank(b.WARMING, 3, 16))))
+    assert ", rank 3 of 16" in sentence
+    assert sentence.endswith("; 15 of 16 ranks (ranks 0-2, 4-15) are not seen here")
+
+
+def test_a_rank_that_broke_off_is_told_of_while_the_others_go_on() -> None:
+    lost = b.view(b.as_rank(b.WARM, 1, 2), alive=False)
+    living = b.view(b.as_rank(b.WARM, 0, 2))
+    assert summary(b.snapshot(living, lost)).endswith("is the real speed; rank 1 is lost")
+
+
+def test_a_recompile_that_has_ended_shows_its_reason_until_warm_again() -> None:
+    counts = replace(
+        b.RECOMPILING.compile,
+        active_since_ns=0,
+        active_phase=0,
+        ended=3,
+        last_end_ns=b.ago(0.5),
+        activities_seen=3,
+        clean_after=3603,
+    )
+    steps = replace(b.RECOMPILING.steps, steps=3604)
+    recompiled = replace(b.RECOMPILING, compile=counts, steps=steps)
+    older = replace(b.RECOMPILATION, at_ns=b.ago(2), reason="0/0: GLOBAL_STATE changed: grad_mode")
+    said = answer(b.snapshot(b.view(recompiled, compilations=(older, b.RECOMPILATION))))
+    assert said == (
+        (
+            "gpt2: recompiled `forward` (model.py:31), 1 of 3 clean steps since: "
+            "batch size (dim 0 of `i`) went from 16 to 14"
+        ),
+        ("last step 36 ms",),
+    )
+
+
+def test_a_rank_that_compiles_now_speaks_for_one_that_has_just_compiled() -> None:
+    counts = replace(b.RECOMPILING.compile, active_since_ns=0, activities_seen=3, clean_after=3602)
+    ranks = [
+        b.as_rank(replace(b.RECOMPILING, compile=counts), 0, 2),
+        b.as_rank(b.RECOMPILING, 1, 2),
+    ]
+    sentence = summary(b.snapshot(*map(b.view, ranks)))
+    assert sentence == "gpt2: recompiling for 2.1 s (dynamo), 2 of 2 ranks"
+
+
+def test_the_reason_of_an_earlier_recompile_is_not_given_for_this_one() -> None:
+    old = replace(b.RECOMPILATION, at_ns=b.ago(60))
+    sentence = summary(b.snapshot(b.view(b.RECOMPILING, compilations=(old,))))
+    assert sentence == "gpt2: recompiling for 2.1 s (dynamo)"
+
+
+def test_a_detached_agent_is_not_called_a_finished_training() -> None:
+    detached = b.view(b.ended("detached"))
+    assert summary(b.snapshot(detached)) == "gpt2: detached after 3602 steps"
+
+
+def test_several_runs_are_named_briefly_the_least_advanced_first() -> None:
+    views = (STATES["warm"], b.in_every_state("vit")["compiling"], b.in_every_state("bert")["lost"])
+    assert answer(b.snapshot(*views)) == (
+        "2 runs: vit compiling for 43 s (inductor); gpt2 warm",
+        (
+            "vit: compiling for 43 s (inductor)",
+            "gpt2: warm since step 4: 36 ms a step is the real speed",
+            "earlier: bert lost",
+        ),
+    )
+
+
+def test_of_one_living_run_all_is_said_and_what_ended_beside_it() -> None:
+    views = (STATES["warm"], *(b.in_every_state(name)["lost"] for name in "abcd"))
+    alone = summary(b.snapshot(STATES["warm"]))
+    assert answer(b.snapshot(*views)) == (
+        alone,
+        ("earlier: a lost, b lost, c lost and 1 more",),
+    )
+
+
+def test_where_nothing_lives_that_comes_first() -> None:
+    views = (b.in_every_state("vit")["finished"], b.in_every_state("bert")["lost"])
+    expected = "nothing runs now; 2 runs ended: bert lost, vit finished"
+    assert summary(b.snapshot(*views)) == expected
+
+
+def test_where_no_run_is_known_the_sentence_says_how_to_attach() -> None:
+    assert "import warmwatch.auto" in summary(b.snapshot())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0 ms"),
+        (0.00042, "0.42 ms"),
+        (0.1163, "116 ms"),
+        (0.9996, "1.0 s"),
+        (2.1, "2.1 s"),
+        (9.96, "10 s"),
+        (43, "43 s"),
+        (119.4, "119 s"),
+        (720, "12 min"),
+        (7199, "2 h"),
+        (11_100, "3 h 5 min"),
+        (187_200, "2 d 4 h"),
+    ],
+)
+def test_durations_are_for_people(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (1e-5, "0.01 ms"),
+        (0.0357, "36 ms"),
+        (0.1163, "120 ms"),
+        (0.996, "1.0 s"),
+        (1.523, "1.5 s"),
+        (24.3, "24 s"),
+        (120.3, "120 s"),
+    ],
+)
+def test_step_lengths_have_two_figures(seconds: float, text: str) -> None:
+    assert step_length(seconds) == text
+
+
+def test_a_reason_of_many_lines_becomes_one_that_ends() -> None:
+    text = own_words("a\n  b " + "c" * 900)
+    assert text.startswith("a b ccc")
+    assert text.endswith("...")
+    assert len(text) == 80
+
+
+def evidence_of(view: RankView) -> list[str]:
+    return evidence(view)
+
+
+def workers(busy: int, idle: int) -> ProcessReading:
+    return ProcessReading(
+        pid=1, cpu_seconds=1.0, resident_bytes=1, workers_busy=busy, workers_idle=idle
+    )
+
+
+def test_evidence_of_a_compiling_rank_is_the_activity_and_its_workers() -> None:
+    assert evidence_of(b.view(b.COMPILING, process=workers(0, 4))) == [
+        "compile activity in progress for 43 s, phase inductor",
+        "4 compile workers alive, none busy: the work is in the main process",
+        "no step was marked yet",
+    ]
+    assert "3 of 4 compile workers busy" in evidence_of(b.view(b.COMPILING, process=workers(3, 1)))
+
+
+def test_idle_workers_are_no_evidence_where_nothing_compiles() -> None:
+    assert not [e for e in evidence_of(b.view(b.WARM, process=workers(0, 4))) if "worker" in e]
+
+
+def test_evidence_of_a_warming_rank_is_its_clean_steps_and_what_step_1_held() -> None:
+    assert evidence_of(b.view(b.WARMING)) == [
+        "1 clean step since the last activity ended",
+        "step 1 held 113.2 s of compile activity",
+    ]
+
+
+def test_step_1_is_not_said_to_hold_what_came_after_it() -> None:
+    later = replace(b.WARM, compile=replace(b.WARM.compile, last_end_ns=b.ago(50)))
+    assert not [line for line in evidence_of(b.view(later)) if "step 1" in line]
+
+
+def test_a_step_1_shorter_than_the_activity_is_not_said_to_hold_it() -> None:
+    short = replace(b.WARMING, compile=replace(b.WARMING.compile, first_duration_ns=b.SECOND))
+    assert evidence_of(b.view(short))[-1] == (
+        "113.2 s of compile activity before the end of step 1, none after it"
+    )
+
+
+def test_evidence_of_a_stall_is_the_silence_its_limit_and_what_the_process_does() -> None:
+    process = ProcessReading(pid=1, cpu_seconds=1.0, resident_bytes=1, cpu_ratio=0.98)
+    assert evidence_of(b.view(b.STALLED, process=process))[:2] == [
+        "no step for 75 s (stall limit 60 s)",
+        "the process uses 98 % of a core meanwhile",
+    ]
+
+
+def test_evidence_of_a_rank_lost_while_compiling_says_in_which_phase() -> None:
+    assert evidence_of(STATES["lost"])[:2] == [
+        "the process is gone and said nothing",
+        "it ended in the middle of compile activity, phase inductor",
+    ]
+
+
+def test_what_makes_the_figures_doubtful_is_said() -> None:
+    counts = replace(b.WARM.compile, fallbacks=1, failures=2, agent_errors=3, journal_dropped=4)
+    identity = replace(b.WARM.identity, missing=("log_compilation_event",))
+    view = b.view(replace(b.WARM, compile=counts, identity=identity), broken_lines=5)
+    assert evidence_of(view)[3:] == [
+        "new inputs of 1 function run eagerly: the recompile limit was reached",
+        "2 compilations failed",
+        "the agent swallowed 3 errors of its own: its figures may be low",
+        "4 journal lines could not be written",
+        "5 journal lines could not be read",
+        "this torch does not have: log_compilation_event",
+    ]
+
+
+def test_a_step_is_not_asked_for_where_there_is_an_optimizer_or_a_compilation_was_cut_off() -> None:
+    slot = between(12).record.slot
+    counts = replace(slot.compile, end_code=1, exit_code=1, ended_ns=b.ago(1))
+    over = b.view(replace(slot, compile=counts), alive=False)
+    assert any("warmwatch.step()" in one for one in answer(b.snapshot(over)).details)
+    optimizer = replace(counts, optimizers=1)
+    cut_off = replace(counts, active_since_ns=b.ago(20))
+    for made in (optimizer, cut_off):
+        view = b.view(replace(slot, compile=made), alive=False)
+        assert "warmwatch.step()" not in b.in_words(view)

@@ -1,0 +1,103 @@
+"""Silence: no step for far longer than usual, in the condition, the sentence and the tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support import builders as b
+from support.values import replace
+from warmwatch.shared.record import Slot
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.words.sentence import summary
+from warmwatch_monitor.terminal import table
+
+STEP = 0.036  # of b.WARM, so it is silent after three seconds
+
+
+def quiet(seconds: float, slot: Slot = b.WARM, **counts: Any) -> Slot:
+    steps = replace(slot.steps, last_step_ns=b.ago(seconds))
+    return replace(slot, steps=steps, compile=replace(slot.compile, **counts))
+
+
+def conditions(slot: Slot) -> tuple[str, ...]:
+    return b.view(slot).judgement.conditions
+
+
+def slow(seconds: float, step: float) -> Slot:
+    return replace(quiet(seconds), recent=b.ring(*[round(step * b.SECOND)] * 20))
+
+
+@pytest.mark.parametrize(
+    ("slot", "silent"),
+    [
+        (quiet(2.9), False),
+        (quiet(3.1), True),
+        (slow(9.5, 1.0), False),
+        (slow(10.5, 1.0), True),
+    ],
+)
+def test_ten_usual_steps_and_three_seconds_make_silence(slot: Slot, *, silent: bool) -> None:
+    assert ("silent" in conditions(slot)) is silent
+
+
+def test_silence_leads_the_sentence_and_leaves_no_speed_in_it() -> None:
+    said = summary(b.snapshot(b.view(quiet(38))))
+    assert said.startswith("gpt2: no step for 38 s (usually 36 ms) and nothing compiles; warm")
+    assert "real speed" not in said
+    assert said.count("no step") == 1
+
+
+def test_an_eager_run_says_so_too() -> None:
+    said = summary(b.snapshot(b.view(quiet(38, b.EAGER))))
+    assert said.startswith("gpt2: no step for 38 s (usually 48 ms) and nothing compiles")
+
+
+def test_stalled_comes_later_and_says_it_once() -> None:
+    view = b.view(quiet(75))
+    assert view.judgement.state.value == "stalled"
+    assert summary(b.snapshot(view)).count("no step for") == 1
+
+
+@pytest.mark.parametrize(
+    "explained",
+    [
+        {"saving_since_ns": b.ago(30), "saving_ns": 0},
+        {"evaluating_since_ns": b.ago(30)},
+        {"between_cells_since_ns": b.ago(30)},
+        {"saved_ns": b.ago(1)},
+        {"evaluated_ns": b.ago(2)},
+        {"last_end_ns": b.ago(1)},
+    ],
+    ids=lambda counts: "-".join(counts),
+)
+def test_what_is_known_to_take_time_is_no_silence(explained: dict[str, int]) -> None:
+    assert "silent" not in conditions(quiet(38, **explained))
+
+
+def test_it_is_counted_again_from_the_end_of_a_pause() -> None:
+    assert "silent" in conditions(quiet(38, saved_ns=b.ago(5)))
+
+
+def test_a_rank_that_has_ended_is_not_silent_and_has_no_age() -> None:
+    ended = b.view(b.ended("finished", quiet(38)), alive=False)
+    assert "silent" not in ended.judgement.conditions
+    rank = status(b.snapshot(ended))["runs"][0]["ranks"][0]
+    assert rank["last_step_age_seconds"] is None
+
+
+def test_the_age_is_in_the_answer_and_in_the_table() -> None:
+    answer = status(b.snapshot(b.view(quiet(38))))
+    rank = answer["runs"][0]["ranks"][0]
+    assert rank["last_step_age_seconds"] == pytest.approx(38)
+    assert rank["state"] == "warm"
+    wide = table.table(answer["runs"], b.EPOCH, 120, colour=False)
+    header, row = wide[0], wide[1]
+    assert row[: header.index("last step") + len("last step")].endswith("38 s ago")
+
+
+def test_silence_alone_changes_no_exit_code() -> None:
+    from warmwatch.shared.states import NEEDS_A_PERSON
+
+    assert not {"silent", "slower"} & NEEDS_A_PERSON

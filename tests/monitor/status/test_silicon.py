@@ -1,0 +1,135 @@
+"""The words that join the compiler's world to the silicon's: only what is known is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from support import builders as b
+from support.values import replace
+from warmwatch_monitor.model import GpuReading, ProcessReading, RankView, Spending
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.words import gpus as silicon
+from warmwatch_monitor.status.words.evidence import evidence
+from warmwatch_monitor.status.words.sentence import run_sentence
+
+POOL = ProcessReading(pid=1, cpu_seconds=9.0, resident_bytes=1, workers_busy=0, workers_idle=16)
+IDLE = b.gpu(utilization_ratio=0.006, power_watts=118.0, tensor_active_ratio=0.0)
+MUTE = GpuReading(uuid="GPU-1", index=3, at_ns=b.NOW)
+
+
+def said(view: RankView) -> str:
+    return run_sentence(b.snapshot(view).runs[0])
+
+
+def test_a_warm_rank_ends_the_guessing() -> None:
+    assert said(b.view(b.WARM, gpus=(b.gpu(),))) == (
+        "gpt2: warm since step 4: 36 ms a step is the real speed; GPU 0 at 99 %, 686 W"
+    )
+
+
+def test_a_compiling_rank_says_that_the_gpu_waits_and_where_the_work_is() -> None:
+    assert said(b.view(b.COMPILING, gpus=(IDLE,), process=POOL)) == (
+        "gpt2: compiling for 43 s (inductor); the GPU waits at 118 W; 16 compile workers idle"
+    )
+
+
+def test_busy_workers_are_counted() -> None:
+    busy = replace(POOL, workers_busy=3, workers_idle=13)
+    assert "; 3 of 16 compile workers busy" in said(b.view(b.COMPILING, process=busy))
+
+
+def test_a_gpu_that_works_for_the_compiler_is_not_said_to_wait() -> None:
+    tuned = b.gpu(utilization_ratio=0.8, power_watts=402.0)
+    words = said(b.view(b.COMPILING, gpus=(tuned,)))
+    assert words.endswith("; GPU 0 at 80 %, 402 W")
+
+
+def test_eight_gpus_are_one_clause() -> None:
+    gpus = [b.gpu(i, utilization_ratio=0.97 + 0.002 * i, power_watts=675.0) for i in range(8)]
+    assert silicon.at_work(gpus) == "8 GPUs at 97 to 98 %, 5.4 kW"
+    idle = [replace(gpu, utilization_ratio=0.0, power_watts=118.0) for gpu in gpus]
+    assert silicon.waiting(idle, 43.0) == "the 8 GPUs wait at 944 W"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "words"),
+    [
+        (b.gpu(), "busy: perhaps an evaluation"),
+        (IDLE, "idle: perhaps it waits for data"),
+        (
+            b.gpu(utilization_ratio=1.0, power_watts=140.0),
+            "full utilization at low power: perhaps it waits in a collective",
+        ),
+    ],
+)
+def test_of_a_rank_that_stands_still_it_is_said_what_its_gpu_does(
+    gpu: GpuReading, words: str
+) -> None:
+    view = b.view(b.STALLED, gpus=(gpu,))
+    assert b.in_words(view).endswith(words)
+    assert any(line.endswith(words) for line in evidence(view))
+
+
+@pytest.mark.parametrize("slot", [b.WARM, b.COMPILING, b.STALLED, b.EAGER])
+@pytest.mark.parametrize("gpus", [(), (MUTE,), (MUTE, replace(MUTE, uuid="GPU-2", index=4))])
+def test_a_gpu_that_says_nothing_is_not_mentioned(
+    slot: b.Slot, gpus: tuple[GpuReading, ...]
+) -> None:
+    """A MIG device, say, or no GPU at all: no percentage is made up."""
+    words = said(b.view(slot, gpus=gpus))
+    assert words == said(b.view(slot))
+    assert "GPU" not in words
+
+
+def test_what_only_some_gpus_tell_is_not_added_up() -> None:
+    half = (b.gpu(), b.gpu(1, power_watts=None))
+    assert silicon.at_work(half) == "2 GPUs at 99 %"
+
+
+def test_the_evidence_has_a_line_for_each_gpu() -> None:
+    lost = replace(MUTE, trouble="the driver has lost it")
+    assert list(silicon.evidence((b.gpu(), MUTE, lost))) == [
+        "GPU 0: utilization 99 %, 686 of 700 W, SM 88 %, tensor cores 52 %, memory bandwidth 43 %",
+        "GPU 3: the driver has lost it",
+    ]
+
+
+def test_what_compilation_cost_is_in_the_answer_for_each_rank_and_in_sum() -> None:
+    spent = Spending(
+        compile_joules=10_400.0, compile_seconds=100.0, clean_joules=500.0, clean_steps=20.0
+    )
+    slots = [replace(b.as_rank(b.WARM, rank, 2)) for rank in (0, 1)]
+    views = [
+        b.view(
+            replace(slot, identity=replace(slot.identity, gpus=(b.gpu(rank).uuid,))),
+            gpus=(b.gpu(rank),),
+            spending=spent,
+        )
+        for rank, slot in enumerate(slots)
+    ]
+    (run,) = status(b.snapshot(*views))["runs"]
+    assert run["ranks"][0]["energy"] == {
+        "compile_joules": 10_400.0,
+        "covered_seconds": 100.0,
+        "joules_per_clean_step": 25.0,
+    }
+    assert run["ranks"][1]["gpus"] == [b.gpu(1).uuid]
+    assert run["ranks"][0]["compile"]["gpu_seconds"] == pytest.approx(113.2)
+    assert run["compile_gpu_seconds"] == pytest.approx(226.4)
+    assert run["compile_joules"] == 20_800.0
+
+
+def test_of_a_compilation_that_nobody_measured_no_joules_are_known() -> None:
+    (run,) = status(b.snapshot(b.view(b.WARM, spending=Spending())))["runs"]
+    assert run["ranks"][0]["energy"]["compile_joules"] is None
+    assert run["compile_joules"] is None
+
+
+def test_a_gpu_is_not_said_to_wait_before_its_power_can_say_so() -> None:
+    """NVML's figures are averages: a second after the begin they are of the steps before."""
+    counts = replace(b.COMPILING.compile, active_since_ns=b.ago(1), episode_began_ns=b.ago(1))
+    begun = b.view(replace(b.COMPILING, compile=counts), gpus=(IDLE,))
+    assert said(begun) == "gpt2: compiling for 1.0 s (inductor)"
+    lagging = b.gpu(utilization_ratio=0.0, power_watts=583.0)
+    assert said(b.view(b.COMPILING, gpus=(lagging,))).endswith("(inductor); the GPU waits")
+    assert said(b.view(b.COMPILING, gpus=(IDLE,))).endswith("(inductor); the GPU waits at 118 W")

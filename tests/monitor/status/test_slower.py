@@ -1,0 +1,212 @@
+"""A warm-up that is far beyond its own history, and what changed since the last run like it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from support import builders as b
+from support import reported as a
+from support.builders import EPOCH
+from support.sources import settings
+from support.values import replace
+from warmwatch.shared import states
+from warmwatch.shared.verdict import conditions
+from warmwatch_monitor.cli import cli
+from warmwatch_monitor.history.store import Store
+from warmwatch_monitor.model import RecordReading, Remembered, RunView, Snapshot
+from warmwatch_monitor.model.run_summary import Compiled, RunSummary
+from warmwatch_monitor.pipeline.assembly import Assembly
+from warmwatch_monitor.pipeline.judging import Around, Judging
+from warmwatch_monitor.pipeline.runs import facts
+from warmwatch_monitor.report.command import moment
+from warmwatch_monitor.report.whole import report
+from warmwatch_monitor.report.wording import page
+from warmwatch_monitor.settings import load_keeping
+from warmwatch_monitor.sources.listed import PRECEDENTS, RECORDS, Readings
+from warmwatch_monitor.sources.records.source import RecordsReading
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.words.sentence import answer, summary
+from warmwatch_monitor.terminal.status import exit_code
+
+HOLDS = "slower_than_before"  # b.WARM's first warm-up took 120 s
+
+
+def judged(*earlier: float, slot: Any = b.WARM) -> RunView:
+    """A run after a history of first warm-ups of so many seconds."""
+    one = RecordReading(folder="/a", slot=slot, alive=True, pid=7)
+    around = Around(now_ns=b.NOW, remembered={"/a": Remembered(warmups=earlier)})
+    (run,), _ = Judging().of([one], around, {"/a"})
+    return run
+
+
+@pytest.mark.parametrize(
+    ("earlier", "holds"),
+    [
+        ((), False),
+        ((60.0,), True),
+        ((60.5,), False),
+        ((10.0, 70.0), False),
+        ((79.0, 60.0, 80.0), True),
+        ((79.0, 60.0, 81.0), False),
+        ((95.0, 1.0, 1.0), False),
+    ],
+    ids=["none", "twice", "less", "of two", "of three", "less of three", "one like it"],
+)
+def test_a_warm_up_is_held_against_the_longest_of_its_history(
+    earlier: tuple[float, ...], holds: bool
+) -> None:
+    (rank,) = judged(*earlier).ranks
+    assert (HOLDS in rank.judgement.conditions) is holds
+
+
+def test_what_is_slower_by_less_than_half_a_minute_is_not_worth_a_word() -> None:
+    known = replace(
+        facts(RecordReading(folder="/a", slot=b.WARM, alive=True)), earlier_warmups_ns=(10**10,)
+    )
+    quick = replace(b.WARM.compile.first_warmup, ended_ns=b.ago(250 - 39.9))
+    assert HOLDS in conditions(known, b.NOW)
+    shorter = replace(known, compile=replace(known.compile, first_warmup=quick))
+    assert HOLDS not in conditions(shorter, b.NOW)
+
+
+def test_nothing_is_said_before_the_first_warm_up_has_ended() -> None:
+    (rank,) = judged(1.0, slot=b.WARMING).ranks
+    assert rank.judgement.conditions == ()
+
+
+def test_it_holds_on_while_the_history_cannot_be_read() -> None:
+    one = RecordReading(folder="/a", slot=b.WARM, alive=True, pid=7)
+    seen = {RECORDS.name: RecordsReading(records=(one,))}
+    earlier = {PRECEDENTS: {"/a": Remembered(warmups=(1.0,))}}
+    assembly = Assembly(settings("/nowhere"))
+    for known in (earlier, {}):
+        made = assembly.make(Readings(values={**seen, **known}), (), b.NOW, b.EPOCH)
+        ((rank,),) = (run.ranks for run in made.snapshot.runs)
+        assert HOLDS in rank.judgement.conditions
+    gone = assembly.make(Readings(values={**seen, PRECEDENTS: {}}), (), b.NOW, b.EPOCH)
+    assert gone.snapshot.runs[0].ranks[0].judgement.conditions == ()
+
+
+def test_it_is_said_and_calls_nobody() -> None:
+    run = judged(30.0, 20.0, 40.0)
+    snapshot = Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=(run,))
+    words = "warm-up took 2 min, 30 s last time (of 3 runs like it, 40 s at most)"
+    assert f"; {words.partition(' (')[0]}" in summary(snapshot)
+    assert words in answer(snapshot).details
+    (held,) = status(snapshot)["runs"][0]["ranks"][0]["conditions"]
+    assert held == {"condition": HOLDS, "words": words}
+    assert exit_code(status(snapshot)) == 0
+    assert HOLDS not in states.NEEDS_A_PERSON
+
+
+def test_a_series_that_tells_no_history_has_words_for_it_too() -> None:
+    (rank,) = judged(30.0).ranks
+    bare = replace(rank.figures, warmups=replace(rank.figures.warmups, earlier_seconds=()))
+    snapshot = b.snapshot(replace(rank, figures=bare))
+    assert "warm-up took far longer than in earlier runs" in summary(snapshot)
+
+
+# In a report
+
+
+def before(*compiled: Compiled, seconds: float = 30.0, **what: Any) -> RunSummary:
+    """The run before, whose warm-up was shorter."""
+    known = {"warmup.first.seconds": seconds, "warmup.first.ended_at": EPOCH - 130.0}
+    return a.finished(
+        id="aaaaaaaa",
+        began=EPOCH - 9000,
+        answers=known,
+        compiled=compiled,
+        what=replace(a.H100, **what),
+    )
+
+
+FASTER = replace(
+    a.FORWARD,
+    seconds=20.0,
+    ops=1180,
+    code="c0de",
+    phase_seconds={"dynamo": 5.0, "inductor": 10.0, "kernel_compile": 5.0},
+)
+COLD, WARM = (dict.fromkeys(("inductor", "triton"), how) for how in ("cold", "warm"))
+
+
+def said(now: RunSummary, then: RunSummary) -> tuple[str, str]:
+    """Title and sentence of what changed."""
+    document = page(report(now, before=then), moment)
+    (section,) = (one for one in document.sections if "last time" in one.title)
+    return section.title, section.items[0].words
+
+
+def test_what_changed_is_said_with_what_it_cost() -> None:
+    now = a.finished(
+        compiled=(replace(a.FORWARD, code="0ther"), a.BACKWARD, *a.TWICE[2:]),
+        what=replace(a.H100, caches=COLD, compile_threads=2),
+    )
+    then = before(FASTER, caches=WARM, compile_threads=32)
+    assert said(now, then) == (
+        "Slower than last time",
+        (
+            "warm-up took 120 s, last time 30 s: inductor 68 s more in `forward` (model.py:31) "
+            "(graph changed: 1,204 operators, was 1,180; its code changed); caches were cold "
+            "(they were warm); compile threads 2, were 32"
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("then", "title", "words"),
+    [
+        (
+            before(a.FORWARD, a.BACKWARD, seconds=118.0),
+            "Since last time",
+            "warm-up took 120 s, last time 118 s",
+        ),
+        (
+            before(replace(a.FORWARD, seconds=180.0), a.BACKWARD, seconds=220.0, torch="2.12.0"),
+            "Faster than last time",
+            "100 s less in `forward` (model.py:31); torch 2.13.0, was 2.12.0",
+        ),
+        (
+            before(replace(a.FORWARD, name="loss")),
+            "Slower than last time",
+            (
+                "100 s for `forward` (model.py:31), which was not compiled then; 80 s less, for "
+                "`loss` (model.py:31) is not compiled any more"
+            ),
+        ),
+        (
+            before(FASTER, a.BACKWARD, replace(FASTER, id="1/0"), caches={"inductor": "warm"}),
+            "Slower than last time",
+            "(compiled once, 2 times last time)",
+        ),
+    ],
+    ids=["same", "faster", "another function", "compiled more often"],
+)
+def test_each_kind_of_change_has_its_words(then: RunSummary, title: str, words: str) -> None:
+    found = said(a.finished(what=replace(a.H100, caches={"inductor": "warm"})), then)
+    assert found[0] == title
+    assert words in found[1]
+
+
+def test_a_run_that_was_never_warm_is_held_against_nothing() -> None:
+    assert report(a.eager(), before=before()).changed is None
+    assert report(a.finished()).changed is None
+
+
+def test_the_command_holds_a_run_against_the_last_one_like_it(tmp_path: Path) -> None:
+    state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path)}
+    state["WARMWATCH_STATE_DAYS"] = "36500"
+    other = replace(before(FASTER), id="bbbbbbbb", began=EPOCH - 500, start="elsewhere")
+    alien = replace(other, what=replace(a.H100, gpus=("NVIDIA A100",)))
+    then = replace(before(FASTER), start="then")
+    Store(load_keeping(state)).save([then, alien, replace(a.finished(), start="now")])
+    done = CliRunner().invoke(cli, ["report", "k3n", "--json"], env=state)
+    changed = json.loads(done.output)["changed"]
+    assert (changed["id"], changed["before_seconds"]) == ("aaaaaaaa", 30.0)
+    assert "Slower than last time" in CliRunner().invoke(cli, ["report", "k3n"], env=state).output

@@ -1,0 +1,86 @@
+"""What is said while a rank is warming: the moment at which people ask."""
+
+from __future__ import annotations
+
+import pytest
+
+from support import builders as b
+from support.values import replace
+from warmwatch.shared.record import Slot
+from warmwatch_monitor.model import RankView
+from warmwatch_monitor.status.words.sentence import summary
+
+BUSY = b.gpu(utilization_ratio=1.0, power_watts=692.0)
+
+
+def warming(clean: int, seconds: float, quiet: float = 0.0) -> Slot:
+    """After a first step that compiled, ``clean`` steps, the last of which ended a while ago."""
+    length = round(seconds * b.SECOND)
+    counts = replace(b.WARMING.compile, last_end_ns=b.ago(clean * seconds + quiet + 0.3))
+    steps = replace(
+        b.WARMING.steps,
+        steps=1 + clean,
+        last_step_ns=b.ago(quiet),
+        last_duration_ns=length if clean else b.WARMING.compile.first_duration_ns,
+    )
+    return replace(b.WARMING, steps=steps, compile=counts, clean_bins=b.bins(*[length] * clean))
+
+
+def said(view: RankView) -> str:
+    return summary(b.snapshot(view))
+
+
+def test_a_long_step_is_told_with_what_the_gpu_does_and_when_it_will_be_sure() -> None:
+    view = b.view(warming(1, 10.0), gpus=(BUSY,))
+    assert said(view) == (
+        "gpt2: warming, 1 of 3 clean steps: 10.0 s, GPU 0 at 100 %, 692 W; sure in about 20 s"
+    )
+
+
+def test_the_step_under_way_counts_for_what_is_left() -> None:
+    assert said(b.view(warming(1, 10.0, quiet=4.0))).endswith("; sure in about 16 s")
+    # it takes longer than the last one: how much longer nobody knows
+    assert said(b.view(warming(1, 10.0, quiet=14.0))).endswith("; sure in about 10 s")
+
+
+def test_nothing_is_estimated_before_one_clean_step_is_known() -> None:
+    view = b.view(warming(0, 10.0), gpus=(BUSY,))
+    assert said(view) == (
+        "gpt2: warming, 0 of 3 clean steps since the last compile activity: GPU 0 at 100 %, 692 W"
+    )
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.3])
+def test_what_is_over_in_a_moment_is_not_estimated(seconds: float) -> None:
+    assert "sure" not in said(b.view(warming(1, seconds)))
+
+
+def test_of_several_ranks_the_one_that_is_spoken_of_is_named_before_its_step() -> None:
+    ranks = [b.view(b.as_rank(warming(n, 10.0), n - 1, 2)) for n in (1, 2)]
+    assert summary(b.snapshot(*ranks)) == (
+        "gpt2: warming, 1 of 3 clean steps, 2 of 2 ranks: 10.0 s; sure in about 20 s"
+    )
+
+
+def test_a_rank_that_recompiled_is_sure_by_the_speed_that_it_had() -> None:
+    counts = replace(
+        b.RECOMPILING.compile,
+        active_since_ns=0,
+        active_phase=0,
+        ended=3,
+        last_end_ns=b.ago(0.0),
+        activities_seen=2,
+    )
+    slot = replace(
+        b.RECOMPILING,
+        compile=counts,
+        clean_bins=b.bins(*[10 * b.SECOND] * 5),
+        recent=b.ring(*[10 * b.SECOND] * 5),
+        steps=replace(b.RECOMPILING.steps, last_step_ns=b.ago(11.0)),
+    )
+    view = b.view(slot, compilations=(b.RECOMPILATION,), gpus=(BUSY,))
+    assert said(view) == (
+        "gpt2: recompiled `forward` (model.py:31), 0 of 3 clean steps since; "
+        "GPU 0 at 100 %, 692 W; sure in about 30 s"
+    )
+    assert b.in_words(view).endswith("; reason: batch size (dim 0 of `i`) went from 16 to 14")

@@ -1,0 +1,142 @@
+"""What a step is worth: against figures worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import builders as b
+from support.values import replace
+from warmwatch.shared.values import DTYPES
+from warmwatch_monitor.model import RankView, Worth
+from warmwatch_monitor.model.throughput import PEAKS, Peaks, peak_flops
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.rank import rank
+from warmwatch_monitor.status.words.throughput import throughput
+from warmwatch_monitor.terminal.table import lines
+
+H100 = 989.4e12
+DOCUMENT = Path(__file__).parents[3] / "docs/worth.md"
+
+
+def worth(gpus: int = 1, identity: dict[str, Any] | None = None, **words: int) -> RankView:
+    """A warm rank whose clean steps took 36 ms, on so many H100s."""
+    readings = tuple(b.gpu(index) for index in range(gpus))
+    uuids = tuple(gpu.uuid for gpu in readings)
+    slot = replace(
+        b.WARM,
+        identity=replace(b.WARM.identity, gpus=uuids, **(identity or {})),
+        compile=replace(b.WARM.compile, **words),
+    )
+    return b.view(slot, gpus=readings)
+
+
+def test_nothing_is_said_where_nobody_said_what_a_step_is_worth() -> None:
+    view = worth(tokens_per_step=0)
+    assert rank(view)["worth"] is None
+    assert throughput(view) == ""
+
+
+def test_mfu_is_six_times_parameters_times_tokens_over_the_peak_of_its_gpus() -> None:
+    view = worth(2, {"parameters": 124_000_000}, tokens_per_step=16_384, samples_per_step=16)
+    seconds = view.figures.steps.recent_seconds
+    assert seconds is not None
+    told = rank(view)["worth"]
+    by_hand = 6 * 124e6 * 16_384 / seconds / (2 * H100)
+    assert told["mfu_ratio"] == pytest.approx(by_hand)
+    assert told["tokens_per_second"] == pytest.approx(16_384 / seconds)
+    assert told["formula"] == "6 x parameters x tokens"
+    assert (told["estimated"], told["dtype"]) == (False, "bfloat16")
+    assert throughput(view).endswith(f"MFU {by_hand * 100:.2g} %")
+
+
+def test_the_command_says_what_the_clean_steps_come_to() -> None:
+    view = worth(2, {"parameters": 124_000_000}, tokens_per_step=16_384)
+    shown = lines(status(b.snapshot(view)), now=b.EPOCH, width=80, wrap=False, colour=False)
+    assert f"gpt2: at this speed {throughput(view)}" in shown
+    nobody = status(b.snapshot(worth(tokens_per_step=0)))
+    unsaid = lines(nobody, now=b.EPOCH, width=80, wrap=False, colour=False)
+    assert not any("at this speed" in line for line in unsaid)
+
+
+def test_what_the_user_says_of_operations_outranks_the_formula() -> None:
+    said = {"flops_per_step": 2e12, "parameters": 5, "dtype": "float8"}
+    view = worth(1, said, tokens_per_step=7)
+    told = rank(view)["worth"]
+    seconds = view.figures.steps.recent_seconds
+    assert seconds is not None
+    assert (told["flops_per_step"], told["formula"]) == (2e12, None)
+    assert told["mfu_ratio"] == pytest.approx(2e12 / seconds / 1978.9e12)
+
+
+def test_parameters_that_the_optimizers_hold_make_it_an_estimate() -> None:
+    view = worth(1, {"parameters_seen": 124_000_000}, tokens_per_step=16_384)
+    assert rank(view)["worth"]["estimated"] is True
+    assert "MFU about " in throughput(view)
+
+
+@pytest.mark.parametrize(
+    "gpus",
+    [
+        (),
+        (b.gpu(name="A GPU of next year"),),
+        (b.gpu(parent="GPU-board"),),
+        (b.gpu(), b.gpu(1, name=None)),
+    ],
+    ids=["none", "unknown", "a part of one", "one without a name"],
+)
+def test_no_utilization_is_said_of_gpus_whose_peak_is_not_known(gpus: Any) -> None:
+    view = replace(worth(1, {"flops_per_step": 1e12}), gpus=gpus)
+    assert view.utilization is None
+    assert rank(view)["worth"]["flops_per_step"] == 1e12
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "teraflops"),
+    [
+        ("NVIDIA H100 80GB HBM3", "bfloat16", 989.4),
+        ("NVIDIA H100 PCIe", "bfloat16", 756.4),
+        ("NVIDIA H100 NVL", "float8", 1670.9),
+        ("NVIDIA H200", "tf32", 494.7),
+        ("NVIDIA A100-SXM4-80GB", "bfloat16", 311.9),
+        ("NVIDIA A100-SXM4-80GB", "float8", None),
+        ("NVIDIA A10", "float32", 31.2),
+        ("NVIDIA A10G", "bfloat16", None),
+        ("Tesla V100-SXM2-32GB", "bfloat16", None),
+        ("Tesla V100-SXM2-32GB", "float16", 125.0),
+        ("Tesla V100-PCIE-32GB", "float16", 112.0),
+        ("NVIDIA H800 PCIe", "bfloat16", 756.4),
+        ("NVIDIA GeForce RTX 4090", "bfloat16", 165.2),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", "bfloat16", None),
+        ("NVIDIA GeForce RTX 4090 D", "bfloat16", None),
+        ("NVIDIA GeForce RTX 3090 Ti", "bfloat16", None),
+        ("NVIDIA A40-8Q", "bfloat16", None),
+        ("Tesla T4", "float16", 65.1),
+        ("NVIDIA L40S", "bfloat16", 362.1),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "bfloat16", None),
+    ],
+)
+def test_the_peaks_are_those_of_the_data_sheets(
+    name: str, dtype: str, teraflops: float | None
+) -> None:
+    found = peak_flops(name, dtype)
+    assert found == (None if teraflops is None else pytest.approx(teraflops * 1e12))
+
+
+def test_there_is_a_peak_for_each_type_that_a_user_may_name() -> None:
+    assert Peaks._fields == DTYPES
+    assert all(any(peaks) for peaks in PEAKS.values())
+
+
+def test_what_a_step_takes_is_as_the_user_said_or_six_for_each_parameter_and_token() -> None:
+    assert Worth(tokens=5, parameters=2).operations == 60
+    assert Worth(parameters=2).operations is None
+
+
+def test_the_document_shows_the_table_of_peaks() -> None:
+    shown = {line for line in DOCUMENT.read_text().splitlines() if line.startswith("| ")}
+    for name, peaks in PEAKS.items():
+        cells = ("" if one is None else f"{one:g}" for one in peaks)
+        assert f"| {' '.join(name)} | {' | '.join(cells)} |" in shown

@@ -1,0 +1,337 @@
+"""``warmwatch runs``, how a run is named, and what commands remember where no daemon runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from support import accounts as a
+from support import builders as b
+from support.accounts import BEGAN
+from support.daemon import daemon_process
+from support.filesystems import NotHereError, full, mounted
+from support.records import compiling, ended, environment, held, warm, write_record
+from support.values import replace
+from warmwatch_monitor.errors import NotInHistoryError
+from warmwatch_monitor.history.finding import find
+from warmwatch_monitor.history.remember import HistoryWriter
+from warmwatch_monitor.history.store import Store
+from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.terminal.runs import lines
+
+
+def warmwatch(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "warmwatch_monitor", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(TZ="UTC", **variables),
+    )
+
+
+def filled(directory: Path) -> Store:
+    store = a.store(directory)
+    now = time.time()
+    store.save(
+        [
+            a.account("aaaaaaaa", began=now - 7200, ended=now - 3600, seen=now - 3599),
+            a.account("bbbbbbbb", began=now - 600, ended=now - 500, seen=now - 499, state="failed"),
+            a.living("bbcccccc", began=now - 300, seen=now - 290, run="bert", host="node2"),
+        ]
+    )
+    return store
+
+
+# The command.
+
+
+def test_it_lists_them_newest_first_within_80_columns(tmp_path: Path) -> None:
+    filled(tmp_path)
+    done = warmwatch("runs", WARMWATCH_STATE=str(tmp_path), COLUMNS="80")
+    assert (done.returncode, done.stderr) == (0, "")
+    header, *rows = done.stdout.splitlines()
+    assert header.split()[:5] == ["id", "run", "state", "began", "took"]
+    assert [row.split()[:3] for row in rows[:3]] == [
+        ["bbcccccc", "bert", "warm?"],
+        ["bbbbbbbb", "gpt2", "failed"],
+        ["aaaaaaaa", "gpt2", "finished"],
+    ]
+    assert rows[3] == "?: the last state that was seen of a run whose end nobody saw"
+    assert rows[4] == f"3 runs, in {tmp_path}/history.db"
+    assert all(len(row) <= 80 for row in (header, *rows[:4]))
+
+
+def test_filters_choose_and_json_has_all_that_is_known(tmp_path: Path) -> None:
+    filled(tmp_path)
+
+    def chosen(*words: str) -> list[str]:
+        done = warmwatch("runs", "--json", *words, WARMWATCH_STATE=str(tmp_path))
+        answer = json.loads(done.stdout)
+        assert answer["database"] == f"{tmp_path}/history.db"
+        return [one["id"] for one in answer["runs"]]
+
+    assert chosen() == ["bbcccccc", "bbbbbbbb", "aaaaaaaa"]
+    assert chosen("--name", "gp*", "--state", "finished") == ["aaaaaaaa"]
+    assert chosen("--host", "node2") == ["bbcccccc"]
+    assert chosen("--since", "30m") == ["bbcccccc", "bbbbbbbb"]
+    assert chosen("--since", "2099-01-01") == []
+    assert chosen("--limit", "1") == ["bbcccccc"]
+
+
+def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+    filled(tmp_path)
+    done = warmwatch("runs", "--limit", "2", WARMWATCH_STATE=str(tmp_path))
+    assert done.stdout.splitlines()[-1].startswith("2 of 3 runs (--limit 0: all), in ")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ((), 0, "no run is remembered yet in .*history.db\nstart `warmwatch serve` and train"),
+        (("--name", "x"), 5, "no such run is remembered in .*history.db"),
+        (("--state", "finnished"), 2, "'finnished' is no state; did you mean finished?"),
+        (("--since", "yesterday"), 2, "'yesterday' is neither a day .* nor a time until now"),
+    ],
+)
+def test_where_there_is_none_it_says_what_to_do(
+    tmp_path: Path, words: tuple[str, ...], code: int, said: str
+) -> None:
+    done = warmwatch("runs", *words, WARMWATCH_STATE=str(tmp_path))
+    assert done.returncode == code
+    assert re.search(said.replace("?", "[?]"), done.stdout + done.stderr)
+    assert not list(tmp_path.iterdir()), "who only reads makes nothing"
+
+
+def test_where_it_is_off_or_broken_it_says_so(tmp_path: Path) -> None:
+    off = warmwatch("runs", WARMWATCH_STATE="off")
+    assert (off.returncode, "WARMWATCH_STATE is off; unset it" in off.stderr) == (2, True)
+    (tmp_path / "history.db").write_text("something else" * 100)
+    broken = warmwatch("runs", WARMWATCH_STATE=str(tmp_path))
+    assert (broken.returncode, broken.stdout) == (1, "")
+    assert "is damaged" in broken.stderr
+    assert len(broken.stderr.splitlines()) == 1
+
+
+def test_a_python_without_sqlite_remembers_nothing_and_does_all_else(
+    memory: Path, tmp_path: Path
+) -> None:
+    """As some builds of Python are."""
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['_sqlite3'] = None\n")
+    environ = {"PYTHONPATH": str(tmp_path), "WARMWATCH_STATE": str(tmp_path / "state")}
+    write_record(memory, ended(warm(), "finished"))
+    for command in ("status", "report"):
+        done = warmwatch(command, WARMWATCH_DIR=str(memory), **environ)
+        assert (done.returncode, "gpt2: finished" in done.stdout, done.stderr) == (0, True, "")
+    done = warmwatch("runs", **environ)
+    assert (done.returncode, done.stdout) == (1, "")
+    said = "warmwatch: no runs are remembered, for this Python was built without SQLite (it has no"
+    assert done.stderr.startswith(said)
+    with daemon_process("--dir", str(memory), **environ) as (process, url):
+        with urllib.request.urlopen(f"{url}/status", timeout=60) as reply:
+            assert "history" not in {one["source"] for one in json.load(reply)["sources"]}
+        process.terminate()
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith(said)
+
+
+def test_by_default_it_is_in_the_users_state_directory(tmp_path: Path) -> None:
+    home = str(tmp_path)
+    for variables, place in (
+        ({"HOME": home, "XDG_STATE_HOME": ""}, f"{home}/.local/state/warmwatch/history.db"),
+        ({"HOME": home, "XDG_STATE_HOME": f"{home}/x"}, f"{home}/x/warmwatch/history.db"),
+        ({"HOME": home, "XDG_STATE_HOME": "x"}, f"{home}/.local/state/warmwatch/history.db"),
+    ):
+        assert place in warmwatch("runs", **{"WARMWATCH_STATE": "", **variables}).stdout
+
+
+def test_a_narrow_terminal_loses_columns_and_cuts_no_cell() -> None:
+    run = {
+        "id": "abcdefgh",
+        "run": "a-long-name-of-a-run",
+        "state": "finished",
+        "began": BEGAN,
+        "ended": BEGAN + 40,
+        "seen": BEGAN + 40,
+        "steps": 100_000,
+        "step_seconds": 0.036,
+        "warmup_seconds": 118.0,
+        "compile_seconds": 113.0,
+        "recompiles": 3,
+        "mode": "max-autotune",
+        "host": "node-0001.cluster.example",
+    }
+    for width in (64, 80, 100, 200):
+        header, row = lines([run], BEGAN + 50, width, colour=False)
+        assert max(len(header), len(row)) <= width
+        assert row.startswith("abcdefgh  a-long-name-of-a-run  finished")
+        assert "36 ms" in row
+    assert "node-0001.cluster.example" in row
+
+
+# How a run is named.
+
+
+def test_a_run_is_found_by_id_name_or_place(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    assert find(store, "aaaaaaaa").id == "aaaaaaaa"
+    assert find(store, "aa").id == "aaaaaaaa"
+    assert find(store, "gpt2").id == "bbbbbbbb"
+    assert find(store, "gpt2~1").id == "aaaaaaaa"
+    assert find(store, "gp*").id == "bbbbbbbb"
+    assert find(store, "bert~0").id == "bbcccccc"
+
+
+def test_a_name_is_the_users_own_run_before_anothers(tmp_path: Path) -> None:
+    store = a.store(tmp_path)
+    store.save([a.account("own", run="gpt2"), a.account("bobs", run="gpt2@bob", owner="bob")])
+    store.save([a.account("later", run="bert@bob", owner="bob", began=BEGAN + 9)])
+    assert find(store, "gpt2").id == "own"
+    assert find(store, "gpt2@bob").id == "bobs"
+    assert find(store, "bert").id == "later"
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        ("gpt22", "no run 'gpt22' is remembered; did you mean gpt2?"),
+        ("bb", "'bb' is the begin of several ids: bbcccccc (bert), bbbbbbbb (gpt2); give more"),
+        ("gpt2~2", "run 'gpt2' is not remembered so often; warmwatch runs --name 'gpt2'"),
+        ("zzz", "no run 'zzz' is remembered; `warmwatch runs` lists them"),
+        ("", "no run '' is remembered"),
+    ],
+)
+def test_what_fits_none_is_answered_by_what_is_near(tmp_path: Path, run: str, said: str) -> None:
+    with pytest.raises(NotInHistoryError) as found:
+        find(filled(tmp_path), run)
+    assert str(found.value).startswith(said)
+
+
+def test_of_an_empty_history_it_says_how_to_fill_it(tmp_path: Path) -> None:
+    with pytest.raises(NotInHistoryError, match=r"no run is remembered in .*history\.db; `warm"):
+        find(a.store(tmp_path), "gpt2")
+
+
+# What commands remember.
+
+
+def test_status_remembers_a_run_whose_end_it_sees_and_once(memory: Path, tmp_path: Path) -> None:
+    write_record(memory, ended(warm(), "finished"))
+    state = {"WARMWATCH_STATE": str(tmp_path)}
+    first = warmwatch("status", "--dir", str(memory), **state)
+    assert (first.returncode, first.stderr) == (0, "")
+    (found,) = a.store(tmp_path).listed()
+    assert (found.run, found.state) == ("gpt2", "finished")
+    warmwatch("status", "--dir", str(memory), **state)
+    assert a.store(tmp_path).listed() == [found], "what is known is not written again"
+
+
+def test_who_watches_for_weeks_keeps_of_each_look_what_has_ended(tmp_path: Path) -> None:
+    seen = HistoryWriter(a.keeping(tmp_path))
+    for at in range(3):
+        slot = b.ended("finished")
+        slot = replace(slot, identity=replace(slot.identity, run=f"short{at}"))
+        runs = b.runs(b.view(slot, alive=False), b.view(b.WARM))
+        seen.take(Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=runs))
+    kept = [run.run for _, snapshot in seen._ended.values() for run in snapshot.runs]
+    assert kept == ["short0", "short1", "short2"]
+
+
+def test_status_of_what_lives_touches_no_history(memory: Path, tmp_path: Path) -> None:
+    with held(write_record(memory, compiling())):
+        done = warmwatch("status", "--dir", str(memory), WARMWATCH_STATE=str(tmp_path / "state"))
+    assert done.returncode == 3
+    assert not (tmp_path / "state").exists()
+
+
+def test_status_answers_whatever_is_wrong_with_the_history(memory: Path, tmp_path: Path) -> None:
+    write_record(memory, ended(warm(), "finished"))
+    (tmp_path / "history.db").mkdir()
+    done = warmwatch("status", "--dir", str(memory), WARMWATCH_STATE=str(tmp_path))
+    assert done.returncode == 0
+    assert done.stdout.startswith("gpt2: finished")
+    assert done.stderr.startswith("warmwatch: not remembered: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_disk_that_is_full_is_said_and_costs_no_answer(memory: Path, tmp_path: Path) -> None:
+    write_record(memory, ended(warm(), "finished"))
+    try:
+        with mounted("tmpfs") as disk:
+            place = {"WARMWATCH_STATE": str(disk.place / "state")}
+            with full(disk, tmp_path):
+                done = warmwatch("status", "--dir", str(memory), **place)
+                assert (done.returncode, done.stdout[:14]) == (0, "gpt2: finished")
+                assert "disk is full" in done.stderr or "no space left" in done.stderr
+            again = warmwatch("status", "--dir", str(memory), **place)
+            assert again.stderr == ""
+            assert len(a.store(disk.place / "state").listed()) == 1
+    except NotHereError as error:
+        pytest.skip(str(error))
+
+
+def test_a_home_that_is_read_only_is_read_and_not_written(memory: Path, tmp_path: Path) -> None:
+    write_record(memory, ended(warm(), "finished"))
+    try:
+        with mounted("tmpfs") as disk:
+            a.store(disk.place).save([a.account("abcdefgh")])
+            subprocess.run(["mount", "-o", "remount,ro", disk.place], check=True)
+            place = {"WARMWATCH_STATE": str(disk.place)}
+            done = warmwatch("status", "--dir", str(memory), **place)
+            assert (done.returncode, done.stdout[:14]) == (0, "gpt2: finished")
+            assert done.stderr.startswith("warmwatch: not remembered: ")
+            listed = warmwatch("runs", **place)
+            assert (listed.returncode, listed.stderr) == (0, "")
+            assert listed.stdout.splitlines()[1].startswith("abcdefgh")
+    except NotHereError as error:
+        pytest.skip(str(error))
+
+
+def test_nothing_is_remembered_where_it_is_off(memory: Path, tmp_path: Path) -> None:
+    write_record(memory, ended(warm(), "finished"))
+    home = {"HOME": str(tmp_path), "XDG_STATE_HOME": ""}
+    done = warmwatch("status", "--dir", str(memory), **home, WARMWATCH_STATE="off")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", [("runs", "--name"), ("report",)])
+def test_a_name_that_is_no_text_is_one_of_no_run(tmp_path: Path, words: tuple[str, ...]) -> None:
+    filled(tmp_path)
+    name = b"\xff".decode("utf-8", "surrogateescape")
+    done = warmwatch(*words, name, WARMWATCH_STATE=str(tmp_path), WARMWATCH_DIR=str(tmp_path))
+    assert done.returncode == 5
+    assert "Traceback" not in done.stderr
+
+
+def test_a_limit_beyond_all_numbers_is_wrong_usage(tmp_path: Path) -> None:
+    filled(tmp_path)
+    done = warmwatch("runs", "--limit", "9" * 20, WARMWATCH_STATE=str(tmp_path))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_in_a_directory_that_was_removed_a_path_is_given_from_the_root(tmp_path: Path) -> None:
+    filled(tmp_path / "state")
+    gone = 'mkdir "$1/gone"; cd "$1/gone"; rmdir "$1/gone"; exec "$0" -m warmwatch_monitor runs'
+    found = {
+        state: subprocess.run(
+            ["sh", "-c", gone, sys.executable, str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment(WARMWATCH_STATE=state),
+        )
+        for state in (str(tmp_path / "state"), "state")
+    }
+    assert found[str(tmp_path / "state")].returncode == 0
+    assert found["state"].returncode == 2
+    assert "the working directory was removed" in found["state"].stderr
+    assert "Traceback" not in found["state"].stderr

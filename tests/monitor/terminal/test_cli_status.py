@@ -1,0 +1,412 @@
+"""``warmwatch status``: the sentence, the table and the exit code, with a daemon or without one."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner, Result
+
+from support.daemon import daemon, daemon_process
+from support.records import (
+    compiling,
+    ended,
+    environment,
+    held,
+    live_slot,
+    update,
+    wait_until,
+    warm,
+    write_record,
+)
+from warmwatch.shared import record
+from warmwatch.shared.record import Slot, StepCounts
+from warmwatch_monitor import settings
+from warmwatch_monitor.cli import cli
+from warmwatch_monitor.client import daemon as asking
+from warmwatch_monitor.terminal import watch as watching
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No daemon listens at the default address, and nobody named another."""
+    monkeypatch.setattr(settings, "DEFAULT_ADDRESS", free_address())
+    monkeypatch.delenv("WARMWATCH_ADDRESS", raising=False)
+    monkeypatch.delenv("WARMWATCH_DIR", raising=False)
+
+
+def free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["status", *arguments])
+
+
+STALE = StepCounts(steps=3, last_step_ns=1)
+# made when the test runs: a rank that steps counts as stalled after a minute without one, and
+# one that has ended leaves after a quarter of an hour
+LIVING: dict[str, tuple[Callable[[], Slot], int]] = {
+    "starting": (live_slot, 3),
+    "compiling": (compiling, 3),
+    "warm": (warm, 0),
+}
+
+
+@pytest.mark.parametrize("state", LIVING)
+def test_the_exit_code_tells_the_state_of_a_living_run(tmp_path: Path, state: str) -> None:
+    make, code = LIVING[state]
+    with held(write_record(tmp_path, make())):
+        result = run("--dir", str(tmp_path))
+    assert result.exit_code == code
+    assert state in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("make", "state", "code"),
+    [
+        (lambda: ended(warm(), "finished"), "finished", 0),
+        (lambda: ended(warm(), "failed"), "failed", 4),
+        (warm, "lost", 4),
+    ],
+)
+def test_the_exit_code_tells_how_a_run_ended(
+    tmp_path: Path, make: Callable[[], Slot], state: str, code: int
+) -> None:
+    write_record(tmp_path, make())
+    result = run("--dir", str(tmp_path))
+    assert (result.exit_code, state in result.stdout) == (code, True)
+
+
+def test_of_several_runs_the_code_is_the_least_advanced_one_s(tmp_path: Path) -> None:
+    one = write_record(tmp_path, warm("a"), name="a")
+    two = write_record(tmp_path, compiling("b"), name="b")
+    with held(one), held(two):
+        assert run("--dir", str(tmp_path)).exit_code == 3
+        assert run("a", "--dir", str(tmp_path)).exit_code == 0
+
+
+def test_the_table_has_a_row_for_each_rank(tmp_path: Path) -> None:
+    one = write_record(tmp_path, warm(rank=0), name="0")
+    two = write_record(tmp_path, compiling(rank=1), name="1")
+    with held(one), held(two):
+        lines = run("--dir", str(tmp_path)).stdout.splitlines()
+    rows = [line.split()[:2] for line in lines[1:] if line.split()]
+    assert ["0", "warm"] in rows
+    assert ["1", "compiling"] in rows
+
+
+def test_without_any_record_it_exits_5(tmp_path: Path) -> None:
+    assert run("--dir", str(tmp_path)).exit_code == 5
+
+
+def test_misses_of_no_run_are_not_called_none(tmp_path: Path) -> None:
+    """No miss of a run that there is not would read as a cache that works."""
+    nothing = run("--misses", "--dir", str(tmp_path))
+    assert (nothing.exit_code, nothing.stdout) == (5, "")
+    assert "no run is known here" in nothing.stderr
+    write_record(tmp_path, warm("gpt2"))
+    assert run("--misses", "gpt2", "--dir", str(tmp_path)).exit_code == 0
+    unknown = run("--misses", "gpt3", "--dir", str(tmp_path))
+    assert (unknown.exit_code, unknown.stdout) == (5, "")
+    assert "no run named 'gpt3'; runs here: gpt2" in unknown.stderr
+
+
+def test_misses_of_a_hostile_journal_forge_no_line(tmp_path: Path) -> None:
+    line = {"t": 5, "event": "cache", "cache": "inductor_fx", "verdict": "bypass"}
+    forged = {"id": "0/0\nforged: warm", "reason": "no\nforged: warm"}
+    folder = write_record(tmp_path, warm("gpt2"))
+    journal = json.dumps({**line, **forged}, separators=(",", ":"))
+    (folder / record.JOURNAL).write_text(f"{journal}\n")
+    shown = run("--misses", "--dir", str(tmp_path)).stdout
+    assert "forged: warm" in shown
+    assert len(shown.splitlines()) == 1
+
+
+@pytest.mark.parametrize("other", ["--json", "--watch", "--ranks", "--functions"])
+def test_misses_beside_another_view_are_refused(tmp_path: Path, other: str) -> None:
+    refused = run("--misses", other, "--dir", str(tmp_path))
+    assert (refused.exit_code, "--misses prints its own lines" in refused.stderr) == (2, True)
+
+
+def test_misses_are_of_the_run_that_is_named_with_its_owner(tmp_path: Path) -> None:
+    write_record(tmp_path, warm("gpt2"))
+    me = getpass.getuser()
+    assert run("--misses", f"gpt2@{me}", "--dir", str(tmp_path)).exit_code == 0
+    other = run("--misses", "gpt2@nobody-else", "--dir", str(tmp_path))
+    assert (other.exit_code, other.stdout) == (5, "")
+    assert "no run named 'gpt2@nobody-else'; runs here: gpt2" in other.stderr
+
+
+def test_an_unknown_run_exits_5_and_names_the_known(tmp_path: Path) -> None:
+    write_record(tmp_path, warm("gpt2"))
+    result = run("gpt3", "--dir", str(tmp_path))
+    assert result.exit_code == 5
+    assert result.stderr == "warmwatch: no run named 'gpt3'; runs here: gpt2\n"
+
+
+def test_what_cannot_be_read_is_said_beside_the_answer(tmp_path: Path) -> None:
+    (tmp_path / "foreign").write_text("")
+    with held(write_record(tmp_path, warm())):
+        result = run("--dir", str(tmp_path))
+    assert result.exit_code == 0
+    assert f"not read: {tmp_path}/foreign: a file" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--address", "nonsense"], "--address: 'nonsense' is not HOST:PORT"),
+        (["--address", "host:99999"], "is not HOST:PORT"),
+        (["--frobnicate"], "No such option"),
+        (["--dir", __file__], "is a file; name a directory"),
+    ],
+)
+def test_wrong_usage_exits_2_and_says_what_to_do(arguments: list[str], words: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_json_is_the_contract_s_answer(tmp_path: Path) -> None:
+    with held(write_record(tmp_path, warm())):
+        result = run("--json", "--dir", str(tmp_path))
+    answer = json.loads(result.stdout)
+    assert (answer["schema_version"], answer["warm"]) == (1, True)
+    assert answer["directories"] == [str(tmp_path)]
+
+
+@pytest.mark.usefixtures("nobody")
+def test_where_no_daemon_answers_it_reads_the_records_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
+    with held(write_record(tmp_path, warm())):
+        assert run().exit_code == 0
+
+
+def test_a_daemon_that_answers_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its directory is not the one that this command would look into."""
+    monkeypatch.delenv("WARMWATCH_DIR", raising=False)
+    with held(write_record(tmp_path, compiling("far"))), daemon(tmp_path) as url:
+        address = url.removeprefix("http://")
+        found = run("far", "--address", address)
+        assert (found.exit_code, found.stdout.startswith("far")) == (3, True)
+        unknown = run("near", "--address", address)
+        assert unknown.exit_code == 5
+        assert unknown.stderr == "warmwatch: no run named 'near'; runs here: far\n"
+
+
+def test_a_daemon_that_nobody_named_and_that_watches_elsewhere_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    monkeypatch.delenv("WARMWATCH_ADDRESS", raising=False)
+    monkeypatch.setenv("WARMWATCH_DIR", str(here))
+    one, two = write_record(here, warm("a")), write_record(there, compiling("b"))
+    with held(one), held(two), daemon(there) as url:
+        address = url.removeprefix("http://")
+        monkeypatch.setattr(settings, "DEFAULT_ADDRESS", address)
+        assert run().exit_code == 0
+        assert run("--dir", str(there)).exit_code == 3
+        assert run("--address", address, "--dir", str(here)).exit_code == 0
+        assert run("--address", address).stdout.startswith("b: compiling"), "it was named"
+
+
+@pytest.mark.parametrize("named", ["option", "variable"])
+@pytest.mark.parametrize("command", [["status"], ["wait", "--timeout", "60"]])
+def test_an_address_that_was_asked_for_and_does_not_answer_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], named: str
+) -> None:
+    """Whatever the records here say; with --dir they are what was asked for."""
+    address = free_address()
+    monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
+    monkeypatch.setenv("WARMWATCH_ADDRESS", address if named == "variable" else free_address())
+    asked = ["--address", address] if named == "option" else []
+    with held(write_record(tmp_path, warm())):
+        refused = CliRunner().invoke(cli, [*command, *asked])
+        assert (refused.exit_code, refused.stdout) == (6, "")
+        assert refused.stderr == (
+            f"warmwatch: no daemon answers at {address} (connection refused); start one with: "
+            "warmwatch serve, or give --dir to read the records\n"
+        )
+        assert CliRunner().invoke(cli, [*command, *asked, "--dir", str(tmp_path)]).exit_code == 0
+
+
+def test_with_dir_the_records_are_read_even_where_a_daemon_watches_the_same(
+    tmp_path: Path,
+) -> None:
+    """The daemon, which retains nothing, knows no run any more."""
+    write_record(tmp_path, ended(warm(), "finished"))
+    with daemon(tmp_path, "--retention", "0") as url:
+        address = url.removeprefix("http://")
+        assert run("--address", address).exit_code == 5
+        assert run("--address", address, "--dir", str(tmp_path)).exit_code == 0
+
+
+def test_watch_shows_each_change_until_ctrl_c_and_exits_with_the_last_state(tmp_path: Path) -> None:
+    folder = write_record(tmp_path, compiling())
+    command = [sys.executable, "-m", "warmwatch_monitor", "status", "--watch"]
+    with (
+        held(folder),
+        subprocess.Popen(
+            [*command, "--dir", str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        ) as watching,
+    ):
+        assert watching.stdout is not None
+        assert watching.stdout.readline().startswith("gpt2: compiling")
+        update(folder, warm())
+        while "gpt2: warm" not in (line := watching.stdout.readline()):
+            assert line, "it ended before it saw the run warm"
+        watching.send_signal(signal.SIGINT)
+        _, errors = watching.communicate(timeout=60)
+    assert (watching.returncode, errors) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--watch", "0.1"], 3),
+        (["--watch", "gpt2"], 3),
+        (["gpt2", "--watch"], 3),
+        (["gpt2", "--watch", "1"], 3),
+    ],
+)
+def test_the_seconds_of_watch_may_be_left_out_wherever_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int
+) -> None:
+    def stop(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(watching, "time", SimpleNamespace(sleep=stop))
+    with held(write_record(tmp_path, compiling())):
+        result = run(*words, "--dir", str(tmp_path))
+    assert (result.exit_code, result.stderr) == (code, "")
+    assert result.stdout.startswith("gpt2: compiling")
+
+
+@pytest.mark.parametrize("words", [["--watch", "0"], ["--watch", "inf"], ["gpt2", "--watch", "x"]])
+def test_seconds_of_watch_that_are_none_are_refused(words: list[str]) -> None:
+    refused = run(*words)
+    assert refused.exit_code == 2
+    assert "is not a number of seconds from 0.1 to 3600" in refused.stderr
+
+
+def test_a_daemon_that_goes_away_does_not_end_the_watching(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last answer stands, with what is wrong; the exit code is that answer's."""
+    looks = iter(range(3))
+
+    def sleep(_seconds: float) -> None:
+        if next(looks) == 2:
+            raise KeyboardInterrupt
+        gone.terminate()
+        gone.wait()
+
+    with (
+        held(write_record(tmp_path, warm())),
+        daemon_process("--dir", str(tmp_path), "--interval", "0.05") as (gone, url),
+    ):
+        address = url.removeprefix("http://")
+        wait_until(lambda: run("--address", address).exit_code == 0)
+        monkeypatch.setattr(watching, "time", SimpleNamespace(sleep=sleep))
+        result = run("--watch", "--address", address)
+    assert (result.exit_code, result.stdout.splitlines()[0][:10]) == (0, "gpt2: warm")
+    assert result.stderr.startswith(f"no daemon answers at {address}")
+    assert result.stderr.endswith("asking again\n")
+    assert result.stderr.count("\n") == 1
+
+
+def test_watch_and_json_exclude_each_other() -> None:
+    assert run("--watch", "--json").exit_code == 2
+
+
+OK = b"HTTP/1.0 200 OK\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "does not answer as warmwatch does"),
+        (b"", "does not answer as warmwatch does"),
+        (b"\xff\x00\n" * 9, "does not answer as warmwatch does"),
+        (OK + b"<html>hello</html>", "does not answer as warmwatch does"),
+        (OK + b"[" * 200_000, "does not answer as warmwatch does"),
+        (OK + b'{"runs": 1, "schema_version": 1}', "does not answer as warmwatch does"),
+        (OK + b'{"runs": [], "schema_version": 2}', "of another release than this command"),
+        (OK + b'{"runs": ["gpt2"], "schema_version": 1}', "no daemon of this release (summary is"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", "does not answer as warmwatch"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz", "does not answer as"),
+        (b"HTTP/1.0 503 Busy\r\n\r\n", "answers with HTTP 503"),
+    ],
+)
+def test_whatever_else_listens_at_the_address_is_an_error_in_a_sentence(
+    said: bytes, words: str
+) -> None:
+    with listener(lambda peer: peer.sendall(said)) as address:
+        result = run("--address", address)
+    assert (result.exit_code, result.stdout) == (6, "")
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("drops", [b"", b"HTTP/1.1 200 OK\r\nX", OK])
+def test_one_who_never_comes_to_an_end_is_given_up_on(
+    monkeypatch: pytest.MonkeyPatch, drops: bytes
+) -> None:
+    """It is silent, or it drips: each byte in time, and no end."""
+    monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.5)
+    ended = threading.Event()
+
+    def drip(peer: socket.socket) -> None:
+        peer.sendall(drops)
+        while not ended.wait(0.05):
+            if drops:
+                peer.sendall(b"x")
+
+    with listener(drip) as address:
+        result = run("--address", address)
+        ended.set()
+    assert result.exit_code == 6
+    assert "has not answered within 0.5 s" in result.stderr
+
+
+def test_an_answer_without_measure_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "LONGEST_ANSWER", 1000)
+    padded = OK + b'{"runs": [], "schema_version": 1}' + b" " * 2000
+    with listener(lambda peer: peer.sendall(padded)) as address:
+        result = run("--address", address)
+    assert "does not answer as warmwatch does" in result.stderr
+
+
+@contextmanager
+def listener(say: Callable[[socket.socket], object]) -> Iterator[str]:
+    """Something that takes one connection, reads the request, and does what it does."""
+
+    def serve(server: socket.socket) -> None:
+        peer, _ = server.accept()
+        with peer, suppress(OSError):
+            peer.recv(65536)
+            say(peer)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=(server,), daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        thread.join(10)

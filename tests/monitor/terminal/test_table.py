@@ -1,0 +1,269 @@
+"""The table of ``warmwatch status``: what is in it, in which order, and that it fits."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import builders as b
+from support.records import compiling, environment, held, warm, write_record
+from support.values import replace
+from warmwatch.shared.verdict import State
+from warmwatch_monitor.model import Compilation, RankView
+from warmwatch_monitor.output.states import STYLES
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.terminal.table import lines
+
+NOW = b.EPOCH
+LONG = "pretraining-of-the-largest-model-so-far-2026-11-21-attempt-3"
+
+
+def shown(*views: RankView, width: int = 120, **how: Any) -> list[str]:
+    options = {"now": NOW, "width": width, "wrap": False, "colour": False, **how}
+    return lines(status(b.snapshot(*views)), **options)
+
+
+def every_state(name: str = "run") -> list[RankView]:
+    return [b.in_every_state(f"{name}-{state.value}")[state.value] for state in State]
+
+
+def cells(line: str) -> list[str]:
+    return re.split(r"\s{2,}", line.strip())
+
+
+def table(said: list[str]) -> list[list[str]]:
+    """The rows below the header, cell by cell."""
+    header = next(i for i, line in enumerate(said) if " state " in line)
+    below = (cells(line) for line in said[header + 1 :])
+    return [row for row in below if set(row) & set(STYLES)]
+
+
+def test_one_table_has_all_runs_the_living_first_and_of_those_the_worst() -> None:
+    states = [row[2] for row in table(shown(*every_state()))]
+    assert states == list(STYLES)
+    assert {state.value for state in State} == set(STYLES)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_no_line_is_wider_than_asked_and_every_cell_is_whole(width: int) -> None:
+    widest = shown(*every_state(), width=250)
+    whole = {cell for row in table(widest) for cell in row}
+    said = shown(*every_state(), width=width)
+    header = next(i for i, line in enumerate(said) if " state " in line)
+    lines_of_table = said[header : header + 1 + len(State)]
+    assert max(map(len, lines_of_table)) <= width
+    rows = [cells(line) for line in lines_of_table[1:]]
+    assert {cell for row in rows for cell in row} <= whole
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_name_that_is_too_long_for_a_column_has_a_line_of_its_own(width: int) -> None:
+    views = [b.in_every_state(f"{LONG}-{i}")["warm"] for i in range(2)]
+    said = shown(*views, width=width)
+    assert f"{LONG}-0" in said
+    header = next(line for line in said if " state " in line)
+    assert cells(header)[:2] == ["rank", "state"]
+    assert len(header) <= width
+
+
+def test_a_run_alone_needs_no_column_for_its_name() -> None:
+    assert cells(shown(b.in_every_state()["warm"])[1])[0] == "rank"
+
+
+def ranks(count: int, **odd: Any) -> list[RankView]:
+    slots = [b.as_rank(b.WARM, rank, count) for rank in range(count)]
+    for rank, steps in odd.items():
+        slot = slots[int(rank[1:])]
+        slots[int(rank[1:])] = replace(slot, steps=replace(slot.steps, steps=steps))
+    return [b.view(slot) for slot in slots]
+
+
+def test_ranks_that_say_the_same_share_a_row() -> None:
+    assert [row[0] for row in table(shown(*ranks(64)))] == ["0-63"]
+    assert [row[0] for row in table(shown(*ranks(64, r17=7)))] == ["0-16,18-63", "17"]
+    assert len(table(shown(*ranks(64), every_rank=True))) == 64
+
+
+def test_ranks_that_are_one_step_apart_share_a_row_which_shows_the_one_behind() -> None:
+    steps = b.WARM.steps.steps
+    (row,) = table(shown(*ranks(8, r3=steps + 1)))
+    assert str(steps) in row
+
+
+def test_a_few_ranks_each_have_a_row_with_their_pid() -> None:
+    views = ranks(4)
+    rows = table(shown(*views))
+    told = [(str(view.rank), str(view.reading.pid)) for view in views]
+    assert [(row[0], row[-1]) for row in rows] == told
+
+
+def test_a_run_that_has_ended_has_no_count_of_clean_steps() -> None:
+    head, row = shown(b.in_every_state("a")["finished"])[1:3]
+    place = head.index("clean")
+    assert row[place : place + len("clean")].strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "life", "told"),
+    [
+        ("failed", {"exception": "ValueError", "exit_code": 1}, "ValueError"),
+        ("failed", {"exception": None, "exit_code": 3}, "exit code 3"),
+        ("finished", {"end": "interrupted", "exception": "KeyboardInterrupt"}, "interrupted"),
+        ("finished", {"end": "finished", "exit_code": 0}, "12 s"),  # when, and nothing between
+    ],
+)
+def test_what_ended_a_run_is_in_its_row(state: str, life: dict[str, Any], told: str) -> None:
+    view = b.in_every_state("a")[state]
+    figures = replace(view.figures, life=replace(view.figures.life, **life))
+    assert table(shown(replace(view, figures=figures)))[0][1:3] == [state, told]
+
+
+def test_a_rank_that_was_killed_for_want_of_memory_says_so_in_its_row() -> None:
+    view = replace(b.in_every_state("a")["lost"], oom_killed=True)
+    assert table(shown(view))[0][1:3] == ["lost", "out of memory"]
+
+
+def test_ranks_that_failed_of_different_things_have_rows_of_their_own() -> None:
+    failed = b.in_every_state("a")["failed"]
+    views = []
+    for rank in range(8):
+        life = replace(failed.figures.life, exception="KeyError" if rank == 3 else "ValueError")
+        slot = b.as_rank(failed.record.slot, rank, 8)
+        view = b.view(slot, alive=False)
+        views.append(replace(view, figures=replace(view.figures, life=life)))
+    assert [row[:3] for row in table(shown(*views))] == [
+        ["0-2,4-7", "failed", "ValueError"],
+        ["3", "failed", "KeyError"],
+    ]
+
+
+def test_a_step_is_as_long_in_the_table_as_in_the_sentence() -> None:
+    said = shown(b.in_every_state()["warm"])
+    (length,) = re.findall(r"([\d.]+ m?s) a step is the real speed", said[0])
+    assert length in table(said)[0]
+
+
+def test_what_compiled_again_is_said_with_its_remedy() -> None:
+    said = shown(b.in_every_state()["recompiling"])
+    again = next(i for i, line in enumerate(said) if line.startswith("compiled again"))
+    assert said[again].endswith(
+        ", `forward` (model.py:31): batch size (dim 0 of `i`) went from 16 to 14"
+    )
+    assert f"({b.RECOMPILATION.category})" in said[again]
+    assert said[again + 1].startswith("    ")
+
+
+def test_what_a_recompile_took_is_with_its_backward_and_no_other() -> None:
+    first = Compilation(id="0/2", kind="forward", at_ns=b.ago(9), seconds=70.0)
+    backward = Compilation(id="0/2", kind="backward", at_ns=b.ago(5), seconds=10.0)
+    known = (
+        Compilation(id="0/2", kind="backward", at_ns=b.ago(9), seconds=6.0),
+        replace(first, seconds=13.0, reason="why", category="shape"),
+        Compilation(id="1/0", kind="backward", at_ns=b.ago(6), seconds=50.0),
+        backward,
+        Compilation(id="0/2", kind="autotune", at_ns=b.ago(4), seconds=1.0),
+        replace(first, at_ns=b.ago(3)),
+    )
+    view = b.view(b.WARM, compilations=known)
+    said = shown(view)
+    assert any(line.startswith("compiled again for 24 s (") for line in said), said
+    (rank,) = status(b.snapshot(view))["runs"][0]["ranks"]
+    totals = [one["total_seconds"] for one in rank["compile"]["last"]]
+    assert totals == [24.0, 50.0, None, None, 70.0]
+
+
+def test_graph_breaks_are_said_where_the_answer_tells_their_reasons() -> None:
+    answer = status(b.snapshot(b.in_every_state()["warm"]))
+    rank = answer["runs"][0]["ranks"][0]
+    rank["compile"]["breaks"] = [{"reason": "call to\nprint", "count": 3}]
+    said = lines(answer, now=NOW, width=80, wrap=False, colour=False)
+    assert said[-1] == "graph break, 3 times: call to print"
+
+
+def test_the_same_reason_in_many_ranks_is_said_once_and_many_reasons_are_few() -> None:
+    answer = status(b.snapshot(*map(again, ranks(8))))
+    said = lines(answer, now=NOW, width=80, wrap=False, colour=False)
+    assert sum(line.startswith("compiled again") for line in said) == 1
+    for number, rank in enumerate(answer["runs"][0]["ranks"]):
+        last = {**rank["compile"]["last"][0], "reason": str(number), "plain": None}
+        rank["compile"]["last"] = [last]
+    said = lines(answer, now=NOW, width=80, wrap=False, colour=False)
+    assert sum(line.startswith("compiled again") for line in said) == 3
+
+
+def again(view: RankView) -> RankView:
+    log = replace(view.figures.log, compilations=(b.RECOMPILATION,))
+    return replace(view, figures=replace(view.figures, log=log))
+
+
+def on_a_terminal(directory: Path, **variables: str) -> str:
+    """What ``status`` writes on a terminal of 80 columns."""
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "warmwatch_monitor", "status", "--dir", str(directory)],
+        stdout=slave,
+        env=environment(TERM="xterm", COLUMNS="80", **variables),
+    ) as process:
+        os.close(slave)
+        said = b""
+        while True:
+            try:
+                part = os.read(master, 65536)
+            except OSError:  # the other side has closed it
+                break
+            if not part:
+                break
+            said += part
+        process.wait()
+    os.close(master)
+    return said.decode()
+
+
+def test_a_terminal_gets_a_colour_for_each_state_and_no_line_that_it_would_break(
+    tmp_path: Path,
+) -> None:
+    one = write_record(tmp_path, warm("a"), name="a")
+    two = write_record(tmp_path, compiling("b"), name="b")
+    with held(one), held(two):
+        said = on_a_terminal(tmp_path)
+        plain = on_a_terminal(tmp_path, NO_COLOR="1")
+    assert "\x1b[1;32mwarm\x1b[0m" in said
+    assert "\x1b[1;33mcompiling\x1b[0m" in said
+    assert max(map(len, plain.splitlines())) <= 80
+    assert "\x1b" not in plain
+
+
+def header(said: list[str]) -> str:
+    return next(line for line in said if " state " in line)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_which_columns_there_are_does_not_depend_on_what_a_run_does(width: int) -> None:
+    """So nothing comes and goes between two looks, nor jumps where it is drawn again."""
+    heads = {header(shown(view, width=width)) for view in b.in_every_state().values()}
+    assert len(heads) == 1
+
+
+def test_at_80_columns_one_run_has_all_up_to_its_recompiles() -> None:
+    head = header(shown(b.in_every_state()["warm"], width=80))
+    assert cells(head)[-3:] == ["a step", "compiled", "recompiles"]
+    assert len(head) == 80
+
+
+def test_hours_and_days_take_no_more_room_than_minutes() -> None:
+    """Else a column would give way to them, and come back on the hour."""
+    heads = set()
+    for age in (119.4 * 60, 3 * 3600 + 59 * 60, 47 * 3600, 9 * 86400):
+        who = replace(b.WARM, compile=replace(b.WARM.compile, last_end_ns=b.ago(1)))
+        view = b.view(who)
+        progress = replace(view.figures.progress, state_since=NOW - age)
+        view = replace(view, figures=replace(view.figures, progress=progress))
+        heads.add(header(shown(view, width=80)))
+    assert len(heads) == 1

@@ -1,0 +1,396 @@
+"""``warmwatch top``: what stands on its screen, its keys, and that it survives what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from support import builders as b
+from support import golden
+from support.records import compiling, held, write_record
+from support.screens import Screen, screen
+from support.terminal import terminal
+from support.values import replace
+from warmwatch.shared.verdict import State
+from warmwatch_monitor.cli import cli
+from warmwatch_monitor.errors import NoDaemonError
+from warmwatch_monitor.model import Cost, FunctionCost, RankView
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.top.app import Top
+
+SMALL, LARGE = (80, 24), (160, 50)
+FUNCTION = FunctionCost(
+    name="torch_dynamo_resume_in_forward_at_131",
+    file="model.py",
+    line=131,
+    compilations=3,
+    seconds=32.0,
+    cache_misses=2,
+    cost=Cost(phase_seconds={"dynamo": 2.0, "inductor": 38.0}, ops=130, kernels=186),
+)
+
+
+def told(*views: RankView, **rest: Any) -> dict[str, Any]:
+    """What a daemon says of them."""
+    answer = {**status(b.snapshot(*views, **rest)), "at": b.EPOCH}
+    return copy.deepcopy(answer)
+
+
+def every_state() -> dict[str, Any]:
+    return told(*(b.in_every_state(f"run-{state.value}")[state.value] for state in State))
+
+
+def ranks(count: int) -> list[RankView]:
+    """``count`` of a run, of which rank 3 compiles again."""
+    log = {"recompile": b.RECOMPILE, "functions": (FUNCTION,)}
+    return [
+        b.view(
+            b.as_rank(b.RECOMPILING if rank == 3 else b.WARM, rank, count),
+            compilations=(b.RECOMPILATION,) if rank == 3 else (),
+            journal=log if rank == 3 else {},
+        )
+        for rank in range(count)
+    ]
+
+
+def training(count: int, seconds: int) -> Iterator[dict[str, Any]]:
+    """``count`` ranks over time, a look a second: steps, a compilation after half of it, GPUs."""
+    gpu = b.gpu(temperature_celsius=61.0)
+    other = b.gpu(1, throttled=(("power_cap", True),))
+    first = told(*ranks(count), gpus=(gpu, other))
+    for second in range(seconds):
+        answer = copy.deepcopy(first)
+        compiles = second >= seconds / 2
+        answer["at"] += second
+        answer["gpus"][0]["power_watts"] = 118.0 if compiles else 686.0
+        for rank in answer["runs"][0]["ranks"]:
+            rank["gpus"] = [gpu.uuid]
+            rank["steps"] += min(second, seconds // 2)
+            rank["step_seconds"]["last"] = 0.036 * (1 + second % 5 / 10)
+            rank["compile"]["phase"] = None
+        compile = answer["runs"][0]["ranks"][3]["compile"]
+        if compiles:
+            compile["seconds"] += second
+            compile["phase"] = "kernel_compile"
+            compile["progress"] = {"of": "kernels", "done": second, "total": 86}
+        yield answer
+
+
+def looks(
+    answers: Iterator[dict[str, Any]],
+    size: tuple[int, int],
+    then: Callable[[Screen], Awaitable[None]],
+) -> None:
+    """Show every one of ``answers``, and do what ``then`` does."""
+    known = list(answers)
+    rest = iter(known)
+
+    async def run() -> None:
+        async with screen(lambda: next(rest), size) as shown:
+            for _ in known[1:]:
+                await shown.look()
+            await then(shown)
+
+    asyncio.run(run())
+
+
+def drawn(answers: Iterator[dict[str, Any]], size: tuple[int, int], *keys: str) -> str:
+    """The screen after ``keys``."""
+    found: list[str] = []
+
+    async def then(shown: Screen) -> None:
+        await shown.press(*keys)
+        found.append(shown.text)
+
+    looks(answers, size, then)
+    return found[0]
+
+
+def same(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield answer
+
+
+@pytest.mark.parametrize(
+    ("size", "pictures"),
+    [
+        (
+            SMALL,
+            {
+                "top_80x24": (),
+                "top_80x24_opened": ("enter",),
+                "top_80x24_functions": ("enter", "3"),
+                "top_80x24_recompiles": ("2",),
+                "top_80x24_help": ("question_mark",),
+            },
+        ),
+        (LARGE, {"top_160x50": (), "top_160x50_each": ("e", "4")}),
+    ],
+)
+def test_the_screen_is_as_it_was_looked_at(
+    tmp_path: Path, size: tuple[int, int], pictures: dict[str, tuple[str, ...]]
+) -> None:
+    """64 ranks, of which one compiles and has done so for half of the time."""
+    drawn: dict[str, str] = {}
+
+    async def then(shown: Screen) -> None:
+        for name, keys in pictures.items():
+            await shown.press(*keys)
+            drawn[name] = shown.text
+
+    looks(training(64, 12), size, then)
+    for name, text in drawn.items():
+        golden.check(f"{name}.txt", text, tmp_path)
+
+
+@pytest.mark.parametrize(("name", "size"), [("top_states_80x24", SMALL), ("top_states", LARGE)])
+def test_every_state_stands_in_the_list(tmp_path: Path, name: str, size: tuple[int, int]) -> None:
+    golden.check(f"{name}.txt", drawn(same(every_state()), size), tmp_path)
+
+
+def rows(text: str) -> list[str]:
+    """The first cell of each row of the list."""
+    below = text.split("  state  ", 1)[1].splitlines()[1:]
+    found = []
+    for line in below:
+        if not line.strip():
+            return found
+        found.append(line.split()[0])
+    return found
+
+
+def test_a_filter_leaves_what_it_names_and_esc_takes_it_away() -> None:
+    async def then(shown: Screen) -> None:
+        await shown.press("slash", *"WARM")
+        assert rows(shown.text) == ["run-warming", "run-warm"]
+        assert "filter: WARM" in shown.text
+        await shown.press("enter", "s")
+        assert rows(shown.text) == ["run-warm", "run-warming"], (
+            "by run, and the keys are keys again"
+        )
+        await shown.press("slash", "escape")
+        assert len(rows(shown.text)) > 2
+
+    looks(same(every_state()), LARGE, then)
+
+
+def test_what_the_list_leaves_the_plots_take() -> None:
+    def height(text: str) -> int:
+        lines = text.splitlines()
+        first = next(at for at, line in enumerate(lines) if line.startswith("step time"))
+        return next(at for at, line in enumerate(lines) if "2 min ago" in line) - first
+
+    few = told(b.in_every_state("run-stalled")["stalled"])
+    fewer = drawn(iter([every_state(), few]), SMALL)
+    assert height(fewer) > height(drawn(same(every_state()), SMALL))
+
+
+def test_the_order_changes_and_turns_round() -> None:
+    async def then(shown: Screen) -> None:
+        first = rows(shown.text)
+        assert first[0] == "run-stalled", "the worst first"
+        await shown.press("s")
+        assert rows(shown.text) == sorted(first)
+        await shown.press("r")
+        assert rows(shown.text) == sorted(first, reverse=True)
+
+    looks(same(every_state()), LARGE, then)
+
+
+def test_the_chosen_rank_stays_chosen_when_rows_come_and_go() -> None:
+    """By its name and not by its place; also where its row is one of several ranks next."""
+
+    async def then(shown: Screen) -> None:
+        await shown.press("e", "down", "down")
+        assert "gpt2 rank 1 " in shown.text
+        await shown.press("e")
+        assert "gpt2 rank 0-2,4-63 " in shown.text
+        await shown.press("e", "s", "s")
+        assert "gpt2 rank 1 " in shown.text
+
+    looks(same(told(*ranks(64))), SMALL, then)
+
+
+def test_paused_it_asks_nobody() -> None:
+    asked = [0]
+
+    def ask() -> dict[str, Any]:
+        asked[0] += 1
+        return every_state()
+
+    async def run() -> None:
+        async with screen(ask, SMALL) as shown:
+            await shown.press("p")
+            await shown.look()
+            assert (asked[0], "paused" in shown.text) == (1, True)
+            await shown.press("p")
+            await shown.look()
+            assert asked[0] > 1
+            assert "paused" not in shown.text
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "trouble", [NoDaemonError("no daemon answers at x"), KeyError("a bug of ours")]
+)
+def test_what_is_wrong_stands_beside_the_last_answer(trouble: Exception) -> None:
+    told_so = iter([every_state()])
+
+    def ask() -> dict[str, Any]:
+        for answer in told_so:
+            return answer
+        raise trouble
+
+    async def run() -> None:
+        async with screen(ask, LARGE) as shown:
+            before = rows(shown.text)
+            await shown.look()
+            assert "old: " in shown.text
+            assert str(trouble).strip("'") in shown.text
+            assert rows(shown.text) == before
+
+    asyncio.run(run())
+
+
+def test_the_plots_begin_with_the_daemon() -> None:
+    """Long before the first look."""
+    answer = told(b.in_every_state()["warm"])
+    seconds = range(-110, 0)
+    rank = {"run": "gpt2", "rank": 0, "steps": [200 + at for at in seconds]}
+    lengths = {"step_seconds": [0.036] * 110, "compile_seconds": [0.0] * 110}
+    past = {"at": [b.EPOCH + at for at in seconds], "ranks": [{**rank, **lengths}], "gpus": []}
+
+    async def run() -> None:
+        async with screen(lambda: answer, SMALL, lambda: past) as shown:
+            while "█" * 50 not in shown.text:
+                await shown.look()
+
+    asyncio.run(run())
+
+
+def test_a_daemon_that_keeps_no_history_is_none_the_worse() -> None:
+    refused = threading.Event()
+
+    def past() -> dict[str, Any]:
+        refused.set()
+        raise NoDaemonError("it answers with HTTP 404")
+
+    async def run() -> None:
+        async with screen(every_state, LARGE, past) as shown:
+            assert await asyncio.to_thread(refused.wait, 60)
+            await shown.look()
+            assert "404" not in shown.text
+            assert rows(shown.text)[0] == "run-stalled"
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_comes_when_it_was_left_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is there to draw on; the traceback would be on the terminal of who has left."""
+    asked: list[threading.Thread] = []
+    died: list[object] = []
+    answers = threading.Event()
+
+    def ask() -> dict[str, Any]:
+        asked.append(threading.current_thread())
+        if len(asked) > 1:
+            answers.wait()
+        return every_state()
+
+    async def left(_: Top) -> None:
+        answers.set()
+        while asked[1].is_alive():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+
+    async def run() -> None:
+        async with screen(ask, SMALL) as shown:
+            shown.app.look()
+            while len(asked) < 2:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(threading, "excepthook", died.append)
+    monkeypatch.setattr(Top, "on_unmount", left, raising=False)
+    asyncio.run(run())
+    assert died == []
+
+
+def test_an_unknown_run_is_waited_for() -> None:
+    def ask() -> dict[str, Any]:
+        raise NoDaemonError("no run named 'x'")
+
+    async def run() -> None:
+        async with screen(ask, SMALL) as shown:
+            assert shown.text.startswith("no run named 'x'")
+
+    asyncio.run(run())
+
+
+def test_texts_of_a_run_are_no_markup() -> None:
+    """A command escapes what steers a terminal; what Textual or rich would read is left."""
+    name = "[bold red]gpt[/] [@click=app.quit]x[/]"
+    slot = replace(b.RECOMPILING, identity=replace(b.RECOMPILING.identity, run=name))
+    compilation = replace(b.RECOMPILATION, reason="[link=x]y[/link] :smile:", name="[i]f[/i]")
+    view = b.view(slot, compilations=(compilation,))
+    text = drawn(same(told(view)), LARGE, "2")
+    for words in (name, "[i]f[/i]"):
+        assert words in text
+    assert "😄" not in text
+
+
+@pytest.mark.parametrize("size", [(20, 5), (200, 70)])
+def test_no_size_breaks_it(size: tuple[int, int]) -> None:
+    assert drawn(training(8, 3), size, "enter", "2", "3", "4", "5", "1", "enter", "e")
+
+
+def test_many_runs_come_and_go() -> None:
+    def answers() -> Iterator[dict[str, Any]]:
+        for count in (100, 3, 0, 50):
+            yield told(*(b.in_every_state(f"run-{n:03}")["warm"] for n in range(count)))
+
+    text = drawn(answers(), SMALL, "ctrl+end")
+    assert "50/50" in text
+    assert "run-049" in text
+
+
+def test_where_nothing_runs_it_says_so() -> None:
+    assert "no run is known here" in drawn(same(told()), SMALL)
+
+
+@pytest.mark.parametrize("key", ["q", "\x03"])
+def test_it_runs_on_a_terminal_from_the_records_until_it_is_left(tmp_path: Path, key: str) -> None:
+    with (
+        held(write_record(tmp_path, compiling())),
+        terminal("top", "--interval", "0.2", "--dir", str(tmp_path)) as shown,
+    ):
+        shown.read_until("gpt2: compiling")
+        shown.type(key)
+        assert shown.read_to_end() == 0
+    assert "Traceback" not in shown.written
+
+
+def test_a_daemon_that_was_asked_for_and_does_not_answer_is_an_error() -> None:
+    with terminal("top", "--address", "127.0.0.1:1") as shown:
+        assert shown.read_to_end() == 6
+    assert shown.written.startswith("warmwatch: no daemon answers at 127.0.0.1:1")
+
+
+def test_without_a_terminal_it_is_refused() -> None:
+    refused = CliRunner().invoke(cli, ["top"])
+    assert refused.exit_code == 2
+    assert "top needs a terminal; `warmwatch status` prints the answer once" in refused.stderr
+
+
+@pytest.mark.parametrize("interval", ["0", "nan", "soon"])
+def test_an_interval_that_is_none_is_refused(interval: str) -> None:
+    refused = CliRunner().invoke(cli, ["top", "--interval", interval])
+    assert refused.exit_code == 2
+    assert "is not a number of seconds from 0.2 to 3600" in refused.stderr

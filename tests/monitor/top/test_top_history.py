@@ -1,0 +1,190 @@
+"""What ``top`` keeps for its plots, and how a plot is drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import builders as b
+from support.daemon import daemon
+from support.records import held, wait_until, warm, write_record
+from warmwatch_monitor.client.answers import past_of
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.top import seen as module
+from warmwatch_monitor.top.chart import GUTTER, Series, Window, chart
+from warmwatch_monitor.top.seen import Seen, frames
+
+WHOSE = ("gpt2", 0)
+UUID = b.gpu().uuid
+
+
+def answer(**told: Any) -> dict[str, Any]:
+    """A warm rank's; ``told``: ``steps``, ``length``, ``watts``, or a key of ``compile``."""
+    found = status(b.snapshot(b.in_every_state()["warm"], gpus=(b.gpu(),)))
+    rank = found["runs"][0]["ranks"][0]
+    rank["steps"] = told.get("steps", rank["steps"])
+    rank["step_seconds"]["last"] = told.get("length", 0.036)
+    for key in ("phase", "seconds", "progress"):
+        rank["compile"][key] = told.get(key, rank["compile"][key])
+    found["gpus"][0]["power_watts"] = told.get("watts", 686.0)
+    return found
+
+
+def seen(*answers: dict[str, Any]) -> Seen:
+    """One a second."""
+    history = Seen()
+    for at, one in enumerate(answers):
+        history.add(one, float(at))
+    return history
+
+
+def test_a_step_is_a_point_of_the_look_that_saw_it_made_and_of_no_other() -> None:
+    history = seen(
+        answer(steps=5, length=9.0),
+        answer(steps=6, length=1.0),
+        answer(steps=6, length=1.0),
+        answer(steps=8, length=2.0),
+    )
+    assert history.steps(WHOSE) == [(1.0, 1.0), (3.0, 2.0)]
+
+
+def test_compile_activity_between_two_looks_is_seen_too() -> None:
+    """It was over before the second; what it took tells of it."""
+    history = seen(
+        answer(seconds=10.0),
+        answer(seconds=10.1),
+        answer(seconds=10.1),
+        answer(seconds=10.2, phase="dynamo"),
+        answer(seconds=11.0, phase="inductor"),
+    )
+    assert history.compiling(WHOSE) == [(0.0, 1.0), (2.0, 4.0)]
+
+
+def test_what_a_gpu_does_not_tell_is_no_point() -> None:
+    history = seen(answer(), answer(watts=None), answer(watts=0.0))
+    assert history.watts(UUID) == [(0.0, 686.0), (2.0, 0.0)]
+    assert history.watts("another") == []
+
+
+def test_the_time_left_is_known_once_there_is_a_rate() -> None:
+    def kernels(*done: int, total: int = 86) -> float | None:
+        told = [answer(progress={"of": "kernels", "done": n, "total": total}) for n in done]
+        return seen(*told).seconds_left(WHOSE)
+
+    assert kernels(10, 12) is None, "two kernels are no rate"
+    assert kernels(10, 40) is None, "nor is one second"
+    assert kernels(10, 20, 30) == pytest.approx(5.6)
+    assert kernels(10, 20, 5) is None, "it has begun anew"
+    assert seen(answer()).seconds_left(WHOSE) is None
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its cells, of which a rank and a GPU each have one in each look, and by its looks."""
+    monkeypatch.setattr(module, "_MOST_CELLS", 10)
+    assert len(seen(*[answer() for _ in range(40)]).watts(UUID)) == 5
+    monkeypatch.setattr(module, "_MOST_CELLS", 10_000)
+    monkeypatch.setattr(module, "_MOST_FRAMES", 7)
+    assert len(seen(*[answer() for _ in range(40)]).watts(UUID)) == 7
+
+
+def test_an_answer_that_is_not_newer_adds_nothing() -> None:
+    history = Seen()
+    for at in (1.0, 1.0, 0.5, 2.0):
+        history.add(answer(), at)
+    assert [at for at, _ in history.watts(UUID)] == [1.0, 2.0]
+
+
+def past(count: int, **columns: list[Any]) -> dict[str, Any]:
+    """A daemon's history: a value a second before 0."""
+    blank: list[Any] = [None] * count
+    rank = {"steps": list(range(count)), "step_seconds": [0.036] * count, "compile_seconds": blank}
+    gpu = {"power_watts": blank, "utilization_ratio": [0.5] * count}
+    for column, values in columns.items():
+        (gpu if column in gpu else rank)[column] = values
+    return {
+        "at": [float(at) for at in range(-count, 0)],
+        "ranks": [{"run": "gpt2", "rank": 0, **rank}],
+        "gpus": [{"uuid": UUID, **gpu}],
+    }
+
+
+def test_what_a_daemon_kept_stands_before_what_was_seen() -> None:
+    history = seen(answer(steps=9, seconds=50.0), answer(steps=10, seconds=50.0))
+    known = past(3, compile_seconds=[0.0, 0.2, 0.0], power_watts=[None, 5.0, 6.0])
+    history.precede(frames(known))
+    assert history.compiling(WHOSE) == [(-3.0, -2.0)], "and none where the two meet"
+    assert history.watts(UUID) == [(-2.0, 5.0), (-1.0, 6.0), (0.0, 686.0), (1.0, 686.0)]
+    assert [at for at, _ in history.steps(WHOSE)] == [-2.0, -1.0, 0.0, 1.0]
+
+
+def test_of_what_a_daemon_kept_the_seconds_that_were_seen_too_are_left_out() -> None:
+    history = Seen()
+    history.add(answer(), -2.0)
+    history.precede(frames(past(4)))
+    assert [at for at, _ in history.activity(UUID)] == [-4.0, -3.0, -2.0]
+
+
+def test_what_a_daemon_kept_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was seen comes before it."""
+    monkeypatch.setattr(module, "_MOST_CELLS", 10)
+    history = seen(answer(), answer())
+    history.precede(frames(past(40)))
+    assert [at for at, _ in history.activity(UUID)] == [-3.0, -2.0, -1.0, 0.0, 1.0]
+
+
+def test_a_rank_that_was_not_there_yet_has_no_points() -> None:
+    history = seen(answer(steps=7))
+    history.precede(frames(past(3, steps=[None, None, 6])))
+    assert [at for at, _ in history.steps(WHOSE)] == [0.0]
+
+
+def plot(
+    *points: tuple[float, float],
+    spans: tuple[tuple[float, float], ...] = (),
+    most: float | None = None,
+    width: int = 10,
+    height: int = 2,
+) -> list[str]:
+    """Ten seconds in ``width`` columns, without what is left of them."""
+    series = Series("x", points, str, most)
+    lines = chart(series, spans, Window(10.0, 10.0), GUTTER + width, height)
+    return [line.plain[GUTTER:] for line in lines]
+
+
+def test_what_was_not_measured_is_blank_and_what_is_nothing_is_a_line() -> None:
+    assert plot((0.5, 0.0), (1.5, 0.0), (8.5, 4.0), height=1) == ["▁▁      █ "]
+
+
+def test_compile_intervals_are_shaded_and_make_no_scale() -> None:
+    """The first step, which compiled for minutes, would make all others flat."""
+    points = ((1.5, 100.0), (2.5, 1.0), (3.5, 2.0))
+    assert plot(*points, spans=((0.5, 1.7),)) == ["░█ █      ", "░███      "]
+
+
+def test_columns_between_two_looks_are_filled_and_a_gap_is_left() -> None:
+    points = ((0.0, 1.0), (1.0, 1.0), (2.0, 1.0), (8.0, 1.0), (9.0, 1.0))
+    assert plot(*points, width=20, height=1) == ["█████           ███ "]
+
+
+@pytest.mark.parametrize("height", [1, 2, 5])
+def test_no_plot_is_higher_or_wider_than_its_place(height: int) -> None:
+    lines = chart(
+        Series("a name that is longer than its place", [(5.0, 1e9)], str, 1.0),
+        [(-5.0, 50.0)],
+        Window(10.0, 10.0),
+        40,
+        height,
+    )
+    assert [line.cell_len for line in lines] == [40] * height
+
+
+def test_the_history_is_that_of_the_daemon_that_is_asked(tmp_path: Path) -> None:
+    with held(write_record(tmp_path, warm())), daemon(tmp_path) as url:
+        asked = {"address": url.removeprefix("http://"), "prometheus": None, "access": {}}
+        wait_until(lambda: (past_of(**asked, dir=None) or {"ranks": []})["ranks"])
+        found = past_of(**asked, dir=None)
+        assert found is not None
+        assert [frame.ranks[WHOSE].steps for frame in frames(found)][-1] == 9
+        assert past_of(**{**asked, "address": None}, dir=str(tmp_path)) is None

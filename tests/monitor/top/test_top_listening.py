@@ -1,0 +1,211 @@
+"""``warmwatch top`` beside a daemon: each second by its samples, and by few answers."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import re
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import builders as b
+from support.daemon import daemon
+from support.front import front
+from support.records import wait_until
+from support.screens import Screen, screen
+from support.standing import training
+from support.terminal import terminal
+from support.values import replace
+from warmwatch_monitor.api.last_hour_columns import sample as sample_of
+from warmwatch_monitor.model import RankView
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.top.moment import Heard, at_the_moment
+
+STATES = b.in_every_state()
+SIZE = (80, 24)
+
+
+def told(
+    *views: RankView, after: float = 0.0, **rest: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The answer and the sample of one moment."""
+    snapshot = replace(b.snapshot(*views, **rest), epoch=b.EPOCH + after)
+    answer = {**status(snapshot), "at": b.EPOCH + after}
+    return copy.deepcopy(answer), json.loads(json.dumps(sample_of(snapshot)))
+
+
+def stepped(view: RankView, steps: int) -> RankView:
+    figures = replace(view.figures, steps=replace(view.figures.steps, count=steps))
+    return replace(view, figures=figures)
+
+
+def test_a_sample_brings_an_answer_to_its_moment() -> None:
+    """All that the screen shows of a second that only counts on is as if it had been asked for."""
+    gpu = b.gpu()
+    before, _ = told(STATES["warm"], gpus=(gpu,))
+    asked, sample = told(
+        stepped(STATES["warm"], 4711), after=1, gpus=(replace(gpu, power_watts=1.5),)
+    )
+    assert at_the_moment(before, sample) == asked
+
+
+def test_how_far_a_compilation_is_is_of_the_sample_and_an_older_daemon_does_not_say_it() -> None:
+    before, _ = told(STATES["compiling"])
+    counting = replace(b.COMPILING.compile, progress_of=1, progress_done=31, progress_total=86)
+    _, sample = told(b.view(replace(b.COMPILING, compile=counting)), after=1)
+    now = at_the_moment(before, sample)["runs"][0]
+    assert now["ranks"][0]["compile"]["progress"] == {"of": "kernels", "done": 31, "total": 86}
+    assert "kernels 31 of 86" in now["summary"]
+    del sample["ranks"][0]["progress"]
+    now = at_the_moment(before, sample)["runs"][0]
+    assert now["ranks"][0]["compile"]["progress"] is None
+
+
+def test_a_rank_in_another_state_waits_for_the_answer() -> None:
+    before, _ = told(STATES["warm"])
+    _, sample = told(STATES["recompiling"], after=1)
+    now = at_the_moment(before, sample)
+    assert now["runs"][0]["ranks"] == before["runs"][0]["ranks"]
+    assert now["summary"].startswith("gpt2: recompiling")
+
+
+def test_of_some_runs_the_sentence_is_theirs() -> None:
+    other = b.in_every_state("bert")["compiling"]
+    before, _ = told(STATES["warm"])
+    _, sample = told(STATES["warm"], other, after=1)
+    assert at_the_moment(before, sample)["summary"].startswith("gpt2: warm")
+
+
+@pytest.mark.parametrize("change", [{"late_seconds": 7.0}, {"at": b.EPOCH}])
+def test_a_sample_that_is_late_or_earlier_changes_nothing(change: dict[str, Any]) -> None:
+    before, _ = told(STATES["warm"])
+    _, sample = told(stepped(STATES["warm"], 4711), after=1)
+    assert at_the_moment(before, {**sample, **change}) is before
+
+
+class Ear:
+    """Hears what it is given, one after the other."""
+
+    def __init__(self, *heard: Heard) -> None:
+        self._heard, self.asked = list(heard), 0
+        self._over = threading.Event()
+
+    def __call__(self) -> Heard:
+        self._over.wait(0.01)
+        return self._heard.pop(0) if len(self._heard) > 1 else self._heard[0]
+
+
+def shown(
+    ear: Callable[[], Heard], then: Callable[[Screen, list[float]], Any], seconds: float
+) -> None:
+    asked: list[float] = []
+    answer, _ = told(STATES["warm"])
+
+    def ask() -> dict[str, Any]:
+        asked.append(time.monotonic())
+        return answer
+
+    async def run() -> None:
+        async with screen(ask, SIZE, hear=ear, seconds=seconds) as one:
+            await then(one, asked)
+
+    asyncio.run(run())
+
+
+def test_what_happened_is_asked_for_once_and_what_is_heard_is_drawn() -> None:
+    _, sample = told(stepped(STATES["warm"], 4711), after=50_000)
+    heard = Heard(is_live=True, changed=False, sample=sample)
+
+    began = time.monotonic()  # it knows when it last asked from a moment before it does
+
+    async def then(one: Screen, asked: list[float]) -> None:
+        while "4711" not in one.text or len(asked) < 2:
+            await one.settle()
+        for _ in range(20):
+            await one.settle()
+        assert len(asked) == 2
+        assert asked[1] - began >= 1
+
+    shown(Ear(heard._replace(changed=True, sample=None), heard), then, 86400.0)
+
+
+@pytest.mark.parametrize("nonsense", [{}, {"late_seconds": None, "at": 1e12, "runs": 1}])
+def test_a_sample_that_is_none_is_passed_over(nonsense: dict[str, Any]) -> None:
+    async def then(one: Screen, _: list[float]) -> None:
+        for _ in range(10):
+            await one.settle()
+        assert "gpt2: warm" in one.text
+
+    shown(Ear(Heard(is_live=True, changed=False, sample=nonsense)), then, 1.0)
+
+
+def test_a_bug_in_listening_is_shown_and_asking_goes_on() -> None:
+    answered, seen = threading.Event(), threading.Event()
+    asked: list[float] = []
+    answer, _ = told(STATES["warm"])
+
+    def broken() -> Heard:
+        answered.wait()
+        raise KeyError("a bug of ours")
+
+    def ask() -> dict[str, Any]:
+        asked.append(time.monotonic())
+        if len(asked) > 1:
+            seen.wait()  # an answer takes the words away
+        return answer
+
+    async def run() -> None:
+        async with screen(ask, SIZE, hear=broken, seconds=0.2) as one:
+            while "gpt2: warm" not in one.text:
+                await one.settle()
+            answered.set()
+            while "a bug of ours" not in one.text:
+                await one.settle()
+            seen.set()
+            known = len(asked)
+            while len(asked) < known + 2 or "a bug of ours" in one.text:
+                await one.settle()
+
+    asyncio.run(run())
+
+
+def test_beside_a_daemon_seconds_go_on_and_it_asks_seldom(tmp_path: Path) -> None:
+    """Every five seconds for what no sample has, and when something happened."""
+    with (
+        training(tmp_path) as one,
+        daemon(tmp_path) as url,
+        front(url) as before,
+        terminal("top", "--address", before.address) as seen,
+    ):
+        seen.read_until("gpt2: compiling")
+        wait_until(lambda: before.is_caught_up)
+        known, began, since = len(before.asked), time.monotonic(), len(seen.written)
+        while len(set(re.findall(r"for (\d+)", seen.written[since:]))) < 7:
+            seen.read()
+        asked, seconds = len(before.asked) - known, time.monotonic() - began
+        assert asked <= seconds / 5 + 2
+        one.warm()
+        seen.read_until("warm")
+        seen.type("q")
+        assert seen.read_to_end() == 0
+    assert "Traceback" not in seen.written
+
+
+def test_where_nothing_can_be_heard_it_asks_each_second(tmp_path: Path) -> None:
+    with training(tmp_path) as one, daemon(tmp_path) as url, front(url) as before:
+        before.treatment = lambda peer: peer.recv(1)  # hangs
+        with terminal("top", "--address", before.address) as seen:
+            seen.read_until("gpt2: compiling")
+            wait_until(lambda: before.listened)
+            one.warm()
+            seen.read_until("warm")
+            known = len(before.asked)
+            wait_until(lambda: len(before.asked) > known + 2)
+            seen.type("q")
+            assert seen.read_to_end() == 0

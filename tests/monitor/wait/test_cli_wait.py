@@ -1,0 +1,401 @@
+"""``warmwatch wait``: blocks until warm, and ends early where that will not come."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from support import builders as b
+from support.daemon import daemon
+from support.records import (
+    compiling,
+    ended,
+    held,
+    live_slot,
+    update,
+    warm,
+    write_record,
+)
+from support.terminal import terminal
+from support.values import replace
+from support.waiting import waiting
+from warmwatch.shared.record import Slot, StepCounts
+from warmwatch_monitor.cli import cli
+from warmwatch_monitor.client.daemon import Answer
+from warmwatch_monitor.errors import NoDaemonError, UnknownRunError
+from warmwatch_monitor.model import RankView
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.wait import waiter
+from warmwatch_monitor.wait.waiter import Outcome, Wait
+
+
+def wait(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["wait", *arguments])
+
+
+def test_a_warm_run_is_not_waited_for(tmp_path: Path) -> None:
+    with held(write_record(tmp_path, warm())):
+        assert wait("--dir", str(tmp_path), "--timeout", "0").exit_code == 0
+
+
+@pytest.mark.parametrize("named", [("gpt2",), ()])
+def test_it_waits_for_a_run_that_does_not_exist_yet_until_it_is_warm(
+    tmp_path: Path, named: tuple[str, ...]
+) -> None:
+    """One line of progress for each change of state, and the answer at the end."""
+    with waiting(*named, "--dir", str(tmp_path), "--timeout", "600") as waiter:
+        assert "waiting" in waiter.told()
+        folder = write_record(tmp_path, compiling())
+        with held(folder):
+            while "compiling" not in (line := waiter.told()):
+                assert line, "it ended before it saw the run compile"
+            update(folder, warm())
+            code, out, err = waiter.end()
+    assert (code, err) == (0, "")
+    assert out.startswith("gpt2: warm")
+
+
+def test_at_the_timeout_it_exits_124_with_the_state_as_it_is(tmp_path: Path) -> None:
+    with held(write_record(tmp_path, compiling())):
+        began = time.monotonic()
+        result = wait("--dir", str(tmp_path), "--timeout", "0.5")
+        assert time.monotonic() - began >= 0.5
+    assert result.exit_code == 124
+    assert "not warm after 0.5 s: gpt2: compiling" in result.stderr
+
+
+def test_a_run_that_is_killed_while_one_waits_ends_the_wait_with_4(tmp_path: Path) -> None:
+    with (
+        held(write_record(tmp_path, compiling())) as training,
+        waiting("--dir", str(tmp_path), "--timeout", "600") as waiter,
+    ):
+        assert "compiling" in waiter.told()
+        training.kill()
+        code, out, err = waiter.end()
+    assert (code, out) == (4, "")
+    assert "lost" in err
+    assert "(before it was warm)" in err
+
+
+def just_begun(slot: Slot) -> Slot:
+    """The same, attached now on the wall clock."""
+    return replace(slot, header=replace(slot.header, attached_epoch_ns=time.time_ns()))
+
+
+@pytest.mark.parametrize("how", ["finished", "failed"])
+def test_the_end_of_an_earlier_start_does_not_answer_for_the_launch(
+    tmp_path: Path, how: str
+) -> None:
+    """Warm or not: it says what lies there and goes on to wait for the run that begins."""
+    write_record(tmp_path, ended(warm(), how), name="before")
+    with waiting("gpt2", "--dir", str(tmp_path), "--timeout", "600") as waiter:
+        told = waiter.told()
+        assert told.startswith(f"gpt2: {how}")
+        assert told.endswith("that was before this wait; waiting for it to begin anew")
+        folder = write_record(tmp_path, compiling(), name="anew")
+        with held(folder):
+            while "compiling" not in (line := waiter.told()):
+                assert line, "it ended before it saw the run compile"
+            update(folder, warm())
+            assert waiter.end()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "how", "code"),
+    [
+        (compiling, "failed", 4),
+        (compiling, "finished", 4),
+        (warm, "failed", 4),
+        (warm, "finished", 0),
+    ],
+    ids=["failed", "finished cold", "failed after warm", "finished after warm"],
+)
+def test_a_launch_that_broke_off_before_the_first_look_is_not_waited_for(
+    tmp_path: Path, make: Callable[[], Slot], how: str, code: int
+) -> None:
+    """It is a success only where it had been warm and finished by itself."""
+    write_record(tmp_path, just_begun(ended(make(), how)))
+    assert wait("gpt2", "--dir", str(tmp_path), "--timeout", "600").exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [(warm, "(after it had been warm)"), (compiling, "(before it was warm)")],
+)
+def test_it_says_whether_a_run_that_failed_had_been_warm(
+    tmp_path: Path, make: Callable[[], Slot], words: str
+) -> None:
+    write_record(tmp_path, just_begun(ended(make(), "failed")))
+    assert words in wait("gpt2", "--dir", str(tmp_path)).stderr
+
+
+def test_a_run_that_compiled_nothing_is_not_said_to_have_been_warm(tmp_path: Path) -> None:
+    slot = live_slot(StepCounts(steps=9, last_step_ns=time.monotonic_ns()))
+    write_record(tmp_path, just_begun(ended(slot, "failed")))
+    assert "(after it had run eagerly)" in wait("gpt2", "--dir", str(tmp_path)).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [([], "no run lives"), (["gpt2"], "no run named 'gpt2'; no run is known here")],
+)
+def test_at_the_timeout_nothing_is_waited_for(
+    tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    result = wait(*arguments, "--dir", str(tmp_path), "--timeout", "0")
+    assert result.stderr == f"not warm after 0 s: {words}\n"
+
+
+@pytest.mark.parametrize(
+    ("make", "goal", "code", "words"),
+    [
+        (lambda: ended(warm(), "failed"), "failed", 0, "gpt2: failed"),
+        (lambda: ended(warm(), "failed"), "ended", 0, "gpt2: failed"),
+        (lambda: ended(warm(), "failed"), "finished", 4, "(it ended and was not seen finished)"),
+        (lambda: just_begun(ended(warm(), "finished")), "recompiling", 4, "not seen recompiling"),
+    ],
+)
+def test_any_state_and_the_end_can_be_waited_for(
+    tmp_path: Path, make: Callable[[], Slot], goal: str, code: int, words: str
+) -> None:
+    write_record(tmp_path, make())
+    result = wait("gpt2", "--until", goal, "--dir", str(tmp_path), "--timeout", "60")
+    assert (result.exit_code, words in result.output) == (code, True)
+
+
+def test_it_waits_for_the_end_of_what_lives(tmp_path: Path) -> None:
+    with (
+        held(write_record(tmp_path, compiling())) as training,
+        waiting("--until", "ended", "--dir", str(tmp_path), "--timeout", "60") as waiter,
+    ):
+        assert "compiling" in waiter.told()
+        training.kill()
+        code, out, _ = waiter.end()
+    assert (code, out.startswith("gpt2: lost")) == (0, True)
+
+
+def test_a_living_state_is_reached_while_it_is_there(tmp_path: Path) -> None:
+    with held(write_record(tmp_path, compiling())):
+        result = wait("--until", "compiling", "--dir", str(tmp_path), "--timeout", "60")
+        assert result.exit_code == 0
+
+
+@pytest.mark.parametrize("until", ["warm,failed", "failed, warm", "ended,warm"])
+def test_of_several_states_whichever_comes_first(tmp_path: Path, until: str) -> None:
+    with held(write_record(tmp_path, warm())):
+        result = wait("--until", until, "--dir", str(tmp_path), "--timeout", "60")
+    assert (result.exit_code, result.stdout[:10]) == (0, "gpt2: warm")
+
+
+def test_beside_a_state_that_lives_the_end_of_an_earlier_start_does_not_answer(
+    tmp_path: Path,
+) -> None:
+    """``warm,ended`` is for a launch: it was warm or it is over."""
+    write_record(tmp_path, ended(warm(), "failed"))
+    words = ("gpt2", "--until", "warm,ended", "--dir", str(tmp_path), "--timeout", "0")
+    assert wait(*words).exit_code == 124
+
+
+def test_an_end_that_is_none_of_several_is_told_apart(tmp_path: Path) -> None:
+    write_record(tmp_path, just_begun(ended(warm(), "failed")))
+    result = wait("gpt2", "--until", "compiling,finished", "--dir", str(tmp_path))
+    assert result.exit_code == 4
+    assert "(it ended and was not seen compiling or finished)" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("make", "until", "code"),
+    [(warm, "warm", 0), (compiling, "warm", 124), (lambda: ended(warm(), "failed"), "finished", 4)],
+    ids=["reached", "timeout", "ended"],
+)
+def test_json_is_the_last_answer_and_stdout_has_nothing_else(
+    tmp_path: Path, make: Callable[[], Slot], until: str, code: int
+) -> None:
+    slot = make()
+    folder = write_record(tmp_path, slot)
+    other = write_record(tmp_path, warm("other"), name="other")
+    words = ("gpt2", "--json", "--until", until, "--timeout", "0.1", "--dir", str(tmp_path))
+    with held(other):
+        if code == 4:
+            result = wait(*words)
+        else:
+            with held(folder):
+                result = wait(*words)
+    answer = json.loads(result.stdout)
+    assert result.exit_code == code
+    assert [run["run"] for run in answer["runs"]] == ["gpt2"]
+    assert answer["schema_version"] == 1
+    assert bool(result.stderr) is (code != 0)
+
+
+def test_json_of_a_run_that_never_began_is_nothing_at_all(tmp_path: Path) -> None:
+    result = wait("gpt2", "--json", "--timeout", "0", "--dir", str(tmp_path))
+    assert (result.exit_code, result.stdout) == (124, "")
+
+
+def test_on_a_terminal_one_line_says_how_long_and_how_far(tmp_path: Path) -> None:
+    """It is written over, and gone at the end."""
+    folder = write_record(tmp_path, compiling())
+    with held(folder), terminal("wait", "--dir", str(tmp_path)) as shown:
+        shown.read_until("gpt2: compiling")
+        update(folder, warm())
+        assert shown.read_to_end() == 0
+    told, last = shown.written.rsplit("\r\x1b[K", 1)
+    assert re.match(r"\r\d[\d.]* m?s: gpt2: compiling", told)
+    assert "\n" not in told
+    assert last.startswith("gpt2: warm")
+
+
+def test_a_daemon_that_goes_away_in_the_middle_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be started anew; in the end its absence is the error that it is at the beginning."""
+    monkeypatch.setattr(waiter, "_ABSENCE_SECONDS", 0.5)
+    answers = iter([{"runs": [], "warm": None, "summary": "", "compiling": None}])
+
+    def ask() -> Answer:
+        for answer in answers:
+            return answer
+        raise NoDaemonError("no daemon answers at x")
+
+    told: list[str] = []
+    with pytest.raises(NoDaemonError):
+        Wait(ask, None, ["warm"], lambda _, words: told.append(words)).block(60)
+    assert told[:2] == [
+        "no run lives; waiting for one",
+        "no daemon answers at x; asking again",
+    ]
+
+
+class Clock:
+    """Stands in for ``time`` where somebody waits; it goes on while he sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return 10**9 + self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+Told = Answer | Exception
+
+
+def waited(
+    monkeypatch: pytest.MonkeyPatch,
+    told: Callable[[float], Told],
+    run: str | None = None,
+    patience: float = 60.0,
+) -> Outcome | None:
+    """How a wait ends where the seconds since its first look decide what it is told."""
+    clock = Clock()
+    monkeypatch.setattr(waiter, "time", clock)
+
+    def ask() -> Answer:
+        found = told(clock.now - 1000.0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    return Wait(ask, run, ["warm"], lambda *_: None).block(patience).outcome
+
+
+def at(moment: float | None, *views: RankView) -> Answer:
+    """What a daemon tells whose clock says ``moment``."""
+    return {**status(b.snapshot(*views)), "at": moment}
+
+
+def attached(view: RankView, moment: float) -> RankView:
+    who = replace(view.figures.who, attached_at=moment)
+    return replace(view, figures=replace(view.figures, who=who))
+
+
+FAR = 5_000.0  # the daemon's clock at the first look: no machine's
+
+
+def test_a_run_that_began_and_broke_off_while_the_daemon_was_away_is_not_of_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The wait began at its first look, not when somebody first answered it."""
+    broke_off = attached(b.in_every_state()["failed"], FAR + 6)
+
+    def told(after: float) -> Told:
+        if after < 5:
+            return UnknownRunError("gpt2", ())
+        return NoDaemonError("away") if after < 18 else at(FAR + after, broke_off)
+
+    assert waited(monkeypatch, told, "gpt2") is Outcome.ENDED
+
+
+def test_what_had_broken_off_before_the_first_look_is_still_of_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broke_off = attached(b.in_every_state()["failed"], FAR - 11)
+    assert waited(monkeypatch, lambda after: at(FAR + after, broke_off), "gpt2") is Outcome.TIMEOUT
+
+
+def test_a_living_run_counts_though_the_daemons_clock_is_far_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A daemon that has just started does not say yet when it read the records."""
+    living = attached(b.in_every_state()["warm"], FAR - 500)
+    told = (at(None), at(FAR, living))
+    assert waited(monkeypatch, lambda after: told[after > 0]) is Outcome.REACHED
+
+
+def test_a_run_that_was_seen_alive_counts_though_the_clock_was_set_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    states = b.in_every_state()
+    living, failed = (attached(states[name], FAR - 500) for name in ("compiling", "failed"))
+    told = (at(FAR), at(FAR - 60, living), at(FAR - 60, failed))
+    assert waited(monkeypatch, lambda after: told[min(2, int(after))]) is Outcome.ENDED
+
+
+def test_what_a_prometheus_tells_is_held_against_this_machines_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It does not say what time it is; runs of before are passed over all the same."""
+    view = b.in_every_state()["failed"]
+    monkeypatch.setattr(waiter, "time", clock := Clock())
+    for began, outcome in ((-11.0, Outcome.TIMEOUT), (-9.0, Outcome.ENDED)):
+        answer = at(None, attached(view, clock.time() + began))
+        waited = Wait(partial(dict, answer), "gpt2", ["warm"], lambda *_: None, None, clock.time)
+        assert waited.block(5).outcome is outcome
+
+
+def test_without_a_name_a_run_of_before_is_passed_over(tmp_path: Path) -> None:
+    write_record(tmp_path, ended(compiling("old"), "failed"), name="old")
+    result = wait("--dir", str(tmp_path), "--timeout", "0.1")
+    assert result.exit_code == 124
+    with held(write_record(tmp_path, warm("new"), name="new")):
+        assert wait("--dir", str(tmp_path), "--timeout", "600").exit_code == 0
+
+
+def test_it_asks_the_daemon_where_one_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WARMWATCH_DIR", raising=False)
+    with held(write_record(tmp_path, warm("far"))), daemon(tmp_path) as url:
+        result = wait("far", "--address", url.removeprefix("http://"), "--timeout", "600")
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--timeout", "soon"], ["--timeout", "-1"], ["--until", "x"], ["--until", "warm,"]],
+)
+def test_wrong_usage_exits_2(arguments: list[str]) -> None:
+    assert wait(*arguments).exit_code == 2

@@ -1,0 +1,333 @@
+"""``warmwatch wait`` is woken by what happens, and asks where nobody tells it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from support import builders as b
+from support.daemon import daemon, daemon_process
+from support.front import Front, Treatment, front
+from support.records import wait_until
+from support.standing import Training, training
+from support.terminal import terminal
+from support.waiting import Waiting, waiting
+from support.web import ask
+from warmwatch.shared.record import PHASES
+from warmwatch_monitor.client import events as hearing
+from warmwatch_monitor.client.daemon import Answer, Daemon
+from warmwatch_monitor.client.events import Event, EventClient
+from warmwatch_monitor.settings import parse_address
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.wait.waiter import Wait
+
+STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+QUIET_SECONDS = 1.5  # some times the pause between two questions
+FIRST = b"retry: 2000\n\nevent: snapshot\nid: x-1\ndata: {}\n\n"
+
+
+@contextmanager
+def scene(place: Path) -> Iterator[tuple[Training, Front]]:
+    """A training, a daemon that watches it, and who stands before that."""
+    with training(place) as one, daemon(place) as url, front(url) as before:
+        yield one, before
+
+
+@contextmanager
+def commanded(before: Front, *words: str) -> Iterator[Waiting]:
+    """A command that has said how far its run is."""
+    with waiting(*words, "--address", before.address) as command:
+        assert "compiling" in command.told()
+        yield command
+
+
+def listens(before: Front) -> int:
+    """Return once the command listens and asks nothing any more; how often it has asked.
+
+    Since it heard the first event it has asked once, for what it was not told of before.
+    """
+    wait_until(lambda: before.is_caught_up)
+    return len(before.asked)
+
+
+def test_it_asks_once_more_when_something_happened_to_its_run_and_not_before(
+    tmp_path: Path,
+) -> None:
+    """By name, by pattern, or without either; what another run does wakes none who named his."""
+    named = (("gpt2",), ("g*", "--until", "warm,ended"))
+    with scene(tmp_path) as (one, before), ExitStack() as stack:
+        *own, beside = fronts = [stack.enter_context(front(before.target)) for _ in range(3)]
+        commands = [
+            stack.enter_context(commanded(each, *words))
+            for each, words in zip(fronts, (*named, ()), strict=True)
+        ]
+        *asked, asked_of_all = map(listens, fronts)
+        for phase in (1, 2, 3, 4):
+            one.is_in(phase)
+            wait_until(partial(is_in, before, phase))
+        assert len(beside.asked) == asked_of_all
+        with training(tmp_path, "bert") as other:
+            wait_until(lambda: len(beside.asked) > asked_of_all)
+            other.warm()
+            assert [len(each.asked) for each in own] == asked
+            one.warm()
+            for command in commands:
+                assert command.end()[0] == 0
+        for each, known in zip(own, asked, strict=True):
+            assert known < len(each.asked) <= known + 2
+
+
+def is_in(before: Front, phase: int) -> bool:
+    """What the daemon itself says, of a phase by its position in the record."""
+    assert before.target is not None
+    said = json.loads(ask(before.target).body)["runs"][0]["ranks"][0]["compile"]["phase"]
+    return bool(said == PHASES[phase - 1])
+
+
+def status_of(before: Front, run: str) -> bytes:
+    assert before.target is not None
+    return ask(before.target, f"/status?run={run}").body
+
+
+def endless(peer: socket.socket) -> None:
+    peer.sendall(STREAM + FIRST + b"event: state\ndata: ")
+    while True:
+        peer.sendall(b"x" * 65536)
+
+
+def says(words: bytes) -> Treatment:
+    return lambda peer: peer.sendall(words)
+
+
+def hangs(words: bytes) -> Treatment:
+    """Never ends."""
+
+    def treat(peer: socket.socket) -> None:
+        peer.sendall(words)
+        peer.recv(1)  # until the other side leaves
+
+    return treat
+
+
+TREATMENTS: dict[str, Treatment] = {
+    "an older daemon": says(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"),
+    "who asks is refused": says(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n"),
+    "a crowd": says(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n"),
+    "another thing": says(b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n<html>"),
+    "nothing": says(b""),
+    "breaks off": says(STREAM + FIRST),
+    "nonsense": says(STREAM + b"\xff\x00\n" * 9),
+    "no HTTP": says(b"\xff\x00\n" * 9),
+    "nonsense in events": says(STREAM + b"event: \xff\ndata: {[\n\n" * 9),
+    "hangs": hangs(b""),
+    "hangs in the head": hangs(b"HTTP/1.1 200"),
+    "never begins": hangs(STREAM + b": still here\n\n" * 3),
+    "no line ends": hangs(STREAM + b"x" * 100_000),
+    "endless": endless,
+}
+
+
+def test_where_nothing_can_be_heard_it_asks_again_and_again(tmp_path: Path) -> None:
+    """Commands for all that can be wrong at once: one scene is cheaper than many."""
+    with scene(tmp_path) as (one, before), ExitStack() as stack:
+        fronts = {name: stack.enter_context(front(before.target)) for name in TREATMENTS}
+        for name, treatment in TREATMENTS.items():
+            fronts[name].treatment = treatment
+        commands = {
+            name: stack.enter_context(waiting("--address", each.address))
+            for name, each in fronts.items()
+        }
+        for each in fronts.values():
+            wait_until(lambda each=each: each.listened)  # type: ignore[misc]
+        one.warm()
+        ends = {name: command.end() for name, command in commands.items()}
+    for name, (code, out, err) in ends.items():
+        assert (name, code, out[:10]) == (name, 0, "gpt2: warm"), err
+
+
+def test_who_was_refused_because_many_listen_asks_seldom(tmp_path: Path) -> None:
+    with scene(tmp_path) as (_, before):
+        before.treatment = says(b"HTTP/1.1 503 Service Unavailable\r\n\r\n{}")
+        with commanded(before):
+            wait_until(lambda: before.listened)
+            known = len(before.asked)
+
+            def asks_seldom() -> bool:
+                """It may have asked twice before it knew."""
+                gaps = [after - first for first, after in pairwise(before.asked[known:])]
+                return max(gaps, default=0) >= 3
+
+            wait_until(asks_seldom)
+
+
+def test_an_older_daemon_that_tells_of_every_phase_wakes_nobody_by_that(tmp_path: Path) -> None:
+    phase = b'event: phase\ndata: {"run": "gpt2"}\n\n'
+    over = threading.Event()
+
+    def tell(peer: socket.socket) -> None:
+        peer.sendall(STREAM + FIRST)
+        while not over.wait(0.05):
+            peer.sendall(phase)
+        peer.sendall(b'event: run\ndata: {"run": "gpt2"}\n\n')
+        peer.recv(1)
+
+    with scene(tmp_path) as (one, before):
+        before.treatment = tell
+        with commanded(before) as command:
+            wait_until(lambda: before.listened)
+            wait_until(lambda: time.monotonic() - before.asked[-1] > QUIET_SECONDS)
+            one.warm()
+            wait_until(lambda: b'"warm":true' in status_of(before, "gpt2"))
+            over.set()
+            assert command.end()[0] == 0
+
+
+def test_a_stream_that_falls_silent_is_no_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Be there bytes or none: no line of them ends."""
+    monkeypatch.setattr(hearing, "SILENT_SECONDS", 0.3)
+    for treatment in (hangs(STREAM + FIRST), endless):
+        with daemon(tmp_path) as url, front(url) as before:
+            before.treatment = treatment
+            ear = EventClient()
+            ear.follow(Daemon(parse_address("test", before.address)))
+            ear.connect_where_due(60)
+            (first,) = ear.hear(60)
+            assert (first.kind, ear.is_live) == ("snapshot", True)
+            assert ear.hear(60) == []
+            assert not ear.is_live
+
+
+def test_however_often_it_cannot_listen_it_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind a proxy that lets no stream through, for a day."""
+    monkeypatch.setattr(hearing.random, "uniform", lambda *_: 0.0)  # its pauses take no time
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        ear = EventClient()
+        ear.follow(Daemon(parse_address("test", f"127.0.0.1:{nobody.getsockname()[1]}")))
+        for _ in range(1100):
+            ear.connect_where_due(60)
+        assert ear.hear(0.001) == []
+
+
+def test_one_who_hangs_holds_it_no_longer_than_the_timeout(tmp_path: Path) -> None:
+    """And a second, for one last question; more time where none was left to ask it in."""
+    for seconds in (3, 12, 48):
+        words = ("--timeout", str(seconds))
+        with scene(tmp_path / words[1]) as (_, before), commanded(before, *words) as command:
+            before.silent = True
+            code, _, err = command.end()
+        assert code == 124
+        hung, _, within = err.rpartition("has not answered within ")
+        if hung:
+            break
+    assert 1 <= float(within.partition(" s")[0]) <= seconds
+
+
+def test_ctrl_c_ends_one_who_listens(tmp_path: Path) -> None:
+    with scene(tmp_path) as (_, before), commanded(before) as command:
+        asked = listens(before)
+        command.process.send_signal(signal.SIGINT)
+        assert command.end()[0] == 130
+        assert len(before.asked) == asked
+
+
+@contextmanager
+def restart(
+    place: Path,
+) -> Iterator[tuple[Training, Front, Callable[[], None], Callable[[], None]]]:
+    """A scene whose daemon can end, and in whose place another can then be."""
+    own = ("--dir", str(place), "--interval", "0.05")
+    with (
+        training(place) as one,
+        daemon(place) as another,
+        daemon_process(*own) as (process, url),
+        front(url) as before,
+    ):
+        wait_until(lambda: b'"compiling":true' in ask(url).body)
+
+        def end() -> None:
+            before.target = before.asked_unheard = None
+            process.terminate()
+            process.wait(60)
+
+        def begin() -> None:
+            before.target = another
+
+        yield one, before, end, begin
+
+
+def test_what_happened_while_the_daemon_was_away_is_not_missed(tmp_path: Path) -> None:
+    with restart(tmp_path) as (one, before, end, begin), commanded(before) as command:
+        listens(before)
+        end()
+        wait_until(lambda: before.turned_away)
+        one.warm()
+        begin()
+        assert command.end()[0] == 0
+
+
+def test_the_daemon_that_was_started_anew_is_listened_to_again(tmp_path: Path) -> None:
+    with restart(tmp_path) as (one, before, end, begin), commanded(before) as command:
+        listens(before)
+        end()
+        begin()
+        asked = listens(before)
+        one.warm()
+        assert command.end()[0] == 0
+        assert asked < len(before.asked) <= asked + 2
+
+
+def test_on_a_terminal_seconds_go_on_while_it_listens(tmp_path: Path) -> None:
+    with (
+        scene(tmp_path) as (one, before),
+        terminal("wait", "--address", before.address) as shown,
+    ):
+        shown.read_until("gpt2: compiling")
+        wait_until(lambda: before.told)
+        later = r"\r(\d+)[^\r]*: gpt2: compiling.*\r(?!\1\b)\d+[^\r]*: gpt2: compiling"
+        shown.read_until_match(later, len(shown.written))
+        one.warm()
+        assert shown.read_to_end() == 0
+
+
+class EnoughError(Exception):
+    """One pause was seen."""
+
+
+def test_another_users_run_and_one_of_another_name_wake_nobody() -> None:
+    """Of a run that is not known yet one can say so by what was asked for alone."""
+    mine, theirs = b.in_every_state("mine")["warming"], b.in_every_state("theirs")["warming"]
+    answer = status(b.snapshot(mine, theirs))
+    for run in answer["runs"]:
+        run["owner_uid"] = 1000 + (run["run"] == "theirs")
+    events = ("mine", "theirs", "new", "new@alice")
+
+    def woken(answer: Answer, run: str | None) -> list[bool]:
+        """By which of the events, in the first pause."""
+        known: list[bool] = []
+
+        def pause(_left: float, wakes: Callable[[Event], bool]) -> None:
+            known[:] = [wakes(Event("run", json.dumps({"run": one}).encode())) for one in events]
+            assert wakes(Event("gone", b"{")), "what cannot be read may be anything"
+            raise EnoughError
+
+        with pytest.raises(EnoughError):
+            Wait(lambda: answer, run, ["warm"], lambda *_: None, 1000, pause=pause).block(60)
+        return known
+
+    assert woken(answer, None) == [True, False, True, True]
+    named = {**answer, "runs": answer["runs"][:1]}
+    for run in ("new", "ne*", "new@alice", "n*@alice"):
+        assert woken(named, run) == [True, False, True, True]
