@@ -94,8 +94,11 @@ def slower_than_before(figures: Figures) -> str:
     return f"warm-up took {duration(first.seconds)}, {duration(earlier[0])} last time{runs}"
 
 
-def without_steps(run: RunView, speaker: RankView) -> str | None:
-    """``no step for 61 s; batches go on: an evaluation?``; ``None`` where steps go on."""
+def without_steps(run: RunView, speaker: RankView, *, in_head: bool) -> str | None:
+    """``no step for 61 s; batches go on: an evaluation?``; ``None`` where steps go on.
+
+    Where the head of the sentence has said that there is no step (``in_head``), only what moves.
+    """
     progress = speaker.figures.progress
     limit = progress.stall_limit_seconds
     if run.state is State.STALLED or not speaker.figures.steps.count or not speaker.living:
@@ -107,7 +110,7 @@ def without_steps(run: RunView, speaker: RankView) -> str | None:
     seen = next(_signs(speaker), None) or next(_held_up_by(others), None)
     if seen is None and any(next(_signs(view), None) for view in others):
         seen = "another rank works"
-    return f"{said}; {seen}" if seen else said
+    return "; ".join(part for part in ("" if in_head else said, seen) if part)
 
 
 def _held_up_by(others: list[RankView]) -> Iterator[str]:

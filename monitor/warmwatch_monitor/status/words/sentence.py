@@ -110,7 +110,8 @@ def _waiting(run: RunView, speaker: RankView) -> Iterator[Clause]:
 
 def _meanwhile(run: RunView, speaker: RankView) -> Iterator[Clause]:
     """What moves or waits beside the state: steps that are missing, GPUs, compile workers."""
-    if quiet := without_steps(run, speaker):
+    quiet = without_steps(run, speaker, in_head=leads_with(speaker) == "silent")
+    if quiet is not None:
         yield Clause(quiet, Importance.WAIT)
         return
     yield Clause(pausing(speaker), Importance.WAIT)
