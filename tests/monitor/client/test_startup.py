@@ -43,7 +43,7 @@ RECORDS = {
     *("warmwatch.shared.record", "warmwatch.shared.verdict", "warmwatch_monitor.model"),
     *("warmwatch_monitor.pipeline.poller", "warmwatch_monitor.status.document"),
 }
-ANSWER = {"socket", "json", "warmwatch_monitor.settings", "warmwatch_monitor.views"}
+ANSWER = {"socket", "json", "warmwatch_monitor.settings", "warmwatch_monitor.client"}
 LISTENING = {"httptools", "warmwatch_monitor.client.events"}
 HISTORY = {"sqlite3", "warmwatch_monitor.history.store"}
 SPARED = {"dataclasses", "pathlib", "difflib", "textwrap", "shutil", "tempfile"}
