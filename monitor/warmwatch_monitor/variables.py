@@ -23,7 +23,7 @@ from warmwatch_monitor.settings import (
     PRICE,
 )
 
-# name -> (default in words, meaning); the README's table is made of these and the agent's
+# name -> (default in words, meaning); docs/settings.md lists these and the agent's
 VARIABLES: Mapping[str, tuple[str, str]] = {
     "WARMWATCH_DIR": (
         "/run/warmwatch, the user's runtime directory, and those in /dev/shm and /tmp",

@@ -1,4 +1,4 @@
-"""What the README says, against what is there."""
+"""README and docs against the code: settings, states, commands, links, and the index of pages."""
 
 from __future__ import annotations
 
@@ -14,13 +14,20 @@ from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.record import CATEGORIES
 from warmwatch.shared.verdict import State
 from warmwatch_monitor import variables as monitor
+from warmwatch_monitor.cli import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[3]
 README = (ROOT / "README.md").read_text()
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    {*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "dashboards").glob("*.md")}
+    | {ROOT / "benchmarks" / "README.md", ROOT / "docker" / "README.md"}
+)
 
 
 def test_the_table_of_settings_is_complete() -> None:
-    listed = re.findall(r"^\| `(WARMWATCH_\w+)`", README, re.MULTILINE)
+    table = (DOCS / "settings.md").read_text()
+    listed = re.findall(r"^\| `(WARMWATCH_\w+)`", table, re.MULTILINE)
     assert sorted(listed) == sorted({*agent.VARIABLES, *monitor.VARIABLES})
     assert set(agent.MONITOR_VARIABLES) == set(monitor.VARIABLES) - set(agent.VARIABLES)
     assert set(monitor.AGENT_VARIABLES) == set(agent.VARIABLES) - set(monitor.VARIABLES)
@@ -31,15 +38,20 @@ def test_every_state_is_explained() -> None:
     assert {state.value for state in State} <= set(re.findall(r"`(\w+)`", table))
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "benchmark"])
+@pytest.mark.parametrize("target", ["demo", "test"])
 def test_every_make_target_that_is_named_exists(target: str) -> None:
     assert f"make {target}" in README
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
+def test_every_command_that_is_shown_exists() -> None:
+    pages = README + (DOCS / "commands.md").read_text()
+    shown = set(re.findall(r"^\$ (?:.* && |.* & )?warmwatch ([a-z]+)", pages, re.MULTILINE))
+    assert shown == set(COMMANDS)
+
+
 @pytest.mark.parametrize("command", ["serve", "status", "wait", "check", "doctor"])
-def test_every_command_that_is_shown_has_a_help(command: str) -> None:
-    assert f"$ warmwatch {command}" in README
+def test_a_command_that_is_shown_has_a_help(command: str) -> None:
     words = [sys.executable, "-m", "warmwatch_monitor", command, "--help"]
     shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert shown.startswith(f"Usage: warmwatch {command}")
@@ -50,3 +62,52 @@ def test_every_category_of_a_recompile_is_explained_with_its_remedy() -> None:
     rows = re.findall(r"^\| `(\w+)` \| .+? \| (.+) \|$", text, re.MULTILINE)
     unknown = "none known: read the reason"
     assert rows == [(category, ADVICE.get(category, unknown)) for category in CATEGORIES]
+
+
+def _anchor(heading: str) -> str:
+    """The fragment that GitHub gives a heading."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+    kept = re.sub(r"[^\w\- ]", "", text.replace("`", "").lower())
+    return kept.strip().replace(" ", "-")
+
+
+def _prose(page: Path) -> str:
+    """The text outside of code blocks."""
+    return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def _targets(page: Path) -> list[str]:
+    found = re.findall(r"\]\(([^)\s]+)\)", _prose(page))
+    return [target for target in found if not re.match(r"[a-z]+:", target)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for target in _targets(page):
+        path, _, fragment = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{page.name}: {target}"
+        if fragment and file.suffix == ".md":
+            headings = re.findall(r"^#+ (.+)$", _prose(file), re.MULTILINE)
+            assert fragment in {_anchor(one) for one in headings}, f"{page.name}: {target}"
+
+
+def test_the_index_lists_every_page_once() -> None:
+    index = DOCS / "README.md"
+    listed = [(DOCS / target.partition("#")[0]).resolve() for target in _targets(index)]
+    pages = {page for page in DOCS.rglob("*.md") if page != index}
+    assert pages - set(listed) == set(), "a page that no reader finds"
+    assert sorted(pages) == sorted(path for path in listed if path in pages)
+    assert "docs/README.md" in _targets(ROOT / "README.md")
+
+
+def test_every_page_that_the_code_names_exists() -> None:
+    named = {
+        match
+        for folder in ("agent", "monitor", "tests", "dashboards", "docker", "benchmarks")
+        for file in (ROOT / folder).rglob("*")
+        if file.suffix in {".py", ".yml", ".yaml", ".json", ".js", ".html"}
+        for match in re.findall(r"\bdocs/[\w/-]+\.md", file.read_text(errors="replace"))
+    }
+    assert "docs/security.md" in named
+    assert {name for name in named if not (ROOT / name).exists()} == set()
