@@ -91,6 +91,33 @@ def test_an_end_is_known_by_its_exit_code_and_is_what_it_is_without_the_agent(
         assert done.returncode == code
 
 
+_FROM = "try: read()\nexcept ValueError as error: raise OSError('secret') from error"
+WHERE = {
+    "own line": ("1 / 0", "<module>"),
+    "in a library": ("import json; json.loads('secret text')", "<module>"),
+    "in a function": ("def read(text):\n    return int(text)\nread('secret text')", "read"),
+    "endless": ("def again():\n    again()\nagain()", "again"),
+    "from another": (f"def read(): raise ValueError('secret text')\n{_FROM}", "<module>"),
+    "exit code": ("sys.exit('secret text')", None),
+}
+
+
+@pytest.mark.parametrize(("body", "name"), WHERE.values(), ids=WHERE)
+def test_a_failure_names_the_users_line_that_is_nearest_and_no_message(
+    records: Path, body: str, name: str | None
+) -> None:
+    train(records, body)
+    folder = slots.only(records)
+    last = slots.events(folder)[-1]
+    assert last["event"] == "exit"
+    assert last.get("name") == name
+    assert last.get("file") == (None if name is None else "train.py")
+    source = (records.parent / "train.py").read_text().splitlines()
+    if name is not None:
+        assert source[last["line"] - 1].strip() in body
+    assert "secret" not in (folder / record.JOURNAL).read_text()
+
+
 @pytest.mark.parametrize(
     "dies",
     [

@@ -55,7 +55,8 @@ class Run:
         self._words[AT["ended_ns"]] = now
         self._store.publish(self._words)
         ended = {"how": end.how, "exception": end.exception, "code": end.code}
-        self._store.note("exit", now, {**ended, "steps": self._store.steps()}, essential=True)
+        ended.update(end.place or {}, steps=self._store.steps())
+        self._store.note("exit", now, ended, essential=True)
 
 
 class Ledger:

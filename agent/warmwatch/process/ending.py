@@ -8,11 +8,13 @@ own traceback is what it always was. The status of an ordinary ``sys.exit`` is n
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from multiprocessing import parent_process, util
+from typing import Any
 
 from warmwatch._guard import report
+from warmwatch.shared.user_frames import innermost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +23,13 @@ class End:
 
     Attributes:
         exception: type name of the exception that ended it. code: exit code, 0 to 255.
+        place: name, file and line of the user's frame nearest to where it was raised.
     """
 
     how: str
     exception: str | None = None
     code: int | None = None
+    place: Mapping[str, Any] | None = None
 
 
 def ending() -> End:
@@ -62,7 +66,7 @@ def end_of(leaving: BaseException | None, uncaught: BaseException | None) -> End
         return End(how="finished")
     if isinstance(raised, KeyboardInterrupt):
         return End(how="interrupted", exception=type(raised).__name__)
-    return End(how="failed", exception=type(raised).__name__, code=1)
+    return _failed(raised, code=1)
 
 
 def _by_code(leaving: SystemExit) -> End:
@@ -73,4 +77,9 @@ def _by_code(leaving: SystemExit) -> End:
     cause = leaving.__cause__ or leaving.__context__
     if code == 0:
         return End(how="finished", code=0)
-    return End(how="failed", exception=type(cause).__name__ if cause else None, code=code)
+    return End(how="failed", code=code) if cause is None else _failed(cause, code)
+
+
+def _failed(raised: BaseException, code: int) -> End:
+    place = innermost(raised.__traceback__)
+    return End(how="failed", exception=type(raised).__name__, code=code, place=place)

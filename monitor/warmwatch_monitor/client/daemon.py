@@ -62,6 +62,7 @@ _END = {
     "how": str,
     "?exit_code": _COUNT,
     "?exception": _TEXT,
+    "?place": ({"name": str, "file": str, "line": int}, _NOTHING),
     "?signal": _TEXT,
     "?out_of_memory": _FLAG,
 }

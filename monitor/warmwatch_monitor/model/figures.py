@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from warmwatch.shared.record.stack_file import Frame
 from warmwatch_monitor.model.compile import Compile, Log
 from warmwatch_monitor.model.steps import Pauses, Steps, Warmups
 from warmwatch_monitor.model.throughput import Worth
@@ -127,6 +128,7 @@ class Life(Struct, frozen=True, kw_only=True):
         pid: as this monitor's pid namespace has it; ``None`` where it is gone or cannot be seen.
         end: ``finished``, ``failed``, ``interrupted`` or ``detached``; ``None`` where it has not
         said so. exit_code: 0 to 255. exception: the type's name of the one that ended it.
+        raised: the user's frame nearest to where that was raised.
         signal: the name of the signal that killed it; ``None`` where none did or nobody saw.
         killed_at_end: its program had come to its end, and it was killed before it could exit.
     """
@@ -136,6 +138,7 @@ class Life(Struct, frozen=True, kw_only=True):
     end: str | None = None
     exit_code: int | None = None
     exception: str | None = None
+    raised: Frame | None = None
     killed_at_end: bool = False
     signal: str | None = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from warmwatch.shared.record import Identity, Slot
+from warmwatch.shared.record.stack_file import Frame
 from warmwatch_monitor.model.journal import (
     Beginning,
     Compilation,
@@ -83,7 +84,8 @@ class RecordReading(Struct, frozen=True, kw_only=True):
         not over, and the steps by then.
         functions: what each cost, as far as the journal was read, the dearest first.
         long_steps: the longest of those that were far longer than usual, and the last ones.
-        exception: type of the exception that ended the process.
+        exception: type of the exception that ended the process. raised: the user's frame nearest
+        to where it was raised.
         broken_lines: journal lines that were torn. unread_bytes: of the journal, left to the next
         polls: until then sums and lists of its lines are incomplete. skipped_bytes: never read.
         this_boot: whether its times are of this machine's boot.
@@ -108,6 +110,7 @@ class RecordReading(Struct, frozen=True, kw_only=True):
     functions: tuple[FunctionCost, ...] = ()
     long_steps: tuple[LongStep, ...] = ()
     exception: str | None = None
+    raised: Frame | None = None
     broken_lines: int = 0
     unread_bytes: int = 0
     skipped_bytes: int = 0

@@ -30,7 +30,9 @@ def failure(report: Report) -> Section | None:
         return None
     after = f"after {counted(report.steps, 'step')}"
     exception, code = end.get("exception"), end.get("exit_code")
-    head = f"{exception} ended it {after}" if exception else f"It ended {after}"
+    at = end.get("place")
+    raised = f" in {place(at['name'], at['file'], at['line'])}" if at else ""
+    head = f"{exception}{raised} ended it {after}" if exception else f"It ended {after}"
     head += f", exit code {code}" if code is not None else ""
     middle = [f"{line[0].upper()}{line[1:]}." for line in report.evidence if _IN_THE_MIDDLE in line]
     return Section("The failure", items=(Item(head, (*_failed(report), *middle)),))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,16 +20,16 @@ from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, plain, say
 from warmwatch_monitor.stacks import py_spy
 from warmwatch_monitor.stacks.sources import compilers_of, left_stacks
-from warmwatch_monitor.stacks.wording import at_work, heading, left_by_agent, threads
+from warmwatch_monitor.stacks.wording import as_json, at_work, heading, left_by_agent, threads
 from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.sentence import NO_RUN
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.model import RankView
+    from warmwatch_monitor.model import Compiler, RankView, Stacks, ThreadStack
 
 _MOST_RANKS = 8
 _NONE_YET = (
-    "warmwatch: its agent has written none of this compilation: it does a minute into one, where "
+    "its agent has written none of this compilation: it does a minute into one, where "
     "WARMWATCH_STACKS says nothing else, and where nothing holds the interpreter's lock"
 )
 
@@ -36,8 +38,11 @@ _NONE_YET = (
 @click.argument("run", required=False)
 @click.option("--rank", metavar="N", help="This rank, whatever it does.")
 @options.directory
+@click.option("--json", "is_json", is_flag=True, help="Print the stacks as JSON.")
 @click.pass_context
-def stacks(ctx: click.Context, /, run: str | None, rank: str | None, dir: str | None) -> None:
+def stacks(
+    ctx: click.Context, /, run: str | None, rank: str | None, dir: str | None, is_json: bool
+) -> None:
     """Show what the ranks of RUN are in the middle of that compile, are silent or are stalled.
 
     Python stacks and the compilers that are busy: through py-spy (pip install 'warmwatch[stacks]')
@@ -61,13 +66,9 @@ def stacks(ctx: click.Context, /, run: str | None, rank: str | None, dir: str | 
         raise NoRunError(NO_RUN)
     living = [view for one in snapshot.runs if one.run in names for view in one.living]
     views = _wanted(living, number)
-    found = False
-    for view in views[:_MOST_RANKS]:
-        for line in _shown(view):
-            say(plain(line))
-        found = _tell(view) or found
-    if len(views) > _MOST_RANKS:
-        say(f"... and {len(views) - _MOST_RANKS} ranks more: --rank N shows one")
+    left_out = max(0, len(views) - _MOST_RANKS)
+    looks = (_look(view) for view in views[:_MOST_RANKS])
+    found = _print_json([*looks], left_out) if is_json else _print(looks, left_out)
     ctx.exit(0 if found else 1)
 
 
@@ -101,47 +102,82 @@ def _hangs(view: RankView) -> bool:
     return judged.compiling or judged.state is State.STALLED or "silent" in judged.conditions
 
 
-def _shown(view: RankView) -> Iterator[str]:
-    """What it does, and what compiles for it."""
-    yield from heading(view)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What was found of one rank. ``problems``: why there is no more, one sentence each."""
+
+    view: RankView
+    compilers: Sequence[Compiler] = ()
+    present: Sequence[ThreadStack] = ()
+    left: Sequence[Stacks] = ()
+    problems: Sequence[str] = ()
+
+
+def _look(view: RankView) -> Look:
+    """Its stacks by py-spy; where py-spy cannot look, those that its agent wrote."""
     pid = view.figures.life.pid
-    yield from () if pid is None else at_work(compilers_of(pid))
+    if pid is None:
+        why = "its process cannot be seen from here (another pid namespace)"
+        return _left(view, (), why)
+    compilers = compilers_of(pid)
+    try:
+        found = py_spy.dump(pid, stopped=view.process is not None and view.process.stopped)
+    except SourceError as error:
+        return _left(view, compilers, str(error))
+    return Look(view=view, compilers=compilers, present=found)
 
 
-def _tell(view: RankView) -> bool:
-    """Its stacks; whether there are any. Where py-spy cannot look, those that the agent left."""
-    why = "its process cannot be seen from here (another pid namespace)"
-    pid = view.figures.life.pid
-    if pid is not None:
-        try:
-            found = py_spy.dump(pid, stopped=view.process is not None and view.process.stopped)
-        except SourceError as error:
-            why = str(error)
-        else:
-            say("  Python stacks, by py-spy now:")
-            for line in threads(found):
-                say(plain(line))
-            return True
-    note(f"warmwatch: {plain(why)}")
-    return _left(view)
-
-
-def _left(view: RankView) -> bool:
+def _left(view: RankView, compilers: Sequence[Compiler], why: str) -> Look:
     """What its agent wrote of the compilation that is in progress."""
+    left, problem = _of_agent(view)
+    problems = (why,) if problem is None else (why, problem)
+    return Look(view=view, compilers=compilers, left=left, problems=problems)
+
+
+def _of_agent(view: RankView) -> tuple[Sequence[Stacks], str | None]:
     since = view.record.slot.compile.active_since_ns
     if not since:
-        note("warmwatch: the agent writes stacks of compilations, and nothing compiles")
-        return False
+        return (), "the agent writes stacks of compilations, and nothing compiles"
     try:
         left = left_stacks(view.record.folder, since)
     except FileNotFoundError:
         left = ()
     except (OSError, RecordError) as error:
-        note(f"warmwatch: {plain(str(error))}")
-        return False
-    if not left:
-        note(_NONE_YET)
-        return False
-    for line in left_by_agent(left, time.monotonic_ns()):
-        say(plain(line))
-    return True
+        return (), str(error)
+    return left, None if left else _NONE_YET
+
+
+def _print(looks: Iterator[Look], left_out: int) -> bool:
+    """Whether there is any stack."""
+    found = False
+    for look in looks:
+        for line in _lines(look):
+            say(plain(line))
+        for problem in look.problems:
+            note(f"warmwatch: {plain(problem)}")
+        found = found or bool(look.present or look.left)
+    if left_out:
+        say(f"... and {left_out} ranks more: --rank N shows one")
+    return found
+
+
+def _lines(look: Look) -> Iterator[str]:
+    yield from heading(look.view)
+    yield from at_work(look.compilers)
+    if look.present:
+        yield "  Python stacks, by py-spy now:"
+        yield from threads(look.present)
+    elif look.left:
+        yield from left_by_agent(look.left, time.monotonic_ns())
+
+
+def _print_json(looks: Sequence[Look], left_out: int) -> bool:
+    """The same as one object."""
+    now = time.monotonic_ns()
+    ranks: list[dict[str, Any]] = [
+        as_json(look.view, look.compilers, look.present, look.left, now)
+        | {"problems": list(look.problems)}
+        for look in looks
+    ]
+    say(json.dumps({"schema_version": 1, "ranks": ranks, "ranks_left_out": left_out}, indent=2))
+    return any(look.present or look.left for look in looks)

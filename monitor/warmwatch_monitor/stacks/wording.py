@@ -1,8 +1,12 @@
-"""What ``warmwatch stacks`` shows of a rank, as lines of text. Pure."""
+"""What ``warmwatch stacks`` shows of a rank, as lines of text or as JSON. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from msgspec.structs import asdict as struct_as_dict
 
 from warmwatch_monitor.model import INNERMOST, Compiler, RankView, Stacks, ThreadStack
 from warmwatch_monitor.output.wording import counted, duration
@@ -48,6 +52,32 @@ def threads(stacks: Sequence[ThreadStack]) -> Iterator[str]:
         if one.left_out:
             kept.insert(INNERMOST, f"    ... {counted(one.left_out, 'frame')} left out")
         yield from kept
+
+
+def as_json(
+    view: RankView,
+    compilers: Sequence[Compiler],
+    present: Sequence[ThreadStack],
+    left: Sequence[Stacks],
+    now_ns: int,
+) -> dict[str, Any]:
+    """The same as an object; ``source`` and what follows from it are null without stacks."""
+    last = left[-1] if left and not present else None
+    _, *beside_it = (line.strip() for line in heading(view))
+    return {
+        "run": view.run,
+        "rank": view.rank,
+        "pid": view.figures.life.pid,
+        "state": view.judgement.state.value,
+        "summary": beside_it[0],
+        "conditions": beside_it[1:],
+        "compilers": [struct_as_dict(one) for one in compilers],
+        "source": "py-spy" if present else "agent" if last else None,
+        "age_seconds": 0.0 if present else max(0, now_ns - last.at_ns) / 1e9 if last else None,
+        "phase": last.phase if last else None,
+        "threads": [asdict(one) for one in present or (last.threads if last else ())],
+        "threads_left_out": last.threads_left_out if last else 0,
+    }
 
 
 def _into(one: Stacks) -> str:

@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 from warmwatch_monitor.model import (
     DTYPE,
     Figures,
+    Frame,
     LongStep,
     Memory,
     RankView,
@@ -186,10 +187,15 @@ def ending(view: RankView, ended_together: bool | None) -> dict[str, Any] | None
         "how": ended,
         "exit_code": life.exit_code,
         "exception": life.exception,
+        "place": None if life.raised is None else _place(life.raised),
         "signal": life.signal,
         "out_of_memory": view.oom_killed,
         "ended_together": ended_together,
     }
+
+
+def _place(frame: Frame) -> dict[str, Any]:
+    return {"name": frame.name, "file": frame.file, "line": frame.line}
 
 
 def _worth(view: RankView) -> dict[str, Any] | None:

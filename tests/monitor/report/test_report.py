@@ -13,6 +13,7 @@ from support import builders as b
 from support import reported as a
 from support.builders import EPOCH
 from support.values import replace
+from warmwatch.shared.record.stack_file import Frame
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.markdown import markdown
 from warmwatch_monitor.report.command import as_text, cleaned, moment, picture
@@ -322,12 +323,20 @@ def test_what_an_evaluation_compiled_is_between_steps_and_not_in_one() -> None:
 def test_the_report_of_a_run_that_failed_begins_with_the_failure() -> None:
     counts = replace(b.ended("failed").compile, exit_code=2)
     slot = replace(b.ended("failed"), compile=counts)
-    view = b.view(slot, alive=False, journal={"exception": "BackendCompilerFailed"})
+    view = b.view(
+        slot,
+        alive=False,
+        journal={
+            "exception": "BackendCompilerFailed",
+            "raised": Frame("train_one_epoch", "train.py", 88),
+        },
+    )
     failed = replace(a.AGAIN, failure="torch._dynamo.exc.BackendCompilerFailed")
     said = text(a.account(view, compiled=[*a.FIRST, failed]))
     assert said.index("The failure") < said.index("Where the time went")
     plain = " ".join(said.split())
-    assert "BackendCompilerFailed ended it after 3602 steps, exit code 1" in plain
+    head = "BackendCompilerFailed in `train_one_epoch` (train.py:88) ended it after 3602 steps"
+    assert f"{head}, exit code 1" in plain
     assert (
         "Compiling `forward` (model.py:31) failed before step 1201: BackendCompilerFailed "
         "(compilation 0/1, forward)." in plain

@@ -90,6 +90,37 @@ def test_what_the_agent_left_is_shown_with_how_long_it_has_been_there(tmp_path: 
 
 
 @pytest.mark.usefixtures("_no_py_spy")
+def test_the_same_as_json(tmp_path: Path) -> None:
+    folder = write_record(tmp_path, compiling())
+    leave(folder, 0.4)
+    with held(folder):
+        shown = stacks("gpt2", "--json", "--dir", str(tmp_path))
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    answer = json.loads(shown.stdout)
+    assert (answer["schema_version"], answer["ranks_left_out"]) == (1, 0)
+    (rank,) = answer["ranks"]
+    assert (rank["run"], rank["rank"], rank["state"]) == ("gpt2", 0, "compiling")
+    assert rank["summary"].startswith("compiling")
+    assert rank["source"] == "agent"
+    assert rank["age_seconds"] > 0
+    (thread,) = rank["threads"]
+    assert thread["compiles"]
+    assert thread["frames"][1] == {"name": "<module>", "file": "train.py", "line": 7}
+    assert rank["problems"] == ["py-spy is not installed here: pip install 'warmwatch[stacks]'"]
+
+
+@pytest.mark.usefixtures("_no_py_spy")
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_json_without_stacks_says_why_and_exits_1(tmp_path: Path, *, is_empty: bool) -> None:
+    with held(write_record(tmp_path, compiling() if is_empty else warm())):
+        shown = stacks("--json", "--rank", "0", "--dir", str(tmp_path))
+    (rank,) = json.loads(shown.stdout)["ranks"]
+    assert (shown.exit_code, rank["source"], rank["age_seconds"]) == (1, None, None)
+    assert rank["threads"] == []
+    assert len(rank["problems"]) == 2
+
+
+@pytest.mark.usefixtures("_no_py_spy")
 @pytest.mark.parametrize(
     "what", ["none", "another activity's", "link", "fifo", "too long", "garbage"]
 )

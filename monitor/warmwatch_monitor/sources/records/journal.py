@@ -19,6 +19,7 @@ from warmwatch_monitor.model import (
     Compilation,
     CudagraphSkip,
     Fallback,
+    Frame,
     FunctionCost,
     GraphBreak,
     LongStep,
@@ -67,6 +68,7 @@ class Journal:
         self.beginning: Beginning | None = None
         self.recompile: Recompile | None = None
         self.exception: str | None = None
+        self.raised: Frame | None = None
         self.agent_error: str | None = None
 
     @property
@@ -127,7 +129,7 @@ class Journal:
             self._breaks.clear()
             self._functions, self._was_warm = Functions(), False
             self.varying = Varying()
-            self.beginning = self.recompile = self.exception = None
+            self.beginning = self.recompile = self.exception = self.raised = None
             self._offset = self.skipped_bytes = 0
         if size - self._offset > LARGEST:
             near_end = size - CHUNK
@@ -182,6 +184,7 @@ class Journal:
             self._long_step(journal_lines.long_step(entry))
         elif event == "exit":
             self.exception = journal_lines.text(entry, "exception", journal_lines.LONGEST_NAME)
+            self.raised = journal_lines.raised(entry)
         elif event == "error":
             where = journal_lines.text(entry, "where", journal_lines.LONGEST_NAME)
             self.agent_error = f"{where}: {journal_lines.text(entry, 'message', _ERROR_TEXT)}"

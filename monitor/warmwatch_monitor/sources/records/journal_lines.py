@@ -18,6 +18,7 @@ from warmwatch_monitor.model import (
     Cost,
     CudagraphSkip,
     Fallback,
+    Frame,
     GraphBreak,
     LongStep,
     Recompile,
@@ -207,6 +208,13 @@ def long_step(entry: Entry) -> LongStep:
         batches_usual=None if before is None or step < 2 else before / (step - 1),
         left_out=_count(entry, "left_out") or 0,
     )
+
+
+def raised(entry: Entry) -> Frame | None:
+    """Where the exception was raised that ended the process, in the user's code."""
+    name, file = (text(entry, key, LONGEST_NAME) for key in ("name", "file"))
+    line = _count(entry, "line")
+    return None if name is None or file is None or line is None else Frame(name, file, line)
 
 
 def first_step_bytes(entry: Entry) -> int | None:

@@ -443,6 +443,7 @@ class _Record:
             functions=self._journal.functions,
             long_steps=self._journal.long_steps,
             exception=self._journal.exception,
+            raised=self._journal.raised,
             broken_lines=self._journal.broken_lines + torn,
             unread_bytes=self._journal.unread_bytes,
             skipped_bytes=self._journal.skipped_bytes,

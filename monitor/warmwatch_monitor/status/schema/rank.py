@@ -151,12 +151,24 @@ class Baseline(BaseModel):
     paid_back_at_step: int | None = Field(description="The step by which they have.")
 
 
+class Place(BaseModel):
+    """A line of the user's code."""
+
+    name: str = Field(description="The function.")
+    file: str = Field(description="Base name of its file.")
+    line: int = Field(description="The line that was executed.")
+
+
 class End(BaseModel):
     """How a rank ended."""
 
     how: str = Field(description="`finished`, `failed`, `interrupted`, `detached` or `lost`.")
     exit_code: int | None = Field(description="0 to 255; null where nobody could know.")
     exception: str | None = Field(description="Type of the uncaught exception, if one ended it.")
+    place: Place | None = Field(
+        description="The line of the user's code nearest to where it was raised; null where none "
+        "ended it, or only library code was involved."
+    )
     signal: str | None = Field(
         description="Name of the signal that killed it, such as `SIGABRT`; null where none did, or "
         "nobody saw."

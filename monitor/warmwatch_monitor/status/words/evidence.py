@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from warmwatch.shared.verdict import State
-from warmwatch_monitor.model import Figures, LongStep, RankView
+from warmwatch_monitor.model import Figures, Frame, LongStep, RankView
 from warmwatch_monitor.output.amounts import size
-from warmwatch_monitor.output.wording import counted, duration, exact_length, step_length
+from warmwatch_monitor.output.wording import counted, duration, exact_length, place, step_length
 from warmwatch_monitor.status.words import baseline, gpus, requested
 from warmwatch_monitor.status.words import progress as pauses
 from warmwatch_monitor.status.words.conditions import conditions, failed
@@ -202,10 +202,14 @@ def _killed(view: RankView) -> Iterator[str]:
         yield "the kernel killed it: out of memory"
 
 
+def _raised(frame: Frame | None) -> str:
+    return "" if frame is None else f", from {place(frame.name, frame.file, frame.line)}"
+
+
 def _failure(view: RankView) -> Iterator[str]:
     life = view.figures.life
     if life.exception:
-        yield f"an uncaught {life.exception} ended the process"
+        yield f"an uncaught {life.exception} ended the process{_raised(life.raised)}"
     elif life.signal:
         yield from _killed(view)
     elif life.exit_code is None:

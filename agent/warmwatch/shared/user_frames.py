@@ -1,0 +1,60 @@
+"""Which code is the user's and which a library's: the nearest frame of the user's on a stack.
+
+Library code is PyTorch, the agent, the standard library and what is installed in a
+``site-packages`` folder. What leaves here are names of functions, base names of files and lines.
+Every walk is bounded.
+"""
+
+from __future__ import annotations
+
+import os
+from types import FrameType, TracebackType
+from typing import Any
+
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+_STANDARD = f"{os.path.dirname(os.__file__)}/"  # noqa: PTH120 - no pathlib in the agent's imports
+_GENERATED = ("<frozen ", "<eval_with_key>", "<__array_function__ ")
+_PACKAGES = ("torch", "warmwatch", "triton")  # wherever they are installed from
+_MOST_FRAMES = 200
+_MOST_RAISED = 5_000  # a recursion that never ends has 1,000, where nobody raised the limit
+
+
+def is_library(file: str, module: Any = None) -> bool:
+    """Whether the code in ``file``, of the module named ``module``, is a library's."""
+    if isinstance(module, str) and module.partition(".")[0] in _PACKAGES:
+        return True
+    if any(folder in file for folder in _INSTALLED) or file.startswith(_GENERATED):
+        return True
+    return file.startswith(_STANDARD)
+
+
+def nearest(frame: FrameType | None) -> dict[str, Any] | None:
+    """The user's frame at ``frame`` or nearest above it; ``None`` where there is none."""
+    for _ in range(_MOST_FRAMES):
+        if frame is None:
+            return None
+        if not _is_librarys(frame):
+            return _place(frame, frame.f_lineno)
+        frame = frame.f_back
+    return None
+
+
+def innermost(raised: TracebackType | None) -> dict[str, Any] | None:
+    """The user's frame nearest to where an exception was raised; ``None`` where there is none."""
+    found: TracebackType | None = None
+    for _ in range(_MOST_RAISED):
+        if raised is None:
+            break
+        if not _is_librarys(raised.tb_frame):
+            found = raised
+        raised = raised.tb_next
+    return None if found is None else _place(found.tb_frame, found.tb_lineno)
+
+
+def _is_librarys(frame: FrameType) -> bool:
+    return is_library(frame.f_code.co_filename, frame.f_globals.get("__name__"))
+
+
+def _place(frame: FrameType, line: int | None) -> dict[str, Any]:
+    code = frame.f_code
+    return {"name": code.co_name, "file": code.co_filename.rpartition("/")[2], "line": line}
