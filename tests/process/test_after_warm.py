@@ -85,6 +85,63 @@ def test_a_training_is_refused_from_its_first_warm_step_on(records: Path) -> Non
     assert found == [True, "warm"]
 
 
+THREADS = """
+import threading
+compiled(torch.ones(2))
+def enter(entered, leave):
+    with warmwatch.allow_compilation():
+        entered.set()
+        leave.wait(60)
+def other():
+    entered, leave = threading.Event(), threading.Event()
+    thread = threading.Thread(target=enter, args=(entered, leave))
+    thread.start()
+    assert entered.wait(60)
+    return thread, leave
+with warmwatch.allow_compilation():
+    thread, leave = other()
+    leave.set(); thread.join()
+    warmwatch.ready()
+    within = [attempt(3), torch._dynamo.eval_frame._stance.stance]
+    thread, leave = other()
+still = attempt(4)
+warmwatch.ready()
+allowed = attempt(5)
+leave.set(); thread.join()
+result([*within, still, allowed, attempt(6)])
+"""
+
+
+def test_nothing_is_refused_while_any_thread_allows_it(records: Path) -> None:
+    """The stance holds for all threads, whichever of them leaves its block first."""
+    body = START.replace("MODE", repr("raise")) + THREADS
+    within, stance, still, allowed, late = result_of(records, body, attach=False)
+    assert (within, stance, still, allowed) == ([3], "default", [4], [5])
+    assert "fail_on_recompile" in late
+
+
+WITHIN = """
+compiled(torch.ones(2))
+warmed = []
+warmwatch.on_warm(lambda: warmed.append(True))
+def refuse(*args):
+    raise RuntimeError("attempted to set_stance in a torch.compile region")  # as PyTorch does
+torch.compiler.set_stance = refuse
+warmwatch.ready()
+result([warmed, warmwatch.is_warm(), [message for message, _ in warned]])
+"""
+
+
+def test_where_no_stance_can_be_set_the_callbacks_of_warm_are_called_all_the_same(
+    records: Path,
+) -> None:
+    body = START.replace("MODE", repr("raise")) + WITHIN
+    warmed, is_warm, warned = result_of(records, body, attach=False)
+    assert (warmed, is_warm) == ([True], True)
+    assert any("refuses no recompile" in one for one in warned)
+    assert slots.read(slots.only(records)).compile.agent_errors == 0
+
+
 OWN = """
 torch.compiler.set_stance("eager_on_recompile")
 compiled(torch.ones(2))

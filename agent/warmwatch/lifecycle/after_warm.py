@@ -17,7 +17,7 @@ from contextlib import ContextDecorator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from warmwatch._guard import quietly, report, warn_once
+from warmwatch._guard import pass_on, quietly, report, warn_once
 from warmwatch.hooks.points import HookPointAbsentError
 from warmwatch.lifecycle import api
 from warmwatch.shared.record import COMPILE_INDEX as AT
@@ -33,6 +33,9 @@ class _Allowed(threading.local):
 
 
 _allowed = _Allowed()
+# The threads within ``allow_compilation()``. A stance holds for the whole process, so while there
+# is one, nothing is refused on any thread.
+_allowing: set[int] = set()
 
 
 class CompiledAfterWarmupError(RuntimeError):
@@ -143,7 +146,7 @@ class AfterWarm:
     def warm(self) -> None:
         """The process is warm: refuse what Dynamo would compile from now on."""
         self.was_warm = True
-        if self.mode != "raise" or self._stance is not None or _allowed.depth:
+        if self.mode != "raise" or self._stance is not None or _allowing:
             return
         from warmwatch.hooks.dynamo.stance import EagerStance, present
 
@@ -155,6 +158,11 @@ class AfterWarm:
             self._stance = EagerStance("fail_on_recompile")
         except HookPointAbsentError as error:
             warn_once(f"after_warm='raise': this PyTorch has no torch.compiler.set_stance: {error}")
+        except RuntimeError as error:  # within a compiled function no stance can be set
+            pass_on(error)
+            warn_once(f"after_warm='raise' refuses no recompile of torch.compile: {error}")
+        if _allowing:  # another thread has entered one meanwhile, and found no stance to give back
+            self.give_back()
 
     def give_back(self) -> None:
         """Refuse no more: a detach, or compilations that are intended."""
@@ -164,6 +172,7 @@ class AfterWarm:
 
     def renew(self) -> None:
         """In a forked child, which inherits the stance and was not warm yet."""
+        _allowing.intersection_update({threading.get_ident()})  # the other threads are not here
         self.give_back()
         self.was_warm, self._waiting = False, []
 
@@ -175,6 +184,7 @@ class Allowing(ContextDecorator):
         if api.is_traced():
             return
         _allowed.depth += 1
+        _allowing.add(threading.get_ident())
         if _allowed.depth == 1 and api.attached is not None:
             quietly("after_warm", api.attached.agent.after_warm.give_back)
 
@@ -182,7 +192,10 @@ class Allowing(ContextDecorator):
         if api.is_traced():
             return
         _allowed.depth -= 1
-        if not _allowed.depth and api.attached is not None:
+        if _allowed.depth:
+            return
+        _allowing.discard(threading.get_ident())
+        if not _allowing and api.attached is not None:
             quietly("after_warm", api.attached.agent.refuse_again)
 
     def _recreate_cm(self) -> Allowing:
