@@ -26,6 +26,7 @@ _OPTIMIZERS = record.COMPILE_INDEX["optimizers"]
 _PRECOMPILED = record.COMPILE_INDEX["precompiled"]
 _SETTLED = record.COMPILE_INDEX["settled"]
 _QUIET = record.COMPILE_INDEX["quiet_ns"]
+_ASYNCHRONOUS = record.COMPILE_INDEX["asynchronous"]
 _QUIET_GAPS = 2  # as ``verdict.QUIET_GAPS``, which costs a tenth of the whole import
 _LONGEST_GAP = record.COMPILE_INDEX["longest_gap_ns"]
 
@@ -111,6 +112,8 @@ class ProcessState:
         if not quiet or words[_OPTIMIZERS] or words[_SETTLED] == begun + 1 or self.steps():
             return None
         if not (begun or words[_GRAPHS_BEFORE] or words[_PRECOMPILED]):
+            return None
+        if words[_ASYNCHRONOUS]:  # compiled code may be swapped in at any time: never warm
             return None
         if words[_SINCE]:
             return monotonic_ns() + quiet

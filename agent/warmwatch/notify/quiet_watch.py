@@ -14,6 +14,8 @@ from time import monotonic_ns
 from warmwatch._guard import report
 from warmwatch.process.threads import MaskedThread, release, taken
 
+_AGAIN_NS = 10**9  # where it was not warm when it could be: the next look
+
 
 class QuietWatch:
     """Calls ``act`` on its thread once the process is warm.
@@ -65,8 +67,12 @@ class QuietWatch:
 
     def _wait(self) -> None:
         while not self._stopped and (due := self._due()) is not None:
-            left = due - monotonic_ns()
-            if left <= 0:
-                self._act()
+            now = monotonic_ns()
+            if due > now:
+                self._wake.acquire(timeout=(due - now) / 1e9)
+                continue
+            self._act()
+            due_now = self._due()
+            if due_now is None or due_now > now:
                 return
-            self._wake.acquire(timeout=left / 1e9)
+            self._wake.acquire(timeout=_AGAIN_NS / 1e9)  # the state is not what this watch expects

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from time import monotonic_ns
 
 import pytest
 
 from support import slots
 from support.ranks import SECOND, K, Rank
-from support.trainings import run, training
+from support.trainings import result_of, run, training
 from warmwatch.lifecycle import process_state
+from warmwatch.notify.quiet_watch import QuietWatch
 from warmwatch.process.settings import QUIET, settings_from
 from warmwatch.shared import verdict
 from warmwatch.shared.verdict import State
@@ -137,6 +140,43 @@ def test_steps_that_begin_after_silence_go_on_being_warm_until_something_compile
         assert rank.judge().state is State.WARM
     assert rank.slot().steps.steps == K, "the reader takes no mark for granted"
     assert rank.slot().compile.warmups == 1
+
+
+ASYNCHRONOUS = """
+import time, torch._inductor.compile_fx as compile_fx
+compiled = torch.compile(make(), backend="eager")
+compiled(torch.randn(2, 8))
+compile_fx.fx_compile_async = True
+compiled(torch.randn(2, 4, 8))
+time.sleep(1.5)  # as long as it takes to be warm otherwise
+began = time.process_time()
+time.sleep(2)
+result([time.process_time() - began, warmwatch.state()])
+"""
+
+
+def test_a_process_that_can_never_be_warm_does_not_look_again_and_again(records: Path) -> None:
+    env = {"WARMWATCH_QUIET": "1"}
+    spent, state = result_of(records, "import warmwatch" + ASYNCHRONOUS, env=env)
+    assert state == "warming"
+    assert spent < 0.2
+
+
+def test_a_watch_whose_process_is_not_warm_when_it_could_be_looks_once_a_second() -> None:
+    looks: list[int] = []
+    looked = threading.Event()
+    began = monotonic_ns()
+
+    def look() -> None:
+        looks.append(monotonic_ns())
+        if len(looks) == 3:
+            looked.set()
+
+    watch = QuietWatch(lambda: began, look)
+    watch.begun()
+    assert looked.wait(60)
+    watch.stop()
+    assert looks[2] - looks[0] >= 1.9 * SECOND
 
 
 def test_the_agent_waits_as_long_as_the_verdict_does() -> None:
