@@ -92,7 +92,7 @@ class _FirstCalls:
     ) -> Callable[..., Any]:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
-            placed.undo()
+            quietly("hooks.precompiled", placed.undo)  # two threads may come at once
             quietly("hooks.precompiled", self._called, kind, sys._getframe(1))
             return original(*args, **kwargs)
 
