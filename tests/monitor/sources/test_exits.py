@@ -25,14 +25,14 @@ def test_the_signal_is_seen(monkeypatch: pytest.MonkeyPatch, number: int, zombie
         monkeypatch.setattr(folder, "_PIDFD_GET_INFO", 0xC040FFEE)  # a kernel that has no such call
     watch = ExitWatch()
     with subprocess.Popen(SLEEPS) as child:
-        watch.follow(child.pid)
-        watch.follow(child.pid)
-        assert watch.death(child.pid) is None
+        ending = watch.follow(child.pid)
+        assert ending is not None
+        assert watch.follow(child.pid) is ending
+        assert ending.death is None
         os.kill(child.pid, number)
-        wait_until(lambda: watch.death(child.pid) is not None)
-        death = watch.death(child.pid)
-        assert death is not None
-        assert death.signal == number
+        wait_until(lambda: ending.death is not None)
+        assert ending.death is not None
+        assert ending.death.signal == number
 
 
 def test_a_process_that_exits_was_killed_by_no_signal() -> None:
@@ -41,20 +41,50 @@ def test_a_process_that_exits_was_killed_by_no_signal() -> None:
         subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as exits_with_1,
         subprocess.Popen(SLEEPS) as killed,
     ):
-        watch.follow(exits_with_1.pid)
-        watch.follow(killed.pid)
+        exited, ended = watch.follow(exits_with_1.pid), watch.follow(killed.pid)
+        assert exited is not None
+        assert ended is not None
         exits_with_1.communicate()
         killed.kill()
-        wait_until(lambda: watch.death(killed.pid) is not None)
-        assert watch.death(exits_with_1.pid) is None
+        wait_until(lambda: ended.death is not None)
+        assert exited.death is None
 
 
 def test_a_process_that_is_gone_already_is_passed_over() -> None:
     with subprocess.Popen(["true"]) as child:
         child.wait()
-        watch = ExitWatch()
-        watch.follow(child.pid)
-        assert watch.death(child.pid) is None
+        assert ExitWatch().follow(child.pid) is None
+
+
+def test_the_end_of_a_later_process_of_the_same_pid_is_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pid comes again after some 32,000 processes; what is known of the first one stays."""
+    real = os.pidfd_open
+    watch = ExitWatch()
+    endings = []
+    for number in (signal.SIGABRT, signal.SIGKILL):
+        with subprocess.Popen(SLEEPS) as child:
+            monkeypatch.setattr(os, "pidfd_open", lambda _pid, of=child.pid: real(of))
+            ending = watch.follow(2**22)
+            assert ending is not None
+            monkeypatch.setattr(folder, "_status_of", lambda _descriptor, _pid, it=number: it)
+            os.kill(child.pid, number)
+            wait_until(lambda one=ending: one.death is not None)
+            endings.append(ending)
+    assert [one.death and one.death.signal for one in endings] == [signal.SIGABRT, signal.SIGKILL]
+
+
+def test_where_the_kernel_lets_nobody_wait_a_record_is_read_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse() -> None:
+        raise OSError(24, "too many open files")
+
+    monkeypatch.setattr(folder.select, "epoll", refuse)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    assert ExitWatch().follow(os.getpid()) is None
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_no_descriptor_stays_open() -> None:
@@ -62,7 +92,8 @@ def test_no_descriptor_stays_open() -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
         with subprocess.Popen(SLEEPS) as child:
-            watch.follow(child.pid)
+            ending = watch.follow(child.pid)
+            assert ending is not None
             child.kill()
-            wait_until(lambda pid=child.pid: watch.death(pid) is not None)
+            wait_until(lambda one=ending: one.death is not None)
     wait_until(lambda: len(list(Path("/proc/self/fd").iterdir())) <= before + 1)  # the epoll's own

@@ -84,7 +84,6 @@ _INFO_EXIT = 1 << 3
 _INFO = struct.Struct("<Q52xi")  # which fields are there; the exit status as wait(2) gives it
 _EXIT_STATUS = -1  # the last field of /proc/PID/stat
 _SIGNAL = 0x7F  # the part of an exit status that is a signal; 0 of a process that exited
-_REMEMBERED = 4_096
 _MOST = 64  # one status is 4 bytes; a longer file is nobody's of ours
 
 
@@ -112,6 +111,17 @@ def left_by(folder: Folder) -> bytes:
         os.close(descriptor)
 
 
+class Ending:
+    """The end of one process, which is another one's than that of a later process of its pid.
+
+    ``death``: how it was killed; ``None`` where it lives, exited, or nobody saw its end.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.death: Death | None = None
+
+
 class ExitWatch:
     """Waits for the ends of processes, in a thread that dies with the reader.
 
@@ -120,49 +130,54 @@ class ExitWatch:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._descriptors: dict[int, int] = {}  # by pid
-        self._deaths: dict[int, Death] = {}
+        self._followed: dict[int, tuple[int, Ending]] = {}  # by pid, with its descriptor
         self._poll: select.epoll | None = None
 
-    def follow(self, pid: int) -> None:
-        """Wait for the end of ``pid``, if nobody does yet."""
-        if pid in self._descriptors:
-            return
-        try:
-            descriptor = os.pidfd_open(pid)
-        except OSError:  # gone already, no descriptor is free, or a kernel before 5.3
-            return
+    def follow(self, pid: int) -> Ending | None:
+        """Wait for the end of ``pid``, if nobody does yet; ``None`` where that cannot be done."""
         with self._lock:
-            self._descriptors[pid] = descriptor
-            self._deaths.pop(pid, None)
-            poll = self._poll or self._start()
-        poll.register(descriptor, select.EPOLLIN)
-
-    def death(self, pid: int | None) -> Death | None:
-        """How the process that had ``pid`` was killed; ``None`` where it was not, or nobody saw."""
-        return None if pid is None else self._deaths.get(pid)
+            if (known := self._followed.get(pid)) is not None:
+                return known[1]
+            try:
+                descriptor = os.pidfd_open(pid)
+            except OSError:  # gone already, no descriptor is free, or a kernel before 5.3
+                return None
+            try:
+                poll = self._poll or self._start()
+                poll.register(descriptor, select.EPOLLIN)
+            except (OSError, RuntimeError):  # no further descriptor, or no further thread
+                os.close(descriptor)
+                return None
+            self._followed[pid] = descriptor, Ending(pid)
+            return self._followed[pid][1]
 
     def _start(self) -> select.epoll:
-        self._poll = select.epoll()
-        threading.Thread(target=self._wait, name="warmwatch-exits", daemon=True).start()
-        return self._poll
+        poll = select.epoll()
+        try:
+            args = (poll,)
+            threading.Thread(
+                target=self._wait, args=args, name="warmwatch-exits", daemon=True
+            ).start()
+        except RuntimeError:
+            poll.close()
+            raise
+        self._poll = poll
+        return poll
 
-    def _wait(self) -> None:
-        assert self._poll is not None
+    def _wait(self, poll: select.epoll) -> None:
         while True:
-            for descriptor, _ in self._poll.poll():
-                self._take(self._poll, descriptor, time.monotonic_ns())
+            for descriptor, _ in poll.poll():
+                self._take(poll, descriptor, time.monotonic_ns())
 
     def _take(self, poll: select.epoll, descriptor: int, now_ns: int) -> None:
-        pid = next((pid for pid, one in self._descriptors.items() if one == descriptor), 0)
-        status = _status_of(descriptor, pid)
+        with self._lock:
+            ending = next(of for one, of in self._followed.values() if one == descriptor)
+        status = _status_of(descriptor, ending.pid)
         with self._lock:
             poll.unregister(descriptor)
-            self._descriptors.pop(pid, None)
+            del self._followed[ending.pid]
             if status is not None and status & _SIGNAL:
-                self._deaths[pid] = Death(signal=status & _SIGNAL, at_ns=now_ns)
-            while len(self._deaths) > _REMEMBERED:
-                del self._deaths[next(iter(self._deaths))]
+                ending.death = Death(signal=status & _SIGNAL, at_ns=now_ns)
         os.close(descriptor)
 
 

@@ -40,7 +40,7 @@ from warmwatch_monitor.model.budgets import (
     fair_shares,
 )
 from warmwatch_monitor.sources.records.directory import RecordDirectory
-from warmwatch_monitor.sources.records.folder import ExitWatch, Folder, at_the_end, left_by
+from warmwatch_monitor.sources.records.folder import Ending, ExitWatch, Folder, at_the_end, left_by
 from warmwatch_monitor.sources.records.journal import Journal
 from warmwatch_monitor.sources.records.liveness import Life
 from warmwatch_monitor.sources.records.origin import Origin, Owners, here
@@ -293,7 +293,7 @@ class _Record:
         self.looked_ns = 0
         self.crowded_out = False
         self._origin, self._owners, self._exits = origin, owners, exits
-        self._pid: int | None = None  # of its process, as long as that was seen
+        self._ending: Ending | None = None  # of its process, where that was seen alive
         self._slot, self._kept_journal = SlotFile(), cast("Journal | None", None)
         self._life = Life()
         self._text_bytes = 0
@@ -392,8 +392,7 @@ class _Record:
             news = news or self._journal.unread_bytes != unread
             self._life.note(look, now_ns, ours=self._origin.shares_boot(look.slot.identity))
             if self._life.pid is not None:
-                self._pid = self._life.pid
-                self._exits.follow(self._pid)
+                self._ending = self._exits.follow(self._life.pid) or self._ending
             self._modified = look.modified
             if known is None or news or self._kept_after_all(folder) or not self._same(known, look):
                 self._reading = known = self._make(look, folder)
@@ -405,7 +404,7 @@ class _Record:
         return self._read_from is look.slot and before == now
 
     def _death(self) -> Death | None:
-        return None if self._life.alive else self._exits.death(self._pid)
+        return None if self._life.alive or self._ending is None else self._ending.death
 
     def _kept_after_all(self, folder: Folder) -> bool:
         """Whether the exit status has come that was taken for a broken promise.
