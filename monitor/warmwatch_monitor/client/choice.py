@@ -40,8 +40,8 @@ def choose(answer: Answer, run: str | None, uid: int | None = None, *, own: bool
     try:
         return only(answer, choose_runs(answer["runs"], run, uid, own=own))
     except UnknownRunError as error:
-        if why := answer.get("incomplete"):  # which an older daemon does not say
-            raise UnreadRunError(run, error.known, str(why)) from None
+        if why := why_incomplete(answer, uid):
+            raise UnreadRunError(run, error.known, why) from None
         raise
 
 
@@ -64,6 +64,15 @@ def choose_runs(
             tuple(dict.fromkeys(_with_owner(one) for one in others)),
         )
     return chosen
+
+
+def why_incomplete(answer: Answer, uid: int | None) -> str | None:
+    """Why a run of the user ``uid`` that is not in ``answer`` may exist; ``None``: it does not."""
+    if why := answer.get("incomplete"):  # an older daemon does not have it
+        return str(why)
+    if uid is not None and uid in answer.get("left_out_uids", ()):
+        return "you have more records than an answer has room for"
+    return None
 
 
 def may_be(shown: str, run: str | None) -> bool:

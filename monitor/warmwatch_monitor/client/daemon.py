@@ -132,6 +132,7 @@ _ANSWER = {
     "?exports": [{"export": str, "up": _FLAG, "error": _TEXT}],
     "?directories": [str],
     "?incomplete": _TEXT,
+    "?left_out_uids": [int],
 }
 
 

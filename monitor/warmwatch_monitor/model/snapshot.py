@@ -178,16 +178,17 @@ class RunView(Struct, frozen=True, kw_only=True):
 def incomplete(snapshot: Snapshot) -> str | None:
     """Why a run that is not in ``snapshot`` may be there all the same; ``None``: it is not there.
 
-    A snapshot without a source of records, as of a fleet, is complete.
+    A snapshot without a source of records, as of a fleet, is complete. So is one that leaves out
+    only what users have beyond their own limits: no user can hide that another's run is unknown.
     """
     health = next((one for one in snapshot.sources if one.source == "records"), None)
     if health is not None and not health.up:
         return f"the records cannot be read: {health.error}"
     if snapshot.unread:
         return f"not all records have been read yet ({snapshot.unread} are left)"
-    beyond = sum(snapshot.left_out.get(kind, 0) for kind in ("records", "ranks"))
-    if beyond:
-        return f"not all records have been read yet ({beyond} are beyond the limits of their users)"
+    if snapshot.crowded:
+        beyond = sum(snapshot.left_out.get(kind, 0) for kind in ("records", "ranks"))
+        return f"more users have records than an answer has room for ({beyond} are left out)"
     return None
 
 
@@ -208,8 +209,10 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
     ``more_refusals`` is how many there are beside ``refusals``. ``unread``: how many records were
     not read yet. ``left_out``: what is beyond a budget now, by kind (``budgets.LEFT_OUT``), and
-    ``left_out_total`` how much of it ever was. ``late_seconds`` is its age where
-    it is older than a Snapshot should be when it is asked for, else ``None``.
+    ``left_out_total`` how much of it ever was. ``left_out_uids``: the users who own it.
+    ``crowded``: whether a user's share is so small that an honest user's run may be among it.
+    ``late_seconds`` is its age where it is older than a Snapshot should be when it is asked for,
+    else ``None``.
     """
 
     epoch: float
@@ -223,6 +226,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     unread: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
     left_out_total: Mapping[str, int] = field(default_factory=dict)
+    left_out_uids: frozenset[int] = frozenset()
+    crowded: bool = False
     sources: tuple[SourceHealth, ...] = ()
     exports: tuple[ExportHealth, ...] = ()
     directories: tuple[str, ...] = ()

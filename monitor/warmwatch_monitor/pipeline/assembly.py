@@ -86,6 +86,8 @@ class Assembly:
             unread=found.unread if found else 0,
             left_out=left_out,
             left_out_total=dict(self._left_out_total),
+            left_out_uids=found.over if found else frozenset(),
+            crowded=bool(found and found.crowded),
             gpus=gpus,
             observed=readings.of(OBSERVED) or (),
             host=host.machine if host else None,

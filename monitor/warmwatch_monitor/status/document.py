@@ -148,6 +148,7 @@ def _spread(of: Spread | None) -> dict[str, Any] | None:
 
 
 SCHEMA_VERSION = 1
+_MOST_UIDS = 100  # users that are listed
 
 
 def status(snapshot: Snapshot, run: str | None = None) -> dict[str, Any]:
@@ -176,6 +177,7 @@ def status(snapshot: Snapshot, run: str | None = None) -> dict[str, Any]:
         "more_refusals": snapshot.more_refusals,
         "unread_records": snapshot.unread,
         "left_out": {kind: snapshot.left_out.get(kind, 0) for kind in LEFT_OUT},
+        "left_out_uids": sorted(snapshot.left_out_uids)[:_MOST_UIDS],
         "incomplete": incomplete(snapshot),
     }
 

@@ -12,6 +12,7 @@ import click
 
 from warmwatch.shared.states import ENDED, NEEDS_A_PERSON, State, least_advanced
 from warmwatch_monitor.client.answers import Answer, asker, note_missing_directory, settings_from
+from warmwatch_monitor.client.choice import why_incomplete
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.history.remember import HistoryWriter
 from warmwatch_monitor.output import options
@@ -175,7 +176,8 @@ def exit_code(answer: Answer | None) -> int:
     What needs a person does whatever the others do.
     """
     if answer is None or not answer["runs"]:
-        return UNREAD if answer is not None and answer.get("incomplete") else NO_RUN
+        unread = answer is not None and why_incomplete(answer, os.geteuid())
+        return UNREAD if unread else NO_RUN
     if any(_needs_a_person(rank) for run in answer["runs"] for rank in run["ranks"]):
         return TROUBLE
     state = least_advanced(State(run["state"]) for run in answer["runs"])

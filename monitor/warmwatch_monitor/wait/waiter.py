@@ -9,7 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from warmwatch_monitor.client.answers import Answer
-from warmwatch_monitor.client.choice import is_own, may_be, only
+from warmwatch_monitor.client.choice import is_own, may_be, only, why_incomplete
 from warmwatch_monitor.client.events import Event
 from warmwatch_monitor.errors import DaemonError, FleetError, UnknownRunError
 from warmwatch_monitor.output.console import plain
@@ -134,8 +134,8 @@ class Wait:
         runs = [run for run in asked if self._is_about(run)]
         if not runs:
             words = self._nothing(asked, answer["runs"])
-            if why := answer.get("incomplete"):  # an older daemon does not say
-                words = f"{plain(str(why))}{_WAITING} {self._run or 'a run'}"
+            if why := why_incomplete(answer, self._uid):
+                words = f"{plain(why)}{_WAITING} {self._run or 'a run'}"
             return Standing(state="none", words=words, late=words.rpartition(_WAITING)[0])
         answer = only(answer, runs)
         outcome, words = self._ended(answer)

@@ -16,6 +16,7 @@ from support.users import ALICE, MALLORY, shared
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.cli import cli
+from warmwatch_monitor.client.choice import choose
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.metrics import render
@@ -211,7 +212,10 @@ def test_a_run_is_unknown_only_where_all_records_were_read() -> None:
     assert not isinstance(error.value, UnreadRunError)
     for found, why in (
         ({"unread": 7}, "not all records have been read yet (7 are left)"),
-        ({"left_out": {"records": 3, "ranks": 2}}, "not all records have been read yet (5 are"),
+        (
+            {"left_out": {"records": 3, "ranks": 2}, "crowded": True},
+            "more users have records than an answer has room for (5 are left out)",
+        ),
     ):
         made = snapshot(**found)
         assert str(incomplete(made)).startswith(why)
@@ -223,6 +227,40 @@ def test_a_run_is_unknown_only_where_all_records_were_read() -> None:
         assert str(unread.value).startswith(why)
 
 
+def test_a_user_beyond_the_own_limit_keeps_nobody_else_from_an_answer() -> None:
+    """The user's own run may be among what is left out; another user's is not there."""
+    made = snapshot(left_out={"records": 3, "ranks": 2}, over=frozenset({MALLORY}))
+    with pytest.raises(UnknownRunError) as error:
+        status(made, "gpt2")
+    assert not isinstance(error.value, UnreadRunError)
+    answer = status(made)
+    assert (answer["incomplete"], answer["left_out_uids"]) == (None, [MALLORY])
+    with pytest.raises(UnknownRunError) as error:
+        choose(answer, "gpt2", ALICE)
+    assert error.value.exit_code == 5
+    with pytest.raises(UnreadRunError, match="you have more records than an answer") as unread:
+        choose(answer, "gpt2", MALLORY)
+    assert unread.value.exit_code == 6
+
+
+@root
+def test_users_beyond_a_limit_are_named_and_a_small_share_is_said(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of records that are not followed, and of ranks that are not shown."""
+    for number in range(100):
+        forge(directory, warm(f"flood{number}"), f"flood{number}")
+    forge(directory, warm("alice"), "alice", ALICE)
+    for name, total in (("SHOWN", 34), ("RECORDS", 66)):
+        monkeypatch.setattr(records, name, total)
+        found = RecordsSource([str(directory)], retention=900).read()
+        assert found.over == {MALLORY}
+        assert not found.crowded
+        assert "alice" in names(found)
+    monkeypatch.setattr(records, "SHOWN", 32)
+    assert RecordsSource([str(directory)], retention=900).read().crowded
+
+
 def test_where_the_records_cannot_be_read_no_run_is_unknown() -> None:
     down = replace(HEALTH, up=False, error="it has not answered for 6 s")
     with pytest.raises(UnreadRunError, match="the records cannot be read: it has not answered"):
@@ -230,7 +268,7 @@ def test_where_the_records_cannot_be_read_no_run_is_unknown() -> None:
 
 
 @root
-def test_status_exits_with_6_until_all_records_were_read(
+def test_status_exits_with_6_where_the_callers_own_records_are_left_out(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_record(directory, warm("nano"), name="a")
@@ -240,7 +278,7 @@ def test_status_exits_with_6_until_all_records_were_read(
     write_record(directory, warm("bert"), name="b")
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 6
-    assert "not all records have been read yet" in result.output
+    assert "you have more records than an answer has room for" in result.output
 
 
 def test_a_command_reads_all_records_however_little_one_poll_reads(

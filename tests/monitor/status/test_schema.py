@@ -81,6 +81,7 @@ def everything() -> Snapshot:
         host=HostReading(memory_total_bytes=64, memory_available_bytes=48, cpus=16),
         observed=(SEEN,),
         exports=(ExportHealth(export="otlp", up=True, last_success=b.EPOCH),),
+        left_out_uids=frozenset({1000}),
         refusals=(Refusal(path="/run/warmwatch/x", reason="torn record"),),
     )
 

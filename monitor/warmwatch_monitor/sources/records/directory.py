@@ -41,6 +41,7 @@ class Listing(Struct, frozen=True, kw_only=True):
         refusals: the first of them. more_refusals: how many others.
         problem: why the records in it are not known, where they were or should be.
         left_out: how many records are not in ``folders``, because their user has newer ones.
+        over: the users who own those.
         complete: whether the directory was listed to its end.
     """
 
@@ -49,6 +50,7 @@ class Listing(Struct, frozen=True, kw_only=True):
     problem: str | None = None
     more_refusals: int = 0
     left_out: int = 0
+    over: frozenset[int] = frozenset()
     complete: bool = True
 
 
@@ -112,6 +114,7 @@ class RecordDirectory:
             refusals=found.refusals or last.refusals,
             more_refusals=max(found.more_refusals, last.more_refusals),
             left_out=max(found.left_out, last.left_out),
+            over=found.over | last.over,
             complete=False,
         )
 
@@ -172,6 +175,7 @@ class _Scan:
             refusals=tuple(self._refusals),
             more_refusals=self._refused - len(self._refusals),
             left_out=sum(self._counts.values()) - len(taken),
+            over=frozenset(uid for uid, count in self._counts.items() if count > RECORDS_OF_A_USER),
         )
 
 

@@ -33,8 +33,10 @@ from warmwatch_monitor.model.budgets import (
     NAME_UNIT,
     POLL_LONGEST,
     RECORDS,
+    RECORDS_ENOUGH,
     RECORDS_OF_A_USER,
     SHOWN,
+    SHOWN_ENOUGH,
     SHOWN_OF_A_USER,
     TEXT_UNIT,
     fair_shares,
@@ -59,6 +61,9 @@ class RecordsReading(Struct, frozen=True, kw_only=True):
         more_refusals: how many there are beside ``refusals``.
         unread: how many records were not read yet; at least 1 while a directory is being listed.
         left_out: what is not in ``records`` because it is beyond a budget, by kind.
+        over: the users who own records that are left out.
+        crowded: whether a user's share of a total is so small that an honest user's run may be
+        among what is left out.
     """
 
     records: tuple[RecordReading, ...] = ()
@@ -67,6 +72,8 @@ class RecordsReading(Struct, frozen=True, kw_only=True):
     more_refusals: int = 0
     unread: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
+    over: frozenset[int] = frozenset()
+    crowded: bool = False
 
     @property
     def unread_bytes(self) -> int:
@@ -102,9 +109,9 @@ class RecordsSource:
         listings = [
             one.look(None if within is None else LISTING_SECONDS) for one in self._directories
         ]
-        self._follow(chain.from_iterable(one.folders for one in listings))
+        over, crowded = self._follow(chain.from_iterable(one.folders for one in listings))
         self._look(_Meter(within))
-        self._crowd_out()
+        over_shown, crowded_shown = self._crowd_out()
         known = self._records.values()
         found = [one.found for one in known]
         refusals = [one for listing in listings for one in listing.refusals]
@@ -120,10 +127,15 @@ class RecordsSource:
             more_refusals=sum(one.more_refusals for one in listings),
             unread=sum(one.unread for one in known) + (not all(one.complete for one in listings)),
             left_out={kind: count for kind, count in left_out.items() if count},
+            over=over.union(over_shown, *(one.over for one in listings)),
+            crowded=crowded or crowded_shown,
         )
 
-    def _follow(self, folders: Iterable[tuple[int, str]]) -> None:
-        """Follow the records in ``folders`` and no others: a fair part where there are too many."""
+    def _follow(self, folders: Iterable[tuple[int, str]]) -> tuple[frozenset[int], bool]:
+        """Follow the records in ``folders`` and no others: a fair part where there are too many.
+
+        Returns the users who have more than their share, and whether a share is too small.
+        """
         by_user: defaultdict[int, list[str]] = defaultdict(list)
         for uid, folder in folders:
             by_user[uid].append(folder)
@@ -137,6 +149,7 @@ class RecordsSource:
             for folder in of_one[: shares[uid]]:
                 self._records[folder] = known.get(folder) or _Record(folder, uid, *shared)
         self._served = {uid: poll for uid, poll in self._served.items() if uid in by_user}
+        return _beyond(needs, shares, RECORDS_ENOUGH)
 
     def _look(self, meter: _Meter) -> None:
         """Look at the records, this user's and living ones first, until the time is over.
@@ -187,8 +200,11 @@ class RecordsSource:
                 spent += max(1e-6, meter.spent() - began)
                 heapq.heappush(turns, (spent, other, served, uid))
 
-    def _crowd_out(self) -> None:
-        """Show no more of a user, and of all, than an answer has room for."""
+    def _crowd_out(self) -> tuple[frozenset[int], bool]:
+        """Show no more of a user, and of all, than an answer has room for.
+
+        Returns the users who have more than their share, and whether a share is too small.
+        """
         shown: defaultdict[int, list[_Record]] = defaultdict(list)
         for one in self._records.values():
             if isinstance(one.found, RecordReading):
@@ -204,6 +220,17 @@ class RecordsSource:
                 room -= one.weight
                 if room < 0:
                     one.crowd_out(now_ns)
+        # A record that was crowded out is read again only later: it still belongs to its user.
+        over = {one.uid for one in self._records.values() if one.crowded_out}
+        return frozenset(over), any(shares.get(uid, 0) < SHOWN_ENOUGH for uid in over)
+
+
+def _beyond(
+    needs: Mapping[int, int], shares: Mapping[int, int], enough: int
+) -> tuple[frozenset[int], bool]:
+    """The users who need more than their share, and whether one of their shares is too small."""
+    over = frozenset(uid for uid, need in needs.items() if need > shares[uid])
+    return over, any(shares[uid] < enough for uid in over)
 
 
 def _in_order(records: list[_Record], turn: int) -> Iterator[_Record]:

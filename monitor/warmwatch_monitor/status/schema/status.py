@@ -233,9 +233,13 @@ class Status(BaseModel):
     more_refusals: int = Field(description="How many more there are than are listed.")
     unread_records: int = Field(description="How many records have not been read yet.")
     left_out: LeftOut = Field(description="What is beyond a budget and not in this answer.")
+    left_out_uids: list[int] = Field(
+        description="The users who own records that are left out, 100 at most. Only their runs may "
+        "exist without being listed, unless `incomplete` gives another reason."
+    )
     incomplete: str | None = Field(
         description="Why a run that is not listed may exist all the same, in one sentence; null "
-        "where all records were read."
+        "where all records were read that the limits of their users allow."
     )
     reached: bool | None = Field(
         default=None, description="With `wait` alone: whether that came before the timeout."
