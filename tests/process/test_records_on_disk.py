@@ -75,7 +75,8 @@ def test_what_befalls_the_disk_neither_stops_nor_ends_the_training(
 def test_a_disk_that_is_full_to_the_end_has_room_for_how_it_ended(
     tmp_path: Path, kind: str
 ) -> None:
-    program = PATIENT + "sys.exit(3)\n"
+    # What is registered first runs last, after the promise: it is on the disk before the status is.
+    program = "import atexit, os; atexit.register(os.sync)\n" + PATIENT + "sys.exit(3)\n"
     try:
         with (
             mounted(kind) as disk,

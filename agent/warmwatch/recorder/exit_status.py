@@ -21,6 +21,7 @@ from pathlib import Path
 
 from warmwatch._guard import pass_on
 from warmwatch.process.descriptors import File, file_of, high_copy, leads_to
+from warmwatch.recorder.files import overwrite_in_place
 
 _UNBUFFERED = 2  # _IONBF
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
@@ -65,10 +66,13 @@ def promise(byte: bytes) -> None:
 def _keep_room(made: int) -> None:
     """Have a block for what is to come, as the slot has its own: the disk may be full by then.
 
-    The file stays empty. A filesystem that has no such call says so, and is left at that.
+    The file stays empty. A filesystem that has no such call says so, and is left at that. Btrfs
+    writes to a new block each time, so the status needs a second one once the promise is on the
+    disk. It has to be exempt from that while it is empty.
     """
     import ctypes
 
+    overwrite_in_place(made)
     libc = ctypes.CDLL(None)
     libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
     libc.fallocate(made, _KEEP_SIZE, 0, _ROOM)

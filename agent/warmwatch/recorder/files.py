@@ -93,7 +93,7 @@ def make(directory: Path, image: bytes, identity: Identity, who: str) -> Files:
     keeping = CleanupLock(aside)
     try:
         slot = opened_high(aside / record.SLOT, os.O_RDWR | _NEW, mode(SLOT, who))
-        _overwrite_in_place(slot)
+        overwrite_in_place(slot)
         os.posix_fallocate(slot, 0, record.SIZE)
         os.pwrite(slot, image, 0)
         os.fchmod(slot, mode(SLOT, who))  # whatever the umask
@@ -169,13 +169,13 @@ def room(file: int, most: int) -> int:
     return min(most, there.f_bavail * there.f_frsize // _SHARE)
 
 
-def _overwrite_in_place(slot: int) -> None:
+def overwrite_in_place(file: int) -> None:
     """On btrfs: where each store goes to a new block, allocated ones are of no use."""
     flags = bytearray(8)
     try:
-        fcntl.ioctl(slot, _GET_FLAGS, flags)
+        fcntl.ioctl(file, _GET_FLAGS, flags)
         wanted = int.from_bytes(flags, "little") | _NO_COPY_ON_WRITE
-        fcntl.ioctl(slot, _SET_FLAGS, wanted.to_bytes(8, "little"))
+        fcntl.ioctl(file, _SET_FLAGS, wanted.to_bytes(8, "little"))
     except OSError as error:  # other filesystems know no such flag, and need none
         pass_on(error)
 
