@@ -11,7 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from warmwatch.shared.verdict import CONDITIONS, Judgement, State, least_advanced
 from warmwatch_monitor.fleet.figures import figures, flag
 from warmwatch_monitor.fleet.samples import Telling, latest, sort, tell
-from warmwatch_monitor.model import GpuReading, RankView, RunView, Sample, Snapshot, SourceHealth
+from warmwatch_monitor.model import (
+    GpuReading,
+    RankView,
+    RunView,
+    Sample,
+    Slower,
+    Snapshot,
+    SourceHealth,
+)
 
 _SECOND = 10**9
 _TOGETHER_SECONDS = 10.0  # what hosts' clocks may differ by included
@@ -78,7 +86,16 @@ def _view(
         judgement=judgement,
         gpus=tuple(gpus[uuid] for uuid in sorted(telling.gpus) if uuid in gpus),
         oom_killed=flag(telling.value("oom_killed")),
+        slower=_slower(telling) if "slower" in judgement.conditions else None,
     )
+
+
+def _slower(telling: Telling) -> Slower | None:
+    """How a rank is slower than it was; since which step and why no series tells."""
+    ratio, before = telling.value("slower_ratio"), telling.value("slower_before_seconds")
+    if not ratio or not before:
+        return None
+    return Slower(seconds=ratio * before, ratio=ratio, before=before, causes=None)
 
 
 def _judgement(telling: Telling) -> Judgement | None:

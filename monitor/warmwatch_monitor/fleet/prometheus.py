@@ -33,6 +33,11 @@ _RANK_NAMES = (
     *("compile_wrappers_total", "cudagraph_skips_total", "torch_memory_bytes"),
     *("compile_progress_done", "compile_progress_planned"),
     *("batches_total", "data_wait_seconds_total", "last_batch_timestamp_seconds"),
+    *("recent_step_seconds", "last_step_age_seconds", "slower_ratio", "slower_before_seconds"),
+    *("compile_limit_seconds", "collective_timeout_seconds"),
+    *("checkpoint_seconds_total", "checkpoint_start_timestamp_seconds"),
+    *("evaluation_seconds_total", "evaluation_start_timestamp_seconds", "evaluations_total"),
+    "between_cells_start_timestamp_seconds",
 )
 _ONE_HOT = ("state", "compile_phase", "condition", "compile_disabled")
 _GPU_NAMES = (

@@ -164,6 +164,11 @@ TRAINING_SERIES: tuple[Series[RankView], ...] = (
         lambda view: view.slower.ratio if view.slower else None,
     ),
     gauge(
+        "warmwatch_slower_before_seconds",
+        "A step at that fastest lasting level, of a rank that is slower than it was.",
+        lambda view: view.slower.before if view.slower else None,
+    ),
+    gauge(
         "warmwatch_steady_step_seconds",
         "Median length of the clean steps of the whole run, within 2.5 % of the true one.",
         lambda view: view.figures.steps.clean.median,

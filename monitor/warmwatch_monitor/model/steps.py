@@ -117,14 +117,14 @@ class Slower(Struct, frozen=True, kw_only=True):
         seconds: a step, now. ratio: how many times as long as ``before`` that is. before: seconds
         a step, the fastest sustained level of this warm-up. since_step: the last step at that
         speed, ``None`` where nobody saw the change. causes: what differs from then, as far as it
-        was measured.
+        was measured; ``None`` where that is not known here, of a rank on another host.
     """
 
     seconds: float
     ratio: float
     before: float
     since_step: int | None = None
-    causes: tuple[str, ...] = ()
+    causes: tuple[str, ...] | None = ()
 
 
 class Pauses(Struct, frozen=True, kw_only=True):

@@ -85,7 +85,7 @@ def slower(known: Slower) -> dict[str, Any]:
         "seconds": known.seconds,
         "before": known.before,
         "since_step": known.since_step,
-        "causes": list(known.causes),
+        "causes": None if known.causes is None else list(known.causes),
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -9,8 +11,10 @@ from support import builders as b
 from support.values import replace
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.fleet import assemble
+from warmwatch_monitor.fleet.prometheus import _queries
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import RankView, Sample, Snapshot
+from warmwatch_monitor.model import RankView, Sample, Slower, Snapshot
+from warmwatch_monitor.pipeline import runs
 from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.sentence import summary
 
@@ -44,6 +48,73 @@ def test_the_sentence_is_the_same_less_what_no_series_tells(state: str) -> None:
     told = summary(assemble(samples(snapshot), b.EPOCH))
     whole = summary(snapshot).replace(reason, "").replace(what, "")
     assert told == whole
+
+
+def quiet(seconds: float) -> RankView:
+    return b.view(replace(b.WARM, steps=replace(b.WARM.steps, last_step_ns=b.ago(seconds))))
+
+
+def slower() -> RankView:
+    known = Slower(seconds=0.4, ratio=400 / 24, before=0.024, since_step=300, causes=("load 9",))
+    return runs.view(b.view(b.WARM).record, b.NOW, slower=known)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        *(pytest.param(view, id=state) for state, view in STATES.items()),
+        pytest.param(quiet(38), id="silent"),
+        pytest.param(slower(), id="slower"),
+        pytest.param(
+            b.view(
+                replace(
+                    b.WARM,
+                    compile=replace(
+                        b.WARM.compile,
+                        saving_ns=5 * b.SECOND,
+                        saving_since_ns=b.ago(4),
+                        evaluating_ns=5 * b.SECOND,
+                        evaluating_since_ns=b.ago(4),
+                        evaluations=2,
+                    ),
+                )
+            ),
+            id="pausing",
+        ),
+    ],
+)
+def test_every_series_that_is_read_is_queried(view: RankView) -> None:
+    """What nobody asks the server for would be missing with a real one alone."""
+    told = samples(b.snapshot(view))
+    asked = [
+        re.compile("|".join(re.findall(r'__name__=~"([^"]+)"', query))) for query in _queries(None)
+    ]
+    fetched = [
+        one
+        for one in told
+        if any(names.fullmatch(f"warmwatch_{one.name}") for names in asked)
+        or one.name == "rank_gpu_info"
+    ]
+    assert len(fetched) < len(told), "histograms are not fetched"
+    assert assemble(fetched, b.EPOCH) == assemble(told, b.EPOCH)
+
+
+def test_a_silent_rank_has_its_numbers() -> None:
+    said = summary(assemble(samples(b.snapshot(quiet(38))), b.EPOCH))
+    assert said.startswith("gpt2: no step for 38 s (usually 36 ms) and nothing compiles; warm")
+
+
+def test_a_slower_rank_has_its_numbers_and_no_cause_is_made_up() -> None:
+    told = assemble(samples(b.snapshot(slower())), b.EPOCH)
+    assert summary(told).startswith(
+        "gpt2: warm but slower: 400 ms a step (24 ms before, 17x); nothing compiles"
+    )
+    assert "cause" not in summary(told)
+    known = status(told)["runs"][0]["ranks"][0]["slower"]
+    assert known["seconds"] == pytest.approx(0.4)
+    assert known["since_step"] is known["causes"] is None
+    numberless = [one for one in samples(b.snapshot(slower())) if "slower_" not in one.name]
+    assert summary(assemble(numberless, b.EPOCH)).endswith("; slower than before")
 
 
 @pytest.mark.parametrize("state", STATES)

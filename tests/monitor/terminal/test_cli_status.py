@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -13,10 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from support import builders
 from support.daemon import daemon, daemon_process
 from support.records import (
     compiling,
@@ -29,6 +32,7 @@ from support.records import (
     warm,
     write_record,
 )
+from support.values import replace
 from warmwatch.shared import record
 from warmwatch.shared.record import Slot, StepCounts
 from warmwatch_monitor import settings
@@ -105,6 +109,57 @@ def test_the_table_has_a_row_for_each_rank(tmp_path: Path) -> None:
     rows = [line.split()[:2] for line in lines[1:] if line.split()]
     assert ["0", "warm"] in rows
     assert ["1", "compiling"] in rows
+
+
+MS = 10**6
+
+
+def stepping(*lengths: int, ago: float = 0.0) -> Slot:
+    """A warm slot whose clean steps took so many nanoseconds, the last of them some seconds ago."""
+    slot = warm()
+    last = slot.steps.last_step_ns - round(ago * 1e9)
+    return replace(
+        slot,
+        steps=replace(slot.steps, steps=len(lengths), last_step_ns=last),
+        clean_bins=builders.bins(*lengths),
+        recent=builders.ring(*lengths),
+    )
+
+
+def looked_at(tmp_path: Path, slot: Slot) -> tuple[int, str, dict[str, Any]]:
+    with held(write_record(tmp_path, slot)):
+        shown = run("--dir", str(tmp_path))
+        answer = json.loads(run("--json", "--dir", str(tmp_path)).stdout)
+    return shown.exit_code, " ".join(shown.stdout.split()), answer["runs"][0]["ranks"][0]
+
+
+@pytest.mark.usefixtures("nobody")
+def test_without_a_daemon_its_first_look_sees_that_no_step_comes(tmp_path: Path) -> None:
+    code, shown, rank = looked_at(tmp_path, stepping(*[24 * MS] * 90, ago=20))
+    assert re.search(r"gpt2: no step for \d+ s \(usually 24 ms\) and nothing compiles", shown)
+    assert "silent" in [one["condition"] for one in rank["conditions"]]
+    assert rank["last_step_age_seconds"] >= 20
+    assert code == 0
+
+
+@pytest.mark.usefixtures("nobody")
+def test_without_a_daemon_its_first_look_sees_that_steps_are_slower(tmp_path: Path) -> None:
+    slot = stepping(*[24 * MS] * 2000, *[400 * MS] * 100)
+    code, shown, rank = looked_at(tmp_path, slot)
+    # 24 ms is read off a histogram
+    assert re.search(
+        r"warm but slower: 400 ms a step \(24 ms before, 1[67]x\); nothing comp", shown
+    )
+    assert rank["slower"]["ratio"] == pytest.approx(400 / 24, rel=0.05)
+    assert rank["slower"]["since_step"] is None, "nobody saw when"
+    assert code == 0
+
+
+@pytest.mark.usefixtures("nobody")
+def test_without_a_daemon_a_steady_run_is_neither(tmp_path: Path) -> None:
+    _, shown, rank = looked_at(tmp_path, stepping(*[24 * MS] * 2100))
+    assert "24 ms a step is the real speed" in shown
+    assert (rank["slower"], rank["conditions"]) == (None, [])
 
 
 def test_without_any_record_it_exits_5(tmp_path: Path) -> None:

@@ -86,8 +86,9 @@ class Slower(BaseModel):
     since_step: int | None = Field(
         description="The last step at that speed; null where nobody saw the change."
     )
-    causes: list[str] = Field(
-        description="What differs from then, as far as it is measured; empty: no known cause."
+    causes: list[str] | None = Field(
+        description="What differs from then, as far as it is measured; empty: no known cause; null "
+        "where it comes from a Prometheus server, which has none."
     )
 
 

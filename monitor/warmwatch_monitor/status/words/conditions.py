@@ -224,9 +224,10 @@ def failed(figures: Figures) -> str:
 
 def slower(view: RankView) -> str:
     """``slower: 400 ms a step since step 300 (24 ms before, 17x); load 8.9 on 2 CPUs``."""
-    if view.slower is None:  # of another host's rank the numbers are not here
+    if view.slower is None:  # a Prometheus server that has not scraped the numbers
         return "slower than before"
-    return f"slower: {slower_speed(view.slower)}; {slower_causes(view.slower)}"
+    why = slower_causes(view.slower)
+    return f"slower: {slower_speed(view.slower)}" + (f"; {why}" if why else "")
 
 
 def slower_speed(known: Slower) -> str:
@@ -237,7 +238,9 @@ def slower_speed(known: Slower) -> str:
 
 
 def slower_causes(known: Slower) -> str:
-    """What is known to differ."""
+    """What is known to differ; empty where nobody here knows."""
+    if known.causes is None:
+        return ""
     return ", ".join(known.causes) or "no known cause"
 
 

@@ -44,8 +44,9 @@ def says(view: RankView) -> Says:
     elif view.slower is not None and leads_with(view) == "slower":
         how = "warm" if view.judgement.state is State.WARM else "runs eagerly"
         nothing = Clause("nothing compiles", Importance.REASON)
-        why = Clause(slower_causes(view.slower), Importance.REASON)
-        return f"{how} but slower: {slower_speed(view.slower)}", (nothing, why)
+        causes = slower_causes(view.slower)
+        why = (Clause(causes, Importance.REASON),) if causes else ()
+        return f"{how} but slower: {slower_speed(view.slower)}", (nothing, *why)
     return head, tail
 
 
