@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -235,6 +237,49 @@ def test_twenty_series_without_a_change_raise_no_alarm(
     watch = Watch()
     watch.run(made(seed, 100_000 if seed < 2 else 20_000))
     assert watch.seen == []
+
+
+# Eight trainings of 50 s on two CPUs, with a load of 8 to 12: others took more and less all along.
+REAL = {
+    one["training"]: [length / 1e6 for length in one["microseconds"]]
+    for one in json.loads((Path(__file__).parents[2] / "captures/real_steps.json").read_text())
+}
+# Two really lost the CPU for half a minute. By their medians over 4 s: between which steps, how.
+CHANGED = {
+    "convolutions, batch 64": (1302, 2313, 3.0),  # 3.5 to 7 ms, then 13 to 52 ms
+    "mlp of 512, a log line at every tenth step": (100, 151, 3.0),  # 27 ms, then 72 to 137 ms
+}
+# The steps of this one take from 2 to 500 ms by themselves, so nothing in so short a run is beyond
+# chance.
+ROUGH = "mlp, batch 256"
+
+
+@pytest.mark.parametrize("training", sorted(set(REAL) - set(CHANGED)))
+def test_a_real_training_without_a_change_raises_no_alarm(training: str) -> None:
+    watch = Watch()
+    watch.run(REAL[training])
+    assert watch.now > 45, "long enough for two levels"
+    assert watch.seen == []
+
+
+@pytest.mark.parametrize("training", CHANGED)
+def test_a_change_in_a_real_training_is_reported_with_its_step(training: str) -> None:
+    earliest, latest, least = CHANGED[training]
+    watch = Watch()
+    watch.run(REAL[training])
+    found = watch.seen[0][2]
+    assert found.since_step is not None
+    assert earliest <= found.since_step <= latest
+    assert found.ratio >= least
+
+
+@pytest.mark.parametrize("training", sorted(set(REAL) - set(CHANGED) - {ROUGH}))
+def test_a_real_training_that_becomes_four_times_as_slow_raises_one(training: str) -> None:
+    """Else the detector could be deaf to series as rough as these."""
+    watch = Watch()
+    watch.run(REAL[training])
+    watch.run(4 * length for length in REAL[training])
+    assert watch.seen
 
 
 def surroundings(at: float, **other: object) -> Surroundings:
