@@ -1,7 +1,4 @@
-"""The list of commands. Errors of ours become one line and an exit code here.
-
-An error of ours becomes one line on stderr and its own exit code, here and nowhere else.
-"""
+"""The list of commands, in groups. A `WarmwatchError` becomes one line and an exit code here."""
 
 from __future__ import annotations
 
@@ -15,61 +12,53 @@ import click
 from warmwatch_monitor.errors import OutputError, WarmwatchError
 from warmwatch_monitor.output.console import draw, note, plain, say, spilled
 
-# command -> the module that holds it under its own name, and what --help says of it, in its order
+# command -> the module that holds it under its own name, and its line in --help
 COMMANDS = {
-    "serve": ("warmwatch_monitor.server.command", "The daemon: publish /status and /metrics."),
-    "status": (
-        "warmwatch_monitor.terminal.status",
-        "Is it still compiling? A sentence and a table.",
-    ),
-    "top": (
-        "warmwatch_monitor.top.command",
-        "Runs and ranks on a live screen, with plots and keys.",
-    ),
+    "status": ("warmwatch_monitor.terminal.status", "Is it still compiling? A sentence, a table."),
+    "top": ("warmwatch_monitor.top.command", "Runs and ranks on a live screen."),
     "wait": ("warmwatch_monitor.wait.command", "Block until a run is warm, or in another state."),
-    "run": (
-        "warmwatch_monitor.run.command",
-        "Run a command with the agent attached, no code edited.",
-    ),
-    "report": ("warmwatch_monitor.report.command", "Where the time of a run went, on one page."),
-    "compare": ("warmwatch_monitor.compare.command", "Runs side by side, and their break-even."),
+    "run": ("warmwatch_monitor.run.command", "Run a training with the agent attached."),
+    "report": ("warmwatch_monitor.report.command", "Where the time of a run went."),
+    "compare": ("warmwatch_monitor.compare.command", "Runs side by side, and the break-even."),
+    "runs": ("warmwatch_monitor.terminal.runs", "List earlier runs, newest first."),
     "export": ("warmwatch_monitor.export.command", "A run as a Perfetto trace, CSV or Parquet."),
-    "runs": ("warmwatch_monitor.terminal.runs", "The runs that are remembered, newest first."),
-    "check": ("warmwatch_monitor.check.command", "A gate for CI: fail where CMD compiles more."),
-    "modes": (
-        "warmwatch_monitor.modes.command",
-        "CMD in each mode of torch.compile, side by side.",
-    ),
-    "stacks": (
-        "warmwatch_monitor.stacks.command",
-        "What a rank that compiles is in the middle of.",
-    ),
-    "doctor": ("warmwatch_monitor.doctor.command", "Check the installation and say what to do."),
-    "demo": ("warmwatch_monitor.demo.command", "Watch a small model compile. No GPU is needed."),
+    "modes": ("warmwatch_monitor.modes.command", "Measure a script in each mode of torch.compile."),
+    "check": ("warmwatch_monitor.check.command", "Fail in CI if a training compiles more."),
+    "stacks": ("warmwatch_monitor.stacks.command", "Show the stacks of ranks that compile."),
+    "doctor": ("warmwatch_monitor.doctor.command", "Find problems and say how to fix them."),
+    "serve": ("warmwatch_monitor.server.command", "Start the daemon: page, /status, /metrics."),
+    "demo": ("warmwatch_monitor.demo.command", "Watch a small model compile; no GPU needed."),
+}
+GROUPS = {
+    "Watch": ("status", "top", "wait", "run"),
+    "Afterwards": ("report", "compare", "runs", "export"),
+    "Choose": ("modes", "check"),
+    "Debug": ("stacks", "doctor"),
+    "Serve": ("serve", "demo"),
 }
 
 _EPILOG = """
 \b
-Exit codes: 0 all is well, or what was waited for is reached
-            1 something failed, doctor found something to do, more is
-              compiled than by the baseline      (check), or a mode was
-              not measured                       (modes)
+Exit codes: 0 warm, eager or finished; or the command succeeded
+            1 something failed, doctor found a problem, check found
+              growth, or modes could not measure a mode
             2 wrong usage, or the monitor's libraries are missing
-            3 a run still compiles or warms up       (status)
-            4 a run is stalled, failed or lost,      (status, wait)
-              or needs a person: it may hang
-            5 no run found                           (status, check)
-            6 who was asked does not answer, or the daemon cannot listen
-            124 the timeout came first               (wait)
-            130 Ctrl-C ended it
-            run ends with the exit code of its command
+            3 a run still compiles or warms up         (status)
+            4 a run is stalled, failed or lost, or     (status, wait)
+              needs attention: it may hang
+            5 no run found                             (status, check)
+            6 the daemon or Prometheus does not answer,
+              or the daemon cannot listen
+            124 the timeout expired                    (wait)
+            130 Ctrl-C
+            run exits with the exit code of its command
 """
 
 _INTERRUPTED = 130  # as a shell has it
 
 
 class _Commands(click.Group):
-    """Loads a command when it is asked for: ``status`` pays for no web framework."""
+    """Loads a command on first use: ``status`` imports no web framework."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         return list(COMMANDS)
@@ -90,10 +79,10 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
-            import difflib  # a slip of the pen alone has the time
+            import difflib  # needed for typing errors only
 
             near = difflib.get_close_matches(name, COMMANDS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
+            hint = f"did you mean {near[0]}?" if near else f"commands: {', '.join(COMMANDS)}"
             ctx.fail(f"No such command {name!r}; {hint}")
         return super().resolve_command(ctx, args)
 
@@ -126,9 +115,11 @@ class _Commands(click.Group):
 
 
 def _list(formatter: click.HelpFormatter) -> None:
-    """The commands, from the table: none is loaded to be listed."""
-    with formatter.section("Commands"):
-        formatter.write_dl([(name, words) for name, (_, words) in COMMANDS.items()])
+    """The commands in their groups, without importing them."""
+    width = max(map(len, COMMANDS))
+    for title, names in GROUPS.items():
+        with formatter.section(title):
+            formatter.write_dl([(name.ljust(width), COMMANDS[name][1]) for name in names])
 
 
 def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
@@ -160,26 +151,26 @@ def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None
 )
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Is torch.compile still at work, or is this the real speed?
+    """Is torch.compile still compiling, or is this the real speed?
 
-    Without a command: what runs now.
+    Without a command: show what runs now.
     """
     if ctx.invoked_subcommand is None:
         _overview(ctx)
 
 
 def _overview(ctx: click.Context) -> None:
-    """The answer as it is now, and the commands; what cannot be asked is said and no error."""
+    """The current answer and the commands. No answer is a note, not an error."""
     from warmwatch_monitor.client.answers import asker
     from warmwatch_monitor.terminal.status import picture
 
     formatter = ctx.make_formatter()
     try:
         draw(picture(asker(None)()))
-        formatter.write("")  # what there is before them gets an empty line between
+        formatter.write("")  # an empty line between the answer and the commands
     except OutputError:
         raise
     except WarmwatchError as error:
         note(f"warmwatch: {plain(str(error))}")
     _list(formatter)
-    say(formatter.getvalue() + "\nwarmwatch COMMAND --help says more of each.")
+    say(formatter.getvalue() + "\nwarmwatch COMMAND --help describes a command.")

@@ -1,7 +1,6 @@
 """Every ``WARMWATCH_*`` variable, its meaning, and the message for an unknown one.
 
-What comes of their values is :mod:`config`, which nearly every command loads; this only those do
-that speak of the variables themselves.
+:mod:`settings` parses the values. Only commands that list or check the variables load this module.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
         "/run/warmwatch, the user's runtime directory, and those in /dev/shm and /tmp",
         "directory of the records; the same in the training and in the monitor",
     ),
-    "WARMWATCH_ADDRESS": (DEFAULT_ADDRESS, "HOST:PORT where the daemon listens and is asked"),
+    "WARMWATCH_ADDRESS": (DEFAULT_ADDRESS, "HOST:PORT of the daemon"),
     "WARMWATCH_SERVICE_USER": (
         DEFAULT_SERVICE_USER,
         "user of the daemon: at the default address, commands believe this user, root, the caller",
     ),
-    "WARMWATCH_INTERVAL": (f"{DEFAULT_INTERVAL:g}", "seconds between two looks at the records"),
+    "WARMWATCH_INTERVAL": (f"{DEFAULT_INTERVAL:g}", "seconds between two polls of the records"),
     "WARMWATCH_GPU_INTERVAL": (
         f"{DEFAULT_GPU_INTERVAL:g}",
-        "seconds between two looks at the GPUs, or `off` to leave NVML alone",
+        "seconds between two polls of the GPUs, or `off` to not use NVML",
     ),
     "WARMWATCH_OBSERVE": (
         "on",
@@ -49,38 +48,47 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
     ),
     "WARMWATCH_WEB_CONFIG": (
         "none",
-        "file with TLS and who may ask, for the daemon (docs/security.md)",
+        "file with the daemon's TLS settings, users and tokens (docs/security.md)",
     ),
     "WARMWATCH_LOG_FORMAT": ("logfmt", "format of the daemon's log: logfmt, json, or `off`"),
-    "WARMWATCH_INSECURE": ("off", "`on`: let anybody ask who reaches the daemon's address"),
+    "WARMWATCH_INSECURE": (
+        "off",
+        "`on`: no authentication, also on an address that other machines can reach",
+    ),
     "WARMWATCH_ALLOWED_HOSTS": (
         "this machine's names",
-        "further names by which the daemon may be asked, with commas between",
+        "additional host names in requests that the daemon accepts, separated by commas",
     ),
-    "WARMWATCH_TOKEN_FILE": ("none", "file with the bearer token that a command shows"),
-    "WARMWATCH_USER_FILE": ("none", "file with `NAME:PASSWORD` that a command shows"),
-    "WARMWATCH_CA": ("the system's", "file with who signs the daemon's certificate, for a command"),
-    "WARMWATCH_CERT": ("none", "file with the certificate that a command shows"),
-    "WARMWATCH_KEY": ("in the file of the certificate", "file with that certificate's key"),
+    "WARMWATCH_TOKEN_FILE": ("none", "bearer-token file for commands"),
+    "WARMWATCH_USER_FILE": ("none", "file with `NAME:PASSWORD` for commands"),
+    "WARMWATCH_CA": ("the system's", "CA certificates that verify the daemon's certificate"),
+    "WARMWATCH_CERT": ("none", "client-certificate file for commands"),
+    "WARMWATCH_KEY": (
+        "in the file of the certificate",
+        "file with the key of the client certificate",
+    ),
     "WARMWATCH_RETENTION": (
         f"{DEFAULT_RETENTION:g}",
         "seconds for which a run that ended stays visible",
     ),
     "WARMWATCH_LONG_COMPILE": (
         f"{DEFAULT_LONG_COMPILE:g}",
-        "seconds after which one compilation counts as long whatever came before, or `off`",
+        "seconds after which any compilation counts as long, or `off`",
     ),
     PRICE: (
         "none",
-        "what an hour of one GPU costs, so that reports say what compiling cost (docs/reports.md)",
+        "price of one GPU for one hour; reports then show costs (docs/reports.md)",
     ),
     "WARMWATCH_STATE": (
         "$XDG_STATE_HOME/warmwatch or ~/.local/state/warmwatch",
         "directory of the history of runs, or `off` to keep none",
     ),
-    "WARMWATCH_STATE_RUNS": (str(DEFAULT_STATE_RUNS), "runs that the history holds at most"),
-    "WARMWATCH_STATE_DAYS": (str(DEFAULT_STATE_DAYS), "days for which it holds them"),
-    "WARMWATCH_STATE_MB": (str(DEFAULT_STATE_MB), "megabytes that it takes at most"),
+    "WARMWATCH_STATE_RUNS": (str(DEFAULT_STATE_RUNS), "maximum number of runs in the history"),
+    "WARMWATCH_STATE_DAYS": (
+        str(DEFAULT_STATE_DAYS),
+        "days after which a run is deleted from the history",
+    ),
+    "WARMWATCH_STATE_MB": (str(DEFAULT_STATE_MB), "maximum size of the history, in megabytes"),
 }
 AGENT_VARIABLES = (
     "WARMWATCH_RUN",
@@ -99,13 +107,13 @@ AGENT_VARIABLES = (
 
 
 def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """One sentence for each ``WARMWATCH_*`` variable that nobody knows, with the nearest one."""
+    """One sentence for each unknown ``WARMWATCH_*`` variable, with the nearest known one."""
     known = (*VARIABLES, *AGENT_VARIABLES)
     complaints = []
     for name in sorted(environ):
         if not name.startswith(PREFIX) or name in known:
             continue
-        import difflib  # a slip of the pen alone has the time
+        import difflib  # needed for typing errors only
 
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
@@ -114,6 +122,6 @@ def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def refuse_unknown(environ: Mapping[str, str]) -> None:
-    """Raises UsageError where the environment sets a ``WARMWATCH_*`` that nobody knows."""
+    """Raises UsageError if the environment sets an unknown ``WARMWATCH_*`` variable."""
     if complaints := unknown_variables(environ):
         raise UsageError("; ".join(complaints))

@@ -244,9 +244,12 @@ def test_what_a_process_compiled_before_it_began_anew_passes_nowhere(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ((), "--baseline FILE says which file"),
+        ((), "give --baseline FILE"),
         (("--against", "' "), "--against: No closing quotation"),
-        (("--baseline", "b", "--update", "--against", "x"), "leave --against out"),
+        (
+            ("--baseline", "b", "--update", "--against", "x"),
+            "--update and --against exclude each other",
+        ),
         (("--baseline", "base.toml", "--junit", "no/where.xml"), "the folder of no/where.xml"),
         (("--baseline", "broken.toml"), "broken.toml: it is not TOML"),
         (("--baseline", "digits.toml"), "digits.toml: it holds a number that is too long"),
@@ -255,7 +258,7 @@ def test_what_a_process_compiled_before_it_began_anew_passes_nowhere(
         (("--baseline", "newer.toml", "--update"), "remove it, and write it anew with --update"),
         (("--baseline", "no/base.toml", "--update"), "the folder of no/base.toml does not exist"),
         (("--baseline", ".", "--update"), ". is a folder"),
-        (("--baseline", "-", "--update"), "--baseline takes a file"),
+        (("--baseline", "-", "--update"), "--baseline needs a file"),
     ],
 )
 def test_wrong_use_is_told_before_anything_runs(

@@ -25,7 +25,7 @@ GREW = 1
 
 
 class _Wanted(NamedTuple):
-    """What was asked for."""
+    """The arguments."""
 
     command: tuple[str, ...]
     baseline: Path | None
@@ -39,20 +39,20 @@ class _Wanted(NamedTuple):
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--baseline", metavar="FILE", help="Hold what CMD compiles against this file.")
+@click.option("--baseline", metavar="FILE", help="Compare what CMD compiles with this file.")
 @click.option("--update", "--write", is_flag=True, help="Write the file from what CMD compiles.")
-@click.option("--against", metavar="CMD", help="Hold it against this command, run before it.")
+@click.option("--against", metavar="CMD", help="Run this command first, and compare with it.")
 @click.option(
     "--tolerance",
     metavar="R",
     type=click.FloatRange(min=0, max=1000),
-    help="How much the warm-up may grow: 0.5 is half as much again.  [the file's, else 1]",
+    help="How much the warm-up may grow: 0.5 is 50 %.  [from the file, else 1]",
 )
-@click.option("--keep-caches", is_flag=True, help="Leave the compile caches as they are.")
+@click.option("--keep-caches", is_flag=True, help="Use the existing compile caches.")
 @click.option("--run", "--name", "name", metavar="NAME", help="The run's name.")
-@click.option("--markdown", metavar="FILE", help="Write a summary for people; - is stdout.")
-@click.option("--junit", metavar="FILE", help="Write JUnit's XML for a CI server; - is stdout.")
-@click.option("--json", metavar="FILE", help="Write it for programs; - is stdout.")
+@click.option("--markdown", metavar="FILE", help="Write a Markdown summary; - is stdout.")
+@click.option("--junit", metavar="FILE", help="Write JUnit XML for a CI server; - is stdout.")
+@click.option("--json", metavar="FILE", help="Write the result as JSON; - is stdout.")
 @click.argument("command", metavar="[--] CMD...", nargs=-1, type=click.UNPROCESSED, required=True)
 def check(
     baseline: str | None,
@@ -66,34 +66,35 @@ def check(
     json: str | None,
     command: tuple[str, ...],
 ) -> None:
-    """Run CMD and fail where it compiles more than its baseline does.
+    """Run CMD and fail if it compiles more than the baseline.
 
-    CMD is run as `warmwatch run` does, attached to and not edited, with compile caches of its own
-    that are empty. Then its graphs, graph breaks, recompiles, recompiles after warm, fallbacks,
-    failures, kernels and CUDA graphs left out are held against the baseline's, rank by rank, and
-    its first warm-up, in steady steps. What grew is said on stderr, with reason and remedy.
+    CMD runs as under `warmwatch run`, attached without an edit, with its own empty compile caches.
+    Compared are graphs, graph breaks, recompiles, recompiles after warm, fallbacks, failures,
+    kernels and skipped CUDA graphs, rank by rank, and the first warm-up in steady steps. Growth is
+    printed on stderr, with reason and remedy.
 
     Begin with --update, look at the file, and commit it. --against 'python old/train.py' measures
-    another command first, in the same job: then the warm-up is compared in seconds, and without
-    --baseline all numbers with that command's. Seconds of two machines are never compared.
+    another command first, in the same job. Then the warm-up is compared in seconds and, without
+    --baseline, all numbers with that command's. Seconds of two machines are never compared.
 
     \b
     Exit code: 0 nothing grew, or the baseline was written
                1 something grew
-               2 wrong usage; there is no baseline, or it cannot be read
-               4 CMD failed, or a training below it did: nothing was compared
-               5 no run was seen, or not all that the baseline knows, or one that
-                 went on when CMD had ended
-               126, 127 CMD cannot be run, was not found; by a signal, where one killed it
-               130 Ctrl-C: nothing was compared, whatever CMD made of it
+               2 wrong usage; or the baseline is missing or cannot be read
+               4 CMD failed, or a training that it started: nothing was compared
+               5 no run was seen, or fewer than in the baseline, or one that was
+                 still running when CMD had ended
+               126 CMD cannot be run; 127 CMD was not found
+               130 Ctrl-C: nothing was compared
+               ended by the same signal if one killed CMD
     """
     check_name(name)
     if baseline is None and (update or against is None):
-        raise UsageError("--baseline FILE says which file; --against CMD alone needs none")
+        raise UsageError("give --baseline FILE (only --against CMD works without it)")
     if update and against is not None:
-        raise UsageError("--update writes what CMD compiles: leave --against out")
+        raise UsageError("--update and --against exclude each other")
     if baseline == "-":
-        raise UsageError("--baseline takes a file, which is read and written: - is none")
+        raise UsageError("--baseline needs a file, which is read and written; - is not a file")
     wanted = _Wanted(
         command=command,
         baseline=place_of("--baseline", baseline),

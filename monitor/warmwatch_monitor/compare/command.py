@@ -16,21 +16,23 @@ _MOST = 12
 @click.command()
 @click.argument("runs", metavar="RUN RUN...", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
-@click.option("--markdown", is_flag=True, help="Print it as Markdown, for a pull request.")
+@click.option(
+    "--markdown", is_flag=True, help="Print the comparison as Markdown, for a pull request."
+)
 @options.directory
 def compare(runs: tuple[str, ...], as_json: bool, markdown: bool, dir: str | None) -> None:
-    """Two or more runs side by side: first step, warm-up, steady step, memory, energy, break-even.
+    """Compare runs: first step, warm-up, steady step, memory, energy, break-even.
 
-    They are held against the first eager run among them, else against the first: "costs 17 s more
-    and saves 17 ms a step: paid back at step 1,016". What makes them incomparable (another GPU,
-    world size, batch, torch) is said first, with the rows that it touches. Each RUN is a name, an
-    id, NAME~1 (the start before), or a pattern that may stand for several.
+    The reference is the first eager run, or the first run if none is eager: "costs 17 s more
+    and saves 17 ms a step: paid back at step 1,016". Differences that make runs incomparable (GPU,
+    world size, batch, torch) come first, with the rows that they affect. Each RUN is a name, an
+    id, NAME~1 (the start before), or a pattern that may match several runs.
 
     \b
-    Exit code: 0 whatever comes out; 5 no such run
+    Exit code: 0 compared; 5 no such run
     """
     if as_json and markdown:
-        raise UsageError("--json and --markdown exclude each other: give one")
+        raise UsageError("give either --json or --markdown, not both")
     from warmwatch_monitor.compare.comparison import compare as compare_all
     from warmwatch_monitor.report.command import as_text, cleaned
     from warmwatch_monitor.report.summaries import accounts, as_written

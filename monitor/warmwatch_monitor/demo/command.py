@@ -19,7 +19,7 @@ from rich.live import Live
 
 from warmwatch_monitor.client.daemon import Answer, Daemon, query_daemon
 from warmwatch_monitor.errors import DaemonError, WarmwatchError
-from warmwatch_monitor.output.console import draw, note, plain, say
+from warmwatch_monitor.output.console import draw, note, plain, reader_left, say
 from warmwatch_monitor.report.command import in_short
 from warmwatch_monitor.report.summaries import accounts
 from warmwatch_monitor.settings import PREFIX, Address
@@ -33,7 +33,7 @@ _KEPT = ("WARMWATCH_GPU_INTERVAL", "WARMWATCH_OBSERVE", "WARMWATCH_STATE")
 
 
 @click.command()
-@click.option("--keep-cache", is_flag=True, help="Use Inductor's cache of earlier compilations.")
+@click.option("--keep-cache", is_flag=True, help="Use the existing Inductor cache.")
 def demo(keep_cache: bool) -> None:
     """Train a small compiled model and watch it compile, warm up, and compile again.
 
@@ -47,8 +47,10 @@ def demo(keep_cache: bool) -> None:
         Path(environ["WARMWATCH_DIR"]).mkdir()
         with _daemon(environ) as address, _training(environ, Path(place)) as training:
             say(f"The daemon serves {address.url}/status and {address.url}/metrics.")
-            say("The training has one line of ours: import warmwatch.auto\n")
+            say("The training has one extra line: import warmwatch.auto\n")
             _watch(address, training)
+            if reader_left():
+                return
         if training.returncode:
             note(Path(place, "output").read_text())
             raise WarmwatchError(f"the training failed with exit code {training.returncode}")
@@ -57,9 +59,9 @@ def demo(keep_cache: bool) -> None:
 
 
 def environment(environ: Mapping[str, str], directory: str) -> dict[str, str]:
-    """``environ`` for the demo's training and daemon, which follow nobody's settings for his own.
+    """``environ`` for the demo's training and daemon, without the user's other settings.
 
-    One that asks who is there would refuse the demo, and one that sends metrics send the demo's.
+    A daemon that requires authentication would refuse the demo; one with OTLP would export it.
     """
     others = {n: value for n, value in environ.items() if n in _KEPT or not n.startswith(PREFIX)}
     return {**others, f"{PREFIX}DIR": directory, f"{PREFIX}RUN": _RUN}
@@ -82,7 +84,7 @@ def _daemon(environ: dict[str, str]) -> Iterator[Address]:
         try:
             line = daemon.stdout.readline() if daemon.stdout else ""
             if "http://" not in line:
-                raise DaemonError("the daemon did not start; `warmwatch doctor` says more")
+                raise DaemonError("the daemon did not start; run `warmwatch doctor`")
             port = line.split("http://")[1].split("/")[0].rpartition(":")[2]
             yield Address(host="127.0.0.1", port=int(port))
         finally:
@@ -103,10 +105,12 @@ def _training(environ: dict[str, str], place: Path) -> Iterator[subprocess.Popen
 
 
 def _watch(address: Address, training: subprocess.Popen[bytes]) -> None:
-    """Show what the daemon says until the training has ended, its last word too."""
+    """Show the daemon's answers until the training has ended. Stops if stdout's pipe is closed."""
     answer = _ask(address)
     with _screen() as show:
         while training.poll() is None:
+            if reader_left():
+                return
             answer = _ask(address) or answer
             if answer and answer["runs"]:
                 show(answer)
@@ -115,7 +119,7 @@ def _watch(address: Address, training: subprocess.Popen[bytes]) -> None:
 
 
 def _ask(address: Address) -> Answer | None:
-    """What the daemon says now; ``None`` where it is too busy beside the compiler to say it."""
+    """The daemon's answer now; ``None`` if it does not answer because the compiler uses the CPU."""
     try:
         answer: Answer = plain(query_daemon(Daemon(address)))
     except DaemonError:
@@ -131,9 +135,7 @@ def _ended(address: Address) -> Answer:
         if answer and answer["runs"] and not lives(answer["runs"][0]):
             return answer
         time.sleep(_PAUSE_SECONDS)
-    raise DaemonError(
-        "the daemon does not say how the training ended; `warmwatch doctor` says more"
-    )
+    raise DaemonError("the daemon does not report the end of the training; run `warmwatch doctor`")
 
 
 @contextlib.contextmanager

@@ -37,8 +37,8 @@ _SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
     "--hooks",
     "check_hooks",
     is_flag=True,
-    help="Compile a few tiny functions under the agent instead, and compare each hook's figures "
-    "with PyTorch's own records.",
+    help="Compile a few tiny functions with the agent attached, and compare each hook's figures "
+    "with PyTorch's own records. Does nothing else.",
 )
 @click.pass_context
 def doctor(
@@ -50,11 +50,11 @@ def doctor(
     check_hooks: bool,
     **access: str | None,
 ) -> None:
-    """Check the installation, and this host as one to compile on; say what to do.
+    """Check the installation and this host, and show how to fix each problem.
 
-    The host as a training with this environment would find it: CPU quota and memory limit of the
-    cgroup beside the number of compile workers, and the directories of the compile caches. So ask
-    where the training runs: in its container, in its job.
+    The host checks use this environment: the cgroup's CPU quota and memory limit, the number of
+    compile workers, and the directories of the compile caches. So run the command where the
+    training runs: in its container or its job.
 
     \b
     Exit code: 0 fine, 1 something needs doing

@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 def export(
     run: str | None, perfetto: str | None, csv: str | None, parquet: str | None, dir: str | None
 ) -> None:
-    """Write what is known of RUN into files; without RUN, of the run that began last.
+    """Write RUN to files for other programs. Without RUN: the run that began last.
 
     \b
-    Exit code: 0 written; 1 it cannot be; 2 pyarrow is missing; 5 no such run
+    Exit code: 0 written; 1 cannot be written; 2 pyarrow is missing; 5 no such run
     """
     if perfetto is None and csv is None and parquet is None:
         raise UsageError("nothing to write: give --perfetto FILE, --csv DIR or --parquet DIR")
     if "-" in (csv, parquet):
-        raise UsageError("several tables are no stream: give --csv and --parquet a place, not -")
+        raise UsageError("--csv and --parquet write several tables: give a directory, not -")
     from warmwatch_monitor.report.summaries import accounts, as_written
 
     found = accounts(() if run is None else (run,), dir=dir)
     if len(found) > 1:
         names = ", ".join(one.run for one in found)
-        raise UsageError(f"an export is of one run, and {run!r} means {names}: name one of them")
+        raise UsageError(f"{run!r} matches several runs: {names}; give one of them")
     try:
         with as_written(found):
             _write(found[0], perfetto, csv, parquet)

@@ -48,18 +48,20 @@ class _Wanted(NamedTuple):
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--mode", "names", metavar="NAME", multiple=True, help="Try this one; repeatable.")
+@click.option(
+    "--mode", "names", metavar="NAME", multiple=True, help="Measure this mode; repeatable."
+)
 @click.option(
     "--steps",
     metavar="N",
     type=click.IntRange(min=1),
-    help="End each run after so many steps.  [when it is warm and steady]",
+    help="End each run after N steps.  [when it is warm and steady]",
 )
 @click.option(
     "--training-steps",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Say what a training of so many steps would take.",
+    help="Estimate how long a training of N steps takes.",
 )
 @click.option(
     "--caches",
@@ -72,13 +74,13 @@ class _Wanted(NamedTuple):
     metavar="S",
     type=click.FloatRange(min=1),
     default=3600.0,
-    help="End a run after so many seconds.  [3600]",
+    help="End a run after S seconds.  [3600]",
 )
-@click.option("--run", "name", metavar="NAME", help="The runs are called NAME/MODE.  [the script]")
-@click.option("--output", metavar="DIR", help="Keep what the script prints here, a file a mode.")
-@click.option("--verbose", is_flag=True, help="Show what the script prints, on stderr.")
+@click.option("--run", "name", metavar="NAME", help="Name the runs NAME/MODE.  [the script]")
+@click.option("--output", metavar="DIR", help="Write the script's output here, one file per mode.")
+@click.option("--verbose", is_flag=True, help="Print the script's output on stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
-@click.option("--markdown", is_flag=True, help="Print it as Markdown, for a pull request.")
+@click.option("--markdown", is_flag=True, help="Print the table as Markdown, for a pull request.")
 @click.argument("command", metavar="[--] CMD...", nargs=-1, type=click.UNPROCESSED, required=True)
 def modes(
     names: tuple[str, ...],
@@ -93,28 +95,28 @@ def modes(
     markdown: bool,
     command: tuple[str, ...],
 ) -> None:
-    """Run CMD once in each mode of torch.compile and print what each costs and gains.
+    """Run CMD once in each mode of torch.compile and print costs and gains.
 
-    CMD is a training as you would start it: python train.py, torchrun, a script; it is not edited.
-    Every torch.compile of Inductor in it gets the mode in place of its own mode and options, and in
-    eager none compiles. One mode runs after another, each until it is warm and its step is known to
-    1 % (or 30 s of clean steps were seen), and is then ended as by Ctrl-C: a script that saves at
-    its end does so each time. The runs are remembered like others, see `warmwatch runs`.
+    CMD starts a training: python train.py, torchrun, a script. It is not edited. Each torch.compile
+    call with Inductor gets the mode instead of its own mode and options; in eager, nothing
+    compiles. The modes run one after another. Each run ends as by Ctrl-C when it is warm and its
+    step is known to 1 %, or after 30 s of clean steps. A script that saves at its end does so in
+    each mode. `warmwatch runs` lists the runs.
 
-    Modes: eager, default, reduce-overhead, max-autotune (these four where none is named) and
-    max-autotune-no-cudagraphs. Ctrl-C ends it all and prints what is known by then.
+    Modes: eager, default, reduce-overhead, max-autotune (the default four) and
+    max-autotune-no-cudagraphs. Ctrl-C stops and prints the results so far.
 
     \b
     Exit code: 0 every mode was measured
-               1 one failed, or no step of it was seen
+               1 a mode failed, or made no step
                2 wrong usage
-               126, 127 CMD cannot be run, was not found; 130 by Ctrl-C
+               126 CMD cannot be run; 127 CMD was not found; 130 Ctrl-C
     """
     check_name(name)
     if as_json and markdown:
-        raise UsageError("--json and --markdown exclude each other: give one")
+        raise UsageError("give either --json or --markdown, not both")
     if verbose and output is not None:
-        raise UsageError("--verbose shows what --output would keep: give one")
+        raise UsageError("give either --verbose or --output, not both")
     wanted = _Wanted(
         command=command,
         modes=_names(names),
@@ -139,7 +141,7 @@ def modes(
         if one.outcome in _TOLD_BY_OUTPUT and (said := _last_line(one.output)):
             note(f"warmwatch: {one.mode} ended with: {said}")
     if wanted.output is not None:
-        note(f"warmwatch: what the script printed is in {wanted.output}")
+        note(f"warmwatch: the script's output is in {wanted.output}")
     if stopped_by:
         raise SystemExit(128 + stopped_by)
     raise SystemExit(0 if all(one.outcome == "measured" for one in made.rows) else FAILED)
@@ -174,7 +176,7 @@ def _names(asked: tuple[str, ...]) -> tuple[str, ...]:
 
     for one in asked:
         if one not in NAMES:
-            raise UsageError(f"--mode: there is no mode {one!r}; there are {', '.join(NAMES)}")
+            raise UsageError(f"--mode: no mode {one!r}. Modes: {', '.join(NAMES)}")
     return tuple(dict.fromkeys(asked)) or USUAL
 
 

@@ -15,25 +15,27 @@ address = click.option(
     help=f"The daemon's address; https://HOST:PORT over TLS.  [{DEFAULT_ADDRESS}]",
 )
 directory = click.option(
-    "--dir", "dir", metavar="DIR", help="Read the records in this directory and no other."
+    "--dir", "dir", metavar="DIR", help="Read the records in this directory only."
 )
 prometheus = click.option(
     "--prometheus",
     metavar="URL",
-    help="Ask this Prometheus instead, for runs over any number of hosts.",
+    help="Query this Prometheus server, for runs on any number of hosts.",
 )
 
 _ACCESS = (
-    click.option("--token-file", metavar="FILE", help="Show the bearer token in this file."),
-    click.option("--user-file", metavar="FILE", help="Show the NAME:PASSWORD in this file."),
-    click.option("--ca", metavar="FILE", help="Who signs the certificate of whom is asked (PEM)."),
-    click.option("--cert", metavar="FILE", help="Show this certificate (PEM)."),
-    click.option("--key", metavar="FILE", help="Its key, where it is in a file of its own."),
+    click.option("--token-file", metavar="FILE", help="Send the bearer token in this file."),
+    click.option("--user-file", metavar="FILE", help="Log in with the NAME:PASSWORD in this file."),
+    click.option("--ca", metavar="FILE", help="CA certificates that verify the server (PEM)."),
+    click.option("--cert", metavar="FILE", help="Client certificate (PEM)."),
+    click.option(
+        "--key", metavar="FILE", help="Key of the client certificate, if in its own file."
+    ),
 )
 
 
 def access(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What is shown to a daemon, or a Prometheus, that asks who is there."""
+    """Options with credentials, for a daemon or a Prometheus server that requires them."""
     for option in reversed(_ACCESS):
         command = option(command)
     return command

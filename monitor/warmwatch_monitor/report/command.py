@@ -23,24 +23,24 @@ T = TypeVar("T")
 
 @click.command()
 @click.argument("run", required=False)
-@click.option("--html", metavar="FILE", help="Write one HTML file that can be sent; - is stdout.")
+@click.option("--html", metavar="FILE", help="Write one self-contained HTML file; - is stdout.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option("--markdown", is_flag=True, help="Print it as Markdown, for a pull request.")
+@click.option("--markdown", is_flag=True, help="Print the report as Markdown, for a pull request.")
 @options.directory
 def report(
     run: str | None, html: str | None, as_json: bool, markdown: bool, dir: str | None
 ) -> None:
-    """Where the time of RUN went, on one page; without RUN, of the run that began last.
+    """Show on one page where the time of RUN went. Without RUN: of the run that began last.
 
-    Warm-up and recompiles with their reasons and what they cost, the steady step, and what to do
-    first. RUN is a name, an id, or NAME~1 (the start before). It may still go on, or have ended
-    long ago: what is known of it is told. WARMWATCH_PRICE_PER_GPU_HOUR puts a price on it.
+    The report has the warm-up, the recompiles with their reasons and costs, the steady step, and
+    what to do first. RUN is a name, an id, or NAME~1 (the start before). It may still run, or have
+    ended long ago. WARMWATCH_PRICE_PER_GPU_HOUR adds a price.
 
     \b
-    Exit code: 0 whatever the run did; 5 no such run; 1 FILE cannot be written
+    Exit code: 0 reported, in whatever state the run is; 5 no such run; 1 FILE cannot be written
     """
     if sum((html is not None, as_json, markdown)) > 1:
-        raise UsageError("--html, --json and --markdown exclude each other: give one")
+        raise UsageError("give only one of --html, --json and --markdown")
     from warmwatch_monitor.history.remember import HistoryWriter
     from warmwatch_monitor.report.summaries import accounts, as_written, last_like
     from warmwatch_monitor.settings import load_keeping
@@ -49,7 +49,7 @@ def report(
     found = accounts(() if run is None else (run,), dir=dir, told=None if dir else seen.take)
     if len(found) > 1:
         names = ", ".join(one.run for one in found)
-        raise UsageError(f"a report is of one run, and {run!r} means {names}: name one of them")
+        raise UsageError(f"{run!r} matches several runs: {names}; give one of them")
     with as_written(found):
         made = reported(found[0], None if dir is not None else last_like(found[0]))
         _show(found[0], made, html=html, as_json=as_json, markdown=markdown)

@@ -23,23 +23,23 @@ _PAUSE_SECONDS = 0.5
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--run", "--name", "name", metavar="NAME", help="The run's name.")
-@click.option("--watch", is_flag=True, help="Show the answer, live, in the terminal's last line.")
-@click.option("--report", is_flag=True, help="Print the account of its runs when it has ended.")
+@click.option("--watch", is_flag=True, help="Show the live answer in the terminal's last line.")
+@click.option("--report", is_flag=True, help="Print a summary of its runs on exit.")
 @click.argument("command", metavar="[--] CMD...", nargs=-1, type=click.UNPROCESSED, required=True)
 def run(name: str | None, watch: bool, report: bool, command: tuple[str, ...]) -> None:
-    """Run CMD with the agent attached to every training below it, no code edited.
+    """Run CMD and attach the agent to every training that it starts, without editing code.
 
     CMD is what you would type: python train.py, python -m pkg, torchrun, accelerate launch,
-    deepspeed, srun, a script. Warmwatch need not be installed in the Pythons that it starts. A
-    process shows up at its first step or compilation; one that does neither is left alone.
+    deepspeed, srun, a script. Warmwatch need not be installed in the Python environments that CMD
+    uses. A process shows up at its first step or compilation; other processes never do.
 
-    Without --watch and --report this process becomes CMD. With them it stays beside it, passes
-    signals on and ends as CMD does. --watch shows nothing where neither stderr nor stdout is a
-    terminal; --report is on stdout where that is one, else on stderr.
+    Without --watch and --report, this process becomes CMD. With them, it waits for CMD, forwards
+    signals and exits as CMD does. --watch shows nothing if neither stderr nor stdout is a terminal.
+    --report prints to stdout if that is a terminal, and otherwise to stderr.
 
     \b
-    Exit code: CMD's own (by a signal, where one killed it)
-               127 CMD was not found, 126 it cannot be run
+    Exit code: CMD's exit code; ended by the same signal if one killed CMD
+               127 CMD was not found; 126 CMD cannot be run
     """
     check_name(name)
     with startable(command):

@@ -42,31 +42,39 @@ _VALUES_OF_A_LOOK = 20_000  # at a few hundred ranks
 @click.command()
 @options.address
 @options.directory
-@click.option("--check-config", is_flag=True, help="Check the settings, and leave.")
-@click.option("--log-format", metavar="FORMAT", help="Of the log on stderr: logfmt, json or off.")
-@click.option("--interval", metavar="S", help="Seconds between two looks at the records.  [0.2]")
+@click.option("--check-config", is_flag=True, help="Check the settings and exit.")
 @click.option(
-    "--gpu-interval", metavar="S", help="Seconds between two looks at the GPUs, or off.  [1]"
+    "--log-format", metavar="FORMAT", help="Format of the log on stderr: logfmt, json or off."
+)
+@click.option("--interval", metavar="S", help="Seconds between two polls of the records.  [0.2]")
+@click.option(
+    "--gpu-interval", metavar="S", help="Seconds between two polls of the GPUs, or off.  [1]"
 )
 @click.option("--retention", metavar="S", help="Seconds an ended run stays visible.  [900]")
 @click.option(
     "--long-compile",
     metavar="S",
-    help="Seconds after which one compilation counts as long whatever came before, or off.  [3600]",
+    help="Seconds after which any compilation counts as long, or off.  [3600]",
 )
 @click.option(
-    "--otlp", is_flag=True, help="Send the metrics by OTLP too, as OpenTelemetry's variables say."
+    "--otlp",
+    is_flag=True,
+    help="Also send the metrics by OTLP; configured by OpenTelemetry's variables.",
 )
 @click.option(
-    "--web-config", metavar="FILE", help="TLS, and who may ask, as for Prometheus' exporters."
+    "--web-config",
+    metavar="FILE",
+    help="TLS, users and tokens, in the format of Prometheus' exporters.",
 )
-@click.option("--insecure", is_flag=True, help="Let anybody ask who reaches the address.")
+@click.option(
+    "--insecure", is_flag=True, help="Allow requests without authentication on any address."
+)
 @click.option(
     "--allowed-host",
     "allowed_hosts",
     metavar="NAME",
     multiple=True,
-    help="A further name by which it may be asked; may be given again.",
+    help="Accept requests for this host name too; repeatable.",
 )
 def serve(
     otlp: bool,
@@ -77,10 +85,9 @@ def serve(
 ) -> None:
     """Watch the records and publish /status and /metrics.
 
-    SIGHUP reads the file of --web-config again; other settings need a restart.
+    SIGHUP reloads the --web-config file; other settings need a restart.
 
-    On other addresses than this machine's own, who asks must be known (--web-config), or
-    --insecure be said.
+    On an address that other machines can reach, the daemon requires --web-config or --insecure.
     """
     refuse_unknown(os.environ)
     settings = settings_from(

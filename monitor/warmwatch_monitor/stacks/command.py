@@ -29,30 +29,30 @@ if TYPE_CHECKING:
 
 _MOST_RANKS = 8
 _NONE_YET = (
-    "its agent has written none of this compilation: it does a minute into one, where "
-    "WARMWATCH_STACKS says nothing else, and where nothing holds the interpreter's lock"
+    "the agent has not recorded stacks of this compilation yet. It does so after 60 s "
+    "(WARMWATCH_STACKS), unless something holds the interpreter's lock"
 )
 
 
 @click.command()
 @click.argument("run", required=False)
-@click.option("--rank", metavar="N", help="This rank, whatever it does.")
+@click.option("--rank", metavar="N", help="Show this rank, in whatever state it is.")
 @options.directory
 @click.option("--json", "is_json", is_flag=True, help="Print the stacks as JSON.")
 @click.pass_context
 def stacks(
     ctx: click.Context, /, run: str | None, rank: str | None, dir: str | None, is_json: bool
 ) -> None:
-    """Show what the ranks of RUN are in the middle of that compile, are silent or are stalled.
+    """Show the stacks of RUN's ranks that compile, are silent or are stalled.
 
-    Python stacks and the compilers that are busy: through py-spy (pip install 'warmwatch[stacks]')
-    where the kernel lets it, else those that the agent wrote by itself, a minute into a compilation
-    and ever more rarely then. They are read here, of the records of this machine: no daemon tells
-    them.
+    Shown are Python stacks and busy compilers. The stacks come from py-spy (pip install
+    'warmwatch[stacks]') if the kernel permits it. Otherwise they come from the agent, which records
+    them a minute into a compilation and then at growing intervals. The command reads them on this
+    machine; a daemon never sends them.
 
     \b
     Exit code: 0 shown
-               1 there is nothing to show
+               1 nothing to show
                5 no run found
                2 wrong usage
     """
@@ -81,7 +81,7 @@ def _number(text: str | None) -> int | None:
 def _wanted(living: Sequence[RankView], number: int | None) -> list[RankView]:
     """The ranks to show. Raises WarmwatchError: there is none."""
     if not living:
-        raise WarmwatchError("no rank of it lives: there is nothing to look into")
+        raise WarmwatchError("no rank of this run is alive")
     if number is not None:
         chosen = [view for view in living if view.rank == number]
         if not chosen:
@@ -90,10 +90,7 @@ def _wanted(living: Sequence[RankView], number: int | None) -> list[RankView]:
         return chosen
     chosen = [view for view in living if _hangs(view)]
     if not chosen:
-        raise WarmwatchError(
-            "no rank compiles, is silent or is stalled: --rank N shows what one is in the "
-            "middle of all the same"
-        )
+        raise WarmwatchError("no rank compiles, is silent or is stalled; --rank N shows any rank")
     return chosen
 
 

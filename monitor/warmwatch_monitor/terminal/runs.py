@@ -112,38 +112,43 @@ def _line(row: Mapping[str, str], widths: Mapping[str, int], state: str | None =
 _LIMIT = 20
 _MOST = 1_000_000_000
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-_HELP = f"""List the runs that are remembered, newest first.
+_HELP = f"""List earlier runs, newest first.
 
-A daemon (`warmwatch serve`) remembers all that it sees; without one, `status`, `report`,
-`run --watch` and `run --report` remember the runs whose end they see. Other commands take a run by
-its id, the begin of the id, its name (the latest), or NAME~1 (the one before). Nothing leaves this
-machine: docs/history.md says where it is kept, what, and for how long (WARMWATCH_STATE).
+A daemon (`warmwatch serve`) stores every run that it sees. Without a daemon, `status`, `report`,
+`run --watch` and `run --report` store the runs whose end they see. Other commands accept a run's
+id, the beginning of its id, its name (the latest start), or NAME~1 (the start before). Nothing
+leaves this machine. docs/history.md describes what is stored, where and for how long
+(WARMWATCH_STATE).
 
 \b
-Exit code: 0 there are some, or none at all yet
-           5 none fits what was asked for
+Exit code: 0 listed; also if the history is empty
+           5 no run matches the options
            1 the history cannot be read
            2 wrong usage, or WARMWATCH_STATE=off
 
-A state with a `?` is the last that was seen of a run whose end nobody saw. Shown are
-{_LIMIT} runs, unless --limit says otherwise.
+A `?` marks the last known state of a run whose end was not seen. At most {_LIMIT} runs are shown;
+--limit changes that.
 """
 
 
 @click.command(help=_HELP)
-@click.option("--name", metavar="PATTERN", help="Of this name, or matching such as 'gpt*'.")
-@click.option("--host", metavar="PATTERN", help="On this host, or one that matches.")
+@click.option("--name", metavar="PATTERN", help="Runs with this name, or a pattern such as 'gpt*'.")
 @click.option(
-    "--since", metavar="WHEN", help="Seen since a day (2026-11-20) or for so long (90m, 12h, 7d)."
+    "--host", metavar="PATTERN", help="Runs on this host, or on hosts that match the pattern."
 )
-@click.option("--state", metavar="STATE", help="In this state when it was last seen.")
+@click.option(
+    "--since",
+    metavar="WHEN",
+    help="Runs seen since a day (2026-11-20) or within a time (90m, 12h, 7d).",
+)
+@click.option("--state", metavar="STATE", help="Runs whose last state is this one.")
 @click.option(
     "--limit",
     metavar="N",
     type=click.IntRange(min=0, max=_MOST),
-    help=f"At most so many; 0: all.  [{_LIMIT}]",
+    help=f"Maximum number of runs; 0: all.  [{_LIMIT}]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the runs as JSON.")
 @click.pass_context
 def runs(
     ctx: click.Context,
@@ -154,7 +159,7 @@ def runs(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """The command; what it says of itself is ``_HELP``."""
+    """The command; its help is ``_HELP``."""
     moment = None if since is None else _moment(since, time.time())
     _check_state(state)
     keeping = load_keeping(os.environ)

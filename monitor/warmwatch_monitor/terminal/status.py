@@ -30,24 +30,25 @@ _CODES = {
 _WATCH_SECONDS = 0.5
 _LEAST_SECONDS, _MOST_SECONDS = 0.1, 3600.0
 _RESTING_CPU = 0.01  # of a core
-_HELP = """Say in one sentence and a table whether RUN (or every run) still compiles.
+_HELP = """Show in one sentence and a table whether RUN (or every run) still compiles.
 
-RUN is a name or a pattern such as 'gpt*': of your own runs, else of others'. gpt2@alice is
-alice's.
+RUN is a name or a pattern such as 'gpt*'. Your own runs come before those of others. gpt2@alice
+is alice's run.
 
 \b
 Exit code: 0 warm, eager or finished
            3 starting, compiling, warming or recompiling
-           4 stalled, failed or lost; or a living rank's condition needs a person
+           4 stalled, failed or lost; or a condition of a living rank needs attention
              (nothing_captured: Dynamo captured no graph, so this is eager speed;
-             long_compile: a compilation takes far longer than any before explains;
+             long_compile: a compilation takes far longer than any before;
              never_compiled: torch.compile was called and nothing has compiled)
            5 no run found
            6 no run found so far: not all records have been read yet
            2 wrong usage
-           6 the daemon or the Prometheus that was asked for does not answer
-With --misses: 0, 5 or 2, whatever the runs do. With --watch: that of the last answer, which may
-name a run that is yet to begin; into a pipe it prints the answer whenever a state has changed.
+           6 the daemon or the Prometheus server does not answer
+With --misses: 0, 5 or 2, in whatever state the runs are. With --watch: the code of the last answer.
+--watch also waits for a run that has not begun; in a pipe it prints the answer whenever a state
+changes.
 """
 
 
@@ -69,19 +70,23 @@ class View(NamedTuple):
     is_flag=False,
     flag_value="",
     metavar="[SECONDS]",
-    help=f"Show it anew every {_WATCH_SECONDS:g} s, or as often as said, until Ctrl-C.",
+    help=f"Redraw every {_WATCH_SECONDS:g} s, or every SECONDS, until Ctrl-C.",
 )
 @click.option(
-    "-v", "--ranks", "every_rank", is_flag=True, help="A row for each rank, however many."
+    "-v",
+    "--ranks",
+    "every_rank",
+    is_flag=True,
+    help="Show a row for each rank, also of large runs.",
 )
 @click.option(
-    "--functions", "by_function", is_flag=True, help="What each function cost to compile."
+    "--functions", "by_function", is_flag=True, help="Show what each function cost to compile."
 )
 @click.option(
     "--misses",
     is_flag=True,
-    help="Say why compile caches missed, from the records here: what differs between the ranks, "
-    "or from the run before of the same name.",
+    help="Show why compile caches missed, from the records on this machine: what differs between "
+    "ranks, or from the previous run of the same name.",
 )
 @options.address
 @options.directory
@@ -98,7 +103,7 @@ def status(
     prometheus: str | None,
     **more: Any,
 ) -> None:
-    """The command; what it says of itself is ``_HELP``."""
+    """The command; its help is ``_HELP``."""
     run, seconds = _watched(run, watch)
     view = View(watch=seconds, **{name: more.pop(name) for name in View._fields if name in more})
     _refuse_two_views(view)
@@ -132,9 +137,9 @@ def _watched(run: str | None, watch: str | None) -> tuple[str | None, float | No
 def _refuse_two_views(view: View) -> None:
     watch = view.watch is not None
     if watch and view.by_function:
-        raise UsageError("--watch shows the states anew and --functions prints once: give one")
+        raise UsageError("--watch redraws and --functions prints once: give one of them")
     if watch and view.as_json:
-        raise UsageError("--watch shows a table anew and --json prints once: give one")
+        raise UsageError("--watch redraws and --json prints once: give one of them")
     if view.misses and (watch or view.as_json or view.by_function or view.every_rank):
         raise UsageError("--misses prints its own lines: give it without another view")
 

@@ -29,21 +29,22 @@ _KINDS = (
 _LEAST_SECONDS, _MOST_SECONDS = 0.2, 3600.0
 _HELP = """Watch runs and ranks: state, phase, progress, steps, power, recompiles, functions, GPUs.
 
-RUN is a name or a pattern such as 'gpt*', as for `status`; without it every run is shown. A daemon
-is asked where one runs, or the one at --address; else the records here are read. The plots go back
-as far as the daemon does, an hour at most; without one they begin now. `?` lists the keys.
+RUN is a name or a pattern such as 'gpt*', as for `status`; without it, every run is shown. The data
+comes from the daemon at --address, from the local daemon, or from the records on this machine. The
+plots show what the daemon has seen, an hour at most; without a daemon they begin now. `?` lists the
+keys.
 
 \b
-Exit code: 0 it was left
+Exit code: 0 you quit
            2 wrong usage, or stdout is no terminal
-           6 the daemon or the Prometheus that was asked for does not answer
+           6 the daemon or the Prometheus server does not answer
 """
 
 
 @click.command(help=_HELP)
 @click.argument("run", required=False)
 @click.option(
-    "--interval", metavar="SECONDS", help=f"Seconds between two pictures.  [{_USUAL_SECONDS:g}]"
+    "--interval", metavar="SECONDS", help=f"Seconds between two updates.  [{_USUAL_SECONDS:g}]"
 )
 @options.address
 @options.directory
@@ -57,7 +58,7 @@ def top(
     prometheus: str | None,
     **access: str | None,
 ) -> None:
-    """The command; what it says of itself is ``_HELP``."""
+    """The command; its help is ``_HELP``."""
     seconds = _seconds(interval)
     if not (is_redrawn() and sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("top needs a terminal; `warmwatch status` prints the answer once")

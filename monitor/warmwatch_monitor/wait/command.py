@@ -21,23 +21,22 @@ from warmwatch_monitor.status.goals import GOALS
 from warmwatch_monitor.wait.poll_interval import KINDS, PollInterval
 from warmwatch_monitor.wait.waiter import Outcome, Standing, Wait, listed
 
-_HELP = """Block until RUN (or every living run of yours) is warm; also for one that has not begun
-yet.
+_HELP = """Block until RUN (or each of your living runs) is warm. RUN may start later than the wait.
 
-RUN is a name or a pattern such as 'gpt*' and means your own runs; gpt2@alice is alice's, '*@*'
-everybody's. A run that had ended before the wait began is passed over, so that the end of an
-earlier start does not answer for the launch you wait for: unless it had begun within the 10 s
-before, or RUN is named and --until asks for ends alone (ended, finished, failed, lost).
+RUN is a name or a pattern such as 'gpt*', among your own runs; gpt2@alice is alice's run, '*@*'
+matches everybody's. A run that ended before the wait began is skipped, because it is not the one
+that you launch. Exceptions: it began within the last 10 s, or RUN is named and --until has only
+ends (ended, finished, failed, lost).
 
-On a terminal a line on stderr says how far it is; elsewhere one whenever a state has changed.
+On a terminal, a line on stderr shows the progress; elsewhere, a line whenever a state changes.
 
 \b
 Exit code: 0 reached
-           4 the run ended before, or a compilation takes so long that it may hang
-             (long_compile; a wait for an end goes on)
-           124 the timeout came before
+           4 the run ended first, or a compilation takes so long that it may hang
+             (long_compile; a wait for an end continues)
+           124 the timeout expired
            2 wrong usage
-           6 the daemon or the Prometheus that was asked for does not answer
+           6 the daemon or the Prometheus server does not answer
 """
 
 
@@ -47,11 +46,11 @@ Exit code: 0 reached
     "--until",
     metavar="STATE[,STATE]",
     default="warm",
-    help="A state, or ended (in any way); of several, whichever comes first.  [warm]",
+    help="A state, or ended (any end). With several, whichever comes first.  [warm]",
 )
-@click.option("--timeout", metavar="S", help="Give up after S seconds; without it, never.")
+@click.option("--timeout", metavar="S", help="Give up after S seconds.  [never]")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print the last answer as JSON, however it ends."
+    "--json", "as_json", is_flag=True, help="Print the last answer as JSON, also on failure."
 )
 @options.address
 @options.directory
@@ -70,7 +69,7 @@ def wait(
     prometheus: str | None,
     **access: str | None,
 ) -> None:
-    """The command; what it says of itself is ``_HELP``."""
+    """The command; its help is ``_HELP``."""
     goals, patience = _goals(until), _patience(timeout)
     end = time.monotonic() + patience
     ask = asker(
@@ -83,7 +82,7 @@ def wait(
         until=end,
     )
     uid, clock = (os.geteuid(), None) if prometheus is None else (None, time.time)
-    note_missing_directory(dir, " yet; it is waited for")
+    note_missing_directory(dir, " yet; waiting for it")
     with _progress() as tell, contextlib.closing(EventClient(KINDS)) as hearing:
         waking = PollInterval(ask, hearing, is_seen=sys.stderr.isatty())
         wanted = Wait(ask, run, goals, tell, uid, clock, waking.pause)
@@ -97,7 +96,7 @@ def _goals(until: str) -> tuple[str, ...]:
     goals = tuple(dict.fromkeys(goal.strip() for goal in until.split(",")))
     for goal in goals:
         if goal not in GOALS:
-            raise UsageError(f"--until: {goal!r} is no state; known are {', '.join(GOALS)}")
+            raise UsageError(f"--until: {goal!r} is not a state. States: {', '.join(GOALS)}")
     return goals
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from support.records import compiling, environment, held, warm, write_record
 from warmwatch import __version__
-from warmwatch_monitor.cli import COMMANDS, cli
+from warmwatch_monitor.cli import COMMANDS, GROUPS, cli
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.settings import SWITCHES, load
 
@@ -33,6 +33,15 @@ def test_help_names_every_command_and_every_exit_code(words: list[str]) -> None:
         assert word in shown.stdout
 
 
+def test_help_lists_each_command_in_one_group() -> None:
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
+    shown = CliRunner().invoke(cli, ["--help"]).stdout
+    for title, names in GROUPS.items():
+        section = shown.split(f"\n{title}:\n")[1].split("\n\n")[0]
+        lines = [line.split(maxsplit=1) for line in section.splitlines()]
+        assert lines == [[name, COMMANDS[name][1]] for name in names], "one line for each command"
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_a_short_help_option_too(command: str) -> None:
     assert CliRunner().invoke(cli, [command, "-h"]).stdout.startswith(f"Usage: cli {command}")
@@ -47,7 +56,7 @@ def test_the_version_is_shown(option: str) -> None:
     ("words", "hint"),
     [
         (["statis"], "No such command 'statis'; did you mean status?"),
-        (["xyzzy"], "No such command 'xyzzy'; there are serve, status"),
+        (["xyzzy"], "No such command 'xyzzy'; commands: status, top"),
         (["status", "--adress", "x"], "--address"),
     ],
 )
@@ -67,7 +76,7 @@ def test_without_a_command_it_shows_what_runs_and_the_commands(
     assert result.exit_code == 0
     assert result.stdout.startswith("gpt2: compiling")
     assert all(f"\n  {command} " in result.stdout for command in COMMANDS)
-    assert "\n\nCommands:" in result.stdout
+    assert "\n\nWatch:" in result.stdout
     assert "\n\n\n" not in result.stdout
 
 
@@ -78,7 +87,7 @@ def test_without_a_command_and_a_daemon_that_does_not_answer_it_shows_the_comman
     result = CliRunner().invoke(cli, [])
     assert result.exit_code == 0
     assert result.stderr.startswith("warmwatch: no daemon answers at 127.0.0.1:1")
-    assert result.stdout.startswith("Commands:\n")
+    assert result.stdout.startswith("Watch:\n")
 
 
 @pytest.mark.parametrize("words", ["status", "status --json"])

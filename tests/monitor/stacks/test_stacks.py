@@ -156,7 +156,7 @@ def test_what_cannot_be_shown_is_said_in_a_sentence(tmp_path: Path) -> None:
     with held(write_record(tmp_path, warm())):
         quiet = stacks("--dir", str(tmp_path))
         assert quiet.exit_code == 1
-        assert "no rank compiles, is silent or is stalled: --rank N shows" in quiet.stderr
+        assert "no rank compiles, is silent or is stalled; --rank N shows" in quiet.stderr
         other = stacks("--dir", str(tmp_path), "--rank", "7")
         assert (other.exit_code, "no living rank 7 is seen here; seen: 0" in other.stderr) == (
             1,
