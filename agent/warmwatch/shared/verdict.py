@@ -356,10 +356,13 @@ def _silent(facts: Facts, now_ns: int) -> bool:
     Batches and busy GPUs do not: unlike ``stalled`` this says what is missing, and blames nothing.
     """
     limit = silent_after_ns(facts)
-    if limit is None or facts.compile.active_since_ns or _ended(facts) is not None:
+    compile = facts.compile
+    compiles = compile.active_since_ns or compile.background_since_ns  # which a step may wait for
+    if limit is None or compiles or _ended(facts) is not None:
         return False
     explained = max(
         quiet_since_ns(facts),
+        compile.background_ended_ns,
         facts.peers_compiled_ns,
         facts.pause_ns,
         pause_ns(facts.steps, facts.compile),

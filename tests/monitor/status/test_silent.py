@@ -69,6 +69,8 @@ def test_stalled_comes_later_and_says_it_once() -> None:
         {"saved_ns": b.ago(1)},
         {"evaluated_ns": b.ago(2)},
         {"last_end_ns": b.ago(1)},
+        {"background_since_ns": b.ago(60)},
+        {"background_ended_ns": b.ago(1)},
     ],
     ids=lambda counts: "-".join(counts),
 )
