@@ -102,22 +102,29 @@ with warmwatch.allow_compilation():
     thread, leave = other()
     leave.set(); thread.join()
     warmwatch.ready()
-    within = [attempt(3), torch._dynamo.eval_frame._stance.stance]
+    kernel = []
+    after_warm = warmwatch.lifecycle.api.attached.agent.after_warm
+    backward = threading.Thread(target=lambda: kernel.append(after_warm.refusal({"name": "k"})))
+    backward.start(); backward.join()
+    within = [attempt(3), torch._dynamo.eval_frame._stance.stance, kernel]
     thread, leave = other()
 still = attempt(4)
 warmwatch.ready()
 allowed = attempt(5)
 leave.set(); thread.join()
-result([*within, still, allowed, attempt(6)])
+result([*within, still, allowed, attempt(6), str(after_warm.refusal({"name": "k"}))])
 """
 
 
 def test_nothing_is_refused_while_any_thread_allows_it(records: Path) -> None:
-    """The stance holds for all threads, whichever of them leaves its block first."""
+    """The stance holds for all threads, whichever of them leaves its block first. A Triton kernel
+    of a backward compiles on a thread of autograd's.
+    """
     body = START.replace("MODE", repr("raise")) + THREADS
-    within, stance, still, allowed, late = result_of(records, body, attach=False)
-    assert (within, stance, still, allowed) == ([3], "default", [4], [5])
+    within, stance, kernel, still, allowed, late, refused = result_of(records, body, attach=False)
+    assert (within, stance, kernel, still, allowed) == ([3], "default", [None], [4], [5])
     assert "fail_on_recompile" in late
+    assert "`k`" in refused
 
 
 WITHIN = """

@@ -134,7 +134,7 @@ class AfterWarm:
 
     def refusal(self, values: Mapping[str, Any]) -> Exception | None:
         """What to raise instead of compiling a kernel; ``None``: compile it."""
-        if self.mode != "raise" or not self._is_over():
+        if self.mode != "raise" or _allowing or not self._is_over():
             return None
         where = {name: values.get(name) for name in ("file", "line")}
         one = Recompile(kind="triton", function=values.get("name"), **where)
