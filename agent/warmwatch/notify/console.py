@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from warmwatch._guard import report
-from warmwatch.shared.record import PHASES, Slot
+from warmwatch.shared.record import PHASES, SETTLED_BY, Slot
 
 if TYPE_CHECKING:
     from warmwatch.process.ending import End
@@ -134,6 +134,8 @@ def _warm(slot: Slot) -> str:
         return "runs eagerly: no compile activity so far"
     length = slot.recent_step_ns or slot.typical_step_ns
     speed = f"; {step_length(length / 1e9)} a step" if length else ""
+    if counts.settled == counts.begun + 1:
+        return f"warm: {why_settled(slot)}{speed}"
     if not counts.begun:
         step = slot.header.warm_steps
         return f"warm since step {step}: nothing compiled since the agent was attached{speed}"
@@ -142,6 +144,17 @@ def _warm(slot: Slot) -> str:
     again = "again " if counts.warmups > 1 else ""
     step = counts.clean_after + slot.header.warm_steps
     return f"warm {again}since step {step}, after {duration(max(seconds, 0.0))}{speed}"
+
+
+def why_settled(slot: Slot) -> str:
+    """Of a process that is warm without steps: by what."""
+    from warmwatch.shared.phrases import duration
+
+    counts = slot.compile
+    if SETTLED_BY[counts.settled_by] != "quiet":
+        return "the program says so"
+    since = max(counts.last_end_ns, slot.header.attached_ns)
+    return f"nothing has compiled for {duration((counts.settled_ns - since) / 1e9)}"
 
 
 def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
@@ -164,6 +177,8 @@ def _fallback(values: Mapping[str, Any]) -> str:
     from warmwatch.shared.phrases import place
 
     what = place(values.get("name"), values.get("file"), values.get("line"))
+    if values.get("setting") == "disable":
+        return f"torch.compile is turned off by a setting: {what or 'a function'} runs eagerly"
     return f"{what or 'a frame'} hit the recompile limit: its new inputs run eagerly from now on"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from time import monotonic_ns
 
+from warmwatch.notify.console import why_settled
 from warmwatch.shared.phrases import baseline_words, counted, duration, step_length
 from warmwatch.shared.record import PHASES, PROGRESS, Slot
 
@@ -21,6 +22,8 @@ def answer(slot: Slot, state: str, steps_before: int = 0) -> str:
     length = slot.recent_step_ns or slot.typical_step_ns
     speed = f"{step_length(length / 1e9)} a step" if length else ""
     if state == "warm":
+        if slot.compile.settled == slot.compile.begun + 1 and not slot.steps.steps:
+            return f"warm: {why_settled(slot)}"
         since = slot.compile.clean_after + slot.header.warm_steps
         real = f": {speed} is the real speed" if speed else ""
         return f"warm since step {since}{real}; {steps}"

@@ -22,6 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared import record
+from warmwatch.shared.phrases import counted
 from warmwatch.shared.record import BOUNDS_NS, Slot
 from warmwatch.shared.record.recent import gap_ns, is_clean
 from warmwatch_monitor.model import GpuReading, HostReading, Slower
@@ -350,7 +351,8 @@ def causes(before: Surroundings | None, now: Surroundings) -> Iterator[str]:
 
 def _changed(before: Surroundings, now: Surroundings) -> Iterator[str]:
     if now.fallbacks > before.fallbacks:
-        yield f"{now.fallbacks - before.fallbacks} more at the recompile limit, eager since"
+        more = counted(now.fallbacks - before.fallbacks, "more function")
+        yield f"new inputs of {more} run eagerly"  # at the recompile limit, or by a setting
     if now.breaks > before.breaks:
         yield f"{now.breaks - before.breaks} more graph breaks"
     if now.tokens != before.tokens:

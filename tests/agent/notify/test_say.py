@@ -73,6 +73,31 @@ def test_when_it_is_warm_the_step_its_length_and_what_it_took_are_told(said: Sai
     assert said.getvalue() == "warmwatch: warm since step 4, after 2 min; 36 ms a step\n"
 
 
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [("quiet", "nothing has compiled for 30 s"), ("ready", "the program says so")],
+)
+def test_without_steps_it_is_said_by_what_it_is_warm(said: Said, by: str, words: str) -> None:
+    counts = replace(
+        b.WARM.compile,
+        settled=b.WARM.compile.begun + 1,
+        settled_by=record.SETTLED_BY.index(by),
+        settled_ns=b.WARM.compile.last_end_ns + 30 * b.SECOND,
+    )
+    slot = replace(b.WARM, compile=counts, steps=record.StepCounts(), recent=())
+    bins = (0,) * record.BINS
+    slot = replace(slot, clean_bins=bins)
+    announcer(slot).warm()
+    assert said.getvalue() == f"warmwatch: warm: {words}\n"
+    assert answer(slot, "warm") == f"warm: {words}"
+
+
+def test_what_a_setting_turns_off_has_hit_no_limit(said: Said) -> None:
+    announcer().fallback({"name": "forward", "setting": "disable"})
+    assert "`forward` runs eagerly" in said.getvalue()
+    assert "limit" not in said.getvalue()
+
+
 def test_steps_that_are_alike_are_told_as_long_as_they_are_and_not_as_their_bin(said: Said) -> None:
     """As the monitor does: it stands in the same terminal."""
     slot = alike(4.01)

@@ -305,7 +305,7 @@ def surroundings(at: float, **other: object) -> Surroundings:
         ({"wait_ns": 0}, {"wait_ns": 45 * 10**9}, ["45 % of the time is waiting for data"]),
         ({"wait_ns": 50 * 10**9}, {"wait_ns": 100 * 10**9}, []),
         ({"tokens": 16384}, {"tokens": 65536}, ["tokens a step went from 16384 to 65536"]),
-        ({"fallbacks": 0}, {"fallbacks": 1}, ["1 more at the recompile limit, eager since"]),
+        ({"fallbacks": 0}, {"fallbacks": 1}, ["new inputs of 1 more function run eagerly"]),
         ({"breaks": 1}, {"breaks": 3}, ["2 more graph breaks"]),
     ],
 )
