@@ -86,6 +86,54 @@ def test_the_first_step_holds_forward_and_backward_and_warm_comes_three_steps_la
     assert first.ended_ns in ends
 
 
+LIBRARY = """
+import functools
+def wrapper(function):
+    @functools.wraps(function)
+    def wrapped(x):
+        return function(x) + 1
+    return wrapped
+"""
+CALLS = """
+import sys; sys.path.insert(0, {path!r})
+from somelib import wrapper
+own = torch.compile(lambda x: x * 2, backend="eager", dynamic=False)
+theirs = torch.compile(wrapper(torch.sin), backend="eager", dynamic=False)
+def one_epoch(size):
+    own(torch.ones(size))
+    theirs(torch.ones(size))  # here
+one_epoch(3)
+one_epoch(4)
+"""
+
+
+def test_of_a_librarys_function_the_users_line_that_calls_it_is_named(records: Path) -> None:
+    installed = records.parent / "site-packages"
+    installed.mkdir()
+    (installed / "somelib.py").write_text(LIBRARY)
+    run(records, CALLS.format(path=str(installed)))
+    folder = slots.only(records)
+    events = slots.events(folder)
+    callers = [e.get("caller") for e in compilations(folder)]
+    assert callers[0] is callers[2] is None
+    assert callers[1] == callers[3]
+    assert callers[1] is not None
+    file, _, line = str(callers[1]).rpartition(":")
+    (script,) = records.parent.rglob(file)
+    assert script.read_text().splitlines()[int(line) - 1].endswith("# here")
+    (again,) = [e for e in events if e["event"] == "recompile" and e["file"] == "somelib.py"]
+    assert again["caller"] == callers[1]
+    from click.testing import CliRunner
+
+    from warmwatch_monitor.cli import cli
+
+    for words in (["report"], ["status"]):
+        said = CliRunner().invoke(
+            cli, [*words, "--dir", str(records)], env={"COLUMNS": "200", "WARMWATCH_STATE": "off"}
+        )
+        assert f"(somelib.py:4), called from {callers[1]}" in " ".join(said.output.split())
+
+
 def test_a_reset_in_mid_run_loses_nothing(records: Path) -> None:
     """``torch._dynamo.reset()`` clears Dynamo's callbacks; users clear its counters."""
     body = """

@@ -52,6 +52,11 @@ class Compiling:
         self._reasons[thread] = why
         return True
 
+    def caller(self, thread: int) -> dict[str, str]:
+        """``{"caller": "train.py:31"}``, where ``thread`` compiles code of a library's."""
+        begun = self._begun.get(thread, {})
+        return {"caller": begun["caller"]} if "caller" in begun else {}
+
     def ended(self, thread: int, values: Mapping[str, Any]) -> dict[str, Any]:
         """``values`` of a forward compilation of ``thread`` that ended, with what is known of it.
 
@@ -59,6 +64,8 @@ class Compiling:
         """
         ended = dict(values)
         heard, begun = self._reasons.pop(thread, None), self._begun.pop(thread, {})
+        if "caller" in begun:
+            ended["caller"] = begun["caller"]
         left = ended.pop("left", None)
         if left is not None and begun.get("fullgraph"):
             ended["failure"] = left  # it has raised

@@ -142,8 +142,10 @@ class Ledger:
         """
         now = self._clock()
         why = {"reason": reason, "category": category}
-        if self._compiling.recompile(threading.get_ident(), why):
-            self._inbox.post(lambda: self._store.note("recompile", now, {**why, **where}))
+        thread = threading.get_ident()
+        if self._compiling.recompile(thread, why):
+            values = {**why, **where, **self._compiling.caller(thread)}
+            self._inbox.post(lambda: self._store.note("recompile", now, values))
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """A compilation of the calling thread ended; ``values`` as its journal line has them.

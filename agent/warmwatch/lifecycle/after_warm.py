@@ -62,14 +62,16 @@ class Recompile:
     category: str | None = None
     remedy: str | None = None
     seconds: float | None = None
+    caller: str | None = None
 
     def __str__(self) -> str:
-        from warmwatch.shared.phrases import place
+        from warmwatch.shared.phrases import called_from, place
         from warmwatch.shared.reasons import plain
 
         what = place(self.function, self.file, self.line) or f"a {self.kind} compilation"
         why = plain(self.reason or "", self.category) or self.category or "not compiled before"
-        said = f"{what} compiled after the warm-up: {why}"
+        from_where = f"{called_from(self.caller)}," if self.caller is not None else ""
+        said = f"{what}{from_where} compiled after the warm-up: {why}"
         return f"{said}. {self.remedy}" if self.remedy else said
 
 
@@ -114,6 +116,7 @@ class AfterWarm:
                 category=values.get("category"),
                 remedy=advice(values.get("category"), kind),
                 seconds=values.get("seconds"),
+                caller=values.get("caller"),
             )
         )
 

@@ -159,7 +159,7 @@ def why_settled(slot: Slot) -> str:
 
 def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
     from warmwatch.shared.advice import advice
-    from warmwatch.shared.phrases import duration, place
+    from warmwatch.shared.phrases import called_from, duration, place
     from warmwatch.shared.reasons import plain
 
     category, reason = values["category"], values.get("reason")
@@ -169,6 +169,7 @@ def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
     remedy = (
         advice(category, kind, reason) if slot.compile.warmups else None
     )  # else it is the warm-up
+    what = f"{what}{called_from(values.get('caller'))}," if "caller" in values else what
     head = f"recompiled {what or 'a graph'} in step {slot.steps.steps + 1}{took}: {why}"
     return f"{head}. {remedy}" if remedy else head
 

@@ -80,3 +80,13 @@ def place(name: str | None, file: str | None = None, line: int | None = None) ->
     if not file:
         return f"`{name}`"
     return f"`{name}` ({file})" if line is None else f"`{name}` ({file}:{line})"
+
+
+def called_from(caller: str | None) -> str:
+    """Behind a library's function: which line of the user's called it. Of the user's own nothing.
+
+    ``caller``: as the journal has it, empty where only library code is involved.
+    """
+    if caller is None:
+        return ""
+    return f", called from {caller}" if caller else ", called by library code alone"

@@ -35,6 +35,7 @@ _COMPILATION = {
     "name": _TEXT,
     "?file": _TEXT,
     "?line": _COUNT,
+    "?caller": _TEXT,
     "seconds": _NUMBER,
     "?total_seconds": _NUMBER,
     "category": _TEXT,

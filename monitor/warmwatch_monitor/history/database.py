@@ -170,6 +170,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         _GPU_SAMPLES,
     ),
     ("ALTER TABLE ranks ADD COLUMN first_step_bytes INTEGER",),
+    ("ALTER TABLE compilations ADD COLUMN caller TEXT",),
 )
 
 

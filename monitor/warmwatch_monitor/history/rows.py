@@ -215,7 +215,7 @@ def _samples(rows: Iterable[Row]) -> tuple[dict[int, Samples], dict[str, Samples
 
 _COMPILED = (
     *("ended", "seconds", "step", "kind", "name", "file", "line", "code", "reason"),
-    *("category", "cache", "failure", "ops", "kernels"),
+    *("category", "cache", "failure", "ops", "kernels", "caller"),
 )
 
 

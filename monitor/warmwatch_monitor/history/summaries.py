@@ -191,6 +191,7 @@ def _compiled(told: ParsedCompilation, view: RankView) -> Compiled:
         file=one.file,
         line=one.line,
         code=told.code,
+        caller=one.caller,
         reason=one.reason[:_LONGEST_REASON] if one.reason else one.reason,
         category=one.category,
         cache=one.cache,

@@ -93,11 +93,18 @@ def _underway(reading: RecordReading) -> Underway | None:
             line=again.line,
             reason=again.reason,
             category=again.category,
+            caller=again.caller,
         )
     if began is None or began.at_ns < since_ns:
         return None
     if began.name is not None or began.kind is not None:
-        return Underway(kind=began.kind, name=began.name, file=began.file, line=began.line)
+        return Underway(
+            kind=began.kind,
+            name=began.name,
+            file=began.file,
+            line=began.line,
+            caller=began.caller,
+        )
     if "backward" not in (began.what or ""):
         return None
     forward = next((c for c in reversed(reading.compilations) if c.kind == "forward"), None)
@@ -111,6 +118,7 @@ def _underway(reading: RecordReading) -> Underway | None:
         backward=True,
         reason=forward.reason if ours else None,
         category=forward.category if ours else None,
+        caller=forward.caller,
     )
 
 

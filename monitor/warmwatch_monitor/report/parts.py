@@ -20,7 +20,7 @@ class Priced(Struct, frozen=True, kw_only=True):
 
     Attributes:
         began, ended: of the first and the last of them. seconds: of all of them.
-        step: steps before it. kinds: which they were, in order. name, file, line, reason,
+        step: steps before it. kinds: which they were, in order. name, file, line, caller, reason,
         category, cache, failure, ops, kernels: as an Account's ``Compiled`` has them.
         plain: the reason in plain words. phase_seconds: exclusive.
         compilations: graphs among them, forward and backward. cache_hits, cache_misses: of all.
@@ -35,6 +35,7 @@ class Priced(Struct, frozen=True, kw_only=True):
     name: str | None = None
     file: str | None = None
     line: int | None = None
+    caller: str | None = None
     reason: str | None = None
     plain: str | None = None
     category: str | None = None
@@ -58,6 +59,7 @@ class Recompiled(Struct, frozen=True, kw_only=True):
         reasons: each once, in plain words where there are any, else in PyTorch's.
         advice: what helps, where the category says it. often: what kept changing, in words.
         after_warm: how many of them came after the first warm-up.
+        callers: of library code, the lines of the user's that called it; "" where none did.
     """
 
     category: str
@@ -66,6 +68,7 @@ class Recompiled(Struct, frozen=True, kw_only=True):
     name: str | None = None
     file: str | None = None
     line: int | None = None
+    callers: tuple[str, ...] = ()
     steps: tuple[int, ...] = ()
     between_steps: bool = False
     reasons: tuple[str, ...] = ()

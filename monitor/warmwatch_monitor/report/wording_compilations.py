@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from warmwatch.shared.phrases import called_from
 from warmwatch_monitor.output.amounts import took
 from warmwatch_monitor.output.document import Item, Section, table
 from warmwatch_monitor.output.wording import counted, own_words, place
@@ -18,7 +19,7 @@ from warmwatch_monitor.report.parts import (
     Report,
 )
 
-_FUNCTIONS, _REASONS, _BREAKS = 12, 6, 10
+_FUNCTIONS, _REASONS, _BREAKS, _CALLERS = 12, 6, 10, 3
 _BREAK_WORDS = 200
 _IN_THE_MIDDLE = "in the middle of compile activity"
 
@@ -99,7 +100,7 @@ def again(report: Report) -> Section | None:
 def _recompiled(one: Recompiled) -> Item:
     times = "once" if one.count == 1 else f"{one.count} times"
     steps = _between(one.steps) if one.between_steps else _steps(one.steps)
-    named = called(one.name, one.file, one.line)
+    named = called(one.name, one.file, one.line) + _from(one.callers)
     late = (
         f", {one.after_warm} of them after it was warm" if one.after_warm and one.count > 1 else ""
     )
@@ -108,6 +109,11 @@ def _recompiled(one: Recompiled) -> Item:
     more = len(one.reasons) - len(reasons)
     said = "; ".join(reasons) + (f"; and {counted(more, 'other reason')}" if more else "")
     return Item(head, tuple(words for words in (said, one.often or "") if words))
+
+
+def _from(callers: tuple[str, ...]) -> str:
+    users = [caller for caller in callers if caller]
+    return called_from(" and ".join(users[:_CALLERS])) if users or callers else ""
 
 
 def _between(steps: tuple[int, ...]) -> str:

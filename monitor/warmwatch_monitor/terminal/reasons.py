@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from warmwatch.shared.phrases import one_line
+from warmwatch.shared.phrases import called_from, one_line
 from warmwatch_monitor.output.states import place
 from warmwatch_monitor.output.wording import duration
 from warmwatch_monitor.output.wording import place as place_of
@@ -50,7 +50,7 @@ def _recompiles(run: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
 
 def _what(one: dict[str, Any]) -> str:
     named = place_of(one["name"], one.get("file"), one.get("line"))
-    return f", {named}" if named else ""
+    return f", {named}{called_from(one.get('caller'))}" if named else ""
 
 
 def _breaks(run: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:

@@ -19,6 +19,7 @@ from warmwatch._guard import report
 from warmwatch.hooks.dynamo.reason_categories import category_of
 from warmwatch.hooks.hashes import of_code
 from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up
+from warmwatch.shared.user_frames import is_library, nearest
 
 _SLOWEST = 3
 # from the outermost in, with the phase of what is left when the next one is taken out
@@ -313,7 +314,8 @@ def being_compiled() -> dict[str, Any]:
     """Compile id, name, file, line and code; empty where that is not known.
 
     ``fullgraph``: a graph break raises. ``instance``: which module of this code it is, where
-    others were compiled with the same code and this one never was.
+    others were compiled with the same code and this one never was. ``caller``: of library code the
+    line of the user's that called it, such as ``train.py:31``; empty where none did.
     """
     known = _compiling()
     return _identified(known, known.get("code"), known.get("compile_id"))
@@ -348,6 +350,10 @@ def _identified(compiled: Mapping[str, Any], code: Any, compile_id: Any) -> dict
         known["fullgraph"] = True
     if (instance := _instances.number(code, compiled.get("locals"))) > 1:
         known["instance"] = instance
+    names = compiled.get("globals")
+    if is_library(code.co_filename, names.get("__name__") if isinstance(names, dict) else None):
+        user = nearest(sys._getframe(1))
+        known["caller"] = f"{user['file']}:{user['line']}" if user else ""
     return {**known, **place(code.co_name, code.co_filename, code.co_firstlineno)}
 
 

@@ -65,6 +65,7 @@ def compilation(entry: Entry) -> Compilation:
         name=text(entry, "name", LONGEST_NAME),
         file=text(entry, "file", LONGEST_NAME),
         line=_count(entry, "line"),
+        caller=text(entry, "caller", LONGEST_NAME),
         code=text(entry, "code", LONGEST_NAME),
         cache=text(entry, "cache", LONGEST_NAME),
         failure=text(entry, "failure", LONGEST_NAME),
@@ -123,6 +124,7 @@ def beginning(entry: Entry) -> Beginning:
         name=text(entry, "name", LONGEST_NAME),
         file=text(entry, "file", LONGEST_NAME),
         line=_count(entry, "line"),
+        caller=text(entry, "caller", LONGEST_NAME),
         code=text(entry, "code", LONGEST_NAME),
     )
 
@@ -142,6 +144,7 @@ def recompile(entry: Entry) -> Recompile:
         name=text(entry, "name", LONGEST_NAME),
         file=text(entry, "file", LONGEST_NAME),
         line=_count(entry, "line"),
+        caller=text(entry, "caller", LONGEST_NAME),
     )
 
 

@@ -77,6 +77,10 @@ class PastCompilation(BaseModel):
     name: str | None = Field(description="The function that was compiled.")
     file: str | None = Field(description="The base name of the file that it is in.")
     line: int | None = Field(description="The line on which it begins.")
+    caller: str | None = Field(
+        description="Of library code the line of the user's that called it, `train.py:31`; empty "
+        "where only library code is involved; null of the user's own functions."
+    )
     cache: str | None = Field(description="`hit` or `miss`; null where no cache was asked.")
     failure: str | None = Field(description="The exception's type; null where it did not fail.")
     failure_reason: str | None = Field(
@@ -102,6 +106,7 @@ class Underway(BaseModel):
     name: str | None = Field(description="The function, as far as it is known.")
     file: str | None = Field(description="The base name of the file that it is in.")
     line: int | None = Field(description="The line on which it begins.")
+    caller: str | None = Field(description="See `last`.")
     backward: bool = Field(description="It is that function's backward.")
     reason: str | None = Field(description="Why it is compiled again, in PyTorch's words.")
     plain: str | None = Field(description="The same in plain words; null where nobody knows them.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from warmwatch.shared.phrases import called_from
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.verdict import WARM, State
 from warmwatch_monitor.model import FEWEST_STEPS, Compilation, Figures, RankView, Underway
@@ -116,7 +117,8 @@ def _why(of: Underway | Compilation | None) -> tuple[Clause, ...]:
     """``grad mode changed: evaluation or no_grad``; else PyTorch's own words, or nothing."""
     if of is None or not of.reason:
         return ()
-    return (_reason(plain(of.reason, of.category) or own_words(of.reason)),)
+    why = plain(of.reason, of.category) or own_words(of.reason)
+    return (_reason(f"{why}{called_from(of.caller)}"),)
 
 
 def _reason(words: str) -> Clause:
