@@ -27,6 +27,13 @@ def test_a_warm_rank_ends_the_guessing() -> None:
     )
 
 
+def test_a_gpu_that_was_read_right_after_a_compilation_does_not_contradict_the_real_speed() -> None:
+    just_idle = [b.gpu(utilization_ratio=0.0, power_watts=137.0)]
+    assert silicon.training(just_idle, 0.6) == ""
+    assert silicon.training(just_idle, 3.0) == silicon.at_work(just_idle) != ""
+    assert silicon.training([b.gpu()], None) == "GPU 0 at 99 %, 686 W"
+
+
 def test_a_compiling_rank_says_that_the_gpu_waits_and_where_the_work_is() -> None:
     assert said(b.view(b.COMPILING, gpus=(IDLE,), process=POOL)) == (
         "gpt2: compiling for 43 s (inductor); the GPU waits at 118 W; 16 compile workers idle"

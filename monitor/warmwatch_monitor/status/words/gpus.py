@@ -28,6 +28,15 @@ def at_work(gpus: Sequence[GpuReading]) -> str:
     return f"{_named(gpus)} at {words}" if words else ""
 
 
+def training(gpus: Sequence[GpuReading], since_seconds: float | None) -> str:
+    """``at_work`` of a run that trains, once the figures can be those of its steps.
+
+    ``since_seconds``: since the compiler last worked; ``None`` where it never did. Before NVML's
+    averages have settled they show the idle GPU of the compilation beside the real speed.
+    """
+    return "" if since_seconds is not None and since_seconds < _SETTLED else at_work(gpus)
+
+
 def waiting(gpus: Sequence[GpuReading], since_seconds: float) -> str:
     """``the GPU waits at 118 W`` where none runs anything, else what they do.
 

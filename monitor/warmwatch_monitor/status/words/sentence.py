@@ -116,7 +116,8 @@ def _meanwhile(run: RunView, speaker: RankView) -> Iterator[Clause]:
         return
     yield Clause(pausing(speaker), Importance.WAIT)
     if run.state in WARM:
-        yield Clause(gpus.at_work(gpus.of_run(run)), Importance.CONTEXT)
+        since = speaker.figures.progress.compiler_quiet_seconds
+        yield Clause(gpus.training(gpus.of_run(run), since), Importance.CONTEXT)
     elif speaker.judgement.compiling:
         yield Clause(left(speaker), Importance.WAIT)
         activity = speaker.figures.compile.open
