@@ -186,9 +186,13 @@ def _caches(compiled: Sequence[Priced], what: Provenance) -> Iterator[Remedy]:
 
 def _data(rank: Mapping[str, Any]) -> Iterator[Remedy]:
     waited, steps = rank["pauses"].get("data_seconds"), rank["step_seconds"].get("clean_seconds")
-    if waited and steps and waited >= max(_WORTH_SECONDS, _DATA_SHARE * steps):
+    if not waited or not steps:
+        return
+    # the waits for the first batch and for the next one belong to no clean step
+    waited = min(waited, steps)
+    if waited >= max(_WORTH_SECONDS, _DATA_SHARE * steps):
         yield Remedy(
-            about=f"steps waited for data for {percent(min(1.0, waited / steps))} of their time",
+            about=f"steps waited for data for {percent(waited / steps)} of their time",
             what="Give the DataLoader more workers, or let them do less.",
             saves=waited,
         )

@@ -94,12 +94,14 @@ def again(report: Report) -> Section | None:
     """Every recompile, with reason and remedy, those of one cause together."""
     if not report.recompiled:
         return None
-    return Section("Compiled again", items=tuple(_recompiled(one) for one in report.recompiled))
+    return Section(
+        "Compiled again", items=tuple(_recompiled(one, report.steps) for one in report.recompiled)
+    )
 
 
-def _recompiled(one: Recompiled) -> Item:
+def _recompiled(one: Recompiled, run_steps: int | None) -> Item:
     times = "once" if one.count == 1 else f"{one.count} times"
-    steps = _between(one.steps) if one.between_steps else _steps(one.steps)
+    steps = _when(one) if run_steps else ""
     named = called(one.name, one.file, one.line) + _from(one.callers)
     late = (
         f", {one.after_warm} of them after it was warm" if one.after_warm and one.count > 1 else ""
@@ -114,6 +116,24 @@ def _recompiled(one: Recompiled) -> Item:
 def _from(callers: tuple[str, ...]) -> str:
     users = [caller for caller in callers if caller]
     return called_from(" and ".join(users[:_CALLERS])) if users or callers else ""
+
+
+def _when(one: Recompiled) -> str:
+    """Between or in which steps it compiled.
+
+    Of a change of the grad mode without a backward on record both are possible: with warm caches
+    PyTorch loads the backward of the training's own graph and compiles none.
+    """
+    if one.between_steps:
+        return _between(one.steps)
+    return _after(one.steps) if one.category == "grad_mode" else _steps(one.steps)
+
+
+def _after(steps: tuple[int, ...]) -> str:
+    if not steps or not steps[0]:
+        return ""
+    first, last = steps[0], steps[-1]
+    return f", after step {first}" if first == last else f", after steps {first} to {last}"
 
 
 def _between(steps: tuple[int, ...]) -> str:

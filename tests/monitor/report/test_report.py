@@ -320,6 +320,32 @@ def test_what_an_evaluation_compiled_is_between_steps_and_not_in_one() -> None:
     assert "(grad_mode, before step 1" in said
 
 
+def test_a_warm_cache_leaves_open_whether_an_evaluation_ran_within_a_step() -> None:
+    """The backward of the training's own graph came out of a cache: no record of it, and none of
+    the direction in which the grad mode changed.
+    """
+    changed = "0/0: GLOBAL_STATE changed: grad_mode"
+    evaluated = replace(a.AGAIN, id="0/1", step=100, category="grad_mode", reason=changed)
+    said = " ".join(text(a.finished(compiled=[a.FORWARD, evaluated])).split())
+    assert "(grad_mode, after step 100)" in said
+    assert "in step 101" not in said
+
+
+def test_a_server_compiles_in_no_step() -> None:
+    without = [replace(one, step=0) for one in (*a.FIRST, a.AGAIN)]
+    said = " ".join(text(a.finished(compiled=without, answers={"steps": 0})).split())
+    assert "(shape)" in said
+    assert "in step" not in said
+
+
+def test_steps_wait_for_data_no_longer_than_they_take() -> None:
+    """The wait for the first batch is within no clean step."""
+    told = {"pauses.data_seconds": 44.5, "step_seconds.clean_seconds": 44.2}
+    (remedy,) = [one for one in report(a.finished(answers=told)).do if "waited" in one.about]
+    assert remedy.saves == 44.2
+    assert "100" in remedy.about
+
+
 def test_the_report_of_a_run_that_failed_begins_with_the_failure() -> None:
     counts = replace(b.ended("failed").compile, exit_code=2)
     slot = replace(b.ended("failed"), compile=counts)
