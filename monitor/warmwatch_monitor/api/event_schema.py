@@ -51,7 +51,7 @@ KINDS_PATTERN = f"^({_KIND}(,{_KIND})*)?$"
 SAMPLES_DESCRIPTION = (
     "With `true` also an event `sample` once a second, which has no id: the figures of the moment, "
     "as `/history` keeps them, with the sentences, and of a rank that counts what it compiles its "
-    "`progress`."
+    "`progress`, and of a living one `last_step_age_seconds`."
 )
 LAST_ID_DESCRIPTION = "The id of the last event that was read; browsers send it by themselves."
 EVENTS_EXAMPLE = (

@@ -100,6 +100,7 @@ def _present(view: RankView) -> dict[str, Any]:
         "phase": (view.judgement.phase or "other") if view.judgement.compiling else None,
         "steps": figures.steps.count,
         "step_seconds": figures.steps.last_seconds,
+        "last_step_age_seconds": figures.progress.last_step_age_seconds,
         "compile_seconds": figures.compile.seconds,
         "progress": progress(figures.compile.open),
     }

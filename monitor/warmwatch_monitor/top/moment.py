@@ -67,6 +67,6 @@ def _rank(rank: Answer, now: Answer | None) -> Answer:
         **rank,
         "steps": now["steps"],
         "step_seconds": {**rank["step_seconds"], "last": now["step_seconds"]},
-        "last_step_age_seconds": None,
+        "last_step_age_seconds": now.get("last_step_age_seconds"),  # of an older daemon none
         "compile": {**rank["compile"], **compile},
     }

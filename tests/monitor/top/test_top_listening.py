@@ -67,6 +67,17 @@ def test_how_far_a_compilation_is_is_of_the_sample_and_an_older_daemon_does_not_
     assert now["ranks"][0]["compile"]["progress"] is None
 
 
+def test_the_age_of_the_last_step_is_of_the_sample_and_an_older_daemon_does_not_say_it() -> None:
+    before, _ = told(STATES["warm"])
+    _, sample = told(STATES["warm"], after=1)
+    sample["ranks"][0]["last_step_age_seconds"] = 56.0
+    (rank,) = at_the_moment(before, sample)["runs"][0]["ranks"]
+    assert rank["last_step_age_seconds"] == 56.0
+    del sample["ranks"][0]["last_step_age_seconds"]
+    (rank,) = at_the_moment(before, sample)["runs"][0]["ranks"]
+    assert rank["last_step_age_seconds"] is None
+
+
 def test_a_rank_in_another_state_waits_for_the_answer() -> None:
     before, _ = told(STATES["warm"])
     _, sample = told(STATES["recompiling"], after=1)
