@@ -37,6 +37,10 @@ class Screen:
             await self._pilot.pause()
         await self._pilot.pause()
 
+    async def draw(self) -> None:
+        """Wait until what has come is drawn, whether or not an answer is still missing."""
+        await self._pilot.pause()
+
     async def press(self, *keys: str) -> None:
         await self._pilot.press(*keys)
         await self._pilot.pause()

@@ -157,31 +157,32 @@ def test_a_sample_that_is_none_is_passed_over(nonsense: dict[str, Any]) -> None:
 
 
 def test_a_bug_in_listening_is_shown_and_asking_goes_on() -> None:
-    answered, seen = threading.Event(), threading.Event()
+    drawn, asking, seen = threading.Event(), threading.Event(), threading.Event()
     asked: list[float] = []
     answer, _ = told(STATES["warm"])
 
     def broken() -> Heard:
-        answered.wait()
+        asking.wait()
         raise KeyError("a bug of ours")
 
     def ask() -> dict[str, Any]:
         asked.append(time.monotonic())
-        if len(asked) > 1:
+        if drawn.is_set():
+            asking.set()
             seen.wait()  # an answer takes the words away
         return answer
 
     async def run() -> None:
         async with screen(ask, SIZE, hear=broken, seconds=0.2) as one:
             while "gpt2: warm" not in one.text:
-                await one.settle()
-            answered.set()
+                await one.draw()
+            drawn.set()
             while "a bug of ours" not in one.text:
-                await one.settle()
+                await one.draw()
             seen.set()
             known = len(asked)
             while len(asked) < known + 2 or "a bug of ours" in one.text:
-                await one.settle()
+                await one.draw()
 
     asyncio.run(run())
 
