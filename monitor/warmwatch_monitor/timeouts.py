@@ -18,12 +18,12 @@ DISK_SECONDS = 1.0
 def within(seconds: float, ask: Callable[[], T], otherwise: T) -> T:
     """What ``ask`` returns or raises; ``otherwise`` where it takes longer than ``seconds``."""
     returned: list[T] = []
-    raised: list[BaseException] = []
+    raised: list[Exception] = []
 
     def call() -> None:
         try:
             returned.append(ask())
-        except BaseException as error:  # noqa: BLE001 - raised again, in the caller's thread
+        except Exception as error:  # noqa: BLE001 - raised again, in the caller's thread
             raised.append(error)
 
     thread = threading.Thread(target=call, name="warmwatch-disk", daemon=True)

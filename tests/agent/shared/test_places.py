@@ -39,7 +39,7 @@ from warmwatch_monitor.doctor.checks import surroundings
 from warmwatch_monitor.settings import load
 import warmwatch_monitor.doctor.checks as checks
 from warmwatch_monitor.errors import NoDaemonError
-def nobody(address, access):
+def nobody(address, access=None):
     raise NoDaemonError("nobody answers")
 checks.query_daemon = nobody
 import warmwatch.shared.places

@@ -116,13 +116,15 @@ def test_a_host_that_raises_costs_no_run() -> None:
 
 
 def test_it_polls_until_it_is_stopped() -> None:
+    others = set(threading.enumerate())
     reads: list[int] = []
     records = Records(lambda: reads.append(1) or FOUND)
     with running(made(records, told, interval=0.05)) as poller:
         wait_until(lambda: len(reads) > 3)
         wait_until(lambda: poller.latest().runs)
     count = len(reads)
-    assert not [t for t in threading.enumerate() if t.name.startswith("warmwatch-")]
+    left = set(threading.enumerate()) - others
+    assert not [thread for thread in left if thread.name.startswith("warmwatch-")]
     assert len(reads) == count
 
 

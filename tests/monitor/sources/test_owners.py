@@ -128,8 +128,8 @@ def test_a_flood_of_one_user_s_records_hides_none_of_another_s(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three newer ones of his are read of five, and mine, which is older than all of them."""
-    for place in ("directory", "records"):
-        monkeypatch.setattr(f"warmwatch_monitor.sources.{place}.RECORDS_OF_A_USER", 3)
+    for place in ("directory", "source"):
+        monkeypatch.setattr(f"warmwatch_monitor.sources.records.{place}.RECORDS_OF_A_USER", 3)
     mine = write_record(directory, warm(), name="mine")
     his = [forged(directory, warm(), name=str(number)) for number in range(5)]
     for age, folder in enumerate([*reversed(his), mine]):
