@@ -432,6 +432,7 @@ BAD_SLOTS = {
     "infinite": (claiming(flops_per_step=float("inf")), "flops_per_step is not positive and"),
     "nested": (claiming(run={}), "no name"),
     "end": (resealed(end_code=256), "an end that no release writes"),
+    "what ended the warm-up": (resealed(settled_by=256), "an end that no release writes"),
     "phase": (resealed(active_phase=256), "a phase or an end that no release writes"),
 }
 

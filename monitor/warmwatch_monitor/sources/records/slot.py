@@ -144,6 +144,7 @@ def _check(slot: Slot, before: Slot | None) -> None:
         (compile.end_code, len(record.ENDS)),
         (compile.disabled, len(record.DISABLED)),
         (compile.progress_of, 1 + len(record.PROGRESS)),
+        (compile.settled_by, len(record.SETTLED_BY)),
     )
     if any(code >= known for code, known in codes):
         raise RecordError("torn record: it holds a phase or an end that no release writes")
