@@ -53,7 +53,9 @@ class DaemonLog:
         self._refused: frozenset[tuple[str, str]] = frozenset()
         self._logger = logging.Logger("warmwatch.daemon", logging.INFO)
         formatter = _Structured(style, priorities="JOURNAL_STREAM" in os.environ)
-        self._lines: queue.Queue[logging.LogRecord] = queue.Queue(_QUEUED)
+        # The handler of SIGHUP logs too, perhaps in the middle of another line: ``put`` of this
+        # queue may interrupt itself, and waits for no lock.
+        self._lines: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
         self._logger.addHandler(_Dropping(self._lines))
         self._thread = threading.Thread(
             target=self._write, args=(formatter, write), name="warmwatch-log", daemon=True
@@ -66,8 +68,7 @@ class DaemonLog:
         The listener's own ``stop`` would wait for a full pipe as long as nobody reads it.
         """
         self._logger.handlers.clear()
-        with contextlib.suppress(queue.Full):
-            self._lines.put_nowait(_END)
+        self._lines.put_nowait(_END)
         self._thread.join(1.0)
 
     def _write(self, formatter: logging.Formatter, write: Callable[[bytes], Any]) -> None:
@@ -156,11 +157,16 @@ class _Limit:
 class _Dropping(QueueHandler):
     """Queues a record, or drops it where the queue is full."""
 
+    def __init__(self, lines: queue.SimpleQueue[logging.LogRecord]) -> None:
+        super().__init__(lines)
+        self._lines = lines
+
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
         return record
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """The queue is full: nobody reads the log."""
+    def enqueue(self, record: logging.LogRecord) -> None:
+        if self._lines.qsize() < _QUEUED:  # else nobody reads the log
+            self._lines.put_nowait(record)
 
 
 class _Structured(logging.Formatter):

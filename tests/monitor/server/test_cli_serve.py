@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 
 from support.daemon import daemon, daemon_process
 from support.records import compiling, environment, held, update, wait_until, warm, write_record
+from warmwatch_monitor.server.logs import DaemonLog
 
 
 def status(url: str) -> dict[str, Any]:
@@ -295,3 +297,44 @@ def test_the_service_manager_is_told_that_it_is_ready_lives_and_reloads(tmp_path
             manager.settimeout(60)
             process.terminate()
             assert hears("STOPPING=1")
+
+
+LOGS_WITHIN_A_LINE = """
+import signal
+from warmwatch_monitor.server.logs import DaemonLog
+log = DaemonLog("json", write=lambda line: None)
+handled = []
+def reload(*_):
+    handled.append(1)
+    log.note(f"reload{len(handled)}")
+signal.signal(signal.SIGALRM, reload)
+signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
+number = 0
+while len(handled) < 2000:
+    number += 1
+    log.note(f"access{number % 1000}")
+signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+
+
+def test_a_signal_in_the_middle_of_a_log_line_may_log_one() -> None:
+    """The handler of SIGHUP does, on the thread that logs who was refused."""
+    done = subprocess.run([sys.executable, "-c", LOGS_WITHIN_A_LINE], timeout=120, check=False)
+    assert done.returncode == 0
+
+
+def test_a_log_that_nobody_reads_keeps_a_thousand_lines() -> None:
+    blocked = threading.Event()
+    read: list[bytes] = []
+
+    def write(line: bytes) -> None:
+        read.append(line)
+        blocked.wait(60)
+
+    log = DaemonLog("json", write=write)
+    for number in range(3000):
+        log.note(f"event{number}")
+    blocked.set()
+    log.stop()
+    wait_until(lambda: len(read) >= 1000)
+    assert len(read) <= 1001
