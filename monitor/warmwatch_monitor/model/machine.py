@@ -66,7 +66,8 @@ class GpuReading(Struct, frozen=True, kw_only=True):
 class HostReading(Struct, frozen=True, kw_only=True):
     """The machine itself. ``load_1m`` is the kernel's; memory is what programs can still get.
 
-    ``pci_gpus``: NVIDIA GPUs on the PCI bus, whether or not the driver works.
+    ``pci_gpus``: NVIDIA GPUs on the PCI bus, whether or not the driver works. ``stolen_seconds``:
+    CPU time since the boot that the hypervisor gave to other machines, of all CPUs together.
     """
 
     memory_total_bytes: int
@@ -74,6 +75,7 @@ class HostReading(Struct, frozen=True, kw_only=True):
     cpus: int
     load_1m: float | None = None
     pci_gpus: int | None = None
+    stolen_seconds: float | None = None
 
 
 class Compiler(Struct, frozen=True, kw_only=True):

@@ -43,7 +43,7 @@ _FEW_FAST_SHARE, _FEW_FAST = 0.05, 32  # of the histogram's steps, and how many 
 _SM_CLOCK = "sm"
 # reasons for which a GPU at work is throttled as a rule: news only where it was not before
 _HARMLESS = frozenset({"sw_power_cap", "applications_clocks", "sync_boost"})
-_LOADED, _WAITING, _CLOCKED = 1.2, 0.2, 0.9
+_LOADED, _WAITING, _CLOCKED, _STOLEN = 1.2, 0.2, 0.9, 0.1
 
 
 class Level(Struct, frozen=True):
@@ -60,15 +60,17 @@ class Surroundings(Struct, frozen=True, kw_only=True):
 
     Attributes:
         at_ns: the last step. attached_ns: when the agent attached. load, cpus: of the host.
-        wait_ns: time spent waiting for batches. tokens: that a step is worth. fallbacks, breaks:
-        so far. clock_hertz: of the slowest GPU's SMs. throttled: reasons of any of its GPUs.
-        others: processes on its GPUs.
+        stolen: CPU seconds that its hypervisor gave to other machines, so far. wait_ns: time spent
+        waiting for batches. tokens: that a step is worth. fallbacks, breaks: so far. clock_hertz:
+        of the slowest GPU's SMs. throttled: reasons of any of its GPUs. others: processes on its
+        GPUs.
     """
 
     at_ns: int
     attached_ns: int
     load: float | None = None
     cpus: int | None = None
+    stolen: float | None = None
     wait_ns: int = 0
     tokens: int = 0
     fallbacks: int = 0
@@ -324,6 +326,7 @@ def around(slot: Slot, gpus: Sequence[GpuReading], host: HostReading | None) -> 
         attached_ns=slot.header.attached_ns,
         load=host.load_1m if host else None,
         cpus=host.cpus if host else None,
+        stolen=host.stolen_seconds if host else None,
         wait_ns=slot.steps.batch_wait_ns,
         tokens=slot.compile.tokens_per_step,
         fallbacks=slot.compile.fallbacks,
@@ -365,9 +368,19 @@ def _changed(before: Surroundings, now: Surroundings) -> Iterator[str]:
         yield f"{100 * share:.0f} % of the time is waiting for data"
     if now.others is not None and before.others is not None and now.others > before.others:
         yield "another process on the GPU"
+    stolen = _stolen(before, now)
+    if stolen > _STOLEN:
+        yield f"the hypervisor takes {100 * stolen:.0f} % of the CPU time (steal)"
     if before.clock_hertz and now.clock_hertz and now.clock_hertz < _CLOCKED * before.clock_hertz:
         clocks = f"{now.clock_hertz / 1e6:.0f} MHz ({before.clock_hertz / 1e6:.0f} before)"
         yield f"GPU clock at {clocks}"
+
+
+def _stolen(before: Surroundings, now: Surroundings) -> float:
+    """The share of the CPUs' time since that went to other machines; 0 where nobody counts it."""
+    if before.stolen is None or now.stolen is None or not now.cpus:
+        return 0.0
+    return (now.stolen - before.stolen) * 1e9 / (now.cpus * max(1, now.at_ns - before.at_ns))
 
 
 def _waiting(before: Surroundings, now: Surroundings) -> float:

@@ -77,6 +77,7 @@ def read_machine() -> HostReading | None:
         cpus=cpus,
         load_1m=psutil.getloadavg()[0],
         pci_gpus=pci_gpus(),
+        stolen_seconds=getattr(psutil.cpu_times(), "steal", None),  # of Linux alone
     )
 
 

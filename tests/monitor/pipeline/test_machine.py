@@ -18,7 +18,9 @@ from warmwatch_monitor.sources import host
 from warmwatch_monitor.sources.host import HostSource, read_machine
 from warmwatch_monitor.status.document import status
 
-HOST = HostReading(memory_total_bytes=64, memory_available_bytes=48, cpus=16, load_1m=2.5)
+HOST = HostReading(
+    memory_total_bytes=64, memory_available_bytes=48, cpus=16, load_1m=2.5, stolen_seconds=7.5
+)
 
 
 # of its own: in this process threads of another test may be about to end
@@ -47,6 +49,9 @@ def test_the_machine_is_read_as_the_kernel_tells_it() -> None:
     assert 0 < read.memory_available_bytes < read.memory_total_bytes
     assert read.cpus == os.cpu_count()
     assert read.load_1m is not None
+    (stat,) = (one for one in Path("/proc/stat").read_text().splitlines() if one[:4] == "cpu ")
+    stolen = int(stat.split()[8]) / os.sysconf("SC_CLK_TCK")
+    assert read.stolen_seconds == pytest.approx(stolen, abs=1.0)
 
 
 def test_the_threads_of_a_process_are_counted() -> None:
@@ -112,6 +117,7 @@ def test_the_status_answer_tells_the_host() -> None:
         "cpus": 16,
         "load_1m": 2.5,
         "pci_gpus": None,
+        "stolen_seconds": 7.5,
     }
 
 

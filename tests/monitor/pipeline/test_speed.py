@@ -304,6 +304,13 @@ def surroundings(at: float, **other: object) -> Surroundings:
         ({"clock_hertz": 1.98e9}, {"clock_hertz": 1.9e9}, []),
         ({"wait_ns": 0}, {"wait_ns": 45 * 10**9}, ["45 % of the time is waiting for data"]),
         ({"wait_ns": 50 * 10**9}, {"wait_ns": 100 * 10**9}, []),
+        (
+            {"stolen": 7.0},
+            {"stolen": 87.0},  # of 100 s of two CPUs
+            ["the hypervisor takes 40 % of the CPU time (steal)"],
+        ),
+        ({"stolen": 7.0}, {"stolen": 17.0}, []),
+        ({}, {"stolen": 87.0}, []),
         ({"tokens": 16384}, {"tokens": 65536}, ["tokens a step went from 16384 to 65536"]),
         ({"fallbacks": 0}, {"fallbacks": 1}, ["new inputs of 1 more function run eagerly"]),
         ({"breaks": 1}, {"breaks": 3}, ["2 more graph breaks"]),

@@ -161,6 +161,10 @@ class Host(BaseModel):
     memory_available_bytes: int = Field(description="Memory that programs can still get, bytes.")
     cpus: int = Field(description="Logical CPUs.")
     load_1m: float | None = Field(description="The kernel's load average over a minute.")
+    stolen_seconds: float | None = Field(
+        description="CPU time since the boot that the hypervisor gave to other machines, of "
+        "all CPUs together."
+    )
     pci_gpus: int | None = Field(
         description="NVIDIA GPUs on the PCI bus, whether or not their driver works."
     )
