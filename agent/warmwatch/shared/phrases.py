@@ -76,7 +76,7 @@ def place(name: str | None, file: str | None = None, line: int | None = None) ->
     if file == _WRAPPER:  # what PyTorch puts around a module of its own: nobody wrote that name
         return "the model"
     if rest := resumed(name):
-        return f"`{rest[0]}` from its break on ({file or 'line'}:{rest[1]})"
+        return f"`{rest[0]}` after a graph break ({file or 'line'}:{rest[1]})"
     if not file:
         return f"`{name}`"
     return f"`{name}` ({file})" if line is None else f"`{name}` ({file}:{line})"

@@ -24,7 +24,7 @@ def compare(runs: tuple[str, ...], as_json: bool, markdown: bool, dir: str | Non
     """Compare runs: first step, warm-up, steady step, memory, energy, break-even.
 
     The reference is the first eager run, or the first run if none is eager: "costs 17 s more
-    and saves 17 ms a step: paid back at step 1,016". Differences that make runs incomparable (GPU,
+    and saves 17 ms a step: break-even at step 1,016". Differences that make runs incomparable (GPU,
     world size, batch, torch) come first, with the rows that they affect. Each RUN is a name, an
     id, NAME~1 (the start before), or a pattern that may match several runs.
 

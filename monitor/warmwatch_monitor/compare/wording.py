@@ -56,7 +56,7 @@ def page(of: Comparison) -> Document:
 
 
 def sentence(one: BreakEven) -> str:
-    """``compiling costs 17 s and saves 17 ms a step: paid back at step 1,016``."""
+    """``compiling costs 17 s and saves 17 ms a step: break-even at step 1,016``."""
     head = f"{one.run} against {one.against}"
     if one.saves is None or one.cost_seconds is None:
         return f"{head}: not known, for one of them has no clean step, or no cost that was seen."
@@ -68,12 +68,12 @@ def sentence(one: BreakEven) -> str:
     if one.saves.value < 0:
         slower = _length(Measured(value=-one.saves.value, uncertainty=one.saves.uncertainty))
         said = f"{head}: {costs} and makes each step {slower} longer"
-        until = f"ahead until step {one.step:,}{_between(one)}" if one.step else "never paid back"
+        until = f"ahead until step {one.step:,}{_between(one)}" if one.step else "never breaks even"
         return f"{said}: {until}."
     saves = f"{costs} and saves {_length(one.saves)} a step"
     if one.outcome == "at_once":
         return f"{head}: {saves}: ahead from the first step."
-    return f"{head}: {saves}: paid back at step {one.step:,}{_between(one)}."
+    return f"{head}: {saves}: break-even at step {one.step:,}{_between(one)}."
 
 
 def _costs(seconds: float) -> str:

@@ -23,7 +23,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Row], str | None]], ...] = (
     ("energy a step", lambda one: _energy(one)),
     ("evaluation", lambda one: if_known(took, one.evaluation_seconds)),
     ("graphs", lambda one: _graphs(one)),
-    ("paid back at step", lambda one: _paid_back(one.break_even) if one.captured else None),
+    ("break-even step", lambda one: _paid_back(one.break_even) if one.captured else None),
 )
 _BY_US = {
     "timeout": "it was ended at the timeout, after",
@@ -209,7 +209,7 @@ def _pays(of: Modes) -> Section | None:
     pairs = [(one.break_even, one.against_default) for one in of.rows if one.captured]
     found = [one for pair in pairs for one in pair if one is not None and one.saves is not None]
     items = tuple(Item(sentence(one)) for one in found)
-    return Section("When it is paid back", items=items) if items else None
+    return Section("Break-even", items=items) if items else None
 
 
 def _method(of: Modes) -> Section | None:

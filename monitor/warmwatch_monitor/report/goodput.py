@@ -16,7 +16,7 @@ from warmwatch_monitor.report.parts import Goodput, Priced, Share
 
 CLEAN, DATA, STALLS = "clean steps", "waiting for data", "stalls"
 WARMUP, RECOMPILES = "warm-up", "recompiles"
-EVALUATION, SAVING, NOTHING = "evaluation", "saving", "nothing known"
+EVALUATION, SAVING, NOTHING = "evaluation", "saving", "unaccounted"
 BEFORE = "before the first step"
 NAMES = (CLEAN, DATA, STALLS, BEFORE, WARMUP, RECOMPILES, EVALUATION, SAVING, NOTHING)
 

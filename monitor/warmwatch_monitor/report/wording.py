@@ -145,7 +145,7 @@ def _lengths(report: Report) -> Iterator[str]:
     yield f"Compiling: {_compiling(report)}."
     if report.goodput is not None and (untold := report.goodput.untold) and not report.living:
         names = "; ".join(_NOT_TOLD[one] for one in untold)
-        yield f'Not told, so within "nothing known" or the steps: {names}.'
+        yield f"Not measured; counted as unaccounted or as steps: {names}."
 
 
 def _baseline(told: Mapping[str, Any] | None) -> str:

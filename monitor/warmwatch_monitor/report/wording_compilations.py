@@ -95,7 +95,7 @@ def again(report: Report) -> Section | None:
     if not report.recompiled:
         return None
     return Section(
-        "Compiled again", items=tuple(_recompiled(one, report.steps) for one in report.recompiled)
+        "Recompiles", items=tuple(_recompiled(one, report.steps) for one in report.recompiled)
     )
 
 

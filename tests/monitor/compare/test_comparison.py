@@ -46,16 +46,16 @@ def test_it_is_paid_back_at_the_step_of_the_hand_made_table() -> None:
     assert paid.earliest is not None
     assert paid.latest is not None
     assert paid.earliest < paid.step < paid.latest  # type: ignore[operator]
-    assert "costs 17.4 s more and saves 17.1 ms ± 0.141 ms a step: paid back" in sentence(paid)
+    assert "costs 17.4 s more and saves 17.1 ms ± 0.141 ms a step: break-even" in sentence(paid)
 
 
 @pytest.mark.parametrize(
     ("cost", "step", "off", "outcome", "words"),
     [
-        (20.0, 0.060, 0.0001, "never", "never paid back"),
+        (20.0, 0.060, 0.0001, "never", "never breaks even"),
         (20.0, 0.0528, 0.001, "no_difference", "no difference"),
         (0.1, 0.0356, 0.0001, "at_once", "ahead from the first step"),
-        (20.0, 0.0356, None, "paid_back", "paid back at step"),
+        (20.0, 0.0356, None, "paid_back", "break-even at step"),
     ],
 )
 def test_each_outcome_is_said(
@@ -185,7 +185,7 @@ def test_the_page_fits_80_columns_however_many_there_are(many: int) -> None:
     said = lines(page(made), width=80, colour=False)
     assert max(map(len, said.splitlines())) <= 80
     assert all(one.label in said for one in made.sides)
-    assert "paid back" in said
+    assert "break-even" in said
     assert "± " in said
     assert markdown(page(made))
     assert json.loads(as_text(made))["schema_version"] == 1

@@ -251,11 +251,11 @@ def test_what_a_baseline_came_to_is_said() -> None:
     said = " ".join(text(a.finished(answers={"baseline": told})).split())
     assert (
         "Baseline: the first 20 steps ran eagerly on purpose, 72 ms each; 2x as fast as eager; "
-        "paid back at step 1,016." in said
+        "break-even at step 1,016." in said
     )
     slower = {**told, "speed_up": 0.9, "paid_back_at_step": None}
     said = " ".join(text(a.finished(answers={"baseline": slower})).split())
-    assert "so that compiling is never paid back" in said
+    assert "so compiling never breaks even" in said
     assert "Baseline" not in text(a.finished())
 
 

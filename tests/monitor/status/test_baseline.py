@@ -53,7 +53,7 @@ def test_once_warm_it_is_told_what_compiling_brought_and_when_it_is_paid_back() 
     assert known["break_even_steps"] == pytest.approx(needed, rel=0.1)
     assert known["paid_back_at_step"] == 20 + known["break_even_steps"]  # type: ignore[operator]
     said = summary(b.snapshot(b.view(slot)))
-    assert f"1.3x as fast as eager; paid back at step {known['paid_back_at_step']:,}" in said
+    assert f"1.3x as fast as eager; break-even at step {known['paid_back_at_step']:,}" in said
     assert "the first 20 steps ran eagerly on purpose, 48 ms each" in evidence(b.view(slot))
 
 
@@ -63,7 +63,7 @@ def test_where_compiling_is_no_faster_it_is_never_paid_back() -> None:
     assert known is not None
     assert (known["break_even_steps"], known["paid_back_at_step"]) == (None, None)
     said = summary(b.snapshot(b.view(slot)))
-    assert "0.83x as fast as eager, so that compiling is never paid back" in said
+    assert "0.83x as fast as eager, so compiling never breaks even" in said
 
 
 @pytest.mark.parametrize("state", ["starting", "compiling", "warming", "eager", "stalled"])

@@ -16,7 +16,7 @@ def in_progress(figures: Figures) -> str:
 
 
 def brought(figures: Figures) -> str:
-    """``1.8x as fast as eager; paid back at step 1,016``; empty where that is not known."""
+    """``1.8x as fast as eager; break-even at step 1,016``; empty where that is not known."""
     known = gain(figures)
     return "" if known is None else gained(known.speed_up, known.paid_back_at)
 
@@ -25,8 +25,8 @@ def gained(speed_up: float, paid_back_at: int | None) -> str:
     """How many times as fast as eager compiled steps are, and where that has paid."""
     fast = f"{speed_up:.2g}x as fast as eager"
     if speed_up <= 1:
-        return f"{fast}, so that compiling is never paid back"
-    return fast if paid_back_at is None else f"{fast}; paid back at step {paid_back_at:,}"
+        return f"{fast}, so compiling never breaks even"
+    return fast if paid_back_at is None else f"{fast}; break-even at step {paid_back_at:,}"
 
 
 def measured(figures: Figures) -> str:
