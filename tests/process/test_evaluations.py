@@ -155,3 +155,31 @@ def test_train_is_wrapped_during_an_evaluation_alone(records: Path) -> None:
     with training(records, PLACES) as one:
         assert one.result() == [True, False, True, True, "torch.nn.modules.module"]
         assert one.wait() == 0, one.stderr
+
+
+def test_what_an_evaluation_compiles_lies_between_steps_whichever_guard_failed_first(
+    records: Path,
+) -> None:
+    """Also with gradients enabled: then ``training`` is what changed, and nothing says no_grad."""
+    body = """
+model = make().append(torch.nn.Dropout(.1)); o = torch.optim.SGD(model.parameters(), lr=.1)
+c = torch.compile(model, backend="eager")
+train(c, o, 5)
+model.eval(); c(torch.randn(4, 8)); model.train()
+train(c, o, 4)
+train(c, o, 2, batch=6)
+"""
+    done = run(records, body, env={"WARMWATCH_SAY": "1"})
+    from click.testing import CliRunner
+
+    from warmwatch_monitor.cli import cli
+
+    environ = {"COLUMNS": "200", "WARMWATCH_STATE": "off"}
+    said = CliRunner().invoke(cli, ["report", "--dir", str(records)], env=environ).output
+    again = said[said.index("Compiled again") :]
+    assert "between steps 5 and 6" in again
+    assert "(shape, in step 10" in again
+    assert "in step 6" not in again
+    lines = [line for line in done.stderr.splitlines() if "recompiled" in line]
+    assert "between steps 5 and 6" in lines[0]
+    assert "in step 10" in lines[-1]

@@ -156,6 +156,8 @@ class Ledger:
         thread = threading.get_ident()
         if kind == "forward":
             values = self._compiling.ended(thread, values)
+        if self.words[AT["evaluating_since_ns"]]:
+            values = {**values, "evaluating": True}
         if kernels := self._kernels.pop(thread, 0):
             values = {**values, "kernels": kernels}
         self._inbox.post(lambda: self._compilations.compilation(kind, values, now))

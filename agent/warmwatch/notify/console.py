@@ -170,8 +170,14 @@ def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
         advice(category, kind, reason) if slot.compile.warmups else None
     )  # else it is the warm-up
     what = f"{what}{called_from(values.get('caller'))}," if "caller" in values else what
-    head = f"recompiled {what or 'a graph'} in step {slot.steps.steps + 1}{took}: {why}"
+    head = f"recompiled {what or 'a graph'} {_when(slot.steps.steps, values)}{took}: {why}"
     return f"{head}. {remedy}" if remedy else head
+
+
+def _when(steps: int, values: Mapping[str, Any]) -> str:
+    if not values.get("evaluating"):
+        return f"in step {steps + 1}"
+    return f"between steps {steps} and {steps + 1}" if steps else "before step 1"
 
 
 def _fallback(values: Mapping[str, Any]) -> str:

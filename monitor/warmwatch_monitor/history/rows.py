@@ -84,6 +84,7 @@ def compilation_rows(id: str, rank: RankSummary) -> list[dict[str, Any]]:
             "rank": rank.rank,
             "number": number,
             **{name: getattr(one, name) for name in _COMPILED},
+            "evaluating": one.evaluating,
             "compile_id": one.id,
             "phase_seconds": _text(one.phase_seconds),
         }
@@ -222,7 +223,8 @@ _COMPILED = (
 def _compiled(row: Row) -> dict[str, Any]:
     phases = msgspec.json.decode(row["phase_seconds"], type=dict[str, float])
     known = {name: row[name] for name in _COMPILED}
-    return {"id": row["compile_id"], "phase_seconds": phases, **known}
+    within = bool(row["evaluating"])
+    return {"id": row["compile_id"], "phase_seconds": phases, "evaluating": within, **known}
 
 
 def _sampled(id: str, rank: int | None, gpu: str | None, samples: Samples) -> dict[str, Any]:

@@ -192,6 +192,7 @@ def _compiled(told: ParsedCompilation, view: RankView) -> Compiled:
         line=one.line,
         code=told.code,
         caller=one.caller,
+        evaluating=one.evaluating,
         reason=one.reason[:_LONGEST_REASON] if one.reason else one.reason,
         category=one.category,
         cache=one.cache,

@@ -111,6 +111,7 @@ class Compilation(Struct, frozen=True, kw_only=True):
         another before: then this is a first compilation and no recompile.
         cudagraph_skip: why CUDA graphs were left out of it, in PyTorch's words.
         after_warm: the rank had been warm before. What compiles in the first warm-up is part of it.
+        evaluating: it was made within an evaluation, so between steps.
         cost: what else is known of what it took.
     """
 
@@ -131,6 +132,7 @@ class Compilation(Struct, frozen=True, kw_only=True):
     instance: int | None = None
     cudagraph_skip: str | None = None
     after_warm: bool = False
+    evaluating: bool = False
     cost: Cost | None = None
 
 

@@ -46,6 +46,7 @@ def _begun(one: Compiled) -> Priced:
         file=one.file,
         line=one.line,
         caller=one.caller,
+        evaluating=one.evaluating,
         reason=one.reason,
         plain=plain(one.reason, one.category),
         category=one.category,
@@ -132,7 +133,8 @@ def recompiled(
     found: dict[tuple[_Function, str, bool], list[Priced]] = {}
     for one in every:
         if one.category:
-            beside = "backward" not in one.kinds and _is_without_grad(one.reason or "", trained)
+            without = "backward" not in one.kinds and _is_without_grad(one.reason or "", trained)
+            beside = one.evaluating or without
             found.setdefault((_whose(one), one.category, beside), []).append(one)
     made = (_group(*key, times, varying, warm_at) for key, times in found.items())
     return tuple(sorted(made, key=lambda one: -one.seconds))

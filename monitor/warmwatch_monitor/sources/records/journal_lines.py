@@ -72,6 +72,7 @@ def compilation(entry: Entry) -> Compilation:
         failure_reason=text(entry, "failure_reason", LONGEST_TEXT),
         instance=_count(entry, "instance"),
         cudagraph_skip=text(entry, "cudagraph_skip", LONGEST_TEXT),
+        evaluating=entry.get("evaluating") is True,
         cost=_cost(entry),
     )
 
