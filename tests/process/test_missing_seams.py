@@ -94,7 +94,7 @@ RENAMED = """
 import contextlib, sys
 from unittest.mock import patch
 import torch._dynamo, torch._inductor.compile_fx as compile_fx
-from torch._dynamo import convert_frame, utils
+from torch._dynamo import convert_frame, eval_frame, utils
 import warmwatch, warmwatch.hooks.registry as hooks
 from warmwatch.lifecycle import api as _current, listener as _listening
 from warmwatch.hooks import phases as _phases
@@ -136,6 +136,11 @@ class Owner:
         if name in self._names: raise AttributeError(name)
         return getattr(self._owner, name)
 
+def replaced(owner, name, other):
+    owner = Owner(owner)
+    vars(owner)[name] = other
+    return owner
+
 LIMITS = "exceeds_recompile_limit", "exceeds_cache_size_limit"
 CASES = {
     "nothing": lambda: contextlib.nullcontext(),
@@ -148,6 +153,10 @@ CASES = {
     "locals of _compile": lambda: patch.object(code, "_LOCALS", ("code_object", "compile_id")),
     "events": lambda: patch.multiple(_phases, _EXACT={}, _BY_SUBSTRING=()),
     "limit": lambda: patch.object(torch._dynamo, "convert_frame", Owner(convert_frame, *LIMITS)),
+    "CatchErrorsWrapper.__call__": lambda: patch.object(
+        torch._dynamo, "convert_frame", replaced(convert_frame, "CatchErrorsWrapper", Without)),
+    "_callback_from_stance": lambda: patch.object(
+        torch._dynamo, "eval_frame", Owner(eval_frame, "_callback_from_stance")),
     "_patch_step_function": lambda: patch.object(
         torch.optim, "Optimizer", Owner(torch.optim.Optimizer, "_patch_step_function")),
     "fx_compile_async": lambda: patch.object(compile_fx, "fx_compile_async", create=True),
@@ -178,6 +187,8 @@ NAMED = {
     "locals of _compile": "compiled_code",
     "events": "event_names",
     "limit": "recompile_limit",
+    "CatchErrorsWrapper.__call__": "disabled",
+    "_callback_from_stance": "disabled",
     "_patch_step_function": "new_optimizers",
     "fx_compile_async": None if "2.6" in VERSION else "async_modes",
 }

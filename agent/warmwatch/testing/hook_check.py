@@ -2,16 +2,18 @@
 records.
 
 For ``warmwatch doctor --hooks``, in a process of its own. It compiles a few tiny functions under
-the agent and writes one JSON object a line: ``hook``, ``result`` (one of ``RESULTS``) and
-``words``. The truth is what PyTorch recorded itself, or what the functions here count.
+the agent and writes one JSON object a line, as soon as it is known: ``hook``, ``result`` (one of
+``RESULTS``) and ``words``. The truth is what PyTorch recorded itself, or what the functions here
+count.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from warmwatch.shared import record
@@ -173,12 +175,12 @@ def _caches(check: _Check) -> _Found:
     torch, counters = check.torch, check.utils.counters
 
     def cached(x: Any) -> Any:
-        return (x.sin() + x.cos()).relu()
+        return x @ x  # needs no C++ compiler, which takes most of the time
 
     with check.begin():
-        torch.compile(cached)(torch.ones(8))
+        torch.compile(cached)(torch.ones(8, 8))
         torch._dynamo.reset()
-        torch.compile(cached)(torch.ones(8))
+        torch.compile(cached)(torch.ones(8, 8))
     at = record.CACHES.index("inductor_fx")
     made = (check.risen("cache_hits", at), check.risen("cache_misses", at))
     inductor = counters["inductor"]
@@ -201,15 +203,58 @@ class _SkippedError(Exception):
     """A part that cannot run here."""
 
 
+# Each part, and the hooks that it reports.
 _PARTS: tuple[tuple[Callable[[_Check], _Found], tuple[str, ...]], ...] = (
-    (_graphs, ("compilations", "events", "recompile_reasons")),
+    (_steps, ("optimizer", "new_optimizers")),
     (_breaks, ("graph_break_counter",)),
     (_limit, ("recompile_limit",)),
     (_failure, ("compilation_failures",)),
-    (_steps, ("optimizer", "new_optimizers")),
-    (_caches, ("cache_counters", "async_modes")),
+    (
+        _graphs,
+        (
+            *("compilations", "compilation_kinds", "graph_counter", "compilation_ids"),
+            *("recompile_reasons", "events", "event_names", "callbacks"),
+        ),
+    ),
+    (_caches, ("cache_counters", "events", "async_modes")),
     (_triton, ("triton",)),
 )
+
+
+class _Report:
+    """Writes each hook's line once, when no later part reports it."""
+
+    def __init__(self, check: _Check) -> None:
+        self._check = check
+        self._found: dict[str, tuple[str, str]] = {}
+        self._written: set[str] = set()
+        self.fine = True
+
+    def add(self, hook: str, result: str, words: str) -> None:
+        """The first result stands, unless a later one is wrong."""
+        if hook not in self._found or result == WRONG:
+            self._found[hook] = (result, words)
+
+    def write(self, *, later: Iterable[str] = ()) -> None:
+        """Write what is known of all hooks except ``later``."""
+        pending = self._written | set(later)
+        for hook in self._check.missing:
+            if hook not in pending:
+                self._found[hook] = self._absent(hook)
+        for hook in self._check.hooks:
+            if hook not in pending:
+                self._found.setdefault(hook, (IN_PLACE, "no figure of it was compared"))
+        for hook in [hook for hook in self._found if hook not in pending]:
+            result, words = self._found[hook]
+            self._written.add(hook)
+            self.fine &= result not in (WRONG, ABSENT)
+            _write(hook, result, words)
+
+    def _absent(self, hook: str) -> tuple[str, str]:
+        since = _CAME_WITH.get(hook)
+        if since is not None and self._check.torch.__version__ < since:
+            return SKIPPED, f"came with torch {'.'.join(map(str, since))}"
+        return ABSENT, "not found"
 
 
 def main() -> int:
@@ -219,34 +264,34 @@ def main() -> int:
     warmwatch.attach(run="hook-check", say=False)
     try:
         import torch
-        import torch._dynamo
+        import torch._dynamo  # noqa: F401
     except ImportError as error:
-        return _write("torch", SKIPPED, f"PyTorch cannot be imported: {error}") or 1
+        _write("torch", SKIPPED, f"PyTorch cannot be imported: {error}")
+        return 1
+    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # the limit is hit on purpose
     check = _Check()
-    said: dict[str, tuple[str, str]] = {}
-    for part, hooks in _PARTS:
+    report = _Report(check)
+    for at, (part, hooks) in enumerate(_PARTS):
+        # Before the first part: those that no part reports.
+        report.write(later={hook for _, reported in _PARTS[at:] for hook in reported})
         try:
             for hook, made, truth in part(check):
-                found = _compared(made, truth)
-                if hook not in said or found[0] == WRONG:
-                    said[hook] = found
+                report.add(hook, *_compared(made, truth))
         except _SkippedError as why:
-            said.update({hook: (SKIPPED, str(why)) for hook in hooks if hook not in said})
+            _skip(report, hooks, str(why))
         except Exception as error:  # noqa: BLE001 - what fails is a finding, and the rest goes on
-            words = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
-            said.update({hook: (SKIPPED, words) for hook in hooks if hook not in said})
-    for hook in check.missing:
-        since = _CAME_WITH.get(hook)
-        expected = since is not None and torch.__version__ < since
-        words = f"came with torch {'.'.join(map(str, since or ()))}" if expected else "not found"
-        said[hook] = (SKIPPED if expected else ABSENT, words)
-    for hook in check.hooks:
-        said.setdefault(hook, (IN_PLACE, "no figure of it was compared"))
+            head = str(error).strip().partition("\n")[0][:200]
+            _skip(report, hooks, f"{type(error).__name__}: {head}")
     if check.errors:
-        said["agent"] = (WRONG, f"the agent swallowed {check.errors} errors of its own")
-    for hook, (result, words) in said.items():
-        _write(hook, result, words)
-    return int(any(result in (WRONG, ABSENT) for result, _ in said.values()))
+        words = f"{check.errors} exceptions inside the agent, caught by it"
+        report.add("agent", WRONG, words)
+    report.write()
+    return int(not report.fine)
+
+
+def _skip(report: _Report, hooks: Iterable[str], why: str) -> None:
+    for hook in hooks:
+        report.add(hook, SKIPPED, why)
 
 
 def _compared(made: Any, truth: Any) -> tuple[str, str]:
@@ -256,9 +301,9 @@ def _compared(made: Any, truth: Any) -> tuple[str, str]:
     return WRONG, f"the agent has {made}, PyTorch {truth}"
 
 
-def _write(hook: str, result: str, words: str) -> int:
+def _write(hook: str, result: str, words: str) -> None:
     sys.stdout.write(json.dumps({"hook": hook, "result": result, "words": words}) + "\n")
-    return 0
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

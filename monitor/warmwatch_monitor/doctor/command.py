@@ -60,13 +60,15 @@ def doctor(
     Exit code: 0 fine, 1 something needs doing
     """
     settings = settings_from(address=address, dir=dir, **access)
-    findings = [*hooks(os.environ)] if check_hooks else _installation(settings)
+    findings: list[Finding] = []
+    for finding in hooks(os.environ) if check_hooks else _installation(settings):
+        findings.append(finding)
+        if not as_json:
+            say(_line(finding))
     troubles = sum(finding.mark is Mark.TROUBLE for finding in findings)
     if as_json:
         say(json.dumps(_answer(findings, troubles), indent=2))
     else:
-        for finding in findings:
-            say(_line(finding))
         say(f"{troubles} to do" if troubles else "nothing to do")
     ctx.exit(1 if troubles else 0)
 

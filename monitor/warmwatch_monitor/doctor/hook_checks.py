@@ -1,6 +1,6 @@
 """What ``warmwatch doctor --hooks`` checks: each hook's figures against PyTorch's own records.
 
-The agent does the work, in a process of its own with empty compile caches (``_hook_check``).
+The agent does the work, in a process of its own with empty compile caches (``hook_check``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import json
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
+from typing import TextIO
 
 from warmwatch_monitor.doctor.checks import Finding, Mark
 
@@ -23,29 +25,44 @@ _ADVICE = {
 
 
 def hooks(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """One finding for each hook, and one where the check itself cannot run."""
+    """One finding for each hook as soon as it is known, and one where the check cannot run."""
     with tempfile.TemporaryDirectory(prefix="warmwatch-hooks-") as place:
         ours = {"WARMWATCH_DIR": place, "WARMWATCH_STATE": "off", "WARMWATCH_SAY": "0"}
         caches = {"TORCHINDUCTOR_CACHE_DIR": place, "TRITON_CACHE_DIR": place}
         kept = {name: value for name, value in environ.items() if not name.startswith("WARMWATCH_")}
-        try:
-            done = subprocess.run(
+        with tempfile.TemporaryFile("w+") as errors:
+            process = subprocess.Popen(
                 [sys.executable, *_PROGRAM],
                 env={**kept, **ours, **caches},
-                capture_output=True,
+                stdout=subprocess.PIPE,
+                stderr=errors,
                 text=True,
-                timeout=_SECONDS,
-                check=False,
             )
-        except subprocess.TimeoutExpired:
+            yield from _findings(process, errors)
+
+
+def _findings(process: subprocess.Popen[str], errors: TextIO) -> Iterator[Finding]:
+    timeout = threading.Timer(_SECONDS, process.kill)
+    timeout.daemon = True
+    timeout.start()
+    found = False
+    try:
+        with process:
+            for line in process.stdout or ():
+                if line.startswith("{"):
+                    found = True
+                    yield _finding(line)
+        timed_out = not timeout.is_alive()
+    finally:
+        timeout.cancel()
+        process.kill()
+    if process.returncode not in (0, 1) or not found:
+        errors.seek(0)
+        last = (errors.read().strip().splitlines() or ["no output"])[-1]
+        what = f"hooks: the check ended with exit code {process.returncode}"
+        if timed_out:
             what = f"hooks: the check did not end within {_SECONDS:.0f} s"
-            yield Finding(mark=Mark.TROUBLE, what=what, advice="compiling hangs on this host")
-            return
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    yield from map(_finding, lines)
-    if done.returncode not in (0, 1) or not lines:
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        what = f"hooks: the check ended with exit code {done.returncode}"
+            last = "compiling hangs on this host"
         yield Finding(mark=Mark.TROUBLE, what=what, advice=last)
 
 

@@ -31,7 +31,7 @@ def install(listener: Listener) -> Installed:
         from torch._dynamo import config, convert_frame, decorators, eval_frame
 
         original = decorators._set_stance
-        calls, miss = _StanceCalls(eval_frame), convert_frame.CatchErrorsWrapper.__call__
+        calls, miss = _StanceCalls(eval_frame), _own_call(convert_frame.CatchErrorsWrapper)
         _ = (eval_frame._stance.stance, config.disable)
     listening = True
 
@@ -77,6 +77,13 @@ def install(listener: Listener) -> Installed:
         ]
     )
     return Installed(uninstall=uninstall, disabled=disabled, uncompiled=calls.counted)
+
+
+def _own_call(kind: type) -> Any:
+    """``__call__`` of its instances; every class has one of its own kind, which is another."""
+    if (call := vars(kind).get("__call__")) is None:
+        raise AttributeError(f"{kind.__name__}.__call__")
+    return call
 
 
 class _StanceCalls:
