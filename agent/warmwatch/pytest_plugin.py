@@ -39,7 +39,8 @@ class compiles:  # noqa: N801 - a context manager that is called as a function
     Args:
         graphs: as Dynamo counts them, those of recompiles among them. breaks: graph breaks.
         recompiles: of a function that was compiled before. fallbacks: functions that hit the
-            recompile limit and run eagerly. Each a number, or ``(least, most)``.
+            recompile limit: new inputs of them run eagerly. failures: compilations that failed, by
+            a graph break under ``fullgraph=True`` too. Each a number, or ``(least, most)``.
 
     The attributes of the same names say how many there were so far.
     """
@@ -83,6 +84,10 @@ class compiles:  # noqa: N801 - a context manager that is called as a function
     def fallbacks(self) -> int:
         return self._now("fallbacks")
 
+    @property
+    def failures(self) -> int:
+        return self._now("failures")
+
     def __repr__(self) -> str:
         return f"<compiled {self._counting.compiled}>"
 
@@ -110,8 +115,8 @@ def _fixture() -> type[compiles]:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f"{_MARK}(graphs=None, breaks=None, recompiles=None, fallbacks=None): fail where the test "
-        "compiles otherwise, by torch.compile; each a number, or (least, most)",
+        f"{_MARK}(graphs=None, breaks=None, recompiles=None, fallbacks=None, failures=None): fail "
+        "where the test compiles otherwise, by torch.compile; each a number, or (least, most)",
     )
 
 

@@ -179,6 +179,61 @@ class Installed:
     precompiled: Callable[[], tuple[str, ...]] = _nothing_runs
 
 
+class Compiling:
+    """What each thread is compiling with Dynamo, as far as it is known when that begins.
+
+    Listeners join it with PyTorch's record of the compilation, so that all of them count the same.
+    """
+
+    def __init__(self) -> None:
+        self._begun: dict[int, Mapping[str, Any]] = {}
+        self._reasons: dict[int, dict[str, str]] = {}
+
+    def begun(self, thread: int, of: Mapping[str, Any]) -> None:
+        """``thread`` begins to compile ``of``."""
+        self._begun[thread] = of
+        self._reasons.pop(thread, None)
+
+    def recompile(self, thread: int, why: dict[str, str]) -> bool:
+        """Whether what ``thread`` compiles now is a recompile for ``why``.
+
+        The first compilation of another module of the same class is not: nothing has changed.
+        """
+        if "instance" in self._begun.get(thread, {}):
+            return False
+        self._reasons[thread] = why
+        return True
+
+    def caller(self, thread: int) -> dict[str, str]:
+        """``{"caller": "train.py:31"}``, where ``thread`` compiles code of a library's."""
+        begun = self._begun.get(thread, {})
+        return {"caller": begun["caller"]} if "caller" in begun else {}
+
+    def ended(self, thread: int, values: Mapping[str, Any]) -> dict[str, Any]:
+        """``values`` of a forward compilation of ``thread`` that ended, with what is known of it.
+
+        The reasons that were reported when it began replace the one that PyTorch's record keeps.
+        """
+        ended = dict(values)
+        heard, begun = self._reasons.pop(thread, None), self._begun.pop(thread, {})
+        if "caller" in begun:
+            ended["caller"] = begun["caller"]
+        left = ended.pop("left", None)
+        if left is not None and begun.get("fullgraph"):
+            ended["failure"] = left  # it has raised
+            if heard is None and "reason" not in ended:
+                ended.pop("category", None)  # nothing was compiled before
+        else:
+            ended.pop("failure_reason", None)
+        if "category" in ended and "instance" in begun:
+            ended.pop("category")
+            ended.pop("reason", None)
+            ended["instance"] = begun["instance"]
+        elif "category" in ended and heard is not None:
+            ended.update(heard)
+        return ended
+
+
 class HookPointAbsentError(Exception):
     """This PyTorch does not have the seam."""
 

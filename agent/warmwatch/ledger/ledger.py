@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from time import monotonic_ns
 from typing import Any
 
+from warmwatch.hooks.points import Compiling
 from warmwatch.ledger.activities import Activities
 from warmwatch.ledger.compilations import Compilations
-from warmwatch.ledger.compile_calls import Asked, Compiling, Functions
+from warmwatch.ledger.compile_calls import Asked, Functions
 from warmwatch.ledger.counters import Answers, CounterStore, Pytorch, Store, counter
 from warmwatch.ledger.pauses import Pausing
 from warmwatch.ledger.step_facts import StepFacts

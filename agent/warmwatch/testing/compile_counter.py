@@ -14,7 +14,7 @@ from typing import Any
 
 from warmwatch import _guard
 from warmwatch.hooks.imports import ImportWatch
-from warmwatch.hooks.points import Hooks
+from warmwatch.hooks.points import Compiling, Hooks
 from warmwatch.hooks.redaction import Words, words
 from warmwatch.process.settings import settings_from
 from warmwatch.testing.compile_limits import Cause, Compiled, Place
@@ -57,7 +57,7 @@ class _Tap:
     def _reset(self) -> None:
         self._hooks, self._installed = Hooks(), False
         self._sample: _Sample | None = None
-        self._reasons: dict[int, tuple[str, str]] = {}
+        self._compiling = Compiling()
         self._troubles: list[str] = []
         self._words: Words = words(full=settings_from(os.environ).full_reasons)
 
@@ -114,26 +114,32 @@ class _Tap:
     # What the hooks tell.
 
     def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002
+        if of:
+            self._compiling.begun(threading.get_ident(), of)
         self._sampled()
 
     def end(self, event: str) -> None:  # noqa: ARG002 - a listener's signature
         self._sampled()
 
     def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:  # noqa: ARG002
-        self._reasons[threading.get_ident()] = reason, category
+        self._compiling.recompile(threading.get_ident(), {"reason": reason, "category": category})
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
         self._sampled()
         if kind != "forward":
             return
+        values = self._compiling.ended(threading.get_ident(), values)
         where = Place(name=values.get("name"), file=values.get("file"), line=values.get("line"))
         with self._lock:
             if "category" in values:
-                told = values.get("reason") or "", values["category"]
-                reason, category = self._reasons.pop(threading.get_ident(), told)
+                reason, category = values.get("reason"), values["category"]
                 reduced = self._words.recompile(reason) if reason else ""
                 self._note("recompiles", Cause(where=where, reason=reduced, category=category))
-            if values.get("ops"):
+            if failure := values.get("failure"):
+                detail = values.get("failure_reason")
+                words = self._words.graph_break(detail) if detail else failure
+                self._note("failures", Cause(where=where, reason=words))
+            elif values.get("ops"):
                 for one in self._counting:
                     one.seen["graphs"].append(Cause(where=where))
 

@@ -12,13 +12,14 @@ from warmwatch.shared.advice import OF_BREAK, OF_FALLBACK, advice
 from warmwatch.shared.phrases import counted, one_line, place
 from warmwatch.shared.reasons import plain, plain_break
 
-NAMES = ("graphs", "breaks", "recompiles", "fallbacks")
+NAMES = ("graphs", "breaks", "recompiles", "fallbacks", "failures")
 Allowed = int | tuple[int, int]
 _NOUNS = {
     "graphs": ("graph", "graphs"),
     "breaks": ("graph break", "graph breaks"),
     "recompiles": ("recompile", "recompiles"),
-    "fallbacks": ("function left to run eagerly", "functions left to run eagerly"),
+    "fallbacks": ("function at the recompile limit", "functions at the recompile limit"),
+    "failures": ("failed compilation", "failed compilations"),
 }
 _MOST = 10
 _LONGEST = 160
@@ -40,7 +41,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """One recompile, graph break, graph or fallback; ``reason`` in PyTorch's words, reduced."""
+    """One recompile, break, graph, fallback or failure; ``reason`` in PyTorch's words, reduced."""
 
     where: Place = Place()
     reason: str = ""
@@ -52,8 +53,9 @@ class Compiled:
     """What was compiled so far.
 
     Attributes:
-        graphs, breaks, recompiles, fallbacks: how many; the first as Dynamo counts them.
-        seen: what is known of each graph (a compiled function), break, recompile and fallback.
+        graphs, breaks, recompiles, fallbacks, failures: how many; the first as Dynamo counts them.
+        seen: what is known of each graph (a compiled function), break, recompile, fallback and
+            failure.
         disabled: by what compilation was turned off at the end, "" where it was on.
         armed: Dynamo was there. troubles: what kept us from counting, in words.
     """
@@ -62,6 +64,7 @@ class Compiled:
     breaks: int = 0
     recompiles: int = 0
     fallbacks: int = 0
+    failures: int = 0
     seen: dict[str, list[Cause]] = field(default_factory=lambda: {name: [] for name in NAMES})
     disabled: str = ""
     armed: bool = False
@@ -148,6 +151,8 @@ def _cause(name: str, cause: Cause) -> tuple[str, str | None]:
         return f"{where}: {plain_break(cause.reason) or one_line(cause.reason, _LONGEST)}", OF_BREAK
     if name == "fallbacks":
         return f"{where}: {one_line(cause.reason, _LONGEST)}", OF_FALLBACK
+    if name == "failures":
+        return f"{where}: {one_line(cause.reason, _LONGEST)}", None
     why = (
         plain(cause.reason, cause.category)
         or one_line(cause.reason, _LONGEST)

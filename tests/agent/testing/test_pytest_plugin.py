@@ -103,9 +103,35 @@ def test_blocks_in_blocks_and_a_block_that_compiles_nothing(warmwatch_compiles):
 def test_a_function_that_hits_the_recompile_limit(warmwatch_compiles):
     torch._dynamo.reset()
     with torch._dynamo.config.patch(recompile_limit=2, automatic_dynamic_shapes=False):
-        # the one that hits it is a recompile too, to PyTorch's own log and to warmwatch
-        with warmwatch_compiles(graphs=2, recompiles=2, fallbacks=1):
+        # the attempt that hits it compiles nothing: no graph, no recompile
+        with warmwatch_compiles(graphs=2, recompiles=1, fallbacks=1, failures=0):
             recompiled(made(double)[0], 2, 3, 4, 5)
+
+
+def test_another_module_of_the_same_class_is_no_recompile(warmwatch_compiles):
+    torch._dynamo.reset()
+    with warmwatch_compiles(graphs=2, recompiles=0, failures=0):
+        for size in (2, 5):
+            torch.compile(torch.nn.Linear(size, 2), backend="eager")(torch.ones(3, size))
+
+
+def test_each_attempt_under_fullgraph_that_raises_is_a_failure(warmwatch_compiles):
+    torch._dynamo.reset()
+    compiled = torch.compile(broken, backend="eager", fullgraph=True)
+    with warmwatch_compiles(graphs=0, recompiles=0, failures=3, fallbacks=0) as seen:
+        for _ in range(3):
+            with pytest.raises(torch._dynamo.exc.Unsupported):
+                compiled(torch.ones(3))
+        assert seen.failures == 3
+
+
+def test_a_backend_that_raises_is_a_failure(warmwatch_compiles):
+    def refuses(graph, inputs):
+        raise ValueError("no code")
+
+    torch._dynamo.reset()
+    with warmwatch_compiles(recompiles=0, failures=1), pytest.raises(Exception, match="no code"):
+        torch.compile(double, backend=refuses)(torch.ones(3))
 
 
 def test_the_backward_is_no_graph_of_dynamos(warmwatch_compiles):
@@ -139,7 +165,7 @@ def test_no_agent_is_attached(warmwatch_compiles):
 
 @pytest.mark.slow
 def test_it_counts_what_pytorch_counts_in_a_worker_of_xdist_too(pytest_of: PytestOf) -> None:
-    pytest_of(COUNTS, "-p", "xdist", "-n", "1").assert_outcomes(passed=7)
+    pytest_of(COUNTS, "-p", "xdist", "-n", "1").assert_outcomes(passed=10)
 
 
 FAILS = """
@@ -246,7 +272,7 @@ def test_it_fails_with_reason_and_remedy_and_the_tests_own_error_goes_first(
         "  1 graph, expected 7",
         "AssertionError: its own failure",
         "nothing could compile: it is turned off by torch._dynamo.config.disable",
-        "warmwatch_compiles counts graphs, breaks, recompiles, fallbacks and no 'graph'",
+        "warmwatch_compiles counts graphs, breaks, recompiles, fallbacks, failures and no 'graph'",
         "say @pytest.mark.warmwatch_compiles(graphs=1, breaks=0, recompiles=0)",
     ):
         assert said in text, said
@@ -410,5 +436,5 @@ def test_what_stands_around_a_test_or_is_done_in_it_changes_no_count(pytest_of: 
     done.assert_outcomes(passed=9, failed=2, errors=1, skipped=1, xfailed=1)
     text = done.stdout.str()
     assert "test_the_classs_number_holds_too compiled otherwise than expected" in text
-    assert "counts graphs, breaks, recompiles, fallbacks and no 'grahps'" in text
+    assert "counts graphs, breaks, recompiles, fallbacks, failures and no 'grahps'" in text
     assert "RuntimeError: of the fixture" in text
