@@ -12,6 +12,7 @@ from support.torch_versions import TORCH, VERSION
 from support.trainings import environment, result_of
 from warmwatch.shared.record import CATEGORIES, KINDS, PHASES, Slot
 from warmwatch_monitor.cli import cli
+from warmwatch_monitor.pipeline import slot_figures
 
 # The installers of GONE raise what they raise where PyTorch does not have what they ask for.
 BODY = """
@@ -229,3 +230,30 @@ def test_doctor_compares_each_hook_with_what_pytorch_recorded(
     done = CliRunner().invoke(cli, ["doctor", "--hooks"])
     assert done.exit_code == 1, done.output
     assert "DO    hook compilations: wrong: the agent has (4, 0), PyTorch (2, 2)" in done.output
+
+
+RECORDS_OFF = """
+import torch._dynamo, torch._inductor
+import warmwatch
+from warmwatch.lifecycle import api
+warmwatch.attach()
+torch._dynamo.config.log_compilation_metrics = False
+step = torch.compile(lambda x: x.sin() * 2, backend="eager", dynamic=False)
+for size in (2, 3): step(torch.ones(size))
+before = set(api.attached.agent.record.image().identity.missing)
+torch._dynamo.config.log_compilation_metrics = True
+step(torch.ones(4))
+result([sorted(before), sorted(api.attached.agent.record.image().identity.missing)])
+"""
+
+
+def test_without_pytorchs_records_the_counts_are_unknown(tmp_path: Path) -> None:
+    """``log_compilation_metrics=False``: not 0, and still unknown when it is on again."""
+    records = tmp_path / "records"
+    records.mkdir()
+    found = result_of(records, RECORDS_OFF, attach=False)
+    unknown = {"compilations", "log_compilation_metrics"}
+    assert [set(one) - set(TORCH.missing) for one in found] == [unknown, unknown]
+    figures = slot_figures.compile_of(slots.read(slots.only(records)))
+    assert (figures.compilations, figures.recompiles, figures.failures) == (None, None, None)
+    assert figures.begun

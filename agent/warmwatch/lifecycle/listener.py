@@ -87,6 +87,8 @@ class HookListener:
         """A compile event ended on this thread."""
         own = self._own
         own.ledger.end(event)
+        if is_tracing(event):
+            own.record.hooked(self._hooks.names, self._hooks.missing)
         own.watch.ended()
         own.quiet.begun()
         self._after_warm.activity_ended()

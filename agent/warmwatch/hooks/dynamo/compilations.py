@@ -96,6 +96,7 @@ _LEFT_TO_PYTHON = (
     "SkipCodeRecursiveException",
     "RecompileLimitExceeded",
 )
+RECORDS_SETTING = "log_compilation_metrics"  # where it is off, PyTorch hands over no record
 _UNTOLD = object()  # torch 2.6 has no such field
 
 
@@ -111,7 +112,7 @@ def _require(fields: tuple[str, ...], listener: Listener) -> Installed:  # noqa:
 
 def install(listener: Listener) -> Installed:
     with look_up():
-        from torch._dynamo import utils
+        from torch._dynamo import config, utils
         from torch.compiler import disable
 
         original, counters = utils.log_compilation_event, utils.counters
@@ -128,6 +129,12 @@ def install(listener: Listener) -> Installed:
                 report("hooks.compilations", error)
         return original(metrics, *args, **kwargs)
 
+    def lacks() -> list[str]:
+        # What was not recorded meanwhile stays unknown after it is on again.
+        if not getattr(config, RECORDS_SETTING, True):
+            lacking.update(("compilations", RECORDS_SETTING))
+        return sorted(lacking)
+
     ours = disable(log_compilation_event)
 
     def uninstall() -> None:
@@ -139,7 +146,7 @@ def install(listener: Listener) -> Installed:
     utils.log_compilation_event = ours
     return Installed(
         uninstall=uninstall,
-        lacks=lambda: sorted(lacking),
+        lacks=lacks,
         counters=lambda: read_counters(counters),
         graph_breaks=lambda: read_breaks(counters),
         break_place=lambda reason: break_place(reasons, reason),

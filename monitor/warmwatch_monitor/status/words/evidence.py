@@ -18,6 +18,8 @@ _SHARE = 0.1  # of the step: what is less does not explain it
 _MOSTLY = 0.5
 _MORE_BATCHES = 3
 
+_RECORDS_SETTING = "log_compilation_metrics"
+
 
 def words(one: LongStep) -> str:
     """``step 400 came after 41.0 s, 36 ms are usual: 38.0 s of it saving a checkpoint``."""
@@ -244,5 +246,12 @@ def _doubts(view: RankView) -> Iterator[str]:
             f"{size(agent.skipped_bytes)} of the journal were skipped, for it is too long: "
             "compilations, recompiles and graph breaks are incomplete"
         )
-    if agent.missing:
-        yield f"this torch does not have: {', '.join(agent.missing)}"
+    missing = list(agent.missing)
+    if _RECORDS_SETTING in missing:
+        yield (
+            f"torch._dynamo.config.{_RECORDS_SETTING} is off: compilations, recompiles, graphs and "
+            "failures are unknown"
+        )
+        missing = [name for name in missing if name not in (_RECORDS_SETTING, "compilations")]
+    if missing:
+        yield f"this torch does not have: {', '.join(missing)}"
