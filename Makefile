@@ -10,7 +10,7 @@ SECONDS ?= 60
 # A worker that has nothing left takes tests over from the other.
 SPREAD := -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test test-long test-frameworks test-fast test-torch test-agent lint fuzz coverage mutants audit lock benchmark dashboards wheel clean
+.PHONY: help demo test test-long test-frameworks test-fast test-torch test-agent lint fuzz attack coverage mutants audit lock benchmark dashboards wheel clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -58,6 +58,9 @@ lint: $(READY) ## ruff, mypy --strict, import-linter
 fuzz: $(READY) ## look for inputs that break something, for SECONDS (60) for each of TARGETS (all)
 	$(BIN)/pip install -q --group fuzz
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(TARGETS) --seconds $(SECONDS)
+
+attack: $(READY) ## attack a daemon as other users would, in under 10 minutes, as root (NAMES: some attacks)
+	PYTHONPATH=tests $(BIN)/python -m attacks $(NAMES)
 
 coverage: $(READY) ## every branch of the record and the verdict is tested, or this fails
 	$(BIN)/pip install -q --group coverage

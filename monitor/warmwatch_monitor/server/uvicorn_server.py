@@ -13,6 +13,7 @@ import errno
 import gc
 import resource
 import socket
+from asyncio import sslproto
 from collections.abc import Callable
 from functools import partial
 
@@ -31,6 +32,8 @@ _GOODBYE_SECONDS = 2  # since the last one went
 _LONGEST_GOODBYE_SECONDS = 10
 _GLANCE_SECONDS = 0.02
 _DESCRIPTORS = 65_536
+MOST_HANDSHAKES = 512  # under way; the oldest one makes room for another
+_TLS_BUFFER = 16 * 1024  # bytes; a TLS record is as long, and requests are short
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 2\r\n"
@@ -80,7 +83,7 @@ class Server(uvicorn.Server):
         )
         self._listener, self._all, self._protection = listener, connections, protection
         self._rules, self._leave = protection().rules, leave
-        self._beginning: set[asyncio.Task[None]] = set()
+        self._beginning: dict[asyncio.Task[None], None] = {}  # the oldest first
         self._most = 0  # connections, since memory was last given back
 
     def serve_until_signal(self) -> None:
@@ -166,15 +169,22 @@ class Server(uvicorn.Server):
         if number is None:
             _turn_away(peer, in_the_clear=self._protection().tls is None)
             return
+        if self._protection().tls is not None and len(self._beginning) >= MOST_HANDSHAKES:
+            self._all.flooded(f"{MOST_HANDSHAKES} TLS handshakes at once, as many as there may be")
+            oldest = next(iter(self._beginning))
+            del self._beginning[oldest]
+            oldest.cancel()
         peer.setblocking(False)
         task = asyncio.get_running_loop().create_task(self._begin(peer, number))
         self._all.becomes(number, partial(_cancel, task))
-        self._beginning.add(task)
+        self._beginning[task] = None
         task.add_done_callback(partial(self._begun, peer, number))
 
     async def _begin(self, peer: socket.socket, number: int) -> None:
         """Hand it to the protocol, behind TLS where that is on."""
         began = self._protection()
+        # asyncio allocates 256 KiB for each connection, before its handshake.
+        sslproto.SSLProtocol.max_size = _TLS_BUFFER
         await asyncio.get_running_loop().connect_accepted_socket(
             partial(
                 Protocol,
@@ -191,7 +201,7 @@ class Server(uvicorn.Server):
 
     def _begun(self, peer: socket.socket, number: int, task: asyncio.Task[None]) -> None:
         """The protocol has it; or it speaks no TLS, has no certificate that is known, or left."""
-        self._beginning.discard(task)
+        self._beginning.pop(task, None)
         failure = None if task.cancelled() else task.exception()
         if task.cancelled() or failure is not None:
             self._all.closed(number)

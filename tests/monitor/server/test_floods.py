@@ -26,7 +26,7 @@ from warmwatch_monitor.server.connections import (
     most_connections,
 )
 from warmwatch_monitor.server.protection import OPEN
-from warmwatch_monitor.server.uvicorn_server import Server
+from warmwatch_monitor.server.uvicorn_server import MOST_HANDSHAKES, Server
 
 pytestmark = pytest.mark.slow
 
@@ -83,6 +83,28 @@ def test_it_answers_through_a_flood_of_connections_that_never_begin_tls(tmp_path
         connected(url, 1000, b"\x16\x03\x01"),
     ):
         assert ask(url, "/-/healthy", tls=authority.trusted()).status == 200
+
+
+def test_half_open_handshakes_take_no_memory_that_they_do_not_use(tmp_path: Path) -> None:
+    """More than may be under way: the oldest ones make room. Each would have 256 KiB and more."""
+    authority = Authority(tmp_path)
+    cert, key = authority.sign("daemon")
+    config = tmp_path / "web.yml"
+    config.write_text(f"tls_server_config: {{cert_file: {cert}, key_file: {key}}}\n")
+    options = ("--dir", str(tmp_path / "none"), "--web-config", str(config))
+    with daemon_process(*options, before=limited(4096, 4096)) as (process, url):
+        before = _resident(process.pid)
+        with connected(url, 2 * MOST_HANDSHAKES, b"\x16\x03\x01") as peers:
+            assert ask(url, "/-/healthy", tls=authority.trusted()).status == 200
+            peers[0].settimeout(240)
+            assert peers[0].recv(1) == b"", "the oldest one was closed"
+            assert _resident(process.pid) - before < MOST_HANDSHAKES * 160 * 1024
+
+
+def _resident(pid: int) -> int:
+    """The most memory that a process ever had, in bytes."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def test_where_all_wait_for_an_answer_the_next_is_told_to_come_again(tmp_path: Path) -> None:

@@ -149,6 +149,22 @@ def test_living_ranks_are_shown_first_where_there_is_no_room_for_all(
 
 
 @root
+def test_a_living_run_is_shown_where_there_are_more_users_than_room(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "SHOWN", 5)
+    for number in range(8):
+        forge(directory, warm(f"other{number}"), f"other{number}", MALLORY + number)
+    folder = forge(directory, warm("gpt2"), "alice", ALICE)
+    source = RecordsSource([str(directory)], retention=900)
+    with held(folder):
+        for _ in range(3):
+            found = source.read()
+            assert "alice" in names(found)
+            assert found.crowded
+
+
+@root
 def test_long_names_and_texts_count_for_several_ranks(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +212,22 @@ def test_a_listing_that_takes_long_goes_on_at_the_next_look(
     assert [len(listing.folders) for listing in seen] == sorted(len(s.folders) for s in seen)
     assert len(seen[-1].folders) == 3
     assert (len(seen[-1].refusals), seen[-1].more_refusals) == (2, 1)
+
+
+def test_listing_an_unchanged_directory_again_leaves_it_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a user with very many folders keeps every unknown name at 503."""
+    monkeypatch.setattr(directories, "_ENTRIES_BETWEEN", 1)
+    for number in range(3):
+        (tmp_path / f"{number}").mkdir()
+    os.utime(tmp_path, (1, 1))
+    monkeypatch.setattr(directories, "_LISTED_FOR_NS", -1)  # again with each look
+    one = RecordDirectory(str(tmp_path), Clock())
+    assert one.look().complete
+    assert [one.look(0.0).complete for _ in range(6)] == [True] * 6
+    (tmp_path / "new").mkdir()
+    assert not one.look(0.0).complete
 
 
 def snapshot(**found: object) -> Snapshot:

@@ -42,7 +42,7 @@ class Listing(Struct, frozen=True, kw_only=True):
         problem: why the records in it are not known, where they were or should be.
         left_out: how many records are not in ``folders``, because their user has newer ones.
         over: the users who own those.
-        complete: whether the directory was listed to its end.
+        complete: whether the directory was listed to its end, and has not changed since.
     """
 
     folders: tuple[tuple[int, str], ...] = ()
@@ -88,7 +88,7 @@ class RecordDirectory:
                 self._scanned = None if fresh else stamp
                 self._scan = _Scan(self._path)
             if self._scan is not None:
-                return self._go_on(self._scan, within, now_ns)
+                return self._go_on(self._scan, within, now_ns, changed=stamp != self._stamp)
         except FileNotFoundError:
             self._stamp = self._scan = None
             if self._was_listed and (self._chosen or self._had_records):
@@ -100,7 +100,7 @@ class RecordDirectory:
             return self._refused(f"it cannot be listed: {error.strerror}")
         return self._listing
 
-    def _go_on(self, scan: _Scan, within: float | None, now_ns: int) -> Listing:
+    def _go_on(self, scan: _Scan, within: float | None, now_ns: int, *, changed: bool) -> Listing:
         if scan.go_on(within):
             self._listing, self._scan = scan.listing(), None
             self._stamp, self._listed_ns = self._scanned, now_ns
@@ -115,7 +115,7 @@ class RecordDirectory:
             more_refusals=max(found.more_refusals, last.more_refusals),
             left_out=max(found.left_out, last.left_out),
             over=found.over | last.over,
-            complete=False,
+            complete=not changed,
         )
 
     def _refused(self, reason: str) -> Listing:

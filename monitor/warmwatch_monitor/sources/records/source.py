@@ -210,7 +210,14 @@ class RecordsSource:
             if isinstance(one.found, RecordReading):
                 shown[one.uid].append(one)
         needs = {uid: sum(one.weight for one in of_one) for uid, of_one in shown.items()}
-        shares = fair_shares(needs, SHOWN_OF_A_USER, SHOWN)
+        users = {one.uid for one in self._records.values() if one.crowded_out}.union(shown)
+        if len(users) > SHOWN:  # not even one rank each: users without a living one come last
+            living = {uid: n for uid, n in needs.items() if any(one.alive for one in shown[uid])}
+            shares = fair_shares(living, SHOWN_OF_A_USER, SHOWN)
+            others = {uid: n for uid, n in needs.items() if uid not in living}
+            shares |= fair_shares(others, SHOWN_OF_A_USER, SHOWN - sum(shares.values()))
+        else:
+            shares = fair_shares(needs, SHOWN_OF_A_USER, SHOWN)
         now_ns = self._clock.monotonic_ns()
         for uid, of_one in shown.items():
             if needs[uid] <= shares[uid]:

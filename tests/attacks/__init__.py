@@ -1,0 +1,1 @@
+"""Attacks on a daemon and on commands, as one command: ``python -m attacks`` (``make attack``)."""

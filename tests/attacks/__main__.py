@@ -1,0 +1,373 @@
+"""Every known attack on a shared machine, against a real daemon: ``python -m attacks [NAME ...]``.
+
+Runs on loopback and in a directory of its own, as root, because it needs other users. Each attack
+runs beside an honest user's training, whose answer must stay right and in time. The table has a
+line for each figure with its limit; the exit code is 1 where a limit was exceeded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from attacks.floods import empty_folders, growing, records
+from support.daemon import daemon_process
+from support.hung import hung
+from support.records import environment, wait_until
+from support.users import ALICE, MALLORY, Process, training
+from support.web import Authority, ask
+
+RSS_MB, CORE, LATE_SECONDS = 150.0, 0.2, 2.0
+STATUS_MB, METRICS_MB, ANSWER_SECONDS = 4.0, 16.0, 2.0
+WATCHED_SECONDS = 12.0
+HONEST = "gpt2"
+
+
+class Row(NamedTuple):
+    """One figure of one attack, and its limit; both in the unit that ``what`` names."""
+
+    what: str
+    seen: float
+    limit: float
+
+    @property
+    def holds(self) -> bool:
+        return self.seen <= self.limit
+
+
+class Victim(NamedTuple):
+    """A daemon, and an honest user's living training that it watches."""
+
+    pid: int
+    url: str
+    alice: Process
+
+
+@contextmanager
+def place() -> Iterator[Path]:
+    """A record directory that is open to all, in memory."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as made:
+        Path(made).chmod(0o1777)
+        yield Path(made)
+
+
+@contextmanager
+def victim(directory: Path, *arguments: str) -> Iterator[Victim]:
+    """A fresh daemon over ``directory``, beside a training that has begun before it."""
+    with (
+        training(ALICE, directory, HONEST) as (alice, _),
+        daemon_process("--dir", str(directory), *arguments, before=os.setpgrp) as (process, url),
+    ):
+        wait_until(lambda: ask(url, "/-/healthy").status == 200)
+        yield Victim(process.pid, url, alice)
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def peak_mb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def timed(url: str, path: str) -> tuple[float, float, int]:
+    """Seconds, megabytes and the status code of one answer."""
+    began = time.monotonic()
+    try:
+        with urllib.request.urlopen(url + path, timeout=60) as reply:
+            code, size = reply.status, len(reply.read())
+    except urllib.error.HTTPError as error:
+        code, size = error.code, len(error.read())
+    return time.monotonic() - began, size / 1e6, code
+
+
+def watched(one: Victim, seconds: float = WATCHED_SECONDS) -> Iterator[Row]:
+    """What the honest user sees for so long, and what the daemon costs.
+
+    A step of the honest training is late by the time until ``/status`` counts it.
+    """
+    unknown, late, steps = 0, [0.0], 1
+    began, cpu = time.monotonic(), cpu_seconds(one.pid)
+    path = f"/status?run={HONEST}"
+    while time.monotonic() < began + seconds:
+        one.alice.do("warmwatch.step()")
+        steps, at = steps + 1, time.monotonic()
+        counted = 0
+        while counted < steps and time.monotonic() < at + 30:
+            reply = ask(one.url, path)
+            unknown += reply.status == 404
+            if reply.status == 200:
+                counted = json.loads(reply.body)["runs"][0]["ranks"][0]["steps"]
+            time.sleep(0.1)
+        late.append(time.monotonic() - at)
+        time.sleep(0.5)
+    share = (cpu_seconds(one.pid) - cpu) / (time.monotonic() - began)
+    yield Row("404 for a living run", unknown, 0)
+    yield Row("honest step late (s)", max(late), LATE_SECONDS)
+    yield Row("CPU (cores)", share, CORE)
+    for path, most in (("/status", STATUS_MB), ("/metrics", METRICS_MB)):
+        took, size, _ = timed(one.url, path)
+        yield Row(f"{path} (MB)", size, most)
+        yield Row(f"{path} (s)", took, ANSWER_SECONDS)
+    yield Row("resident, peak (MB)", peak_mb(one.pid), RSS_MB)
+    yield Row("warmwatch status: exit code 5", status_code(one.url) == 5, 0)
+
+
+def status_code(url: str) -> int:
+    address = url.removeprefix("http://")
+    return command("status", HONEST, "--address", address)[0]
+
+
+def command(*words: str, **variables: str) -> tuple[int, float, str]:
+    """The exit code of a command, its seconds, and what it printed."""
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "warmwatch_monitor", *words],
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.returncode, time.monotonic() - began, done.stdout + done.stderr
+
+
+def flood(make: Callable[[Path], object], *, crowded: bool = False) -> Iterator[Row]:
+    """The records that ``make`` puts there, met by a fresh daemon.
+
+    ``crowded``: by so many users that an unknown name is not answered with 404.
+    """
+    with place() as directory:
+        make(directory)
+        with victim(directory) as one:
+            yield from watched(one)
+            if not crowded:
+                yield Row("unknown run: 404 after (s)", until_404(one.url), 20)
+
+
+def until_404(url: str) -> float:
+    """How long a name that no record has goes on to be answered otherwise."""
+    began = time.monotonic()
+    while ask(url, "/status?run=nobodys").status != 404 and time.monotonic() < began + 30:
+        time.sleep(0.1)
+    return time.monotonic() - began
+
+
+def blinding(count: int, bytes_: int, pause: float) -> Iterator[Row]:
+    """Living records of another user whose journals grow without end."""
+    with place() as directory:
+        records(directory, 1, count)
+        with growing(directory, bytes_, pause), victim(directory) as one:
+            yield from watched(one)
+
+
+def ended_ranks() -> Iterator[Row]:
+    """No attack: 300 ended ranks with long journals, read by commands too."""
+    with place() as directory:
+        records(directory, 1, 300, journal=400_000)
+        with victim(directory) as one:
+            yield from watched(one)
+            code, took, _ = command("status", HONEST, "--dir", str(directory))
+            yield Row("warmwatch status --dir: exit code 5", code == 5, 0)
+            yield Row("warmwatch status --dir (s)", took, 10)
+
+
+def squatted_port() -> Iterator[Row]:
+    """Another user listens where the daemon's default address is, and claims that all is warm."""
+    claim = {"schema_version": 1, "summary": "gpt2: warm", "warm": True, "compiling": False}
+    body = json.dumps({**claim, "runs": [], "gpus": [], "sources": []})
+    with place() as directory, squatter(body) as listening:
+        if not listening:
+            yield Row("port 10464 is in use by another program", 1, 0)
+            return
+        code, _, printed = command("status", WARMWATCH_DIR=str(directory))
+        yield Row("believes another user's daemon", "gpt2: warm" in printed, 0)
+        yield Row("exit code 0", code == 0, 0)
+
+
+@contextmanager
+def squatter(body: str) -> Iterator[bool]:
+    """A web server of another user at the default port."""
+    program = f"""
+import os, http.server, encodings.idna
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write({body!r}.encode())
+    def log_message(self, *_): pass
+os.setgid({MALLORY}); os.setuid({MALLORY})
+try:
+    server = http.server.HTTPServer(("127.0.0.1", 10464), Answer)
+except OSError:
+    print("busy", flush=True); raise SystemExit
+print("listening", flush=True)
+server.serve_forever()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline() == "listening\n"
+        finally:
+            process.kill()
+
+
+_CONNECT = """
+import encodings.idna, json, os, resource, socket, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+os.setgid({uid}); os.setuid({uid})
+made = []
+for said in json.loads(sys.argv[2]):
+    made.append(socket.create_connection(("127.0.0.1", int(sys.argv[1])), 30))
+    made[-1].sendall(said.encode("latin-1"))
+print(len(made), flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def connections(url: str, requests: Sequence[bytes]) -> Iterator[None]:
+    """Connections of another user that send these and never read.
+
+    On this machine a peer is a user, so they need a process of that user.
+    """
+    said = json.dumps([one.decode("latin-1") for one in requests])
+    with subprocess.Popen(
+        [sys.executable, "-c", _CONNECT.format(uid=MALLORY), url.rpartition(":")[2], said],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().strip() == str(len(requests))
+            yield
+        finally:
+            process.kill()
+
+
+def first_line(url: str, request: bytes) -> tuple[bytes, float]:
+    """The first line that this user gets, and after how long."""
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), 30) as made:
+        made.sendall(request)
+        return made.recv(64).partition(b"\r\n")[0], time.monotonic() - began
+
+
+def silent_listeners() -> Iterator[Row]:
+    """1,000 clients of ``/events`` that never read, then one of another peer."""
+    request = b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with place() as directory, victim(directory) as one, connections(one.url, [request] * 1000):
+        line, took = first_line(one.url, request)
+        yield Row("another peer is refused", b" 200 " not in line, 0)
+        yield Row("another peer's first line (s)", took, ANSWER_SECONDS)
+        yield from watched(one)
+
+
+def password_guessers() -> Iterator[Row]:
+    """60 passwords of one peer at once, and a first login of another."""
+    import bcrypt
+
+    with place() as directory, tempfile.TemporaryDirectory() as folder:
+        hashed = bcrypt.hashpw(b"right", bcrypt.gensalt(10)).decode()
+        config = Path(folder, "web.yml")
+        config.write_text(f"basic_auth_users: {{alice: '{hashed}'}}\n")
+        guesses = [login(f"wrong{number}") for number in range(60)]
+        with victim(directory, "--web-config", str(config)) as one, connections(one.url, guesses):
+            line, took = first_line(one.url, login("right"))
+            yield Row("first login is refused", b" 200 " not in line, 0)
+            yield Row("first login (s)", took, ANSWER_SECONDS)
+
+
+def login(password: str) -> bytes:
+    secret = base64.b64encode(f"alice:{password}".encode()).decode()
+    head = "GET /status HTTP/1.1\r\nHost: localhost"
+    return f"{head}\r\nAuthorization: Basic {secret}\r\n\r\n".encode()
+
+
+def half_open_tls() -> Iterator[Row]:
+    """2,000 handshakes that never go on, and one client that wants an answer."""
+    with place() as directory, tempfile.TemporaryDirectory() as folder:
+        authority = Authority(Path(folder))
+        cert, key = authority.sign("daemon")
+        config = Path(folder, "web.yml")
+        config.write_text(f"tls_server_config: {{cert_file: {cert}, key_file: {key}}}\n")
+        options = ("--dir", str(directory), "--web-config", str(config))
+        with daemon_process(*options, before=os.setpgrp) as (process, url):
+            with connections(url, [b"\x16\x03\x01"] * 2000):
+                began = time.monotonic()
+                reply = ask(url, "/-/healthy", tls=authority.trusted())
+                yield Row("refused", reply.status != 200, 0)
+                yield Row("answer (s)", time.monotonic() - began, ANSWER_SECONDS)
+            yield Row("resident, peak (MB)", peak_mb(process.pid), RSS_MB)
+
+
+def hung_directory() -> Iterator[Row]:
+    """A file system that answers no call: timeouts hold."""
+    with tempfile.TemporaryDirectory() as made, hung(Path(made)) as there:
+        if not there:
+            yield Row("no FUSE here", 1, 0)
+            return
+        for words, most in ((("wait", "--timeout", "3"), 5.0), (("status",), 10.0)):
+            code, took, _ = command(*words, "--dir", made)
+            yield Row(f"warmwatch {' '.join(words)} (s)", took, most)
+            yield Row(f"warmwatch {words[0]}: exit code 0", code == 0, 0)
+        yield Row("warmwatch doctor (s)", command("doctor", WARMWATCH_DIR=made)[1], 15)
+
+
+ATTACKS: dict[str, Callable[[], Iterator[Row]]] = {
+    "one user, 10 times the limits": lambda: flood(lambda d: records(d, 1, 10_240)),
+    "ten users, 10 times the limits": lambda: flood(lambda d: records(d, 10, 10_240)),
+    "1,000 users": lambda: flood(lambda d: records(d, 1_000, 4), crowded=True),
+    "100 growing journals": lambda: blinding(100, 70_000, 0.2),
+    "1,000 growing journals": lambda: blinding(1_000, 70_000, 1.0),
+    "300 ended ranks": ended_ranks,
+    "world size 1,000,000": lambda: flood(lambda d: records(d, 1, 10, world_size=1_000_000)),
+    "200 forged GPUs each": lambda: flood(lambda d: records(d, 1, 1_000, gpus=200)),
+    "100,000 empty folders": lambda: flood(lambda d: empty_folders(d, 100_000)),
+    "squatted port": squatted_port,
+    "silent listeners": silent_listeners,
+    "password guessers": password_guessers,
+    "half-open TLS": half_open_tls,
+    "hung directory": hung_directory,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="attacks", description=__doc__.partition("\n")[0])
+    parser.add_argument("name", nargs="*", help="part of a name; all attacks without")
+    names = parser.parse_args().name
+    if os.geteuid() != 0:
+        parser.error("it needs other users: run it as root")
+    began, failed = time.monotonic(), 0
+    for name, attack in ATTACKS.items():
+        if names and not any(one in name for one in names):
+            continue
+        try:
+            rows = list(attack())
+        except Exception as error:  # noqa: BLE001 - one attack that breaks it is a result
+            rows = [Row(f"{type(error).__name__}: {error}", 1, 0)]
+        for row in rows:
+            failed += not row.holds
+            mark = "" if row.holds else "  EXCEEDED"
+            print(f"{name:32} {row.what:38} {row.seen:9.2f} {row.limit:9.2f}{mark}", flush=True)
+    print(f"{failed} limits exceeded in {time.monotonic() - began:.0f} s")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
