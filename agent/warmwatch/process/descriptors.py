@@ -13,6 +13,7 @@ from warmwatch._guard import pass_on
 
 File = tuple[int, int]  # device and inode
 _HIGH = (1000, 200, 3)  # least numbers to try, since a process may be allowed fewer descriptors
+_GET_FLAGS, _SET_FLAGS, _NO_COPY_ON_WRITE = 0x80086601, 0x40086602, 0x00800000
 
 
 def file_of(status: os.stat_result) -> File:
@@ -51,3 +52,14 @@ def opened_high(path: str | os.PathLike[str], flags: int, mode: int = 0) -> int:
         return high_copy(low)
     finally:
         os.close(low)
+
+
+def overwrite_in_place(file: int) -> None:
+    """On btrfs: where each store goes to a new block, allocated ones are of no use."""
+    flags = bytearray(8)
+    try:
+        fcntl.ioctl(file, _GET_FLAGS, flags)
+        wanted = int.from_bytes(flags, "little") | _NO_COPY_ON_WRITE
+        fcntl.ioctl(file, _SET_FLAGS, wanted.to_bytes(8, "little"))
+    except OSError as error:  # other filesystems know no such flag, and need none
+        pass_on(error)

@@ -20,8 +20,13 @@ import os
 from pathlib import Path
 
 from warmwatch._guard import pass_on
-from warmwatch.process.descriptors import File, file_of, high_copy, leads_to
-from warmwatch.recorder.files import overwrite_in_place
+from warmwatch.process.descriptors import (
+    File,
+    file_of,
+    high_copy,
+    leads_to,
+    overwrite_in_place,
+)
 
 _UNBUFFERED = 2  # _IONBF
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE

@@ -15,8 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from warmwatch._guard import pass_on
-from warmwatch.process.descriptors import File, file_of, leads_to, opened_high
+from warmwatch.process.descriptors import (
+    File,
+    file_of,
+    leads_to,
+    opened_high,
+    overwrite_in_place,
+)
 from warmwatch.process.settings import FOLDER, OTHER, SLOT, mode, readers
 from warmwatch.recorder.mapping import kind_of
 from warmwatch.recorder.neighbours import folder_stem, free_run
@@ -52,7 +57,6 @@ class CleanupLock:
 
 _NEW = os.O_CREAT | os.O_EXCL
 _SHARE = 64  # of the room that is left, a file takes no more than one of so many parts
-_GET_FLAGS, _SET_FLAGS, _NO_COPY_ON_WRITE = 0x80086601, 0x40086602, 0x00800000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,17 +171,6 @@ def room(file: int, most: int) -> int:
     if not there.f_blocks:  # it has no limit, or tells none
         return most
     return min(most, there.f_bavail * there.f_frsize // _SHARE)
-
-
-def overwrite_in_place(file: int) -> None:
-    """On btrfs: where each store goes to a new block, allocated ones are of no use."""
-    flags = bytearray(8)
-    try:
-        fcntl.ioctl(file, _GET_FLAGS, flags)
-        wanted = int.from_bytes(flags, "little") | _NO_COPY_ON_WRITE
-        fcntl.ioctl(file, _SET_FLAGS, wanted.to_bytes(8, "little"))
-    except OSError as error:  # other filesystems know no such flag, and need none
-        pass_on(error)
 
 
 class Making:
