@@ -123,8 +123,12 @@ def test_a_length_that_changed_is_not_taken_for_a_number_that_did(reason: str) -
 
 
 def test_what_compiles_no_frame_is_no_forward() -> None:
-    """As the records of torch 2.13 are: of a frame, of its backward, of ahead-of-time Inductor."""
-    frame = SimpleNamespace(is_forward=True, co_name="forward")
-    backward = SimpleNamespace(is_forward=False, co_name=None)
-    ahead = SimpleNamespace(is_forward=None, co_name=None)
-    assert [kind_of(one) for one in (frame, backward, ahead)] == ["forward", "backward", "other"]
+    """As the records of torch 2.13: of a frame, of one that hits the recompile limit, of a
+    backward, of ahead-of-time Inductor.
+    """
+    frame = SimpleNamespace(is_forward=True, co_name="forward", compile_id="0/0")
+    limited = SimpleNamespace(is_forward=None, co_name=None, compile_id="0/2")
+    backward = SimpleNamespace(is_forward=False, co_name=None, compile_id="0/0")
+    ahead = SimpleNamespace(is_forward=None, co_name=None, compile_id=None)
+    kinds = [kind_of(one) for one in (frame, limited, backward, ahead)]
+    assert kinds == ["forward", "forward", "backward", "other"]

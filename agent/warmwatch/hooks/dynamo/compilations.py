@@ -179,8 +179,10 @@ def kind_of(metrics: Any) -> str:
     if metrics.is_forward is False:
         return "backward"
     # Ahead-of-time Inductor (``aoti_compile_and_package``) and export compile no frame of Dynamo's:
-    # that nothing was captured for them does not describe what the training runs.
-    return "forward" if getattr(metrics, "co_name", "") is not None else "other"
+    # that nothing was captured for them does not describe what the training runs. A frame that hits
+    # the recompile limit has no name yet, but an id: it is a recompile.
+    named = any(getattr(metrics, field, "") is not None for field in ("co_name", "compile_id"))
+    return "forward" if named else "other"
 
 
 def entry(metrics: Any) -> dict[str, Any]:
