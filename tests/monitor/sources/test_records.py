@@ -562,19 +562,18 @@ for refusal in RecordsSource([sys.argv[1]], retention=1e9).read().refusals:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_another_user_s_private_record_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    folder = write_record(tmp_path, builders.slot())
-    (folder / record.SLOT).chmod(0o600)
-    for above in (tmp_path, *tmp_path.parents):
-        if above.stat().st_mode & 0o077 == 0:  # pytest's own
-            above.chmod(0o755)
-    done = subprocess.run(
-        [sys.executable, "-c", READ_AS_NOBODY, str(tmp_path), *sys.path],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment(),
-    )
+def test_another_user_s_private_record_is_refused_with_what_to_do() -> None:
+    with tempfile.TemporaryDirectory() as made:  # pytest's own is nobody else's
+        Path(made).chmod(0o755)
+        folder = write_record(Path(made), builders.slot())
+        (folder / record.SLOT).chmod(0o600)
+        done = subprocess.run(
+            [sys.executable, "-c", READ_AS_NOBODY, made, *sys.path],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment(),
+        )
     assert done.stdout == (
         f"{folder} it cannot be read: permission denied; run warmwatch as the user who trains\n"
     )
