@@ -6,7 +6,10 @@ tells becomes a figure; what none tells is ``None``. Times are those of the wall
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from warmwatch.shared.verdict import CONDITIONS, Judgement, State, least_advanced
 from warmwatch_monitor.fleet.figures import figures, flag
@@ -55,11 +58,23 @@ def _runs(views: Iterable[RankView]) -> tuple[RunView, ...]:
         RunView(
             run=name,
             state=least_advanced(view.judgement.state for view in views),
-            ranks=tuple(sorted(views, key=lambda view: view.rank)),
+            ranks=tuple(sorted(_explained(views), key=lambda view: view.rank)),
             ended_together=_ended_together(views),
         )
         for name, views in sorted(by_name.items())
     )
+
+
+def _explained(views: Sequence[RankView]) -> Iterator[RankView]:
+    """Without ``silent`` where another rank compiles: a daemon sees those of its own host alone."""
+    compiling = any(view.living and view.judgement.compiling for view in views)
+    for view in views:
+        judgement = view.judgement
+        if compiling and "silent" in judgement.conditions:
+            left = tuple(name for name in judgement.conditions if name != "silent")
+            yield replace(view, judgement=dataclasses.replace(judgement, conditions=left))
+        else:
+            yield view
 
 
 def _ended_together(views: Sequence[RankView]) -> bool | None:

@@ -104,6 +104,14 @@ def test_a_silent_rank_has_its_numbers() -> None:
     assert said.startswith("gpt2: no step for 38 s (usually 36 ms) and nothing compiles; warm")
 
 
+def test_a_rank_that_waits_for_one_that_compiles_on_another_host_is_not_silent() -> None:
+    waits = b.view(b.as_rank(quiet(38).record.slot, 0, 2))
+    compiles = b.view(b.as_rank(b.RECOMPILING, 1, 2))
+    assert "silent" in waits.judgement.conditions
+    (run,) = assemble(samples(b.snapshot(waits, compiles)), b.EPOCH).runs
+    assert [view.judgement.conditions for view in run.ranks] == [(), ()]
+
+
 def test_a_slower_rank_has_its_numbers_and_no_cause_is_made_up() -> None:
     told = assemble(samples(b.snapshot(slower())), b.EPOCH)
     assert summary(told).startswith(
