@@ -17,11 +17,17 @@ _FREELY = 100  # lines, then one in a while
 _APART_NS = 15 * 60 * 10**9
 
 
-def usual_ns(clean_bins: Sequence[int]) -> int:
-    """The median of the clean steps; 0 where there are too few to say."""
+def usual_ns(clean_bins: Sequence[int], ring: Sequence[int]) -> int:
+    """The median of the clean steps; 0 if there are too few.
+
+    If the last steps (``ring``, see ``record.recent``) have a higher median, that one counts: in a
+    training that has become slower, the slow steps are the usual ones.
+    """
     if sum(clean_bins) < _FEWEST:
         return 0
-    return int(record.quantile_ns(clean_bins, 0.5) or 0)
+    lately = [record.length_ns(word) for word in ring if record.is_clean(word)]
+    median = record.median_ns(lately) if len(lately) >= _FEWEST else None
+    return max(int(record.quantile_ns(clean_bins, 0.5) or 0), int(median or 0))
 
 
 def is_long(duration: int, usual: int) -> bool:

@@ -197,7 +197,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
             ledger.abandon()  # of a thread that is gone there will be no end
         if words[_BACKGROUND_ENDED] != background:
             background = words[_BACKGROUND_ENDED]
-            usual = usual_ns(slot[_CLEAN_BINS])
+            usual = usual_ns(slot[_CLEAN_BINS], ring)
             if not usual or now - slot[9] > _HELD_UP_TIMES * usual + _HELD_UP_NS:
                 held_up(now)
                 return
@@ -241,7 +241,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
 
     def look_whether_long(count: int, now: int, duration: int) -> None:
         nonlocal suspect
-        usual = usual_ns(slot[_CLEAN_BINS])
+        usual = usual_ns(slot[_CLEAN_BINS], ring)
         suspect = worth_a_look_ns(usual)
         if is_long(duration, usual):
             on_long(count, now, duration, usual)

@@ -50,6 +50,15 @@ def test_a_long_step_after_another_of_the_same_length_is_told_too() -> None:
     assert [one["n"] for one in told(stepped(warm(), 41, 41, 41, 0.5))] == [21, 22, 23]
 
 
+def test_in_a_training_that_has_become_slower_the_slow_steps_are_the_usual_ones() -> None:
+    rank = stepped(warm(), *[0.5] * 200, *[2.5] * 70)
+    told_before = len(told(rank))
+    assert told_before < 40, "until half of the last steps are slow"
+    assert len(told(stepped(rank, *[2.6] * 20))) == told_before
+    (*_, one) = told(stepped(rank, 41, 2.5))
+    assert (one["seconds"], one["usual"]) == (41, pytest.approx(2.5, rel=0.05))
+
+
 def test_of_short_steps_those_are_told_that_somebody_would_notice() -> None:
     rank = Rank()
     stepped(rank, *[0.01] * 20)

@@ -139,6 +139,7 @@ from warmwatch.shared.record.liveness import (
 )
 from warmwatch.shared.record.recent import (
     RING,
+    is_clean,
     length_ns,
     median_ns,
     newest_first,
@@ -207,6 +208,7 @@ __all__ = [
     "exit_code",
     "histograms",
     "hot_words",
+    "is_clean",
     "length_ns",
     "lock_holder",
     "longest_ns",
