@@ -18,7 +18,8 @@ SENTENCES = {
     "compiling": "gpt2: compiling for 43 s (inductor)",
     "warming": "gpt2: warming, 1 of 3 clean steps: 40 ms",
     "warm": "gpt2: warm since step 4: 36 ms a step is the real speed",
-    "eager": "gpt2: no compile activity in 120 steps: the model runs eagerly",
+    "eager": "gpt2: no compile activity in 120 steps: the model runs eagerly; "
+    "48 ms a step is the real speed",
     "recompiling": "gpt2: recompiling `forward` (model.py:31) for 2.1 s (dynamo): "
     "batch size (dim 0 of `i`) went from 16 to 14",
     "stalled": "gpt2: stalled; no step for 75 s (limit 60 s) and nothing compiles",

@@ -245,11 +245,20 @@ def _eager(view: RankView) -> Says:
         said, why = never_compiled(view.figures)
         return f"runs eagerly, but {said}", (Clause(why, Importance.REASON),)
     if off := turned_off(view.figures):
-        return f"runs eagerly: {off}", ()
+        return f"runs eagerly: {off}", _speed(view)
     steps = counted(view.figures.steps.count, "step")
     if view.judgement.warm_by == "ready":
         return f"ready() was called, and nothing has compiled in {steps}: it runs eagerly", ()
-    return f"no compile activity in {steps}: the model runs eagerly", ()
+    return f"no compile activity in {steps}: the model runs eagerly", _speed(view)
+
+
+def _speed(view: RankView) -> tuple[Clause, ...]:
+    """``35 ms a step is the real speed``, unless no step comes at the moment."""
+    step = view.figures.steps.length
+    if step is None or "silent" in view.judgement.conditions:
+        return ()
+    words = f"{step_length(step)} a step is the real speed{_of_few(view.figures)}"
+    return (Clause(words, Importance.WAIT),)
 
 
 def _stalled(view: RankView) -> Says:
