@@ -176,7 +176,7 @@ train(c, o, 2, batch=6)
 
     environ = {"COLUMNS": "200", "WARMWATCH_STATE": "off"}
     said = CliRunner().invoke(cli, ["report", "--dir", str(records)], env=environ).output
-    again = said[said.index("Compiled again") :]
+    again = said[said.index("Recompiles") :]
     assert "between steps 5 and 6" in again
     assert "(shape, in step 10" in again
     assert "in step 6" not in again
