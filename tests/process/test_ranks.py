@@ -206,6 +206,8 @@ def test_a_rank_that_dies_by_itself_fails_the_run_and_the_clean_up_does_not(
         places.go("warm")
         assert started.wait() == 1
         wait_until(lambda: sorted(states(url)) == ["failed", "lost"])
+        # a rank's signal may be known a moment after its end
+        wait_until(lambda: all(rank["end"]["signal"] for rank in only_run(url)["ranks"]))
         run = only_run(url)
         ends = {rank["rank"]: rank["end"] for rank in run["ranks"]}
         assert (ends[1]["how"], ends[1]["signal"]) == ("failed", name)
