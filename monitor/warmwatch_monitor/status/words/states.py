@@ -199,8 +199,7 @@ def _warm(view: RankView) -> Says:
     if view.judgement.warm_by in _WITHOUT_STEPS:
         return _warm_without_steps(view), ()
     if not figures.compile.begun and figures.compile.precompiled:
-        known = f"{speed} is the real speed{_of_few(figures)}" if speed else ""
-        return f"warm, {runs_ahead(figures)}", (Clause(known, Importance.WAIT),)
+        return f"warm, {runs_ahead(figures)}", (Clause(_real_speed(figures), Importance.WAIT),)
     if not figures.compile.begun:
         graphs = counted(figures.compile.graphs_before or 0, "graph")
         return f"nothing has compiled since it was attached; {graphs} before that", ()
@@ -209,7 +208,7 @@ def _warm(view: RankView) -> Says:
         return text, _off(view)  # it has no speed now
     if speed:
         brought = Clause(baseline.brought(figures), Importance.NOTE, joint=", ")
-        return f"{text}: {speed} is the real speed{_of_few(figures)}", (brought, *_off(view))
+        return f"{text}: {_real_speed(figures)}", (brought, *_off(view))
     quiet = duration(figures.progress.compiler_quiet_seconds or 0.0)
     return f"{text}; nothing has compiled for {quiet}", ()
 
@@ -253,12 +252,16 @@ def _eager(view: RankView) -> Says:
 
 
 def _speed(view: RankView) -> tuple[Clause, ...]:
-    """``35 ms a step is the real speed``, unless no step comes at the moment."""
-    step = view.figures.steps.length
-    if step is None or "silent" in view.judgement.conditions:
+    """The real speed as a clause, unless no step comes at the moment."""
+    if "silent" in view.judgement.conditions:
         return ()
-    words = f"{step_length(step)} a step is the real speed{_of_few(view.figures)}"
-    return (Clause(words, Importance.WAIT),)
+    return (Clause(_real_speed(view.figures), Importance.WAIT),)
+
+
+def _real_speed(figures: Figures) -> str:
+    """``35 ms a step is the real speed``; empty if no length is known."""
+    step = figures.steps.length
+    return "" if step is None else f"{step_length(step)} a step is the real speed{_of_few(figures)}"
 
 
 def _stalled(view: RankView) -> Says:
