@@ -1,8 +1,8 @@
 """One Prometheus that scrapes 200 endpoints of 8 ranks and 8 GPUs each, with the project's rules.
 
 Not among the figures of ``make benchmark``: it takes five minutes and both cores. The endpoints
-share the cores with Prometheus, so its CPU time is counted apart. ``docs/scale.md`` has the last
-figures.
+share the cores with Prometheus, so its CPU time is counted apart. The last
+figures are in ``docs/explanation/scale.md``.
 """
 
 from __future__ import annotations

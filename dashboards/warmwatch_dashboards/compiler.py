@@ -26,8 +26,8 @@ def _in_progress() -> timeseries.Panel:
         About(
             title="The compilation in progress",
             description="How long it has been going on, beside the limit from which on it counts "
-            "as too long (docs/hangs.md), and the timeout after which the collectives give up in "
-            "which other ranks wait for it.",
+            "as too long (docs/how-to/debug-a-hang.md), and the timeout after which the "
+            "collectives give up in which other ranks wait for it.",
             unit=units.Seconds,
             width=12,
             none="nothing compiles",
@@ -79,7 +79,7 @@ def _recompiles() -> timeseries.Panel:
         About(
             title="Recompiles by reason",
             description="Recompiles of the chosen ranks so far, by the category of their reason. "
-            "docs/recompiles.md says what helps against each.",
+            "docs/how-to/recompiles.md says what helps against each.",
             unit=units.NoUnit,
             width=12,
             none="no recompiles",

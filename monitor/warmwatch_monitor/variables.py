@@ -22,7 +22,7 @@ from warmwatch_monitor.settings import (
     PRICE,
 )
 
-# name -> (default in words, meaning); docs/settings.md lists these and the agent's
+# name -> (default in words, meaning); docs/reference/settings.md lists these and the agent's
 VARIABLES: Mapping[str, tuple[str, str]] = {
     "WARMWATCH_DIR": (
         "/run/warmwatch, the user's runtime directory, and those in /dev/shm and /tmp",
@@ -48,7 +48,7 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
     ),
     "WARMWATCH_WEB_CONFIG": (
         "none",
-        "file with the daemon's TLS settings, users and tokens (docs/security.md)",
+        "file with the daemon's TLS settings, users and tokens (docs/explanation/security.md)",
     ),
     "WARMWATCH_LOG_FORMAT": ("logfmt", "format of the daemon's log: logfmt, json, or `off`"),
     "WARMWATCH_INSECURE": (
@@ -77,7 +77,7 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
     ),
     PRICE: (
         "none",
-        "price of one GPU for one hour; reports then show costs (docs/reports.md)",
+        "price of one GPU for one hour; reports then show costs (docs/how-to/read-a-report.md)",
     ),
     "WARMWATCH_STATE": (
         "$XDG_STATE_HOME/warmwatch or ~/.local/state/warmwatch",

@@ -73,7 +73,7 @@ def test_each_alert_says_what_it_is_and_where_to_look() -> None:
             assert rule["labels"]["severity"] in {"info", "warning", "critical"}
             annotations = rule["annotations"]
             assert annotations.keys() == {"summary", "description", "dashboard_url", "runbook_url"}
-            assert annotations["runbook_url"].endswith(f"/alerts.md#{rule['alert'].lower()}")
+            assert annotations["runbook_url"].endswith(f"/how-to/alerts.md#{rule['alert'].lower()}")
             assert "On " in annotations["description"] or " host" in annotations["description"]
             for url in (annotations["dashboard_url"], annotations["runbook_url"]):
                 assert url.startswith('{{ with query "warmwatch:settings" }}')
@@ -81,7 +81,7 @@ def test_each_alert_says_what_it_is_and_where_to_look() -> None:
 
 def test_each_alert_has_a_section_of_what_to_do() -> None:
     """Under the anchor that its ``runbook_url`` has: the heading in lower case."""
-    page = (RULES.parents[1] / "docs" / "alerts.md").read_text()
+    page = (RULES.parents[1] / "docs" / "how-to" / "alerts.md").read_text()
     headings = [line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")]
     assert headings == [rule["alert"] for rule in rules() if "alert" in rule]
 
@@ -98,6 +98,6 @@ def test_the_cluster_survives_every_rule() -> None:
 
 
 def test_each_alert_is_in_the_docs() -> None:
-    page = (RULES.parents[1] / "docs" / "fleet.md").read_text()
+    page = (RULES.parents[1] / "docs" / "how-to" / "many-hosts.md").read_text()
     alerts = [rule["alert"] for rule in rules() if "alert" in rule]
     assert [alert for alert in alerts if f"`{alert}`" not in page] == []

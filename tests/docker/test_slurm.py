@@ -1,6 +1,6 @@
 """The batch script with stand-ins for srun and scontrol: what it tells Prometheus, how it ends.
 
-docs/slurm.md says on which Slurm it was run for real.
+docs/how-to/slurm.md says on which Slurm it was run for real.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ def test_a_record_directory_that_another_user_may_have_made_is_refused(
 
 
 def test_promtool_takes_the_configuration_that_the_page_shows(tmp_path: Path) -> None:
-    (shown,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/slurm.md").read_text(), re.DOTALL)
+    page = (ROOT / "docs/how-to/slurm.md").read_text()
+    (shown,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     config = tmp_path / "prometheus.yml"
     config.write_text(shown)
     subprocess.run(["promtool", "check", "config", config], check=True)

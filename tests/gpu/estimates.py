@@ -1,7 +1,7 @@
 """``python -m gpu.estimates [NAME...]`` from tests/: the time left, in real trainings on a GPU.
 
 Each of ``trainings/`` is trained twice with cold caches, the second time with the first to go by.
-Prints a row a training, as in docs/accuracy.md.
+Prints a row a training, as in docs/explanation/accuracy.md.
 """
 
 from __future__ import annotations

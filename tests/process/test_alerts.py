@@ -108,7 +108,7 @@ train(c, o, 6); gate("stalled"); train(c, o, 6); gate("again")
             said = alert["annotations"]["summary"]
             assert re.match(r"train rank 0 on \S+ has made no step for 1m", said), said
             assert alert["labels"].keys() >= {"host", "instance", "launch", "rank"}
-            assert alert["annotations"]["runbook_url"].endswith("alerts.md#warmwatchstalled")
+            assert alert["annotations"]["runbook_url"].endswith("how-to/alerts.md#warmwatchstalled")
             started.go()
             started.reach("again")
             wait_until(lambda: [a for a in stalls(came) if a["status"] == "resolved"])

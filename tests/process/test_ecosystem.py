@@ -16,7 +16,7 @@ from support.trainings import ROOT
 from warmwatch_monitor.metrics import families
 from warmwatch_monitor.model import ExportHealth
 
-PAGE = (ROOT / "docs" / "ecosystem.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "other-tools.md").read_text()
 
 
 def snippet(heading: str) -> str:

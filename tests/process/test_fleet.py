@@ -71,7 +71,7 @@ def summary(url: str, run: str) -> str:
 
 def timeless(sentence: str) -> str:
     """Without durations that grow while somebody asks, and without the time left: what that rests
-    on is no series (docs/fleet.md).
+    on is no series (docs/how-to/many-hosts.md).
     """
     sentence = re.sub(
         r"; (last time|another rank took|longer than (last time|another rank)) [^;]*", "", sentence

@@ -25,7 +25,7 @@ def test_the_verdict_agrees_with_the_truth(scenario: Scenario, tmp_path: Path) -
 
 @pytest.mark.parametrize("scenario", scenarios.every(), ids=lambda scenario: scenario.name)
 def test_a_scenario_that_allows_for_a_difference_says_which(scenario: Scenario) -> None:
-    """No check is made laxer in silence: the words stand in docs/accuracy.md."""
+    """No check is made laxer in silence: the words stand in docs/explanation/accuracy.md."""
     laxer = (
         scenario.unseen_steps,
         any(scenario.late_steps),

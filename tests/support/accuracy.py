@@ -1,4 +1,4 @@
-"""``python -m support.accuracy`` (in ``tests/``) runs all scenarios and writes docs/accuracy.md.
+"""``python -m support.accuracy`` (in ``tests/``) runs all scenarios and writes accuracy.md.
 
 The table holds what came out, good or bad; a scenario that disagrees with the truth is listed with
 its disagreements, and the command then ends with 1.
@@ -19,7 +19,7 @@ from support.case import Case
 from support.scenarios import Scenario
 from support.trainings import ROOT
 
-DOCUMENT = ROOT / "docs" / "accuracy.md"
+DOCUMENT = ROOT / "docs" / "explanation" / "accuracy.md"
 COMMAND = "cd tests && PYTHONPATH=. python -m support.accuracy"
 WORKERS = 2
 ESTIMATES = "<!-- estimates -->"  # what `support.estimates` writes from here on is left as it is

@@ -2,9 +2,9 @@
 
 Each scenario is trained twice with cold caches by real Inductor. Of the first the history keeps
 what it keeps of any run; during the second a monitor like that of ``warmwatch status`` estimates,
-several times a second. The table goes into docs/accuracy.md, which ``support.accuracy`` leaves it
-in: how far the estimate was off when 25, 50 and 75 % of the warm-up were over, beside the guess
-that it will take as long again as it has.
+several times a second. The table goes into docs/explanation/accuracy.md, where
+``support.accuracy`` leaves it: how far the estimate was off when 25, 50 and 75 % of the warm-up
+were over, beside the guess that it will take as long again as it has.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ of it was over / by how much the guess "as long again as so far" was, which by i
 at the half and nowhere else. *Nothing said*: by then it took longer than the precedent. PyTorch
 {torch}, Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores, whose
 other users explain why a second warm-up was longer than the first. Three real trainings on a
-GPU are in [estimates](estimates.md#time-left).
+GPU are in [estimates](../reference/estimates.md#time-left).
 
 | scenario | first warm-up | second | at 25 % | at 50 % | at 75 % |
 |---|---|---|---|---|---|

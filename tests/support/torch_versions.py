@@ -1,7 +1,7 @@
 """What each PyTorch can tell, so that a test says what it expects of the one it runs with.
 
-Found by running; docs/pytorch-versions.md has the same table in words. What is not named here every
-version from 2.6 on can do.
+Found by running; docs/reference/pytorch-versions.md has the same table in words. Every version
+from 2.6 on can do what is not named here.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 record.
 
 Every value is checked where the user passes it, and named in the warning. An invalid value is
-left out; the others hold. A test compares the table in docs/settings.md with this file. Who may
-read a record besides its owner follows from the setting, or else from the directory's group and
-ACL.
+left out; the others hold. A test compares the table in docs/reference/settings.md with this file.
+Who may read a record besides its owner follows from the setting, or else from the directory's
+group and ACL.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Several threads may mark steps. The interpreter changes threads where something 
 turns, nowhere else, so after the clock's answer one thread is alone, with no lock: no count and no
 bin is lost. What may be is that another thread has marked a later step since the clock was read:
 that step then has no length. Without the GIL all of that holds for one thread that marks steps; of
-several in the same moment some are lost (docs/reliability.md).
+several in the same moment some are lost (docs/explanation/reliability.md).
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ def _shared_file_systems(directories: Sequence[str]) -> Iterator[Finding]:
             yield Finding(
                 mark=Mark.NOTE,
                 what=f"any user can fill the file system of {path}, which others need too",
-                advice="mount a tmpfs there with size= and nr_inodes= (docs/deployment.md)",
+                advice="mount a tmpfs there with size= and nr_inodes= (docs/how-to/deployment.md)",
             )
 
 

@@ -117,7 +117,7 @@ _HELP = f"""List earlier runs, newest first.
 A daemon (`warmwatch serve`) stores every run that it sees. Without a daemon, `status`, `report`,
 `run --watch` and `run --report` store the runs whose end they see. Other commands accept a run's
 id, the beginning of its id, its name (the latest start), or NAME~1 (the start before). Nothing
-leaves this machine. docs/history.md describes what is stored, where and for how long
+leaves this machine. docs/reference/history.md describes what is stored, where and for how long
 (WARMWATCH_STATE).
 
 \b

@@ -17,7 +17,7 @@ SOURCES = sorted(
     for path in (ROOT / part).rglob("*.py")
 )
 BROAD = {"Exception", "BaseException"}
-DOCUMENT = ROOT / "docs/reliability.md"
+DOCUMENT = ROOT / "docs/explanation/reliability.md"
 ROW = re.compile(r"^\| `([a-z_/]+\.py)` \| (\d+) \| ", re.MULTILINE)
 # the sink, by the names under which it is called
 SINKS = {"report", "_report", "failed", "_failed"}

@@ -39,7 +39,7 @@ EAGER = side("eager", 0.4, 0.0527, mode="eager")
 
 
 def test_it_is_paid_back_at_the_step_of_the_hand_made_table() -> None:
-    """docs/modes.md: 17.5 s and 35.6 ms against 52.7 ms, 1,016 steps."""
+    """docs/how-to/choose-a-mode.md: 17.5 s and 35.6 ms against 52.7 ms, 1,016 steps."""
     paid = break_even(side("default", 17.75, 0.0356), EAGER)
     assert paid.outcome == "paid_back"
     assert paid.step == pytest.approx(1016, abs=3)

@@ -60,7 +60,7 @@ def made(*rows: Tried, **rest: Any) -> Modes:
 
 
 def usual() -> list[Tried]:
-    """As on the H100 of docs/modes.md."""
+    """As on the H100 of docs/how-to/choose-a-mode.md."""
     return [tried(mode, account(mode, *known)) for mode, known in H100_TABLE.items()]
 
 
@@ -77,7 +77,7 @@ def notes(of: Modes) -> dict[str, str]:
 
 
 def test_the_table_is_the_hand_made_one() -> None:
-    """docs/modes.md: the default mode has paid after 1,016 steps, each 1.48 times shorter."""
+    """choose-a-mode.md: the default mode has paid after 1,016 steps, each 1.48 times shorter."""
     of = made(*usual(), training_steps=100_000)
     eager, default, overhead = of.rows
     assert (of.baseline, eager.outcome, eager.break_even) == ("eager", "measured", None)

@@ -18,7 +18,7 @@ from warmwatch_monitor.status.words.throughput import throughput
 from warmwatch_monitor.terminal.table import lines
 
 H100 = 989.4e12
-DOCUMENT = Path(__file__).parents[3] / "docs/throughput-and-mfu.md"
+DOCUMENT = Path(__file__).parents[3] / "docs/reference/throughput-and-mfu.md"
 
 
 def worth(gpus: int = 1, identity: dict[str, Any] | None = None, **words: int) -> RankView:

@@ -26,7 +26,7 @@ PAGES = sorted(
 
 
 def test_the_table_of_settings_is_complete() -> None:
-    table = (DOCS / "settings.md").read_text()
+    table = (DOCS / "reference" / "settings.md").read_text()
     listed = re.findall(r"^\| `(WARMWATCH_\w+)`", table, re.MULTILINE)
     assert sorted(listed) == sorted({*agent.VARIABLES, *monitor.VARIABLES})
     assert set(agent.MONITOR_VARIABLES) == set(monitor.VARIABLES) - set(agent.VARIABLES)
@@ -45,7 +45,7 @@ def test_every_make_target_that_is_named_exists(target: str) -> None:
 
 
 def test_every_command_that_is_shown_exists() -> None:
-    pages = README + (DOCS / "commands.md").read_text()
+    pages = README + (DOCS / "reference" / "commands.md").read_text()
     shown = set(re.findall(r"^\$ (?:.* && |.* & )?warmwatch ([a-z]+)", pages, re.MULTILINE))
     assert shown == set(COMMANDS)
 
@@ -58,7 +58,7 @@ def test_a_command_that_is_shown_has_a_help(command: str) -> None:
 
 
 def test_every_category_of_a_recompile_is_explained_with_its_remedy() -> None:
-    text = (ROOT / "docs" / "recompiles.md").read_text()
+    text = (DOCS / "how-to" / "recompiles.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| .+? \| (.+) \|$", text, re.MULTILINE)
     unknown = "none known: read the reason"
     assert rows == [(category, ADVICE.get(category, unknown)) for category in CATEGORIES]
@@ -109,5 +109,5 @@ def test_every_page_that_the_code_names_exists() -> None:
         if file.suffix in {".py", ".yml", ".yaml", ".json", ".js", ".html"}
         for match in re.findall(r"\bdocs/[\w/-]+\.md", file.read_text(errors="replace"))
     }
-    assert "docs/security.md" in named
+    assert "docs/explanation/security.md" in named
     assert {name for name in named if not (ROOT / name).exists()} == set()

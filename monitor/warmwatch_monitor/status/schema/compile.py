@@ -133,7 +133,10 @@ class Counted(BaseModel):
 
 
 class Estimate(BaseModel):
-    """How long what compiles may take yet, by what the same took before (`docs/estimates.md`)."""
+    """How long what compiles may take yet, by what the same took before.
+
+    `docs/reference/estimates.md` has the method.
+    """
 
     of: str = Field(
         description="`warmup`: all of a first one; `function`: the recompile in progress."
