@@ -10,7 +10,7 @@ SECONDS ?= 60
 # A worker that has nothing left takes tests over from the other.
 SPREAD := -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test test-long test-frameworks test-fast test-torch test-agent lint fuzz attack coverage mutants audit lock benchmark dashboards wheel clean
+.PHONY: help demo test test-long test-frameworks test-fast test-torch test-agent lint fuzz attack coverage mutants audit lock benchmark dashboards docs wheel clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -88,6 +88,10 @@ benchmark: $(READY) ## the speed claims, each a ratio measured in one run
 
 dashboards: $(READY) ## write the JSON of the Grafana dashboards anew
 	PYTHONPATH=dashboards $(BIN)/python -m warmwatch_dashboards
+
+docs: $(READY) ## the documentation site, in build/docs; fails on a dead link or a page without one
+	$(BIN)/sphinx-build -q -n -W --keep-going -c docs . build/docs
+	@echo "open build/docs/index.html"
 
 wheel: $(READY) ## build the wheel into dist/
 	$(BIN)/pip wheel -q --no-deps -w dist .

@@ -1,0 +1,80 @@
+"""The documentation site: the build is strict, complete and works offline."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = [sys.executable, "-m", "sphinx", "-q", "-n", "-W", "--keep-going"]
+
+
+def build(source: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    command = [*BUILD, "-c", str(source / "docs"), str(source), str(site)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    built = build(ROOT, folder)
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def test_the_site_has_every_page_and_a_search(site: Path) -> None:
+    pages = {
+        path.relative_to(ROOT).with_suffix(".html")
+        for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    }
+    assert {page for page in pages if not (site / page).exists()} == set()
+    assert "docs/README.html" in (site / "index.html").read_text()
+    assert "thrash" in (site / "searchindex.js").read_text()
+
+
+def test_the_site_loads_nothing_from_the_network(site: Path) -> None:
+    loaded = [
+        (page.name, address)
+        for page in site.rglob("*.html")
+        for address in re.findall(
+            r"<(?:script|img|iframe)[^>]* src=\"(//[^\"]+|https?:[^\"]+)\""
+            r"|<link[^>]* href=\"(//[^\"]+|https?:[^\"]+)\"",
+            page.read_text(),
+        )
+    ]
+    assert loaded == []
+    styles = "".join(sheet.read_text() for sheet in site.rglob("*.css"))
+    assert re.findall(r"(?:url\(|@import) *[\"']?(?:https?:)?//", styles) == []
+
+
+@pytest.mark.parametrize(
+    ("added", "complaint"),
+    [
+        ("[x](nowhere.md)", "nowhere.md"),
+        ("[x](second.md#no-such-heading)", "no-such-heading"),
+    ],
+)
+def test_a_dead_link_and_an_orphan_fail_the_build(
+    added: str, complaint: str, tmp_path: Path
+) -> None:
+    docs = tmp_path / "source" / "docs"
+    docs.mkdir(parents=True)
+    shutil.copy(ROOT / "docs" / "conf.py", docs)
+    shutil.copytree(ROOT / "docs" / "site", docs / "site")
+    index = "# Index\n\n## Pages\n\n| page |\n|---|\n| [Second](second.md) |\n"
+    (docs / "README.md").write_text(index)
+    (docs / "second.md").write_text("# Second\n")
+    assert build(docs.parent, tmp_path / "good").returncode == 0
+    (docs / "second.md").write_text(f"# Second\n\n{added}\n")
+    (docs / "orphan.md").write_text("# Orphan\n")
+    built = build(docs.parent, tmp_path / "bad")
+    assert built.returncode == 1
+    assert complaint in built.stderr
+    assert "orphan.md: WARNING: document isn't included in any toctree" in built.stderr
