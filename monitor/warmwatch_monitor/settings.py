@@ -142,7 +142,8 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
     """
     directory = options.get("dir") or environ.get("WARMWATCH_DIR")
     found = places.directories({**environ, "WARMWATCH_DIR": directory or ""}, uid)
-    if directory and within(DISK_SECONDS, partial(_is_other, directory), False):
+    path = _absolute(directory) if directory else ""
+    if path and within(DISK_SECONDS, partial(_is_other, path), False, path=path):
         name, _ = _raw("dir", environ, options, "")
         raise UsageError(f"{name}: {directory} is a file; name a directory, or remove the file")
     return Settings(

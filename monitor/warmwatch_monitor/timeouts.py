@@ -1,7 +1,7 @@
 """Calls with a timeout, for file systems that may never answer.
 
-A call into a file system that hangs (FUSE, NFS) cannot be interrupted, not by Ctrl-C either, so the
-main thread of a command makes none on what a user names.
+Nothing can interrupt a call into a file system that hangs (FUSE, NFS), not even Ctrl-C. So the
+main thread of a command makes none on a path that a user names.
 """
 
 from __future__ import annotations
@@ -14,21 +14,36 @@ T = TypeVar("T")
 
 DISK_SECONDS = 1.0
 
+_last_calls: dict[str, threading.Thread] = {}  # by path
 
-def within(seconds: float, ask: Callable[[], T], otherwise: T) -> T:
-    """What ``ask`` returns or raises; ``otherwise`` where it takes longer than ``seconds``."""
+
+def within(seconds: float, call: Callable[[], T], default: T, *, path: str | None = None) -> T:
+    """What ``call`` returns or raises; ``default`` if it takes longer than ``seconds``.
+
+    ``path``: what ``call`` reads. While an earlier call on it hangs, ``default`` comes immediately.
+    """
+    if path is not None and hangs(path):
+        return default
     returned: list[T] = []
     raised: list[Exception] = []
 
-    def call() -> None:
+    def run() -> None:
         try:
-            returned.append(ask())
+            returned.append(call())
         except Exception as error:  # noqa: BLE001 - raised again, in the caller's thread
             raised.append(error)
 
-    thread = threading.Thread(target=call, name="warmwatch-disk", daemon=True)
+    thread = threading.Thread(target=run, name="warmwatch-disk", daemon=True)
     thread.start()
+    if path is not None:
+        _last_calls[path] = thread
     thread.join(seconds)
     if raised:
         raise raised[0]
-    return returned[0] if returned else otherwise
+    return returned[0] if returned else default
+
+
+def hangs(path: str) -> bool:
+    """Whether a call of :func:`within` on ``path`` has not returned yet."""
+    thread = _last_calls.get(path)
+    return thread is not None and thread.is_alive()

@@ -19,7 +19,7 @@ from warmwatch_monitor.client.daemon import Daemon, daemon_of, query_daemon, que
 from warmwatch_monitor.errors import ForeignDaemonError, NoDaemonError, UsageError
 from warmwatch_monitor.output.console import note
 from warmwatch_monitor.settings import Settings, load, load_access
-from warmwatch_monitor.timeouts import DISK_SECONDS, within
+from warmwatch_monitor.timeouts import DISK_SECONDS, hangs, within
 
 if TYPE_CHECKING:
     from warmwatch_monitor.model import Snapshot
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Answer = dict[str, Any]
 
-_LEAST_SECONDS = 1.0
+_LEAST_SECONDS = 0.5
 
 
 def settings_from(**options: str | None) -> Settings:
@@ -112,8 +112,7 @@ def asker(
     def look(seconds: float | None) -> tuple[Answer, Daemon | None]:
         found = None if dir is not None else _from_daemon(settings, seconds)
         if found is None:
-            left = float("inf") if until is None else until - time.monotonic()
-            return read(None if left == float("inf") else max(_LEAST_SECONDS, left)), None
+            return read(None if until == float("inf") else until), None
         return found, daemon_of(settings)
 
     return Asker(look, lambda answer: choose(answer, run, os.geteuid(), own=own), until)
@@ -141,7 +140,9 @@ def past_of(
 
 def note_missing_directory(dir: str | None, what_now: str = "") -> None:
     """Say that ``--dir`` names nothing; a slip of the pen would look like a quiet machine."""
-    if dir is not None and not within(DISK_SECONDS, lambda: os.path.exists(dir), True):
+    if dir is None:
+        return
+    if not within(DISK_SECONDS, lambda: os.path.exists(dir), True, path=os.path.abspath(dir)):
         note(f"warmwatch: --dir: {dir} does not exist{what_now}")
 
 
@@ -168,18 +169,23 @@ def _from_daemon(settings: Settings, within: float | None = None) -> Answer | No
 def _reader(
     settings: Settings, told: Callable[[Snapshot], None] | None
 ) -> Callable[[float | None], Answer]:
-    """Reads the records here, in so many seconds; one poller for all looks, which sees what changes
-    between them.
+    """Reads the records here, until a moment of the monotonic clock if one is given.
+
+    One poller serves all calls: it sees what changes between them.
     """
     pollers: list[Poller] = []
 
-    def read(seconds: float | None) -> Answer:
+    def read(deadline: float | None) -> Answer:
         from warmwatch_monitor.status.document import status
 
         if not pollers:
             from warmwatch_monitor.history.earlier_runs_source import recalling
 
             pollers.append(make_poller(settings, *recalling(settings.keeping)))
+        if deadline is not None:
+            seconds: float | None = max(_LEAST_SECONDS, deadline - time.monotonic())
+        else:  # one that hung when the settings were checked is given little more time
+            seconds = _LEAST_SECONDS if all(map(hangs, settings.directories)) else None
         snapshot = pollers[0].poll_once(seconds)
         if told is not None:
             told(snapshot)

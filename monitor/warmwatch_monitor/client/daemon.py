@@ -188,6 +188,7 @@ Answer = dict[str, Any]
 
 SCHEMA_VERSION = 1
 CONNECT_SECONDS = 2.0
+_TRIES = 3  # a daemon that starts meanwhile is there at the next one
 ANSWER_SECONDS = 5.0
 LONGEST_ANSWER = 64 << 20  # bytes; one of 512 ranks has about 1 MB
 HISTORY = "/history?points=1200"
@@ -266,23 +267,11 @@ def connect(daemon: Daemon, seconds: float) -> socket.socket:
         used.
     """
     address, access, service_user = daemon
-    if service_user is not None and listeners(address):
-        _believe(address, service_user)
     tls = access.tls() if address.tls else None
-    try:
-        peer = socket.create_connection((address.host, address.port), min(CONNECT_SECONDS, seconds))
-    except (OSError, ValueError) as error:  # a host that is no name is a ValueError
-        reason = getattr(error, "strerror", None) or str(error) or "no answer"
-        raise NoDaemonError(
-            f"no daemon answers at {address} ({reason.lower()}); start one with: warmwatch serve, "
-            "or give --dir to read the records"
-        ) from None
-    if service_user is not None:  # again: another user may have come between
-        try:
-            _believe(address, service_user)
-        except BaseException:
-            peer.close()
-            raise
+    if service_user is None:
+        peer = _connected(address, seconds)
+    else:
+        peer = _connected_to_trusted(address, service_user, seconds)
     if tls is None:
         return peer
     try:
@@ -293,12 +282,36 @@ def connect(daemon: Daemon, seconds: float) -> socket.socket:
         raise
 
 
-def _believe(address: Address, service_user: str) -> None:
-    """Raises ForeignDaemonError: the listener at ``address`` may be anybody's."""
-    if (problem := distrust(address, service_user)) is None:
-        return
+def _connected(address: Address, seconds: float) -> socket.socket:
+    """Raises NoDaemonError."""
+    try:
+        return socket.create_connection((address.host, address.port), min(CONNECT_SECONDS, seconds))
+    except (OSError, ValueError) as error:  # a host that is no name is a ValueError
+        reason = getattr(error, "strerror", None) or str(error) or "no answer"
+        raise NoDaemonError(
+            f"no daemon answers at {address} ({reason.lower()}); start one with: warmwatch serve, "
+            "or give --dir to read the records"
+        ) from None
+
+
+def _connected_to_trusted(address: Address, service_user: str, seconds: float) -> socket.socket:
+    """A connection that a trusted user accepted, on an address that nobody named.
+
+    The same sockets must listen before and after the connection begins: otherwise another user may
+    have listened in between, accepted it and left. Raises NoDaemonError, ForeignDaemonError.
+    """
+    for _ in range(_TRIES):
+        before = listeners(address)
+        problem = distrust(before, service_user)
+        if before and problem is not None:
+            break
+        peer = _connected(address, seconds)
+        if before and listeners(address) == before:
+            return peer
+        peer.close()
+        problem = problem or "its owner changes"
     raise ForeignDaemonError(
-        f"what listens at {address} is not asked: {problem}; if it is your daemon, name it with "
+        f"the daemon at {address} is not trusted: {problem}; if it is yours, give its address with "
         "--address or WARMWATCH_ADDRESS, or its user in WARMWATCH_SERVICE_USER"
     )
 

@@ -1,7 +1,7 @@
 """Which user listens at a local address, as the kernel reports it.
 
-Any user can listen at the default address first and answer what he likes. So it is believed only
-where its listener belongs to root, to the caller, or to the user that runs the service.
+Any user can listen at the default address before the daemon does, and answer anything. So commands
+trust it only if its listener belongs to root, the caller, or the user that runs the service.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import pwd
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import NamedTuple
 
 from warmwatch_monitor.settings import Address
 
@@ -18,27 +19,33 @@ _LISTENING = "0A"
 _WORD = 8  # hexadecimal digits of four bytes
 
 
-def distrust(address: Address, service_user: str) -> str | None:
-    """Why what listens at ``address`` is not believed, in words; ``None`` where it is.
+class Listener(NamedTuple):
+    """A listening socket: its user and its inode, which no other socket has while it is open."""
 
-    Every listener that could have taken the connection counts.
+    uid: int
+    inode: int
+
+
+def distrust(found: frozenset[Listener], service_user: str) -> str | None:
+    """Why the listeners of an address are not trusted, in words; ``None`` if they are.
+
+    Each of them may accept the connection, so all must be trusted.
     """
-    uids = listeners(address)
-    for uid in sorted(uids):
+    for uid in sorted({one.uid for one in found}):
         if uid not in (0, os.geteuid()) and uid != _uid_of(service_user):
             return f"it belongs to user {_name_of(uid)}"
-    return None if uids else "nobody can tell whose it is"
+    return None if found else "its owner is unknown"
 
 
-def listeners(address: Address) -> frozenset[int]:
-    """The numbers of the users who listen there, as far as that can be seen."""
+def listeners(address: Address) -> frozenset[Listener]:
+    """The sockets that listen there, as far as the kernel shows them."""
     try:
         return frozenset(_listeners(address))
     except (OSError, ValueError):
         return frozenset()
 
 
-def _listeners(address: Address) -> Iterator[int]:
+def _listeners(address: Address) -> Iterator[Listener]:
     """Raises OSError, ValueError."""
     wanted = ip_address(address.host)
     for table in _TABLES:
@@ -51,7 +58,7 @@ def _listeners(address: Address) -> Iterator[int]:
                         break
                     host, _, port = fields[1].partition(":")
                     if int(port, 16) == address.port and _takes(_address(host), wanted):
-                        yield int(fields[7])
+                        yield Listener(uid=int(fields[7]), inode=int(fields[9]))
         except FileNotFoundError:  # a kernel without IPv6
             continue
 

@@ -29,7 +29,7 @@ from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.journal import Journal
 from warmwatch_monitor.sources.records.source import RecordsSource
 from warmwatch_monitor.status.words.unattached import ATTACH
-from warmwatch_monitor.timeouts import DISK_SECONDS, within
+from warmwatch_monitor.timeouts import DISK_SECONDS, hangs, within
 from warmwatch_monitor.variables import unknown_variables
 
 
@@ -122,12 +122,14 @@ def surroundings(settings: Settings) -> Iterator[Finding]:
     yield from _daemon(settings, writable)
     yield from _shared_file_systems(settings.directories)
     source = RecordsSource(settings.directories, retention=EVER_SECONDS)
-    found = within(_READ_SECONDS, source.read, None)
+    hanging = [path for path in settings.directories if hangs(path)]
+    found = None if hanging else within(_READ_SECONDS, source.read, None)
     if found is None:
+        seconds = DISK_SECONDS if hanging else _READ_SECONDS
         yield Finding(
             mark=Mark.TROUBLE,
-            what=f"the records could not be read within {_READ_SECONDS:.0f} s",
-            advice="does the file system of the record directory answer?",
+            what=f"the records could not be read within {seconds:.0f} s",
+            advice=f"check the file system of {' and '.join(hanging or settings.directories)}",
         )
         return
     yield from map(_refused, found.refusals)
@@ -177,7 +179,7 @@ def _ended(records: int, retention: float) -> Iterator[Finding]:
 
 def _directories(obstacles: Mapping[str, str | None], writable: str | None) -> Iterator[Finding]:
     if writable is not None:
-        exists = within(DISK_SECONDS, Path(writable).exists, True)
+        exists = within(DISK_SECONDS, Path(writable).exists, True, path=writable)
         there = "" if exists else " (made by the first one)"
         yield Finding(
             mark=Mark.FINE, what=f"trainings of this user write their records to {writable}{there}"
@@ -195,7 +197,7 @@ def _directories(obstacles: Mapping[str, str | None], writable: str | None) -> I
 def _shared_file_systems(directories: Sequence[str]) -> Iterator[Finding]:
     """Of directories that are open to all, those that have no file system of their own."""
     for path in directories:
-        if within(DISK_SECONDS, partial(_can_be_filled, path), False):
+        if within(DISK_SECONDS, partial(_can_be_filled, path), False, path=path):
             yield Finding(
                 mark=Mark.NOTE,
                 what=f"any user can fill the file system of {path}, which others need too",
@@ -217,7 +219,7 @@ def _obstacle(path: str, *, chosen: bool) -> str | None:
         return places.obstacle(path, os, chosen=chosen)
 
     unanswered: str | None = "its file system does not answer"
-    return within(DISK_SECONDS, ask, unanswered)
+    return within(DISK_SECONDS, ask, unanswered, path=path)
 
 
 def _obstacles(settings: Settings) -> dict[str, str | None]:

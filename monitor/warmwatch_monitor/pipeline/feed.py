@@ -52,7 +52,7 @@ class Feed(Generic[T]):
         self._last_success: float | None = None
         self._under_way = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._began_ns = 0
+        self._began_ns, self._unanswered = 0, False
         health = SourceHealth(source=name, up=False, error=NOT_YET)
         self._outcome: _Outcome[T] = _Outcome(value=None, health=health, at_ns=clock.monotonic_ns())
 
@@ -79,7 +79,8 @@ class Feed(Generic[T]):
             thread.start()
         waited = (self._clock.monotonic_ns() - self._began_ns) / 1e9
         thread.join(max(0.0, seconds - waited))
-        return not thread.is_alive()
+        self._unanswered = thread.is_alive()
+        return not self._unanswered
 
     def _read(self) -> _Outcome[T]:
         began_ns = self._clock.monotonic_ns()
@@ -111,13 +112,14 @@ class Feed(Generic[T]):
         """
         outcome = self._outcome
         silence = (now_ns - max(outcome.at_ns, awake_ns)) / 1e9
-        if silence <= self._patience:
+        timed_out = self._unanswered and outcome.health.error == NOT_YET
+        if silence <= self._patience and not timed_out:
             return outcome.value, outcome.health
         health = SourceHealth(
             source=self._name,
             up=False,
             last_success=outcome.health.last_success,
-            error=f"it has not answered for {silence:.0f} s",
+            error=f"no answer for {silence:.0f} s",
         )
         return None, health
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -25,14 +25,47 @@ _SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _DENIED = ("permission denied", "operation not permitted")
 _AGENTS = ("activity_watch.py", "stack_dumps.py", "disk_flusher.py", "quiet_watch.py")
 _LONGEST = 4 << 20  # bytes of an answer
-MISSING = "py-spy is not installed here: pip install 'warmwatch[stacks]'"
+_INSTALL = "pip install 'warmwatch[stacks]'"
+MISSING = f"py-spy is not installed here: {_INSTALL}"
 _AS_ROOT = 'run it as root: sudo env "PATH=$PATH" warmwatch stacks'
 
 
 def find() -> str | None:
-    """py-spy beside this Python, else on the path."""
+    """py-spy beside this Python, else the first one on the path that nobody else can replace.
+
+    Raises:
+        SourceError: there are only others.
+    """
     beside = Path(sys.executable).with_name("py-spy")
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
+    if os.access(beside, os.X_OK):
+        return str(beside)
+    refused: list[str] = []
+    for folder in os.get_exec_path():
+        program = Path(folder, "py-spy").absolute()
+        if not (program.is_file() and os.access(program, os.X_OK)):
+            continue
+        if (problem := replaceable(program)) is None:
+            return str(program)
+        refused.append(printable(f"{program}: {problem}"))
+    if refused:
+        raise SourceError(f"py-spy is not run ({refused[0]}); {_INSTALL}")
+    return None
+
+
+def replaceable(program: Path) -> str | None:
+    """Why another user can replace ``program``, a folder above it, or what a link leads to."""
+    uid, gid = os.geteuid(), os.getegid()
+    for path in dict.fromkeys((program, program.resolve())):
+        for one in (path, *path.parents):
+            found = one.lstat()
+            if found.st_uid not in (0, uid):
+                return f"{one} belongs to user {found.st_uid}"
+            private = found.st_gid == 0 or found.st_gid == gid == uid  # a group of one user
+            others = stat.S_IWOTH if private else stat.S_IWOTH | stat.S_IWGRP
+            sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+            if found.st_mode & others and not stat.S_ISLNK(found.st_mode) and not sticky:
+                return f"other users can write to {one}"
+    return None
 
 
 def dump(pid: int, *, stopped: bool = False) -> tuple[ThreadStack, ...]:

@@ -15,8 +15,8 @@ from support.daemon import daemon
 from support.records import held, warm, write_record
 from support.users import ALICE, MALLORY, Process, someone
 from warmwatch_monitor.cli import cli
-from warmwatch_monitor.client.daemon import Daemon, query_daemon, request
-from warmwatch_monitor.client.listeners import distrust, listeners
+from warmwatch_monitor.client.daemon import Daemon, connect, query_daemon, request
+from warmwatch_monitor.client.listeners import Listener, distrust, listeners
 from warmwatch_monitor.errors import ForeignDaemonError
 from warmwatch_monitor.settings import Address, load, parse_address
 
@@ -61,9 +61,9 @@ def unnamed(address: Address, user: str = "nobody-has-this-name") -> Daemon:
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
 def test_a_listener_of_another_user_is_not_believed(host: str) -> None:
     with squatter(MALLORY, host) as (_, address):
-        assert listeners(address) == {MALLORY}
-        assert distrust(address, "warmwatch") == f"it belongs to user {MALLORY}"
-        assert distrust(address, str(MALLORY)) is None
+        assert {one.uid for one in listeners(address)} == {MALLORY}
+        assert distrust(listeners(address), "warmwatch") == f"it belongs to user {MALLORY}"
+        assert distrust(listeners(address), str(MALLORY)) is None
         with pytest.raises(ForeignDaemonError, match=f"belongs to user {MALLORY}"):
             query_daemon(unnamed(address))
 
@@ -71,19 +71,20 @@ def test_a_listener_of_another_user_is_not_believed(host: str) -> None:
 def test_the_caller_s_own_listener_is_believed_and_none_is_nobody_s() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = Address(host="127.0.0.1", port=server.getsockname()[1])
-        assert listeners(address) == {os.geteuid()}
-        assert distrust(address, "warmwatch") is None
+        assert {one.uid for one in listeners(address)} == {os.geteuid()}
+        assert distrust(listeners(address), "warmwatch") is None
     assert listeners(address) == frozenset()
-    assert distrust(address, "warmwatch") == "nobody can tell whose it is"
+    assert distrust(listeners(address), "warmwatch") == "its owner is unknown"
 
 
 @root
 def test_root_s_listener_is_believed_by_everybody() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, someone(ALICE) as alice:
         port = server.getsockname()[1]
-        alice.do("from warmwatch_monitor.client.listeners import distrust")
+        alice.do("from warmwatch_monitor.client.listeners import distrust, listeners")
         alice.do("from warmwatch_monitor.settings import Address")
-        alice.do(f"assert distrust(Address(host='127.0.0.1', port={port}), 'warmwatch') is None")
+        alice.do(f"found = listeners(Address(host='127.0.0.1', port={port}))")
+        alice.do("assert distrust(found, 'warmwatch') is None")
 
 
 @root
@@ -93,8 +94,8 @@ def test_a_second_listener_at_a_wider_address_counts_too() -> None:
         squatter(MALLORY, "0.0.0.0", 0) as (_, address),
     ):
         other = Address(host="127.0.0.2", port=mine.getsockname()[1])
-        assert distrust(other, "warmwatch") is None
-        assert distrust(address._replace(host="127.0.0.2"), "warmwatch") is not None
+        assert distrust(listeners(other), "warmwatch") is None
+        assert distrust(listeners(address._replace(host="127.0.0.2")), "warmwatch") is not None
 
 
 @root
@@ -130,6 +131,22 @@ def test_a_daemon_of_the_service_s_user_or_one_that_was_named_is_asked(
         address = parse_address("test", url)
         assert query_daemon(unnamed(address))["runs"][0]["run"] == "mine"
         assert query_daemon(Daemon(address))["runs"][0]["run"] == "mine"
+
+
+def test_a_listener_that_changes_while_connecting_is_not_trusted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A squatter may accept the connection and leave before the second look."""
+    tables = iter(range(100))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = Address(host="127.0.0.1", port=server.getsockname()[1])
+        changing = lambda _: frozenset({Listener(uid=0, inode=next(tables))})  # noqa: E731
+        monkeypatch.setattr("warmwatch_monitor.client.daemon.listeners", changing)
+        with pytest.raises(ForeignDaemonError, match="its owner changes"):
+            connect(unnamed(address), 5)
+        monkeypatch.setattr("warmwatch_monitor.client.daemon.listeners", lambda _: frozenset())
+        with pytest.raises(ForeignDaemonError, match="its owner is unknown"):
+            connect(unnamed(address), 5)
 
 
 def test_secrets_go_only_to_an_address_that_was_named_or_over_tls(

@@ -14,8 +14,13 @@ from pathlib import Path
 import pytest
 
 from support.hung import hung
-from support.records import environment, held, warm, write_record
-from warmwatch_monitor.timeouts import within
+from support.records import environment, held, wait_until, warm, write_record
+from warmwatch_monitor.client.answers import asker
+from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.pipeline.poller import Poller
+from warmwatch_monitor.timeouts import hangs, within
+
+EMPTY = Snapshot(epoch=1.0, now_ns=1)
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 PATIENCE = 120  # of a loaded machine; without a timeout they never end
@@ -45,9 +50,9 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("wait", "--timeout", "1"), 124, "the records cannot be read"),
-        (("status",), 6, "their records cannot be read"),
-        (("doctor",), 1, "its file system does not answer"),
+        (("wait", "--timeout", "1"), 124, "the records cannot be read: no answer for"),
+        (("status",), 6, "their records cannot be read: no answer for"),
+        (("doctor",), 1, "the records could not be read within 1 s"),
     ],
 )
 def test_a_command_ends_in_time(
@@ -97,6 +102,29 @@ def test_what_is_asked_is_returned_or_raised_and_what_hangs_is_left_behind() -> 
     assert within(0.05, lambda: answers.wait(60), None) is None
     assert time.monotonic() - began < 50
     answers.set()
+
+
+def test_a_path_that_hangs_is_waited_for_once() -> None:
+    answers = threading.Event()
+    assert within(0.05, lambda: answers.wait(60), None, path="/hung") is None
+    assert hangs("/hung")
+    assert within(3600, lambda: answers.wait(3600), "default", path="/hung") == "default"
+    answers.set()
+    wait_until(lambda: not hangs("/hung"))
+    assert within(60, lambda: 7, 0, path="/hung") == 7
+
+
+def test_a_directory_that_hung_at_the_start_is_given_little_more_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float | None] = []
+    monkeypatch.setattr(Poller, "poll_once", lambda _, seconds: given.append(seconds) or EMPTY)
+    answers = threading.Event()
+    asker(None, dir=str(tmp_path))()
+    within(0.05, lambda: answers.wait(60), None, path=str(tmp_path))
+    asker(None, dir=str(tmp_path))()
+    answers.set()
+    assert given == [None, 0.5]
 
 
 def _fail() -> None:

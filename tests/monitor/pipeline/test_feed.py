@@ -102,7 +102,7 @@ def test_it_is_believed_for_five_seconds_or_three_intervals_and_no_longer() -> N
                 source="gpus",
                 up=False,
                 last_success=1000.0,
-                error=f"it has not answered for {patience:.0f} s",
+                error=f"no answer for {patience:.0f} s",
             ),
         )
 
@@ -122,6 +122,7 @@ def test_while_it_is_read_it_is_not_read_again() -> None:
     one.read()  # returns at once
     assert not one.read_within(0.0)
     assert len(calls) == 1
+    assert one.current(Clock().monotonic_ns())[1].error == "no answer for 0 s"
     go_on.set()
     assert one.read_within(600)
     assert one.current(Clock().monotonic_ns())[0] == "value"

@@ -294,8 +294,8 @@ def test_users_beyond_a_limit_are_named_and_a_small_share_is_said(
 
 
 def test_where_the_records_cannot_be_read_no_run_is_unknown() -> None:
-    down = replace(HEALTH, up=False, error="it has not answered for 6 s")
-    with pytest.raises(UnreadRunError, match="the records cannot be read: it has not answered"):
+    down = replace(HEALTH, up=False, error="no answer for 6 s")
+    with pytest.raises(UnreadRunError, match="the records cannot be read: no answer for 6 s"):
         status(b.snapshot(sources=(down,)), "gpt2")
 
 

@@ -270,3 +270,48 @@ def test_stacks_are_in_no_answer_over_http(tmp_path: Path) -> None:
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     assert "warmwatch_monitor.stacks.sources" not in loaded
     assert "warmwatch_monitor.stacks.py_spy" not in loaded
+
+
+@pytest.fixture
+def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A py-spy on the path, and none beside this Python."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    folder = tmp_path / "bin"
+    folder.mkdir(mode=0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    program = folder / "py-spy"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_py_spy_on_the_path_is_run_if_nobody_else_can_replace_it(on_path: Path) -> None:
+    assert py_spy.find() == str(on_path)
+
+
+@pytest.mark.parametrize("which", ["file", "folder", "above"])
+def test_py_spy_that_others_can_write_is_not_run(on_path: Path, which: str) -> None:
+    place = {"file": on_path, "folder": on_path.parent, "above": on_path.parent.parent}[which]
+    place.chmod(0o777)
+    with pytest.raises(SourceError, match=rf"other users can write to {place}\); pip install"):
+        py_spy.find()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_root_runs_no_py_spy_of_another_user(
+    on_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hostile PATH, a link to another user's program, and a trusted one further along it."""
+    os.chown(on_path, 4321, 4321)
+    with pytest.raises(SourceError, match=f"{on_path} belongs to user 4321"):
+        py_spy.find()
+    mine = tmp_path / "mine"
+    mine.mkdir(mode=0o755)
+    (mine / "py-spy").symlink_to(on_path)
+    monkeypatch.setenv("PATH", f"{on_path.parent}:{mine}")
+    with pytest.raises(SourceError, match="belongs to user 4321"):
+        py_spy.find()
+    (mine / "py-spy").unlink()
+    (mine / "py-spy").write_text("#!/bin/sh\n")
+    (mine / "py-spy").chmod(0o755)
+    assert py_spy.find() == str(mine / "py-spy")

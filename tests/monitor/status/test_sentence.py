@@ -36,10 +36,9 @@ def test_each_state_has_its_sentence(state: str) -> None:
 
 
 def test_records_that_cannot_be_read_are_not_taken_for_a_quiet_machine() -> None:
-    silent = replace(b.HEALTH, up=False, error="it has not answered for 9 s")
+    silent = replace(b.HEALTH, up=False, error="no answer for 9 s")
     assert summary(b.snapshot(sources=(silent,))) == (
-        "which runs there are is not known: their records cannot be read: "
-        "it has not answered for 9 s"
+        "which runs there are is not known: their records cannot be read: no answer for 9 s"
     )
 
 
