@@ -120,6 +120,18 @@ def _changed(answer: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
+SLOWER = {
+    "began_at": EPOCH - 100,
+    "ended_at": EPOCH - 60,
+    "since_step": 300,
+    "until_step": 400,
+    "seconds": 0.4,
+    "before": 0.024,
+    "ratio": 16.7,
+    "causes": ["load 8.9 on 2 CPUs"],
+}
+
+
 def warm(**rest: Any) -> RunSummary:
     """A run that compiled for 120 s in its first step, and again later; it still trains."""
     return account(b.view(b.WARM), compiled=rest.pop("compiled", TWICE), **rest)

@@ -159,6 +159,7 @@ def _side(account: RunSummary, made: Report, label: str) -> Side:
         graphs=made.graphs,
         recompiles=made.recompiles,
         graph_breaks=made.graph_breaks,
+        slower=made.slower,
     )
 
 

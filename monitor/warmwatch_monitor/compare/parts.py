@@ -6,6 +6,9 @@ and what was measured once has none.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from msgspec import Struct
 
 SCHEMA_VERSION = 1
@@ -30,7 +33,8 @@ class Side(Struct, frozen=True, kw_only=True):
         them: a backward's ends in the first step, with all that its forward keeps.
         cost_seconds: what the compiler cost: what steps took beyond a steady one, or all compile
         time where that is more; ``None`` where nobody saw it. steady: a clean step. speed_up: of
-        it, against the baseline.
+        it, against the baseline. slower: times in which steps took longer than before, as
+        ``/status`` has them.
     """
 
     id: str
@@ -60,6 +64,7 @@ class Side(Struct, frozen=True, kw_only=True):
     graphs: int | None = None
     recompiles: int | None = None
     graph_breaks: int | None = None
+    slower: tuple[Mapping[str, Any], ...] = ()
 
 
 class Incomparable(Struct, frozen=True, kw_only=True):

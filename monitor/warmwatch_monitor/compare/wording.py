@@ -9,7 +9,7 @@ from warmwatch_monitor.compare.parts import BreakEven, Comparison, Incomparable,
 from warmwatch_monitor.output import amounts
 from warmwatch_monitor.output.amounts import if_known, took
 from warmwatch_monitor.output.document import Document, Item, Section, table
-from warmwatch_monitor.output.wording import counted
+from warmwatch_monitor.output.wording import counted, slower_period
 
 _ABREAST = 3  # runs in one table: of more there are several
 _ROWS: tuple[tuple[str, Callable[[Side], str | None]], ...] = (
@@ -89,6 +89,10 @@ def _between(one: BreakEven) -> str:
 def _warnings(of: Comparison) -> Iterator[str]:
     if of.unknown:
         yield f"not known of all of them, so not held against each other: {', '.join(of.unknown)}"
+    for one in of.sides:
+        for period in one.slower:
+            said = f"{one.label} was slower than before {slower_period(period)}"
+            yield f"{said}; its {rows.STEADY} and break-even include these steps"
 
 
 def _differs(one: Incomparable, of: Comparison) -> str:

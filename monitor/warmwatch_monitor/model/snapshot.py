@@ -18,7 +18,7 @@ from warmwatch_monitor.model.machine import (
     SourceHealth,
 )
 from warmwatch_monitor.model.records import RecordReading, Refusal
-from warmwatch_monitor.model.steps import Slower
+from warmwatch_monitor.model.steps import Slower, SlowerPeriod
 from warmwatch_monitor.model.throughput import Utilization, utilization
 
 
@@ -51,6 +51,7 @@ class RankView(Struct, frozen=True, kw_only=True):
         GPUs together; ``None`` where nobody can tell.
         estimate: how long what it compiles may take yet; ``None`` where nothing like it is known.
         slower: how it is slower than it was since its warm-up; ``None`` where it is not.
+        slower_periods: the last times in which it was, of an ended rank too.
         oom_killed: of a lost rank, whether the kernel killed it for want of memory; ``None`` where
         nobody can tell.
     """
@@ -66,6 +67,7 @@ class RankView(Struct, frozen=True, kw_only=True):
     estimate: Estimate | None = None
     oom_killed: bool | None = None
     slower: Slower | None = None
+    slower_periods: tuple[SlowerPeriod, ...] = ()
 
     @property
     def record(self) -> RecordReading:

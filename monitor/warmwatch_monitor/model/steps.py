@@ -127,6 +127,25 @@ class Slower(Struct, frozen=True, kw_only=True):
     causes: tuple[str, ...] | None = ()
 
 
+class SlowerPeriod(Struct, frozen=True, kw_only=True):
+    """A time in which a rank was slower than before, of a rank that may have ended.
+
+    Attributes:
+        began_at, since_step: the last step before it; ``None`` where nobody saw the change.
+        ended_at, until_step: its last step; ``None`` while it lasts. seconds: a step in it.
+        before, ratio: as of :class:`Slower`. causes: the last ones that were known.
+    """
+
+    began_at: float | None
+    ended_at: float | None
+    since_step: int | None
+    until_step: int | None
+    seconds: float
+    before: float
+    ratio: float
+    causes: tuple[str, ...] = ()
+
+
 class Pauses(Struct, frozen=True, kw_only=True):
     """What the training waited for that is no compilation; ``None`` where its torch has no seam.
 

@@ -27,6 +27,24 @@ def clean_step(rank: Mapping[str, Any]) -> float | None:
     return length
 
 
+def slower_period(one: Mapping[str, Any]) -> str:
+    """``for 3 min, steps 301 to 700: 400 ms a step (24 ms before, 17x); load 8.9 on 2 CPUs``."""
+    ratio = float(f"{one['ratio']:.2g}")
+    before = f"({step_length(one['before'])} before, {ratio:g}x)"
+    why = ", ".join(one["causes"]) or "no known cause"
+    return f"{_when_slower(one)}: {step_length(one['seconds'])} a step {before}; {why}"
+
+
+def _when_slower(one: Mapping[str, Any]) -> str:
+    since, until = one["since_step"], one["until_step"]
+    if until is None:
+        return "now" if since is None else f"since step {since:,}"
+    if since is None:
+        return f"up to step {until:,}"
+    took = duration(one["ended_at"] - one["began_at"])
+    return f"for {took}, steps {since + 1:,} to {until:,}"
+
+
 __all__ = [
     "backward_of",
     "counted",

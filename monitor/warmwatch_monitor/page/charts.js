@@ -1,6 +1,6 @@
 // The charts: one time axis, drawn by uPlot. What they show stands in the tables too.
 
-import { drawLanes, laneHeight, mark, shade } from "./lanes.js";
+import { compiling, drawLanes, laneHeight, mark, shade, slower } from "./lanes.js";
 import { as, colour, items, text } from "./show.js";
 
 const PALETTE = ["dynamo", "inductor", "aot_autograd", "autotune", "kernel_compile", "cudagraph", "cache_load", "other"];
@@ -22,12 +22,16 @@ export class Charts {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#forget());
   }
 
-  draw(past, place) {
+  // status: the newest whole answer, null before the first
+  draw(past, place, status) {
     this.past = past;
+    this.status = status;
     this.place = place;
     const of = [...past.ranks.values()];
     this.ranks = of.filter((one) => place.run === null || one.run === place.run);
     this.lanes = [...this.ranks].sort((a, b) => (a.run < b.run ? -1 : a.run > b.run ? 1 : a.rank - b.rank));
+    const runs = (status?.runs ?? []).filter((one) => place.run === null || one.run === place.run);
+    this.reported = runs.flatMap((one) => one.ranks);
     this.several = new Set(this.lanes.map((one) => one.run)).size > 1;
     this.side = this.#side();
     const gpus = [...past.gpus.values()].sort((a, b) => a.index - b.index);
@@ -64,7 +68,7 @@ export class Charts {
     this.colours = null;
     for (const one of this.plots.values()) one.plot.destroy();
     this.plots.clear();
-    if (this.past) this.draw(this.past, this.place);
+    if (this.past) this.draw(this.past, this.place, this.status);
   }
 
   #lanes() {
@@ -118,7 +122,10 @@ export class Charts {
       }))],
       axes: [this.#times(), { ...this.#axis(), size: this.side }],
       hooks: {
-        drawClear: [(u) => shade(u, this.ranks, this.#colour("compiling"))],
+        drawClear: [(u) => {
+          shade(u, compiling(this.ranks, u.scales.x.max), this.#colour("compiling"));
+          if (name === "steps") shade(u, slower(this.reported, u.scales.x.max), this.#colour("stalled"));
+        }],
         draw: [(u) => mark(u, this.place.at, this.#colour("text"))],
       },
     }));

@@ -34,8 +34,8 @@ function paint(plot, list, top, high, colours) {
   }
 }
 
-// compile activity of any of the ranks, as a shade over a whole chart
-export function shade(plot, ranks, colour) {
+// spans of time as a shade over a whole chart
+export function shade(plot, spans, colour) {
   const { ctx, bbox } = plot;
   ctx.save();
   ctx.beginPath();
@@ -43,17 +43,27 @@ export function shade(plot, ranks, colour) {
   ctx.clip();
   ctx.fillStyle = colour;
   ctx.globalAlpha = 0.16;
-  for (const [begin, end] of union(ranks, plot.scales.x.max)) {
+  for (const [begin, end] of union(spans)) {
     const left = plot.valToPos(begin, "x", true);
     ctx.fillRect(left, bbox.top, Math.max(2, plot.valToPos(end, "x", true) - left), bbox.height);
   }
   ctx.restore();
 }
 
-function union(ranks, end) {
-  const all = ranks.flatMap((rank) => stretches(rank.phases, end)).sort((a, b) => a[0] - b[0]);
+// compile activity of any of the ranks
+export function compiling(ranks, end) {
+  return ranks.flatMap((rank) => stretches(rank.phases, end));
+}
+
+// times in which any of the ranks was slower than before
+export function slower(ranks, end) {
+  const periods = ranks.flatMap((rank) => rank.slower_periods ?? []);
+  return periods.filter((one) => one.began_at !== null).map((one) => [one.began_at, one.ended_at ?? end]);
+}
+
+function union(spans) {
   const joined = [];
-  for (const [begin, until] of all) {
+  for (const [begin, until] of [...spans].sort((a, b) => a[0] - b[0])) {
     const last = joined[joined.length - 1];
     if (last && begin <= last[1]) last[1] = Math.max(last[1], until);
     else joined.push([begin, until]);

@@ -25,7 +25,7 @@ function draw() {
   if (document.hidden) return;
   if (said) showAnswer(said, place);
   if (status) showTables(status, place);
-  charts?.draw(past, place);
+  charts?.draw(past, place, status);
   moments();
 }
 

@@ -79,7 +79,8 @@ class Judging:
         self._speeds = {
             folder: one for folder, one in judged.speeds.items() if is_present(folder, present)
         }
-        return self._with_ooms(judged.runs, around.oom_killed), refused
+        runs = self._with_ooms(judged.runs, around.oom_killed)
+        return tuple(_with_periods(run, judged.speeds) for run in runs), refused
 
     def _all(
         self, records: Collection[RecordReading], around: Around
@@ -135,15 +136,17 @@ class Judging:
         used: Mapping[str, tuple[GpuReading, ...]],
         host: HostReading | None,
     ) -> dict[str, speed.Speed]:
-        """The speed of each living record, with the steps since the last look."""
+        """The speed of each record, with the steps since the last poll.
+
+        An ended one has steps that no poll has seen; what is around it now explains none of them.
+        """
         return {
             one.folder: speed.follow(
                 self._speeds.get(one.folder),
                 one.slot,
-                speed.around(one.slot, used[one.folder], host),
+                speed.around(one.slot, used[one.folder], host) if one.alive else None,
             )
             for one in records
-            if one.alive
         }
 
     def _with_ooms(
@@ -163,6 +166,20 @@ class Judging:
             return view
         known = killed.get(self._pids.get(view.record.folder, 0))
         return view if known is None else replace(view, oom_killed=known)
+
+
+def _with_periods(run: RunView, speeds: Mapping[str, speed.Speed]) -> RunView:
+    """``run`` with the times in which its ranks were slower."""
+    return replace(run, ranks=tuple(_with_periods_of(view, speeds) for view in run.ranks))
+
+
+def _with_periods_of(view: RankView, speeds: Mapping[str, speed.Speed]) -> RankView:
+    record = view.record
+    known = speeds[record.folder]
+    if not known.periods:
+        return view
+    periods = speed.slower_periods(known, record.slot.header, ended=not view.living)
+    return replace(view, slower_periods=periods)
 
 
 def _slower(

@@ -1,15 +1,17 @@
-"""Whether a training has become slower, since which step, and against what. Pure and bounded.
+"""Change-point detector: has a training become slower, when, and compared with what? Pure, bounded.
 
-A record holds the last 64 step lengths. :func:`follow` takes those that are new at each look into
-*blocks* of about two seconds, each with the median length of its clean steps, and compares them
-with the fastest sustained level of this warm-up (the *reference*). A block is slow at SLOWER_TIMES
-the reference. A rank is slower once slow blocks alone have come for SUSTAINED_SECONDS and 10
-steps, and so many in a row as chance would not bring: a training whose steps vary has had slow
-blocks before, and needs a longer run of them. It is no longer slower when three blocks in a row are
-not slow. What is kept is of fixed size, however long the training runs.
+A record holds the last 64 step lengths. :func:`follow` adds those that are new at each poll to
+*blocks* of about two seconds, each with the median length of its clean steps. The *reference* is
+the fastest sustained level of this warm-up, and a block is slow at SLOWER_TIMES the reference.
+
+A rank is slower once the last blocks have all been slow for SUSTAINED_SECONDS and 10 steps, and
+chance would not bring so many in a row. How likely chance is depends on the earlier blocks: the
+more of them were as slow as the fastest of these, the longer the run has to be. So a training whose
+steps vary raises no alarm, and one that starts fast or rough is still followed. The rank is no
+longer slower when three blocks in a row are not slow. The state is of fixed size.
 
 A monitor that comes late, or a command without a daemon, has the histogram of all steps instead:
-:func:`first_look` finds the fast level in that, where nothing has compiled again since.
+:func:`first_look` finds the fast level in it, unless something has compiled again since.
 """
 
 from __future__ import annotations
@@ -23,36 +25,44 @@ from msgspec.structs import replace
 
 from warmwatch.shared import record
 from warmwatch.shared.phrases import counted
-from warmwatch.shared.record import BOUNDS_NS, Slot
+from warmwatch.shared.record import BOUNDS_NS, Header, Slot, StepCounts
 from warmwatch.shared.record.recent import gap_ns, is_clean
-from warmwatch_monitor.model import GpuReading, HostReading, Slower
+from warmwatch_monitor.model import GpuReading, HostReading, Slower, SlowerPeriod
 
 SLOWER_TIMES = 1.5
-SUSTAINED_SECONDS, SUSTAINED_STEPS = 20.0, 10
 _BLOCK_NS = 2 * 10**9
-_MOST_LENGTHS = 128  # of a block; of more steps than that the last ones stand for all
-# A level is sustained by so many steps in so many seconds: either pair does.
+# As much as still finds a level that lasts 30 s within them: a block takes 2 to 4 s if steps take
+# at most 2 s, and the one in which the change falls does not count.
+SUSTAINED_SECONDS, SUSTAINED_STEPS = 22.0, 10
+_MOST_LENGTHS = 128  # of a block; if it has more steps, the last ones represent it
+# A level is sustained by so many steps in so many seconds; either pair suffices.
 _SUSTAINED = ((100, 3.0), (SUSTAINED_STEPS, 30.0))
-_WINDOW = 32  # blocks that are kept: a level of long steps is made of many
-_CHANCE = 1e-8  # that so many slow blocks in a row are chance
+_WINDOW = 32  # blocks; a level of long steps needs many
+_CHANCE = 1e-8  # probability that so many slow blocks in a row are chance
 _LATELY = 5  # blocks whose median is the speed of a slower run
 _RECOVERED = 3  # blocks in a row that are not slow
-_FEW_FAST_SHARE, _FEW_FAST = 0.05, 32  # of the histogram's steps, and how many at least
+_FEW_FAST_SHARE, _FEW_FAST = 0.05, 32  # of the histogram's steps, and the least number of them
+_MOST_PERIODS = 16
 
 
 _SM_CLOCK = "sm"
-# reasons for which a GPU at work is throttled as a rule: news only where it was not before
+# Reasons that also throttle a healthy GPU under load: reported only if they are new.
 _HARMLESS = frozenset({"sw_power_cap", "applications_clocks", "sync_boost"})
 _LOADED, _WAITING, _CLOCKED, _STOLEN = 1.2, 0.2, 0.9, 0.1
 
 
 class Level(Struct, frozen=True):
-    """A block: its first step, how many there were in how many seconds, their median length."""
+    """A block: its first step, its number of steps and seconds, their median, when it ended."""
 
     first: int
     steps: int
     seconds: float
     median: float
+    ended_ns: int
+
+    @property
+    def began_ns(self) -> int:
+        return self.ended_ns - round(self.seconds * 1e9)
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):
@@ -60,9 +70,9 @@ class Surroundings(Struct, frozen=True, kw_only=True):
 
     Attributes:
         at_ns: the last step. attached_ns: when the agent attached. load, cpus: of the host.
-        stolen: CPU seconds that its hypervisor gave to other machines, so far. wait_ns: time spent
-        waiting for batches. tokens: that a step is worth. fallbacks, breaks: so far. clock_hertz:
-        of the slowest GPU's SMs. throttled: reasons of any of its GPUs. others: processes on its
+        stolen: CPU seconds that the hypervisor gave to other machines, so far. wait_ns: time spent
+        waiting for batches. tokens: tokens per step. fallbacks, breaks: so far. clock_hertz: of
+        the slowest GPU's SMs. throttled: reasons of any of its GPUs. others: processes on its
         GPUs.
     """
 
@@ -80,20 +90,42 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     others: int | None = None
 
 
-class Speed(Struct, frozen=True, kw_only=True):
-    """What is kept of a rank's speed from look to look.
+class Period(Struct, frozen=True, kw_only=True):
+    """A time in which a rank was slower.
 
     Attributes:
-        steps: how many were looked at. activity: how many activities had begun by then, and
-        limits: fallbacks and graph breaks. lengths, gap_ns, first: of the block that is being
-        filled. levels: the last whole blocks. reference: seconds a step. run: slow blocks at the
-        end of ``levels``, with run_seconds, run_steps and since_step: the step before them.
-        blocks: how many blocks outside of slower levels had which median, by ``_bin``.
-        slower: whether it is so now. fast: blocks in a row that were not slow. before, now: what
-        was around it while it was as fast as usual, and at the last look; usual: at the last block.
+        began_ns: 0 if nobody saw the change, as since_step, the last step before it, is ``None``.
+        ended_ns, until_step: 0 while it lasts. before: the reference. steps, sum_seconds: of its
+        blocks; each step of a block counts with the block's median. causes: the last known ones.
+    """
+
+    began_ns: int
+    since_step: int | None
+    before: float
+    steps: int
+    sum_seconds: float
+    ended_ns: int = 0
+    until_step: int = 0
+    causes: tuple[str, ...] = ()
+
+
+class Speed(Struct, frozen=True, kw_only=True):
+    """The detector's state between two polls.
+
+    Attributes:
+        steps, last_ns: as of the last poll, with the time of the last step. activity: number of
+        activities that had begun by then. limits: number of fallbacks and graph breaks.
+        lengths, gap_ns, first, count: of the block that is being filled. levels: the last complete
+        blocks; in a slower period, only that period's. earlier: number of blocks before these and
+        outside of slower periods, by ``_bin`` of their median. reference: seconds a step.
+        fast: number of blocks in a row that were not slow. periods: the last ones; the last of
+        them is open while the rank is slower.
+        before: the surroundings while it was as fast as usual. usual: at the last block. now: at
+        the last poll.
     """
 
     steps: int = 0
+    last_ns: int = 0
     activity: int = -1
     limits: int = 0
     lengths: tuple[int, ...] = ()
@@ -101,27 +133,32 @@ class Speed(Struct, frozen=True, kw_only=True):
     first: int = 0
     count: int = 0
     levels: tuple[Level, ...] = ()
+    earlier: Mapping[int, int] = {}
     reference: float | None = None
-    run: int = 0
-    run_seconds: float = 0.0
-    run_steps: int = 0
-    since_step: int | None = None
-    blocks: Mapping[int, int] = {}
-    slower: bool = False
     fast: int = 0
+    periods: tuple[Period, ...] = ()
     before: Surroundings | None = None
     usual: Surroundings | None = None
     now: Surroundings | None = None
 
+    @property
+    def slower(self) -> bool:
+        return bool(self.periods) and not self.periods[-1].ended_ns
+
 
 def follow(known: Speed | None, slot: Slot, now: Surroundings | None = None) -> Speed:
-    """``known`` with what the record says now; ``None``: it is seen for the first time."""
-    speed = _followed(known, slot)
+    """``known`` with the new steps of ``slot``; ``None`` at the first poll.
+
+    ``now``: ``None`` if the process has ended.
+    """
+    speed = replace(_followed(known, slot), last_ns=slot.steps.last_step_ns)
     if now is None:
         return speed
-    if speed.slower or speed.run or (known and speed.levels == known.levels):
+    if speed.slower:
+        return _with_causes(replace(speed, now=now))
+    if _is_slow(speed) or (known and speed.levels == known.levels):
         return replace(speed, now=now)
-    # a block before: the one under way may be slow already
+    # of the block before: the one in progress may be slow already
     return replace(speed, now=now, before=speed.usual, usual=now)
 
 
@@ -133,17 +170,17 @@ def _followed(known: Speed | None, slot: Slot) -> Speed:
     if not new:
         return known
     missed = slot.steps.steps - known.steps - new
-    # what was missed took as long as what is seen, as far as anybody can tell
-    return _with_steps(known, slot.recent[:new][::-1], slot.steps.steps, 1 + missed / new)
+    # assume that missed steps took as long as those in the ring
+    return _with_steps(known, slot.recent[:new][::-1], slot.steps, 1 + missed / new)
 
 
 def slower(speed: Speed | None, recent_seconds: float | None) -> Slower | None:
-    """How a rank is slower than it was whose recent steps take ``recent_seconds``."""
+    """How a rank is slower now than it was; ``recent_seconds``: its recent step length."""
     if speed is None or not speed.slower or not speed.reference or not recent_seconds:
         return None
-    # of long steps the recent ones are mostly those from before the change
-    lately = [one.median for one in speed.levels[-min(_LATELY, speed.run) :] if speed.run]
-    seconds = sorted(lately)[len(lately) // 2] if lately else recent_seconds
+    # the recent steps of a run with long steps are mostly those from before the change
+    lately = sorted(one.median for one in speed.levels[-_LATELY:])
+    seconds = lately[len(lately) // 2] if lately else recent_seconds
     ratio = seconds / speed.reference
     if ratio < SLOWER_TIMES or (speed.fast and recent_seconds < SLOWER_TIMES * speed.reference):
         return None
@@ -151,17 +188,40 @@ def slower(speed: Speed | None, recent_seconds: float | None) -> Slower | None:
         seconds=seconds,
         ratio=ratio,
         before=speed.reference,
-        since_step=speed.since_step,
+        since_step=speed.periods[-1].since_step,
         causes=tuple(causes(speed.before, speed.now)) if speed.now else (),
     )
 
 
+def slower_periods(speed: Speed, header: Header, *, ended: bool) -> tuple[SlowerPeriod, ...]:
+    """The last periods in which a rank was slower; ``ended``: the rank has ended."""
+    return tuple(
+        SlowerPeriod(
+            began_at=header.epoch_seconds(one.began_ns) if one.began_ns else None,
+            ended_at=header.epoch_seconds(at) if at else None,
+            since_step=one.since_step,
+            until_step=one.until_step if one.ended_ns else speed.steps if ended else None,
+            seconds=one.sum_seconds / one.steps,
+            before=one.before,
+            ratio=one.sum_seconds / one.steps / one.before,
+            causes=one.causes,
+        )
+        for one in speed.periods
+        for at in (one.ended_ns or (speed.last_ns if ended else 0),)
+    )
+
+
 def first_look(slot: Slot) -> Speed:
-    """What the histogram of all steps and the ring say of a record that was not seen before."""
-    blank = Speed(steps=slot.steps.steps, activity=slot.compile.begun, limits=_limits(slot))
+    """The state for a record that was not seen before, from its histogram and ring."""
+    blank = Speed(
+        steps=slot.steps.steps,
+        last_ns=slot.steps.last_step_ns,
+        activity=slot.compile.begun,
+        limits=_limits(slot),
+    )
     lengths = record.recent_lengths(slot.recent)
     recent = record.median_ns(lengths)
-    # the bins are of the whole run: after a second warm-up nobody knows which steps were of which
+    # The bins are of the whole run: after a second warm-up it is not known which steps are whose.
     if recent is None or slot.compile.warmups > 1 or slot.compile.active_since_ns:
         return blank
     reference = _fast_level(slot.clean_bins, recent / SLOWER_TIMES)
@@ -179,13 +239,21 @@ def first_look(slot: Slot) -> Speed:
         and len(lengths) >= SUSTAINED_STEPS
         and alike >= (1 - _FEW_FAST_SHARE) * len(lengths)
     )
-    return replace(blank, reference=reference / 1e9, slower=now)
+    known = replace(blank, reference=reference / 1e9)
+    if not now:
+        return known
+    period = Period(
+        began_ns=0,
+        since_step=None,
+        before=reference / 1e9,
+        steps=len(lengths),
+        sum_seconds=len(lengths) * recent / 1e9,
+    )
+    return replace(known, periods=(period,))
 
 
 def _fast_level(bins: Sequence[int], below_ns: float) -> float | None:
-    """The median of the steps that were faster than ``below_ns``, where they are many; else that
-    of all, where the steps are as fast as they ever were.
-    """
+    """The median of the steps faster than ``below_ns`` if they are many; else that of all steps."""
     total, edge = sum(bins), bisect_left(BOUNDS_NS, below_ns)
     fast = list(bins[:edge])
     if sum(fast) >= max(_FEW_FAST, _FEW_FAST_SHARE * total):
@@ -198,24 +266,28 @@ def _limits(slot: Slot) -> int:
 
 
 def _of_this_warmup(known: Speed, slot: Slot) -> Speed:
-    """After compile activity all begins anew, but where it made code fall back to eager: that is
-    a reason to be slower, and no other training.
+    """Start over after compile activity, unless it made code fall back to eager.
+
+    A fallback is a reason to be slower, so the reference stays.
     """
     begun, limits = slot.compile.begun, _limits(slot)
     if begun == known.activity:
         return known
     if limits > known.limits and known.reference is not None:
         return replace(known, activity=begun, limits=limits, lengths=(), gap_ns=0, count=0)
-    return Speed(steps=known.steps, activity=begun, limits=limits)
+    periods = _closed(known.periods, known.last_ns, known.steps)
+    return Speed(steps=known.steps, activity=begun, limits=limits, periods=periods)
 
 
-def _with_steps(speed: Speed, words: Sequence[int], last: int, weight: float) -> Speed:
-    """With these steps more, oldest first, the last of which is number ``last``."""
+def _with_steps(speed: Speed, words: Sequence[int], marks: StepCounts, weight: float) -> Speed:
+    """With more steps, oldest first; the last one is step number ``marks.steps``."""
     lengths, spent = list(speed.lengths), speed.gap_ns
     first, count = speed.first, speed.count
-    for number, word in enumerate(words, last + 1 - len(words)):
+    at = marks.last_step_ns - sum(map(gap_ns, words))
+    for number, word in enumerate(words, marks.steps + 1 - len(words)):
         first = first if count else number
         count += 1
+        at += gap_ns(word)
         spent += round(gap_ns(word) * weight)
         if is_clean(word):
             lengths.append(record.length_ns(word))
@@ -223,11 +295,11 @@ def _with_steps(speed: Speed, words: Sequence[int], last: int, weight: float) ->
             median = record.median_ns(lengths)
             if median is not None:
                 steps = round(count * weight)
-                speed = _with_level(speed, Level(first, steps, spent / 1e9, median / 1e9))
+                speed = _with_level(speed, Level(first, steps, spent / 1e9, median / 1e9, at))
             lengths, spent, count = [], 0, 0
     return replace(
         speed,
-        steps=last,
+        steps=marks.steps,
         lengths=tuple(lengths[-_MOST_LENGTHS:]),
         gap_ns=spent,
         first=first,
@@ -236,52 +308,112 @@ def _with_steps(speed: Speed, words: Sequence[int], last: int, weight: float) ->
 
 
 def _with_level(speed: Speed, level: Level) -> Speed:
-    levels = (*speed.levels[1 - _WINDOW :], level)
-    speed = replace(speed, levels=levels, reference=_reference(speed.reference, levels))
-    if speed.reference is None:
-        return speed
-    if level.median < SLOWER_TIMES * speed.reference:
-        return _not_slow(speed)
-    run = speed.run + 1
+    levels = (*speed.levels, level)
     speed = replace(
         speed,
-        fast=0,
-        run=run,
-        run_seconds=speed.run_seconds + level.seconds,
-        run_steps=speed.run_steps + level.steps,
-        since_step=level.first - 1 if run == 1 and not speed.slower else speed.since_step,
+        levels=levels[-_WINDOW:],
+        earlier=speed.earlier if speed.slower else _counted(speed.earlier, levels[:-_WINDOW]),
+        reference=_reference(speed.reference, levels[-_WINDOW:]),
     )
     if speed.slower:
+        return _still_slower(speed, level) if _is_slow(speed) else _faster(speed)
+    run = _lasting_run(speed)
+    if not run:
         return speed
-    lasting = speed.run_seconds >= SUSTAINED_SECONDS and speed.run_steps >= SUSTAINED_STEPS
-    return replace(speed, slower=True) if lasting and run >= _no_chance(speed) else speed
-
-
-def _not_slow(speed: Speed) -> Speed:
-    fast = speed.fast + 1
-    if speed.slower:
-        if fast < _RECOVERED:
-            return replace(speed, fast=fast)
-        return replace(
-            speed, slower=False, since_step=None, run=0, run_seconds=0.0, run_steps=0, fast=0
-        )
+    period = _with_block(
+        Period(
+            began_ns=run[0].began_ns,
+            since_step=run[0].first - 1,
+            before=speed.reference or 0.0,
+            steps=0,
+            sum_seconds=0.0,
+        ),
+        run,
+    )
     return replace(
         speed,
-        fast=fast,
-        # a run that came to nothing was chance
-        blocks=_counted(speed.blocks, speed.levels[-1 - speed.run :]),
-        run=0,
-        run_seconds=0.0,
-        run_steps=0,
-        since_step=None,
+        levels=run,
+        earlier=_counted(speed.earlier, speed.levels[: -len(run)]),
+        fast=0,
+        periods=(*speed.periods, period)[-_MOST_PERIODS:],
     )
 
 
-def _no_chance(speed: Speed) -> int:
-    """How many slow blocks in a row are no chance, given how many there were before."""
-    slow = _bin(SLOWER_TIMES * (speed.reference or 0.0))
-    odd = sum(count for at, count in speed.blocks.items() if at >= slow)
-    share = (odd + 1) / (sum(speed.blocks.values()) + 8)
+def _is_slow(speed: Speed) -> bool:
+    """Whether the last block is slow."""
+    if not speed.levels or speed.reference is None:
+        return False
+    return speed.levels[-1].median >= SLOWER_TIMES * speed.reference
+
+
+def _still_slower(speed: Speed, level: Level) -> Speed:
+    periods = (*speed.periods[:-1], _with_block(speed.periods[-1], [level]))
+    return replace(speed, fast=0, periods=periods)
+
+
+def _faster(speed: Speed) -> Speed:
+    """A block of a slower rank that is not slow: after several of them it has recovered."""
+    fast = speed.fast + 1
+    if fast < _RECOVERED:
+        return replace(speed, fast=fast)
+    recovered = speed.levels[-fast:]
+    began, first = recovered[0].began_ns, recovered[0].first
+    return replace(
+        speed, fast=0, levels=recovered, periods=_closed(speed.periods, began, first - 1)
+    )
+
+
+def _closed(periods: tuple[Period, ...], at_ns: int, step: int) -> tuple[Period, ...]:
+    if not periods or periods[-1].ended_ns:
+        return periods
+    return (*periods[:-1], replace(periods[-1], ended_ns=at_ns, until_step=step))
+
+
+def _with_block(period: Period, blocks: Sequence[Level]) -> Period:
+    return replace(
+        period,
+        steps=period.steps + sum(one.steps for one in blocks),
+        sum_seconds=period.sum_seconds + sum(one.steps * one.median for one in blocks),
+    )
+
+
+def _with_causes(speed: Speed) -> Speed:
+    """With the causes in its open period; those that no longer hold stay if no other does."""
+    known = tuple(causes(speed.before, speed.now)) if speed.now else ()
+    if not known:
+        return speed
+    return replace(speed, periods=(*speed.periods[:-1], replace(speed.periods[-1], causes=known)))
+
+
+def _lasting_run(speed: Speed) -> tuple[Level, ...]:
+    """The longest run of slow blocks up to the last one that is no chance; empty if there is none.
+
+    A rough series has runs of slow blocks anyway. So a run is compared with the earlier blocks that
+    were at least as slow as its fastest one: a run far above them needs to be no longer than usual.
+    """
+    levels, found = speed.levels, 0
+    if not _is_slow(speed):
+        return ()
+    slow = SLOWER_TIMES * (speed.reference or math.inf)
+    earlier = dict(_counted(speed.earlier, levels))
+    fastest, seconds, steps = math.inf, 0.0, 0
+    for length, level in enumerate(reversed(levels), 1):
+        if level.median < slow:
+            break
+        fastest = min(fastest, level.median)
+        seconds, steps = seconds + level.seconds, steps + level.steps
+        earlier[_bin(level.median)] -= 1
+        lasting = seconds >= SUSTAINED_SECONDS and steps >= SUSTAINED_STEPS
+        if lasting and length >= _no_chance(earlier, fastest):
+            found = length
+    return levels[-found:] if found else ()
+
+
+def _no_chance(earlier: Mapping[int, int], seconds: float) -> int:
+    """The number of blocks in a row of ``seconds`` a step or more that is no chance."""
+    edge = _bin(seconds)
+    odd = sum(count for at, count in earlier.items() if at >= edge)
+    share = (odd + 1) / (sum(earlier.values()) + 8)
     return math.ceil(math.log(_CHANCE) / math.log(min(share, 0.9)))
 
 

@@ -5,13 +5,15 @@ Colours are classes of the page's style sheet. Every text passes ``escape``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from markupsafe import Markup, escape
 
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.run_summary import RunSummary, Samples
 from warmwatch_monitor.output.amounts import percent, took
+from warmwatch_monitor.output.wording import slower_period
 from warmwatch_monitor.report import goodput as shares
 from warmwatch_monitor.report.parts import Report
 from warmwatch_monitor.report.strips import Strip, labelled, strips, whole
@@ -128,18 +130,25 @@ def _svg(height: int, words: str, parts: Sequence[Markup]) -> Markup:
 
 
 def samples(account: RunSummary, rank: int | None) -> list[tuple[str, Markup]]:
-    """What a daemon saw as time went: steps of the rank, and its GPUs' power; none without one."""
-    of_rank = next((one.samples for one in account.ranks if one.rank == rank), None)
+    """What a daemon saw as time went: steps of the rank, and its GPUs' power; none without one.
+
+    The times in which the rank was slower than before are shaded.
+    """
+    summary = next((one for one in account.ranks if one.rank == rank), None)
+    of_rank = summary.samples if summary else None
+    slower = (summary.answer.get("slower_periods") or ()) if summary else ()
     wanted: list[tuple[str, Samples | None, str]] = [
         (f"Length of a step of rank {rank}, seconds", of_rank, "step_seconds")
     ]
     for at, (_, seen) in enumerate(sorted(account.gpu_samples.items())):
         wanted.append((f"Power of GPU {at}, watts", seen, "power_watts"))
-    drawn = ((name, _plot(name, seen, column)) for name, seen, column in wanted if seen)
+    drawn = ((name, _plot(name, seen, column, slower)) for name, seen, column in wanted if seen)
     return [(name, chart) for name, chart in drawn if chart is not None]
 
 
-def _plot(name: str, seen: Samples, column: str) -> Markup | None:
+def _plot(
+    name: str, seen: Samples, column: str, slower: Sequence[Mapping[str, Any]]
+) -> Markup | None:
     values = seen.columns.get(column, ())
     known = [value for value in values if isinstance(value, int | float)]
     if len(known) < 2 or not max(known):
@@ -152,12 +161,33 @@ def _plot(name: str, seen: Samples, column: str) -> Markup | None:
             _LABEL - 8, top
         )
     ]
+    parts += [
+        _bar(
+            _LABEL + (from_epoch - begin) * scale,
+            0,
+            (until_epoch - from_epoch) * scale,
+            _PLOT,
+            "slower",
+            f"slower than before {slower_period(one)}",
+        )
+        for one in slower
+        for from_epoch, until_epoch in _within(one, begin, begin + seconds)
+    ]
     for curve in _curves(seen, column):
         points = " ".join(
             f"{_LABEL + (x - begin) * scale:.1f},{_PLOT - y * high:.1f}" for x, y in curve
         )
         parts.append(Markup('<polyline class="curve" points="{}"/>').format(points))
     return _svg(_PLOT + 24, str(escape(name)), [*parts, *_axis(seconds, scale, _PLOT)])
+
+
+def _within(period: Mapping[str, Any], begin: float, end: float) -> Iterator[tuple[float, float]]:
+    """The part of a period between two moments; one whose begin nobody saw has none."""
+    if period["began_at"] is None:
+        return
+    began, ended = max(begin, period["began_at"]), min(end, period["ended_at"] or end)
+    if began < ended:
+        yield began, ended
 
 
 def _curves(seen: Samples, column: str) -> Iterator[list[tuple[float, float]]]:

@@ -250,6 +250,7 @@ class Report(Struct, frozen=True, kw_only=True):
         of that rank. costs: of all. do: what to do first, the dearest first.
         left_out: compilations that were too many to be kept. doubts: what makes it less than the
         whole truth. changed: since the last run like it, where one is remembered.
+        slower: times in which its steps took longer than before, as ``/status`` has them.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -305,3 +306,4 @@ class Report(Struct, frozen=True, kw_only=True):
     left_out: int = 0
     doubts: tuple[str, ...] = ()
     changed: Changed | None = None
+    slower: tuple[Mapping[str, Any], ...] = ()

@@ -10,7 +10,7 @@ from warmwatch_monitor.model.throughput import HALF_A_BIN
 from warmwatch_monitor.output import amounts
 from warmwatch_monitor.output.amounts import took
 from warmwatch_monitor.output.document import Document, Item, Section, table
-from warmwatch_monitor.output.wording import counted
+from warmwatch_monitor.output.wording import counted, slower_period
 from warmwatch_monitor.report.parts import Cost, RankLine, Remedy, Report
 from warmwatch_monitor.report.wording_compilations import (
     again,
@@ -140,6 +140,8 @@ def _lengths(report: Report) -> Iterator[str]:
     if report.first_step_seconds is not None:
         yield f"First step: {took(report.first_step_seconds)}."
     yield f"Steady step: {steady(report)}."
+    for period in report.slower:
+        yield f"Slower than before {slower_period(period)}."
     if eager := _baseline(report.baseline):
         yield eager
     yield f"Compiling: {_compiling(report)}."

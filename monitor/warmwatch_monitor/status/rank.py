@@ -14,6 +14,7 @@ from warmwatch_monitor.model import (
     Memory,
     RankView,
     Slower,
+    SlowerPeriod,
     Steps,
     Warmups,
     WarmupSpan,
@@ -89,6 +90,11 @@ def slower(known: Slower) -> dict[str, Any]:
     }
 
 
+def slower_period(one: SlowerPeriod) -> dict[str, Any]:
+    """A time in which a rank was slower than before."""
+    return {**asdict(one), "causes": list(one.causes)}
+
+
 def batches(steps: Steps) -> dict[str, Any] | None:
     """What the DataLoaders gave, and how long the loop waited for it: without any, nobody knows."""
     if steps.batches is None:
@@ -155,6 +161,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> dict[str, Any
         "step_seconds": step_seconds(figures.steps),
         "long_steps": [long_step(one) for one in figures.log.long_steps],
         "slower": None if view.slower is None else slower(view.slower),
+        "slower_periods": [slower_period(one) for one in view.slower_periods],
         "batches": batches(figures.steps),
         "pauses": pauses(view),
         "cost": cost(figures.steps),

@@ -87,6 +87,20 @@ def two(**what: object) -> tuple[RunSummary, RunSummary]:
     return a.finished(run="compiled"), replace(other, what=replace(other.what, **what))
 
 
+def test_a_run_that_was_slower_for_a_while_is_a_warning() -> None:
+    compiled, eager = two()
+    (rank,) = compiled.ranks
+    slow = replace(rank, answer={**rank.answer, "slower_periods": [a.SLOWER]})
+    made = compare((replace(compiled, ranks=(slow,)), eager))
+    assert made.sides[0].slower == (a.SLOWER,)
+    (warning,) = page(made).warnings[1:]
+    assert warning == (
+        "compiled was slower than before for 40 s, steps 301 to 400: 400 ms a step (24 ms before, "
+        "17x); load 8.9 on 2 CPUs; its steady step and break-even include these steps"
+    )
+    assert not any("slower" in one for one in page(compare((compiled, eager))).warnings)
+
+
 def test_an_eager_run_is_the_baseline_wherever_it_stands() -> None:
     made = compare(two())
     assert made.baseline == "gpt2"

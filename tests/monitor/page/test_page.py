@@ -263,6 +263,23 @@ def test_the_line_of_steps_does_not_join_one_start_of_a_run_to_the_next(
     assert gone == [9, 2, None, "on", 2, 4]
 
 
+SLOWER = """async () => {
+  const { slower } = await import("/page/lanes.js");
+  const period = (began_at, ended_at) => ({ began_at, ended_at });
+  return slower([
+    { slower_periods: [period(null, 10), period(20, 30), period(40, null)] },
+    { slower_periods: [] }, {},
+  ], 50);
+}"""
+
+
+def test_each_time_in_which_a_rank_was_slower_is_a_band_on_the_chart_of_steps(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        assert page.page.evaluate(SLOWER) == [[20, 30], [40, 50]]
+
+
 STANDS = """async () => {
   const { standing } = await import("/page/charts.js");
   const line = [undefined, 21, undefined, undefined, null, undefined];

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -243,6 +244,26 @@ def test_the_key_of_a_timeline_explains_what_is_drawn_and_no_more() -> None:
     brief = replace(a.FORWARD, phase_seconds={"dynamo": 5.0, "inductor": 75.0, "autotune": 0.01})
     said = text(a.finished(compiled=(brief,)))
     assert said.endswith("  d dynamo, i inductor") or "  d dynamo, i inductor\n" in said
+
+
+def test_a_slower_period_is_in_the_words_and_a_band_on_the_chart_of_steps() -> None:
+    account = a.finished(answers={"slower_periods": [a.SLOWER]}, samples=a.steps())
+    began = account.ranks[0].samples.epochs[0]  # type: ignore[union-attr]
+    words = "steps 301 to 400: 400 ms a step (24 ms before, 17x); load 8.9 on 2 CPUs"
+    assert f"Slower than before for 40 s, {words}." in " ".join(text(account).split())
+    period = {**a.SLOWER, "began_at": began + 1, "ended_at": began + 2}
+    account = a.finished(answers={"slower_periods": [period]}, samples=a.steps())
+    (band,) = re.findall(r'<rect class="slower"[^>]*>', whole_html(account))
+    assert float(re.search(r' x="([^"]*)"', band)[1]) > 190  # type: ignore[index]
+    for unseen in ({"began_at": None, "since_step": None}, {"began_at": EPOCH + 900}):
+        one = a.finished(answers={"slower_periods": [{**period, **unseen}]}, samples=a.steps())
+        assert '<rect class="slower"' not in whole_html(one), "it is outside of the chart"
+    assert "Slower" not in text(a.finished())
+
+
+def whole_html(account: RunSummary) -> str:
+    made = cleaned(report(account))
+    return html(page(made, moment), made, account)
 
 
 def test_what_a_baseline_came_to_is_said() -> None:

@@ -29,6 +29,7 @@ from warmwatch_monitor.model import (
     Sample,
     Signs,
     Slower,
+    SlowerPeriod,
     Snapshot,
     Spending,
     VaryingDim,
@@ -56,6 +57,18 @@ SEEN = ObservedTraining(
 LEFT = Estimate(of="function", so_far_seconds=2.1, last_seconds=8.0, left_seconds=5.9, low=5.0)
 
 
+SLOWER_PERIOD = SlowerPeriod(
+    began_at=b.EPOCH - 40.0,
+    ended_at=None,
+    since_step=300,
+    until_step=None,
+    seconds=0.4,
+    before=0.024,
+    ratio=16.7,
+    causes=("load 9 on 2 CPUs",),
+)
+
+
 def everything() -> Snapshot:
     """Every part of the answer that may be absent is there."""
     spent = Spending(compile_joules=9.0, compile_seconds=3.0, clean_joules=8.0, clean_steps=2.0)
@@ -74,6 +87,7 @@ def everything() -> Snapshot:
         replace(
             b.view(b.as_rank(thrashing, 0, 4), process=PROCESS, gpus=(GPU,), spending=spent),
             slower=Slower(seconds=0.4, ratio=16.7, before=0.024, causes=("load 9 on 2 CPUs",)),
+            slower_periods=(SLOWER_PERIOD,),
         ),
         replace(_recompiling(b.as_rank(recompiling, 1, 4), cost), estimate=LEFT),
         b.view(b.as_rank(b.ended("failed"), 2, 4), alive=False),

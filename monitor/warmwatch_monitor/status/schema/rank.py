@@ -92,6 +92,19 @@ class Slower(BaseModel):
     )
 
 
+class SlowerPeriod(BaseModel):
+    """A time in which a rank was slower than before."""
+
+    began_at: Epoch | None = Field(description="null where nobody saw the change.")
+    ended_at: Epoch | None = Field(description="null while it lasts.")
+    since_step: int | None = Field(description="The last step before it; null likewise.")
+    until_step: int | None = Field(description="Its last step; null while it lasts.")
+    seconds: Seconds = Field(description="A step in it.")
+    before: Seconds = Field(description="A step, at the fastest lasting level since the warm-up.")
+    ratio: float = Field(description="How many times as long as `before` a step in it took.")
+    causes: list[str] = Field(description="The last causes that were known; empty: none was.")
+
+
 class Batches(BaseModel):
     """What the DataLoaders handed out in the training process."""
 
@@ -281,6 +294,10 @@ class Rank(BaseModel):
     slower: Slower | None = Field(
         default=None,
         description="A lasting level at least 1.5 times the reference; null where there is none.",
+    )
+    slower_periods: list[SlowerPeriod] = Field(
+        default=[],
+        description="The last times, at most 16, in which it was slower; also of an ended rank.",
     )
     batches: Batches | None = Field(description="Null where this torch, or a series, tells none.")
     pauses: Pauses = Field(description="What took long and was no compilation.")
