@@ -85,6 +85,7 @@ import types
 calls = []
 stats = {kind: {"all": {"current": at, "peak": at + 5, "allocated": 0, "freed": 0}}
          for kind, at in (("allocated_bytes", 100), ("reserved_bytes", 200))}
+stats["num_alloc_retries"] = 7
 def told(device):
     calls.append(device)
     if KEEPS_NONE: raise RuntimeError("this allocator keeps no statistics")
@@ -99,7 +100,7 @@ torch.cuda.get_device_properties = lambda device: types.SimpleNamespace(uuid="",
 from warmwatch.lifecycle import api as _current
 def memory():
     counts = _current.attached.agent.record.image().compile
-    return [list(counts.memory), counts.memory_ns > 0]
+    return [list(counts.memory), counts.memory_ns > 0, counts.allocator_retries]
 train(model, o, 1); before = [memory(), list(calls)]
 up = True
 train(model, o, 6)
@@ -113,10 +114,10 @@ def test_the_allocator_is_asked_at_rare_moments_and_only_once_cuda_is_up(
 ) -> None:
     """Of the device with a context alone; one that keeps no statistics is asked once."""
     before, after, devices, calls = result_of(records, f"KEEPS_NONE = {keeps_none}\n{CUDA}")
-    assert before == [[[0, 0, 0, 0], False], []]
+    unknown = [[0, 0, 0, 0], False, 0]
+    assert before == [unknown, []]
     assert devices == [1]
-    expected = [[0, 0, 0, 0], False] if keeps_none else [[100, 200, 105, 205], True]
-    assert after == expected
+    assert after == (unknown if keeps_none else [[100, 200, 105, 205], True, 1 + 7])
     assert calls == 1  # as it becomes known to be eager: no step beside that is looked at
 
 

@@ -159,7 +159,7 @@ class Installed:
         disabled: by which of ``record.DISABLED`` compilation is turned off now.
         uncompiled: calls of compiled functions that a stance ran eagerly, and that it refused.
         lacks: what turned out to be missing since: names that only show once something compiles.
-        memory: bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known.
+        memory: bytes of CUDA's allocator, by ``record.MEMORY``, and its retries; empty: not known.
         optimizers: whether the process made an optimizer of ``torch.optim``.
         precompiled: of ``record.PRECOMPILED``, what runs, as far as the calling thread sees it.
     """
@@ -401,7 +401,7 @@ class Hooks:
         return next(filter(any, self._answers(lambda seam: seam.uncompiled())), (0, 0))
 
     def memory(self) -> tuple[int, ...]:
-        """Bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known."""
+        """Bytes of CUDA's allocator, by ``record.MEMORY``, and its retries; empty: not known."""
         return next(filter(None, self._answers(lambda seam: seam.memory())), ())
 
     def _answers(self, ask: Callable[[Installed], _Answer]) -> Iterator[_Answer]:

@@ -88,7 +88,7 @@ class Pytorch(Protocol):
         """Calls of compiled functions that a stance ran eagerly, and that it refused."""
 
     def memory(self) -> tuple[int, ...]:
-        """Bytes of CUDA's allocator, by ``record.MEMORY``; empty where they are not known."""
+        """Bytes of CUDA's allocator, by ``record.MEMORY``, and its retries; empty: not known."""
 
 
 class Answers:
@@ -196,11 +196,15 @@ class Answers:
         return self._words[AT["precompiled"]] != before
 
     def look_at_memory(self, now: int) -> tuple[int, ...]:
-        """What the allocator says now, which is known from then on."""
-        if found := self._pytorch.memory():
-            self._words[AT["memory"] : AT["memory"] + len(found)] = found
-            self._words[AT["memory_ns"]] = now
-        return found
+        """Record what the allocator reports now; its bytes, by ``record.MEMORY``."""
+        found = self._pytorch.memory()
+        if not found:
+            return ()
+        *sizes, retries = found
+        self._words[AT["memory"] : AT["memory"] + len(sizes)] = sizes
+        self._words[AT["allocator_retries"]] = 1 + retries
+        self._words[AT["memory_ns"]] = now
+        return tuple(sizes)
 
     def count_skips(self) -> None:
         """CUDA graphs that were left out as a graph first ran, with no activity around it."""

@@ -1,6 +1,7 @@
 """Saving, evaluation and waiting for data: time that belongs to no step.
 
-Nested saves count once. Compile time inside a pause is not subtracted twice from the step.
+Nested saves count once. Saves on other threads than that of the steps are no pauses: they are
+recorded as background saves. Compile time inside a pause is not subtracted twice from the step.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 from warmwatch.ledger.counters import CounterStore
 from warmwatch.shared.record import COMPILE_INDEX as AT
 
+SAVING = "saving"
 # what -> its words: the sum, the begin of the one in progress, the last end, and how many ended
 WORDS = {
-    "saving": ("saving_ns", "saving_since_ns", "saved_ns", None),
+    SAVING: ("saving_ns", "saving_since_ns", "saved_ns", None),
     "evaluating": ("evaluating_ns", "evaluating_since_ns", "evaluated_ns", "evaluations"),
     "between_cells": (
         *("between_cells_ns", "between_cells_since_ns", "between_cells_until_ns"),
@@ -26,6 +28,7 @@ class Pauses:
 
     def __init__(self, words: list[int]) -> None:
         self._kinds = {what: _Pause(words, *names) for what, names in WORDS.items()}
+        self._background = _Background(words)
         self._ended: list[tuple[int, int]] = []  # begins and ends since the last step, in order
 
     def began(self, what: str, thread: int, now: int, training: int | None, steps: int) -> bool:
@@ -34,6 +37,8 @@ class Pauses:
         Where there were more ``steps`` since, the end of the one before was lost, whoever began
         it: a signal handler may have raised where it would have been told.
         """
+        if what == SAVING and training not in (None, thread):
+            return self._background.began(thread, now)
         return self._kinds[what].began(thread, now, training, steps)
 
     def ended(self, what: str, thread: int, now: int, steps: int) -> bool:
@@ -42,6 +47,8 @@ class Pauses:
         Where there were more ``steps`` since, it was over already, and nobody knows when.
         """
         kind = self._kinds[what]
+        if what == SAVING and self._background.holds(thread):
+            return self._background.ended(thread, now)
         if kind.is_over(steps):
             return kind.forget()
         since = kind.ended(thread, now)
@@ -62,6 +69,36 @@ class Pauses:
     def behind(self, steps: int) -> dict[str, int]:
         """Of each kind, the nanoseconds after so many steps and before the next one."""
         return {what: one.behind(steps) for what, one in self._kinds.items()}
+
+
+class _Background:
+    """Saves on other threads than that of the steps."""
+
+    def __init__(self, words: list[int]) -> None:
+        self._words, self._depths = words, dict[int, int]()
+
+    def holds(self, thread: int) -> bool:
+        return thread in self._depths
+
+    def began(self, thread: int, now: int) -> bool:
+        """Whether a word changed."""
+        first = not self._depths
+        self._depths[thread] = self._depths.get(thread, 0) + 1
+        if first:
+            self._words[AT["background_saving_since_ns"]] = now
+        return first
+
+    def ended(self, thread: int, now: int) -> bool:
+        """Whether a word changed."""
+        self._depths[thread] -= 1
+        if not self._depths[thread]:
+            del self._depths[thread]
+        if self._depths:
+            return False
+        since = self._words[AT["background_saving_since_ns"]]
+        self._words[AT["background_saving_ns"]] += max(0, now - since)
+        self._words[AT["background_saving_since_ns"]] = 0
+        return True
 
 
 class _Pause:

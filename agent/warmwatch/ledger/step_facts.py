@@ -77,6 +77,11 @@ class IrregularSteps:
             parts = {what: ns / 1e9 for what, ns in took.items()}
             self._store.note("long_step", now, {**values, **parts, "left_out": left_out})
 
+    def slow(self, now: int) -> None:
+        """Record what may explain a slow step."""
+        if self._answers.look_at_memory(now):
+            self._store.publish(self._words)
+
     def warm(self, now: int, steps: int) -> None:
         words = self._words
         self._answers.look_at_memory(now)
@@ -216,6 +221,10 @@ class StepFacts:
         """The warm-up ended without steps, now or ``at``; see ``IrregularSteps.settled``."""
         now = self._clock() if at is None else at
         self._inbox.post(lambda: self._steps.settled(by, now, activities))
+
+    def slow(self, now: int) -> None:
+        """A clean step took much longer than usual."""
+        self._inbox.post(lambda: self._steps.slow(now))
 
     def warm(self, now: int, steps: int) -> None:
         """The K-th clean step in a row was marked; ``steps`` came before the first of them."""

@@ -1,7 +1,7 @@
-"""Steps that took far longer than usual though nothing compiled: which they are, and how many of
-them the journal tells.
+"""Steps that took far longer than usual though nothing compiled: which these are, and how many of
+them the journal lists.
 
-What is asked at every step is one comparison with a bound (``_steps``); all here is rare.
+A regular step costs one comparison with a bound (``steps.py``); all of this is rare.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from warmwatch.shared import record
 
 TIMES = 4  # as long as a usual step
-FLOOR_NS = 10**9  # what is shorter, nobody wonders about
-_FEWEST = 10  # steps of which one can say what is usual
+FLOOR_NS = 10**9  # shorter steps are never long ones
+_SLOW_TIMES, _SLOW_FLOOR_NS = 1.5, 10**8  # a step worth a look at what may make it slow
+_FEWEST = 10  # steps, to determine what is usual
 _FREELY = 100  # lines, then one in a while
 _APART_NS = 15 * 60 * 10**9
 
@@ -31,24 +32,30 @@ def usual_ns(clean_bins: Sequence[int], ring: Sequence[int]) -> int:
 
 
 def is_long(duration: int, usual: int) -> bool:
-    """Whether a step of that length is one to be told of."""
+    """Whether a step of that length belongs in the journal."""
     return 0 < usual * TIMES < duration > FLOOR_NS
 
 
 def worth_a_look_ns(usual: int) -> int:
-    """What is longer may be long: half of it, for a median falls unseen where steps get shorter."""
-    return max(FLOOR_NS, TIMES * usual // 2)
+    """The length from which a step is slow or long.
+
+    A look takes some 100 us, so a short step is not worth it. The steps of a training that stays
+    slow become the usual ones, so looks end.
+    """
+    return max(_SLOW_FLOOR_NS, round(_SLOW_TIMES * usual))
 
 
 class LeftOut:
-    """A run that saves every hundred steps would fill its journal: beyond the first lines there is
-    one in a quarter of an hour, which says how many were left out before it."""
+    """Limits the lines of a run that has a long step again and again.
+
+    Beyond the first lines there is one in a quarter of an hour, with the number left out before it.
+    """
 
     def __init__(self) -> None:
         self._lines = self._left_out = self._last_ns = 0
 
     def before(self, now: int) -> int | None:
-        """How many were left out before the one that ended now; ``None``: this one is, too."""
+        """The number left out before the one that ended now; ``None``: leave this one out too."""
         if self._lines >= _FREELY and now - self._last_ns < _APART_NS:
             self._left_out += 1
             return None

@@ -82,6 +82,9 @@ class StepMarks(Protocol):
     def held_up(self, before: int, steps: int) -> None:
         """The step after number ``steps``, marked at ``before``, waited for what was background."""
 
+    def slow(self, now: int) -> None:
+        """A clean step took much longer than usual."""
+
     def warm(self, now: int, steps: int) -> None:
         """The K-th clean step in a row was marked; ``steps`` came before the first of them."""
 
@@ -243,6 +246,8 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         nonlocal suspect
         usual = usual_ns(slot[_CLEAN_BINS], ring)
         suspect = worth_a_look_ns(usual)
+        if duration > suspect:
+            ledger.marks.slow(now)
         if is_long(duration, usual):
             on_long(count, now, duration, usual)
 

@@ -48,7 +48,7 @@ _MOST_PERIODS = 16
 _SM_CLOCK = "sm"
 # Reasons that also throttle a healthy GPU under load: reported only if they are new.
 _HARMLESS = frozenset({"sw_power_cap", "applications_clocks", "sync_boost"})
-_LOADED, _WAITING, _CLOCKED, _STOLEN = 1.2, 0.2, 0.9, 0.1
+_LOADED, _WAITING, _SAVING, _CLOCKED, _CAPPED, _STOLEN = 1.2, 0.2, 0.2, 0.9, 0.95, 0.1
 
 
 class Level(Struct, frozen=True):
@@ -71,9 +71,10 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     Attributes:
         at_ns: the last step. attached_ns: when the agent attached. load, cpus: of the host.
         stolen: CPU seconds that the hypervisor gave to other machines, so far. wait_ns: time spent
-        waiting for batches. tokens: tokens per step. fallbacks, breaks: so far. clock_hertz: of
-        the slowest GPU's SMs. throttled: reasons of any of its GPUs. others: processes on its
-        GPUs.
+        waiting for batches. saving_ns: time in which other threads saved. tokens: tokens per step.
+        fallbacks, breaks, retries (of CUDA's allocator): so far. clock_hertz: of the slowest GPU's
+        SMs. limit_watts: the lowest power limit of its GPUs. throttled: reasons of any of its GPUs.
+        others: processes on its GPUs.
     """
 
     at_ns: int
@@ -82,10 +83,13 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     cpus: int | None = None
     stolen: float | None = None
     wait_ns: int = 0
+    saving_ns: int = 0
     tokens: int = 0
     fallbacks: int = 0
     breaks: int = 0
+    retries: int | None = None
     clock_hertz: float | None = None
+    limit_watts: float | None = None
     throttled: tuple[str, ...] = ()
     others: int | None = None
 
@@ -449,30 +453,37 @@ def _reference(known: float | None, levels: Sequence[Level]) -> float | None:
 
 def around(slot: Slot, gpus: Sequence[GpuReading], host: HostReading | None) -> Surroundings:
     """What is around a rank now."""
+    steps, counts = slot.steps, slot.compile
     clocks = [dict(gpu.clocks_hertz).get(_SM_CLOCK) for gpu in gpus]
-    known = [hertz for hertz in clocks if hertz]
     listed = [len(gpu.processes) for gpu in gpus if gpu.processes is not None]
     reasons = {name for gpu in gpus for name, holds in gpu.throttled if holds}
+    since = counts.background_saving_since_ns
     return Surroundings(
-        at_ns=slot.steps.last_step_ns,
+        at_ns=steps.last_step_ns,
         attached_ns=slot.header.attached_ns,
         load=host.load_1m if host else None,
         cpus=host.cpus if host else None,
         stolen=host.stolen_seconds if host else None,
-        wait_ns=slot.steps.batch_wait_ns,
-        tokens=slot.compile.tokens_per_step,
-        fallbacks=slot.compile.fallbacks,
-        breaks=slot.compile.graph_breaks,
-        clock_hertz=min(known) if known else None,
+        wait_ns=steps.batch_wait_ns,
+        saving_ns=counts.background_saving_ns
+        + (max(0, steps.last_step_ns - since) if since else 0),
+        tokens=counts.tokens_per_step,
+        fallbacks=counts.fallbacks,
+        breaks=counts.graph_breaks,
+        retries=counts.allocator_retries - 1 if counts.allocator_retries else None,
+        clock_hertz=min((hertz for hertz in clocks if hertz), default=None),
+        limit_watts=min(
+            (one.power_limit_watts for one in gpus if one.power_limit_watts), default=None
+        ),
         throttled=tuple(sorted(reasons)),
-        others=max(listed) if listed else None,
+        others=max(listed, default=None),
     )
 
 
 def causes(before: Surroundings | None, now: Surroundings) -> Iterator[str]:
-    """What differs and makes steps longer, the surest first; nothing where nothing is known to.
+    """What differs and makes steps longer, the surest first; nothing if nothing is known to.
 
-    ``before``: ``None`` where nobody looked when it was faster.
+    ``before``: ``None`` if no poll saw the rank while it was faster.
     """
     if before is not None:
         yield from _changed(before, now)
@@ -485,36 +496,48 @@ def causes(before: Surroundings | None, now: Surroundings) -> Iterator[str]:
 
 
 def _changed(before: Surroundings, now: Surroundings) -> Iterator[str]:
+    yield from _changed_in_program(before, now)
+    if now.others is not None and before.others is not None and now.others > before.others:
+        yield "another process on the GPU"
+    if before.limit_watts and now.limit_watts and now.limit_watts < _CAPPED * before.limit_watts:
+        yield f"GPU power limit at {now.limit_watts:.0f} W ({before.limit_watts:.0f} before)"
+    if before.clock_hertz and now.clock_hertz and now.clock_hertz < _CLOCKED * before.clock_hertz:
+        clocks = f"{now.clock_hertz / 1e6:.0f} MHz ({before.clock_hertz / 1e6:.0f} before)"
+        yield f"GPU clock at {clocks}"
+    stolen = _stolen(before, now)
+    if stolen > _STOLEN:
+        yield f"the hypervisor takes {100 * stolen:.0f} % of the CPU time (steal)"
+
+
+def _changed_in_program(before: Surroundings, now: Surroundings) -> Iterator[str]:
+    """What the program does differently."""
     if now.fallbacks > before.fallbacks:
         more = counted(now.fallbacks - before.fallbacks, "more function")
         yield f"new inputs of {more} run eagerly"  # at the recompile limit, or by a setting
     if now.breaks > before.breaks:
-        yield f"{now.breaks - before.breaks} more graph breaks"
-    if now.tokens != before.tokens:
+        yield counted(now.breaks - before.breaks, "more graph break")
+    if before.tokens and now.tokens > before.tokens:
         yield f"tokens a step went from {before.tokens} to {now.tokens}"
-    share, earlier = (
-        _waiting(before, now),
-        before.wait_ns / max(1, before.at_ns - before.attached_ns),
-    )
-    if share > _WAITING and share > 2 * earlier:
-        yield f"{100 * share:.0f} % of the time is waiting for data"
-    if now.others is not None and before.others is not None and now.others > before.others:
-        yield "another process on the GPU"
-    stolen = _stolen(before, now)
-    if stolen > _STOLEN:
-        yield f"the hypervisor takes {100 * stolen:.0f} % of the CPU time (steal)"
-    if before.clock_hertz and now.clock_hertz and now.clock_hertz < _CLOCKED * before.clock_hertz:
-        clocks = f"{now.clock_hertz / 1e6:.0f} MHz ({before.clock_hertz / 1e6:.0f} before)"
-        yield f"GPU clock at {clocks}"
+    if now.retries is not None and before.retries is not None and now.retries > before.retries:
+        retries = counted(now.retries - before.retries, "allocator retry", "allocator retries")
+        yield f"GPU memory is full ({retries})"
+    waiting = _new_share(before.wait_ns, now.wait_ns, before, now)
+    if waiting > _WAITING:
+        yield f"{100 * waiting:.0f} % of the time is waiting for data"
+    saving = _new_share(before.saving_ns, now.saving_ns, before, now)
+    if saving > _SAVING:
+        yield f"a background save takes {100 * saving:.0f} % of the time"
 
 
 def _stolen(before: Surroundings, now: Surroundings) -> float:
-    """The share of the CPUs' time since that went to other machines; 0 where nobody counts it."""
+    """The share of the CPUs' time since then that went to other machines; 0 if not known."""
     if before.stolen is None or now.stolen is None or not now.cpus:
         return 0.0
     return (now.stolen - before.stolen) * 1e9 / (now.cpus * max(1, now.at_ns - before.at_ns))
 
 
-def _waiting(before: Surroundings, now: Surroundings) -> float:
-    """The share of the time since that the loop waited for batches."""
-    return (now.wait_ns - before.wait_ns) / max(1, now.at_ns - before.at_ns)
+def _new_share(before_ns: int, now_ns: int, before: Surroundings, now: Surroundings) -> float:
+    """The share of the time since ``before``; 0 if it is less than twice that until then."""
+    share = (now_ns - before_ns) / max(1, now.at_ns - before.at_ns)
+    usual = before_ns / max(1, before.at_ns - before.attached_ns)
+    return share if share > 2 * usual else 0.0

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from threading import Thread
+
 import pytest
 
-from support.ranks import Rank
+from support.ranks import SECOND, Rank
 from warmwatch.shared import verdict
 
 
@@ -28,3 +31,38 @@ def test_a_long_evaluation_is_no_measure_of_a_stall(compiles: int) -> None:
     assert rank.judge().state.value == ("warm" if compiles else "eager")
     rank.wait(verdict.STALL_FLOOR_NS / 1e9 + 1)
     assert rank.judge().state.value == "stalled"
+
+
+class Elsewhere(Thread):
+    """Runs ``act`` on another thread."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        super().__init__(target=act)
+        self.start()
+        self.join()
+
+
+def test_a_save_on_another_thread_is_a_background_save_and_no_pause() -> None:
+    rank = Rank()
+    for _ in range(5):
+        rank.wait(1)
+        rank.step()
+
+    def save() -> None:
+        for _ in range(2):  # a save within a save
+            rank.ledger.pause_began("saving")
+        rank.wait(2)
+        rank.ledger.pause_ended("saving")
+        rank.wait(3)
+        assert rank.slot().compile.background_saving_since_ns == rank.now - 5 * SECOND
+        rank.ledger.pause_ended("saving")
+
+    Elsewhere(save)
+    counts = rank.slot().compile
+    assert (counts.background_saving_ns, counts.background_saving_since_ns) == (5 * SECOND, 0)
+    assert (counts.saving_ns, counts.saving_since_ns) == (0, 0)
+    rank.ledger.pause_began("saving")
+    rank.wait(7)
+    rank.ledger.pause_ended("saving")
+    counts = rank.slot().compile
+    assert (counts.saving_ns, counts.background_saving_ns) == (7 * SECOND, 5 * SECOND)

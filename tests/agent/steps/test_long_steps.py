@@ -39,6 +39,28 @@ def test_a_step_that_is_a_little_longer_is_not_told(seconds: float) -> None:
     assert told(stepped(warm(), seconds, 0.5)) == []
 
 
+def test_a_slow_step_records_how_often_the_allocator_ran_out_of_memory() -> None:
+    rank = warm()
+    rank.pytorch.bytes = (1, 2, 3, 4, 0)
+    assert stepped(rank, 0.5, 0.7).slot().compile.allocator_retries == 0, "nobody looked"
+    assert stepped(rank, 0.8).slot().compile.allocator_retries == 1, "1 + none"
+    rank.pytorch.bytes = (1, 2, 3, 4, 5)
+    counts = stepped(rank, 0.8).slot().compile
+    assert (counts.allocator_retries, counts.memory, counts.memory_ns) == (
+        6,
+        (1, 2, 3, 4),
+        rank.now,
+    )
+
+
+def test_in_a_training_that_stays_slow_the_looks_end() -> None:
+    rank = warm()
+    rank.pytorch.bytes = (1, 2, 3, 4, 0)
+    stepped(rank, *[0.8] * 70)
+    looked = rank.slot().compile.memory_ns
+    assert stepped(rank, *[0.8] * 20).slot().compile.memory_ns == looked
+
+
 def test_a_long_step_is_told_with_its_number_and_what_is_usual() -> None:
     (one,) = told(stepped(warm(), 41, 0.5))
     assert (one["n"], one["seconds"]) == (21, 41)

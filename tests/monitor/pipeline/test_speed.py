@@ -22,6 +22,7 @@ from warmwatch_monitor.pipeline.judging import Around, Judging
 from warmwatch_monitor.pipeline.speed import (
     Speed,
     Surroundings,
+    around,
     causes,
     first_look,
     follow,
@@ -373,6 +374,23 @@ def surroundings(at: float, **other: object) -> Surroundings:
         ({"stolen": 7.0}, {"stolen": 17.0}, []),
         ({}, {"stolen": 87.0}, []),
         ({"tokens": 16384}, {"tokens": 65536}, ["tokens a step went from 16384 to 65536"]),
+        ({"tokens": 0}, {"tokens": 65536}, []),
+        ({"tokens": 65536}, {"tokens": 16384}, []),
+        (
+            {"saving_ns": 0},
+            {"saving_ns": 60 * 10**9},
+            ["a background save takes 60 % of the time"],
+        ),
+        ({"saving_ns": 50 * 10**9}, {"saving_ns": 100 * 10**9}, []),
+        ({"retries": 2}, {"retries": 5}, ["GPU memory is full (3 allocator retries)"]),
+        ({"retries": 2}, {"retries": 2}, []),
+        ({}, {"retries": 2}, []),
+        (
+            {"limit_watts": 700.0},
+            {"limit_watts": 350.0},
+            ["GPU power limit at 350 W (700 before)"],
+        ),
+        ({"limit_watts": 700.0}, {"limit_watts": 690.0}, []),
         ({"fallbacks": 0}, {"fallbacks": 1}, ["new inputs of 1 more function run eagerly"]),
         ({"breaks": 1}, {"breaks": 3}, ["2 more graph breaks"]),
     ],
@@ -381,6 +399,55 @@ def test_a_cause_is_what_differs_from_before(
     before: dict[str, object], now: dict[str, object], words: list[str]
 ) -> None:
     assert list(causes(surroundings(100, **before), surroundings(200, **now))) == words
+
+
+def test_what_is_around_a_rank_comes_from_its_record_its_gpus_and_its_host() -> None:
+    began = b.WARM.steps.last_step_ns - 4 * 10**9
+    slot = replace(
+        b.WARM,
+        steps=replace(b.WARM.steps, batch_wait_ns=7),
+        compile=replace(
+            b.WARM.compile,
+            background_saving_ns=10**9,
+            background_saving_since_ns=began,
+            allocator_retries=3,
+            fallbacks=1,
+            graph_breaks=2,
+            tokens_per_step=512,
+        ),
+    )
+    gpus = (
+        b.gpu(clocks_hertz=(("sm", 1.9e9),), power_limit_watts=700.0, processes=(1, 2)),
+        b.gpu(
+            1,
+            clocks_hertz=(("sm", 1.2e9),),
+            power_limit_watts=350.0,
+            throttled=(("sw_power_cap", True), ("hw_slowdown", False)),
+            processes=(1,),
+        ),
+    )
+    host = HostReading(
+        memory_total_bytes=1, memory_available_bytes=1, cpus=2, load_1m=0.5, stolen_seconds=7.0
+    )
+    assert around(slot, gpus, host) == Surroundings(
+        at_ns=slot.steps.last_step_ns,
+        attached_ns=slot.header.attached_ns,
+        load=0.5,
+        cpus=2,
+        stolen=7.0,
+        wait_ns=7,
+        saving_ns=5 * 10**9,
+        tokens=512,
+        fallbacks=1,
+        breaks=2,
+        retries=2,
+        clock_hertz=1.2e9,
+        limit_watts=350.0,
+        throttled=("sw_power_cap",),
+        others=2,
+    )
+    bare = around(b.WARM, (), None)
+    assert bare.retries is bare.limit_watts is bare.clock_hertz is bare.others is bare.load is None
 
 
 def test_where_nobody_saw_it_faster_only_what_is_plainly_wrong_is_a_cause() -> None:

@@ -1,4 +1,4 @@
-"""GPU memory as CUDA's caching allocator reports it: allocated and reserved.
+"""GPU memory as CUDA's caching allocator reports it: allocated, reserved, and its retries.
 
 Asked at rare moments, for numbers that the allocator keeps anyway: nothing is synchronized, no peak
 is reset (they are those since the user's own last reset), and CUDA is never brought up. Another
@@ -46,7 +46,7 @@ def _in_use(core: Any, cuda: Any) -> list[int]:
 
 
 def total(devices: Any) -> tuple[int, ...]:
-    """Bytes over all devices, in the order of ``record.MEMORY``; empty where there is none."""
+    """Bytes over all devices, in the order of ``record.MEMORY``, then the retries; or empty."""
     sums: list[int] = []
     for stats in devices:
         allocated, reserved = (_all(stats, kind) for kind in ("allocated_bytes", "reserved_bytes"))
@@ -55,6 +55,7 @@ def total(devices: Any) -> tuple[int, ...]:
             reserved["current"],
             allocated["peak"],
             reserved["peak"],
+            stats.get("num_alloc_retries", 0),
         )
         sums = [int(a + b) for a, b in zip(values, sums or (0,) * len(values), strict=True)]
     return tuple(sums)

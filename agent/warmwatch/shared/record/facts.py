@@ -164,6 +164,10 @@ class CompileCounts:
         eager_calls: calls of compiled functions that the stance ``force_eager`` ran eagerly;
             eager_calls_since: the step of the first. refused_calls, refused_calls_since: the same
             of those that ``fail_on_recompile`` refused. uncompiled_step: the step of the last one.
+        background_saving_ns: time in which other threads than that of the steps saved;
+            background_saving_since_ns: begin of that in progress, 0 where there is none.
+        allocator_retries: how often CUDA's caching allocator found no memory, freed what it had
+            cached, and tried again; 1 + the number, as of ``memory_ns``.
         new_instances: first compilations of a module whose class's code had been compiled for
             another module before.
     """
@@ -248,6 +252,9 @@ class CompileCounts:
     refused_calls: int = 0
     refused_calls_since: int = 0
     uncompiled_step: int = 0
+    background_saving_ns: int = 0
+    background_saving_since_ns: int = 0
+    allocator_retries: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
