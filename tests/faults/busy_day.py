@@ -25,13 +25,13 @@ import psutil
 
 from faults.node import LIFE, RANKS
 from support import sources
+from support.documents import status
 from support.ranks import SECOND
 from warmwatch_monitor import metrics
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import GpuReading
 from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.sources.listed import Readings
-from warmwatch_monitor.status.document import status
 
 HOURS = float(os.environ.get("HOURS", "24"))
 LOOK = int(os.environ.get("LOOK", "10"))

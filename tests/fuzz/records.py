@@ -21,6 +21,7 @@ from pathlib import Path
 
 from fuzz.choices import Choices
 from support import builders
+from support.documents import status
 from support.records import slot_bytes
 from support.sources import settings
 from warmwatch.shared import record
@@ -35,7 +36,6 @@ from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.sources.host import HostAndProcesses
 from warmwatch_monitor.sources.listed import HOST, NVML, RECORDS, Readings
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
-from warmwatch_monitor.status.document import status
 
 # Locks the slots that it is given, one a line, until its input ends.
 _HOLD = """

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from support import slots
+from support.documents import status
 from support.sources import poller
 from support.trainings import result_of, run, training
 from warmwatch_monitor import metrics as series
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.terminal.status import picture
 
 LOADER = """

@@ -9,9 +9,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from support.documents import status
 from support.sources import poller
 from support.trainings import training
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.sentence import summary
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "serve.py"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import to_builtins
+
 from support import builders as b
 from support.builders import EPOCH
 from support.values import replace
@@ -101,7 +103,7 @@ def account(
     ranks = tuple(
         RankSummary(
             rank=view.rank,
-            answer=_changed(answer_of(view), answers or {}),
+            answer=_changed(to_builtins(answer_of(view)), answers or {}),
             compiled=compiled,
             samples=samples,
         )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
+
+from msgspec import to_builtins
 
 from warmwatch.shared.verdict import ENDED
 from warmwatch_monitor import metrics as series
@@ -13,6 +15,7 @@ from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.model import Snapshot, incomplete
 from warmwatch_monitor.status.document import chosen, reached, status
 from warmwatch_monitor.status.goals import END_GOALS, LONGEST_WAIT_SECONDS, is_about, is_reached
+from warmwatch_monitor.status.schema.status import Status
 
 
 class Answers:
@@ -109,7 +112,7 @@ class Answers:
         names = self._names(snapshot, wanted)
 
         def judge() -> bool:
-            answer = self._answer(snapshot, wanted.run)
+            answer = to_builtins(self._answer(snapshot, wanted.run))
             runs = [run for run in answer["runs"] if run["run"] in names]
             return is_reached({**answer, "runs": runs}, wanted.goal)
 
@@ -128,9 +131,9 @@ class Answers:
         )
         return cast(Body, made)
 
-    def _answer(self, snapshot: Snapshot, run: str | None) -> dict[str, Any]:
+    def _answer(self, snapshot: Snapshot, run: str | None) -> Status:
         made = self._kept.get(snapshot, ("answer", run), lambda: status(snapshot, run))
-        return cast(dict[str, Any], made)
+        return cast(Status, made)
 
 
 def _tells_all(snapshot: Snapshot) -> bool:

@@ -11,6 +11,8 @@ import json
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+import msgspec
+
 from warmwatch_monitor.model import Snapshot
 
 _WORTH_COMPRESSING = 1024
@@ -54,7 +56,7 @@ class Kept:
 
 def json_body(value: object) -> Body:
     """``value`` as JSON."""
-    return Body(_json(value).encode(), "application/json")
+    return Body(_json(value), "application/json")
 
 
 def json_body_of_many(value: Mapping[str, Any]) -> Body:
@@ -63,17 +65,19 @@ def json_body_of_many(value: Mapping[str, Any]) -> Body:
     One item at a time: while one is encoded nothing else runs, the event loop neither.
     """
     parts = (
-        f"{_json(name)}:[{','.join(map(_json, of))}]"
+        b"%b:[%b]" % (_json(name), b",".join(map(_json, of)))
         if isinstance(of, list)
-        else f"{_json(name)}:{_json(of)}"
+        else b"%b:%b" % (_json(name), _json(of))
         for name, of in value.items()
     )
-    return Body(f"{{{','.join(parts)}}}".encode(), "application/json")
+    return Body(b"{%b}" % b",".join(parts), "application/json")
 
 
-def _json(value: object) -> str:
-    # ASCII: a run's name may hold bytes that are not UTF-8, which JSON can escape but not encode
-    return json.dumps(value, allow_nan=False, separators=(",", ":"))
+def _json(value: object) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # a name of bytes that are not UTF-8: JSON can escape them
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
 
 
 def takes_gzip(accept: str) -> bool:

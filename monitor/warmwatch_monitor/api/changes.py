@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from msgspec.structs import asdict
+
 from warmwatch.shared.states import ENDED, State
 from warmwatch_monitor.model import RankView, RunView, Snapshot, all_warm, any_compiling
 from warmwatch_monitor.status.compile import compilation, underway
@@ -173,4 +175,4 @@ def _of_warmth(before: RankView | None, now: RankView, tell: _Telling) -> Iterat
         by = now.figures.log.reopened_by
         yield tell("reopened", now, by=compilation(by) if by else None)
     if warm and (again or not was_warm):
-        yield tell("warm", now, **warmup_span(warmups.latest))
+        yield tell("warm", now, **asdict(warmup_span(warmups.latest)))

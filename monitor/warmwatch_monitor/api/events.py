@@ -18,6 +18,7 @@ from warmwatch_monitor.api.event_log import ForgottenError, Recent, Wanted, fram
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.schema.status import Status
 
 MOST_LISTENERS = 1000
 LOOK_SECONDS = 0.05
@@ -131,10 +132,10 @@ class Events:
         snapshot = self._latest()
 
         def make() -> bytes:
-            answer = _answer(snapshot, run)
+            answer = json_body(_answer(snapshot, run)).plain
             if why is None:
-                return framed("snapshot", json_body(answer).plain, id)
-            return framed("reset", json_body({"why": why, **answer}).plain, id)
+                return framed("snapshot", answer, id)
+            return framed("reset", b'{"why":%b,%b' % (json_body(why).plain, answer[1:]), id)
 
         made = self._kept.get(snapshot, (run, why, id), make)
         assert isinstance(made, bytes)
@@ -170,7 +171,7 @@ class Events:
                 await asyncio.sleep(0)
 
 
-def _answer(snapshot: Snapshot, run: str | None) -> dict[str, object]:
+def _answer(snapshot: Snapshot, run: str | None) -> Status:
     """All that is so now; a run that is not there yet may come."""
     try:
         return status(snapshot, run)

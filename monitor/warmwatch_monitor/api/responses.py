@@ -7,11 +7,13 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
 
 from warmwatch_monitor.api.cached import Body, json_body
 from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.status.goals import GOALS, LONGEST_WAIT_SECONDS
-from warmwatch_monitor.status.schema import Problem
+from warmwatch_monitor.status.schema.json_schema import definitions
+from warmwatch_monitor.status.schema.status import Problem, Status
 
 
 def sent(body: Body, request: Request) -> Response:
@@ -31,9 +33,31 @@ def json_response(
 
 
 _STATES = ", ".join(GOALS)
+_SCHEMAS = "#/components/schemas/{name}"
 
-# as routes document it
-INVALID: dict[str, Any] = {"description": "A parameter that makes no sense.", "model": Problem}
+
+def documented(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document of ``app``, with the schemas that :func:`content` refers to."""
+    document = get_openapi(
+        title=app.title, version=app.version, summary=app.summary, routes=app.routes
+    )
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    schemas.update(definitions(Status, Problem, ref_template=_SCHEMAS))
+    return document
+
+
+def content(type: type[Status] | type[Problem]) -> dict[str, Any]:
+    """A response of this type, as routes document it."""
+    schema = {"$ref": _SCHEMAS.format(name=type.__name__)}
+    return {"content": {"application/json": {"schema": schema}}}
+
+
+def problem(description: str) -> dict[str, Any]:
+    """A response that says what is wrong, as routes document it."""
+    return {"description": description, **content(Problem)}
+
+
+INVALID = problem("A parameter that makes no sense.")
 
 
 # what is sent with each status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, Query, Request, Response
@@ -30,11 +30,19 @@ from warmwatch_monitor.api.events import CrowdedError, Events
 from warmwatch_monitor.api.fast_path import FastPath, gone
 from warmwatch_monitor.api.last_hour import SECONDS, History
 from warmwatch_monitor.api.last_hour_columns import columns, sample
-from warmwatch_monitor.api.responses import INVALID, add_refusals, json_response, sent
+from warmwatch_monitor.api.responses import (
+    INVALID,
+    add_refusals,
+    content,
+    documented,
+    json_response,
+    problem,
+    sent,
+)
 from warmwatch_monitor.api.waiters import GoneError
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.status.goals import GOALS, LONGEST_WAIT_SECONDS, USUAL_WAIT_SECONDS
-from warmwatch_monitor.status.schema import STATUS_DESCRIPTION, Problem, Status
+from warmwatch_monitor.status.schema.status import STATUS_DESCRIPTION, Status
 
 
 def add_metrics(app: FastAPI, answers: Answers) -> None:
@@ -140,25 +148,20 @@ _RUN_DESCRIPTION = (
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The answer. With `wait` also where the wait was in vain: see `reached`.",
-        "model": Status,
+        **content(Status),
     },
-    404: {
-        "description": "No run of that name; said at once, with `wait` too, where the records can "
-        "be read. A run that is not seen for a while in the course of a wait may come back: of "
-        "that the timeout tells.",
-        "model": Problem,
-    },
+    404: problem(
+        "No run of that name; said at once, with `wait` too, where the records can be read. A run "
+        "that is not seen for a while in the course of a wait may come back: of that the timeout "
+        "tells."
+    ),
     422: INVALID,
-    503: {
-        "description": "No run of that name so far, and not all records have been read yet.",
-        "model": Problem,
-    },
+    503: problem("No run of that name so far, and not all records have been read yet."),
 }
 
 
 def add_status(app: FastAPI, answers: Answers) -> None:
-    # the model is for /docs: what is answered is a Response, which FastAPI leaves as it is
-    @app.get("/status", description=STATUS_DESCRIPTION, response_model=Status, responses=_RESPONSES)
+    @app.get("/status", description=STATUS_DESCRIPTION, responses=_RESPONSES)
     async def get_status(
         request: Request,
         run: Annotated[str | None, Query(description=_RUN_DESCRIPTION)] = None,
@@ -202,7 +205,7 @@ def add_events(app: FastAPI, events: Events) -> None:
         responses={
             200: {"content": {"text/event-stream": {"example": EVENTS_EXAMPLE}}},
             422: INVALID,
-            503: {"description": "As many listen as may.", "model": Problem},
+            503: problem("As many listen as may."),
         },
     )
     async def get_events(
@@ -273,6 +276,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
+    app.openapi = cache(partial(documented, app))  # type: ignore[method-assign]
     add_refusals(app)
     answers = Answers(latest, version)
     events = Events(latest, recent or Recent(), sample)

@@ -176,6 +176,8 @@ def _reader(
     pollers: list[Poller] = []
 
     def read(deadline: float | None) -> Answer:
+        from msgspec import to_builtins
+
         from warmwatch_monitor.status.document import status
 
         if not pollers:
@@ -189,7 +191,8 @@ def _reader(
         snapshot = pollers[0].poll_once(seconds)
         if told is not None:
             told(snapshot)
-        return status(snapshot)
+        answer: Answer = to_builtins(status(snapshot))
+        return answer
 
     return read
 
@@ -201,6 +204,8 @@ def query_fleet(url: str, run: str | None = None, access: Access = ANYBODY) -> A
         UsageError: ``url`` is none of HTTP, or ``access`` cannot be used. FleetError: it cannot be
         asked. UnknownRunError: it knows no such run.
     """
+    from msgspec import to_builtins
+
     from warmwatch_monitor.clock import Clock
     from warmwatch_monitor.fleet import assemble
     from warmwatch_monitor.fleet.prometheus import PrometheusSource
@@ -213,4 +218,4 @@ def query_fleet(url: str, run: str | None = None, access: Access = ANYBODY) -> A
     snapshot = assemble(source.read(name), Clock().epoch())
     if name is not None and not snapshot.runs:  # say which there are
         snapshot = assemble(source.read(), Clock().epoch())
-    return choose(status(snapshot), run)
+    return choose(to_builtins(status(snapshot)), run)

@@ -1,192 +1,22 @@
-"""Queries a daemon: ``/status`` and ``/history``, and checks the shape of the answer."""
+"""Queries a daemon: ``/status`` and ``/history``."""
 
 from __future__ import annotations
 
-import json
+import re
 import socket
 import time
-from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from warmwatch.shared.states import State
+import msgspec
+
 from warmwatch_monitor.access import ANYBODY, Access
 from warmwatch_monitor.client.listeners import distrust, listeners
 from warmwatch_monitor.errors import DaemonError, ForeignDaemonError, NoDaemonError
 from warmwatch_monitor.settings import Address, Settings
-
-# A type; some kinds, of which it is one; a set of texts; [what all in a list are], with ... where
-# it is never empty; keys and what lies under them: one with ? may be missing, and * is any.
-_Kind = Any
-
-_LARGEST = 2.0**64  # more counts nothing, and cannot be written as a duration either
-_NOTHING = type(None)
-_TEXT, _COUNT, _NUMBER, _FLAG = ((kind, _NOTHING) for kind in (str, int, float, bool))
-_STATES = frozenset(state.value for state in State)
-_PLACE = {"name": _TEXT, "file": _TEXT, "line": _COUNT}
-_FUNCTION = {
-    **_PLACE,
-    **dict.fromkeys(("others", "compilations", "cache_hits", "cache_misses"), int),
-    "seconds": float,
-    "phase_seconds": {"*": float},
-    "ops": _COUNT,
-    "kernels": _COUNT,
-}
-_COMPILATION = {
-    "name": _TEXT,
-    "?file": _TEXT,
-    "?line": _COUNT,
-    "?caller": _TEXT,
-    "seconds": _NUMBER,
-    "?total_seconds": _NUMBER,
-    "category": _TEXT,
-    "reason": _TEXT,
-    "?plain": _TEXT,
-    "advice": _TEXT,
-}
-_COMPILE = {
-    "phase": _TEXT,
-    "seconds": float,
-    "recompiles": _COUNT,
-    "graph_breaks": _COUNT,
-    "?last": ([_COMPILATION], _NOTHING),
-    "?breaks": ([{"count": int, "reason": str, "?advice": _TEXT}], _NOTHING),
-    "?functions": ([_FUNCTION], _NOTHING),
-    "?underway": (_PLACE, _NOTHING),
-    "?progress": ({"of": str, "done": int, "total": int}, _NOTHING),
-    "?varying": ([{"words": _TEXT}], _NOTHING),
-}
-_WORTH = {
-    **dict.fromkeys(("tokens_per_second", "samples_per_second", "mfu_ratio"), _NUMBER),
-    "estimated": bool,
-}
-_END = {
-    "how": str,
-    "?exit_code": _COUNT,
-    "?exception": _TEXT,
-    "?place": ({"name": str, "file": str, "line": int}, _NOTHING),
-    "?signal": _TEXT,
-    "?out_of_memory": _FLAG,
-}
-_RANK = {
-    "rank": int,
-    "state": _STATES,
-    "since": _NUMBER,
-    "?attached_at": _NUMBER,
-    "steps": int,
-    "clean_steps": int,
-    "?last_step_age_seconds": _NUMBER,
-    "step_seconds": {"median": _NUMBER, "last": _NUMBER, "?typical": _NUMBER, "?recent": _NUMBER},
-    "compile": _COMPILE,
-    "warmup": {"ended": bool, "count": _COUNT},
-    "pid": _COUNT,
-    "host": _TEXT,
-    "gpus": [str],
-    "evidence": [str],
-    "conditions": [{"condition": str, "words": str}],
-    "?worth": (_WORTH, _NOTHING),
-    "?end": (_END, _NOTHING),
-}
-_RUN = {
-    "run": str,
-    "?name": _TEXT,
-    "?owner": _TEXT,
-    "?owner_uid": _COUNT,
-    "state": _STATES,
-    "compiling": _FLAG,
-    "warm": _FLAG,
-    "summary": str,
-    "?details": [str],
-    "ranks": [_RANK, ...],
-}
-_GPU = {
-    "uuid": str,
-    "index": int,
-    "name": _TEXT,
-    "profile": _TEXT,
-    "trouble": _TEXT,
-    **dict.fromkeys(("utilization_ratio", "sm_active_ratio", "temperature_celsius"), _NUMBER),
-    "power_watts": _NUMBER,
-    "power_limit_watts": _NUMBER,
-    "throttled": ([str], _NOTHING),
-    "memory_used_bytes": _COUNT,
-    "memory_total_bytes": _COUNT,
-}
-_OBSERVED = {
-    "pid": int,
-    "command": str,
-    "gpus": [str],
-    "cpu_ratio": _NUMBER,
-    "likely_compiling": _FLAG,
-    "evidence": [str],
-}
-_SOURCE = {"source": str, "up": bool, "last_success": _NUMBER, "error": _TEXT}
-_ANSWER = {
-    "summary": str,
-    "?details": [str],
-    "compiling": _FLAG,
-    "warm": _FLAG,
-    "?at": _NUMBER,
-    "runs": [_RUN],
-    "gpus": [_GPU],
-    "?observed": [_OBSERVED],
-    "sources": [_SOURCE],
-    "?exports": [{"export": str, "up": _FLAG, "error": _TEXT}],
-    "?directories": [str],
-    "?incomplete": _TEXT,
-    "?left_out_uids": [int],
-}
-
-
-def fault(answer: Mapping[str, Any]) -> str | None:
-    """Where ``answer`` is not what commands read, as ``runs.ranks.state``; ``None``: nowhere."""
-    return next(_faults(answer, _ANSWER, ""), None)
-
-
-def _faults(value: Any, kind: _Kind, where: str) -> Iterator[str]:
-    """The places below ``where`` that are something else; first of all ``where`` itself."""
-    if isinstance(kind, tuple):
-        if all(any(_faults(value, one, where or "it")) for one in kind):
-            yield from _faults(value, kind[0], where)
-    elif isinstance(kind, dict):
-        yield from _of_object(value, kind, where)
-    elif isinstance(kind, list):
-        if not isinstance(value, list) or (not value and len(kind) > 1):
-            yield where
-        else:
-            for one in value:
-                yield from _faults(one, kind[0], where)
-    elif not _is(value, kind):
-        yield where
-
-
-def _of_object(value: Any, kinds: Mapping[str, _Kind], where: str) -> Iterator[str]:
-    if not isinstance(value, dict):
-        yield where
-        return
-    for key, kind in kinds.items():
-        name = key.removeprefix("?")
-        place = f"{where}.{name}" if where else name
-        if name == "*":
-            for one in value.values():
-                yield from _faults(one, kind, place)
-        elif name in value:
-            yield from _faults(value[name], kind, place)
-        elif name == key:
-            yield place
-
-
-def _is(value: Any, kind: _Kind) -> bool:
-    if isinstance(kind, frozenset):
-        return isinstance(value, str) and value in kind
-    if kind in (int, float):
-        number = isinstance(value, (int, kind)) and not isinstance(value, bool)
-        return number and abs(value) < _LARGEST  # which what is no number (NaN) is not
-    return isinstance(value, kind)
-
+from warmwatch_monitor.status.schema.status import SCHEMA_VERSION, Status
 
 Answer = dict[str, Any]
 
-SCHEMA_VERSION = 1
 CONNECT_SECONDS = 2.0
 _TRIES = 3  # a daemon that starts meanwhile is there at the next one
 ANSWER_SECONDS = 5.0
@@ -226,23 +56,78 @@ def query_daemon(daemon: Daemon, within: float | None = None) -> Answer:
     address = daemon.address
     body = _fetch(daemon, within=within)
     try:
-        answer = json.loads(body)
+        answer = decoded(body)
+    except msgspec.ValidationError as error:
+        raise _unreadable(address, body, error) from None
     except (ValueError, RecursionError):
-        answer = None
-    if not isinstance(answer, dict) or not isinstance(answer.get("runs"), list):
-        raise _stranger(address)
-    if answer.get("schema_version") != SCHEMA_VERSION:
-        raise DaemonError(
-            f"the daemon at {address} is of another release than this command "
-            f"(schema version {answer.get('schema_version')}); install the same on both sides"
-        )
-    if where := fault(answer):
-        raise DaemonError(
-            f"what answers at {address} is no daemon of this release ({where} is missing, or is "
-            "something else); install the same release on both sides, or give --dir to read the "
-            "records"
-        )
-    return answer
+        raise _stranger(address) from None
+    if answer.schema_version != SCHEMA_VERSION:
+        raise _other_release(address, answer.schema_version)
+    found: Answer = msgspec.to_builtins(answer)
+    return found
+
+
+_ANSWER = msgspec.json.Decoder(Status)
+_MOST_DIGITS = 20
+_HUGE = re.compile(rb"[0-9]{300}")  # no float, however it is used
+
+
+def decoded(body: bytes) -> Status:
+    """A ``/status`` document; keys that this release does not have are left out.
+
+    Raises:
+        ValidationError: a key is missing, or holds something else. ValueError, RecursionError: the
+        body is not JSON.
+    """
+    if not _HUGE.search(body):
+        try:
+            return _ANSWER.decode(body)
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:  # Python's JSON accepts names of bytes that are not UTF-8
+            pass
+    return msgspec.convert(_parsed(body), Status)
+
+
+def _parsed(body: bytes) -> Any:
+    """Raises ValueError, RecursionError."""
+    import json
+
+    return json.loads(body, parse_int=_bounded, parse_constant=_refused)
+
+
+def _bounded(digits: str) -> int:
+    """Raises ValueError: ``digits`` make a larger number than anything that is counted."""
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError("a number out of range")
+    return int(digits)
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _unreadable(address: Address, body: bytes, error: Exception) -> DaemonError:
+    """What answers is no daemon, or one of another release."""
+    try:
+        sent = _parsed(body)
+    except (ValueError, RecursionError):
+        sent = None
+    if not isinstance(sent, dict) or not isinstance(sent.get("runs"), list):
+        return _stranger(address)
+    if sent.get("schema_version") != SCHEMA_VERSION:
+        return _other_release(address, sent.get("schema_version"))
+    return DaemonError(
+        f"what answers at {address} is not a daemon of this release ({error}); install the same "
+        "release on both sides, or give --dir to read the records"
+    )
+
+
+def _other_release(address: Address, version: object) -> DaemonError:
+    return DaemonError(
+        f"the daemon at {address} is of another release than this command "
+        f"(schema version {version}); install the same on both sides"
+    )
 
 
 def query_history(daemon: Daemon) -> Answer | None:
@@ -251,7 +136,7 @@ def query_history(daemon: Daemon) -> Answer | None:
     Raises as :func:`query_daemon`.
     """
     try:
-        found = json.loads(_fetch(daemon, HISTORY))
+        found = _parsed(_fetch(daemon, HISTORY))
     except (ValueError, RecursionError):
         return None
     known = isinstance(found, dict) and {"at", "ranks", "gpus"} <= found.keys()

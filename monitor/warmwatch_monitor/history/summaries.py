@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from types import MappingProxyType
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from warmwatch.shared.record import Identity
@@ -163,7 +164,7 @@ def _rank(
     most = max(_FEWEST_COMPILED, _MOST_COMPILED // len(run.ranks))
     return RankSummary(
         rank=view.rank,
-        answer=answer_of(view, ended_together=run.ended_together),
+        answer=to_builtins(answer_of(view, ended_together=run.ended_together)),
         compiled=tuple(_compiled(one, view) for one in told.compilations[:most]),
         left_out=told.left_out + max(0, len(told.compilations) - most) + _never_told(view, told),
         samples=samples,

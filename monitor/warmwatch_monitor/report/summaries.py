@@ -87,17 +87,15 @@ def as_written(found: Iterable[RunSummary]) -> Iterator[None]:
 
 def _problem(account: RunSummary) -> str | None:
     """What of its ranks' answers is not as ``/status`` has it."""
-    from pydantic import ValidationError
+    from msgspec import ValidationError, convert
 
     from warmwatch_monitor.status.schema.rank import Rank
 
     for rank in account.ranks:
         try:
-            Rank.model_validate(rank.answer)
+            convert(rank.answer, Rank)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            return f"rank {rank.rank}, {where}: {first['msg'].lower()}"
+            return f"rank {rank.rank}, {error}"
     return None
 
 

@@ -160,6 +160,9 @@ class Launched:
 
     def answer(self, snapshot: Snapshot) -> Answer:
         """What ``/status`` says of them."""
+        from msgspec import to_builtins
+
         from warmwatch_monitor.status.document import status
 
-        return status(snapshot)
+        answer: Answer = to_builtins(status(snapshot))
+        return answer

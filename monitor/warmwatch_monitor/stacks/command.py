@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 
 from warmwatch.shared.record import RecordError
 from warmwatch.shared.states import State
@@ -60,7 +61,7 @@ def stacks(
     settings = settings_from(dir=dir)
     note_missing_directory(dir)
     snapshot = make_poller(settings).poll_once()
-    known = choose(status(snapshot), run, os.geteuid())
+    known = choose(to_builtins(status(snapshot)), run, os.geteuid())
     names = {one["run"] for one in known["runs"]}
     if not names:
         raise NoRunError(NO_RUN)

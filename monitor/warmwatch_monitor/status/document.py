@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import TypeVar
 
-from msgspec.structs import asdict, replace
+from msgspec import convert
+from msgspec.structs import replace
 
 from warmwatch.shared.verdict import State, least_advanced
 from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
@@ -23,46 +24,50 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.model.budgets import LEFT_OUT
 from warmwatch_monitor.status.rank import rank
+from warmwatch_monitor.status.schema import status as schema
 from warmwatch_monitor.status.words.ends import ADVICE, deadline
 from warmwatch_monitor.status.words.ranks import differences
 from warmwatch_monitor.status.words.sentence import answer, run_answer, speaker_of
 from warmwatch_monitor.status.words.unattached import evidence
 
-_AS_THEY_ARE = (
-    "uuid",
-    "index",
-    "name",
-    "driver",
-    "pci_bus_id",
-    "parent",
-    "profile",
-    "trouble",
-    "utilization_ratio",
-    "memory_utilization_ratio",
-    "sm_active_ratio",
-    "tensor_active_ratio",
-    "dram_active_ratio",
-    "memory_used_bytes",
-    "memory_total_bytes",
-    "power_watts",
-    "power_limit_watts",
-    "idle_watts",
-    "temperature_celsius",
-    "energy_joules",
-    "xid_errors",
-    "last_xid",
-)
+_Copied = TypeVar("_Copied")
 
 
-def gpu(reading: GpuReading, now_ns: int) -> dict[str, Any]:
+def _copied(reading: object, type: type[_Copied]) -> _Copied:
+    """A reading whose fields the document has under the same names."""
+    return convert(reading, type, from_attributes=True)
+
+
+def gpu(reading: GpuReading, now_ns: int) -> schema.Gpu:
     """One GPU; ``age`` is how many seconds ago it was read."""
-    return {
-        **{name: getattr(reading, name) for name in _AS_THEY_ARE},
-        "clocks_hertz": dict(reading.clocks_hertz) or None,
-        "throttled": _throttled(reading),
-        "ecc_errors": dict(reading.ecc_errors) or None,
-        "age": max(0.0, (now_ns - reading.at_ns) / 1e9),
-    }
+    return schema.Gpu(
+        uuid=reading.uuid,
+        index=reading.index,
+        name=reading.name,
+        driver=reading.driver,
+        pci_bus_id=reading.pci_bus_id,
+        parent=reading.parent,
+        profile=reading.profile,
+        trouble=reading.trouble,
+        utilization_ratio=reading.utilization_ratio,
+        memory_utilization_ratio=reading.memory_utilization_ratio,
+        sm_active_ratio=reading.sm_active_ratio,
+        tensor_active_ratio=reading.tensor_active_ratio,
+        dram_active_ratio=reading.dram_active_ratio,
+        memory_used_bytes=reading.memory_used_bytes,
+        memory_total_bytes=reading.memory_total_bytes,
+        power_watts=reading.power_watts,
+        power_limit_watts=reading.power_limit_watts,
+        idle_watts=reading.idle_watts,
+        temperature_celsius=reading.temperature_celsius,
+        energy_joules=reading.energy_joules,
+        xid_errors=reading.xid_errors,
+        last_xid=reading.last_xid,
+        clocks_hertz=dict(reading.clocks_hertz) or None,
+        throttled=_throttled(reading),
+        ecc_errors=dict(reading.ecc_errors) or None,
+        age=max(0.0, (now_ns - reading.at_ns) / 1e9),
+    )
 
 
 def _throttled(reading: GpuReading) -> list[str] | None:
@@ -76,30 +81,30 @@ def _throttled(reading: GpuReading) -> list[str] | None:
 MOST_MISSING_LISTED = 100
 
 
-def run_document(view: RunView) -> dict[str, Any]:
+def run_document(view: RunView) -> schema.Run:
     """A run as JSON."""
     missing = view.missing_ranges
     words = run_answer(view)
-    return {
-        "run": view.run,
-        "name": view.who.name,
-        "owner": view.who.owner,
-        "owner_uid": view.who.owner_uid,
-        "state": view.state.value,
-        "compiling": any_compiling([view]),
-        "warm": all_warm([view]),
-        "summary": words.summary,
-        "details": list(words.details),
-        "compile_gpu_seconds": _sum(one.compile_gpu_seconds for one in view.ranks),
-        "compile_joules": _sum(one.compile_joules for one in view.ranks),
-        "world_size": view.world_size,
-        "missing_ranks": list(islice(chain.from_iterable(missing), MOST_MISSING_LISTED)),
-        "missing_ranges": [[gap.start, gap.stop - 1] for gap in missing[:MOST_MISSING_LISTED]],
-        "missing_count": sum(map(len, missing)),
-        "skew": _skew(view),
-        "deadline": _deadline(view),
-        "ranks": [rank(one, ended_together=view.ended_together) for one in view.ranks],
-    }
+    return schema.Run(
+        run=view.run,
+        name=view.who.name,
+        owner=view.who.owner,
+        owner_uid=view.who.owner_uid,
+        state=view.state,
+        compiling=any_compiling([view]),
+        warm=all_warm([view]),
+        summary=words.summary,
+        details=list(words.details),
+        compile_gpu_seconds=_sum(one.compile_gpu_seconds for one in view.ranks),
+        compile_joules=_sum(one.compile_joules for one in view.ranks),
+        world_size=view.world_size,
+        missing_ranks=list(islice(chain.from_iterable(missing), MOST_MISSING_LISTED)),
+        missing_ranges=[(gap.start, gap.stop - 1) for gap in missing[:MOST_MISSING_LISTED]],
+        missing_count=sum(map(len, missing)),
+        skew=_skew(view),
+        deadline=_deadline(view),
+        ranks=[rank(one, ended_together=view.ended_together) for one in view.ranks],
+    )
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
@@ -108,50 +113,49 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def _deadline(view: RunView) -> dict[str, Any] | None:
+def _deadline(view: RunView) -> schema.Deadline | None:
     """When the collective gives up in which ranks wait for one that compiles."""
     known = deadline(view, speaker_of(view))
     if known is None:
         return None
-    return {
-        "backend": known.backend,
-        "timeout_seconds": known.timeout_seconds,
-        "left_seconds": known.left_seconds,
-        "advice": ADVICE,
-    }
+    return schema.Deadline(
+        backend=known.backend,
+        timeout_seconds=known.timeout_seconds,
+        left_seconds=known.left_seconds,
+        advice=ADVICE,
+    )
 
 
-def _skew(view: RunView) -> dict[str, Any] | None:
+def _skew(view: RunView) -> schema.Skew | None:
     """How far apart the ranks are; ``None`` where there is one alone."""
     ranks = view.ranks
     if len(ranks) < 2:
         return None
-    return {
-        "compile_seconds": _spread(spread(ranks, lambda one: one.figures.compile.seconds)),
-        "compilations": _spread(spread(ranks, lambda one: one.figures.compile.graphs_compiled)),
-        "graphs": _spread(spread(ranks, lambda one: one.figures.compile.graphs)),
-        "recompiles": _spread(spread(ranks, lambda one: one.figures.compile.recompiles_total)),
-        "first_step_at": _spread(spread(ranks, lambda one: one.figures.steps.first_at)),
-        "differences": differences(view),
-    }
+    return schema.Skew(
+        compile_seconds=_spread(spread(ranks, lambda one: one.figures.compile.seconds)),
+        compilations=_spread(spread(ranks, lambda one: one.figures.compile.graphs_compiled)),
+        graphs=_spread(spread(ranks, lambda one: one.figures.compile.graphs)),
+        recompiles=_spread(spread(ranks, lambda one: one.figures.compile.recompiles_total)),
+        first_step_at=_spread(spread(ranks, lambda one: one.figures.steps.first_at)),
+        differences=differences(view),
+    )
 
 
-def _spread(of: Spread | None) -> dict[str, Any] | None:
+def _spread(of: Spread | None) -> schema.Spread | None:
     if of is None:
         return None
-    return {
-        "min": of.least,
-        "min_rank": of.least_rank,
-        "max": of.greatest,
-        "max_rank": of.greatest_rank,
-    }
+    return schema.Spread(
+        min=of.least,
+        min_rank=of.least_rank,
+        max=of.greatest,
+        max_rank=of.greatest_rank,
+    )
 
 
-SCHEMA_VERSION = 1
 _MOST_UIDS = 100  # users that are listed
 
 
-def status(snapshot: Snapshot, run: str | None = None) -> dict[str, Any]:
+def status(snapshot: Snapshot, run: str | None = None) -> schema.Status:
     """The whole answer, or with ``run`` that of the runs of that name alone.
 
     Raises:
@@ -159,27 +163,27 @@ def status(snapshot: Snapshot, run: str | None = None) -> dict[str, Any]:
     """
     runs = chosen(snapshot, run)
     words = answer(snapshot if run is None else replace(snapshot, runs=runs))
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "at": read_at(snapshot),
-        "compiling": any_compiling(runs),
-        "warm": all_warm(runs),
-        "summary": words.summary,
-        "details": list(words.details),
-        "runs": [run_document(one) for one in runs],
-        "observed": [_observed(training) for training in snapshot.observed],
-        "gpus": [gpu(reading, snapshot.now_ns) for reading in snapshot.gpus],
-        "host": asdict(snapshot.host) if snapshot.host else None,
-        "sources": [asdict(health) for health in snapshot.sources],
-        "exports": [asdict(health) for health in snapshot.exports],
-        "directories": list(snapshot.directories),
-        "refusals": [asdict(refusal) for refusal in snapshot.refusals],
-        "more_refusals": snapshot.more_refusals,
-        "unread_records": snapshot.unread,
-        "left_out": {kind: snapshot.left_out.get(kind, 0) for kind in LEFT_OUT},
-        "left_out_uids": sorted(snapshot.left_out_uids)[:_MOST_UIDS],
-        "incomplete": incomplete(snapshot),
-    }
+    return schema.Status(
+        schema_version=schema.SCHEMA_VERSION,
+        at=read_at(snapshot),
+        compiling=any_compiling(runs),
+        warm=all_warm(runs),
+        summary=words.summary,
+        details=list(words.details),
+        runs=[run_document(one) for one in runs],
+        observed=[_observed(training) for training in snapshot.observed],
+        gpus=[gpu(reading, snapshot.now_ns) for reading in snapshot.gpus],
+        host=_copied(snapshot.host, schema.Host) if snapshot.host else None,
+        sources=[_copied(one, schema.Source) for one in snapshot.sources],
+        exports=[_copied(one, schema.Export) for one in snapshot.exports],
+        directories=list(snapshot.directories),
+        refusals=[_copied(one, schema.Refusal) for one in snapshot.refusals],
+        more_refusals=snapshot.more_refusals,
+        unread_records=snapshot.unread,
+        left_out=schema.LeftOut(**{kind: snapshot.left_out.get(kind, 0) for kind in LEFT_OUT}),
+        left_out_uids=sorted(snapshot.left_out_uids)[:_MOST_UIDS],
+        incomplete=incomplete(snapshot),
+    )
 
 
 def read_at(snapshot: Snapshot) -> float | None:
@@ -233,16 +237,18 @@ def _full(view: RunView) -> str | None:
     return f"{view.who.name}@{view.who.owner}"
 
 
-def _observed(training: ObservedTraining) -> dict[str, Any]:
+def _observed(training: ObservedTraining) -> schema.Observed:
     signs = training.signs
-    known = signs.workers_busy is not None and signs.workers_idle is not None
-    workers = {"busy": signs.workers_busy, "idle": signs.workers_idle}
-    return {
-        "pid": training.pid,
-        "command": training.command,
-        "gpus": list(training.gpus),
-        "workers": workers if known else None,
-        "cpu_ratio": signs.cpu_ratio,
-        "likely_compiling": training.likely_compiling,
-        "evidence": evidence(training),
-    }
+    busy, idle = signs.workers_busy, signs.workers_idle
+    workers = None
+    if busy is not None and idle is not None:
+        workers = schema.Workers(busy=busy, idle=idle)
+    return schema.Observed(
+        pid=training.pid,
+        command=training.command,
+        gpus=list(training.gpus),
+        workers=workers,
+        cpu_ratio=signs.cpu_ratio,
+        likely_compiling=training.likely_compiling,
+        evidence=evidence(training),
+    )

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from support import builders as b
 from support.values import replace
@@ -18,7 +19,7 @@ STATES = b.in_every_state()
 
 
 def told(before: Snapshot, now: Snapshot) -> list[tuple[str, dict[str, Any]]]:
-    return [(change.kind, change.data) for change in changes(before, now)]
+    return [(change.kind, to_builtins(change.data)) for change in changes(before, now)]
 
 
 def between(before: str | RankView, now: str | RankView) -> dict[str, dict[str, Any]]:

@@ -153,18 +153,18 @@ def test_much_of_it_is_made_beside_the_event_loop_and_a_part_at_a_time(
     """Compressed there too; and encoded rank by rank, for meanwhile nothing else can run."""
     where: set[threading.Thread] = set()
     ranks_at_once: list[int] = []
-    dumps, compress = json.dumps, bodies.gzip.compress
+    encode, compress = bodies.msgspec.json.encode, bodies.gzip.compress
 
-    def dumping(value: Any, **options: Any) -> str:
-        text = dumps(value, **options)
-        ranks_at_once.append(text.count('"step_seconds"'))
+    def encoding(value: Any) -> bytes:
+        text = encode(value)
+        ranks_at_once.append(text.count(b'"step_seconds"'))
         return text
 
     def compressing(*arguments: Any, **options: Any) -> bytes:
         where.add(threading.current_thread())
         return compress(*arguments, **options)
 
-    monkeypatch.setattr(bodies.json, "dumps", dumping)
+    monkeypatch.setattr(bodies.msgspec.json, "encode", encoding)
     monkeypatch.setattr(bodies.gzip, "compress", compressing)
     views = [b.in_every_state(f"run{n}")["warm"] for n in range(20)]
     history = kept(*(at(second, *views) for second in range(10)))
@@ -177,7 +177,7 @@ def test_much_of_it_is_made_beside_the_event_loop_and_a_part_at_a_time(
 
     answer = asyncio.run(asked())
     monkeypatch.undo()
-    assert answer == json.loads(dumps(columns(history)))
+    assert answer == json.loads(json.dumps(columns(history)))
     assert len(answer["ranks"]) == 20
     assert max(ranks_at_once) == 1
     assert where

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from support import builders as b
+from support.documents import status
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.client.choice import choose
-from warmwatch_monitor.client.daemon import fault
+from warmwatch_monitor.client.daemon import decoded
 from warmwatch_monitor.model import Cost, FunctionCost
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.terminal.functions import functions
 from warmwatch_monitor.terminal.status import exit_code, picture
 from warmwatch_monitor.top.chart import Window
@@ -33,11 +34,13 @@ FUNCTION = FunctionCost(
     cache_misses=2,
     cost=Cost(phase_seconds={"dynamo": 2.0}, ops=130, kernels=186),
 )
+VARYING = {"tensor": "x", "values": [8], "complete": True, "count": 1, "words": "pad it"}
 WORTH = {
     "tokens_per_second": 43e3,
     "samples_per_second": None,
     "mfu_ratio": 0.41,
     "estimated": True,
+    "dtype": "bfloat16",
 }
 OBSERVED = {
     "pid": 7,
@@ -66,7 +69,7 @@ def rich() -> dict[str, Any]:
     rank["conditions"] = [{"condition": "fallback", "words": "a function runs eagerly"}]
     rank["compile"]["breaks"] = [{"count": 2, "reason": "print", "advice": None}]
     rank["compile"]["progress"] = {"of": "kernels", "done": 31, "total": 86}
-    rank["compile"]["varying"] = [{"words": "pad it"}]
+    rank["compile"]["varying"] = [VARYING]
     return answer
 
 
@@ -78,9 +81,23 @@ def places(value: object, path: Path = ()) -> Iterator[Path]:
         yield from places(one, (*path, key))
 
 
+def sent(answer: dict[str, Any]) -> bytes:
+    """What a daemon sends of an answer."""
+    return json.dumps(answer).encode()
+
+
+def fault(answer: dict[str, Any]) -> str | None:
+    """Why a client refuses an answer; ``None``: it does not."""
+    try:
+        decoded(sent(answer))
+    except ValueError as error:  # a ValidationError is one
+        return str(error)
+    return None
+
+
 def read_by_commands(answer: dict[str, Any]) -> None:
     """All that ``status``, ``wait`` and ``top`` make of an answer."""
-    answer = choose(answer, None, 0)
+    answer = choose(to_builtins(decoded(sent(answer))), None, 0)
     picture(answer, every_rank=True)
     exit_code(answer)
     functions(answer["runs"], 80)
@@ -137,9 +154,29 @@ def refused_or_read(value: object) -> int:
 @pytest.mark.parametrize("state", State)
 def test_an_answer_of_this_release_has_no_fault(state: State) -> None:
     view = b.in_every_state()[state.value]
-    assert fault(json.loads(json.dumps(status(b.snapshot(view))))) is None
+    assert fault(status(b.snapshot(view))) is None
     assert fault(status(b.snapshot())) is None
     assert fault(rich()) is None
+
+
+def test_keys_of_a_newer_daemon_are_ignored() -> None:
+    answer = rich()
+    answer["runs"][0]["ranks"][0]["newer"] = answer["newer"] = {"deep": [1, None]}
+    assert decoded(sent(answer)) == decoded(sent(rich()))
+
+
+def test_null_stands_for_what_an_older_daemon_does_not_send() -> None:
+    answer = rich()
+    del answer["at"], answer["details"], answer["runs"][0]["ranks"][0]["last_step_age_seconds"]
+    found = decoded(sent(answer))
+    assert (found.at, found.details) == (None, [])
+    assert found.runs[0].ranks[0].last_step_age_seconds is None
+
+
+def test_a_name_of_bytes_that_are_not_utf_8_arrives() -> None:
+    answer = rich()
+    answer["runs"][0]["run"] = "gpt\udcff"
+    assert decoded(sent(answer)).runs[0].run == "gpt\udcff"
 
 
 def test_what_lacks_a_key_is_refused_or_read_to_its_end() -> None:
@@ -151,7 +188,8 @@ def test_what_holds_something_else_is_refused_or_read_to_its_end(odd: object) ->
     assert refused_or_read(odd) > 20
 
 
-def test_it_is_said_what_is_missing() -> None:
+def test_the_refusal_names_the_missing_key() -> None:
     answer = rich()
     del answer["runs"][0]["ranks"][0]["warmup"]
-    assert fault(answer) == "runs.ranks.warmup"
+    missing = "Object missing required field `warmup` - at `$.runs[0].ranks[0]`"
+    assert fault(answer) == missing

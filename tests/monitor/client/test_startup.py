@@ -39,14 +39,14 @@ DAEMON = {
     *("warmwatch_monitor.api.routes", "warmwatch_monitor.metrics"),
 }
 RECORDS = {
-    *("psutil", "pynvml", "subprocess", "hashlib", "mmap", "msgspec"),
+    *("psutil", "pynvml", "subprocess", "hashlib", "mmap"),
     *("warmwatch.shared.record", "warmwatch.shared.verdict", "warmwatch_monitor.model"),
     *("warmwatch_monitor.pipeline.poller", "warmwatch_monitor.status.document"),
 }
-ANSWER = {"socket", "json", "warmwatch_monitor.settings", "warmwatch_monitor.client"}
+ANSWER = {"socket", "json", "msgspec", "warmwatch_monitor.settings", "warmwatch_monitor.client"}
 LISTENING = {"httptools", "warmwatch_monitor.client.events"}
 HISTORY = {"sqlite3", "warmwatch_monitor.history.store"}
-SPARED = {"dataclasses", "pathlib", "difflib", "textwrap", "shutil", "tempfile"}
+SPARED = {"dataclasses", "pathlib", "difflib", "shutil", "tempfile"}  # msgspec loads textwrap
 
 
 def loaded(*words: str) -> set[str]:

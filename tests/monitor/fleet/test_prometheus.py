@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 
 from support import builders as b
 from support import golden
+from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import BOUNDS_NS
 from warmwatch_monitor.metrics import render
@@ -27,7 +28,6 @@ from warmwatch_monitor.model import (
     SourceHealth,
     Spending,
 )
-from warmwatch_monitor.status.document import status
 
 STATES = b.in_every_state()
 PROCESS = ProcessReading(

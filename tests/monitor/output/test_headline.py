@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import builders as b
+from support.documents import status
 from support.values import replace
 from warmwatch.shared.verdict import ENDED
 from warmwatch_monitor.model import Compilation, Fallback, RankView, Recompile, VaryingDim
 from warmwatch_monitor.output.summary import LONGEST, Clause, Importance, headline, shortened
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.sentence import answer, run_answer
 
 CLAUSES = st.lists(

@@ -8,6 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from support import builders as b
+from support.documents import status
 from support.values import replace
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.fleet import assemble
@@ -15,7 +16,6 @@ from warmwatch_monitor.fleet.prometheus import _queries
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import RankView, Sample, Slower, Snapshot
 from warmwatch_monitor.pipeline import runs
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.sentence import summary
 
 STATES = b.in_every_state()

@@ -9,6 +9,7 @@ import pytest
 
 from support import builders as b
 from support.accounts import BEGAN, account, keeping, rank, store
+from support.documents import status
 from support.sources import instead, settings
 from support.sources import records as reading
 from support.values import replace
@@ -30,7 +31,6 @@ from warmwatch_monitor.model.run_summary import Compiled, Provenance, RunSummary
 from warmwatch_monitor.pipeline.estimates import Now, estimate, with_estimates
 from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.sources.listed import RECORDS
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.sentence import summary
 
 FORWARD = Done(kind="forward", name="forward", code="c0de", cache="miss", seconds=80.0)

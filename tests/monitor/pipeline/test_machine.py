@@ -12,11 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from support import builders as b
 from support import sources
+from support.documents import status
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import HostReading, ProcessReading, Snapshot
 from warmwatch_monitor.sources import host
 from warmwatch_monitor.sources.host import HostSource, read_machine
-from warmwatch_monitor.status.document import status
 
 HOST = HostReading(
     memory_total_bytes=64, memory_available_bytes=48, cpus=16, load_1m=2.5, stolen_seconds=7.5

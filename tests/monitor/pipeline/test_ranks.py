@@ -10,13 +10,14 @@ from msgspec import structs
 
 from support import builders as b
 from support.builders import NOW, SECOND
+from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import ENDS, CompileCounts, Slot, StepCounts
 from warmwatch.shared.values import MOST_RANKS
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.pipeline.runs import compiled_ns, group
-from warmwatch_monitor.status.document import MOST_MISSING_LISTED, status
+from warmwatch_monitor.status.document import MOST_MISSING_LISTED
 from warmwatch_monitor.status.words.ranks import numbers
 from warmwatch_monitor.status.words.sentence import summary
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support import builders as b
+from support.documents import status
 from support.values import replace
 from warmwatch.shared import record
 from warmwatch.shared.record import Slot, StepCounts
@@ -29,7 +30,6 @@ from warmwatch_monitor.pipeline.speed import (
     slower,
     slower_periods,
 )
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.sentence import run_answer
 
 POLL = 0.25

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from support import builders as b
+from support.documents import status
 from support.records import held, warm, write_record
 from support.users import ALICE, MALLORY, shared
 from support.values import replace
@@ -31,7 +32,6 @@ from warmwatch_monitor.sources.records import directory as directories
 from warmwatch_monitor.sources.records import source as records
 from warmwatch_monitor.sources.records.directory import RecordDirectory
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
-from warmwatch_monitor.status.document import status
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
 HEALTH = SourceHealth(source="records", up=True, last_success=b.EPOCH)

@@ -10,13 +10,13 @@ from typing import Any
 from click.testing import CliRunner
 
 from support import builders as b
+from support.documents import status
 from support.records import live_slot, write_record
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.model import Compilation, Cost, FunctionCost
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.function_costs import MOST, Functions
 from warmwatch_monitor.sources.records.journal import Journal
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.terminal.functions import functions as table
 from warmwatch_monitor.terminal.status import status as status_command
 

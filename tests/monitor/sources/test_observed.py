@@ -13,12 +13,12 @@ import pytest
 from msgspec.structs import replace
 
 from support import builders as b
+from support.documents import status
 from support.records import wait_until
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import ObservedTraining, Signs
 from warmwatch_monitor.sources import unattached as source
 from warmwatch_monitor.sources.unattached import ObservedSource, shown
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.unattached import evidence
 from warmwatch_monitor.terminal.status import picture
 

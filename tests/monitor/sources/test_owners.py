@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from support import builders as b
 from support import sources
+from support.documents import status
 from support.records import compiling, held, wait_until, warm, write_record
 from support.users import ALICE, DAEMON, MALLORY, Process, shared, someone, training
 from warmwatch.shared import record
@@ -26,7 +27,7 @@ from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.sources.listed import RECORDS, Readings
 from warmwatch_monitor.sources.records.origin import Owners, login
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
-from warmwatch_monitor.status.document import chosen, status
+from warmwatch_monitor.status.document import chosen
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
 

@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 
 from support import builders as b
+from support.documents import status
 from support.values import replace
 from warmwatch_monitor.model import RankView, Snapshot
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.journal import Journal
 from warmwatch_monitor.sources.records.varying_dims import DIMS_KEPT, VALUES_KEPT, _sizes
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import answer
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from support import builders as b
+from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import DISABLED, CompileCounts
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import Compilation, CudagraphSkip, RankView
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.conditions import conditions
 from warmwatch_monitor.status.words.requested import plain_skip, turned_off
 from warmwatch_monitor.status.words.sentence import answer as headline_of

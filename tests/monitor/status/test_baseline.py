@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from support import builders as b
+from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import CompileCounts, Slot, StepCounts
 from warmwatch_monitor.model import gain
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import summary
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from support import builders as b
+from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import TOUCHED_KEPT, CompileCounts
 from warmwatch.shared.verdict import CONDITIONS
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import Compilation, Fallback, GraphBreak, RankView
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.sentence import answer
 from warmwatch_monitor.terminal.status import exit_code
 

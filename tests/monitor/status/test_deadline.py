@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from support import builders as b
+from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import RankView
 from warmwatch_monitor.pipeline.runs import group
-from warmwatch_monitor.status.document import status
 
 
 def waiting(

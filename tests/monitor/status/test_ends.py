@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from support import builders as b
+from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.model import Death, RankView
 from warmwatch_monitor.pipeline.runs import ended_together
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import summary
 

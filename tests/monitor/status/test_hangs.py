@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from support import builders as b
+from support.documents import status
 from support.records import compiling, held, wait_until, warm, write_record
 from support.values import replace
 from warmwatch.shared.record import Slot
@@ -22,7 +23,6 @@ from warmwatch_monitor.pipeline.runs import group
 from warmwatch_monitor.pipeline.work import Work, follow
 from warmwatch_monitor.sources.host import HostSource
 from warmwatch_monitor.sources.processes import known_name
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.conditions import long_compile
 from warmwatch_monitor.status.words.sentence import summary
 from warmwatch_monitor.terminal.status import exit_code

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from support import builders as b
+from support.documents import status
 from support.values import replace
 from warmwatch_monitor.model import LongStep
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.journal import LONG_STEPS_KEPT, Journal
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.evidence import evidence, words
 from warmwatch_monitor.status.words.sentence import summary
 

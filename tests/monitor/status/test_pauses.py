@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from support import builders as b
+from support.documents import status
 from support.values import replace
 from warmwatch.ledger.pauses import Pauses
 from warmwatch.shared import verdict
 from warmwatch.shared.record import COMPILE_INDEX, COMPILE_WORDS, CompileCounts, Slot, StepCounts
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.pipeline.runs import group
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import summary
 

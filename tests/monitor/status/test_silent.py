@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from support import builders as b
+from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import Slot
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.sentence import summary
 from warmwatch_monitor.terminal import table
 

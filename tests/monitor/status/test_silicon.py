@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from support import builders as b
+from support.documents import status
 from support.values import replace
 from warmwatch_monitor.model import GpuReading, ProcessReading, RankView, Spending
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words import gpus as silicon
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import run_sentence

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from support import builders as b
 from support import reported as a
 from support.builders import EPOCH
+from support.documents import status
 from support.sources import settings
 from support.values import replace
 from warmwatch.shared import states
@@ -29,7 +30,6 @@ from warmwatch_monitor.report.wording import page
 from warmwatch_monitor.settings import load_keeping
 from warmwatch_monitor.sources.listed import PRECEDENTS, RECORDS, Readings
 from warmwatch_monitor.sources.records.source import RecordsReading
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.sentence import answer, summary
 from warmwatch_monitor.terminal.status import exit_code
 

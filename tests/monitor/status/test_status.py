@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from support import builders as b
+from support.documents import status
 from support.values import replace
 from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.record import CATEGORIES, CompileCounts, Slot
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.model import Compilation, ProcessReading, RankView, Refusal
-from warmwatch_monitor.status.document import chosen, reached, status
+from warmwatch_monitor.status.document import chosen, reached
 
 STATES = b.in_every_state()
 

@@ -12,11 +12,11 @@ import pytest
 
 from support import builders as b
 from support.daemon import daemon
+from support.documents import status
 from support.records import held, live_slot, update, wait_until, write_record
 from support.values import replace
 from warmwatch.shared.record import StepCounts
 from warmwatch_monitor.model import SourceHealth
-from warmwatch_monitor.status.document import status
 
 
 def asked(url: str) -> dict[str, Any]:

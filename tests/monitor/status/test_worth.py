@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from support import builders as b
+from support.documents import status
 from support.values import replace
 from warmwatch.shared.values import DTYPES
 from warmwatch_monitor.model import RankView, Worth
 from warmwatch_monitor.model.throughput import PEAKS, Peaks, peak_flops
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.rank import rank
 from warmwatch_monitor.status.words.throughput import throughput
 from warmwatch_monitor.terminal.table import lines
@@ -35,7 +36,7 @@ def worth(gpus: int = 1, identity: dict[str, Any] | None = None, **words: int) -
 
 def test_nothing_is_said_where_nobody_said_what_a_step_is_worth() -> None:
     view = worth(tokens_per_step=0)
-    assert rank(view)["worth"] is None
+    assert to_builtins(rank(view).worth) is None
     assert throughput(view) == ""
 
 
@@ -43,7 +44,7 @@ def test_mfu_is_six_times_parameters_times_tokens_over_the_peak_of_its_gpus() ->
     view = worth(2, {"parameters": 124_000_000}, tokens_per_step=16_384, samples_per_step=16)
     seconds = view.figures.steps.recent_seconds
     assert seconds is not None
-    told = rank(view)["worth"]
+    told = to_builtins(rank(view).worth)
     by_hand = 6 * 124e6 * 16_384 / seconds / (2 * H100)
     assert told["mfu_ratio"] == pytest.approx(by_hand)
     assert told["tokens_per_second"] == pytest.approx(16_384 / seconds)
@@ -64,7 +65,7 @@ def test_the_command_says_what_the_clean_steps_come_to() -> None:
 def test_what_the_user_says_of_operations_outranks_the_formula() -> None:
     said = {"flops_per_step": 2e12, "parameters": 5, "dtype": "float8"}
     view = worth(1, said, tokens_per_step=7)
-    told = rank(view)["worth"]
+    told = to_builtins(rank(view).worth)
     seconds = view.figures.steps.recent_seconds
     assert seconds is not None
     assert (told["flops_per_step"], told["formula"]) == (2e12, None)
@@ -73,7 +74,7 @@ def test_what_the_user_says_of_operations_outranks_the_formula() -> None:
 
 def test_parameters_that_the_optimizers_hold_make_it_an_estimate() -> None:
     view = worth(1, {"parameters_seen": 124_000_000}, tokens_per_step=16_384)
-    assert rank(view)["worth"]["estimated"] is True
+    assert to_builtins(rank(view).worth)["estimated"] is True
     assert "MFU about " in throughput(view)
 
 
@@ -90,7 +91,7 @@ def test_parameters_that_the_optimizers_hold_make_it_an_estimate() -> None:
 def test_no_utilization_is_said_of_gpus_whose_peak_is_not_known(gpus: Any) -> None:
     view = replace(worth(1, {"flops_per_step": 1e12}), gpus=gpus)
     assert view.utilization is None
-    assert rank(view)["worth"]["flops_per_step"] == 1e12
+    assert to_builtins(rank(view).worth)["flops_per_step"] == 1e12
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from click.testing import CliRunner
 from support import builders as b
 from support import slots
 from support.daemon import daemon_process
+from support.documents import status
 from support.records import ended, environment, held, wait_until, warm, write_record
 from support.terminal import terminal
 from support.trainings import run as train
@@ -31,7 +32,6 @@ from support.values import replace
 from warmwatch.shared import record
 from warmwatch.shared.record.sealed_blocks import store
 from warmwatch_monitor.cli import cli
-from warmwatch_monitor.status.document import status
 
 # the title, the clipboard, a colour, C1, a line of its own, the other direction, rich's markup,
 # a page's, a label's and a format's ends

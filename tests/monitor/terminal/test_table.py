@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from support import builders as b
+from support.documents import status
 from support.records import compiling, environment, held, warm, write_record
 from support.values import replace
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.model import Compilation, RankView
 from warmwatch_monitor.output.states import STYLES
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.terminal.table import lines
 
 NOW = b.EPOCH

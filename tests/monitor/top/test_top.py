@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from support import builders as b
 from support import golden
+from support.documents import status
 from support.records import compiling, held, write_record
 from support.screens import Screen, screen
 from support.terminal import terminal
@@ -22,7 +23,6 @@ from warmwatch.shared.verdict import State
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.errors import NoDaemonError
 from warmwatch_monitor.model import Cost, FunctionCost, RankView
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.top.app import Top
 
 SMALL, LARGE = (80, 24), (160, 50)

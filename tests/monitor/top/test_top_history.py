@@ -9,9 +9,9 @@ import pytest
 
 from support import builders as b
 from support.daemon import daemon
+from support.documents import status
 from support.records import held, wait_until, warm, write_record
 from warmwatch_monitor.client.answers import past_of
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.top import seen as module
 from warmwatch_monitor.top.chart import GUTTER, Series, Window, chart
 from warmwatch_monitor.top.seen import Seen, frames

@@ -16,6 +16,7 @@ import pytest
 
 from support import builders as b
 from support.daemon import daemon
+from support.documents import status
 from support.front import front
 from support.records import wait_until
 from support.screens import Screen, screen
@@ -24,7 +25,6 @@ from support.terminal import terminal
 from support.values import replace
 from warmwatch_monitor.api.last_hour_columns import sample as sample_of
 from warmwatch_monitor.model import RankView
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.top.moment import Heard, at_the_moment
 
 STATES = b.in_every_state()

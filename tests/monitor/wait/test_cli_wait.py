@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from support import builders as b
 from support.daemon import daemon
+from support.documents import status
 from support.records import (
     compiling,
     ended,
@@ -31,7 +32,6 @@ from warmwatch_monitor.cli import cli
 from warmwatch_monitor.client.daemon import Answer
 from warmwatch_monitor.errors import NoDaemonError, UnknownRunError
 from warmwatch_monitor.model import RankView
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.wait import waiter
 from warmwatch_monitor.wait.waiter import Outcome, Wait
 

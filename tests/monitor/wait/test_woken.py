@@ -17,6 +17,7 @@ import pytest
 
 from support import builders as b
 from support.daemon import daemon, daemon_process
+from support.documents import status
 from support.front import Front, Treatment, front
 from support.records import wait_until
 from support.standing import Training, training
@@ -28,7 +29,6 @@ from warmwatch_monitor.client import events as hearing
 from warmwatch_monitor.client.daemon import Answer, Daemon
 from warmwatch_monitor.client.events import Event, EventClient
 from warmwatch_monitor.settings import parse_address
-from warmwatch_monitor.status.document import status
 from warmwatch_monitor.wait.waiter import Wait
 
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"

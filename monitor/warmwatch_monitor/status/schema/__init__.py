@@ -1,11 +1,6 @@
-"""The ``/status`` answer, for ``/docs`` and ``/openapi.json``: each key, its unit, and when null.
+"""The ``/status`` document as types: they encode it, decode and check it in a client, and make
+the JSON Schema of ``/docs`` and ``/openapi.json``.
 
-Answers are written by ``export.answer``, which is faster; the tests hold real ones to these models,
-key by key.
+Each key is one field with its description: what it is, its unit, and when it is null. A key that
+a daemon of another release may not send has a default.
 """
-
-from __future__ import annotations
-
-from warmwatch_monitor.status.schema.status import STATUS_DESCRIPTION, Problem, Status
-
-__all__ = ["STATUS_DESCRIPTION", "Problem", "Status"]
