@@ -2,6 +2,6 @@
 is over.
 
 May import: ``pipeline`` types, ``model``, ``output``. It never reads a source.
-A change begins in ``schema/`` (a key: type, unit, description), then ``document.py``, ``rank.py`` or
+A change begins in ``schema/`` (a key: type, unit, description) and ``document.py``, ``rank.py`` or
 ``compile.py`` (its value), or in ``words/`` (a sentence).
 """
