@@ -17,7 +17,7 @@ from support.values import replace
 from warmwatch.shared import record
 from warmwatch.shared.record import Slot, StepCounts
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import HostReading, RankView, Slower, SlowerPeriod
+from warmwatch_monitor.model import HostReading, Lengths, RankView, Slower, SlowerPeriod
 from warmwatch_monitor.pipeline import runs
 from warmwatch_monitor.pipeline.judging import Around, Judging
 from warmwatch_monitor.pipeline.speed import (
@@ -468,6 +468,19 @@ def test_the_sentence_says_since_when_how_much_and_why() -> None:
     )
     assert not any("slower" in one for one in words.details)
     assert "no known cause" in run_answer(b.snapshot(slowed()).runs[0]).summary
+
+
+def test_a_condition_without_numbers_does_not_contradict_itself() -> None:
+    """A Prometheus server may have the condition of this scrape, and the ratio of none."""
+    view = replace(slowed(), slower=None)
+    assert run_answer(b.snapshot(view).runs[0]).summary == (
+        "gpt2: warm but slower than before: 36 ms a step; nothing compiles"
+    )
+    steps = replace(view.figures.steps, recent_seconds=None, clean=Lengths())
+    view = replace(view, figures=replace(view.figures, steps=steps))
+    assert run_answer(b.snapshot(view).runs[0]).summary == (
+        "gpt2: warm but slower than before; nothing compiles"
+    )
 
 
 def test_the_answer_the_metrics_and_the_conditions_agree() -> None:

@@ -42,9 +42,13 @@ def says(view: RankView) -> Says:
     head, tail = _SAYS[view.judgement.state](view)
     if view.judgement.state in WARM and "silent" in view.judgement.conditions:
         head = f"{silent(view.figures)} and nothing compiles; {head}"
-    elif view.slower is not None and leads_with(view) == "slower":
+    elif leads_with(view) == "slower":
         how = "warm" if view.judgement.state is State.WARM else "runs eagerly"
         nothing = Clause("nothing compiles", Importance.REASON)
+        if view.slower is None:  # a Prometheus server has the condition but not the numbers
+            step = view.figures.steps.length
+            speed = f": {step_length(step)} a step" if step else ""
+            return f"{how} but slower than before{speed}", (nothing,)
         causes = slower_causes(view.slower)
         why = (Clause(causes, Importance.REASON),) if causes else ()
         return f"{how} but slower: {slower_speed(view.slower)}", (nothing, *why)
@@ -59,7 +63,7 @@ def leads_with(view: RankView) -> str:
         return "silent"
     if lead in holds:
         return str(lead)
-    return "slower" if view.slower is not None and state in WARM else ""
+    return "slower" if "slower" in holds and state in WARM else ""
 
 
 def elapsed(view: RankView) -> str:
