@@ -12,7 +12,7 @@ from fuzz.choices import Choices
 from support import builders
 from support.web import HASH, TOKEN, basic
 from warmwatch_monitor.api.routes import create_app
-from warmwatch_monitor.server.credentials import Credentials, Passwords
+from warmwatch_monitor.server.credentials import Client, Credentials, Passwords
 from warmwatch_monitor.server.guard import Guard
 from warmwatch_monitor.server.protection import OPEN, Protection
 from warmwatch_monitor.status.goals import GOALS
@@ -96,7 +96,7 @@ class Web:
         views = builders.in_every_state()
         snapshot = builders.snapshot(views["warm"], builders.view(builders.COMPILING, alive=False))
         app = create_app(lambda: snapshot, "0.1.0")
-        known = Credentials({"alice": HASH}, ("0" * 64,), Passwords())
+        known = Credentials({"alice": HASH}, {"0" * 64: Client(name="token")}.items(), Passwords())
         closed = Protection(credentials=known)
         names = frozenset({"localhost"})
         self._doors = (

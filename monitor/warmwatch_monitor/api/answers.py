@@ -12,7 +12,7 @@ from warmwatch_monitor import metrics as series
 from warmwatch_monitor.api.cached import Body, Kept, json_body
 from warmwatch_monitor.api.waiters import Gone, Waiters, Wanted
 from warmwatch_monitor.errors import UnknownRunError
-from warmwatch_monitor.model import Snapshot, incomplete
+from warmwatch_monitor.model import Snapshot, incomplete, of_owner
 from warmwatch_monitor.status.document import chosen, reached, status
 from warmwatch_monitor.status.goals import END_GOALS, LONGEST_WAIT_SECONDS, is_about, is_reached
 from warmwatch_monitor.status.schema.status import Status
@@ -26,6 +26,15 @@ class Answers:
         self._kept = Kept()
         self._lived: dict[str, int] = {}  # when each run was seen alive last
         self._waiters = Waiters(latest, self._in_time)
+        self._owners: dict[int, Answers] = {}
+
+    def of(self, owner_uid: int | None) -> Answers:
+        """The answers about one user's runs alone; without a user, about all runs."""
+        if owner_uid is None:
+            return self
+        if owner_uid not in self._owners:
+            self._owners[owner_uid] = Answers(OwnedBy(self._latest, owner_uid), self._version)
+        return self._owners[owner_uid]
 
     def status(self, run: str | None = None) -> Body:
         """The answer as it is now. Raises UnknownRunError."""
@@ -34,7 +43,8 @@ class Answers:
 
     def leave(self) -> None:
         """Answer all who wait, for the daemon ends."""
-        self._waiters.leave()
+        for answers in (self, *self._owners.values()):
+            answers._waiters.leave()
 
     def metrics(self, accept: str | None) -> Body:
         """The series, in the format that ``Accept`` asks for."""
@@ -134,6 +144,21 @@ class Answers:
     def _answer(self, snapshot: Snapshot, run: str | None) -> Status:
         made = self._kept.get(snapshot, ("answer", run), lambda: status(snapshot, run))
         return cast(Status, made)
+
+
+class OwnedBy:
+    """The newest Snapshot reduced to one user's runs, once for each Snapshot."""
+
+    def __init__(self, latest: Callable[[], Snapshot], uid: int) -> None:
+        self._latest, self._uid = latest, uid
+        self._of: Snapshot | None = None
+        self._own: Snapshot | None = None
+
+    def __call__(self) -> Snapshot:
+        snapshot = self._latest()
+        if self._own is None or snapshot is not self._of:
+            self._of, self._own = snapshot, of_owner(snapshot, self._uid)
+        return self._own
 
 
 def _tells_all(snapshot: Snapshot) -> bool:

@@ -52,8 +52,9 @@ class FastPath:
 
     async def _body(self, scope: Scope, receive: Receive) -> Body | None:
         """The answer; ``None`` where it is not plain what is asked for. Raises UnknownRunError."""
+        answers = self._answers.of(scope.get("state", {}).get("owner_uid"))
         if scope["path"] == "/metrics":
-            return self._answers.metrics(_header(scope, b"accept"))
+            return answers.metrics(_header(scope, b"accept"))
         if scope["path"] != "/status":
             return None
         asked = plain_query(scope["query_string"])
@@ -61,8 +62,8 @@ class FastPath:
             return None
         run, goal, timeout = asked
         if goal is None:
-            return self._answers.status(run)
-        return await self._answers.wait(goal, run, timeout, partial(gone, receive))
+            return answers.status(run)
+        return await answers.wait(goal, run, timeout, partial(gone, receive))
 
 
 def plain_query(query: bytes) -> tuple[str | None, str | None, float] | None:

@@ -63,7 +63,7 @@ def add_metrics(app: FastAPI, answers: Answers) -> None:
             ),
         ] = None,
     ) -> Response:
-        return sent(answers.metrics(accept), request)
+        return sent(answers.of(_owner_uid(request)).metrics(accept), request)
 
 
 def add_probes(app: FastAPI, latest: Callable[[], Snapshot]) -> None:
@@ -182,13 +182,19 @@ def add_status(app: FastAPI, answers: Answers) -> None:
             ),
         ] = USUAL_WAIT_SECONDS,
     ) -> Response:
+        own = answers.of(_owner_uid(request))
         if wait is None:
-            return sent(answers.status(run), request)
+            return sent(own.status(run), request)
         try:
-            body = await answers.wait(wait, run, timeout, partial(gone, request.receive))
+            body = await own.wait(wait, run, timeout, partial(gone, request.receive))
         except GoneError:
             return Response()  # to nobody
         return sent(body, request)
+
+
+def _owner_uid(request: Request) -> int | None:
+    """The user whose runs alone the client may read, as the door says; ``None``: all runs."""
+    return getattr(request.state, "owner_uid", None)
 
 
 def _peer(request: Request) -> str:

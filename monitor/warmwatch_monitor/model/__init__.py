@@ -71,6 +71,7 @@ from warmwatch_monitor.model.snapshot import (
     all_warm,
     any_compiling,
     incomplete,
+    of_owner,
     spread,
 )
 from warmwatch_monitor.model.steps import (
@@ -165,5 +166,6 @@ __all__ = [
     "gain",
     "incomplete",
     "last_sign_ns",
+    "of_owner",
     "spread",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from warmwatch.shared.verdict import ENDED, Judgement, State
 from warmwatch_monitor.model.estimate import Estimate
@@ -234,6 +235,29 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     exports: tuple[ExportHealth, ...] = ()
     directories: tuple[str, ...] = ()
     late_seconds: float | None = None
+
+
+def of_owner(snapshot: Snapshot, uid: int) -> Snapshot:
+    """The part of ``snapshot`` that is about one user: its runs, and the GPUs that they use.
+
+    Counts and the health of the daemon stay; what may name others does not: trainings without the
+    agent, paths of refused records, errors of data sources.
+    """
+    runs = tuple(run for run in snapshot.runs if run.who.owner_uid == uid)
+    used = {uuid for run in runs for view in run.living for uuid in view.gpu_uuids}
+    why = "the daemon's log has the reason"
+    return replace(
+        snapshot,
+        runs=runs,
+        gpus=tuple(gpu for gpu in snapshot.gpus if gpu.uuid in used),
+        observed=(),
+        refusals=(),
+        more_refusals=snapshot.more_refusals + len(snapshot.refusals),
+        left_out_uids=snapshot.left_out_uids & {uid},
+        sources=tuple(
+            replace(source, error=why) if source.error else source for source in snapshot.sources
+        ),
+    )
 
 
 class Spread(Struct, frozen=True, kw_only=True):

@@ -125,9 +125,9 @@ def _check(settings: Settings) -> None:
 
 
 def _audit(log: DaemonLog) -> Audit:
-    def note_access(client: str, path: str, refused: int | None) -> None:
+    def note_access(client: str, user: str | None, path: str, refused: int | None) -> None:
         level = logging.INFO if refused is None else logging.WARNING
-        log.note("access", level, client=client, path=path, refused=refused)
+        log.note("access", level, client=client, user=user, path=path, refused=refused)
 
     return note_access
 

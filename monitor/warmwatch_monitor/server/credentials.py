@@ -18,9 +18,22 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from msgspec import Struct
+
 _KEPT = 1024  # verdicts on passwords, right ones and wrong ones apart
 _MOST_WAITING, _MOST_OF_A_PEER = 64, 4
 _LONGEST_PASSWORD = 72  # bcrypt knows no more of it, here and wherever the hash was made
+
+
+class Client(Struct, frozen=True, kw_only=True):
+    """An authenticated client.
+
+    Attributes:
+        name: for the access log. owner_uid: the user whose runs alone it may read; ``None``: all.
+    """
+
+    name: str
+    owner_uid: int | None = None
 
 
 class BusyError(Exception):
@@ -121,44 +134,48 @@ def _checked(hash: str, password: bytes) -> bool:
 
 
 class Credentials:
-    """Who may ask: ``users`` (bcrypt hashes by name), and the SHA-256 ``digests`` of tokens."""
+    """Who may ask: ``users`` (bcrypt hashes by name), and ``tokens`` (SHA-256, and whose it is)."""
 
     def __init__(
-        self, users: Mapping[str, str], digests: Iterable[str], passwords: Passwords
+        self,
+        users: Mapping[str, str],
+        tokens: Iterable[tuple[str, Client]],
+        passwords: Passwords,
     ) -> None:
         self._users = {name.encode(): hash for name, hash in users.items()}
-        self._digests = [bytes.fromhex(digest) for digest in digests]
+        self._tokens = [(bytes.fromhex(digest), client) for digest, client in tokens]
         self._passwords = passwords
         # of nobody: a name that is not known takes as long as one that is
         cost = max((int(hash.split("$")[2]) for hash in users.values()), default=4)
         self._nobody = f"$2b${cost:02d}${'.' * 53}"
-        asked = [("Basic", users), ("Bearer", self._digests)]
+        asked = [("Basic", users), ("Bearer", self._tokens)]
         self.challenges = tuple(f'{kind} realm="warmwatch"' for kind, known in asked if known)
 
     def __bool__(self) -> bool:
         return bool(self.challenges)
 
-    async def allow(self, header: bytes, peer: Callable[[], str] = str) -> bool:
-        """Whether the value of an ``Authorization`` header is one of theirs. Raises BusyError.
+    async def identify(self, header: bytes, peer: Callable[[], str] = str) -> Client | None:
+        """The client that an ``Authorization`` header belongs to. Raises BusyError.
 
         ``peer``: who sent it; called where a password has to be tried.
         """
         kind, _, given = header.strip().partition(b" ")
         if kind.lower() == b"bearer":
-            return self._knows(given.strip())
+            return self._holder(given.strip())
         if kind.lower() == b"basic" and self._users:
             try:
                 name, _, password = base64.b64decode(given.strip(), validate=True).partition(b":")
             except ValueError:
-                return False
+                return None
             hash = self._users.get(name)
             right = await self._passwords.matches(hash or self._nobody, password, peer)
-            return right and hash is not None
-        return False
+            return Client(name=name.decode()) if right and hash is not None else None
+        return None
 
-    def _knows(self, token: bytes) -> bool:
+    def _holder(self, token: bytes) -> Client | None:
         if not token:
-            return False
+            return None
         digest = hashlib.sha256(token).digest()
-        # every one is looked at: the time tells nothing
-        return sum([hmac.compare_digest(digest, known) for known in self._digests]) > 0
+        # every one is compared: the time depends on none of them
+        equal = [hmac.compare_digest(digest, known) for known, _ in self._tokens]
+        return next((self._tokens[at][1] for at, is_it in enumerate(equal) if is_it), None)

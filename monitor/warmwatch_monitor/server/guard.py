@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from warmwatch_monitor.server.credentials import BusyError
+from warmwatch_monitor.server.credentials import BusyError, Client
 from warmwatch_monitor.server.peers import peer_of
 from warmwatch_monitor.server.protection import OPEN, Protection
 
@@ -68,6 +68,9 @@ PROBES = ("/-/healthy", "/-/ready")
 EVENTS = "/events"
 PEER = "peer"  # in the state of a scope: who listens, for limits
 BEGAN = "began"  # in the state of a scope: the Protection under which its connection began
+CERTIFICATE = "certificate"  # in the state of a scope: the common name of the client's certificate
+OWNER_UID = "owner_uid"  # in the state of a scope: the user whose runs alone the client may read
+_OF_ONE_OWNER = ("/status", "/metrics")
 _METHODS = ("GET", "HEAD")
 _CLOSE = (b"connection", b"close")
 _LONGEST_NAME = 100
@@ -79,8 +82,8 @@ _ALWAYS = (
 )
 
 
-# who asked (an address), for which path, and with which status he was refused; None: let through
-Audit = Callable[[str, str, "int | None"], None]
+# address and name of the client, the path, and the status with which it was refused, if it was
+Audit = Callable[[str, "str | None", str, "int | None"], None]
 
 
 class Guard:
@@ -88,8 +91,8 @@ class Guard:
 
     Args:
         protection: what protects now. names: hosts by which the daemon may be asked; ``None``
-            where every name is right. audit: called for each request while credentials
-            are required.
+            where every name is right. audit: called for each request while authentication
+            is required.
     """
 
     def __init__(
@@ -109,23 +112,29 @@ class Guard:
         head = scope["method"] == "HEAD"
         send = _answering(send, without_body=head)
         seen = self._protection()  # before: it may change while who asks is looked at
-        refusal = await self._refusal(scope)
-        if self._audit is not None and seen.credentials is not None:
-            self._note(self._audit, scope, refused=refusal is not None)
+        client, refusal = await self._admit(scope)
+        if self._audit is not None and seen.authenticates:
+            self._note(self._audit, scope, client, refusal)
         if refusal is not None:
-            await refusal(send)
+            await refusal.send(send)
             return
         send = self._reconsidering(scope, send, seen)
+        state = {**scope.get("state", {})}
+        if client is not None and client.owner_uid is not None:
+            state[OWNER_UID] = client.owner_uid
         if scope["path"] == EVENTS:
-            scope = {**scope, "state": {**scope.get("state", {}), PEER: peer_of(scope)}}
+            state[PEER] = peer_of(scope)
+        scope = {**scope, "state": state}
         await self._inner({**scope, "method": "GET"} if head else scope, receive, send)
 
     @staticmethod
-    def _note(audit: Audit, scope: Scope, *, refused: bool) -> None:
-        if scope["path"] in PROBES and not refused:
+    def _note(audit: Audit, scope: Scope, client: Client | None, refusal: _Refusal | None) -> None:
+        if scope["path"] in PROBES and refusal is None:
             return
-        client = scope.get("client") or ("", 0)
-        audit(str(client[0]), scope["path"][:_LONGEST_NAME], 401 if refused else None)
+        address, _ = scope.get("client") or ("", 0)
+        user = client.name if client else scope.get("state", {}).get(CERTIFICATE)
+        status = None if refusal is None else refusal.status
+        audit(str(address), user, scope["path"][:_LONGEST_NAME], status)
 
     def _reconsidering(self, scope: Scope, send: Send, seen: Protection) -> Send:
         """``send``, which raises OSError once an answer that goes on would now be refused.
@@ -137,7 +146,7 @@ class Guard:
             nonlocal seen
             now = self._protection()
             if message.get("more_body") and now is not seen:
-                if await self._refusal(scope) is not None:
+                if (await self._admit(scope))[1] is not None:
                     await send(_END)
                     raise OSError("who asks may not ask any more")
                 seen = now
@@ -145,32 +154,44 @@ class Guard:
 
         return through
 
-    async def _refusal(self, scope: Scope) -> Callable[[Send], Awaitable[None]] | None:
+    async def _admit(self, scope: Scope) -> tuple[Client | None, _Refusal | None]:
+        """The client, where credentials are required, and why it is refused, if it is."""
+        refusal = self._misplaced(scope)
+        credentials = self._protection().credentials
+        if refusal is not None or credentials is None or scope["path"] in PROBES:
+            return None, refusal
+        try:
+            given = [value.encode("latin-1") for value in _values(scope, b"authorization")]
+            client = None
+            if len(given) == 1:
+                client = await credentials.identify(given[0], lambda: peer_of(scope))
+        except BusyError:
+            words = "too many passwords are being tried\n"
+            return None, _Refusal(503, words, (b"retry-after", b"2"))
+        if client is None:
+            challenges = [(b"www-authenticate", one.encode()) for one in credentials.challenges]
+            words = "who asks here says who he is: by a bearer token, or by name and password\n"
+            known = "these credentials are not known\n"
+            return None, _Refusal(401, known if given else words, *challenges)
+        if client.owner_uid is not None and scope["path"] not in _OF_ONE_OWNER:
+            words = f"this token is for one user's runs: it reads {' and '.join(_OF_ONE_OWNER)}\n"
+            return client, _Refusal(403, words)
+        return client, None
+
+    def _misplaced(self, scope: Scope) -> _Refusal | None:
+        """Why a request is not for this daemon, whoever sends it."""
         if scope["method"] not in _METHODS:
             words = "nothing can be changed here: there is GET, and HEAD\n"
-            return _refusal(405, words, (b"allow", b"GET, HEAD"))
+            return _Refusal(405, words, (b"allow", b"GET, HEAD"))
         protection = self._protection()
         if scope.get("state", {}).get(BEGAN, OPEN).rules != protection.rules:
             words = "what connections must show has changed since this one began: make a new one\n"
-            return _refusal(421, words, _CLOSE)
+            return _Refusal(421, words, _CLOSE)
         names = self._names(protection)
         for host in _values(scope, b"host") if names is not None else ():
             if not is_allowed(host, names or ()):
-                return _refusal(421, _misdirected(host))
-        credentials = protection.credentials
-        if credentials is None or scope["path"] in PROBES:
-            return None
-        try:
-            given = [value.encode("latin-1") for value in _values(scope, b"authorization")]
-            if len(given) == 1 and await credentials.allow(given[0], lambda: peer_of(scope)):
-                return None
-        except BusyError:
-            return _refusal(503, "too many passwords are being tried\n", (b"retry-after", b"2"))
-        challenges = [(b"www-authenticate", one.encode()) for one in credentials.challenges]
-        words = "who asks here says who he is: by a bearer token, or by name and password\n"
-        return _refusal(
-            401, words if not given else "these credentials are not known\n", *challenges
-        )
+                return _Refusal(421, _misdirected(host))
+        return None
 
 
 def _values(scope: Scope, header: bytes) -> list[str]:
@@ -186,19 +207,18 @@ def _misdirected(header: str) -> str:
     )
 
 
-def _refusal(
-    status: int, words: str, *headers: tuple[bytes, bytes]
-) -> Callable[[Send], Awaitable[None]]:
-    body = words.encode()
-    kind = (b"content-type", b"text/plain; charset=utf-8")
-    length = (b"content-length", b"%d" % len(body))
+class _Refusal:
+    """An answer that refuses a request, with one sentence."""
 
-    async def answer(send: Send) -> None:
-        start = {"type": "http.response.start", "status": status}
-        await send({**start, "headers": [kind, length, *headers]})
-        await send({"type": "http.response.body", "body": body})
+    def __init__(self, status: int, words: str, *headers: tuple[bytes, bytes]) -> None:
+        self.status, self._body = status, words.encode()
+        kind = (b"content-type", b"text/plain; charset=utf-8")
+        self._headers = [kind, (b"content-length", b"%d" % len(self._body)), *headers]
 
-    return answer
+    async def send(self, send: Send) -> None:
+        start = {"type": "http.response.start", "status": self.status}
+        await send({**start, "headers": self._headers})
+        await send({"type": "http.response.body", "body": self._body})
 
 
 def _answering(send: Send, *, without_body: bool) -> Send:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pwd
 import ssl
 import stat
 from collections.abc import Callable, Iterable
@@ -17,8 +18,14 @@ from pathlib import Path
 from msgspec import Struct
 
 from warmwatch_monitor.errors import SourceError, UsageError
-from warmwatch_monitor.server.credentials import Credentials, Passwords
-from warmwatch_monitor.server.web_config import TlsFiles, WebConfig, WebConfigError, parse
+from warmwatch_monitor.server.credentials import Client, Credentials, Passwords
+from warmwatch_monitor.server.web_config import (
+    TlsFiles,
+    TokenEntry,
+    WebConfig,
+    WebConfigError,
+    parse,
+)
 
 _SHORTEST_TOKEN = 16
 _LONGEST_FILE = 1 << 20
@@ -95,9 +102,8 @@ class ProtectionFiles:
         base = Path(self._path).parent
         named = [str(base / name) for name in _named(config)]
         seen = (*before, *_seen(named))
-        tokens = [_token(str(base / name)) for name in config.token_files]
-        digests = [hashlib.sha256(token.encode()).hexdigest() for token in tokens]
-        credentials = Credentials(config.users, (*config.token_digests, *digests), self._passwords)
+        tokens = _clients(config.tokens, base)
+        credentials = Credentials(config.users, tokens.items(), self._passwords)
         return seen, Protection(
             tls=_context(config.tls, base) if config.tls else None,
             rules=_rules(config.tls, base) if config.tls else None,
@@ -108,7 +114,35 @@ class ProtectionFiles:
 def _named(config: WebConfig) -> list[str]:
     tls = config.tls
     files = [tls.cert, tls.key, *([tls.client_ca] if tls.client_ca else [])] if tls else []
-    return [*files, *config.token_files]
+    return [*files, *(token.file for token in config.tokens if token.file)]
+
+
+def _clients(tokens: Iterable[TokenEntry], base: Path) -> dict[str, Client]:
+    """By the digest of each token, who holds it."""
+    clients: dict[str, Client] = {}
+    for token in tokens:
+        digest = token.sha256
+        if token.file is not None:
+            digest = hashlib.sha256(_token(str(base / token.file)).encode()).hexdigest()
+        assert digest is not None, "a token has a file or a digest"
+        client = Client(name=token.name, owner_uid=_uid(token.user))
+        before = clients.setdefault(digest, client)
+        if before.owner_uid != client.owner_uid:
+            raise WebConfigError(
+                f"{before.name} and {client.name} hold the same token for different users"
+            )
+    return clients
+
+
+def _uid(user: str | int | None) -> int | None:
+    if user is None or isinstance(user, int):
+        return user
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise WebConfigError(
+            f"bearer_tokens.user: no user is named {user!r} here; write the uid"
+        ) from None
 
 
 def _refuse_less(before: Protection, after: Protection) -> None:

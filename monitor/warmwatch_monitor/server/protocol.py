@@ -8,7 +8,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from warmwatch_monitor.server.connections import Connections
-from warmwatch_monitor.server.guard import BEGAN
+from warmwatch_monitor.server.guard import BEGAN, CERTIFICATE
 from warmwatch_monitor.server.protection import Protection
 
 _LONGEST_REQUEST = 65_536
@@ -41,6 +41,7 @@ class Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.app_state[CERTIFICATE] = _subject(transport.get_extra_info("peercert"))
         self._all.becomes(self._number, transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -98,3 +99,9 @@ class Protocol(HttpToolsProtocol):
         super().on_response_complete()
         self._taken = 0
         self._all.answered(self._number)
+
+
+def _subject(certificate: dict[str, Any] | None) -> str | None:
+    """The common name of a client's certificate, as ``ssl.SSLSocket.getpeercert`` has it."""
+    names = dict(pair for part in (certificate or {}).get("subject", ()) for pair in part)
+    return names.get("commonName")

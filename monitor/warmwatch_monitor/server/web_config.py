@@ -1,8 +1,8 @@
 """Parses the file of ``--web-config`` into one frozen value. Pure.
 
 The format is that of Prometheus' exporters, so that one file can serve several of them; what they
-have and this daemon does not is refused, never passed over in silence. ``bearer_token_files`` and
-``bearer_token_sha256`` are keys of our own.
+have and this daemon does not is refused, never passed over in silence. ``bearer_tokens``,
+``bearer_token_files`` and ``bearer_token_sha256`` are keys of our own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,14 @@ TLS_VERSIONS: Mapping[str, ssl.TLSVersion] = {
     "TLS13": ssl.TLSVersion.TLSv1_3,
 }
 MOST_EXPENSIVE_HASH = 15  # of bcrypt: several seconds; each more is twice as long
-_KEYS = ("tls_server_config", "basic_auth_users", "bearer_token_files", "bearer_token_sha256")
+_KEYS = (
+    "tls_server_config",
+    "basic_auth_users",
+    "bearer_tokens",
+    "bearer_token_files",
+    "bearer_token_sha256",
+)
+_TOKEN_KEYS = ("name", "file", "sha256", "user")
 _TLS_KEYS = ("cert_file", "key_file", "client_ca_file", "client_auth_type", "min_version")
 _BCRYPT = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -48,18 +55,26 @@ class TlsFiles(Struct, frozen=True, kw_only=True):
     oldest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
 
 
-class WebConfig(Struct, frozen=True, kw_only=True):
-    """What the file says; paths are as they stand in it.
+class TokenEntry(Struct, frozen=True, kw_only=True):
+    """One bearer token: the file that holds it, or its SHA-256 in lower hexadecimal digits.
 
     Attributes:
-        users: bcrypt hashes by name. token_files: each holds one token. token_digests: SHA-256 of
-        tokens, in lower hexadecimal digits.
+        name: for the access log. user: name or uid of the user whose runs alone it may read;
+        ``None``: it may read all.
     """
+
+    name: str
+    file: str | None = None
+    sha256: str | None = None
+    user: str | int | None = None
+
+
+class WebConfig(Struct, frozen=True, kw_only=True):
+    """What the file says; paths are as they stand in it. ``users``: bcrypt hashes by name."""
 
     tls: TlsFiles | None = None
     users: Mapping[str, str]
-    token_files: tuple[str, ...] = ()
-    token_digests: tuple[str, ...] = ()
+    tokens: tuple[TokenEntry, ...] = ()
 
 
 def parse(text: str) -> WebConfig:
@@ -83,10 +98,9 @@ def parse(text: str) -> WebConfig:
     config = WebConfig(
         tls=_tls(_mapping("tls_server_config", tls, _TLS_KEYS)) if tls else None,
         users=dict(_users(_mapping("basic_auth_users", file.get("basic_auth_users") or {}))),
-        token_files=tuple(_texts("bearer_token_files", file.get("bearer_token_files"))),
-        token_digests=tuple(_digests(file.get("bearer_token_sha256"))),
+        tokens=tuple(_tokens(file)),
     )
-    if not (config.tls or config.users or config.token_files or config.token_digests):
+    if not (config.tls or config.users or config.tokens):
         raise WebConfigError(f"every key in it is empty; its keys are {', '.join(_KEYS)}")
     return config
 
@@ -124,16 +138,49 @@ def _users(users: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield name, hash
 
 
-def _digests(value: Any) -> Iterator[str]:
-    for text in _texts("bearer_token_sha256", value):
-        if not _SHA256.fullmatch(text.lower()):
-            raise WebConfigError(
-                "bearer_token_sha256: each is 64 hexadecimal digits, as of: "
-                "printf %s TOKEN | sha256sum"
-            )
-        if text.lower() == _OF_NOTHING:  # where a variable was not set, anybody would get in
-            raise WebConfigError("bearer_token_sha256: one is the digest of no token at all")
-        yield text.lower()
+def _tokens(file: Mapping[str, Any]) -> Iterator[TokenEntry]:
+    for path in _texts("bearer_token_files", file.get("bearer_token_files")):
+        yield TokenEntry(name=path, file=path)
+    for text in _texts("bearer_token_sha256", file.get("bearer_token_sha256")):
+        digest = _digest("bearer_token_sha256", text)
+        yield TokenEntry(name=f"sha256:{digest[:8]}", sha256=digest)
+    entries = file.get("bearer_tokens")
+    if entries is not None and not isinstance(entries, list):
+        raise WebConfigError("bearer_tokens is no list")
+    for entry in entries or ():
+        yield _token_entry(_mapping("an entry of bearer_tokens", entry, _TOKEN_KEYS))
+
+
+def _token_entry(entry: Mapping[str, Any]) -> TokenEntry:
+    if ("file" in entry) == ("sha256" in entry):
+        raise WebConfigError("an entry of bearer_tokens needs either file or sha256")
+    user = entry.get("user")
+    if "user" in entry and not _is_user(user):
+        raise WebConfigError(f"bearer_tokens.user: {user!r} is neither a user's name nor a uid")
+    path = _text("bearer_tokens.file", entry["file"]) if "file" in entry else None
+    digest = None
+    if path is None:
+        text = _text("bearer_tokens.sha256", entry["sha256"])
+        digest = _digest("bearer_tokens.sha256", text)
+    name = _text("bearer_tokens.name", entry["name"]) if "name" in entry else None
+    usual = path or f"sha256:{(digest or '')[:8]}"
+    return TokenEntry(name=name or usual, file=path, sha256=digest, user=user)
+
+
+def _is_user(value: Any) -> bool:
+    is_uid = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return is_uid or (isinstance(value, str) and bool(value))
+
+
+def _digest(name: str, text: str) -> str:
+    digest = text.lower()
+    if not _SHA256.fullmatch(digest):
+        raise WebConfigError(
+            f"{name}: each is 64 hexadecimal digits, as of: printf %s TOKEN | sha256sum"
+        )
+    if digest == _OF_NOTHING:  # where a variable was not set, anybody would get in
+        raise WebConfigError(f"{name}: one is the digest of no token at all")
+    return digest
 
 
 def _mapping(name: str, value: Any, known: tuple[str, ...] | None = None) -> Mapping[str, Any]:

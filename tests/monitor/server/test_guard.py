@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+from warmwatch_monitor.server.credentials import Client
 from warmwatch_monitor.server.guard import Guard
 from warmwatch_monitor.server.protection import Protection
 
@@ -18,16 +19,16 @@ class Revoking:
     def __init__(self, revoke: Any) -> None:
         self._revoke = revoke
 
-    async def allow(self, _given: bytes, _peer: object = None) -> bool:
+    async def identify(self, _given: bytes, _peer: object = None) -> Client:
         self._revoke()
-        return True
+        return Client(name="once")
 
 
 class Unknown:
     challenges = ("Bearer",)
 
-    async def allow(self, _given: bytes, _peer: object = None) -> bool:
-        return False
+    async def identify(self, _given: bytes, _peer: object = None) -> None:
+        return None
 
 
 def test_who_is_let_through_while_he_is_shut_out_does_not_go_on() -> None:
@@ -66,12 +67,12 @@ def test_who_is_let_through_while_he_is_shut_out_does_not_go_on() -> None:
 class Known:
     challenges = ("Bearer",)
 
-    async def allow(self, given: bytes, _peer: object = None) -> bool:
-        return given == b"Bearer right"
+    async def identify(self, given: bytes, _peer: object = None) -> Client | None:
+        return Client(name="prometheus") if given == b"Bearer right" else None
 
 
-def test_each_access_is_noted_while_credentials_are_required() -> None:
-    noted: list[tuple[str, str, int | None]] = []
+def test_each_access_is_logged_with_the_client_s_name_while_credentials_are_required() -> None:
+    noted: list[tuple[str, str | None, str, int | None]] = []
     now = [Protection(credentials=Known())]  # type: ignore[arg-type]
 
     async def answer(_scope: Any, _receive: Any, send: Any) -> None:
@@ -92,4 +93,7 @@ def test_each_access_is_noted_while_credentials_are_required() -> None:
     ask("/-/healthy", b"")
     now[0] = Protection()
     ask("/status", b"")
-    assert noted == [("10.0.0.7", "/status", None), ("10.0.0.7", "/metrics", 401)]
+    assert noted == [
+        ("10.0.0.7", "prometheus", "/status", None),
+        ("10.0.0.7", None, "/metrics", 401),
+    ]

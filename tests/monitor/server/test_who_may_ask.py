@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import select
 import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from support.daemon import daemon_process
-from support.records import environment, wait_until
+from support.nvml import Standin, board
+from support.records import environment, held, wait_until, warm, write_record
 from support.web import HASH, PASSWORD, TOKEN, Authority, ask, basic
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.server.guard import allowed_names, is_address, is_allowed
@@ -100,6 +104,16 @@ def test_it_serves_others_where_that_was_decided(tmp_path: Path, how: str) -> No
         (USERS.replace("$04$", "$31$"), "the hash of 'alice' has cost 31"),
         ("bearer_token_sha256: [abc]\n", "each is 64 hexadecimal digits"),
         ("bearer_token_sha256: abc\n", "bearer_token_sha256 is no list"),
+        ("bearer_tokens: {file: a}\n", "bearer_tokens is no list"),
+        ("bearer_tokens: [{user: alice}]\n", "needs either file or sha256"),
+        (f"bearer_tokens: [{{file: a, sha256: {'a' * 64}}}]\n", "needs either file or sha256"),
+        (f"bearer_tokens: [{{sha256: {'a' * 64}, user: true}}]\n", "neither a user's name nor"),
+        (f"bearer_tokens: [{{sha256: {'a' * 64}, user: }}]\n", "neither a user's name nor a uid"),
+        (f"bearer_tokens: [{{sha256: {'a' * 64}, user: no one}}]\n", "no user is named 'no one'"),
+        (
+            f"bearer_tokens: [{{sha256: {'a' * 64}}}, {{sha256: {'a' * 64}, user: 7, name: b}}]",
+            "sha256:aaaaaaaa and b hold the same token for different users",
+        ),
         ("bearer_token_files: [nowhere]\n", "nowhere: no such file or directory"),
         ("bearer_token_files: [.]\n", "is no regular file"),
         ("bearer_token_files: [web.yml]\n", "holds no token of at least 16 characters"),
@@ -385,15 +399,15 @@ def test_a_password_is_tried_once_and_a_wrong_one_too(monkeypatch: pytest.Monkey
 
     async def scenario() -> None:
         alice, wrong = (basic("alice", one).encode() for one in (PASSWORD, "x"))
-        many = await asyncio.gather(*(credentials.allow(alice) for _ in range(50)))
+        many = await asyncio.gather(*(credentials.identify(alice) for _ in range(50)))
         assert all(many)
-        assert not await credentials.allow(wrong)
-        assert not await credentials.allow(wrong)
-        assert await credentials.allow(alice)
+        assert not await credentials.identify(wrong)
+        assert not await credentials.identify(wrong)
+        assert await credentials.identify(alice)
         assert tried == [PASSWORD.encode(), b"x"]
         guesses = [basic("alice", str(one)).encode() for one in range(50)]
-        told = await asyncio.gather(*map(credentials.allow, guesses), return_exceptions=True)
-        assert {type(one) for one in told} == {bool, BusyError}
+        told = await asyncio.gather(*map(credentials.identify, guesses), return_exceptions=True)
+        assert {type(one) for one in told} == {type(None), BusyError}
 
     asyncio.run(scenario())
 
@@ -463,11 +477,122 @@ def test_a_token_of_nothing_is_nobody_s() -> None:
     """Where a digest of it came in by another way."""
     import asyncio
 
-    from warmwatch_monitor.server.credentials import Credentials, Passwords
+    from warmwatch_monitor.server.credentials import Client, Credentials, Passwords
 
-    nothing = Credentials({}, (sha256().hexdigest(),), Passwords())
+    nothing = Credentials({}, [(sha256().hexdigest(), Client(name="nobody"))], Passwords())
     for header in (b"Bearer ", b"Bearer", b"Bearer   "):
-        assert not asyncio.run(nothing.allow(header))
+        assert not asyncio.run(nothing.identify(header))
+
+
+def test_the_access_log_names_the_client(tmp_path: Path, authority: Authority) -> None:
+    """By its certificate, its token or its password; of a request that is refused, the address."""
+    more = f"  client_ca_file: {authority.file}\n  client_auth_type: RequireAndVerifyClientCert\n"
+    client = authority.trusted()
+    client.load_cert_chain(*authority.sign("prometheus"))
+    named = f"bearer_tokens: [{{name: grafana, sha256: {_digest('a token')}}}]\n"
+
+    def logged(config: str, *headers: dict[str, str]) -> list[str]:
+        own = ("--web-config", write(tmp_path, config), "--dir", str(tmp_path))
+        with daemon_process(*own, WARMWATCH_LOG_FORMAT="logfmt") as (process, url):
+            assert process.stderr is not None
+            for one in headers:
+                ask(url, tls=client, **one)
+            lines = iter(process.stderr.readline, "")
+            found = (line.partition(" client=")[2].rstrip() for line in lines if _ACCESS in line)
+            return [next(found) for _ in headers]
+
+    by_certificate = logged(tls(authority, more), {})
+    assert by_certificate == ["127.0.0.1 user=prometheus path=/status"]
+    token, wrong = ({"Authorization": f"Bearer {one}"} for one in ("a token", "another"))
+    password = {"Authorization": basic("alice", PASSWORD)}
+    assert logged(USERS + named, token, password, wrong) == [
+        "127.0.0.1 user=grafana path=/status",
+        "127.0.0.1 user=alice path=/status",
+        "127.0.0.1 path=/status refused=401",
+    ]
+
+
+@pytest.fixture
+def two_users(tmp_path: Path) -> Iterator[str]:
+    """A daemon with the records of two users, each with a GPU, and a token for each and for all."""
+    (tmp_path / "nvml").mkdir()
+    standin = Standin(tmp_path / "nvml")
+    standin.say(board(0), board(1))
+    records = tmp_path / "records"
+    with ExitStack() as stack:
+        for number, uid in enumerate(OWNERS):
+            slot = warm(gpus=(board(number)["uuid"],))
+            folder = write_record(records, slot, name=str(uid))
+            for path in (folder, *folder.iterdir()):
+                os.chown(path, uid, uid)
+            stack.enter_context(held(folder))
+        write_record(records, warm(run="secret name"), name="refused").chmod(0o777)
+        tokens = [f"{{name: t{uid}, sha256: {_digest(str(uid))}, user: {uid}}}" for uid in OWNERS]
+        text = f"bearer_tokens: [{', '.join(tokens)}, {{sha256: {_digest('all')}}}]\n"
+        own = ("--web-config", write(tmp_path, text), "--dir", str(records))
+        _, url = stack.enter_context(daemon_process(*own, **standin.environment))
+        wait_until(
+            lambda: len(_answer(url, "all")["gpus"]) == len(_answer(url, "all")["runs"]) == 2
+        )
+        yield url
+
+
+OWNERS = (10001, 10002)
+_ACCESS = "event=access"
+
+
+def _digest(token: str) -> str:
+    return sha256(token.encode()).hexdigest()
+
+
+def _answer(url: str, token: str, path: str = "/status") -> Any:
+    return json.loads(ask(url, path, Authorization=f"Bearer {token}").body)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users")
+def test_a_token_of_one_user_reads_that_user_s_runs_and_gpus_alone(two_users: str) -> None:
+    everything = _answer(two_users, "all")
+    assert [run["owner_uid"] for run in everything["runs"]] == [*OWNERS]
+    (path,) = (refusal["path"] for refusal in everything["refusals"])
+    assert path.endswith("refused")
+    for number, uid in enumerate(OWNERS):
+        answer = _answer(two_users, str(uid))
+        (run,) = answer["runs"]
+        assert run["owner_uid"] == uid
+        assert [gpu["uuid"] for gpu in answer["gpus"]] == [board(number)["uuid"]]
+        assert (answer["refusals"], answer["more_refusals"]) == ([], 1)
+        series = ask(two_users, "/metrics", Authorization=f"Bearer {uid}").body.decode()
+        assert f'run="gpt2@{uid}"' in series
+        assert "warmwatch_records_refused 1" in series
+        for other in {*OWNERS} - {uid}:
+            theirs = board(OWNERS.index(other))["uuid"]
+            for text in (series, json.dumps(answer)):
+                assert f"gpt2@{other}" not in text
+                assert theirs not in text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users")
+def test_a_token_of_one_user_finds_and_waits_for_no_run_of_another(two_users: str) -> None:
+    one, other = OWNERS
+    asked = {"Authorization": f"Bearer {one}"}
+    assert ask(two_users, f"/status?run=gpt2@{one}", **asked).status == 200
+    # both ways to an answer: the fast path, and the routes, which take what is odd
+    for path in (f"/status?run=gpt2@{other}", f"/status?run=gpt2@{other}&more=1"):
+        assert ask(two_users, path, **asked).status == 404
+    for path in ("/status?wait=warm&timeout=60", "/status?wait=warm&timeout=60&more=1"):
+        waited = _answer(two_users, str(one), path)
+        assert waited["reached"] is True
+        assert [run["owner_uid"] for run in waited["runs"]] == [one]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users")
+def test_a_token_of_one_user_reads_nothing_else(two_users: str) -> None:
+    for path in ("/events", "/history", "/", "/docs", "/openapi.json", "/page/page.js"):
+        refused = ask(two_users, path, Authorization=f"Bearer {OWNERS[0]}")
+        assert (refused.status, b"/status and /metrics" in refused.body) == (403, True)
+        if path != "/events":  # which does not end
+            assert ask(two_users, path, Authorization="Bearer all").status in {200, 404}
+    assert ask(two_users, "/-/ready").status == 200
 
 
 def test_guesses_that_wait_hold_up_no_end(tmp_path: Path) -> None:
