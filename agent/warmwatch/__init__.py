@@ -1,8 +1,8 @@
-"""Warmwatch: is ``torch.compile`` still at work, or is this the real speed?
+"""Warmwatch: is ``torch.compile`` still compiling, or is this the real speed?
 
 ``import warmwatch.auto`` attaches the agent, and is all that most trainings need. This module is
-the API for the rest; importing it does nothing. No function here raises into the training: what is
-wrong is said once as a Python warning, and errors are counted where the monitor shows them.
+the API for other cases; importing it does nothing. No function here raises into the training:
+invalid use causes one Python warning, and the monitor shows a count of internal errors.
 """
 
 from warmwatch._version import __version__ as __version__
@@ -40,14 +40,14 @@ __all__ = [
 
 
 def load_ipython_extension(shell: object) -> None:
-    """``%load_ext warmwatch``: attach, and show a live answer under the cell that trains."""
+    """``%load_ext warmwatch``: attach, and show a live status line under a training cell."""
     from warmwatch.frameworks.ipython import load
 
     load(shell)
 
 
 def unload_ipython_extension(shell: object) -> None:
-    """``%unload_ext warmwatch``: show no more; the agent stays attached."""
+    """``%unload_ext warmwatch``: remove the status line; the agent stays attached."""
     from warmwatch.frameworks.ipython import unload
 
     unload(shell)

@@ -1,6 +1,6 @@
 """``python -m warmwatch``: the monitor's command line, if it is installed.
 
-By name and not by import: the agent knows nothing of the monitor.
+Imports it by name, because the agent must not depend on the monitor.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import sys
 
 
 def main() -> None:
-    """Hand over to the monitor; without it, say how to get it and exit with 2."""
+    """Run the monitor's command line; without it, print how to install it and exit with 2."""
     try:
         monitor = importlib.import_module("warmwatch_monitor.__main__")
     except ModuleNotFoundError:
         sys.stderr.write(
-            "warmwatch: the command is the monitor's, which is not installed; "
+            "warmwatch: this command needs the monitor, which is not installed; "
             "get it with: pip install 'warmwatch[monitor]'\n"
         )
         sys.exit(2)

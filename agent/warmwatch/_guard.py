@@ -1,12 +1,11 @@
 """The sink for the agent's own errors: counted and recorded, never raised into the training.
 
-The agent lives in somebody's training: what goes wrong in it must neither surface there nor be
-lost. Every broad catch of the agent ends in :func:`report`, which counts the error in the slot and
-writes it to the journal, where the monitor shows it. Only ``Exception`` is ever caught:
-``KeyboardInterrupt`` and ``SystemExit`` belong to the training, and so does what a signal handler
-of its own raises.
+An error of the agent must neither surface in the training nor be lost. Every broad catch ends in
+:func:`report`, which counts the error in the slot and writes it to the journal; the monitor shows
+both. Only ``Exception`` is ever caught: ``KeyboardInterrupt``, ``SystemExit`` and exceptions that a
+signal handler raises belong to the training.
 
-What the user can set right is said once for each cause through ``warnings``, at the user's line.
+Errors that the user can correct are reported once each through ``warnings``, at the user's line.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ _warned: set[str] = set()
 
 
 def connect(sink: Callable[[str, Exception], None] | None) -> None:
-    """Send what is reported from now on to ``sink(where, error)``; ``None`` for nowhere."""
+    """Send reports to ``sink(where, error)`` from now on; ``None``: discard them."""
     global _sink
     _sink = sink
 
 
-def overhear(sink: Callable[[str, Exception], None]) -> Callable[[], None]:
-    """Send what is reported to ``sink`` too; the function that ends it."""
+def also_connect(sink: Callable[[str, Exception], None]) -> Callable[[], None]:
+    """Send reports to ``sink``, too; returns the function that ends it."""
     global _sink
     before = _sink
 
@@ -44,7 +43,7 @@ def overhear(sink: Callable[[str, Exception], None]) -> Callable[[], None]:
 
     def end() -> None:
         global _sink
-        if _sink is both:  # else somebody has connected another since
+        if _sink is both:  # unless another sink was connected meanwhile
             _sink = before
 
     _sink = both
@@ -52,11 +51,11 @@ def overhear(sink: Callable[[str, Exception], None]) -> Callable[[], None]:
 
 
 def report(where: str, error: Exception) -> None:
-    """Count and journal an error of ours that happened in ``where``.
+    """Count and journal an error of the agent that happened in ``where``.
 
     Raises:
-        Exception: ``error`` itself, where it is none of ours: a signal handler of the training
-            raised it while we happened to run.
+        Exception: ``error`` itself, if a signal handler of the training raised it while the
+            agent's code ran.
     """
     pass_on(error)
     _log(logging.DEBUG, f"swallowed in {where}", error)
@@ -69,46 +68,47 @@ def report(where: str, error: Exception) -> None:
 
 
 def _log(level: int, message: str, error: Exception | None = None) -> None:
-    """For who reads our log. What reads it is the user's, and may refuse: a filter that raises."""
+    """Write to the agent's log. The user's handlers and filters may raise."""
     try:
         _logger.log(level, "%s", message, exc_info=error)
     except Exception as refused:  # noqa: BLE001 - a guest: never raised
         pass_on(refused)
 
 
-def quietly(where: str, tell: Callable[..., Any], *args: Any) -> Any:
-    """``tell(*args)``; where it raises that is reported, and ``None`` is given."""
+def quietly(where: str, function: Callable[..., Any], *args: Any) -> Any:
+    """The result of ``function(*args)``; reports an exception and returns ``None``."""
     try:
-        return tell(*args)
+        return function(*args)
     except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
         report(where, error)
         return None
 
 
 def pass_on(error: Exception) -> None:
-    """Called where an error that was to be expected is caught: raise it where it is none of ours.
+    """Raise ``error`` if a signal handler of the training raised it.
 
-    A ``TimeoutError`` of the training's own alarm is an ``OSError`` too.
+    Call it wherever an expected error is caught: the ``TimeoutError`` of a training's alarm is an
+    ``OSError``, too.
 
     Raises:
-        Exception: ``error`` itself: a signal handler of the training raised it.
+        Exception: ``error`` itself.
     """
     if _is_from_signal_handler(error):
         raise error
 
 
 def _is_from_signal_handler(error: Exception) -> bool:
-    """Whether the code of a signal handler that is set is among what ``error`` came through."""
+    """Whether the traceback of ``error`` contains the code of a registered signal handler."""
     raised = error.__traceback__
     if raised is None or raised.tb_next is None:
-        return False  # a call of the C library failed, in the very function that caught it
+        return False  # raised by a C function in the frame that caught it
     handlers = (signal.getsignal(number) for number in signal.valid_signals())
     codes = {code for handler in handlers if (code := _code_of(handler)) is not None}
     return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _code_of(handler: object) -> CodeType | None:
-    """The code that a handler runs first; ``None`` where it is not Python's."""
+    """The code that a handler runs first; ``None`` if it is not Python code."""
     while isinstance(handler, partial):
         handler = handler.func
     functions = (handler, getattr(handler, "__func__", None), vars(type(handler)).get("__call__"))
@@ -117,14 +117,14 @@ def _code_of(handler: object) -> CodeType | None:
 
 
 def warn_once(message: str) -> None:
-    """Tell the user, once for each message in a process, as a warning of the user's own line."""
+    """Issue a Python warning at the user's line, once per message and process."""
     if message in _warned:
         return
     _warned.add(message)
     text = f"warmwatch: {message}"
     try:
         warnings.warn(text, stacklevel=_level_of_user())
-    except Exception as error:  # noqa: BLE001 - the user turns warnings into errors, not this one
+    except Exception as error:  # noqa: BLE001 - the user may turn warnings into errors
         pass_on(error)
         _log(logging.WARNING, text)
 
@@ -133,14 +133,14 @@ _PASSED_OVER = ("warmwatch", "torch", "importlib", "contextlib")
 
 
 def _level_of_user() -> int:
-    """How far above :func:`warn_once` the first line is that is neither ours nor PyTorch's."""
+    """The ``stacklevel`` of the innermost frame outside Warmwatch and PyTorch."""
     frame: FrameType | None = sys._getframe(1)
     level = 1
     while frame is not None:
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
         if package not in _PASSED_OVER:
             return level
-        # ``warnings`` does not count the frames of the import system either
+        # ``warnings`` does not count frames of the import system
         level += not frame.f_code.co_filename.startswith("<frozen importlib")
         frame = frame.f_back
     return 1

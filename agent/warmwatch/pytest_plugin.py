@@ -13,9 +13,10 @@
         with warmwatch_compiles(graphs=0):
             model(y)
 
-pytest finds it by itself where warmwatch is installed; it costs nothing where no test uses it, and
-neither attaches the agent nor imports PyTorch. Each number is exact, or ``(least, most)``; what is
-not named may be anything. A test that fails by itself fails with its own error.
+pytest loads it automatically if warmwatch is installed. Without a test that uses it, it has no
+cost; it never attaches the agent or imports PyTorch. Each limit is an exact number or
+``(least, most)``; counts without a limit are not checked. If the test itself fails, its own error
+is reported.
 """
 
 from __future__ import annotations
@@ -27,33 +28,34 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from warmwatch.testing.compile_counter import Counting
     from warmwatch.testing.compile_limits import Allowed
 
 _MARK = "warmwatch_compiles"
 
 
 class compiles:  # noqa: N801 - a context manager that is called as a function
-    """What is compiled in the ``with`` block, in this process on any thread.
+    """Limits what the ``with`` block compiles, on any thread of this process.
 
     Args:
-        graphs: as Dynamo counts them, those of recompiles among them. breaks: graph breaks.
-        recompiles: of a function that was compiled before. fallbacks: functions that hit the
-            recompile limit: new inputs of them run eagerly. failures: compilations that failed, by
-            a graph break under ``fullgraph=True`` too. Each a number, or ``(least, most)``.
+        graphs: number of graphs as Dynamo counts them, including those of recompiles.
+        breaks: number of graph breaks.
+        recompiles: number of recompiles of functions that were compiled before.
+        fallbacks: number of functions that hit the recompile limit and run new inputs eagerly.
+        failures: number of failed compilations, including graph breaks under ``fullgraph=True``.
 
-    The attributes of the same names say how many there were so far.
+    Each is a number or ``(least, most)``. The attributes of the same names are the counts so far.
     """
 
-    def __init__(self, **wanted: Allowed | None) -> None:
+    def __init__(self, **limits: Allowed | None) -> None:
         from warmwatch.testing import compile_counter, compile_limits
 
-        self._may = compile_limits.allowed(wanted)
-        self._counting: Counting = compile_counter.Counting()
+        self._limits = compile_limits.checked(limits)
+        self._counter = compile_counter.counter()
+        self._compiled = compile_limits.Compiled()
         self._open = False
 
     def __enter__(self) -> compiles:
-        self._counting.begin()
+        self._counter.add(self._compiled)
         self._open = True
         return self
 
@@ -64,9 +66,9 @@ class compiles:  # noqa: N801 - a context manager that is called as a function
         _traceback: TracebackType | None,
     ) -> None:
         __tracebackhide__ = True
-        words = self._close()
-        if raised is None and words is not None:
-            pytest.fail(words)
+        complaint = self._close()
+        if raised is None and complaint is not None:
+            pytest.fail(complaint)
 
     @property
     def graphs(self) -> int:
@@ -89,26 +91,26 @@ class compiles:  # noqa: N801 - a context manager that is called as a function
         return self._now("failures")
 
     def __repr__(self) -> str:
-        return f"<compiled {self._counting.compiled}>"
+        return f"<compiled {self._compiled}>"
 
     def _now(self, name: str) -> int:
         if self._open:
-            self._counting.look()
-        count: int = getattr(self._counting.compiled, name)
+            self._counter.update()
+        count: int = getattr(self._compiled, name)
         return count
 
     def _close(self) -> str | None:
-        """End counting; what is otherwise than it may be."""
+        """Stop counting; the message if a limit was violated, else ``None``."""
         from warmwatch.testing import compile_limits
 
         self._open = False
-        self._counting.end()
-        return compile_limits.complaint(self._counting.compiled, self._may)
+        self._counter.remove(self._compiled)
+        return compile_limits.complaint(self._compiled, self._limits)
 
 
 @pytest.fixture(name=_MARK)
 def _fixture() -> type[compiles]:
-    """``with warmwatch_compiles(graphs=1, breaks=0, recompiles=0):`` what a block may compile."""
+    """``with warmwatch_compiles(graphs=1, breaks=0, recompiles=0):`` limits what it compiles."""
     return compiles
 
 
@@ -116,11 +118,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         f"{_MARK}(graphs=None, breaks=None, recompiles=None, fallbacks=None, failures=None): fail "
-        "where the test compiles otherwise, by torch.compile; each a number, or (least, most)",
+        "if torch.compile exceeds or misses a limit; each is a number or (least, most)",
     )
 
 
-@pytest.hookimpl(hookwrapper=True)  # the form that every pytest and pluggy knows
+@pytest.hookimpl(hookwrapper=True)  # supported by every version of pytest and pluggy
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     marks = list(item.iter_markers(_MARK))
     if not marks:
@@ -129,22 +131,19 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     block = _marked(marks)
     block.__enter__()
     outcome = yield
-    words = block._close()
-    if words is not None and outcome.excinfo is None:
-        # of a unittest.TestCase, pytest itself has its own error go before ours
-        outcome.force_exception(pytest.fail.Exception(f"{item.name} {words}", pytrace=False))
+    complaint = block._close()
+    if complaint is not None and outcome.excinfo is None:
+        # for a unittest.TestCase, pytest reports the test's own error instead of this one
+        outcome.force_exception(pytest.fail.Exception(f"{item.name} {complaint}", pytrace=False))
 
 
 def _marked(marks: list[pytest.Mark]) -> compiles:
-    """The block that they ask for, the closest first: each number is of the closest that names it.
-
-    So a class says what holds for all its tests, and a test what is otherwise with it.
-    """
+    """The block for these marks, closest first: a mark of a test overrides those of its class."""
     if any(mark.args or not mark.kwargs for mark in marks):
-        pytest.fail(f"say @pytest.mark.{_MARK}(graphs=1, breaks=0, recompiles=0)", pytrace=False)
-    wanted = {name: value for mark in reversed(marks) for name, value in mark.kwargs.items()}
+        pytest.fail(f"use @pytest.mark.{_MARK}(graphs=1, breaks=0, recompiles=0)", pytrace=False)
+    limits = {name: value for mark in reversed(marks) for name, value in mark.kwargs.items()}
     try:
-        return compiles(**wanted)
+        return compiles(**limits)
     except TypeError as error:
-        wrong = str(error)
-    pytest.fail(f"@pytest.mark: {wrong}", pytrace=False)
+        invalid = str(error)
+    pytest.fail(f"@pytest.mark: {invalid}", pytrace=False)

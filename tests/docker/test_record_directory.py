@@ -128,7 +128,7 @@ def test_who_may_read_is_a_setting_where_the_directory_says_nothing(
 
 def test_a_directory_that_is_not_open_says_so_in_the_training(directory: Path) -> None:
     directory.chmod(0o755)
-    assert "no record can be written" in train(directory, 1000)
+    assert "the record cannot be written" in train(directory, 1000)
     assert read(directory) == ([], [])
 
 
@@ -138,7 +138,7 @@ def test_one_that_belongs_to_another_user_is_trusted_only_where_it_is_named(
 ) -> None:
     assert train(directory, 1000, named=False) == ""  # of root
     os.chown(directory, MONITOR, MONITOR)
-    assert "no record can be written" in train(directory, 1001, named=False)
+    assert "the record cannot be written" in train(directory, 1001, named=False)
     assert train(directory, 1002) == ""
     assert read(directory) == (["1000", "1002"], [])
 

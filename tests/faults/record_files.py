@@ -19,7 +19,7 @@ from support.filesystems import FAULTS, FOR_GOOD, KINDS, NotHereError, mounted
 from support.stepping import PROGRAM, Stepping, stepping
 from warmwatch.shared import record
 
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 
 
 def main() -> None:
@@ -56,13 +56,13 @@ def _under(
             time.sleep(0.5)
             yield f"{_behind(training):>6}"
         training.step()
-        deadline = time.monotonic() + (0 if name in FOR_GOOD else _PATIENCE)
+        deadline = time.monotonic() + (0 if name in FOR_GOOD else _TIMEOUT)
         while _behind(training) != "0" and time.monotonic() < deadline:
             time.sleep(0.05)
         yield f"{_behind(training):>6}"
         training.leave()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            training.process.wait(_PATIENCE)
+            training.process.wait(_TIMEOUT)
     except (AssertionError, OSError) as error:
         yield f"({str(error) or type(error).__name__})"
 

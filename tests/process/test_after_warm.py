@@ -161,7 +161,7 @@ def test_a_stance_of_the_users_own_stays(records: Path) -> None:
     body = START.replace("MODE", repr("raise")) + OWN
     shape, stance, warned = result_of(records, body, attach=False)
     assert (shape, stance) == ([3], "eager_on_recompile")
-    assert any("the stance 'eager_on_recompile' is set, and stays" in one for one in warned)
+    assert any("your stance 'eager_on_recompile' stays in effect" in one for one in warned)
 
 
 WRONG = """

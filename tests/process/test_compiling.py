@@ -343,7 +343,7 @@ def test_the_gpus_in_use_are_named_when_cuda_comes_up(records: Path) -> None:
         """
 import warmwatch.recorder.own_record
 devices = []
-warmwatch.recorder.own_record.used = lambda: tuple(devices)
+warmwatch.recorder.own_record.gpus_in_use = lambda: tuple(devices)
 model = make()
 compiled = torch.compile(model, backend="eager")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -269,8 +269,8 @@ def test_the_first_steps_run_eagerly_where_that_was_asked_for(records: Path) -> 
     stance, (warning,) = found["too_late"]
     assert stance == "default"
     assert warning == (
-        "warmwatch: attach(baseline_steps=5) is left out: a step was made, or something compiled; "
-        "say it before the first"
+        "warmwatch: attach(baseline_steps=5) is ignored: the training has begun; "
+        "call attach() before the first step"
     )
     stance, compiled, (warning,) = found["no_such_stance"]
     assert (stance, compiled) == ("default", graphs)

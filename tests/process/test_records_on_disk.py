@@ -264,21 +264,21 @@ def test_a_signal_that_the_training_waits_for_comes_to_the_training(disk: Path) 
 
 SLOW = """
 import os, signal, sys, threading, time, warmwatch, warmwatch.lifecycle.api
-from warmwatch.recorder import files as _making, own_record as _own_record, writer as _writer
-_own_record._PATIENCE = 600
-making, go_on, usable = threading.Event(), threading.Event(), _making._usable
+from warmwatch.recorder import files as _files, own_record as _own_record, writer as _writer
+_own_record._TIMEOUT = 600
+making, go_on, prepare = threading.Event(), threading.Event(), _files._prepare
 def slow(*args, **kwargs):
     making.set()
     go_on.wait()
-    return usable(*args, **kwargs)
-_making._usable = slow
+    return prepare(*args, **kwargs)
+_files._prepare = slow
 def proceed():
     go_on.set()
     while not warmwatch.lifecycle.api.attached.agent.record.visible:
         time.sleep(.01)
 """
 LATE = f"""{SLOW}
-_writer._PATIENCE = .1
+_writer._OPEN_TIMEOUT = .1
 warmwatch.attach(run="first")
 warmwatch.step()
 warmwatch.attach(run="second")
@@ -296,7 +296,7 @@ RAISES = f"""{SLOW}
 class TimeIsUp(Exception): pass
 def time_is_up(*_): raise TimeIsUp
 signal.signal(signal.SIGALRM, time_is_up)
-_writer._PATIENCE = 60
+_writer._OPEN_TIMEOUT = 60
 warmwatch.attach(run="t")
 alarm = threading.Thread(target=lambda: (making.wait(), os.kill(os.getpid(), signal.SIGALRM)))
 alarm.start()

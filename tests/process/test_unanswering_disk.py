@@ -52,7 +52,7 @@ def started(program: str, disk: Path, *arguments: str) -> Iterator[subprocess.Po
 # the disk answers it waits for as long as that takes.
 DETACHES = """
 import fcntl, json, os, sys, threading, time, warmwatch
-from warmwatch.recorder import disk_flusher as _copies
+from warmwatch.recorder import disk_flusher as _flusher
 from warmwatch.lifecycle import api as _current
 main, waits, well = threading.get_ident(), [], True
 class Waited:
@@ -65,7 +65,7 @@ class Waited:
             return self.lock.acquire(timeout=timeout)
         waits.append((timeout, self.lock.acquire(timeout=600 if well else timeout)))
         return waits[-1][1]
-_copies.taken = Waited
+_flusher.locked = Waited
 hangs, answers = threading.Event(), threading.Event()
 def hanging(call):
     def hung(*arguments):
@@ -134,20 +134,20 @@ def test_a_detach_waits_for_a_disk_for_a_second_and_no_longer(
 # The directory answers late, and then cannot be written twice.
 FAILS = """
 import threading, time, warmwatch
-from warmwatch.recorder import disk_flusher as _copies
-from warmwatch.recorder import files as _making
+from warmwatch.recorder import disk_flusher as _flusher
+from warmwatch.recorder import files as _files
 from warmwatch.recorder import own_record as _own_record
 from warmwatch.recorder import writer as _writer
 from warmwatch.lifecycle import api as _current
-answers, tries, usable = threading.Event(), [], _making._usable
+answers, tries, prepare = threading.Event(), [], _files._prepare
 def failing(*args, **kwargs):
     answers.wait()
     tries.append(1)
     if len(tries) < 3:
         raise PermissionError("not yet")
-    return usable(*args, **kwargs)
-_making._usable = failing
-_writer._PATIENCE, _own_record._PATIENCE, _copies._PAUSES = .1, 600, (.05, .05)
+    return prepare(*args, **kwargs)
+_files._prepare = failing
+_writer._OPEN_TIMEOUT, _own_record._TIMEOUT, _flusher._RETRIES = .1, 600, (.05, .05)
 warmwatch.attach(run="t")
 warmwatch.step()
 answers.set()
@@ -166,7 +166,7 @@ def test_a_directory_that_fails_when_nobody_waits_any_more_is_tried_until_it_can
         assert process.returncode == 0, said
     warnings = [line for line in said.splitlines() if "warmwatch: " in line]
     assert ["does not answer" in line for line in warnings] == [True, False]
-    assert "no record can be written now (not yet); it is tried again" in warnings[1]
+    assert "the record cannot be written now (not yet); will retry" in warnings[1]
     slot = slots.read(slots.only(disk))
     assert (slot.steps.steps, record.ENDS[slot.compile.end_code]) == (1, "finished")
     assert slot.compile.tokens_per_step == 8

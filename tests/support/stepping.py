@@ -34,7 +34,7 @@ for line in sys.stdin:
 # For as long as it takes: what the training is to find on its disk is there then.
 PATIENCE = """
 from warmwatch.recorder import own_record as _own_record, writer as _writer
-_own_record._PATIENCE = _writer._PATIENCE = 600
+_own_record._TIMEOUT = _writer._OPEN_TIMEOUT = 600
 """
 PATIENT = PROGRAM.replace("warmwatch.attach(run", f"{PATIENCE}warmwatch.attach(run", 1)
 

@@ -1,15 +1,15 @@
-"""What ``warmwatch run`` brings into each Python below it: attach when PyTorch is imported.
+"""Attaches the agent when PyTorch is imported, in every Python process under ``warmwatch run``.
 
-Every Python reads this that has the folder in its ``PYTHONPATH``, of any version: so it is written
-for all of them, and does nothing in those that the agent does not support. It leaves no trace where
-nothing is attached: its folder leaves ``sys.path``, and the ``sitecustomize`` that would have run
-without it runs in its own name, or none, as if this one did not exist.
+``warmwatch run`` puts this folder on ``PYTHONPATH``. Python processes of any version load this
+file, so it is valid in all of them, and does nothing in versions that the agent does not support.
+It removes its folder from ``sys.path`` and then runs the next ``sitecustomize``, if any, under that
+name, so a process without PyTorch behaves as if this file did not exist.
 """
 
 import os
 import sys
 
-_COMPILERS = (  # programs of PyTorch's own, which import torch and train nothing
+_COMPILERS = (  # programs of PyTorch that import torch and do not train
     os.path.join("torch", "_inductor", ""),
     "torch._inductor.",
     "torch.distributed.run",
@@ -18,9 +18,9 @@ _COMPILERS = (  # programs of PyTorch's own, which import torch and train nothin
 
 
 class _UntilTorch(object):
-    """A finder that finds nothing: it attaches when somebody looks for what may compile.
+    """A finder that finds nothing, and attaches when ``torch`` or ``triton`` is looked up.
 
-    It stays where it is: to take it away while finders are asked would pass over the next one.
+    It stays in ``sys.meta_path``: removing it during the lookup would skip the next finder.
     """
 
     waits = True
@@ -31,8 +31,8 @@ class _UntilTorch(object):
             _attach()
 
 
-class _Brought(object):
-    """Finds our package, and nothing else beside it, where nobody else finds one of that name."""
+class _PackageFinder(object):
+    """Finds the package ``warmwatch``, and no other module of its folder, if no finder else did."""
 
     def find_spec(self, name, path=None, target=None):  # noqa: ARG002
         if name != "warmwatch":
@@ -48,30 +48,30 @@ class _Brought(object):
 def _attach():
     try:
         if not _is_helper():
-            _bring_past_folders()
+            _skip_namespace_package()
             import warmwatch.lifecycle.launched  # noqa: F401
     except Exception as error:  # noqa: BLE001 - the import is the training's, not ours
         _complain("warmwatch: could not attach (%r); the training goes on\n" % (error,))
 
 
-def _bring_past_folders():
-    """A mere folder of our name beside the script, such as a checkout, is no package."""
+def _skip_namespace_package():
+    """Prefer the package to a folder named ``warmwatch``, such as a checkout next to the script."""
     from importlib.machinery import PathFinder
 
     found = PathFinder.find_spec("warmwatch")
     if found is not None and found.origin is None:  # a namespace package
-        sys.meta_path.insert(0, _Brought())
+        sys.meta_path.insert(0, _PackageFinder())
 
 
 def _complain(line):
-    try:  # noqa: SIM105 - contextlib takes its time, and is another one in Python 2
+    try:  # noqa: SIM105 - Python 2 has no contextlib.suppress
         sys.stderr.write(line)
     except (AttributeError, OSError, ValueError):
-        pass  # it is none, full or closed: there is nowhere to say it
+        pass  # None, full or closed
 
 
 def _is_helper():
-    """Whether the program that runs is PyTorch's own."""
+    """Whether this process runs one of PyTorch's own programs."""
     words = iter(sys.orig_argv[1:])
     for word in words:
         if word in ("-X", "-W", "--check-hash-based-pycs"):
@@ -93,7 +93,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [_place for _place in sys.path if _place != _HERE]
 if sys.version_info >= (3, 10) and not _is_off():
     sys.meta_path.insert(0, _UntilTorch())
-    sys.meta_path.append(_Brought())
+    sys.meta_path.append(_PackageFinder())
 
-_kept = sys.modules.pop(__name__)  # Python 2 would take a module's names away with the module
-import sitecustomize  # noqa: E402, F401 - the next one; without one, Python passes over the error
+_this = sys.modules.pop(__name__)  # a reference: Python 2 clears the globals of a freed module
+import sitecustomize  # noqa: E402, F401 - the next one; Python ignores the error if there is none

@@ -1,4 +1,4 @@
-"""Framework callbacks: they report what PyTorch cannot (steps, evaluations, saves, names).
+"""Framework callbacks: they report a framework's steps, evaluations, saves and run names.
 
-One file for each, which imports its framework; nothing here is imported by the agent itself.
+One file per framework, which imports it. The agent itself never imports this package.
 """

@@ -1,23 +1,23 @@
-"""Lightning's callback, for both of its packages."""
+"""The callbacks of Lightning, common to its packages ``lightning`` and ``pytorch_lightning``."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import warmwatch
-from warmwatch.frameworks._reporting import Phases, guarded, suggest, trains
+from warmwatch.frameworks._reporting import Phases, guarded, suggest
 
-_UNNAMED = (None, "", "lightning_logs")  # what loggers are called whom nobody gave a name
-# those whose name is the same in every rank; others ask a server, and from the first rank alone
-_NAMED_ALIKE = frozenset({"TensorBoardLogger", "CSVLogger", "WandbLogger"})
+_UNNAMED = (None, "", "lightning_logs")  # default names of loggers
+# Loggers with the same name in every rank; others get it from a server, in the first rank only.
+_SAME_IN_ALL_RANKS = frozenset({"TensorBoardLogger", "CSVLogger", "WandbLogger"})
 
 
 class Hooks:
-    """Of several in one trainer the first one marks the steps."""
+    """The hooks of ``WarmwatchCallback``. Of several in one trainer the first marks the steps."""
 
     def __init__(self) -> None:
         super().__init__()
-        trains()
+        warmwatch.attach()
         self._phases = Phases()
         self._step = 0
 
@@ -29,7 +29,7 @@ class Hooks:
 
     @guarded
     def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
-        """A batch that no optimizer stepped for is a part of the step to come."""
+        """Mark a step, unless the batch only accumulated gradients."""
         if trainer.global_step == self._step:
             return
         self._step = trainer.global_step
@@ -53,18 +53,18 @@ class Hooks:
 
 
 def _name_of(trainer: Any) -> str | None:
-    """The run's name as a logger has it; of several ranks all have to give the same."""
+    """The run's name from a logger; all ranks must get the same."""
     alone = trainer.world_size == 1
-    loggers = (one for one in trainer.loggers if alone or type(one).__name__ in _NAMED_ALIKE)
+    loggers = (one for one in trainer.loggers if alone or type(one).__name__ in _SAME_IN_ALL_RANKS)
     names = (getattr(logger, "name", None) for logger in loggers)
     return next((str(name) for name in names if name not in _UNNAMED), None)
 
 
 class FabricHooks:
-    """For ``fabric.call("on_validation_start")`` and its like; steps are the optimizers'."""
+    """Hooks of ``fabric.call("on_validation_start")`` etc.; optimizers mark the steps."""
 
     def __init__(self) -> None:
-        trains()
+        warmwatch.attach()
         self._phases = Phases()
 
     @guarded

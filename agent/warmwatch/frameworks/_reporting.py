@@ -1,4 +1,4 @@
-"""Shared by the framework callbacks: how they report, without ever failing the training."""
+"""How framework callbacks report to the agent, without ever failing the training."""
 
 from __future__ import annotations
 
@@ -8,50 +8,45 @@ from typing import Any, ParamSpec
 
 from warmwatch._guard import report
 from warmwatch.lifecycle import api
-from warmwatch.lifecycle.api import Pause, attach
+from warmwatch.lifecycle.api import Pause
 
 _P = ParamSpec("_P")
 
 
-def guarded(tell: Callable[_P, object]) -> Callable[_P, None]:
-    """``tell``, whose errors are counted and never raised: a framework may not be as it was."""
+def guarded(function: Callable[_P, object]) -> Callable[_P, None]:
+    """``function`` with its exceptions counted, not raised: a framework's API may change."""
 
-    @functools.wraps(tell)
-    def telling(*args: _P.args, **kwargs: _P.kwargs) -> None:
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> None:
         try:
-            tell(*args, **kwargs)
+            function(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("frameworks", error)
 
-    return telling
+    return call
 
 
 def is_attached() -> bool:
-    """Whether somebody has attached the agent to this process."""
+    """Whether the agent is attached to this process."""
     return api.attached is not None
 
 
-def trains() -> None:
-    """This process trains: the user has said so, by a framework's callback."""
-    attach()
-
-
 def suggest(**options: Any) -> None:
-    """What the framework knows of the run: it gives way to what the user said."""
+    """Set options of the run that the user has not set."""
     if api.attached is not None:
         api.attached.suggest(options)
 
 
-def marks_steps(optimizers: Iterable[Any]) -> None:
-    """The framework marks each step itself: no call of these ``optimizers`` is one."""
+def mark_steps_by_hand(optimizers: Iterable[Any]) -> None:
+    """Count only steps that the framework marks, and no calls of these ``optimizers``."""
     if api.attached is not None:
-        api.attached.agent.marking.by_hand(optimizers)
+        api.attached.agent.step_source.by_hand(optimizers)
 
 
 class Phases:
-    """What is between two steps, as a framework tells of its begin and its end.
+    """Evaluations and saves between two steps.
 
-    A begin may be told twice, and an end of what has not begun.
+    A framework may report a begin twice, or an end without a begin.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """Hugging Face Accelerate with your own loop: ``watch(accelerator)``.
 
-Steps are those of the optimizer within, which Accelerate leaves out while gradients accumulate.
+The wrapped optimizer marks the steps; Accelerate does not call it while gradients accumulate.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import warmwatch
-from warmwatch.frameworks._reporting import guarded, suggest, trains
+from warmwatch.frameworks._reporting import guarded, suggest
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -18,8 +18,8 @@ _SAVES = ("save_state", "save_model")
 
 
 def watch(accelerator: Accelerator) -> None:
-    """Attach, name the run as its trackers' project, and tell of its saves."""
-    trains()
+    """Attach, name the run after the trackers' project, and report saves."""
+    warmwatch.attach()
     _wrap(accelerator)
 
 

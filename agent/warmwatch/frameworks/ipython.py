@@ -1,6 +1,7 @@
-"""In a notebook: ``%load_ext warmwatch`` attaches, and answers under the cell that trains.
-A cell in which nothing compiles and no step is made shows nothing. While a cell runs, a thread of
-ours looks once a second and updates one display; the training is not asked for anything.
+"""``%load_ext warmwatch``: attaches in a notebook and shows a status line under a training cell.
+
+A cell without compile activity and steps shows nothing. While a cell runs, a thread reads the
+record once a second and updates one display; it does not interrupt the training.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ from warmwatch.lifecycle import api
 from warmwatch.notify.live_answer import answer
 from warmwatch.shared.record import Slot
 
-_PAUSE = 1.0  # seconds between two looks
+_INTERVAL = 1.0  # seconds between two updates
 _KEY = "_warmwatch"
 
 
 class LiveAnswer:
-    """The display under the cell that runs.
+    """The display under the running cell.
 
     Args:
-        display: IPython's; called with the text, it gives a handle with ``update(text)``.
+        display: ``IPython.display.display``; returns a handle with ``update(data)``.
+        interval: seconds between two updates.
     """
 
-    def __init__(self, display: Any, pause: float = _PAUSE) -> None:
-        self._display, self._pause = display, pause
+    def __init__(self, display: Any, interval: float = _INTERVAL) -> None:
+        self._display, self._interval = display, interval
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._before = (0, 0)
@@ -34,31 +36,31 @@ class LiveAnswer:
         self._shown = ""
 
     def begin(self, _info: object = None) -> None:
-        """A cell begins."""
+        """Follow a cell that begins."""
         self.end()
         self._over, self._handle, self._shown = threading.Event(), None, ""
-        self._before = _so_far(_slot())
-        run = contextvars.copy_context().run  # so that what is shown is this cell's
+        self._before = _counts(_slot())
+        run = contextvars.copy_context().run  # so that the output goes to this cell
         self._thread = threading.Thread(target=run, args=(self._follow,), daemon=True)
         self._thread.start()
 
     def end(self, _result: object = None) -> None:
-        """It has ended: the last word."""
+        """Update the display a last time when the cell ends."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
         self._over.set()
         thread.join()
-        self._look()
+        self._update()
 
     def _follow(self) -> None:
-        while not self._over.wait(self._pause):
-            self._look()
+        while not self._over.wait(self._interval):
+            self._update()
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         try:
             slot = _slot()
-            if slot is None or _so_far(slot) == self._before:
+            if slot is None or _counts(slot) == self._before:
                 return
             self._show(answer(slot, api.state() or "", self._before[1]))
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
@@ -68,15 +70,15 @@ class LiveAnswer:
         if not text or text == self._shown:
             return
         self._shown = text
-        shown = {"text/plain": f"warmwatch: {text}"}
+        data = {"text/plain": f"warmwatch: {text}"}
         if self._handle is None:
-            self._handle = self._display(shown, raw=True, display_id=True)
+            self._handle = self._display(data, raw=True, display_id=True)
         else:
-            self._handle.update(shown, raw=True)
+            self._handle.update(data, raw=True)
 
 
 def load(shell: Any) -> None:
-    """Attach, and follow the cells of ``shell``; once."""
+    """Attach, and follow the cells of ``shell``. Does nothing if loaded already."""
     if getattr(shell, _KEY, None) is not None:
         return
     from IPython.display import display
@@ -89,7 +91,7 @@ def load(shell: Any) -> None:
 
 
 def unload(shell: Any) -> None:
-    """Follow them no longer; the agent stays attached."""
+    """Stop following cells; the agent stays attached."""
     live = getattr(shell, _KEY, None)
     if live is None:
         return
@@ -104,6 +106,6 @@ def _slot() -> Slot | None:
     return attached.agent.record.image() if attached is not None and attached.armed else None
 
 
-def _so_far(slot: Slot | None) -> tuple[int, int]:
-    """Activities and steps: what moves while a cell trains."""
+def _counts(slot: Slot | None) -> tuple[int, int]:
+    """Numbers of activities and steps, one of which rises while a cell trains."""
     return (slot.compile.begun, slot.steps.steps) if slot else (0, 0)

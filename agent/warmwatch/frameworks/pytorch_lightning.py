@@ -1,7 +1,7 @@
 """Lightning, as the package ``pytorch_lightning``: ``Trainer(callbacks=[WarmwatchCallback()])``.
 
-Lightning finds it by itself, by an entry point, where the process is attached; ``FabricCallback``
-is for ``Fabric(callbacks=[...])``.
+In an attached process Lightning adds it to each trainer itself, through an entry point.
+``FabricCallback`` is for ``Fabric(callbacks=[...])``.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from warmwatch.frameworks._reporting import is_attached
 
 
 class WarmwatchCallback(Hooks, pytorch.Callback):
-    """Attaches, and tells of the trainer's own steps, of validation, test and prediction."""
+    """Attaches, and reports the trainer's steps, validation, test and prediction."""
 
 
 class FabricCallback(FabricHooks):
-    """Attaches, and tells of what the loop calls: ``fabric.call("on_validation_start")``."""
+    """Attaches, and reports what the loop calls: ``fabric.call("on_validation_start")``."""
 
 
 def callbacks() -> list[WarmwatchCallback]:
-    """Lightning's entry point: one for each trainer, and none where nobody attached."""
+    """Lightning's entry point: one callback per trainer, or none if not attached."""
     return [WarmwatchCallback()] if is_attached() else []

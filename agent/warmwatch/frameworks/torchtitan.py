@@ -1,6 +1,6 @@
 """torchtitan: ``watch(trainer)``, before ``trainer.train()``.
 
-Under ``warmwatch run`` each ``Trainer`` that trains is watched by itself.
+Under ``warmwatch run`` this happens automatically.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from warmwatch.frameworks._reporting import (
     Phases,
     guarded,
     is_attached,
-    marks_steps,
+    mark_steps_by_hand,
     suggest,
-    trains,
 )
 from warmwatch.process.run_name import launcher_run
 
@@ -28,13 +27,13 @@ _KEY = "_warmwatch"
 
 
 def watch(trainer: Trainer) -> None:
-    """Attach, and tell of the trainer's own steps and tokens, its validations and its saves."""
-    trains()
+    """Attach, and report the trainer's steps, tokens, validations and saves."""
+    warmwatch.attach()
     _wrap(trainer)
 
 
-def join() -> None:
-    """Have each ``Trainer`` from here on watched when it begins to train."""
+def install() -> None:
+    """Watch every ``Trainer`` that begins to train from now on."""
     from torchtitan import trainer
 
     train = trainer.Trainer.train
@@ -50,15 +49,15 @@ def join() -> None:
 
 @guarded
 def _wrap(trainer: Any) -> None:
-    """Its own methods, as they are called: subclasses have others. Once."""
+    """Wrap the methods of this instance, once; subclasses override those of the class."""
     if hasattr(trainer, _KEY):
         return
     trainer.train_step = _stepping(trainer, trainer.train_step)
     setattr(trainer, _KEY, True)
-    # to load a checkpoint steps the optimizers once, before the first step
-    marks_steps(trainer.optimizers)
+    # loading a checkpoint calls the optimizers once, before the first step
+    mark_steps_by_hand(trainer.optimizers)
     spec = trainer.config.model_spec
-    if launcher_run(os.environ) is None:  # which a person gave to this one training
+    if launcher_run(os.environ) is None:  # a name from the launcher takes precedence
         suggest(run=f"{spec.name}_{spec.flavor}")
     trainer.checkpointer.save = _saving(trainer.checkpointer)
     if (validator := getattr(trainer, "validator", None)) is not None:
@@ -66,34 +65,34 @@ def _wrap(trainer: Any) -> None:
 
 
 def _stepping(trainer: Any, train_step: Callable[..., Any]) -> Callable[..., Any]:
-    """One that ends with an exception is none: there was no more data for it."""
+    """``train_step`` that marks a step, unless it raises because the data ended."""
 
     @functools.wraps(train_step)
     def stepping(*args: Any, **kwargs: Any) -> Any:
         before = getattr(trainer, "ntokens_seen", 0)
-        made = train_step(*args, **kwargs)
-        _tell_worth(trainer, before)
+        result = train_step(*args, **kwargs)
+        _suggest_work(trainer, before)
         warmwatch.step()
-        return made
+        return result
 
     return stepping
 
 
 @guarded
-def _tell_worth(trainer: Any, before: int) -> None:
-    """This rank's share: all ranks of a tensor or pipeline group count the same tokens."""
+def _suggest_work(trainer: Any, before: int) -> None:
+    """Set this rank's share; all ranks of a tensor or pipeline group count the same tokens."""
     dims, metrics = trainer.parallel_dims, trainer.metrics_processor
     tokens, rest = divmod(trainer.ntokens_seen - before, dims.tp * dims.pp)
     if tokens <= 0 or rest:
         return
     flops = metrics.num_flops_per_token * tokens
-    # a quantized model is held against no peak: torchtitan gives no MFU for it either
+    # no MFU for a quantized model, as in torchtitan: its peak is unknown
     known = flops > 0 and not metrics.has_quantization
     suggest(tokens_per_step=tokens, flops_per_step=flops if known else None)
 
 
 def _saving(checkpointer: Any) -> Callable[..., Any]:
-    """It is asked at every step, and seldom saves."""
+    """``save`` that reports a save; it is called after every step and rarely saves."""
     phases, save = Phases(), checkpointer.save
 
     @guarded

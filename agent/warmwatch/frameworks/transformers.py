@@ -1,6 +1,6 @@
 """Hugging Face: ``Trainer(..., callbacks=[WarmwatchCallback()])``.
 
-Under ``warmwatch run`` each ``Trainer`` has one by itself.
+Under ``warmwatch run`` each ``Trainer`` gets one automatically.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from typing import Any
 from transformers import trainer_callback
 
 import warmwatch
-from warmwatch.frameworks._reporting import Phases, guarded, is_attached, suggest, trains
+from warmwatch.frameworks._reporting import Phases, guarded, is_attached, suggest
 
-# the trainer's state and the global step that was marked last: of two callbacks one marks it
+# trainer state (by id) and global step that was marked last: of two callbacks only one marks it
 _marked: tuple[int, int] | None = None
 
 
 class WarmwatchCallback(trainer_callback.TrainerCallback):
-    """Attaches, and tells of the ``Trainer``'s own steps, evaluations, saves and tokens."""
+    """Attaches, and reports the ``Trainer``'s steps, evaluations, saves and tokens."""
 
     def __init__(self) -> None:
-        trains()
+        warmwatch.attach()
         self._phases = Phases()
         self._tokens = 0
 
@@ -28,10 +28,10 @@ class WarmwatchCallback(trainer_callback.TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
         global _marked
         _marked = None
-        self._phases.end_all()  # of what was broken off before
+        self._phases.end_all()  # phases of an earlier call that was interrupted
         self._tokens = state.num_input_tokens_seen
         name = getattr(args, "run_name", None)
-        if name and name != args.output_dir:  # which some versions make it
+        if name and name != args.output_dir:  # the default in some versions
             suggest(run=name)
 
     @guarded
@@ -41,7 +41,7 @@ class WarmwatchCallback(trainer_callback.TrainerCallback):
         step = id(state), state.global_step
         if _marked != step:
             _marked = step
-            self._tell_tokens(args, state)
+            self._suggest_tokens(args, state)
             warmwatch.step()
         self._begin(control)
 
@@ -52,13 +52,13 @@ class WarmwatchCallback(trainer_callback.TrainerCallback):
     @guarded
     def on_prediction_step(
         self,
-        args: Any,  # noqa: ARG002 - as the Trainer calls it, here and below
+        args: Any,  # noqa: ARG002 - the signature is the Trainer's, here and below
         state: Any,  # noqa: ARG002
         control: Any,  # noqa: ARG002
         **_: Any,
     ) -> None:
-        self._phases.end("saving")  # there is a data set more to evaluate before that
-        self._phases.begin("evaluating")  # one that the user asked for has no other begin
+        self._phases.end("saving")  # another data set is evaluated before the save
+        self._phases.begin("evaluating")  # the only event of ``Trainer.evaluate()`` by the user
 
     @guarded
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
@@ -79,14 +79,14 @@ class WarmwatchCallback(trainer_callback.TrainerCallback):
         self._phases.end_all()
 
     def _begin(self, control: Any) -> None:
-        """What the ``Trainer`` will do next: it evaluates before it saves."""
+        """Begin the phase that follows the step; the ``Trainer`` evaluates before it saves."""
         if control.should_evaluate:
             self._phases.begin("evaluating")
         elif control.should_save:
             self._phases.begin("saving")
 
-    def _tell_tokens(self, args: Any, state: Any) -> None:
-        """The tokens of this step, where the ``Trainer`` counts them, and this rank's alone."""
+    def _suggest_tokens(self, args: Any, state: Any) -> None:
+        """Set the tokens of a step if the ``Trainer`` counts them, and for this rank only."""
         counts = getattr(args, "include_num_input_tokens_seen", False) not in (False, None, "no")
         if counts and args.world_size == 1:
             before, self._tokens = self._tokens, state.num_input_tokens_seen
@@ -94,8 +94,8 @@ class WarmwatchCallback(trainer_callback.TrainerCallback):
                 suggest(tokens_per_step=self._tokens - before)
 
 
-class _Joined(WarmwatchCallback):
-    """That of ``warmwatch run``: in a process that was detached it says nothing."""
+class _InstalledCallback(WarmwatchCallback):
+    """The callback under ``warmwatch run``, which does not attach again after a detach."""
 
     def __init__(self) -> None:
         if is_attached():
@@ -104,8 +104,8 @@ class _Joined(WarmwatchCallback):
         self._tokens = 0
 
 
-def join() -> None:
-    """Have each ``Trainer`` from here on have one."""
+def install() -> None:
+    """Add the callback to every ``Trainer`` from now on."""
     from transformers import trainer
 
-    trainer.DEFAULT_CALLBACKS.append(_Joined)
+    trainer.DEFAULT_CALLBACKS.append(_InstalledCallback)

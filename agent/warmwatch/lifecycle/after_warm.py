@@ -1,12 +1,12 @@
-"""What compiles after the warm-up: reported to callbacks, as a warning, or refused.
+"""Compilations after the warm-up: reported to callbacks, reported as a warning, or refused.
 
-Off by default. PyTorch's own stance ``fail_on_recompile`` refuses what Dynamo would compile, and
-raises at the user's call, before anything is compiled. Triton's own kernels know no stance: there
-the wrapper around Triton's compiler raises. It is the only case in which the agent raises into a
-training, and the user asked for it.
+Off by default. PyTorch's stance ``fail_on_recompile`` refuses what Dynamo would compile. It raises
+at the user's call, before anything is compiled. Stances do not apply to the user's own Triton
+kernels; for these the wrapper around Triton's compiler raises. This is the only case in which the
+agent raises into a training, and only ``after_warm="raise"`` enables it.
 
-Callbacks and warnings come once the activity is over, on the thread that compiled: within it they
-could compile, or wait for what compiles.
+Callbacks and warnings run on the thread that compiled, once its activity has ended. Inside the
+activity they could compile, or deadlock with the compilation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from warmwatch.shared.record import COMPILE_INDEX as AT
 if TYPE_CHECKING:
     from warmwatch.lifecycle.process_state import ProcessState
 
-_REPORTED = frozenset({"forward", "triton", "cpp_extension", "custom"})  # the rest follows these
+# The other kinds are compiled as a consequence of these.
+_REPORTED = frozenset({"forward", "triton", "cpp_extension", "custom"})
 
 
 class _Allowed(threading.local):
@@ -33,13 +34,13 @@ class _Allowed(threading.local):
 
 
 _allowed = _Allowed()
-# The threads within ``allow_compilation()``. A stance holds for the whole process, so while there
-# is one, nothing is refused on any thread.
+# Threads inside ``allow_compilation()``. A stance applies to the whole process, so while there is
+# such a thread, nothing is refused on any thread.
 _allowing: set[int] = set()
 
 
 class CompiledAfterWarmupError(RuntimeError):
-    """A Triton kernel would compile after the warm-up, and ``after_warm="raise"`` was asked for."""
+    """A Triton kernel would compile after the warm-up, and ``after_warm="raise"`` is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +48,13 @@ class Recompile:
     """A compilation after the warm-up, as ``warmwatch.on_recompile`` reports it.
 
     Attributes:
-        function: its name; file, line: where it is. ``None`` where PyTorch does not say.
         kind: ``forward``, ``triton``, ``cpp_extension`` or ``custom``.
-        reason: why, in PyTorch's words; ``None`` if nothing of it was compiled before.
-        category: of the reason, such as ``shape``. remedy: what to do, where that is known.
-        seconds: how long it took.
+        function, file, line: the compiled function; ``None`` if unknown.
+        reason: PyTorch's reason; ``None`` if the function was not compiled before.
+        category: category of the reason, such as ``shape``.
+        remedy: how to avoid it, if known.
+        seconds: duration.
+        caller: ``file:line`` of the user's call, if the function belongs to a library.
     """
 
     kind: str
@@ -71,38 +74,38 @@ class Recompile:
         what = place(self.function, self.file, self.line) or f"a {self.kind} compilation"
         why = plain(self.reason or "", self.category) or self.category or "not compiled before"
         from_where = f"{called_from(self.caller)}," if self.caller is not None else ""
-        said = f"{what}{from_where} compiled after the warm-up: {why}"
-        return f"{said}. {self.remedy}" if self.remedy else said
+        sentence = f"{what}{from_where} compiled after the warm-up: {why}"
+        return f"{sentence}. {self.remedy}" if self.remedy else sentence
 
 
 class AfterWarm:
-    """Of one process: who is told, and whether compilations are refused.
+    """What this process does about compilations after the warm-up.
 
     Attributes:
-        was_warm: the process was warm, and compilations are refused if ``mode`` says so.
-        mode: of ``_arguments.AFTER_WARM``, or ``None``.
+        was_warm: the process has been warm.
+        mode: one of ``settings.AFTER_WARM``, or ``None``.
     """
 
-    def __init__(self, own: ProcessState, mode: str | None) -> None:
-        self._own, self.mode = own, mode
+    def __init__(self, process: ProcessState, mode: str | None) -> None:
+        self._process, self.mode = process, mode
         self._callbacks: list[Callable[[Recompile], object]] = []
         self._waiting: list[Recompile] = []
         self._stance: Any = None
         self.was_warm = False
 
     def add(self, callback: Callable[[Recompile], object]) -> None:
-        """Call ``callback`` for each compilation after the warm-up."""
+        """Call ``callback`` for every compilation after the warm-up."""
         self._callbacks.append(callback)
 
-    def _is_over(self) -> bool:
-        """Whether a warm-up has ended, and the program did not allow what comes now."""
-        words = self._own.ledger.words
-        return bool(words[AT["warmups"]] or words[AT["settled"]]) and not _allowed.depth
+    def _applies(self) -> bool:
+        """Whether a warm-up has ended, and this thread is not inside ``allow_compilation()``."""
+        counters = self._process.ledger.words
+        return bool(counters[AT["warmups"]] or counters[AT["settled"]]) and not _allowed.depth
 
     def compiled(self, kind: str, values: Mapping[str, Any]) -> None:
-        """A compilation ended on this thread; its activity may go on."""
-        wanted = self._callbacks or self.mode is not None
-        if not wanted or kind not in _REPORTED or not self._is_over():
+        """Queue the report of a compilation that ended on this thread; its activity may go on."""
+        reports = self._callbacks or self.mode is not None
+        if not reports or kind not in _REPORTED or not self._applies():
             return
         from warmwatch.shared.advice import advice
 
@@ -121,67 +124,67 @@ class AfterWarm:
         )
 
     def activity_ended(self) -> None:
-        """Something ended on this thread: report what compiled, if that was all."""
-        if not self._waiting or self._own.ledger.words[AT["active_since_ns"]]:
+        """Report the queued compilations, unless an activity is still in progress."""
+        if not self._waiting or self._process.ledger.words[AT["active_since_ns"]]:
             return
         waiting, self._waiting = self._waiting, []
-        for one in waiting:
+        for recompile in waiting:
             if self.mode is not None:
-                warn_once(str(one))
+                warn_once(str(recompile))
             for callback in tuple(self._callbacks):
                 try:
-                    callback(one)
+                    callback(recompile)
                 except Exception as error:  # noqa: BLE001 - it would surface in the compiled call
                     report("on_recompile", error)
                     warn_once(f"the on_recompile callback {callback!r} raised {error!r}")
 
     def refusal(self, values: Mapping[str, Any]) -> Exception | None:
-        """What to raise instead of compiling a kernel; ``None``: compile it."""
-        if self.mode != "raise" or _allowing or not self._is_over():
+        """The error to raise instead of compiling a kernel; ``None``: compile it."""
+        if self.mode != "raise" or _allowing or not self._applies():
             return None
         where = {name: values.get(name) for name in ("file", "line")}
-        one = Recompile(kind="triton", function=values.get("name"), **where)
+        recompile = Recompile(kind="triton", function=values.get("name"), **where)
         return CompiledAfterWarmupError(
-            f"{one}. attach(after_warm='raise') refuses it; put the call into "
+            f"{recompile}. attach(after_warm='raise') refuses it; put the call into "
             "warmwatch.allow_compilation() if it is intended"
         )
 
-    def warm(self) -> None:
-        """The process is warm: refuse what Dynamo would compile from now on."""
+    def refuse(self) -> None:
+        """Refuse what Dynamo would compile, now that the process is warm."""
         self.was_warm = True
         if self.mode != "raise" or self._stance is not None or _allowing:
             return
         from warmwatch.hooks.dynamo.stance import EagerStance, present
 
         try:
-            if (now := present()) != "default":
-                why = f"the stance {now!r} is set, and stays"
+            if (stance := present()) != "default":
+                why = f"your stance {stance!r} stays in effect"
                 warn_once(f"after_warm='raise' refuses no recompile of torch.compile: {why}")
                 return
             self._stance = EagerStance("fail_on_recompile")
         except HookPointAbsentError as error:
             warn_once(f"after_warm='raise': this PyTorch has no torch.compiler.set_stance: {error}")
-        except RuntimeError as error:  # within a compiled function no stance can be set
+        except RuntimeError as error:  # a stance cannot be set inside a compiled function
             pass_on(error)
             warn_once(f"after_warm='raise' refuses no recompile of torch.compile: {error}")
-        if _allowing:  # another thread has entered one meanwhile, and found no stance to give back
-            self.give_back()
+        if _allowing:  # another thread entered meanwhile, and found no stance to reset
+            self.allow()
 
-    def give_back(self) -> None:
-        """Refuse no more: a detach, or compilations that are intended."""
+    def allow(self) -> None:
+        """Reset the stance: on detach, or inside ``allow_compilation()``."""
         stance, self._stance = self._stance, None
         if stance is not None:
             quietly("after_warm", stance.give_back)
 
     def renew(self) -> None:
-        """In a forked child, which inherits the stance and was not warm yet."""
-        _allowing.intersection_update({threading.get_ident()})  # the other threads are not here
-        self.give_back()
+        """Reset in a forked child, which inherits the stance and has not been warm."""
+        _allowing.intersection_update({threading.get_ident()})  # only this thread exists here
+        self.allow()
         self.was_warm, self._waiting = False, []
 
 
-class Allowing(ContextDecorator):
-    """What ``warmwatch.allow_compilation()`` gives; it may be entered again."""
+class AllowCompilation(ContextDecorator):
+    """The context manager of ``warmwatch.allow_compilation()``; reentrant."""
 
     def __enter__(self) -> None:
         if api.is_traced():
@@ -189,7 +192,7 @@ class Allowing(ContextDecorator):
         _allowed.depth += 1
         _allowing.add(threading.get_ident())
         if _allowed.depth == 1 and api.attached is not None:
-            quietly("after_warm", api.attached.agent.after_warm.give_back)
+            quietly("after_warm", api.attached.agent.after_warm.allow)
 
     def __exit__(self, *_raised: object) -> None:
         if api.is_traced():
@@ -199,7 +202,7 @@ class Allowing(ContextDecorator):
             return
         _allowing.discard(threading.get_ident())
         if not _allowing and api.attached is not None:
-            quietly("after_warm", api.attached.agent.refuse_again)
+            quietly("after_warm", api.attached.agent.update_refusal)
 
-    def _recreate_cm(self) -> Allowing:
-        return Allowing()
+    def _recreate_cm(self) -> AllowCompilation:
+        return AllowCompilation()

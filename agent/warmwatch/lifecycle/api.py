@@ -1,7 +1,7 @@
-"""The public functions of ``warmwatch``, and which agent is attached to this process.
+"""The public functions of ``warmwatch``, and the agent that is attached to this process.
 
-``import warmwatch`` must load nothing of the agent: the monitor imports this package for the
-record format. Functions import what they need when something is attached.
+``import warmwatch`` must not load the agent: the monitor imports this package for the record
+format. So functions import the agent's modules when they are called.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from warmwatch._version import __version__
 
 if TYPE_CHECKING:
-    from warmwatch.lifecycle.after_warm import Allowing, Recompile
+    from warmwatch.lifecycle.after_warm import AllowCompilation, Recompile
     from warmwatch.lifecycle.attaching import Attached
     from warmwatch.shared.verdict import Judgement
 
@@ -30,16 +30,16 @@ def _never() -> bool:
 is_traced: Callable[[], bool] = _never
 
 
-def dynamo_came() -> None:
-    """From here on Dynamo may trace us."""
+def dynamo_imported() -> None:
+    """Dynamo may trace the functions here from now on, so they check for it."""
     global is_traced
     from torch import compiler
 
     is_traced = compiler.is_dynamo_compiling
 
 
-class Bracket(ContextDecorator):
-    """The context manager that ``warmwatch.activity()`` gives; it may be entered again."""
+class Activity(ContextDecorator):
+    """The context manager of ``warmwatch.activity()``; reentrant."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -57,50 +57,50 @@ class Bracket(ContextDecorator):
             return
         _end(self._name, self._begun.pop(), kind)
 
-    def _recreate_cm(self) -> Bracket:
-        """For each call of a decorated function one of its own: several threads may be in it."""
-        return Bracket(self._name)
+    def _recreate_cm(self) -> Activity:
+        """One instance per call of a decorated function: several threads may run it."""
+        return Activity(self._name)
 
 
 class Pause(ContextDecorator):
-    """What ``warmwatch.evaluating()`` and ``saving()`` give; it may be entered again.
+    """The context manager of ``warmwatch.evaluating()`` and ``saving()``; reentrant.
 
-    ``what``: one of ``_pauses.WORDS``.
+    ``kind``: a key of ``ledger.pauses.WORDS``.
     """
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
 
     def __enter__(self) -> None:
         if not is_traced():
-            self._tell("pause_began")
+            self._record("pause_began")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
     ) -> None:
         if not is_traced():
-            self._tell("pause_ended")
+            self._record("pause_ended")
 
     def _recreate_cm(self) -> Pause:
-        """For each call of a decorated function one of its own, which Dynamo can enter."""
-        return Pause(self._what)
+        """One instance per call of a decorated function: Dynamo can enter it."""
+        return Pause(self._kind)
 
-    def _tell(self, word: str) -> None:
+    def _record(self, method: str) -> None:
         try:
             if attached is not None:
-                getattr(attached.agent.ledger, word)(self._what)
+                getattr(attached.agent.ledger, method)(self._kind)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-            _report(error, self._what)
+            _report(error, self._kind)
 
 
 def _begin(name: str) -> int:
-    """Tell of it; when."""
-    from warmwatch.hooks.phases import CUSTOM  # here: see _current
+    """Record the begin of an activity; its time in monotonic nanoseconds."""
+    from warmwatch.hooks.phases import CUSTOM
 
     began = monotonic_ns()
     try:
         if attached is not None:
-            attached.agent.listener.begin(CUSTOM, _what(name))
+            attached.agent.listener.begin(CUSTOM, _compiled(name))
     except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
         _report(error)
     return began
@@ -113,16 +113,17 @@ def _end(name: str, began: int, raised: type[BaseException] | None) -> None:
         if attached is not None:
             listener = attached.agent.listener
             failure = raised.__name__ if raised and issubclass(raised, Exception) else None
-            values = {"name": _what(name)["name"], "seconds": (monotonic_ns() - began) / 1e9}
+            seconds = (monotonic_ns() - began) / 1e9
+            values = {"name": _compiled(name)["name"], "seconds": seconds}
             try:
                 listener.compilation(CUSTOM, {**values, "failure": failure} if failure else values)
             finally:
                 listener.end(CUSTOM)
-    except Exception as error:  # noqa: BLE001 - likewise
+    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
         _report(error)
 
 
-def _what(name: object) -> dict[str, str]:
+def _compiled(name: object) -> dict[str, str]:
     from warmwatch.process.settings import plain_name
 
     text = name if isinstance(name, str) else type(name).__name__
@@ -147,33 +148,33 @@ def attach(
     baseline_steps: int | None = None,
     after_warm: str | None = None,
 ) -> None:
-    """Attach the agent to this process; where it is attached, tell it more.
+    """Attach the agent to this process. If it is attached already, update its options.
 
     Args:
-        run: the run's name, 200 characters at most; else ``WARMWATCH_RUN``, the launcher's id, or
-            the script's name. What cannot be printed in it becomes ``_``.
-        tokens_per_step, samples_per_step: what one step of this rank is worth, a whole number from
-            1 to 2**53 (NumPy's too, no tensor). Said anew, it holds from that step on.
+        run: name of the run, at most 200 characters. Defaults to ``WARMWATCH_RUN``, the launcher's
+            id, or the script's name. Characters that cannot be printed become ``_``.
+        tokens_per_step, samples_per_step: work of one step of this rank, an integer from 1 to
+            2**53 (NumPy integers too, no tensors). A new value applies from that step on.
         flops_per_step: floating-point operations of one step of this rank, for its MFU.
-        parameters: of the model: without ``flops_per_step`` a step is worth 6 times the parameters
-            times the tokens. Not said, those that the optimizers hold are taken, as an estimate.
-        dtype: in which the GPU computes, ``torch.bfloat16`` or its name: against which peak the MFU
-            is held. Not said, bfloat16 is.
-        say: one line on stderr when a compilation takes long, when warm, for each recompile, and at
-            the end, as ``WARMWATCH_SAY=1`` does. The logger ``warmwatch`` has the same lines where
-            it was given a level.
-        baseline_steps: run the first so many steps eagerly, from 2 to 10,000 of them, and compile
-            after that: what compiling is worth is then known (``baseline`` in ``/status``). It
-            changes the run, by ``torch.compiler.set_stance("force_eager")``; stances of your own
-            win. Say it before the first step.
-
-        after_warm: ``"warn"`` or ``"raise"`` where something compiles after the warm-up, as
-            ``WARMWATCH_AFTER_WARM`` does. ``"raise"`` sets ``torch.compiler.set_stance(
+        parameters: number of model parameters. Without ``flops_per_step``, a step has 6 times
+            parameters times tokens operations. Defaults to the parameters that the optimizers
+            hold, as an estimate.
+        dtype: the type that the GPU computes in, ``torch.bfloat16`` or its name. It selects the
+            peak for the MFU. Defaults to bfloat16.
+        say: print one line on stderr for each long compilation, when warm, for each recompile,
+            and at the end, as ``WARMWATCH_SAY=1`` does. The logger ``warmwatch`` gets the same
+            lines if it has a level.
+        baseline_steps: run the first 2 to 10,000 steps eagerly and compile after that, to measure
+            the speedup (``baseline`` in ``/status``). This changes the run: it calls
+            ``torch.compiler.set_stance("force_eager")``. Your own stances take precedence.
+            Pass it before the first step.
+        after_warm: ``"warn"`` or ``"raise"`` when something compiles after the warm-up, as
+            ``WARMWATCH_AFTER_WARM`` does. ``"raise"`` calls ``torch.compiler.set_stance(
             "fail_on_recompile")`` once the process is warm, unless a stance is set then.
 
-    An argument that cannot be taken is left out with a warning; the others are taken.
+    An invalid argument is ignored with a warning; the others apply.
     """
-    from warmwatch.lifecycle import attaching  # here: see _current
+    from warmwatch.lifecycle import attaching
 
     attaching.attach(
         __version__,
@@ -192,17 +193,17 @@ def attach(
 
 
 def detach() -> None:
-    """Detach: every hook is taken away, and the rank shows as finished."""
+    """Detach: uninstall every hook. The rank shows as finished."""
     if attached is not None:
-        from warmwatch.lifecycle import attaching  # here: likewise, and so it is loaded
+        from warmwatch.lifecycle import attaching
 
         attaching.detach()
 
 
 def step() -> None:
-    """Mark the end of a step by hand, where the optimizer does not: inference, custom optimizers.
+    """Mark the end of a step by hand, for inference or a custom optimizer.
 
-    From the first call on, the optimizer is no longer watched for steps. Call it outside of
+    From the first call on, ``optimizer.step()`` no longer counts as a step. Call it outside
     compiled functions.
     """
     try:
@@ -212,67 +213,67 @@ def step() -> None:
         _report(error, "step")
 
 
-def activity(name: str) -> Bracket:
-    """Compile activity of a compiler that Warmwatch does not know: ``with activity("my_dsl"):``.
+def activity(name: str) -> Activity:
+    """Report compile activity of a compiler without a hook: ``with activity("my_dsl"):``.
 
-    Around the calls that compile, and around nothing else: as long as it lasts the rank counts as
-    compiling, in the phase ``other``, and a step that it touches is not clean. Also a decorator,
-    for a function that does nothing but compile. It does nothing where nothing is attached, and
-    inside a function that ``torch.compile`` compiles; there, put it around the call.
+    Put only the calls that compile inside it. While it lasts, the rank is compiling, in the phase
+    ``other``, and a step that overlaps it is not clean. Also a decorator, for a function that only
+    compiles. It does nothing if no agent is attached, and inside a function that
+    ``torch.compile`` compiles; put it around the call of that function.
 
     Args:
-        name: which compiler, 200 characters at most. It is recorded, and shown with the seconds.
+        name: name of the compiler, at most 200 characters. It is recorded with the seconds.
     """
-    return Bracket(name)
+    return Activity(name)
 
 
 def evaluating() -> Pause:
-    """An evaluation: ``with evaluating():`` around it, on the thread that trains. Also a decorator.
+    """Mark an evaluation: ``with evaluating():``, on the thread that trains. Also a decorator.
 
-    As long as it lasts the rank is no stalled one, the sentence says what it does, and its time is
-    no part of a step. What compiles in it is compile activity all the same. It ends at the next
-    step at the latest. Inside of what ``torch.compile`` compiles it does nothing.
+    While it lasts, the rank is not stalled, the sentence reports an evaluation, and its time is
+    not part of a step. Compilations inside it are compile activity as usual. It ends with the next
+    step at the latest. It does nothing inside a function that ``torch.compile`` compiles.
     """
     return Pause("evaluating")
 
 
 def saving() -> Pause:
-    """A checkpoint that ``torch.save`` and the distributed checkpoint do not write: likewise.
+    """Mark the saving of a checkpoint, as ``evaluating()`` marks an evaluation.
 
-    Those are heard by themselves.
+    Not needed for ``torch.save`` and ``torch.distributed.checkpoint``, which have hooks.
     """
     return Pause("saving")
 
 
 def state() -> str | None:
-    """This rank's state, such as ``"compiling"`` or ``"warm"``; ``None`` where not attached."""
+    """The state of this rank, such as ``"compiling"`` or ``"warm"``; ``None`` if not attached."""
     judgement = _judgement()
     return judgement.state.value if judgement else None
 
 
 def is_warm() -> bool:
-    """Whether nothing is left to wait for: the state is ``warm`` or ``eager``."""
+    """Whether the state is ``warm`` or ``eager``: the speed now is the real speed."""
     judgement = _judgement()
     return judgement is not None and judgement.warm
 
 
 def is_compiling() -> bool:
-    """Whether compile activity is in progress in this process now."""
+    """Whether compile activity is in progress in this process."""
     judgement = _judgement()
     return judgement is not None and judgement.compiling
 
 
 def on_warm(callback: Callable[[], object]) -> None:
-    """Call ``callback()`` once: at the first warm step, or immediately if it is warm already.
+    """Call ``callback()`` once: at the first warm step, or immediately if already warm.
 
-    It runs inside that step; an exception in it is reported, not raised. In a process that marks no
-    steps it runs on a thread of Warmwatch's, once nothing has compiled for 30 s
-    (``WARMWATCH_QUIET``), or inside of ``ready()``.
+    It runs inside that step; an exception in it is reported, not raised. In a process without
+    steps it runs on a thread of Warmwatch after 30 s without compilation (``WARMWATCH_QUIET``),
+    or inside ``ready()``.
     """
     try:
         if attached is not None:
             attached.agent.warmth.on_warm(callback)
-    except Exception as error:  # noqa: BLE001 - likewise
+    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
         _report(error, "on_warm")
 
 
@@ -280,34 +281,34 @@ def on_recompile(callback: Callable[[Recompile], object]) -> None:
     """Call ``callback(recompile)`` for each compilation after the warm-up.
 
     ``recompile`` has ``function``, ``file``, ``line``, ``reason``, ``category``, ``remedy`` and
-    ``seconds``; ``str(recompile)`` is one sentence. It is called when the compilation is over, on
-    the thread that compiled, and holds up that thread. Do not call compiled functions in it. An
+    ``seconds``; ``str(recompile)`` is one sentence. The callback runs after the compilation on
+    the thread that compiled, and blocks that thread. Do not call compiled functions in it. An
     exception in it is reported, not raised.
     """
     try:
         if attached is not None:
             attached.agent.after_warm.add(callback)
-    except Exception as error:  # noqa: BLE001 - likewise
+    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
         _report(error, "on_recompile")
 
 
-def allow_compilation() -> Allowing:
-    """Compilations that are intended: ``with allow_compilation():`` around them.
+def allow_compilation() -> AllowCompilation:
+    """Mark intended compilations after the warm-up: ``with allow_compilation():``.
 
-    On this thread they are neither reported as compiled after warm-up by ``on_recompile``, nor
-    warned about, nor refused. Also a decorator. Other threads are not refused meanwhile either.
+    On this thread, ``on_recompile`` and ``after_warm`` do not report or refuse them. Also a
+    decorator. While it lasts, nothing is refused on other threads either.
     """
-    from warmwatch.lifecycle.after_warm import Allowing
+    from warmwatch.lifecycle.after_warm import AllowCompilation
 
-    return Allowing()
+    return AllowCompilation()
 
 
 def ready() -> None:
-    """End the warm-up: this process is warm from now on, until something compiles again.
+    """End the warm-up: this process is warm until something compiles again.
 
-    For a server after its warm-up requests, or any program that marks no steps. What compiles
-    later counts as compiled after warm-up, with its reason. The process is warm again once nothing
-    has compiled for 30 s (``WARMWATCH_QUIET``), or after another ``ready()``.
+    For a server after its warm-up requests, or any program without steps. Later compilations count
+    as compiled after the warm-up. The process is warm again after 30 s without compilation
+    (``WARMWATCH_QUIET``), or after another ``ready()``.
     """
     try:
         if attached is not None:
@@ -320,6 +321,6 @@ def _judgement() -> Judgement | None:
     try:
         if attached is not None:
             return attached.agent.warmth.judgement()
-    except Exception as error:  # noqa: BLE001 - likewise
+    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
         _report(error, "state")
     return None

@@ -1,6 +1,6 @@
-"""Attach and detach; process exit and forks reach the agent here.
+"""Attach and detach, and the exit and fork handlers of the process.
 
-Before PyTorch imports Dynamo, an attached process holds its settings and an import watch only.
+Before PyTorch imports Dynamo, an attached process has only its settings and an import watch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from warmwatch import _guard
 from warmwatch.hooks.imports import ImportWatch
 from warmwatch.lifecycle import api
 from warmwatch.process import process_tree
-from warmwatch.process.ending import End, ending
+from warmwatch.process.ending import End, current_end
 from warmwatch.process.settings import Settings, checked, settings_from
 from warmwatch.recorder import exit_status
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 _DYNAMO = "torch._dynamo"
-# Other compilers, and what runs what they compiled ahead of time; the keys of
-# hooks.OTHER_COMPILERS.
-_BESIDE = (
+# Other compilers, and loaders of code that was compiled ahead of time: the keys of
+# ``hooks.registry.OTHER_COMPILERS``.
+_OTHER_COMPILERS = (
     "triton",
     "torch.utils.cpp_extension",
     "torch.export.pt2_archive._package",
@@ -38,83 +38,86 @@ _BESIDE = (
 
 
 class Attached:
-    """An attached process. ``options``: what the user gave to ``attach()``.
+    """An attached process.
 
-    ``quiet``: nobody has said that it trains, so it speaks at its first step or compile activity
-    and not before.
+    Args:
+        options: arguments of ``attach()``.
+        deferred: under ``warmwatch run``, where a process may not train at all: create the record
+            at the first step or compile activity, not earlier.
     """
 
     def __init__(
-        self, settings: Settings, version: str, options: Mapping[str, Any], *, quiet: bool = False
+        self, settings: Settings, version: str, options: Mapping[str, Any], *, deferred: bool
     ) -> None:
         self._settings, self._version, self._options = settings, version, dict(options)
-        self._quiet = quiet
-        self._said = {*options, *(["run"] if settings.run else [])}  # by the user
+        self._deferred = deferred
+        self._set_by_user = {*options, *(["run"] if settings.run else [])}
         self._at = monotonic_ns(), time_ns()
         self._agent: Agent | None = None
-        self._making = RLock()
-        self._watch = ImportWatch({name: partial(self._arm, name) for name in (_DYNAMO, *_BESIDE)})
+        self._creating = RLock()
+        modules = (_DYNAMO, *_OTHER_COMPILERS)
+        self._watch = ImportWatch({name: partial(self._arm, name) for name in modules})
 
     def start(self) -> None:
-        """Arm the hooks as soon as Dynamo, or another compiler, is there, which may be now."""
+        """Arm the hooks as soon as Dynamo or another compiler is imported."""
         self._watch.start()
 
     @property
     def armed(self) -> bool:
-        """Whether the agent was made: there is something to ask it."""
+        """Whether the agent exists."""
         return self._agent is not None
 
     @property
     def agent(self) -> Agent:
-        """The agent, made when it is first asked for."""
+        """The agent, created on first access."""
         if self._agent is None:
             from warmwatch.lifecycle.agent import Agent
 
-            with self._making:  # several threads may come to their first step at once
+            with self._creating:  # several threads may make their first step simultaneously
                 if self._agent is None:
                     self._agent = Agent(
                         self._settings,
                         version=self._version,
                         options=self._options,
                         attached=self._at,
-                        quiet=self._quiet,
+                        deferred=self._deferred,
                     )
                     _guard.connect(self._agent.listener.error)
         return self._agent
 
     def update(self, options: Mapping[str, Any]) -> None:
-        """The user gave more options."""
-        self._said.update(options)
-        self._take(options)
+        """Apply options that the user passed."""
+        self._set_by_user.update(options)
+        self._apply(options)
 
     def suggest(self, options: Mapping[str, Any]) -> None:
-        """A framework knows these: they hold where the user said nothing of them."""
-        taken, refused = checked(options)
-        for complaint in refused:
+        """Apply a framework's options, except those that the user has set."""
+        valid, complaints = checked(options)
+        for complaint in complaints:
             _guard.warn_once(complaint)
-        new = {name: it for name, it in taken.items() if self._options.get(name) != it}
-        if left := {name: value for name, value in new.items() if name not in self._said}:
-            self._take(left)
+        new = {name: it for name, it in valid.items() if self._options.get(name) != it}
+        if unset := {name: value for name, value in new.items() if name not in self._set_by_user}:
+            self._apply(unset)
 
-    def _take(self, options: Mapping[str, Any]) -> None:
+    def _apply(self, options: Mapping[str, Any]) -> None:
         self._options.update(options)
         if self._agent is not None:
             self._agent.update(options)
 
-    def speak(self) -> None:
+    def end_deferral(self) -> None:
         """The user's program attaches by itself, so it does train."""
-        self._quiet = False
+        self._deferred = False
         if self._agent is not None:
-            self._agent.speak()
+            self._agent.end_deferral()
 
     def finish(self, end: End) -> None:
-        """Python ends."""
+        """Record the end when Python exits."""
         if self._agent is not None:
             self._agent.finish(end, leaving=True)
 
     def forked(self) -> None:
-        """In a forked child, which is another process and has said nothing yet."""
-        self._at, self._making = (monotonic_ns(), time_ns()), RLock()
+        """Replace the state in a forked child, which is a process of its own."""
+        self._at, self._creating = (monotonic_ns(), time_ns()), RLock()
         if self._agent is not None:
             self._agent.forked(self._at)
 
@@ -137,26 +140,26 @@ class Attached:
 _registered = False
 
 
-def attach(version: str, said: Mapping[str, Any], *, quiet: bool = False) -> None:
-    """Attach to this process, or tell the agent that is attached what was ``said``.
+def attach(version: str, options: Mapping[str, Any], *, deferred: bool = False) -> None:
+    """Attach to this process, or update the options of the attached agent.
 
-    ``quiet``: nobody has said that it trains (see ``Attached``).
+    ``deferred``: see ``Attached``.
     """
     try:
-        given, refused = checked(said)
-        for complaint in refused:
+        valid, complaints = checked(options)
+        for complaint in complaints:
             _guard.warn_once(complaint)
         if api.attached is not None:
-            api.attached.update(given)
-            if not quiet:
-                api.attached.speak()
+            api.attached.update(valid)
+            if not deferred:
+                api.attached.end_deferral()
             return
         settings = settings_from(os.environ)
         if settings.disabled:
             return
         for complaint in settings.complaints:
             _guard.warn_once(complaint)
-        api.attached = attached = Attached(settings, version, given, quiet=quiet)
+        api.attached = attached = Attached(settings, version, valid, deferred=deferred)
         _register()
         attached.start()
     except Exception as error:  # noqa: BLE001 - a training never fails for its monitor
@@ -171,7 +174,7 @@ def detach() -> None:
         return
     try:
         attached.detach()
-    except Exception as error:  # noqa: BLE001 - likewise
+    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
         _guard.report("detach", error)
     _guard.connect(None)
 
@@ -186,11 +189,11 @@ def _register() -> None:
 
 
 def _forked() -> None:
-    """In a forked child: leave the parent's record first, and each whatever befalls the others."""
+    """Run in a forked child. Leave the parent's record first; each call runs even if one fails."""
     for renew in (_renew, process_tree.forked, exit_status.disarm):
         try:
             renew()
-        except Exception as error:  # noqa: BLE001 - likewise
+        except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             _guard.report("fork", error)
 
 
@@ -203,6 +206,6 @@ def _exit() -> None:
     if api.attached is None:
         return
     try:
-        api.attached.finish(ending())
-    except Exception as error:  # noqa: BLE001 - likewise
+        api.attached.finish(current_end())
+    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
         _guard.report("exit", error)

@@ -1,4 +1,4 @@
-"""Runs the first steps eagerly, if the user asked for a baseline, and ends that."""
+"""Runs the first steps eagerly for ``attach(baseline_steps=...)``, then enables compilation."""
 
 from __future__ import annotations
 
@@ -21,55 +21,55 @@ class EagerBaseline:
     """The baseline of this process, if it has one.
 
     Attributes:
-        wanted: how many steps the user asked for; 0: none.
-        steps: the step functions, which tell of each: so they are made later.
+        requested: number of steps to run eagerly; 0: none.
+        steps: the step functions, set after construction because they call :meth:`step`.
     """
 
     steps: Steps
 
-    def __init__(self, own: ProcessState, hooks: Hooks, wanted: int) -> None:
-        self._own, self._hooks, self.wanted = own, hooks, wanted
+    def __init__(self, process: ProcessState, hooks: Hooks, requested: int) -> None:
+        self._process, self._hooks, self.requested = process, hooks, requested
         self._baseline: Baseline | None = None
 
     def begin(self) -> None:
-        """Run the first steps so, where the user asked for that and it can be done."""
-        steps = self.wanted
+        """Start the eager steps, if requested and possible."""
+        steps = self.requested
         if not steps or self._baseline or is_preparing() or is_data_worker():
             return
-        asked = f"attach(baseline_steps={steps}) is left out: "
-        if self._own.steps() or self._own.ledger.words[_BEGUN]:
-            warn_once(asked + "a step was made, or something compiled; say it before the first")
+        ignored = f"attach(baseline_steps={steps}) is ignored: "
+        if self._process.steps() or self._process.ledger.words[_BEGUN]:
+            warn_once(ignored + "the training has begun; call attach() before the first step")
             return
         try:
             from warmwatch.hooks.dynamo.stance import EagerStance
 
-            if "disabled" not in self._hooks.names:  # by which stances are heard
+            if "disabled" not in self._hooks.names:  # the hook that reports stances
                 raise HookPointAbsentError("torch._dynamo.decorators._set_stance")
-            self._hold(Baseline(steps, EagerStance()))
+            self._start(Baseline(steps, EagerStance()))
         except HookPointAbsentError as error:
-            warn_once(f"{asked}this PyTorch has no torch.compiler.set_stance ({error})")
+            warn_once(f"{ignored}this PyTorch has no torch.compiler.set_stance ({error})")
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("baseline", error)
-            warn_once(f"{asked}the stance cannot be set ({error})")
+            warn_once(f"{ignored}the stance cannot be set ({error})")
 
-    def _hold(self, baseline: Baseline) -> None:
+    def _start(self, baseline: Baseline) -> None:
         self._baseline = baseline
-        self._own.ledger.on_purpose(baseline.stance.holds)
-        self._own.ledger.turned()
+        self._process.ledger.on_purpose(baseline.stance.holds)
+        self._process.ledger.turned()
         self.steps.baseline(baseline.steps)
-        self._own.record.baseline(baseline.steps)
+        self._process.record.set_baseline(baseline.steps)
 
     def step(self, count: int, length: int) -> None:
-        """One of the steps that were to run eagerly was marked."""
+        """Handle the end of one eager step; the last one enables compilation."""
         baseline = self._baseline
         if baseline is None or baseline.over:
             return
         over = False
         try:
             over = baseline.step(count, length)
-        except Exception as error:  # noqa: BLE001 - likewise
+        except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("baseline", error)
-        finally:  # what cannot be ended, or is interrupted in that, is ended at the next step
+        finally:  # if ending it failed or was interrupted, the next step tries again
             if not over:
                 self.steps.baseline(max(count + 1, baseline.steps))
         if not over:
@@ -78,15 +78,15 @@ class EagerBaseline:
             why = "a stance was set, or each of the steps compiled"
             warn_once(f"attach(baseline_steps=...) measured nothing: {why}")
         self.steps.baseline(count)
-        self._own.record.baseline(count, baseline.median_ns)
-        self._own.ledger.marks.baseline(count, baseline.median_ns)
+        self._process.record.set_baseline(count, baseline.median_ns)
+        self._process.ledger.marks.baseline(count, baseline.median_ns)
 
     def end(self) -> None:
-        """Compile from now on."""
+        """Enable compilation."""
         if self._baseline is not None and not self._baseline.over:
             quietly("baseline", self._baseline.end)
 
     def renew(self) -> None:
-        """In a forked child, which inherits the stance."""
+        """Continue in a forked child, which inherits the stance."""
         if self._baseline is not None and (renewed := self._baseline.renewed()):
-            self._hold(renewed)
+            self._start(renewed)

@@ -1,6 +1,7 @@
-"""Attaches below ``warmwatch run``: quietly, since the process may not train at all.
+"""Attaches the agent under ``warmwatch run``, and installs the frameworks' callbacks.
 
-So it speaks when it does: at its first step or compile activity.
+A process below ``warmwatch run`` may not train at all, so its record is deferred until its first
+step or compile activity.
 """
 
 from functools import partial
@@ -14,13 +15,12 @@ from warmwatch.lifecycle import attaching
 _FRAMEWORKS = ("transformers", "torchtitan")
 
 
-def _join(framework: str) -> None:
-    """Its ``Trainer`` tells of its steps and evaluations by itself."""
+def _install(framework: str) -> None:
     try:
-        import_module(f"warmwatch.frameworks.{framework}").join()
+        import_module(f"warmwatch.frameworks.{framework}").install()
     except Exception as error:  # noqa: BLE001 - the import is the training's, not ours
         _guard.report("frameworks", error)
 
 
-attaching.attach(__version__, {}, quiet=True)
-ImportWatch({f"{name}.trainer": partial(_join, name) for name in _FRAMEWORKS}).start()
+attaching.attach(__version__, {}, deferred=True)
+ImportWatch({f"{name}.trainer": partial(_install, name) for name in _FRAMEWORKS}).start()

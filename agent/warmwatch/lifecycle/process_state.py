@@ -27,23 +27,25 @@ _PRECOMPILED = record.COMPILE_INDEX["precompiled"]
 _SETTLED = record.COMPILE_INDEX["settled"]
 _QUIET = record.COMPILE_INDEX["quiet_ns"]
 _ASYNCHRONOUS = record.COMPILE_INDEX["asynchronous"]
-_QUIET_GAPS = 2  # as ``verdict.QUIET_GAPS``, which costs a tenth of the whole import
+_QUIET_GAPS = 2  # equal to ``verdict.QUIET_GAPS``; importing verdict takes a tenth of the import
 _LONGEST_GAP = record.COMPILE_INDEX["longest_gap_ns"]
 
 
 class ProcessState:
-    """The parts of the agent that are one process's. Who needs one asks for it here, each time.
+    """Record, ledger, console messages and watches of the current process.
+
+    Look the parts up on every use; do not cache them. ``renew()`` replaces them after a fork.
 
     Args:
-        word_break: how a reason of a graph break is told.
-        shown: whether what the agent says is in the terminal, too.
+        redact_break: redacts the reason of a graph break.
+        shown: print the console messages in the terminal, too.
         stacks_after: seconds of an activity after which stacks are written; ``None``: never.
-        quiet_ns: how long nothing may compile before a process without steps is warm; 0: for ever.
+        quiet_ns: time without compilation after which a process without steps is warm; 0: never.
 
     Attributes:
-        record, ledger: what is known, and where it is kept. announcer: says it aloud.
-        watch: is there while an activity is in progress. quiet: waits for a process without steps
-        to be warm. on_quiet: called on a thread of ours when it may be.
+        record, ledger: where facts are stored. announcer: the console messages.
+        watch: runs while an activity is in progress.
+        quiet: waits until a process without steps is warm; then calls ``on_quiet`` on its thread.
     """
 
     on_quiet: Callable[[], None] = staticmethod(lambda: None)
@@ -52,82 +54,81 @@ class ProcessState:
         self,
         own_record: OwnRecord,
         hooks: Hooks,
-        word_break: Callable[[str], str],
+        redact_break: Callable[[str], str],
         *,
         shown: bool,
         stacks_after: float | None,
         quiet_ns: int,
     ) -> None:
-        self._hooks, self._word_break, self._stacks_after = hooks, word_break, stacks_after
+        self._hooks, self._redact_break, self._stacks_after = hooks, redact_break, stacks_after
         self._quiet_ns = quiet_ns
         self._begin(own_record, shown=shown)
 
     def renew(self, now: tuple[int, int]) -> None:
-        """In a forked child: the record is the parent's, and so is what it says."""
+        """Replace all parts in a forked child. Never touches the parent's record."""
         self._begin(self.record.renewed(now), shown=self.announcer.shown)
 
-    def _begin(self, own: OwnRecord, *, shown: bool) -> None:
-        # first, and both: nothing of a parent's is written to any more
-        self.record = own
-        self.ledger = Ledger(own, self._hooks, self._word_break, quiet_ns=self._quiet_ns)
-        self.announcer = Announcer(shown=shown, slot=own.image, rank=lambda: own.speaks_for)
-        self.watch = self._watched()  # a parent's thread is not here
+    def _begin(self, own_record: OwnRecord, *, shown: bool) -> None:
+        # Replace record and ledger first: a late write must not reach the parent's record.
+        self.record = own_record
+        self.ledger = Ledger(own_record, self._hooks, self._redact_break, quiet_ns=self._quiet_ns)
+        self.announcer = Announcer(shown=shown, slot=own_record.image, rank=lambda: own_record.rank)
+        self.watch = self._new_watch()
         self.quiet = QuietWatch(self._quiet_at, lambda: self.on_quiet())
-        self.tell_worth()
+        self.update_work()
 
     def steps(self) -> int:
         """Steps marked so far."""
         return self.record.steps()
 
-    def tell_worth(self) -> None:
-        """What the user said that a step is worth, if anything."""
-        if worth := self.record.worth:
-            self.ledger.worth(worth)
+    def update_work(self) -> None:
+        """Store the work of a step that the user passed, if any."""
+        if work := self.record.work_per_step:
+            self.ledger.worth(work)
 
     @property
     def announces(self) -> bool:
-        """Whether anybody sees what is announced."""
+        """Whether console messages go to the terminal or to a log."""
         return self.announcer.shown or is_logged()
 
     def show(self, shown: bool) -> None:
-        """Have what is said in the terminal, too, or no longer."""
+        """Print console messages in the terminal, or stop that."""
         if shown != self.announcer.shown:
             self.announcer.shown = shown
             self.watch.stop()
-            self.watch = self._watched()
-            self.watch.begun()  # what is in progress goes on
+            self.watch = self._new_watch()
+            self.watch.begun()  # an activity may be in progress
 
-    def _watched(self) -> ActivityWatch:
-        """A watch over what this ledger knows to be in progress."""
-        words = self.ledger.words
-        return ActivityWatch(lambda: words[_SINCE], self._alarms(words))
+    def _new_watch(self) -> ActivityWatch:
+        counters = self.ledger.words
+        return ActivityWatch(lambda: counters[_SINCE], self._alarms(counters))
 
     def _quiet_at(self) -> int | None:
-        """When this process can be warm without a step at the earliest; see ``verdict``.
+        """Earliest time at which this process can be warm without a step; see ``verdict``.
 
-        Asked at the end of each event of the compiler, so it decides by a few words alone.
+        It runs after every compile event, so it reads only a few counters.
         """
-        words = self.ledger.words
-        begun, quiet = words[_BEGUN], words[_QUIET]
-        if not quiet or words[_OPTIMIZERS] or words[_SETTLED] == begun + 1 or self.steps():
+        counters = self.ledger.words
+        begun, quiet = counters[_BEGUN], counters[_QUIET]
+        if not quiet or counters[_OPTIMIZERS] or counters[_SETTLED] == begun + 1 or self.steps():
             return None
-        if not (begun or words[_GRAPHS_BEFORE] or words[_PRECOMPILED]):
+        if not (begun or counters[_GRAPHS_BEFORE] or counters[_PRECOMPILED]):
             return None
-        if words[_ASYNCHRONOUS]:  # compiled code may be swapped in at any time: never warm
+        if counters[_ASYNCHRONOUS]:  # compiled code may be swapped in at any time: never warm
             return None
-        if words[_SINCE]:
+        if counters[_SINCE]:
             return monotonic_ns() + quiet
-        since = max(words[_LAST_END], self.record.header.attached_ns)
-        return since + max(quiet, _QUIET_GAPS * words[_LONGEST_GAP])
+        since = max(counters[_LAST_END], self.record.header.attached_ns)
+        return since + max(quiet, _QUIET_GAPS * counters[_LONGEST_GAP])
 
-    def _alarms(self, words: Sequence[int]) -> list[Alarm]:
-        own = self.record
+    def _alarms(self, counters: Sequence[int]) -> list[Alarm]:
+        writer = self.record.writer
         alarms = [Alarm(after=LONG_SECONDS, act=self.announcer.long)] if self.announces else []
         if self._stacks_after is not None:
             stacks = StackWriter(
-                phase=lambda: words[_PHASE],
+                phase=lambda: counters[_PHASE],
                 threads=self.ledger.compiling,
-                place=lambda: own.writer.place,
+                place=lambda: writer.place,
             )
             alarms.append(Alarm(after=self._stacks_after, act=stacks.write, again=True))
         return alarms

@@ -15,80 +15,81 @@ if TYPE_CHECKING:
     from warmwatch.steps.steps import Steps
 
 
-_MOST_MODELS = 100  # whose part in the training is kept
+_MOST_MODELS = 100  # models in the cache of ``trains``
 
 
 class StepSource:
-    """Marks steps by hand, and decides about the calls of optimizers.
+    """Marks steps by hand, and decides which calls of optimizers are steps.
 
     Args:
-        open_record: makes the record, where there is none yet.
+        open_record: creates the record if there is none.
 
     Attributes:
-        steps: the step functions, which ask ``is_step``: so they are made later.
+        steps: the step functions, set after construction because they call ``is_step``.
     """
 
     steps: Steps
 
     def __init__(
         self,
-        own: ProcessState,
+        process: ProcessState,
         hooks: Hooks,
         parameters: Parameters,
         open_record: Callable[[], None],
     ) -> None:
-        self._own, self._hooks, self._parameters = own, hooks, parameters
+        self._process, self._hooks, self._parameters = process, hooks, parameters
         self._open = open_record
-        self._rounds = StepAttribution(
-            lambda optimizer: self.steps.lead(optimizer), own.steps, parameters.met
+        self._attribution = StepAttribution(
+            lambda optimizer: self.steps.lead(optimizer), process.steps, parameters.met
         )
         self._explicit = False
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._models: dict[int, tuple[weakref.ref[Any], bool]] = {}  # by id: whether it trains
 
     def step(self) -> None:
-        """An explicit step mark; the first one ends the watching of the optimizer."""
+        """Mark a step by hand. From the first call on, optimizers mark none."""
         if not self._explicit:
             self.by_hand()
-            if self._rounds.leader:
-                return  # the optimizer has marked this very step already
+            if self._attribution.leader:
+                return  # the optimizer has marked this step already
         self.steps.on_step(None, (), {})
 
     def by_hand(self, optimizers: Iterable[Any] = ()) -> None:
-        """Steps are marked explicitly from here on, and none was yet.
+        """Count only steps that are marked by hand from now on.
 
-        ``optimizers``: those of the training, which are not asked for their parameters any more.
+        ``optimizers``: those of the training; their parameters are counted here, since their calls
+        are not seen any more.
         """
         self._open()
         for optimizer in optimizers:
             self._meet(optimizer)
             self._parameters.met(optimizer)
-        self._own.record.has_parameters(self._parameters.seen)
+        self._process.record.set_parameters(self._parameters.seen)
         self._hooks.exclude("optimizer")
         self._hooks.exclude("new_optimizers")
         self.steps.lead(id(None))
-        self._explicit = True  # last: a signal handler may have raised before
+        self._explicit = True  # last: a signal handler may raise before it
 
     def is_step(self, optimizer: Any) -> bool:
-        """Asked about the first call of all, so the record is there before the first step."""
+        """Whether this call of ``optimizer`` is a step. The first call opens the record."""
         if self._explicit:
-            # An optimizer's call that began before the hook was removed, or on another thread.
+            # A call of an optimizer that began before the hook was removed, or on another thread.
             self.steps.lead(id(None))
             return optimizer is None
         self._open()
         self._meet(optimizer)
-        is_step = self._rounds.is_step(optimizer)
-        self._own.record.has_parameters(self._parameters.seen)
+        is_step = self._attribution.is_step(optimizer)
+        self._process.record.set_parameters(self._parameters.seen)
         return is_step
 
     def created(self, optimizer: Any) -> None:
-        """An optimizer is under construction: it counts from its first call on."""
+        """Register an optimizer whose constructor runs."""
         if not self._explicit:
             self._meet(optimizer)
-            self._rounds.created(optimizer)
+            self._attribution.created(optimizer)
 
     def trains(self, model: Any) -> bool:
-        """Whether ``model`` holds all parameters of an optimizer: no part of the model does."""
+        """Whether ``model`` holds all parameters of an optimizer; a part of a model does not."""
         known = self._models.get(id(model))
         if known is None or known[0]() is not model:
             if len(self._models) >= _MOST_MODELS:
@@ -109,6 +110,6 @@ class StepSource:
             self._models.clear()
 
     def renew(self) -> None:
-        """In a forked child, which has marked none yet."""
+        """Reset in a forked child, which has marked no step."""
         self._explicit = False
-        self._rounds.renew()
+        self._attribution.renew()

@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 class WarmCallbacks:
-    """The judgement, and those who asked to be called.
+    """Judges this process, and calls the callbacks of ``on_warm``.
 
-    ``open_record``: makes the record, where there is none yet.
+    ``open_record``: creates the record if there is none.
     """
 
     def __init__(
-        self, own: ProcessState, open_record: Callable[[], None], after_warm: AfterWarm
+        self, process: ProcessState, open_record: Callable[[], None], after_warm: AfterWarm
     ) -> None:
-        self._own, self._open, self._after_warm = own, open_record, after_warm
+        self._process, self._open, self._after_warm = process, open_record, after_warm
         self._callbacks: list[Callable[[], object]] = []
 
     def judgement(self) -> Judgement:
-        """This process's own state, by the same rules and from the same bytes as the monitor's."""
-        from warmwatch.shared import verdict  # here: it costs a tenth of the whole import
+        """The state of this process, from the same function and bytes as the monitor's."""
+        from warmwatch.shared import verdict  # here: it takes a tenth of the agent's import
 
-        slot = self._own.record.image()
+        slot = self._process.record.image()
         facts = verdict.Facts(
             attached_ns=slot.header.attached_ns,
             warm_steps=slot.header.warm_steps,
@@ -47,38 +47,37 @@ class WarmCallbacks:
         return verdict.judge(facts, monotonic_ns())
 
     def on_warm(self, callback: Callable[[], object]) -> None:
-        """Call ``callback`` once: at the first warm step, or now where it is warm already.
+        """Call ``callback`` once: at the first warm step, or immediately if already warm.
 
-        Without steps it is called on a thread of ours, once the process is warm.
+        In a process without steps, the thread of the quiet watch calls it.
         """
         self._callbacks.append(callback)
         if self.judgement().warm:
             self._call_back()
 
     def ready(self) -> None:
-        """The program says that its warm-up is over."""
+        """End the warm-up: the program called ``warmwatch.ready()``."""
         self._open()
-        self._own.ledger.marks.settled("ready")
-        self.came()
+        self._process.ledger.marks.settled("ready")
+        self.check()
 
-    def quiet(self) -> None:
-        """Nothing has compiled for long, in a process without steps."""
+    def quiet_elapsed(self) -> None:
+        """End the warm-up of a process without steps if it has been quiet for long enough."""
         judged = self.judgement()
         if judged.warm_by == "quiet":
-            activities = self._own.ledger.words[_BEGUN]
-            self._own.ledger.marks.settled("quiet", judged.since_ns, activities)
-            self.came()
+            activities = self._process.ledger.words[_BEGUN]
+            self._process.ledger.marks.settled("quiet", judged.since_ns, activities)
+            self.check()
 
-    def came(self) -> None:
-        """K clean steps are marked, which is not yet warm where something compiles aside."""
-        wanted = self._callbacks or self._own.announces or self._after_warm.mode == "raise"
-        if wanted and self.judgement().warm:
-            self._after_warm.warm()
-            self._own.announcer.warm()
+    def check(self) -> None:
+        """Act if the process is warm. K clean steps do not suffice: another thread may compile."""
+        needed = self._callbacks or self._process.announces or self._after_warm.mode == "raise"
+        if needed and self.judgement().warm:
+            self._after_warm.refuse()
+            self._process.announcer.warm()
             self._call_back()
 
     def _call_back(self) -> None:
-        """It is warm: tell those who asked for it."""
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             try:

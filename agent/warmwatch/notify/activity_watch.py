@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from time import monotonic_ns
 
 from warmwatch._guard import report
-from warmwatch.process.threads import MaskedThread, release, taken
+from warmwatch.process.threads import MaskedThread, locked, release
 
 _LONGEST_NAP = 5.0  # seconds: an activity may end with no event of its own
 
@@ -43,7 +43,7 @@ class ActivityWatch:
     def __init__(self, since: Callable[[], int], alarms: Sequence[Alarm]) -> None:
         self._since, self._alarms = since, tuple(alarms)
         self._turn: dict[None, MaskedThread] = {}  # the thread that watches, if any
-        self._wake = taken()
+        self._wake = locked()
 
     def begun(self) -> None:
         """Something began on the calling thread: have it watched."""

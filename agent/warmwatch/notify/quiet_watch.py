@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 
 from warmwatch._guard import report
-from warmwatch.process.threads import MaskedThread, release, taken
+from warmwatch.process.threads import MaskedThread, locked, release
 
 _AGAIN_NS = 10**9  # where it was not warm when it could be: the next look
 
@@ -28,7 +28,7 @@ class QuietWatch:
     def __init__(self, due: Callable[[], int | None], act: Callable[[], None]) -> None:
         self._due, self._act = due, act
         self._turn: dict[None, MaskedThread] = {}  # the thread that waits, if any
-        self._wake = taken()
+        self._wake = locked()
         self._stopped = False
 
     def begun(self) -> None:

@@ -1,8 +1,7 @@
-"""How this process ends, as far as Python can see it.
+"""How this process ends, as far as Python code can determine it.
 
-An uncaught exception leaves itself in ``sys``, so no exception hook is replaced and the training's
-own traceback is what it always was. The status of an ordinary ``sys.exit`` is not known here: see
-``_exit_status``.
+An uncaught exception is in ``sys.last_value``, so no exception hook is replaced and the training's
+traceback stays as it is. For the status of ``sys.exit``, see ``recorder/exit_status.py``.
 """
 
 from __future__ import annotations
@@ -19,11 +18,12 @@ from warmwatch.shared.user_frames import innermost
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """An end. ``how``: one of ``record.ENDS``; ``None`` where not known.
+    """The end of a process.
 
     Attributes:
+        how: one of ``record.ENDS``.
         exception: type name of the exception that ended it. code: exit code, 0 to 255.
-        place: name, file and line of the user's frame nearest to where it was raised.
+        place: name, file and line of the user's innermost frame in its traceback.
     """
 
     how: str
@@ -32,33 +32,33 @@ class End:
     place: Mapping[str, Any] | None = None
 
 
-def ending() -> End:
-    """How this process ends; to be asked where it does."""
-    leaving = sys.exc_info()[1]  # set where multiprocessing unwinds a child's main function
+def current_end() -> End:
+    """How this process ends; call it from an exit handler."""
+    leaving = sys.exc_info()[1]  # set while multiprocessing unwinds a child's main function
     interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive)
     return end_of(leaving, None if interactive else getattr(sys, "last_value", None))
 
 
-def at_childs_end(tell: Callable[[End], None]) -> None:
-    """In a child of ``multiprocessing``, which may end without ``atexit``, tell its end.
+def on_child_exit(finish: Callable[[End], None]) -> None:
+    """Call ``finish`` at the end of a child of ``multiprocessing``, which may skip ``atexit``.
 
-    While the exception that ends it is still there to be seen. To be asked for late: a child's
-    life begins, and what it inherited is forgotten, after its main module was imported.
+    It runs while the exception that ends the child is still set. Register it after the child's
+    main module was imported: ``multiprocessing`` clears inherited finalizers before that.
     """
     if parent_process() is not None:
-        util.Finalize(None, _tell_childs_end, (tell,), exitpriority=-100)
+        util.Finalize(None, _finish_child, (finish,), exitpriority=-100)
 
 
-def _tell_childs_end(tell: Callable[[End], None]) -> None:
+def _finish_child(finish: Callable[[End], None]) -> None:
     try:
         end = end_of(sys.exc_info()[1], None)
-        tell(replace(end, code=0) if end.how == "finished" else end)
+        finish(replace(end, code=0) if end.how == "finished" else end)
     except Exception as error:  # noqa: BLE001 - a guest: multiprocessing would print it
         report("exit", error)
 
 
 def end_of(leaving: BaseException | None, uncaught: BaseException | None) -> End:
-    """The end by the exception that unwinds the process, or the one that was printed last."""
+    """The end, from the exception that unwinds the process or the one that was printed last."""
     if isinstance(leaving, SystemExit):
         return _by_code(leaving)
     raised = leaving or uncaught
@@ -70,10 +70,10 @@ def end_of(leaving: BaseException | None, uncaught: BaseException | None) -> End
 
 
 def _by_code(leaving: SystemExit) -> End:
-    """``multiprocessing`` reads the code so, and ``SystemExit`` may hold any object."""
-    given = leaving.code
-    code = 0 if given is None else given & 0xFF if isinstance(given, int) else 1
-    # torch.multiprocessing turns what a rank raised into an exit with code 1
+    """The code as ``multiprocessing`` computes it; ``SystemExit`` may hold any object."""
+    argument = leaving.code
+    code = 0 if argument is None else argument & 0xFF if isinstance(argument, int) else 1
+    # torch.multiprocessing turns an exception of a rank into an exit with code 1
     cause = leaving.__cause__ or leaving.__context__
     if code == 0:
         return End(how="finished", code=0)

@@ -1,7 +1,7 @@
-"""Where this process stands in a training: the training itself, or a child of one.
+"""Whether this process is the training itself or a child of it.
 
-What a training starts never speaks for it. A process that prepares a child (it imports the user's
-main module again, or for a fork server), and one that loads data, say nothing at all. Any other
+A child never writes its training's record. A process that prepares a child (it imports the user's
+main module again, or for a fork server) and a data-loading worker write none at all. Any other
 child has a name of its own within the run, unless it turns out to be a rank.
 """
 
@@ -19,30 +19,31 @@ from weakref import ReferenceType, ref
 
 _PARENT, _START = 1, 19  # fields of /proc/PID/stat, counted from the one after the name
 
-_forks = count()  # forks of this process, and of those that it comes from
-_forks_before = 0  # of those, in which it was not there yet
-_fork_name = ""  # this one's name, where it was forked
-_forked_by = 0  # the pid of the process that did
-_first = 0  # and of the one that was not forked itself
-_pid = 0  # this one's
-_process: BaseProcess | None = None  # what multiprocessing knew of it when it was forked
-_environ: dict[str, str] | None = None  # the environment that it had then
-_group: ReferenceType[Any] | None = None  # and its process group, which lives as long as it would
+_forks = count()  # forks of this process and of its ancestors
+_forks_before = 0  # those of them that happened before this process existed
+_fork_name = ""  # name of this process, if it was forked
+_forked_by = 0  # pid of the process that forked it
+_first = 0  # pid of the ancestor that was not forked
+_pid = 0  # pid of this process
+# State at the time of the fork: multiprocessing's process object, environment, process group.
+_process: BaseProcess | None = None
+_environ: dict[str, str] | None = None
+_group: ReferenceType[Any] | None = None
 
 
 def watch_forks(in_child: Callable[[], None]) -> None:
-    """Count the children of this process, and call ``in_child`` in each, which calls ``forked``.
+    """Count the children of this process, and call ``in_child`` in each; it must call ``forked``.
 
-    What is called in the parent is C's, in which no signal handler runs: what one raises in a hook
-    of Python's, such as a Ctrl-C, is lost.
+    The hook in the parent is a C function, in which no signal handler runs. In a Python hook, an
+    exception of a signal handler (Ctrl-C) would be lost.
     """
     global _pid
-    _pid = os.getpid()  # known before: when a child looks for its parent, that one may be gone
+    _pid = os.getpid()  # before the fork: the parent may be gone when a child looks for it
     os.register_at_fork(before=_forks.__next__, after_in_child=in_child)
 
 
 def forked() -> None:
-    """In a forked child, before any other code."""
+    """Update the state in a forked child, before any other code runs."""
     global _forks_before, _fork_name, _forked_by, _first, _pid, _process, _environ, _group
     forks = next(_forks)
     number, _forks_before = forks - _forks_before, forks + 1
@@ -54,10 +55,10 @@ def forked() -> None:
 
 
 def child_name() -> str | None:
-    """This process's name among those of its run; ``None`` where it is nobody's child.
+    """Name of this process within its run; ``None`` if it is not a child process.
 
-    ``SpawnProcess-1`` as ``multiprocessing`` has it, ``fork-1`` after a bare ``os.fork``. One whose
-    parent is gone was made to go on alone, as daemons do, and is nobody's child.
+    ``SpawnProcess-1`` for a child of ``multiprocessing``, ``fork-1`` after ``os.fork``. A process
+    whose parent is gone continues alone, as daemons do, and is not a child.
     """
     names = []
     if multiprocessing.parent_process() is not None:
@@ -68,7 +69,7 @@ def child_name() -> str | None:
 
 
 def launch_pid() -> int:
-    """The pid of the process that the children of a training come from: its own in that one."""
+    """The pid of the training's first process, whose children the others are."""
     if _is_forked():
         return _first
     parent = multiprocessing.parent_process()
@@ -76,25 +77,25 @@ def launch_pid() -> int:
 
 
 def _is_forked() -> bool:
-    """Whether it was forked by hand, by a process that is still there.
+    """Whether ``os.fork`` created this process, and its parent still runs.
 
-    ``multiprocessing`` forks too, and gives what it forked another process object right after.
+    After a fork by ``multiprocessing``, ``current_process()`` returns another object.
     """
     ours = multiprocessing.current_process() is _process
     return bool(_forked_by) and ours and os.getppid() == _forked_by
 
 
 def parent_of(pid: int) -> int:
-    """The pid of a process's parent; 0 where that is not to be known."""
+    """The pid of a process's parent; 0 if unknown."""
     if pid == os.getpid():
         return os.getppid()
     return _stat(pid, _PARENT)
 
 
-def which(pid: int) -> str:
-    """Which process has this pid: with its pid namespace and its start, as far as they are known.
+def process_key(pid: int) -> str:
+    """Pid, pid namespace and start time of a process, the latter two if known.
 
-    A pid alone is that of another process in each container, and of a later one in time.
+    A pid alone is not unique: each container has its own, and they are reused.
     """
     try:
         namespace = Path("/proc/self/ns/pid").stat().st_ino
@@ -104,9 +105,9 @@ def which(pid: int) -> str:
 
 
 def _stat(pid: int, field: int) -> int:
-    """A number that the kernel tells of a process; 0 where it does not, or of other processes."""
+    """A field of ``/proc/PID/stat``; 0 if unknown."""
     try:
-        if Path("/proc/self").readlink().name != str(os.getpid()):  # others than ours
+        if Path("/proc/self").readlink().name != str(os.getpid()):  # another pid namespace's /proc
             return 0
         text = Path(f"/proc/{pid}/stat").read_text()
         return int(text.rpartition(")")[2].split()[field])
@@ -115,18 +116,18 @@ def _stat(pid: int, field: int) -> int:
 
 
 def is_preparing() -> bool:
-    """Whether the main module is being imported for a child that is still to begin its work."""
+    """Whether ``multiprocessing`` imports the main module in a child that has not started."""
     return bool(getattr(multiprocessing.current_process(), "_inheriting", False))
 
 
 def is_data_worker() -> bool:
-    """Whether this is a data-loading worker, which may compile its own transforms."""
+    """Whether this is a worker of a ``DataLoader``, which may compile its own transforms."""
     data = sys.modules.get("torch.utils.data")
     return data is not None and data.get_worker_info() is not None
 
 
 def own_group() -> bool:
-    """Whether the process group is initialized, and not by the process that forked this one."""
+    """Whether this process, not the one that forked it, initialized a process group."""
     group = _initialized_group()
     return group is not None and (_group is None or group is not _group())
 
@@ -139,10 +140,9 @@ def _initialized_group() -> object:
 
 
 def inherited(name: str) -> str | None:
-    """An environment variable as it was when this process's program was started, or it was forked.
+    """An environment variable as it was when this process started or was forked.
 
-    A launcher's rank that only a child has set is the child's own; one that was there at the start
-    is its parent's.
+    If ``RANK`` was set at the start, it is the parent's; if it changed since, it is this child's.
     """
     if _environ is not None:
         return _environ.get(name)

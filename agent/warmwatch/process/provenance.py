@@ -1,7 +1,6 @@
-"""What a run was: its script, commit, versions, and the state of its compile caches at the
-start.
+"""Provenance of a run: script, commit, versions, and the state of its compile caches at the start.
 
-The commit is read from Git's own files; no command is run.
+The commit is read from Git's files; no command is run.
 """
 
 from __future__ import annotations
@@ -17,43 +16,43 @@ from pathlib import Path
 from typing import Any
 
 from warmwatch._guard import pass_on, quietly
-from warmwatch.process.threads import MaskedThread, release, taken
+from warmwatch.process.threads import MaskedThread, locked, release
 
-_MOST_FOLDERS = 32  # from the script up
-_MOST_LINKS = 5  # of a ref that names a ref
-_SMALL, _PACKED = 4 * 1024, 1024 * 1024  # bytes that are read of a file, of ``packed-refs``
+_MOST_FOLDERS = 32  # parent directories of the script
+_MOST_LINKS = 5  # symbolic refs
+_SMALL, _PACKED = 4 * 1024, 1024 * 1024  # bytes read of a file, and of ``packed-refs``
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REF = re.compile(r"refs/[^\s\0]{1,240}")
 
 
 def commit_of(script: str) -> str:
-    """Its full hash; empty where it is not known. Files may have been changed since."""
+    """The full hash of the checked-out commit; empty if unknown. Files may have changed since."""
     try:
         git = _git_folder(Path(script).resolve().parent)
         return _head(git) if git else ""
-    except (OSError, ValueError, RuntimeError) as error:  # no such path, or one that leads nowhere
+    except (OSError, ValueError, RuntimeError) as error:  # no such path, or a loop of links
         pass_on(error)
         return ""
 
 
 def _git_folder(folder: Path) -> Path | None:
-    """Git's own folder of the innermost work tree around ``folder``, on its filesystem."""
+    """The ``.git`` folder of the innermost work tree around ``folder``, on its filesystem."""
     device = folder.stat().st_dev
     for place in (folder, *folder.parents)[:_MOST_FOLDERS]:
         if place.stat().st_dev != device:
             return None
-        git = _led_to(place / ".git")
+        git = _resolved_git(place / ".git")
         if git and _read(git / "HEAD"):
             return git
     return None
 
 
-def _led_to(path: Path) -> Path | None:
-    """A folder of that name, or the one that a file of that name leads to (``git worktree``)."""
+def _resolved_git(path: Path) -> Path | None:
+    """``path`` if it is a folder, or the folder that the file names (``git worktree``)."""
     if path.is_dir():
         return path
-    kind, _, led = _read(path).partition(":")
-    return path.parent / led.strip() if kind == "gitdir" and led.strip() else None
+    kind, _, target = _read(path).partition(":")
+    return path.parent / target.strip() if kind == "gitdir" and target.strip() else None
 
 
 def _head(git: Path) -> str:
@@ -71,7 +70,7 @@ def _head(git: Path) -> str:
 
 
 def _resolved(folders: tuple[Path, ...], ref: str) -> str:
-    """What a branch points to: in a file of its own, or among those that were packed."""
+    """The content of a ref: from its own file, or from ``packed-refs``."""
     loose = next(filter(None, (_read(folder / ref) for folder in folders)), "")
     if loose:
         return loose
@@ -81,7 +80,7 @@ def _resolved(folders: tuple[Path, ...], ref: str) -> str:
 
 
 def _read(path: Path, most: int = _SMALL) -> str:
-    """The beginning of a regular file; empty of anything else, or where there is nothing."""
+    """The beginning of a regular file; empty for any other path."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return ""
@@ -97,27 +96,27 @@ def _read(path: Path, most: int = _SMALL) -> str:
 
 
 _NO_SCRIPTS = ("", "-c", "-m", "-", "ipykernel_launcher.py", "colab_kernel_launcher.py")
-_LOOKED_AT = 16  # entries of a directory: locks may lie in one in which nothing was cached
+_MOST_ENTRIES = 16  # read per cache directory; an empty cache may have locks in it
 _NO_ENTRIES = ("locks", ".lock")
 _MOST_THREADS = 1_000_000
 
 
-def at_first(environ: Mapping[str, str], seconds: float) -> dict[str, Any]:
-    """What is known as a run begins, by the identity's names; nothing that takes longer."""
-    known, found, done = dict(environ), list[dict[str, Any]](), taken()
+def at_start(environ: Mapping[str, str], timeout: float) -> dict[str, Any]:
+    """Identity fields that are known when a run begins; empty after ``timeout`` seconds."""
+    known, found, done = dict(environ), list[dict[str, Any]](), locked()
 
     def look() -> None:
         try:
-            found.append(quietly("provenance", _looked_at, known) or {})
+            found.append(quietly("provenance", _read_from_disk, known) or {})
         finally:
             release(done)
 
     if MaskedThread(look).start():
-        done.acquire(timeout=seconds)
+        done.acquire(timeout=timeout)
     return found[0] if found else {}
 
 
-def _looked_at(environ: Mapping[str, str]) -> dict[str, Any]:
+def _read_from_disk(environ: Mapping[str, str]) -> dict[str, Any]:
     path = script_path()
     name = script(path)
     return {
@@ -127,14 +126,14 @@ def _looked_at(environ: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def by_now() -> dict[str, Any]:
-    """What is known of modules that somebody has imported by now, likewise."""
+def versions() -> dict[str, Any]:
+    """Identity fields from modules that are imported: CUDA, Triton, compile threads."""
     threads = getattr(sys.modules.get("torch._inductor.config"), "compile_threads", None)
-    sane = type(threads) is int and 0 <= threads <= _MOST_THREADS
+    valid = type(threads) is int and 0 <= threads <= _MOST_THREADS
     return {
         "cuda": _text(sys.modules.get("torch.version"), "cuda"),
         "triton": _text(sys.modules.get("triton"), "__version__"),
-        "compile_threads": threads if sane else None,
+        "compile_threads": threads if valid else None,
     }
 
 
@@ -144,34 +143,33 @@ def _text(module: object, name: str) -> str:
 
 
 def script_path() -> str:
-    """The file that runs; the program's working directory may be another one by now."""
+    """The path of the script; may be relative to the working directory at the start."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     return main if isinstance(main, str) else sys.argv[0] if sys.argv else ""
 
 
 def script(path: str) -> str:
-    """Its base name, the package's for ``-m package``; empty where there is no script."""
+    """The base name of a script, the package's for ``-m package``; empty if there is none."""
     last = Path(path)
     name = last.parent.name if last.name == "__main__.py" else last.name
     return "" if name in _NO_SCRIPTS else name
 
 
 def caches(environ: Mapping[str, str]) -> dict[str, str]:
-    """``cold`` or ``warm`` by cache: Inductor's own, and the one that it has Triton use.
+    """``cold`` or ``warm`` for the cache directories of Inductor and of Triton.
 
-    Warm is one in which anything lies, of whichever model. Without a word where caches are turned
-    off, or cannot be looked at.
+    A cache with any entry, of any model, is warm. Caches that are off or unreadable are left out.
     """
     if environ.get("TORCHINDUCTOR_FORCE_DISABLE_CACHES") == "1":
         return {}
     inductor = inductor_cache(environ)
     triton = Path(environ.get("TRITON_CACHE_DIR") or inductor / "triton")
-    looked_at = {"inductor": _state(inductor), "triton": _state(triton)}
-    return {cache: state for cache, state in looked_at.items() if state}
+    states = {"inductor": _state(inductor), "triton": _state(triton)}
+    return {cache: state for cache, state in states.items() if state}
 
 
 def inductor_cache(environ: Mapping[str, str]) -> Path:
-    """The directory as PyTorch chooses it (2.6 to 2.15), which would make it if it were asked."""
+    """The directory as PyTorch 2.6 to 2.15 chooses it. PyTorch's own function would create it."""
     if chosen := environ.get("TORCHINDUCTOR_CACHE_DIR"):
         return Path(chosen)
     try:
@@ -183,7 +181,7 @@ def inductor_cache(environ: Mapping[str, str]) -> Path:
 
 
 def _temporary(environ: Mapping[str, str]) -> Path:
-    """The directory that ``tempfile`` chooses, which would try to write there."""
+    """The directory as ``tempfile`` chooses it. ``tempfile.gettempdir`` would write to it."""
     chosen = getattr(sys.modules.get("tempfile"), "tempdir", None)
     if isinstance(chosen, str):
         return Path(chosen)
@@ -194,7 +192,7 @@ def _temporary(environ: Mapping[str, str]) -> Path:
 def _state(folder: Path) -> str:
     try:
         with os.scandir(folder) as entries:
-            names = [entry.name for entry in islice(entries, _LOOKED_AT)]
+            names = [entry.name for entry in islice(entries, _MOST_ENTRIES)]
     except (OSError, ValueError) as error:
         pass_on(error)
         return "cold" if isinstance(error, FileNotFoundError | NotADirectoryError) else ""

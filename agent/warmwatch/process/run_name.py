@@ -1,6 +1,6 @@
 """The default run name: from the launcher, the script or the notebook.
 
-Only names that a person gave to a job, a script, a notebook or a folder are looked at.
+Only names that a person chose are used: of a job, a script, a notebook or a folder.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ _NOTEBOOKS = ("ipykernel_launcher", "colab_kernel_launcher")
 
 
 def launcher_run(environ: Mapping[str, str]) -> str | None:
-    """The id that somebody gave to this launch; ``None`` where nobody chose one.
+    """The name of the launch that a person chose; ``None`` if there is none.
 
-    ``torchrun`` says ``none`` without ``--rdzv-id`` and draws a random UUID with
-    ``--standalone``: neither is a name that a person would look for.
+    ``torchrun`` sets ``none`` without ``--rdzv-id``, a random UUID with ``--standalone``. Neither
+    is a name that a person would look for.
     """
     elastic = environ.get("TORCHELASTIC_RUN_ID", "none")
     if elastic != "none" and not _is_uuid(elastic):
         return elastic
     if job := environ.get("SLURM_JOB_ID"):
         array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
-        job = f"{array}_{task}" if array and task else job  # as squeue calls it
+        job = f"{array}_{task}" if array and task else job  # as squeue shows it
         return f"{environ.get('SLURM_JOB_NAME') or 'slurm'}-{job}"
-    if job := environ.get("RAY_JOB_ID"):  # Ray's workers all run the same script, its own
+    if job := environ.get("RAY_JOB_ID"):  # all of Ray's workers run the same script, Ray's own
         return f"ray-{job}"
     return None
 
@@ -43,10 +43,10 @@ def _is_uuid(text: str) -> bool:
 def program_name(
     argv: list[str], environ: Mapping[str, str], *, directory: str, notebook: str | None
 ) -> str:
-    """The script's name without its suffix; a package's for ``-m package``; a notebook's.
+    """Name of the script without its suffix, of the package for ``-m package``, or of the notebook.
 
-    Without a script (``-c``, standard input, a prompt) that of the working ``directory``.
-    ``notebook``: the notebook's path as VS Code says it.
+    Without a script (``-c``, standard input, a prompt), the name of the working ``directory``.
+    ``notebook``: the notebook's path from VS Code.
     """
     path = Path(argv[0] if argv else "")
     stem = path.parent.name if path.stem == "__main__" else path.stem
@@ -58,12 +58,12 @@ def program_name(
 
 
 def _notebook(path: str | None) -> str | None:
-    """A notebook's name; Jupyter's consoles have a session of a random name."""
+    """Name of a notebook; ``None`` for a console of Jupyter, whose session has a random name."""
     return Path(path).stem if path and path.endswith(".ipynb") else None
 
 
 def working_directory() -> str:
-    """Where this process works; empty where that was removed."""
+    """The working directory; empty if it was removed."""
     try:
         return str(Path.cwd())
     except OSError:
@@ -71,6 +71,6 @@ def working_directory() -> str:
 
 
 def notebook_of_vscode() -> str | None:
-    """The notebook's path, which VS Code leaves in the notebook's own names."""
+    """The notebook's path, which VS Code stores as a global of the notebook."""
     path = getattr(sys.modules.get("__main__"), "__vsc_ipynb_file__", None)
     return path if isinstance(path, str) else None

@@ -1,10 +1,7 @@
-"""The agent's settings: environment variables, arguments of ``attach()``, and who may read a
-record.
+"""The agent's settings: environment variables, arguments of ``attach()``, readers of a record.
 
-Every value is checked where the user passes it, and named in the warning. An invalid value is
-left out; the others hold. A test compares the table in docs/reference/settings.md with this file.
-Who may read a record besides its owner follows from the setting, or else from the directory's
-group and ACL.
+Every value is checked where the user passes it. An invalid value is ignored with a warning that
+names it; the others apply. A test compares the table in docs/reference/settings.md with this file.
 """
 
 from __future__ import annotations
@@ -28,109 +25,110 @@ from warmwatch.shared.values import (
     TEXT_LIMIT,
 )
 
-# why a name is not taken as it is
-CHANGED = f"characters that cannot be shown, or more than {TEXT_LIMIT} characters"
+# why a name is changed
+CHANGED = f"unprintable characters, or more than {TEXT_LIMIT} characters"
 
 AFTER_WARM = ("warn", "raise")
 
-_SIZES = "a whole number from 1 to 2**53"
+_SIZES = "an integer from 1 to 2**53"
 
 
-class _RefusedError(ValueError):
-    """The message says what the argument is instead of what it should be."""
+class _InvalidError(ValueError):
+    """The message names the argument's value and the valid ones."""
 
 
-def checked(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The arguments that can be taken, as plain Python values, and a sentence for each other."""
-    taken: dict[str, Any] = {}
+def checked(options: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The valid arguments as plain Python values, and a complaint for each invalid one."""
+    valid: dict[str, Any] = {}
     complaints = []
-    for name, value in given.items():
+    for name, value in options.items():
         if value is None:
             continue
         try:
-            taken[name] = _CHECKS[name](value)
-        except _RefusedError as error:
-            complaints.append(f"attach({name}=...) is {error}; it is left out")
-    if "run" in taken and taken["run"] != given["run"]:
-        complaints.append(f"attach(run=...) holds {CHANGED}; the run is called {taken['run']!r}")
-    return taken, tuple(complaints)
+            valid[name] = _CHECKS[name](value)
+        except _InvalidError as error:
+            complaints.append(f"attach({name}=...) is {error}; it is ignored")
+    if "run" in valid and valid["run"] != options["run"]:
+        complaints.append(f"attach(run=...) has {CHANGED}; the run is named {valid['run']!r}")
+    return valid, tuple(complaints)
 
 
 def plain_name(name: str) -> str:
-    """A name that can be shown anywhere: what cannot be printed becomes ``_``; cut at the limit.
+    """A name that is safe to display: unprintable characters become ``_``, and it is truncated.
 
-    Path separators stay: no file is called by the name as it is.
+    Path separators stay: file names are derived from it separately.
     """
     return "".join(one if one.isprintable() else "_" for one in name[:TEXT_LIMIT])
 
 
 def _name(value: Any) -> str:
     if not isinstance(value, str):
-        raise _RefusedError(f"{_shown(value)}: pass a str")
+        raise _InvalidError(f"{_shown(value)}: pass a str")
     if not value.strip():
-        raise _RefusedError("an empty str: pass a name")
+        raise _InvalidError("an empty str: pass a name")
     return plain_name(value)
 
 
 def _size(value: Any) -> int:
     if isinstance(value, bool | str | bytes) or _is_tensor(value):
-        raise _RefusedError(f"{_shown(value)}: pass {_SIZES}")
+        raise _InvalidError(f"{_shown(value)}: pass {_SIZES}")
     try:
         size = operator.index(value)
-    except Exception as error:  # noqa: BLE001 - a stranger's __index__ may raise anything
+    except Exception as error:  # noqa: BLE001 - the object's __index__ may raise anything
         pass_on(error)
-        raise _RefusedError(f"{_shown(value)}: pass {_SIZES}") from None
+        raise _InvalidError(f"{_shown(value)}: pass {_SIZES}") from None
     if not 1 <= size <= LARGEST:
-        raise _RefusedError(f"{_shown(size)}: pass {_SIZES}")
+        raise _InvalidError(f"{_shown(size)}: pass {_SIZES}")
     return size
 
 
 def _steps(value: Any) -> int:
-    asked = f"pass a whole number from {FEWEST_EAGER} to {MOST_EAGER:,}"
+    valid = f"pass an integer from {FEWEST_EAGER} to {MOST_EAGER:,}"
     try:
         steps = _size(value)
-    except _RefusedError:
-        raise _RefusedError(f"{_shown(value)}: {asked}") from None
+    except _InvalidError:
+        raise _InvalidError(f"{_shown(value)}: {valid}") from None
     if not FEWEST_EAGER <= steps <= MOST_EAGER:
-        raise _RefusedError(f"{_shown(steps)}: {asked}")
+        raise _InvalidError(f"{_shown(steps)}: {valid}")
     return steps
 
 
 def _amount(value: Any) -> float:
-    asked = f"pass a number above 0, up to {LARGEST_AMOUNT:g}"
+    valid = f"pass a number above 0, up to {LARGEST_AMOUNT:g}"
     if isinstance(value, bool | str | bytes | bytearray) or _is_tensor(value):
-        raise _RefusedError(f"{_shown(value)}: {asked}")
+        raise _InvalidError(f"{_shown(value)}: {valid}")
     try:
         amount = float(value)
-    except Exception as error:  # noqa: BLE001 - a stranger's __float__ may raise anything
+    except Exception as error:  # noqa: BLE001 - the object's __float__ may raise anything
         pass_on(error)
-        raise _RefusedError(f"{_shown(value)}: {asked}") from None
-    if not 0 < amount <= LARGEST_AMOUNT:  # not a number, too
-        raise _RefusedError(f"{_shown(amount)}: {asked}")
+        raise _InvalidError(f"{_shown(value)}: {valid}") from None
+    if not 0 < amount <= LARGEST_AMOUNT:  # refuses NaN, too
+        raise _InvalidError(f"{_shown(amount)}: {valid}")
     return amount
 
 
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise _RefusedError(f"{_shown(value)}: pass True or False")
+        raise _InvalidError(f"{_shown(value)}: pass True or False")
     return value
 
 
 def _after_warm(value: Any) -> str:
     if value not in AFTER_WARM or not isinstance(value, str):
-        raise _RefusedError(f"{_shown(value)}: pass 'warn' or 'raise'")
+        raise _InvalidError(f"{_shown(value)}: pass 'warn' or 'raise'")
     return value
 
 
 def _dtype(value: Any) -> str:
-    """By name, whether it is PyTorch's own or a text; nothing of PyTorch is imported for it."""
+    """The name of a ``torch.dtype`` or str, without importing PyTorch."""
     kind = type(value)
     known = isinstance(value, str) or (kind.__module__, kind.__name__) == ("torch", "dtype")
     name = str(value).removeprefix("torch.") if known else ""
     name = next((one for one in DTYPES if name.startswith(one)), "")  # torch.float8_e4m3fn
     if not name:
-        asked = f"pass torch.bfloat16, or a str of {', '.join(DTYPES)}"
-        raise _RefusedError(f"{_shown(value)}: {asked}")
+        raise _InvalidError(
+            f"{_shown(value)}: pass torch.bfloat16, or a str of {', '.join(DTYPES)}"
+        )
     return name
 
 
@@ -148,17 +146,17 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _is_tensor(value: Any) -> bool:
-    """Whether it is one of PyTorch's, told without importing PyTorch."""
+    """Whether it is a ``torch.Tensor``, without importing PyTorch."""
     kinds = type(value).__mro__
     return any(kind.__module__ == "torch" and kind.__name__ == "Tensor" for kind in kinds)
 
 
 def _shown(value: Any) -> str:
-    """The value for a sentence; of a large or strange one, what it is."""
+    """The value as text; the type for a large number or another object."""
     if _is_tensor(value):
         return "a torch.Tensor, which is not read (it could wait for the GPU)"
     if type(value) is int and value.bit_length() > 64:
-        return f"a whole number of {value.bit_length()} bits"
+        return f"an integer of {value.bit_length()} bits"
     if type(value) in (bool, int, float):
         return repr(value)
     if isinstance(value, str):
@@ -170,15 +168,20 @@ _BITS = {"owner": 0o700, "group": 0o750, "all": 0o755}
 READERS = tuple(_BITS)
 _DEFAULT_ACL = "system.posix_acl_default"
 
-FOLDER, SLOT, OTHER = 0o777, 0o444, 0o666  # of a folder, the slot, the other files
+# Modes before ``mode()`` masks them. The slot is read-only: the agent has it open already, and no
+# program truncates it by accident.
+FOLDER, SLOT, OTHER = 0o777, 0o444, 0o666
 
 
 def readers(directory: str, chosen: str | None) -> str:
-    """``owner``, ``group`` or ``all``. With a default ACL ``group`` stands for what that allows."""
+    """Readers of records in ``directory``: ``chosen``, else by its set-group-ID bit or ACL.
+
+    With a default ACL, ``group`` stands for whoever the ACL allows.
+    """
     if chosen:
         return chosen
     with contextlib.suppress(OSError, AttributeError):
-        if os.stat(directory).st_mode & stat.S_ISGID:  # noqa: PTH116 - the module is what is asked
+        if os.stat(directory).st_mode & stat.S_ISGID:  # noqa: PTH116 - no pathlib at import
             return "group"
     with contextlib.suppress(OSError, AttributeError):
         os.getxattr(directory, _DEFAULT_ACL)
@@ -186,12 +189,9 @@ def readers(directory: str, chosen: str | None) -> str:
     return "owner"
 
 
-def mode(kind: int, who: str) -> int:
-    """The mode of a file or folder (``kind``) for these readers.
-
-    The slot is for nobody to write: the agent has it open, and an accident does not truncate it.
-    """
-    return kind & _BITS[who]
+def mode(kind: int, readers: str) -> int:
+    """The mode of a file or folder (``FOLDER``, ``SLOT``, ``OTHER``) for these readers."""
+    return kind & _BITS[readers]
 
 
 WARM_STEPS = 3
@@ -199,9 +199,9 @@ STACKS = 60.0
 QUIET = 30.0
 _LEAST_QUIET, _MOST_QUIET = 0.1, 1e6
 _LEAST_STACKS, _MOST_STACKS = 0.1, 1e6
-_MOST_WARM_STEPS = 1_000_000  # more is a mistake, and would not fit into the record
+_MOST_WARM_STEPS = 1_000_000  # more is surely a mistake, and does not fit into the record
 
-# name -> (default in words, meaning); the monitor's own variables are in its variables.py
+# name -> (default, meaning); the monitor's variables are in its variables.py
 VARIABLES: Mapping[str, tuple[str, str]] = {
     "WARMWATCH_RUN": ("the launcher's id, else the script's name", "name of the run"),
     "WARMWATCH_DIR": (
@@ -219,11 +219,11 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
     ),
     "WARMWATCH_AFTER_WARM": (
         "unset",
-        "warn or raise: what becomes of a compilation after the warm-up",
+        "warn or raise when something compiles after the warm-up",
     ),
     "WARMWATCH_FULL_REASONS": (
         "unset",
-        "1: record reasons and errors as PyTorch words them, values of the program included",
+        "1: record reasons and errors without redaction, values of the program included",
     ),
     "WARMWATCH_STACKS": (
         "60",
@@ -231,15 +231,15 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
     ),
     "WARMWATCH_EXPECTED_RANKS": (
         "all",
-        "how many ranks of the run have the agent, where not all do: the others are not missing",
+        "number of ranks that have the agent, if not all do; the others are not missing",
     ),
     "WARMWATCH_SAY": (
         "unset",
-        "1: say in the training's terminal when it compiles for long, is warm, recompiles, ends",
+        "1: print long compilations, warm, recompiles and the end in the training's terminal",
     ),
     "WARMWATCH_STARTED_BY": (
         "unset",
-        "set by `warmwatch run`, which knows its runs by it",
+        "set by `warmwatch run` to identify its runs",
     ),
     "WARMWATCH_MODE": (
         "unset",
@@ -278,20 +278,22 @@ _ON, _OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the environment says.
+    """Settings from the environment.
 
     Attributes:
-        run: the run's name, or ``None``. expected_ranks: how many of its ranks have the agent,
-            ``None`` for all. readers: who may read the record, or ``None``.
-        warm_steps: K, at least 1. disabled: do not attach.
-        stacks: seconds of one activity after which its stacks are recorded, ``None`` for never.
-        quiet: seconds without compilation after which a process without steps is warm, ``None`` for
+        run: name of the run, or ``None``.
+        expected_ranks: number of its ranks that have the agent; ``None``: all.
+        readers: who may read the record, or ``None``.
+        warm_steps: K, at least 1.
+        stacks: seconds of one activity after which its stacks are recorded; ``None``: never.
+        quiet: seconds without compilation after which a process without steps is warm; ``None``:
             never.
-        say: what happens is said in the training's terminal.
-        mode: of ``torch.compile``, that takes the place of the program's own; ``None`` for none.
-        after_warm: ``warn`` or ``raise`` where something compiles after the warm-up, or ``None``.
-        full_reasons: reasons are recorded as PyTorch words them (see ``_reduction``).
-        complaints: what is wrong with the environment, one sentence each.
+        disabled: do not attach.
+        full_reasons: record reasons without redaction (see ``hooks/redaction.py``).
+        say: print console messages in the training's terminal.
+        mode: mode of ``torch.compile`` that replaces the program's, or ``None``.
+        after_warm: ``warn`` or ``raise`` when something compiles after the warm-up, or ``None``.
+        complaints: errors in the environment, one sentence each.
     """
 
     run: str | None = None
@@ -309,7 +311,7 @@ class Settings:
 
 
 def settings_from(environ: Mapping[str, str]) -> Settings:
-    """Read the settings; a bad value is a complaint and its default, never an error here."""
+    """Read the settings. An invalid value is a complaint, and its default applies."""
     complaints = list(_unknown(environ))
     warm_steps = WARM_STEPS
     text = environ.get("WARMWATCH_WARM_STEPS")
@@ -328,7 +330,7 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
     complaints += complaint
     run = environ.get("WARMWATCH_RUN", "")
     if run != plain_name(run):
-        complaints.append(f"WARMWATCH_RUN holds {CHANGED}; the run is called {plain_name(run)!r}")
+        complaints.append(f"WARMWATCH_RUN has {CHANGED}; the run is named {plain_name(run)!r}")
     readers = environ.get("WARMWATCH_READERS") or None
     if readers is not None and readers not in READERS:
         complaints.append(f"WARMWATCH_READERS={readers[:40]!r} is none of {', '.join(READERS)}")
@@ -363,7 +365,7 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
 def _seconds(
     environ: Mapping[str, str], name: str, usual: float, least: float, most: float
 ) -> tuple[float | None, list[str]]:
-    """The seconds of a setting that may be off, and what is wrong with it."""
+    """The seconds of a setting that may be off, and its complaint if it is invalid."""
     text = environ.get(name) or str(usual)
     if text.strip().lower() in _OFF:
         return None, []
@@ -378,16 +380,16 @@ def _seconds(
 
 
 def _is_on(environ: Mapping[str, str], name: str, complaints: list[str]) -> bool:
-    """Whether it is; what is neither on nor off is off, and a complaint."""
+    """Whether a boolean is on. An invalid value is off, and a complaint."""
     text = environ.get(name, "").strip().lower()
     if text not in (*_ON, *_OFF, ""):
-        complaints.append(f"{name}={text[:40]!r} is neither 1 nor 0; it is taken as 0")
+        complaints.append(f"{name}={text[:40]!r} is neither 1 nor 0; using 0")
     return text in _ON
 
 
 def bounded(text: str, most: int) -> int | None:
-    """The whole number from 0 to ``most`` that ``text`` is; ``None`` where it is none."""
-    # the length first: Python refuses to read thousands of digits with an error
+    """``text`` as an integer from 0 to ``most``; ``None`` if it is not one."""
+    # check the length first: int() raises an error for thousands of digits
     if not text.isdecimal() or len(text.lstrip("0")) > len(str(most)):
         return None
     number = int(text.lstrip("0") or "0")
@@ -396,12 +398,12 @@ def bounded(text: str, most: int) -> int | None:
 
 def _unknown(environ: Mapping[str, str]) -> list[str]:
     known = (*VARIABLES, *MONITOR_VARIABLES)
-    strange = [n for n in sorted(environ) if n.startswith("WARMWATCH_") and n not in known]
-    return [_complaint(name, known) for name in strange]
+    unknown = [n for n in sorted(environ) if n.startswith("WARMWATCH_") and n not in known]
+    return [_complaint(name, known) for name in unknown]
 
 
 def _complaint(name: str, known: tuple[str, ...]) -> str:
-    import difflib  # here: every training pays for what this module imports
+    import difflib  # here: every training loads what this module imports
 
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"

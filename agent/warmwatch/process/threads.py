@@ -1,13 +1,15 @@
-"""Our threads: one that receives no signals, and a queue that runs work one item at a time.
+"""A thread that receives no signals, and a queue that runs work items one at a time.
 
-Signals must reach the training's main thread, so ours mask them. The queue never blocks its
-caller: the thread that finds it free runs what is queued.
+Signals must reach the training's main thread, so the agent's threads mask them. The queue never
+blocks its caller: the thread that finds it idle runs all queued items.
 """
 
 from __future__ import annotations
 
 import signal
-from _signal import pthread_sigmask  # type: ignore[import-not-found] # ``signal``'s calls Python
+
+# ``signal.pthread_sigmask`` runs Python code, in which a signal handler could raise.
+from _signal import pthread_sigmask  # type: ignore[import-not-found]
 from _thread import LockType, allocate_lock, get_ident, start_new_thread
 from collections import deque
 from collections.abc import Callable
@@ -18,14 +20,14 @@ _ALL = signal.valid_signals()
 
 
 class MaskedThread:
-    """Runs ``run`` once, on a thread of its own."""
+    """Runs ``run`` once, on a new thread with all signals masked."""
 
     def __init__(self, run: Callable[[], None]) -> None:
         self._run = run
         self._threads: dict[None, list[int]] = {}
 
     def start(self) -> bool:
-        """Start it, unless it was; whether it was. A later call tries again what is refused."""
+        """Start the thread if it was not; whether it is. If the system refuses, call again."""
         started: list[int] = []
         try:
             if self._threads.setdefault(None, started) is started:
@@ -38,36 +40,36 @@ class MaskedThread:
         return bool(self._threads)
 
     def started(self) -> bool:
-        """Whether it was started, whatever became of it."""
+        """Whether the thread was started; it may have ended."""
         return bool(self._threads)
 
     def is_current(self) -> bool:
-        """Whether it is the calling one."""
+        """Whether the caller runs on this thread."""
         return get_ident() in self._threads.get(None, ())
 
 
-def taken() -> LockType:
-    """A lock that is taken: who wants it waits until another thread lets it go."""
+def locked() -> LockType:
+    """A new lock in the locked state: ``acquire`` waits until another thread releases it."""
     lock = allocate_lock()
     lock.acquire()
     return lock
 
 
 def release(lock: LockType) -> None:
-    """Let it go, where it is taken. It never waits, and may interrupt itself."""
+    """Release ``lock`` if it is locked. Never waits; safe in a signal handler."""
     if not lock.locked():
         return
     try:
         lock.release()
-    except RuntimeError as error:  # another thread was faster
+    except RuntimeError as error:  # another thread released it first
         pass_on(error)
 
 
 def _start(run: Callable[[], None], started: list[int]) -> None:
-    """Start it, and put its number into ``started``. The caller's mask is what it was all the same.
+    """Start a thread and append its id to ``started``. Always restores the caller's signal mask.
 
     Raises:
-        RuntimeError: the process may have no more threads.
+        RuntimeError: the system refuses another thread.
     """
     before = pthread_sigmask(signal.SIG_BLOCK, ())
     try:
@@ -78,16 +80,16 @@ def _start(run: Callable[[], None], started: list[int]) -> None:
 
 
 class SerialQueue:
-    """What was handed in and is not done yet, in order."""
+    """Work items, executed in order by one thread at a time."""
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[], None]] = deque()
-        self._turn: dict[None, object] = {}  # whose turn it is to empty it
+        self._turn: dict[None, object] = {}  # the token of the thread that executes
 
     def post(self, work: Callable[[], None]) -> None:
-        """Hand in ``work``, and do what is there unless somebody is at it."""
+        """Queue ``work``, and execute all queued items unless another thread does."""
         self._waiting.append(work)
-        # Asked again after letting go: some may have come between the last look and that.
+        # Check again after giving up the turn: items may have been queued meanwhile.
         while self._waiting and not self._turn:
             mine = object()
             try:

@@ -1,5 +1,4 @@
-"""What PyTorch reports about this process: GPUs in use, collective timeouts, number of
-parameters.
+"""GPUs in use, timeouts of collectives and number of parameters, read from PyTorch.
 
 Each value is read from objects that exist already. Nothing here imports or initializes anything.
 """
@@ -14,26 +13,26 @@ from warmwatch._guard import report
 from warmwatch.process.process_tree import own_group
 
 
-def used() -> tuple[str, ...]:
-    """The uuids, as ``GPU-...`` or ``MIG-...``, in the order of the process's own indices.
+def gpus_in_use() -> tuple[str, ...]:
+    """UUIDs of the GPUs that this process uses, ``GPU-...`` or ``MIG-...``, by its device index.
 
-    Empty until CUDA is up, and where this PyTorch cannot say.
+    Empty until CUDA is initialized, and if this PyTorch version does not report them.
     """
     cuda, core = sys.modules.get("torch.cuda"), sys.modules.get("torch._C")
     if cuda is None or core is None or not cuda.is_initialized():
         return ()
     has_context = getattr(core, "_cuda_hasPrimaryContext", None)
-    count = core._cuda_getDeviceCount()  # the module's own would load NVML first
+    count = core._cuda_getDeviceCount()  # torch.cuda.device_count() would load NVML
     if has_context is None:
         devices = [cuda.current_device()]
     else:
         devices = [device for device in range(count) if has_context(device)]
-    found = (spelled(cuda.get_device_properties(device)) for device in devices)
+    found = (uuid_of(cuda.get_device_properties(device)) for device in devices)
     return tuple(uuid for uuid in found if uuid)
 
 
-def spelled(properties: Any) -> str:
-    """A device's uuid with NVML's prefix, which CUDA leaves out; empty where there is none."""
+def uuid_of(properties: Any) -> str:
+    """UUID of a device with NVML's prefix, which CUDA leaves out; empty if there is none."""
     uuid = str(getattr(properties, "uuid", "")).lower()
     if not uuid or uuid.startswith(("gpu-", "mig-")):
         return uuid[:4].upper() + uuid[4:]
@@ -42,24 +41,24 @@ def spelled(properties: Any) -> str:
 
 BACKENDS = ("nccl", "gloo", "mpi", "ucc", "xccl", "hccl")
 OTHER = "other"
-_MOST_GROUPS = 64  # the default one is the first; thousands would cost too much to ask
-_LONGEST = 1e9  # seconds: beyond it, never
+_MOST_GROUPS = 64  # the default group is the first; reading thousands would take too long
+_LONGEST = 1e9  # seconds; a longer timeout means never
 
 
 def shortest_timeout() -> tuple[float, str] | None:
-    """The shortest of its groups' in seconds, and of which backend; ``None`` where none is told."""
+    """Shortest timeout of the process groups in seconds, and its backend; ``None`` if unknown."""
     module = sys.modules.get("torch.distributed.distributed_c10d")
     if module is None or not own_group():
         return None
     found: list[tuple[float, str]] = []
-    with contextlib.suppress(AttributeError, RuntimeError, TypeError):  # another PyTorch's
+    with contextlib.suppress(AttributeError, RuntimeError, TypeError):  # private API, may differ
         for group in tuple(module._world.pg_map)[:_MOST_GROUPS]:
-            found.extend(_of(group))
+            found.extend(_timeouts(group))
     return min(found, default=None)
 
 
-def _of(group: Any) -> list[tuple[float, str]]:
-    """One for each kind of device; a backend that keeps no timeout tells none."""
+def _timeouts(group: Any) -> list[tuple[float, str]]:
+    """Timeout and backend of a group for each device type; not all backends have a timeout."""
     found = []
     for device in group._device_types:
         with contextlib.suppress(AttributeError, RuntimeError, TypeError, ValueError):
@@ -70,63 +69,67 @@ def _of(group: Any) -> list[tuple[float, str]]:
     return found
 
 
-_TELL_NOTHING = frozenset({"FlatParameter", "Params4bit", "Int8Params"})
-_FLATTENED = "_fsdp_flattened"  # FSDP1 marks with it what it shards: their type is ``Parameter``
-_MOST = 1_000_000  # parameters looked at
+# Types whose ``numel()`` is not the number of model parameters: sharded, packed or quantized.
+_OPAQUE = frozenset({"FlatParameter", "Params4bit", "Int8Params"})
+_FLATTENED = "_fsdp_flattened"  # set by FSDP1 on sharded parameters of the type ``Parameter``
+_MOST = 1_000_000  # parameters that are counted
 _ABOVE = 1.1
 
 
 class Parameters:
-    """Adds up what it is shown. Used where a step is decided about, on the thread of the step."""
+    """Number of model parameters, from optimizers and compiled graphs.
+
+    Used by the step source, on the thread of the step.
+    """
 
     def __init__(self) -> None:
-        self._met: set[int] = set()
+        self._counted: set[int] = set()
         self._held = 0
         self._compiled = 0
-        self._untold = False
+        self._unknown = False
 
     def met(self, optimizer: Any, replaces: bool = False) -> None:
-        """An optimizer is seen for the first time, or steps another group of its parameters.
+        """Count an optimizer's parameters: at its first step, or for another parameter group.
 
         ``replaces``: it leads from now on. If it shares no parameter with the others, it may train
-        another model, so the size is unknown from here on.
+        another model, so the number is unknown from then on.
         """
         try:
-            if not self._untold:
-                self._untold = replaces and self._is_disjoint(optimizer)
+            if not self._unknown:
+                self._unknown = replaces and self._is_disjoint(optimizer)
                 self._add(optimizer)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-            self._untold = True
+            self._unknown = True
             report("parameters", error)
 
     def _is_disjoint(self, optimizer: Any) -> bool:
         groups = optimizer.param_groups
-        return bool(self._met) and not any(
-            id(parameter) in self._met for group in groups for parameter in group["params"]
+        return bool(self._counted) and not any(
+            id(parameter) in self._counted for group in groups for parameter in group["params"]
         )
 
     def _add(self, optimizer: Any) -> None:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                if id(parameter) in self._met:
+                if id(parameter) in self._counted:
                     continue
-                if _tells_nothing(parameter) or len(self._met) >= _MOST:
-                    self._untold = True
+                if _is_opaque(parameter) or len(self._counted) >= _MOST:
+                    self._unknown = True
                     return
-                self._met.add(id(parameter))
+                self._counted.add(id(parameter))
                 self._held += int(parameter.numel())
 
     def compiled(self, parameters: int) -> None:
-        """A compiled graph has so many of them, frozen ones included."""
+        """Note the number of parameters of a compiled graph, frozen ones included."""
         self._compiled = max(self._compiled, parameters)
 
     @property
     def seen(self) -> int | None:
-        """The model's parameters; ``None`` where that is not known."""
-        if self._untold or not self._held or self._compiled > _ABOVE * self._held:
+        """Number of the model's parameters; ``None`` if unknown."""
+        if self._unknown or not self._held or self._compiled > _ABOVE * self._held:
             return None
         return self._held
 
 
-def _tells_nothing(parameter: Any) -> bool:
-    return type(parameter).__name__ in _TELL_NOTHING or getattr(parameter, _FLATTENED, False)
+def _is_opaque(parameter: Any) -> bool:
+    return type(parameter).__name__ in _OPAQUE or getattr(parameter, _FLATTENED, False)

@@ -1,7 +1,7 @@
 """Files of a record: directory and name, permissions, creation, and the cleanup lock.
 
-A record is built under a temporary name and renamed when it is complete. The cleanup lock keeps
-programs that delete old files (systemd-tmpfiles) from deleting a living record.
+A record is created under a temporary name and renamed when it is complete. The cleanup lock stops
+programs that delete old files (systemd-tmpfiles) from deleting the record of a running process.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ _LOCAL = frozenset(
 
 
 class CleanupLock:
-    """Keeps the folder at ``path`` until it is released, where that can be."""
+    """Protects the folder at ``path`` from cleanup until released, on local filesystems."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._descriptor = -1
         self._folder: File | None = None
         if kind_of(path) in _LOCAL:
-            with contextlib.suppress(OSError):  # no descriptor is free: it may be removed
-                self._take(path)
+            with contextlib.suppress(OSError):  # no descriptor is free: go on without the lock
+                self._acquire(path)
 
-    def _take(self, path: str | os.PathLike[str]) -> None:
+    def _acquire(self, path: str | os.PathLike[str]) -> None:
         self._descriptor = opened_high(path, os.O_RDONLY | os.O_DIRECTORY)
         self._folder = file_of(os.fstat(self._descriptor))
         fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def release(self) -> None:
-        """Let it be removed. A descriptor that has become another file's is left alone."""
+        """Release the lock. A descriptor that now belongs to another file is left open."""
         if leads_to(self._descriptor, self._folder):
             os.close(self._descriptor)
         self._descriptor = -1
 
 
 _NEW = os.O_CREAT | os.O_EXCL
-_SHARE = 64  # of the room that is left, a file takes no more than one of so many parts
+_SHARE = 64  # a file may take at most this fraction (1/64) of the free space
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,96 +64,99 @@ class Files:
     """A record's open files.
 
     Attributes:
-        folder: where they are. slot, journal: descriptors; the slot's lock is held.
-        own, journaled: which files these are. room: how long the journal may become.
-        mode: of files other than the slot. keeping: what keeps the folder from being cleaned away.
-        image: what the slot was made to hold.
+        folder: the record's folder.
+        slot, journal: descriptors; the slot's lock is held.
+        slot_file, journal_file: device and inode of each.
+        room: size limit of the journal in bytes.
+        mode: permissions of files other than the slot.
+        cleanup_lock: protects the folder from cleanup.
+        image: the initial content of the slot.
     """
 
     folder: Path
     slot: int
     journal: int
-    own: File
-    journaled: File
+    slot_file: File
+    journal_file: File
     room: int
     mode: int
-    keeping: CleanupLock
+    cleanup_lock: CleanupLock
     image: bytes
 
 
-def make(directory: Path, image: bytes, identity: Identity, who: str) -> Files:
-    """Make a record in ``directory`` that ``who`` can read, holding the slot ``image``.
+def create(directory: Path, image: bytes, identity: Identity, readers: str) -> Files:
+    """Create a record in ``directory``, with the slot ``image``, for these ``readers``.
 
-    The slot's blocks are allocated for real, so that a full disk has room for it to the end.
+    The slot's blocks are allocated, so that a disk that fills up later still has room for it.
 
     Raises:
-        OSError: it cannot be made; nothing is left behind then.
+        OSError: it cannot be created; nothing is left behind.
     """
     stem = folder_stem(identity.run)
     name = f"{stem}-r{identity.rank}-{identity.pid}-{secrets.token_hex(3)}"
-    aside = directory / f".{name}"
-    aside.mkdir(mode=0o700)
+    temporary = directory / f".{name}"
+    temporary.mkdir(mode=0o700)
     slot = journal = -1
-    keeping = CleanupLock(aside)
+    cleanup_lock = CleanupLock(temporary)
     try:
-        slot = opened_high(aside / record.SLOT, os.O_RDWR | _NEW, mode(SLOT, who))
+        slot = opened_high(temporary / record.SLOT, os.O_RDWR | _NEW, mode(SLOT, readers))
         overwrite_in_place(slot)
         os.posix_fallocate(slot, 0, record.SIZE)
         os.pwrite(slot, image, 0)
-        os.fchmod(slot, mode(SLOT, who))  # whatever the umask
+        os.fchmod(slot, mode(SLOT, readers))  # regardless of the umask
         fcntl.lockf(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
         flags = os.O_WRONLY | os.O_APPEND | _NEW
-        journal = opened_high(aside / record.JOURNAL, flags, mode(OTHER, who))
-        os.fchmod(journal, mode(OTHER, who))
-        aside.chmod(mode(FOLDER, who))
+        journal = opened_high(temporary / record.JOURNAL, flags, mode(OTHER, readers))
+        os.fchmod(journal, mode(OTHER, readers))
+        temporary.chmod(mode(FOLDER, readers))
         files = Files(
             folder=directory / name,
             slot=slot,
             journal=journal,
-            own=file_of(os.fstat(slot)),
-            journaled=file_of(os.fstat(journal)),
+            slot_file=file_of(os.fstat(slot)),
+            journal_file=file_of(os.fstat(journal)),
             room=room(journal, record.JOURNAL_LIMIT),
-            mode=mode(OTHER, who),
-            keeping=keeping,
+            mode=mode(OTHER, readers),
+            cleanup_lock=cleanup_lock,
             image=image,
         )
-        aside.rename(files.folder)
+        temporary.rename(files.folder)
     except BaseException:
-        keeping.release()
+        cleanup_lock.release()
         with contextlib.suppress(FileNotFoundError):
-            discard(aside, slot, journal)
+            discard(temporary, slot, journal)
         raise
     return files
 
 
 def reopened(files: Files) -> int:
-    """The slot's descriptor anew, where the process has closed the one there was.
+    """A new descriptor of the slot, after the process has closed the previous one.
 
-    There is no other one then, whose lock closing this one could free.
+    No other descriptor is open then, so closing this one frees no lock.
 
     Raises:
-        OSError: it is not there any more, or not what it was.
+        OSError: the slot is gone or is another file.
     """
     slot = files.folder / record.SLOT
     status = slot.lstat()
-    if not stat.S_ISREG(status.st_mode) or file_of(status) != files.own:
+    if not stat.S_ISREG(status.st_mode) or file_of(status) != files.slot_file:
         raise FileNotFoundError(f"{slot} is another file")
-    slot.chmod(stat.S_IMODE(status.st_mode) | stat.S_IWUSR)  # it is for nobody to write
+    slot.chmod(stat.S_IMODE(status.st_mode) | stat.S_IWUSR)  # the slot is read-only for everybody
     try:
         return opened_high(slot, os.O_RDWR | os.O_NONBLOCK)
     finally:
         slot.chmod(stat.S_IMODE(status.st_mode))
 
 
-def let_go(files: Files, slot: int) -> None:
-    """Close ``slot``, and with it free the lock; unless the descriptor is another file's by now."""
-    if leads_to(slot, files.own):
+def close_slot(files: Files, slot: int) -> None:
+    """Close ``slot``, which frees its lock, unless the descriptor now belongs to another file."""
+    if leads_to(slot, files.slot_file):
         os.close(slot)
-    files.keeping.release()
+    files.cleanup_lock.release()
 
 
 def discard(folder: Path, *descriptors: int) -> None:
-    """Remove a record's folder that is of no use."""
+    """Remove the folder of an incomplete record."""
     for descriptor in descriptors:
         if descriptor >= 0:
             os.close(descriptor)
@@ -163,24 +166,25 @@ def discard(folder: Path, *descriptors: int) -> None:
 
 
 def room(file: int, most: int) -> int:
-    """How long ``file`` may become, which is ``most`` at most.
+    """Size limit of ``file`` in bytes: ``most``, or less if little space is free.
 
-    Where records are kept in memory, it is the training's memory too.
+    A record in tmpfs uses the same memory as the training.
     """
-    there = os.fstatvfs(file)
-    if not there.f_blocks:  # it has no limit, or tells none
+    filesystem = os.fstatvfs(file)
+    if not filesystem.f_blocks:  # no limit, or not reported
         return most
-    return min(most, there.f_bavail * there.f_frsize // _SHARE)
+    return min(most, filesystem.f_bavail * filesystem.f_frsize // _SHARE)
 
 
-class Making:
-    """A record to be made in ``directory``, by whichever thread.
+class RecordCreation:
+    """A record to be created in ``directory``, on any thread.
 
     Args:
-        named: somebody chose the run's name. child: ends it. chosen: somebody chose the directory.
+        named: the run's name was set explicitly. child: suffix of the name in a child process.
+        chosen: the directory was set explicitly.
 
     Attributes:
-        plain: the identity with no number. awaited: somebody waits for the record.
+        plain: the identity without a number in its name. awaited: a caller waits for the record.
     """
 
     def __init__(
@@ -193,30 +197,36 @@ class Making:
 
     @property
     def identity(self) -> Identity:
-        """What it carries: decided once."""
+        """The identity of the record; decided once."""
         return self._decided[None]
 
     def decide(self, identity: Identity) -> Identity:
-        """Give it an identity, unless it has one."""
+        """Set the identity, unless it is set; the one that is."""
         return self._decided.setdefault(None, identity)
 
-    def run(self, image: Callable[[Identity], bytes], who: str | None) -> Files:
-        """Make it, with the slot that ``image`` is asked for. Raises OSError."""
-        place = _usable(
-            Path(self.directory), chosen=self._chosen, mode=mode(FOLDER, who or "owner")
-        )
-        asked = self._identity
-        run = asked.run if self._named else free_run(place, asked, self._child)
-        known = self.decide(replace(asked, run=run + self._child))
-        return make(place, image(known), known, readers(str(place), who))
+    def run(self, image: Callable[[Identity], bytes], configured: str | None) -> Files:
+        """Create the record.
+
+        Args:
+            image: returns the slot for an identity.
+            configured: the configured readers; ``None``: those of the directory.
+
+        Raises:
+            OSError: it cannot be created.
+        """
+        directory = Path(self.directory)
+        _prepare(directory, chosen=self._chosen, mode=mode(FOLDER, configured or "owner"))
+        initial = self._identity
+        run = initial.run if self._named else free_run(directory, initial, self._child)
+        identity = self.decide(replace(initial, run=run + self._child))
+        return create(directory, image(identity), identity, readers(str(directory), configured))
 
 
-def _usable(directory: Path, *, chosen: bool, mode: int) -> Path:
-    """The directory, made where that is ours to do."""
+def _prepare(directory: Path, *, chosen: bool, mode: int) -> None:
+    """Create the directory, except the shared one; raise OSError if it must not be used."""
     if (problem := places.obstacle(str(directory), os, chosen=chosen)) is not None:
         raise OSError(f"{directory}: {problem}")
     if chosen or str(directory) != places.SHARED:
         directory.mkdir(mode, parents=chosen, exist_ok=True)
         if (problem := places.obstacle(str(directory), os, chosen=chosen)) is not None:
-            raise OSError(f"{directory}: {problem}")  # somebody else was faster
-    return directory
+            raise OSError(f"{directory}: {problem}")  # another user created it first

@@ -1,11 +1,11 @@
-"""Maps the slot into memory, where that is safe, and keeps no descriptor open.
+"""Maps the slot into memory if that is safe, without an open descriptor.
 
-A store into a mapped file can kill the process (SIGBUS) or stop it where the file is on a disk: the
-disk is full, shut down after an error, frozen for a snapshot, the file truncated or immutable. So a
-slot is mapped on tmpfs only, where its blocks are memory that it has already.
+A store into a file mapped from a disk can kill the process (SIGBUS) or block it: the disk is full,
+shut down after an error or frozen for a snapshot, or the file is truncated or immutable. So the
+slot is mapped on tmpfs only, where its blocks are allocated memory.
 
-The interpreter's ``mmap`` keeps a copy of the descriptor and closes that number in the end, which
-by then may be a file of the training's own.
+Before Python 3.13 ``mmap.mmap`` duplicates the descriptor and closes that number at the end, which
+may be a file of the training by then.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from warmwatch._guard import pass_on
 
 _TMPFS = 0x01021994
 _STATFS_BYTES = 256  # more than any struct statfs
-# Where a link may be followed in the training's own thread: nothing of a network, or of a process.
-_HERE = (
+# Filesystems on which a link may be followed on the training's thread: no network, no FUSE.
+_SAFE = (
     *("btrfs", "devtmpfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "rootfs"),
     *("squashfs", "tmpfs", "xfs", "zfs"),
 )
@@ -33,9 +33,9 @@ def in_memory(path: str | os.PathLike[str]) -> bool:
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
-    """The kind of filesystem of ``path``, by the kernel's table of mounts; empty where unknown.
+    """The type of filesystem of ``path``, from the kernel's mount table; empty if unknown.
 
-    The filesystem itself is not asked: it may be one that never answers.
+    Does not access the filesystem itself, which may hang.
     """
     try:
         kinds = _kinds(Path("/proc/self/mountinfo").read_text(errors="surrogateescape"))
@@ -46,20 +46,20 @@ def kind_of(path: str | os.PathLike[str]) -> str:
 
 
 def mapped(descriptor: int, size: int) -> mmap.mmap:
-    """The file as shared memory, which needs and closes no descriptor.
+    """The file as shared memory, independent of its descriptor.
 
     Raises:
-        OSError, ImportError, AttributeError: it cannot be mapped so here, or is not in memory.
+        OSError, ImportError, AttributeError: it cannot be mapped like this, or is not on tmpfs.
     """
     if not _is_tmpfs(descriptor):
         raise OSError("the slot is not in memory")
     if sys.version_info >= (3, 13):
         return mmap.mmap(descriptor, size, trackfd=False)
-    return _laid_over(descriptor, size)
+    return _mapped_over(descriptor, size)
 
 
 def _kinds(mountinfo: str) -> dict[str, str]:
-    """The kind of filesystem at each mount point; of several the last one, which covers them."""
+    """The type of filesystem at each mount point; the last mount covers earlier ones."""
     kinds = {}
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
@@ -82,19 +82,19 @@ def _kind(kinds: dict[str, str], path: str) -> str:
 
 
 def _followed(kinds: dict[str, str], path: str) -> str:
-    """``path`` with its links followed, as far as that asks none but a filesystem of this machine.
+    """``path`` with its links followed, as far as it stays on safe filesystems.
 
-    It ends where another one begins, which is not in memory whatever comes below it.
+    It stops at the first other one, which is not tmpfs in any case.
     """
     found, rest, links = "/", path.split("/")[:0:-1], 0
-    while rest and _kind(kinds, found) in _HERE:
+    while rest and _kind(kinds, found) in _SAFE:
         name = rest.pop()
         if name in ("", ".", ".."):
             found = os.path.dirname(found) if name == ".." else found  # noqa: PTH120
             continue
         step = os.path.join(found, name)  # noqa: PTH118
         try:
-            target = "" if _kind(kinds, step) not in _HERE else os.readlink(step)  # noqa: PTH115
+            target = "" if _kind(kinds, step) not in _SAFE else os.readlink(step)  # noqa: PTH115
         except OSError as error:  # no link, or nothing there
             pass_on(error)
             target = ""
@@ -107,15 +107,15 @@ def _followed(kinds: dict[str, str], path: str) -> str:
 
 
 def _is_tmpfs(descriptor: int) -> bool:
-    import ctypes  # here: PyTorch has it, a process that never attaches need not
+    import ctypes  # here: PyTorch imports it; a process that never attaches need not
 
     found = (ctypes.c_long * (_STATFS_BYTES // ctypes.sizeof(ctypes.c_long)))()
     done = ctypes.CDLL(None).fstatfs(descriptor, found)
     return done == 0 and bool(found[0] == _TMPFS)
 
 
-def _laid_over(descriptor: int, size: int) -> mmap.mmap:
-    """Memory of the interpreter's, with the file laid over it: it unmaps it as its own."""
+def _mapped_over(descriptor: int, size: int) -> mmap.mmap:
+    """An anonymous ``mmap`` object with the file mapped over its memory; Python unmaps both."""
     import ctypes
 
     memory = mmap.mmap(-1, size)

@@ -1,8 +1,7 @@
 """Other records in the directory: names in use, and old records that can be removed.
 
-The directory may be open to everybody, so nothing is opened that is not a regular file of this
-user's, and nothing that could hold us up. Our own slot is never opened: to close a descriptor of it
-would free its lock.
+The directory may be writable by everybody, so only regular files of this user are opened, and none
+that could block. Our own slot is never opened: closing a descriptor of it would free its lock.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from warmwatch.process.descriptors import File, file_of
 from warmwatch.shared import record
 from warmwatch.shared.record import Identity
 
-_KEPT = 200  # records kept in a directory: enough to look back, bounded for good
+_MOST_RECORDS = 200  # of one user in a directory
 
 
 def free_run(directory: Path, identity: Identity, child: str = "") -> str:
-    """The run's name, numbered where a living process of another launch has it already.
+    """The run's name, with a number if a running process of another launch has that name.
 
-    With or without what ends it in a ``child``. Of this user's records alone: another user's run
-    of the same name is another run.
+    ``child``: the suffix in a child process; the name must be free with and without it. Only this
+    user's records count: another user's run of the same name is a different run.
     """
     taken = set()
     stem = folder_stem(identity.run)
@@ -35,7 +34,7 @@ def free_run(directory: Path, identity: Identity, child: str = "") -> str:
         if not slot.parent.name.startswith(stem):
             continue
         with (
-            _passing_over(OSError, record.RecordError),  # not ours to judge here
+            _skipping(OSError, record.RecordError),  # an unreadable record takes no name
             _opened(slot) as descriptor,
         ):
             other = record.unpack_identity(_image(descriptor))
@@ -46,21 +45,21 @@ def free_run(directory: Path, identity: Identity, child: str = "") -> str:
 
 
 def folder_stem(run: str) -> str:
-    """How the names of the folders of a run begin: with no dot, which is a record being made."""
+    """Prefix of a run's folders. It does not begin with a dot, which marks incomplete records."""
     return re.sub(r"^\.|[^\w.+@-]+", "_", run)[:80]
 
 
 def prune(directory: Path, *, own: File | None) -> None:
-    """Remove this user's oldest ended records beyond the number kept; others' are not ours.
+    """Remove this user's oldest ended records beyond the limit.
 
-    ``own`` is the slot that this process holds: to open it, even to ask who holds it, would free
-    its lock, and its time may be the oldest of all where the clock was set back.
+    ``own`` is the slot of this process. It is skipped: opening and closing it would free its lock,
+    and it may have the oldest time of all after the clock was set back.
     """
     found = [
         (status.st_mtime, slot) for slot, status in _own_slots(directory) if file_of(status) != own
     ]
-    for _, slot in sorted(found)[: max(0, len(found) + 1 - _KEPT)]:
-        with _passing_over(OSError):  # somebody else prunes too
+    for _, slot in sorted(found)[: max(0, len(found) + 1 - _MOST_RECORDS)]:
+        with _skipping(OSError):  # another process may prune at the same time
             with _opened(slot) as descriptor:
                 if not _is_over(descriptor):
                     continue
@@ -71,10 +70,10 @@ def prune(directory: Path, *, own: File | None) -> None:
 
 
 def _own_slots(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """The slots in ``directory`` that are regular files of this user's in his own folders."""
+    """The slots in ``directory`` that are regular files of this user, in folders of this user."""
     with os.scandir(directory) as entries:
         for entry in entries:
-            with _passing_over(OSError):  # no slot in it, or just removed
+            with _skipping(OSError):  # no slot in it, or just removed
                 if entry.name.startswith(".") or not entry.is_dir(follow_symlinks=False):
                     continue
                 if not _is_ours(entry.stat(follow_symlinks=False)):
@@ -86,8 +85,8 @@ def _own_slots(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 @contextlib.contextmanager
-def _passing_over(*expected: type[Exception]) -> Iterator[None]:
-    """Of one record, which costs the others nothing; the training's own alarm is none of these."""
+def _skipping(*expected: type[Exception]) -> Iterator[None]:
+    """Skip one record on an ``expected`` error, unless the training's signal handler raised it."""
     try:
         yield
     except expected as error:
@@ -103,7 +102,7 @@ def _opened(slot: Path) -> Iterator[int]:
     """A descriptor of another process's slot.
 
     Raises:
-        OSError: it is no regular file of this user's, or no longer there.
+        OSError: it is not a regular file of this user, or is gone.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(slot, flags)
@@ -117,19 +116,19 @@ def _opened(slot: Path) -> Iterator[int]:
 
 
 def _image(descriptor: int) -> bytes:
-    """A slot's bytes; raises RecordError where they are of a version that is not read."""
+    """The bytes of a slot; raises RecordError for an unsupported version."""
     if not record.SIZE <= (size := os.fstat(descriptor).st_size) <= record.LARGEST_SIZE:
-        raise record.RecordError("not a slot of a version that is read")
+        raise record.RecordError("not a slot of a supported version")
     image = os.pread(descriptor, size, 0)
     record.check_header(image)
     return image
 
 
 def _is_over(descriptor: int) -> bool:
-    """Whether nobody will write to the slot any more.
+    """Whether no process will write to the slot any more.
 
-    A free lock alone does not say so: the process's own code may have freed it by closing a
-    descriptor of the slot. So one that said no end has to be gone as well.
+    A free lock is not sufficient: the training's code may have freed it by closing a descriptor of
+    the slot. So without a recorded end, the process must be gone as well.
     """
     if _is_held(descriptor):
         return False
@@ -147,7 +146,7 @@ def _exists(pid: int) -> bool:
         return False
     except OSError:
         return True
-    return pid > 0  # 0 is not known, and would ask about our own group
+    return pid > 0  # 0 is unknown, and addresses the caller's process group
 
 
 def _is_held(descriptor: int) -> bool:

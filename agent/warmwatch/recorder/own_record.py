@@ -1,4 +1,4 @@
-"""This process's own record: when it is created, for which rank, and its present content."""
+"""The record of this process: when it is created, its identity, and its current content."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from warmwatch.process.run_name import (
     working_directory,
 )
 from warmwatch.process.settings import Settings, plain_name
-from warmwatch.process.torch_state import shortest_timeout, used
+from warmwatch.process.torch_state import gpus_in_use, shortest_timeout
 from warmwatch.recorder import exit_status
 from warmwatch.recorder.writer import Writer
 from warmwatch.shared import places, record
 
-_PATIENCE = 1.0  # seconds that the end waits for a disk, and a look at what the run is
-# Journal lines at which to look for the GPUs in use: all rare. The first compilation is what costs
-# most, so its beginning is one of them.
-_RARE_MOMENTS = ("begin", "end", "step", "warm", "eager")
+_TIMEOUT = 1.0  # seconds to wait for a disk at the end, and for the provenance at the start
+# Journal lines that refresh the identity, such as the GPUs in use. All are rare. The first
+# compilation takes longest, so its beginning is one of them.
+_REFRESHING = ("begin", "end", "step", "warm", "eager")
 
 
 class OwnRecord:
-    """The record of one process, in plain memory until it is opened, or where it cannot be.
+    """The record of one process. In plain memory until opened, or if it cannot be opened.
 
     Args:
-        settings: from the environment. version: the agent's own.
-        options: what the user gave to ``attach()``: ``run``, ``tokens_per_step``...
-        attached: when, on the monotonic and on the wall clock, in nanoseconds.
+        settings: from the environment.
+        version: version of the agent.
+        options: arguments of ``attach()``: ``run``, ``tokens_per_step``...
+        attached: attach time on the monotonic and on the wall clock, in nanoseconds.
     """
 
     def __init__(
@@ -50,37 +51,37 @@ class OwnRecord:
     ) -> None:
         self._settings, self._version, self._options = settings, version, dict(options)
         self._opened = False
-        self._eager: dict[str, Any] = {}  # what is known of a baseline
-        self._child = ""  # ends the name of the run in a child that is no rank of it
+        self._baseline: dict[str, Any] = {}  # identity fields of the eager baseline
+        self._child = ""  # suffix of the run's name in a child process that is not a rank
         self._identity: record.Identity | None = None
-        self.writer = Writer(who=settings.readers, made=self._arm_exit_status)
+        self.writer = Writer(readers=settings.readers, made=self._arm_exit_status)
         self.header = record.Header(
             warm_steps=settings.warm_steps, attached_ns=attached[0], attached_epoch_ns=attached[1]
         )
 
     @property
     def opened(self) -> bool:
-        """Whether it was opened, or that was tried."""
+        """Whether ``open`` was called."""
         return self._opened
 
     @property
     def visible(self) -> bool:
-        """Whether there is a folder that a monitor can read."""
+        """Whether the record's folder exists, so that a monitor can read it."""
         return self.writer.folder is not None
 
     @property
-    def speaks_for(self) -> int | None:
-        """The rank that it speaks for; ``None`` of a child that is none, and before it is open."""
+    def rank(self) -> int | None:
+        """The rank of this process; ``None`` in a child that is not a rank, and before ``open``."""
         return None if self._identity is None or self._child else self._identity.rank
 
     @property
-    def worth(self) -> dict[str, int]:
-        """What the user said that a step is worth, by unit."""
+    def work_per_step(self) -> dict[str, int]:
+        """The work of a step by unit, as passed to ``attach()``."""
         units = ("tokens", "samples")
         return {u: n for u in units if (n := self._options.get(f"{u}_per_step"))}
 
     def renewed(self, attached: tuple[int, int]) -> OwnRecord:
-        """That of a forked child, which is another process and has said nothing yet."""
+        """A new record for a forked child, with the same settings and options."""
         return OwnRecord(
             self._settings, version=self._version, options=self._options, attached=attached
         )
@@ -88,7 +89,7 @@ class OwnRecord:
     def open(
         self, hooks: tuple[str, ...], missing: tuple[str, ...], *, graphs_before: int = 0
     ) -> None:
-        """Make the record, once; without one the agent goes on in plain memory."""
+        """Create the record. If that fails, the agent continues in plain memory."""
         self._opened = True
         chosen = self._options.get("run") or self._settings.run or launcher_run(os.environ)
         child = child_name()
@@ -100,8 +101,8 @@ class OwnRecord:
             hooks=hooks,
             missing=missing,
             expected_ranks=self._settings.expected_ranks,
-            **_known_at_first(),
-            **self._eager,
+            **_provenance(),
+            **self._baseline,
             **{**self._options, "run": plain_name(chosen or _program())},
         )
         directories = places.directories(os.environ, os.geteuid())
@@ -112,8 +113,8 @@ class OwnRecord:
         except OSError as error:
             pass_on(error)
             warn_once(
-                f"no record can be written, so no monitor will see this run ({error}); "
-                "set WARMWATCH_DIR to a directory that can be written"
+                f"the record cannot be written, so no monitor will see this run ({error}); "
+                "set WARMWATCH_DIR to a writable directory"
             )
         finally:
             self._identity = self.writer.identity or identity
@@ -126,74 +127,74 @@ class OwnRecord:
         self.note("attach", self.header.attached_ns, {**who, **header, **before})
 
     def close(self) -> None:
-        """Let go of the record's files."""
+        """Close the record's files."""
         exit_status.disarm()
         self.writer.close()
 
     def update(self, options: Mapping[str, Any]) -> None:
-        """The user gave more options; a new value replaces the old one."""
+        """Apply more options; a new value replaces the old one."""
         self._options.update(options)
         if self._identity is not None:
             run = options.get("run")
             changed = {**options, "run": run + self._child} if run else options
-            self._rename(replace(self._identity, **changed))
+            self._store(replace(self._identity, **changed))
 
-    def hooked(self, hooks: tuple[str, ...], missing: tuple[str, ...]) -> None:
-        """These seams are in use by now, and those are not there."""
+    def set_hooks(self, hooks: tuple[str, ...], missing: tuple[str, ...]) -> None:
+        """Record which hooks are installed, and which hook points this PyTorch does not have."""
         known = self._identity
         if known is not None and (known.hooks, known.missing) != (hooks, missing):
-            self._rename(replace(known, hooks=hooks, missing=missing))
+            self._store(replace(known, hooks=hooks, missing=missing))
 
-    def has_parameters(self, seen: int | None) -> None:
-        """The optimizers hold so many parameters; ``None`` where that tells no model's size."""
+    def set_parameters(self, seen: int | None) -> None:
+        """Record the number of parameters in optimizers; ``None`` if it is not the model's."""
         known = self._identity
         if known is not None and known.parameters_seen != seen:
-            self._rename(replace(known, parameters_seen=seen))
+            self._store(replace(known, parameters_seen=seen))
 
-    def baseline(self, steps: int, median_ns: int | None = None) -> None:
-        """The first so many steps run, or ran, eagerly on purpose, each as long as said."""
+    def set_baseline(self, steps: int, median_ns: int | None = None) -> None:
+        """Record the eager baseline: its number of steps, and their median if measured."""
         seconds = median_ns / 1e9 if median_ns else None
-        self._eager = {"baseline_steps": steps, "baseline_seconds": seconds}
+        self._baseline = {"baseline_steps": steps, "baseline_seconds": seconds}
         if self._identity is not None:
-            self._rename(replace(self._identity, **self._eager))
+            self._store(replace(self._identity, **self._baseline))
 
     def flush(self, *, leaving: bool) -> None:
-        """All is said: have it where a monitor finds it, also if its disk is slow, or frozen.
+        """Flush the record at the end of the process, with a timeout for a slow or frozen disk.
 
-        Where the disk does not answer, nothing of the process's end may wait for it either. Where
-        Python is ``leaving``, all that is to come is the exit status.
+        If the disk hangs, the exit status is not written either, since the exit would wait for it.
+        ``leaving``: Python exits, so only the exit status can follow.
         """
-        if not self.writer.flush(_PATIENCE):
+        if not self.writer.flush(_TIMEOUT):
             exit_status.disarm()
         elif leaving:
             exit_status.promise(record.EXIT_PROMISED)
 
-    # What the ledger needs of it.
+    # The ledger calls these.
 
-    def publish(self, words: list[int]) -> None:
-        """Store the words of the rare block."""
-        self.writer.publish(words)
+    def publish(self, counters: list[int]) -> None:
+        """Store the compile block."""
+        self.writer.publish(counters)
 
     def note(
         self, event: str, t: int, values: Mapping[str, Any], *, essential: bool = False
     ) -> None:
         """Append a line to the journal."""
         self.writer.note(event, t, values, essential=essential)
-        if event in _RARE_MOMENTS:
-            self._look_again()
+        if event in _REFRESHING:
+            self._refresh()
 
     def steps(self) -> int:
         """Steps marked so far."""
         return self.writer.steps()
 
     def image(self) -> record.Slot:
-        """The slot as it is now."""
+        """The current content of the slot."""
         image = bytearray(self.writer.buffer)
         packed = record.pack_header(self.header)
-        image[: len(packed)] = packed  # plain memory has none
+        image[: len(packed)] = packed  # plain memory has no header
         try:
             return record.unpack(bytes(image))
-        except record.TornError:  # no record, or another thread is at making it: it has no name
+        except record.TornError:  # no identity: there is no record, or it is being created
             record.store_identity(image, record.Identity(run="none"))
             return record.unpack(bytes(image))
 
@@ -201,42 +202,38 @@ class OwnRecord:
         try:
             exit_status.arm(folder / record.EXIT, mode)
         except (OSError, AttributeError, ImportError) as error:
-            pass_on(error)  # else another C library, another system: the status is not known
+            pass_on(error)  # not supported by this C library or system: the status is unknown
 
-    def _look_again(self) -> None:
-        """Say what may have changed: GPUs, rank, versions, when its collectives give up.
-
-        All of it may come up late.
-        """
+    def _refresh(self) -> None:
+        """Update what may be determined late: GPUs, rank, versions, timeout of collectives."""
         if self._identity is None:
             return
         try:
             timeout, backend = shortest_timeout() or (None, "")
             found = replace(
                 self._identity,
-                gpus=used() or self._identity.gpus,
+                gpus=gpus_in_use() or self._identity.gpus,
                 collective_timeout=timeout,
                 collective_backend=backend,
-                **provenance.by_now(),
+                **provenance.versions(),
             )
             if member := distributed():
-                run = found.run.removesuffix(self._child)  # a rank after all
+                run = found.run.removesuffix(self._child)  # the child is a rank
                 self._child = ""
                 found = replace(found, run=run, rank=member[0], world_size=member[1])
             if found != self._identity:
-                self._rename(found)
+                self._store(found)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("identity", error)
 
-    def _rename(self, identity: record.Identity) -> None:
-        self._identity = identity  # before: from here on another change adds to it
-        self.writer.rename(identity)
+    def _store(self, identity: record.Identity) -> None:
+        self._identity = identity  # first, so that concurrent updates build on it
+        self.writer.set_identity(identity)
 
 
-def _known_at_first() -> dict[str, Any]:
-    """What the run is, as far as that can be looked at."""
+def _provenance() -> dict[str, Any]:
     try:
-        return {**provenance.at_first(os.environ, _PATIENCE), **provenance.by_now()}
+        return {**provenance.at_start(os.environ, _TIMEOUT), **provenance.versions()}
     except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
         report("provenance", error)
         return {}

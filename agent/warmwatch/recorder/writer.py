@@ -1,17 +1,17 @@
-"""Writes the record. All other files of this room are parts of the writer.
+"""Writes the record. The other files of this room are parts of the writer.
 
-Where the record's directory is in memory the slot is mapped, and lines are appended at once: that
-never waits. Elsewhere ``buffer`` is plain memory and a thread copies it (``_copies``). Until
-:meth:`Writer.open` succeeds, and after it failed, it is plain memory too: the agent works all the
-same, so ``warmwatch.state()`` answers where no record can be written.
+If the record's directory is on tmpfs, the slot is mapped and journal lines are appended directly:
+neither blocks. Otherwise ``buffer`` is plain memory, and a thread copies it to the file
+(``disk_flusher``). ``buffer`` is also plain memory before :meth:`Writer.open` and after it failed,
+so that ``warmwatch.state()`` works without a record.
 
-Invariants: the folder appears under its name only when it is whole; the descriptor that holds the
-lock is never closed while the process speaks, nor is the slot opened a second time by us while it
-is open (closing any descriptor of it would free the lock). The training's own code may do that, so
-the lock is taken again whenever something rare is written.
+Invariants: the folder gets its final name only when it is complete. The descriptor that holds the
+lock stays open while the process runs, and the agent never opens the slot a second time, because
+closing any descriptor of it would free the lock. The training's code may do that, so every rare
+write takes the lock again.
 
-Order: a store into a sealed block is seen before every hot word that is stored after it. x86 keeps
-that order by itself; elsewhere a lock that is let go and taken makes it so.
+Memory order: a store into a sealed block is visible before every hot counter that is stored after
+it. x86 guarantees that order; on other processors, releasing and acquiring a lock does.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from warmwatch._guard import pass_on, report, warn_once
 from warmwatch.process.descriptors import leads_to
 from warmwatch.process.threads import SerialQueue
 from warmwatch.recorder.disk_flusher import DiskFlusher
-from warmwatch.recorder.files import Files, Making, let_go
+from warmwatch.recorder.files import Files, RecordCreation, close_slot
 from warmwatch.recorder.journal import Journal, line_of
 from warmwatch.recorder.mapping import in_memory, mapped
 from warmwatch.recorder.neighbours import prune
 from warmwatch.shared import record
 from warmwatch.shared.record import COMPILE_INDEX, Header, Identity
 
-_PATIENCE = 2.0  # seconds that a training waits for a disk once, when its record is made
-_CLOSING = 1.0  # seconds that a detach waits for one that has just answered
+_OPEN_TIMEOUT = 2.0  # seconds that a training waits for a disk, once, when its record is created
+_CLOSE_TIMEOUT = 1.0  # seconds that a detach waits for a disk that responded to the last flush
 _SINCE = COMPILE_INDEX["active_since_ns"]
 
 
@@ -45,44 +45,43 @@ class Writer:
     """One record: opened once, written to until :meth:`close`.
 
     Args:
-        who: may read it (``owner``, ``group``, ``all``); ``None`` for what its directory says.
-        made: told of the record's folder when it is there, and the mode of files in it.
+        readers: ``owner``, ``group`` or ``all``; ``None``: those of the directory.
+        made: called with the record's folder and the mode of its files once it exists.
     """
 
     def __init__(
-        self, *, who: str | None = None, made: Callable[[Path, int], None] | None = None
+        self, *, readers: str | None = None, made: Callable[[Path, int], None] | None = None
     ) -> None:
         self.buffer: bytearray | mmap.mmap = record.blank()
         self.identity: Identity | None = None
-        self._who, self._tell = who, made
+        self._readers, self._on_made = readers, made
         self._files: Files | None = None
         self._journal: Journal | None = None
-        self._copies: DiskFlusher | None = None
+        self._flusher: DiskFlusher | None = None
         self._dropped = 0
-        self._renamed = self._active = self._closed = False
-        self._answers = True
-        self._names: deque[tuple[Identity, bool]] = deque()
-        self._naming = SerialQueue()
-        self._unsaid: deque[str] = deque()
+        self._updated = self._active = self._closed = False
+        self._responds = True
+        self._identities: deque[tuple[Identity, bool]] = deque()  # and whether it is the first
+        self._identity_queue = SerialQueue()
+        self._warnings: deque[str] = deque()
         self._fence = threading.Lock()
         self._fence.acquire()
 
     @property
     def folder(self) -> Path | None:
-        """The record's folder; ``None`` where there is none, or none yet."""
-        files = self._copies.files if self._copies else self._files
-        return files.folder if files else None
+        """The record's folder; ``None`` if there is none."""
+        return self.place[0] if self.place else None
 
     @property
     def place(self) -> tuple[Path, int] | None:
-        """The same, and the mode of the files in it."""
-        files = self._copies.files if self._copies else self._files
+        """The record's folder and the mode of its files; ``None`` if there is none."""
+        files = self._flusher.files if self._flusher else self._files
         return (files.folder, files.mode) if files else None
 
     @property
     def dropped(self) -> int:
-        """Lines of the journal that could not be written."""
-        return self._dropped + (self._copies.dropped if self._copies else 0)
+        """Number of journal lines that could not be written."""
+        return self._dropped + (self._flusher.dropped if self._flusher else 0)
 
     def open(
         self,
@@ -93,21 +92,21 @@ class Writer:
         named: bool,
         child: str = "",
     ) -> Identity:
-        """Make the record in the first directory that can be written.
+        """Create the record in the first directory that can be written.
 
-        Returns the identity it carries: where nobody ``named`` the run and another launch of the
-        same script is alive in that directory, the name has a number. ``child`` ends the name
-        where this is a child of the run's process.
+        Returns the identity of the record. Its run has a number if the name was not set explicitly
+        (``named``) and another launch of the same script runs in that directory. ``child`` is the
+        suffix of the name in a child of the run's process.
 
         Raises:
-            OSError: none of them can be; the error of the last one.
+            OSError: no directory can be written; the error of the last one.
         """
         packed = record.pack_header(header)
         self.buffer[: len(packed)] = packed
         problem: OSError = OSError("no record directory is configured")
         for directory in directories:
             chosen = len(directories) == 1
-            task = Making(directory, identity, named=named, child=child, chosen=chosen)
+            task = RecordCreation(directory, identity, named=named, child=child, chosen=chosen)
             try:
                 (self._open_in_memory if in_memory(directory) else self._open_on_disk)(task)
             except OSError as error:
@@ -117,179 +116,180 @@ class Writer:
                 return task.identity
         raise problem
 
-    def _open_in_memory(self, task: Making) -> None:
-        files = task.run(self._image, self._who)
+    def _open_in_memory(self, task: RecordCreation) -> None:
+        files = task.run(self._image, self._readers)
         self.identity = task.identity
         try:
             buffer = mapped(files.slot, record.SIZE)
         except (OSError, ImportError, AttributeError) as error:
             pass_on(error)
-            self._copies = self._copied(lambda: files)
-            self._copies.flush(_PATIENCE)
+            self._flusher = self._new_flusher(lambda: files)
+            self._flusher.flush(_OPEN_TIMEOUT)
             return
         self.buffer = buffer
-        self._journal = Journal(files.journal, files.journaled, files.room)
+        self._journal = Journal(files.journal, files.journal_file, files.room)
         self._files = files
         self._made(files)
 
-    def _open_on_disk(self, task: Making) -> None:
-        """Have the thread make it, and wait for that, but not for a disk that does not answer.
+    def _open_on_disk(self, task: RecordCreation) -> None:
+        """Create the record on the flusher's thread, and wait for it with a timeout.
 
-        Whatever a signal handler raises meanwhile: the thread goes on, and so does what it copies.
+        If a signal handler raises meanwhile, the thread continues to create and copy the record.
         """
         self._image(task.plain)
-        copies = self._copies = self._copied(lambda: self._late(task))
+        flusher = self._flusher = self._new_flusher(lambda: self._create(task))
         task.awaited = True
         try:
-            if not copies.start():
-                raise OSError(errno.EAGAIN, "no thread can be started that writes it")
-            answered = copies.flush(_PATIENCE)
-            if problem := copies.problem:
+            if not flusher.start():
+                raise OSError(errno.EAGAIN, "the thread that writes it cannot be started")
+            responded = flusher.flush(_OPEN_TIMEOUT)
+            if problem := flusher.problem:
                 raise problem if isinstance(problem, OSError) else OSError(repr(problem))
         except OSError as error:
             pass_on(error)
-            self._copies = None
-            copies.close(0)
+            self._flusher = None
+            flusher.close(0)
             raise
         finally:
             task.awaited = False
             task.decide(task.plain)
             self.identity = task.identity
-        if not answered:
+        if not responded:
             warn_once(
                 f"{task.directory} does not answer, so no monitor sees this run until it does; "
                 "set WARMWATCH_DIR to a directory in memory, such as one in /dev/shm"
             )
 
-    def _late(self, task: Making) -> Files:
-        """The files, made on the thread. What fails when nobody waits for it any more is said."""
+    def _create(self, task: RecordCreation) -> Files:
+        """Create the files, on the flusher's thread; warn about the first error after the wait."""
         try:
-            return task.run(self._image, self._who)
+            return task.run(self._image, self._readers)
         except Exception as error:
-            if not task.awaited and (self._copies is None or self._copies.problem is None):
-                self._unsaid.append(f"no record can be written now ({error}); it is tried again")
+            if not task.awaited and (self._flusher is None or self._flusher.problem is None):
+                self._warnings.append(f"the record cannot be written now ({error}); will retry")
             raise
 
     def _made(self, files: Files) -> None:
-        """The files are there: what comes with them, and the housekeeping."""
+        """Report the new files to ``made``, and remove old records."""
         try:
-            if self._tell and not self._closed:
-                self._tell(files.folder, files.mode)
-            prune(files.folder.parent, own=files.own)
-        except OSError as error:  # another process may be at it too
+            if self._on_made and not self._closed:
+                self._on_made(files.folder, files.mode)
+            prune(files.folder.parent, own=files.slot_file)
+        except OSError as error:  # another process may prune at the same time
             pass_on(error)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("record", error)
 
     def _image(self, identity: Identity) -> bytes:
-        """The slot with this identity, unless it has been given a later one meanwhile.
+        """The slot with this identity, or a later one if it has been set meanwhile.
 
         Raises:
-            OSError: it is too long.
+            OSError: the identity is too long.
         """
         try:
-            self._names.append((identity, True))
-            self._naming.post(self._store_names)
+            self._identities.append((identity, True))
+            self._identity_queue.post(self._store_identities)
         except record.RecordError as error:
             raise OSError(errno.EINVAL, str(error)) from error
         return bytes(self.buffer)
 
-    def _copied(self, make: Callable[[], Files]) -> DiskFlusher:
+    def _new_flusher(self, make: Callable[[], Files]) -> DiskFlusher:
         assert isinstance(self.buffer, bytearray)
         return DiskFlusher(self.buffer, make, made=self._made, failed=self._failed)
 
     def _failed(self, error: Exception) -> None:
         report("record", error)
-        self._unsaid.append(
-            f"the record of this run cannot be written now ({error}), so a monitor sees what was "
-            "before; the training goes on, and it is tried again"
+        self._warnings.append(
+            f"the record of this run cannot be written now ({error}), so monitors see an old "
+            "state; the training continues, and the write is retried"
         )
 
-    def _say(self) -> None:
-        """What the thread had to say, on one of the training's, at whose line it is shown."""
-        if self._copies and not self._copies.is_own_thread():
-            while self._unsaid:
-                warn_once(self._unsaid.popleft())
+    def _warn(self) -> None:
+        """Issue the flusher's warnings on a thread of the training, so that they show its line."""
+        if self._flusher and not self._flusher.is_own_thread():
+            while self._warnings:
+                warn_once(self._warnings.popleft())
 
     def note(
         self, event: str, t: int, values: Mapping[str, Any], *, essential: bool = False
     ) -> None:
         """Append a line to the journal; one that cannot be written is counted in ``dropped``."""
-        if self._copies:
-            self._copies.add(line_of(event, t, values), essential=essential)
+        if self._flusher:
+            self._flusher.add(line_of(event, t, values), essential=essential)
         elif self._journal:
-            self.hold()
+            self._renew_lock()
             line = line_of(event, t, values)
             self._dropped += not self._journal.append(line, essential=essential)
 
-    def publish(self, words: list[int]) -> None:
-        """Seal the words of the compile block into the slot. One caller at a time."""
-        words[record.COMPILE_INDEX["journal_dropped"]] = self.dropped
-        record.store_compile(self.buffer, words)
-        self._fence.acquire(blocking=False)  # it is, unless a signal handler raised in the middle
+    def publish(self, counters: list[int]) -> None:
+        """Seal the compile block into the slot. One caller at a time."""
+        counters[record.COMPILE_INDEX["journal_dropped"]] = self.dropped
+        record.store_compile(self.buffer, counters)
+        self._fence.acquire(blocking=False)  # already held, unless a signal handler raised here
         self._fence.release()
         self._fence.acquire(blocking=False)
-        if self._names:  # a signal handler raised while they were stored
-            self._naming.post(self._store_names)
-        active = words[_SINCE] != 0
+        if self._identities:  # a signal handler raised while they were stored
+            self._identity_queue.post(self._store_identities)
+        active = counters[_SINCE] != 0
         begins, self._active = active and not self._active, active
-        self.hold(urgent=begins)
+        self._renew_lock(urgent=begins)
 
     def steps(self) -> int:
         """Steps marked so far."""
         return int(record.hot_words(self.buffer)[record.STEPS_INDEX["steps"]])
 
-    def rename(self, identity: Identity) -> None:
-        """Put another identity into the slot: the user said more than was known at first.
+    def set_identity(self, identity: Identity) -> None:
+        """Replace the identity in the slot.
 
-        On any thread: one that finds another at it leaves its identity to that one.
+        Safe on any thread: if another thread is storing one, it stores this one too.
         """
-        self._renamed = True
-        self._names.append((identity, False))
-        self._naming.post(self._store_names)
-        self.hold()
+        self._updated = True
+        self._identities.append((identity, False))
+        self._identity_queue.post(self._store_identities)
+        self._renew_lock()
 
-    def _store_names(self) -> None:
-        while self._names:  # each is there until it is stored, whatever is raised in the middle
-            identity, first = self._names[0]
+    def _store_identities(self) -> None:
+        while self._identities:  # each stays queued until stored: a signal handler may raise
+            identity, first = self._identities[0]
             try:
-                if not (first and self._renamed):
+                if not (first and self._updated):
                     record.store_identity(self.buffer, identity)
             except record.RecordError:
-                self._names.popleft()  # it never fits
+                self._identities.popleft()  # it never fits
                 raise
-            self._names.popleft()
+            self._identities.popleft()
 
-    def hold(self, *, urgent: bool = False) -> None:
+    def _renew_lock(self, *, urgent: bool = False) -> None:
         """Take the lock again, in case the process has closed a descriptor of the slot.
 
-        Cheap, and never waits. A descriptor that has become another file's is left alone for good.
-        Where there is a thread it does that, with all that was stored: soon, or at once.
+        Cheap, and never waits. A descriptor that now belongs to another file is left alone. With
+        a disk flusher, its thread does this and copies the slot: soon, or immediately if
+        ``urgent``.
         """
-        if self._copies:
-            self._copies.wake(urgent=urgent)
-            self._say()
-        elif self._files and leads_to(self._files.slot, self._files.own):
+        if self._flusher:
+            self._flusher.wake(urgent=urgent)
+            self._warn()
+        elif self._files and leads_to(self._files.slot, self._files.slot_file):
             try:
                 fcntl.lockf(self._files.slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 pass_on(error)
 
     def flush(self, seconds: float) -> bool:
-        """Have all that was said on its disk; whether the disk answered within so many seconds."""
-        self._answers = self._copies.flush(seconds) if self._copies else True
-        self._say()
-        return self._answers
+        """Write everything to the disk; whether that took less than ``seconds``."""
+        self._responds = self._flusher.flush(seconds) if self._flusher else True
+        self._warn()
+        return self._responds
 
     def close(self) -> None:
-        """Let go of the files, and with the slot's descriptor of the lock."""
+        """Close the files, which releases the lock."""
         self._closed = True
         self.buffer = bytearray(self.buffer)
-        if self._copies:
-            self._copies.close(_CLOSING if self._answers else 0)
+        if self._flusher:
+            self._flusher.close(_CLOSE_TIMEOUT if self._responds else 0)
             return
         if self._journal:
             self._journal.close()
         if self._files:
-            let_go(self._files, self._files.slot)
+            close_slot(self._files, self._files.slot)
         self._files = self._journal = None

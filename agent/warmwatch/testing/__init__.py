@@ -1,4 +1,5 @@
-"""Counts what a test compiles, for the pytest plugin: hooks without agent, record or thread.
+"""The compile counter of the pytest plugin, and the check of all hooks for ``doctor --hooks``.
 
-May import: ``hooks``, ``process``, ``shared``. A change begins in ``compile_limits.py``.
+The counter uses hooks without agent, record or thread. May import: ``hooks``, ``process``,
+``shared``; ``hook_check`` also the API. A change begins in ``compile_limits.py``.
 """

@@ -1,8 +1,7 @@
 """Counts what this process compiles, for tests: hooks only, no agent, record or thread.
 
-The seams are those that the agent listens to (``hooks``), in place as long as somebody counts, and
-put there when PyTorch itself has imported Dynamo. What is counted is the whole process's: the
-backward of a test runs on a thread of autograd's.
+Uses the hooks of the agent. They are installed while a test counts, once PyTorch has imported
+Dynamo. Compilations on all threads count, since the backward pass runs on a thread of autograd.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from warmwatch import _guard
@@ -27,25 +27,8 @@ _NEEDED = {
 }
 
 
-class Counting:
-    """What is compiled between :meth:`begin` and :meth:`end`. Several may count at once."""
-
-    def __init__(self) -> None:
-        self.compiled = Compiled()
-
-    def begin(self) -> None:
-        _tap.add(self.compiled)
-
-    def look(self) -> None:
-        """Have what was compiled up to now in ``compiled``."""
-        _tap.look()
-
-    def end(self) -> None:
-        _tap.remove(self.compiled)
-
-
-class _Tap:
-    """The one listener of this process: a ``Listener``, of what compiles alone."""
+class CompileCounter:
+    """The listener of this process's compilations. Several tests may count simultaneously."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -59,22 +42,24 @@ class _Tap:
         self._sample: _Sample | None = None
         self._compiling = Compiling()
         self._troubles: list[str] = []
-        self._words: Words = words(full=settings_from(os.environ).full_reasons)
+        self._redaction: Words = words(full=settings_from(os.environ).full_reasons)
 
     def _forked(self) -> None:
-        self._lock = threading.RLock()  # whoever held it is not here to let it go
+        self._lock = threading.RLock()  # the thread that held it does not exist in the child
 
     def add(self, compiled: Compiled) -> None:
+        """Count in ``compiled`` from now on, until ``remove``."""
         with self._lock:
             if self._counting:
-                self.look()  # what came before is not this one's
+                self.update()  # earlier compilations do not count for this one
             else:
                 self._start()
             self._counting.append(compiled)
 
     def remove(self, compiled: Compiled) -> None:
+        """Stop counting in ``compiled``."""
         with self._lock:
-            self.look()
+            self.update()
             compiled.armed, compiled.disabled = self._installed, self._hooks.disabled()
             compiled.troubles += self._troubles
             self._counting = [one for one in self._counting if one is not compiled]
@@ -83,13 +68,13 @@ class _Tap:
 
     def _start(self) -> None:
         self._reset()
-        overheard = _guard.overhear(self._failed)
+        disconnect = _guard.also_connect(self._failed)
         watch = ImportWatch({_DYNAMO: self._install})
 
         def stop() -> None:
             watch.stop()
             self._hooks.uninstall_all()
-            overheard()
+            disconnect()
 
         self._stop = stop
         watch.start()
@@ -97,21 +82,21 @@ class _Tap:
     def _install(self) -> None:
         from warmwatch.hooks import registry
 
-        seams = ("events", "compilations", "recompile_reasons", "recompile_limit", "disabled")
-        self._hooks.install([one for one in registry.POINTS if one[0] in seams], self)
+        names = ("events", "compilations", "recompile_reasons", "recompile_limit", "disabled")
+        self._hooks.install([one for one in registry.POINTS if one[0] in names], self)
         self._installed = True
         self._troubles += [
-            f"this torch does not tell of {what}; torch 2.6 and later do"
-            for seam, what in _NEEDED.items()
-            if seam in self._hooks.missing
+            f"this PyTorch version does not report {what}; torch 2.6 and later do"
+            for name, what in _NEEDED.items()
+            if name in self._hooks.missing
         ]
         self._sample = _Sample()
 
     def _failed(self, where: str, error: Exception) -> None:
-        """Something of ours failed: what was counted may be too little."""
+        """The sink of the guard: after an internal error the counts may be too low."""
         self._troubles.append(f"warmwatch itself failed in {where}: {error!r}")
 
-    # What the hooks tell.
+    # Called by the hooks.
 
     def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002
         if of:
@@ -133,12 +118,12 @@ class _Tap:
         with self._lock:
             if "category" in values:
                 reason, category = values.get("reason"), values["category"]
-                reduced = self._words.recompile(reason) if reason else ""
-                self._note("recompiles", Cause(where=where, reason=reduced, category=category))
+                redacted = self._redaction.recompile(reason) if reason else ""
+                self._count("recompiles", Cause(where=where, reason=redacted, category=category))
             if failure := values.get("failure"):
                 detail = values.get("failure_reason")
-                words = self._words.graph_break(detail) if detail else failure
-                self._note("failures", Cause(where=where, reason=words))
+                words = self._redaction.graph_break(detail) if detail else failure
+                self._count("failures", Cause(where=where, reason=words))
             elif values.get("ops"):
                 for one in self._counting:
                     one.seen["graphs"].append(Cause(where=where))
@@ -146,22 +131,9 @@ class _Tap:
     def fallback(self, values: Mapping[str, Any]) -> None:
         limit = f"it hit {values.get('setting')} ({values.get('limit')})"
         with self._lock:
-            self._note("fallbacks", Cause(where=Place(name=values.get("name")), reason=limit))
+            self._count("fallbacks", Cause(where=Place(name=values.get("name")), reason=limit))
 
-    def evaluation_began(self, model: Any) -> bool:  # noqa: ARG002 - the protocol's
-        return False
-
-    def evaluation_ended(self) -> None: ...
-
-    def refusal(self, of: Mapping[str, Any]) -> Exception | None:  # noqa: ARG002 - likewise
-        return None
-
-    def precompiled(self, kind: str) -> None: ...
-
-    def turned(self) -> None:
-        """Compilation was perhaps turned off: it is asked at the end."""
-
-    def _note(self, what: str, cause: Cause) -> None:
+    def _count(self, what: str, cause: Cause) -> None:
         for one in self._counting:
             setattr(one, what, getattr(one, what) + 1)
             one.seen[what].append(cause)
@@ -171,8 +143,8 @@ class _Tap:
             if self._sample is not None:
                 self._sample.take()
 
-    def look(self) -> None:
-        """Add what has come since the last look to all who count."""
+    def update(self) -> None:
+        """Add graphs and breaks since the last update to every ``Compiled``."""
         with self._lock:
             if self._sample is None:
                 return
@@ -181,11 +153,23 @@ class _Tap:
                 one.graphs += graphs
                 one.breaks += len(breaks)
                 one.seen["breaks"] += [
-                    Cause(where=where, reason=self._words.graph_break(text))
+                    Cause(where=where, reason=self._redaction.graph_break(text))
                     for text, where in breaks
                 ]
 
-    # Of a Listener, what the seams that are installed here never tell.
+    # The rest of the ``Listener`` protocol, for hooks that are not installed here.
+
+    def evaluation_began(self, model: Any) -> bool:  # noqa: ARG002 - the protocol's
+        return False
+
+    def evaluation_ended(self) -> None: ...
+
+    def refusal(self, of: Mapping[str, Any]) -> Exception | None:  # noqa: ARG002 - the protocol's
+        return None
+
+    def precompiled(self, kind: str) -> None: ...
+
+    def turned(self) -> None: ...  # ``remove`` reads whether compilation is off
 
     @property
     def on_step(self) -> Callable[[Any, Any, Any], None]:
@@ -219,20 +203,20 @@ class _Tap:
 
 
 class _Sample:
-    """PyTorch's own counts, followed: they fall where somebody clears them, so rises are summed."""
+    """The sum of rises of PyTorch's counters, which fall when a program clears them."""
 
     def __init__(self) -> None:
         from torch._dynamo import utils
 
         self._utils = utils
-        self._graphs, self._told = 0, 0
+        self._graphs, self._reasons = 0, 0
         self._breaks: dict[str, int] = {}
         self._forget()
         self.take()
         self._forget()
 
     def take(self) -> None:
-        """Look; called where an event begins or ends, so no rise is missed for a fall after it."""
+        """Read the counters. Called at every begin and end of an event, so no rise is missed."""
         counters = self._utils.counters
         graphs = counters["stats"].get("unique_graphs", 0) if "stats" in counters else 0
         self._new_graphs += _rise(self._graphs, graphs)
@@ -241,14 +225,14 @@ class _Sample:
             rise = _rise(self._breaks.get(text, 0), count)
             self._new_counts[text] = self._new_counts.get(text, 0) + rise
         reasons: Sequence[Any] = getattr(self._utils, "graph_break_reasons", ())
-        self._new_reasons += reasons[self._told if len(reasons) >= self._told else 0 :]
-        self._graphs, self._breaks, self._told = graphs, breaks, len(reasons)
+        self._new_reasons += reasons[self._reasons if len(reasons) >= self._reasons else 0 :]
+        self._graphs, self._breaks, self._reasons = graphs, breaks, len(reasons)
 
     def risen(self) -> tuple[int, list[tuple[str, Place]]]:
-        """Graphs that have come since this was last asked, and breaks with their places.
+        """Number of new graphs since the last call, and new graph breaks with their places.
 
-        Dynamo keeps two accounts of breaks, and each has some that the other lacks: the counters
-        no branch on a tensor's value, the list none that gives a whole frame back to Python.
+        Dynamo records breaks in counters and in a list, and neither has all: the counters lack
+        branches on a tensor's value, the list lacks breaks that skip the whole frame.
         """
         self.take()
         found = [(str(one.reason), _place(one)) for one in self._new_reasons]
@@ -274,7 +258,7 @@ def _head(text: str) -> str:
 
 
 def _place(reason: Any) -> Place:
-    """The innermost line of the user's."""
+    """The innermost line of the user's code."""
     stack = getattr(reason, "user_stack", None)
     if not stack:
         return Place()
@@ -286,4 +270,7 @@ def _nothing(*_: Any) -> None:
     pass
 
 
-_tap = _Tap()
+@cache
+def counter() -> CompileCounter:
+    """The compile counter of this process."""
+    return CompileCounter()

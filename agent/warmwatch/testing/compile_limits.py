@@ -1,6 +1,6 @@
-"""What a test compiled, what it may compile, and the message if they differ. Pure.
+"""What a test compiled, its limits, and the message if they differ. Pure functions.
 
-``pytest_plugin`` shows it to tests, ``_tap`` counts. The words are those that the monitor has.
+``compile_counter`` counts, ``pytest_plugin`` reports. The monitor shows reasons in the same words.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OFF = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The user's function, or the line in it; of its file the base name."""
+    """The user's function or line; ``file`` is a base name."""
 
     name: str | None = None
     file: str | None = None
@@ -41,7 +41,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """One recompile, break, graph, fallback or failure; ``reason`` in PyTorch's words, reduced."""
+    """One recompile, break, graph, fallback or failure; ``reason`` is redacted."""
 
     where: Place = Place()
     reason: str = ""
@@ -53,11 +53,12 @@ class Compiled:
     """What was compiled so far.
 
     Attributes:
-        graphs, breaks, recompiles, fallbacks, failures: how many; the first as Dynamo counts them.
-        seen: what is known of each graph (a compiled function), break, recompile, fallback and
-            failure.
-        disabled: by what compilation was turned off at the end, "" where it was on.
-        armed: Dynamo was there. troubles: what kept us from counting, in words.
+        graphs: number of graphs, as Dynamo counts them.
+        breaks, recompiles, fallbacks, failures: their numbers.
+        seen: place and reason of each, by the names above.
+        disabled: what disabled compilation at the end; empty if it was enabled.
+        armed: Dynamo was imported.
+        troubles: why counts may be wrong, one sentence each.
     """
 
     graphs: int = 0
@@ -74,16 +75,16 @@ class Compiled:
         return ", ".join(_counted(name, getattr(self, name)) for name in NAMES)
 
 
-def allowed(wanted: Mapping[str, object]) -> dict[str, Allowed]:
-    """What may be compiled, of what was given to the marker or the block; the others are free.
+def checked(limits: Mapping[str, object]) -> dict[str, Allowed]:
+    """The limits of a marker or block, without those that are ``None``.
 
     Raises:
-        TypeError: it cannot be meant so.
+        TypeError: a name or a limit is invalid.
     """
     found: dict[str, Allowed] = {}
-    for name, value in wanted.items():
+    for name, value in limits.items():
         if name not in NAMES:
-            raise TypeError(f"warmwatch_compiles counts {', '.join(NAMES)} and no {name!r}")
+            raise TypeError(f"warmwatch_compiles counts {', '.join(NAMES)}, not {name!r}")
         if value is None:
             continue
         pair = value if isinstance(value, tuple) else (value, value)
@@ -96,13 +97,13 @@ def allowed(wanted: Mapping[str, object]) -> dict[str, Allowed]:
     return found
 
 
-def complaint(compiled: Compiled, may: dict[str, Allowed]) -> str | None:
-    """What is otherwise than it may be, with reasons and remedies; ``None`` where nothing is."""
+def complaint(compiled: Compiled, limits: dict[str, Allowed]) -> str | None:
+    """The violated limits with reasons and remedies; ``None`` if there are none."""
     lines = [f"  {trouble}" for trouble in compiled.troubles]
-    if not lines and (vain := _in_vain(compiled, may)):
-        lines = [f"  {vain}"]
-    for name, wanted in may.items():
-        least, most = wanted if isinstance(wanted, tuple) else (wanted, wanted)
+    if not lines and (why := _why_nothing(compiled, limits)):
+        lines = [f"  {why}"]
+    for name, limit in limits.items():
+        least, most = limit if isinstance(limit, tuple) else (limit, limit)
         count = getattr(compiled, name)
         if least <= count <= most:
             continue
@@ -114,14 +115,15 @@ def complaint(compiled: Compiled, may: dict[str, Allowed]) -> str | None:
     return "\n".join(["compiled otherwise than expected:", *lines])
 
 
-def _in_vain(compiled: Compiled, may: dict[str, Allowed]) -> str | None:
-    """Where nothing could compile, "no recompile" says nothing: unless none was wanted."""
-    if any(getattr(compiled, name) for name in NAMES) or not may or may.get("graphs") == 0:
+def _why_nothing(compiled: Compiled, limits: dict[str, Allowed]) -> str | None:
+    """Why nothing could compile. A limit of no recompile is no evidence then, so it fails."""
+    counted = any(getattr(compiled, name) for name in NAMES)
+    if counted or not limits or limits.get("graphs") == 0:
         return None
     if not compiled.armed:
-        return "nothing could compile: nobody has imported torch._dynamo (torch.compile does)"
+        return "nothing could compile: torch._dynamo was not imported (torch.compile imports it)"
     if compiled.disabled:
-        return f"nothing could compile: it is turned off {_OFF[compiled.disabled]}"
+        return f"nothing could compile: compilation is disabled {_OFF[compiled.disabled]}"
     return None
 
 
@@ -130,11 +132,11 @@ def _counted(name: str, count: int) -> str:
 
 
 def _each_once(name: str, causes: list[Cause]) -> Iterator[str]:
-    """Each cause, the same ones once, with what to do about it."""
+    """Each distinct cause with its remedy."""
     times: dict[tuple[str, str | None], int] = {}
     for cause in causes:
-        said = _cause(name, cause)
-        times[said] = times.get(said, 0) + 1
+        described = _cause(name, cause)
+        times[described] = times.get(described, 0) + 1
     for (words, remedy), count in list(times.items())[:_MOST]:
         yield words if count == 1 else f"{words} ({count} times)"
         if remedy:

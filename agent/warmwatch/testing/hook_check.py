@@ -1,10 +1,8 @@
-"""``python -m warmwatch.testing.hook_check``: compares the hooks' figures with PyTorch's
-records.
+"""``python -m warmwatch.testing.hook_check``: compares the hooks' figures with PyTorch's records.
 
-For ``warmwatch doctor --hooks``, in a process of its own. It compiles a few tiny functions under
-the agent and writes one JSON object a line, as soon as it is known: ``hook``, ``result`` (one of
-``RESULTS``) and ``words``. The truth is what PyTorch recorded itself, or what the functions here
-count.
+``warmwatch doctor --hooks`` runs it in a separate process. It compiles a few tiny functions under
+the agent and writes one JSON object per line: ``hook``, ``result`` (one of ``RESULTS``) and
+``words``. The expected figures are PyTorch's own records, or known from the functions here.
 """
 
 from __future__ import annotations
@@ -19,13 +17,13 @@ from typing import Any
 from warmwatch.shared import record
 
 RESULTS = FINE, IN_PLACE, ABSENT, SKIPPED, WRONG = "ok", "in place", "absent", "skipped", "wrong"
-# Seams that came to PyTorch later: before, their absence is no finding.
+# Hook points of later PyTorch versions: in older ones their absence is expected.
 _CAME_WITH = {"runtime_compilations": (2, 8), "choices": (2, 8), "cache_verdicts": (2, 11)}
 _LIMIT = 3
 
 
 class _Check:
-    """What the agent counted of one function, and what PyTorch did."""
+    """The counts of the agent and of PyTorch for one function."""
 
     def __init__(self) -> None:
         import torch
@@ -55,7 +53,7 @@ class _Check:
         return self._image().compile.agent_errors
 
     def risen(self, name: str, index: int | None = None) -> int:
-        """By how much a counter of the record rose since :meth:`begin`."""
+        """The rise of a counter of the record since :meth:`begin`."""
 
         def of(slot: record.Slot) -> int:
             value = getattr(slot.compile, name)
@@ -72,7 +70,7 @@ class _Check:
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[None]:
-        """What comes is compared from here on; PyTorch's records are in ``metrics``."""
+        """Compare what the block compiles; ``metrics`` has PyTorch's records of it."""
         self.torch._dynamo.reset()
         self.utils.counters.clear()
         self.utils.clear_compilation_metrics()
@@ -236,14 +234,14 @@ class _Report:
             self._found[hook] = (result, words)
 
     def write(self, *, later: Iterable[str] = ()) -> None:
-        """Write what is known of all hooks except ``later``."""
+        """Write the result of every hook except ``later``."""
         pending = self._written | set(later)
         for hook in self._check.missing:
             if hook not in pending:
                 self._found[hook] = self._absent(hook)
         for hook in self._check.hooks:
             if hook not in pending:
-                self._found.setdefault(hook, (IN_PLACE, "no figure of it was compared"))
+                self._found.setdefault(hook, (IN_PLACE, "none of its figures was compared"))
         for hook in [hook for hook in self._found if hook not in pending]:
             result, words = self._found[hook]
             self._written.add(hook)
@@ -253,12 +251,12 @@ class _Report:
     def _absent(self, hook: str) -> tuple[str, str]:
         since = _CAME_WITH.get(hook)
         if since is not None and self._check.torch.__version__ < since:
-            return SKIPPED, f"came with torch {'.'.join(map(str, since))}"
+            return SKIPPED, f"introduced in torch {'.'.join(map(str, since))}"
         return ABSENT, "not found"
 
 
 def main() -> int:
-    """Exit code 0 where all figures agree and nothing is absent that this PyTorch ought to have."""
+    """Run all parts. Exit code 0 if all figures agree and no expected hook point is absent."""
     import warmwatch
 
     warmwatch.attach(run="hook-check", say=False)
@@ -272,14 +270,14 @@ def main() -> int:
     check = _Check()
     report = _Report(check)
     for at, (part, hooks) in enumerate(_PARTS):
-        # Before the first part: those that no part reports.
+        # before the first part: hooks that no part reports
         report.write(later={hook for _, reported in _PARTS[at:] for hook in reported})
         try:
             for hook, made, truth in part(check):
                 report.add(hook, *_compared(made, truth))
         except _SkippedError as why:
             _skip(report, hooks, str(why))
-        except Exception as error:  # noqa: BLE001 - what fails is a finding, and the rest goes on
+        except Exception as error:  # noqa: BLE001 - a failure is a result; the rest still runs
             head = str(error).strip().partition("\n")[0][:200]
             _skip(report, hooks, f"{type(error).__name__}: {head}")
     if check.errors:

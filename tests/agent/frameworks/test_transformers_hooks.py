@@ -30,7 +30,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             told.append(f"{self.what} ends")
 
     monkeypatch.setattr(_reporting, "Pause", Pause)
-    monkeypatch.setattr(_reporting, "trains", lambda: None)
+    monkeypatch.setattr("warmwatch.attach", lambda: None)
     return told
 
 

@@ -260,10 +260,10 @@ def test_a_wrong_setting_is_said_once_and_does_not_stop_the_training(records: Pa
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("WARMWATCH_SAY", "perhaps", "is neither 1 nor 0; it is taken as 0"),
-        ("WARMWATCH_FULL_REASONS", "2", "is neither 1 nor 0; it is taken as 0"),
-        ("RANK", "-1", "is no whole number from 0 to 1,000,000; it is taken as not known"),
-        ("WORLD_SIZE", "nan", "is no whole number from 0 to 1,000,000; it is taken as not known"),
+        ("WARMWATCH_SAY", "perhaps", "is neither 1 nor 0; using 0"),
+        ("WARMWATCH_FULL_REASONS", "2", "is neither 1 nor 0; using 0"),
+        ("RANK", "-1", "is not an integer from 0 to 1,000,000; ignored"),
+        ("WORLD_SIZE", "nan", "is not an integer from 0 to 1,000,000; ignored"),
     ],
 )
 def test_what_a_variable_cannot_mean_is_said_and_the_training_has_its_record(
@@ -284,8 +284,8 @@ def test_a_directory_that_cannot_be_written_costs_one_warning(records: Path) -> 
         assert started.result() == ["eager", True]
         assert started.wait() == 0
     (line,) = [line for line in started.stderr.splitlines() if "warmwatch: " in line]
-    assert "no record can be written" in line
-    assert "set WARMWATCH_DIR to a directory that can be written" in line
+    assert "the record cannot be written" in line
+    assert "set WARMWATCH_DIR to a writable directory" in line
 
 
 def test_a_full_disk_loses_journal_lines_and_nothing_else(records: Path) -> None:

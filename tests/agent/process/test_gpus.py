@@ -54,35 +54,35 @@ def put(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_nothing_is_asked_while_cuda_is_down(put: Any) -> None:
     put(up=False)
-    assert torch_state.used() == ()
+    assert torch_state.gpus_in_use() == ()
 
 
 def test_a_process_without_torch_uses_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch.cuda", raising=False)
     monkeypatch.delitem(sys.modules, "torch._C", raising=False)
-    assert torch_state.used() == ()
+    assert torch_state.gpus_in_use() == ()
 
 
 def test_only_devices_with_a_context_are_in_use(put: Any) -> None:
     put(contexts={1})
-    assert torch_state.used() == ("GPU-71d7ab00-0000-4000-8000-000000000001",)
+    assert torch_state.gpus_in_use() == ("GPU-71d7ab00-0000-4000-8000-000000000001",)
     put(contexts={0, 1})
-    assert len(torch_state.used()) == 2
+    assert len(torch_state.gpus_in_use()) == 2
     put(contexts=set())
-    assert torch_state.used() == ()
+    assert torch_state.gpus_in_use() == ()
 
 
 def test_where_contexts_cannot_be_asked_for_it_is_the_current_device(put: Any) -> None:
     put(knows_contexts=False)
-    assert torch_state.used() == ("GPU-71d7ab00-0000-4000-8000-000000000001",)
+    assert torch_state.gpus_in_use() == ("GPU-71d7ab00-0000-4000-8000-000000000001",)
 
 
 def test_a_mig_device_is_spelled_as_nvml_does(put: Any) -> None:
     put(names=("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA H100"))
-    assert torch_state.used() == ("MIG-71d7ab00-0000-4000-8000-000000000000",)
+    assert torch_state.gpus_in_use() == ("MIG-71d7ab00-0000-4000-8000-000000000000",)
 
 
 def test_a_uuid_that_has_its_prefix_keeps_it() -> None:
     one = SimpleNamespace(uuid="GPU-ABC", name="NVIDIA H100")
-    assert torch_state.spelled(one) == "GPU-abc"
-    assert torch_state.spelled(SimpleNamespace(name="an older PyTorch's")) == ""
+    assert torch_state.uuid_of(one) == "GPU-abc"
+    assert torch_state.uuid_of(SimpleNamespace(name="an older PyTorch's")) == ""

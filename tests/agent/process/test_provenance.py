@@ -12,7 +12,14 @@ from types import SimpleNamespace
 import pytest
 
 from warmwatch.process import provenance
-from warmwatch.process.provenance import at_first, by_now, caches, commit_of, inductor_cache, script
+from warmwatch.process.provenance import (
+    at_start,
+    caches,
+    commit_of,
+    inductor_cache,
+    script,
+    versions,
+)
 
 HASH = "5c895bda44d996edfc808bed39bdad3033f13af5"
 
@@ -128,10 +135,10 @@ def test_a_disk_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.Monke
     monkeypatch.setattr(provenance, "commit_of", hangs)
     monkeypatch.setattr(provenance, "script_path", lambda: "/on/a/server/train.py")
     try:
-        assert at_first({}, 0.05) == {}
+        assert at_start({}, 0.05) == {}
     finally:
         answers.set()
-    assert at_first({}, 60.0)["commit"] == HASH
+    assert at_start({}, 60.0)["commit"] == HASH
 
 
 def test_a_folder_that_is_none_of_gits_is_passed_over(tmp_path: Path) -> None:
@@ -197,7 +204,7 @@ def test_the_directory_for_temporary_files_is_not_tried_out(
 def test_versions_are_those_of_what_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("torch.version", "triton", "torch._inductor.config"):
         monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
-    assert by_now() == {"cuda": "", "triton": "", "compile_threads": None}
+    assert versions() == {"cuda": "", "triton": "", "compile_threads": None}
     modules = {
         "torch.version": SimpleNamespace(cuda="12.8"),
         "triton": SimpleNamespace(__version__="3.6.0"),
@@ -205,11 +212,11 @@ def test_versions_are_those_of_what_is_imported(monkeypatch: pytest.MonkeyPatch)
     }
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)  # type: ignore[arg-type]
-    assert by_now() == {"cuda": "12.8", "triton": "3.6.0", "compile_threads": 32}
+    assert versions() == {"cuda": "12.8", "triton": "3.6.0", "compile_threads": 32}
     monkeypatch.setitem(sys.modules, "torch.version", SimpleNamespace(cuda=None))  # type: ignore[arg-type]
     monkeypatch.setitem(
         sys.modules,
         "torch._inductor.config",
         SimpleNamespace(compile_threads=True),  # type: ignore[arg-type]
     )
-    assert (by_now()["cuda"], by_now()["compile_threads"]) == ("", None)
+    assert (versions()["cuda"], versions()["compile_threads"]) == ("", None)

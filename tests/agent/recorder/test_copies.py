@@ -12,7 +12,7 @@ from support import slots
 from support.records import holder, wait_until
 from warmwatch.recorder import disk_flusher
 from warmwatch.recorder.disk_flusher import DiskFlusher
-from warmwatch.recorder.files import Files, make
+from warmwatch.recorder.files import Files, create
 from warmwatch.shared import record
 from warmwatch.shared.record import Header, Identity
 
@@ -67,7 +67,7 @@ def test_on_a_disk_words_are_never_newer_than_the_blocks(
     monkeypatch.setattr(disk_flusher.os, "pwrite", pwrite)
     copies = DiskFlusher(
         memory,
-        lambda: make(tmp_path, bytes(memory), RUN, "owner"),
+        lambda: create(tmp_path, bytes(memory), RUN, "owner"),
         made=lambda _: None,
         failed=print,
     )
@@ -90,7 +90,7 @@ def test_a_record_that_cannot_be_made_is_tried_again_after_1_s_2_s_and_so_on_up_
         tries.append(now[0])
         if len(tries) < 9:
             raise OSError("not yet")
-        return make(tmp_path, bytes(memory), RUN, "owner")
+        return create(tmp_path, bytes(memory), RUN, "owner")
 
     copies = DiskFlusher(memory, failing, made=made.append, failed=print)
     for second in range(300):
@@ -115,7 +115,7 @@ def test_the_lock_is_looked_after_every_few_seconds_where_nothing_happens(
     memory = slot_in_memory()
     copies = DiskFlusher(
         memory,
-        lambda: make(tmp_path, bytes(memory), RUN, "owner"),
+        lambda: create(tmp_path, bytes(memory), RUN, "owner"),
         made=lambda _: None,
         failed=print,
     )

@@ -17,7 +17,7 @@ from support.records import environment
 from warmwatch.recorder import files as _record_files
 from warmwatch.recorder import writer as _writer
 from warmwatch.recorder.disk_flusher import DiskFlusher
-from warmwatch.recorder.files import Files, make
+from warmwatch.recorder.files import Files, create
 from warmwatch.recorder.writer import Writer
 from warmwatch.shared import record
 from warmwatch.shared.record import Header, Identity
@@ -133,11 +133,11 @@ def test_a_filesystem_that_tells_no_size_leaves_a_journal_its_whole_room(
 ) -> None:
     unknown = SimpleNamespace(f_blocks=0, f_bavail=0, f_frsize=4096)
     monkeypatch.setattr(_record_files.os, "fstatvfs", lambda _: unknown)
-    files = make(tmp_path, bytes(record.blank()), Identity(run="t"), "owner")
+    files = create(tmp_path, bytes(record.blank()), Identity(run="t"), "owner")
     assert files.room == record.JOURNAL_LIMIT == 8 * 1024 * 1024
     os.close(files.slot)
     os.close(files.journal)
-    files.keeping.release()
+    files.cleanup_lock.release()
 
 
 def test_of_lines_that_wait_for_a_disk_there_are_so_many_and_the_essential_ones(
@@ -151,7 +151,7 @@ def test_of_lines_that_wait_for_a_disk_there_are_so_many_and_the_essential_ones(
 
     def late() -> Files:
         assert answers.wait(600)
-        return make(tmp_path, bytes(memory), run, "owner")
+        return create(tmp_path, bytes(memory), run, "owner")
 
     copies = DiskFlusher(memory, late, made=lambda _: None, failed=print)
     for number in range(3000):

@@ -161,7 +161,7 @@ def test_a_record_is_still_locked_when_it_was_made_among_too_many(records: Path)
 def test_a_record_is_pruned_with_all_of_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warmwatch.recorder.neighbours._KEPT", 1)
+    monkeypatch.setattr("warmwatch.recorder.neighbours._MOST_RECORDS", 1)
     folder = write_record(tmp_path, ended(live_slot(), "finished"), name="gpt2-r0")
     for name in (record.EXIT, record.STACKS):
         (folder / name).write_bytes(b"")

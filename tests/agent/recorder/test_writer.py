@@ -62,9 +62,9 @@ def test_a_name_is_stored_whatever_a_signal_handler_raises_while_another_was(
     over = False
     for number in range(1, 400):
         late = replace(identity, rank=number)
-        over = raising_at(number, lambda late=late: writer.rename(late))
+        over = raising_at(number, lambda late=late: writer.set_identity(late))
         last = replace(identity, rank=1000 + number)
-        writer.rename(last)
+        writer.set_identity(last)
         assert slots.read(slots.only(memory)).identity == last, number
     writer.close()
     assert over, "the last of them were not raised in any more"
@@ -75,7 +75,7 @@ def test_a_name_that_was_interrupted_is_stored_with_the_next_rare_fact(memory: P
     identity = writer.open([str(memory)], HEADER, Identity(run="t"), named=True)
     for number in range(3, 60):
         late = replace(identity, rank=number)
-        raising_at(number, lambda late=late: writer.rename(late))
+        raising_at(number, lambda late=late: writer.set_identity(late))
         writer.publish([0] * record.COMPILE_WORDS)
         assert slots.read(slots.only(memory)).identity == late, number
     writer.close()
@@ -98,9 +98,9 @@ def test_a_record_on_a_disk_is_copied_by_one_thread_whatever_a_signal_handler_ra
         )
         assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == mask, number
         last = Identity(run="t", rank=number)
-        writer.rename(last)
-        assert writer._copies is None or writer.flush(60), number
-        if writer._copies is not None:
+        writer.set_identity(last)
+        assert writer._flusher is None or writer.flush(60), number
+        if writer._flusher is not None:
             assert slots.read(slots.only(place)).identity == last, number
             assert len(threads() - known) == 1, number
         writer.close()
@@ -118,7 +118,7 @@ def threads() -> set[str]:
 RARE = {
     "a fact": lambda writer: writer.publish([0] * record.COMPILE_WORDS),
     "a line": lambda writer: writer.note("step", 1, {}),
-    "a name": lambda writer: writer.rename(Identity(run="other")),
+    "a name": lambda writer: writer.set_identity(Identity(run="other")),
 }
 
 
@@ -131,7 +131,7 @@ def test_a_lock_that_the_training_freed_is_taken_again_with_whatever_is_rare(
     if kind == "disk":
         place = tmp_path
         monkeypatch.setattr(_writer, "in_memory", lambda _: False)
-        monkeypatch.setattr(disk_flusher, "_HOLD", 1e9)  # nor at any other time
+        monkeypatch.setattr(disk_flusher, "_LOCK_INTERVAL", 1e9)  # nor at any other time
     writer = Writer()
     writer.open([str(place)], HEADER, Identity(run="t"), named=True)
     assert writer.flush(60)
