@@ -51,7 +51,8 @@ KINDS_PATTERN = f"^({_KIND}(,{_KIND})*)?$"
 SAMPLES_DESCRIPTION = (
     "With `true` also an event `sample` once a second, which has no id: the figures of the moment, "
     "as `/history` keeps them, with the sentences, and of a rank that counts what it compiles its "
-    "`progress`, and of a living one `last_step_age_seconds`."
+    "`progress`, and of a living one `last_step_age_seconds`, `pause`, `silent`, `since`, "
+    "`left_seconds` (of the compilation) and `a_step_seconds` (the sentence's speed)."
 )
 LAST_ID_DESCRIPTION = "The id of the last event that was read; browsers send it by themselves."
 EVENTS_EXAMPLE = (
@@ -66,8 +67,10 @@ HISTORY_DESCRIPTION = (
     "epoch, and each column has one value for each of `at`; `seconds` is how many seconds a value "
     "is of (1, unless fewer `points` are asked for: then means, of `steps` the last). Of a rank: "
     "`steps`, all so far; `step_seconds`, the last one's length; `compile_seconds` within a "
-    "second; `states` and `phases`, each as it began: `[at, name]`, to the second whatever "
-    "`points` says, and null where none is known or there is none. Of a GPU: "
+    "second; `states`, `phases` and `pauses` (`evaluation`, `saving`), each as it "
+    "began: `[at, name]`, to the second whatever `points` says, and null where none is known "
+    "or there is none; `recompiles`, as `compile.last` of `/status` has them, with the time `at` "
+    "which each ended. Of a GPU: "
     "`utilization_ratio`, `power_watts`, `memory_used_bytes`. What is not known is null. Kept for "
     "256 ranks and 64 GPUs, in the daemon's memory: it begins with the daemon."
 )
@@ -83,6 +86,8 @@ HISTORY_EXAMPLE: Mapping[str, object] = {
             "compile_seconds": [0.8, 0.0],
             "states": [[1763679040.2, "compiling"], [1763679041.2, "warm"]],
             "phases": [[1763679040.2, "inductor"], [1763679041.2, None]],
+            "pauses": [[1763679040.2, None]],
+            "recompiles": [],
         }
     ],
     "gpus": [

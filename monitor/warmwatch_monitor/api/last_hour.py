@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
 from warmwatch.shared.states import State
-from warmwatch_monitor.model import PHASES, GpuReading, RankView, Snapshot
+from warmwatch_monitor.model import PHASES, Compilation, GpuReading, RankView, Snapshot
 
 SECONDS = 3600
 MOST_RANKS, MOST_GPUS = 256, 64  # 64 KiB a rank, 42 KiB a GPU: 19 MiB at most
 # what the codes stand for; 0 is "not known", or no phase
 STATES: tuple[str | None, ...] = (None, *(state.value for state in State))
 PHASE_NAMES: tuple[str | None, ...] = (None, *PHASES)
+PAUSE_NAMES: tuple[str | None, ...] = (None, "evaluation", "saving")
 _STATE_CODES = {state: code for code, state in enumerate(STATES)}
 _PHASE_CODES = {phase: code for code, phase in enumerate(PHASE_NAMES)}
 _OTHER = _PHASE_CODES["other"]
@@ -32,6 +33,7 @@ RANK_COLUMNS: Mapping[str, str] = {
     "compile_seconds": "f",  # within that second
     "state": "B",
     "phase": "B",  # in which most of compile_seconds was
+    "pause": "B",  # an evaluation or a save within that second
 }
 GPU_COLUMNS: Mapping[str, str] = {
     "utilization_ratio": "f",
@@ -62,11 +64,20 @@ class Series:
         return column[begin:end] if end <= SECONDS else column[begin:] + column[: end - SECONDS]
 
 
+class Recompile(NamedTuple):
+    """A recompile of a rank, and when it ended, in seconds since the epoch."""
+
+    at: float
+    what: Compilation
+
+
 class _Spent(NamedTuple):
-    """Where a rank's compile time stood at the last look."""
+    """A rank's cumulative times at the previous poll."""
 
     seconds: float
     phases: Mapping[str, float]
+    evaluating: float
+    saving: float
 
 
 class History:
@@ -77,6 +88,7 @@ class History:
         self.ranks: dict[tuple[str, int], Series] = {}
         self.gpus: dict[str, Series] = {}
         self.called: dict[str, GpuReading] = {}  # the last reading of each of gpus
+        self.recompiles: dict[tuple[str, int], tuple[Recompile, ...]] = {}  # of each of ranks
         self.epochs = array("d", [math.nan]) * SECONDS
         self.first = self.newest = -1  # seconds
         self._most_ranks, self._most_gpus = most_ranks, most_gpus
@@ -89,7 +101,7 @@ class History:
             self._advance(second, snapshot.epoch)
             for run in snapshot.runs:
                 for view in run.ranks:
-                    self._take_rank(view, second)
+                    self._take_rank(view, second, snapshot)
             for gpu in snapshot.gpus:
                 series = _of(self.gpus, gpu.uuid, GPU_COLUMNS, self._most_gpus, second)
                 if series is not None:
@@ -110,9 +122,12 @@ class History:
             self.newest = second
             self.called = {uuid: gpu for uuid, gpu in self.called.items() if uuid in self.gpus}
             self._spent = {key: spent for key, spent in self._spent.items() if key in self.ranks}
+            self.recompiles = {
+                key: known for key, known in self.recompiles.items() if key in self.ranks
+            }
         self.epochs[second % SECONDS] = epoch
 
-    def _take_rank(self, view: RankView, second: int) -> None:
+    def _take_rank(self, view: RankView, second: int, snapshot: Snapshot) -> None:
         key = (view.run, view.rank)
         series = _of(self.ranks, key, RANK_COLUMNS, self._most_ranks, second)
         if series is None:
@@ -120,7 +135,12 @@ class History:
         at, columns, steps = second % SECONDS, series.columns, view.figures.steps
         columns["steps"][at] = steps.count
         columns["step_seconds"][at] = math.nan if steps.last_seconds is None else steps.last_seconds
-        grown, phase = self._grown(key, view)
+        self.recompiles[key] = _recompiles(view, snapshot)
+        before = self._spent.get(key)
+        self._spent[key] = now = _spent(view)
+        if pause := _pause(before, now, view):
+            columns["pause"][at] = pause
+        grown, phase = _grown(before, now, view)
         spent = columns["compile_seconds"]
         spent[at] = min(1.0, (0.0 if math.isnan(spent[at]) else spent[at]) + grown)
         if phase:
@@ -129,20 +149,46 @@ class History:
         if not (view.judgement.warm and columns["phase"][at] and columns["state"][at]):
             columns["state"][at] = _STATE_CODES[view.judgement.state.value]
 
-    def _grown(self, key: tuple[str, int], view: RankView) -> tuple[float, int]:
-        """How much compile time came since the last look, and mostly in which phase."""
-        compile = view.figures.compile
-        before = self._spent.get(key)
-        self._spent[key] = _Spent(compile.seconds, compile.phase_seconds)
-        now = _PHASE_CODES.get(view.judgement.phase, _OTHER) if view.judgement.compiling else 0
-        grown = 0.0 if before is None else compile.seconds - before.seconds
-        if before is None or grown <= 0:
-            return 0.0, now
-        by = {
-            name: spent - before.phases.get(name, 0.0)
-            for name, spent in compile.phase_seconds.items()
-        }
-        return grown, _PHASE_CODES[max(by, key=by.__getitem__)] if by else _OTHER
+
+def _spent(view: RankView) -> _Spent:
+    compile, pauses = view.figures.compile, view.figures.pauses
+    return _Spent(
+        seconds=compile.seconds,
+        phases=compile.phase_seconds,
+        evaluating=pauses.evaluating_seconds or 0.0,
+        saving=pauses.saving_seconds or 0.0,
+    )
+
+
+def _grown(before: _Spent | None, now: _Spent, view: RankView) -> tuple[float, int]:
+    """How much compile time came since the previous poll, and mostly in which phase."""
+    open_phase = _PHASE_CODES.get(view.judgement.phase, _OTHER) if view.judgement.compiling else 0
+    grown = 0.0 if before is None else now.seconds - before.seconds
+    if before is None or grown <= 0:
+        return 0.0, open_phase
+    by = {name: spent - before.phases.get(name, 0.0) for name, spent in now.phases.items()}
+    return grown, _PHASE_CODES[max(by, key=by.__getitem__)] if by else _OTHER
+
+
+def _pause(before: _Spent | None, now: _Spent, view: RankView) -> int:
+    """Code of the pause that is in progress, or that took time since the previous poll."""
+    pauses = view.figures.pauses
+    evaluated = before is not None and now.evaluating > before.evaluating
+    saved = before is not None and now.saving > before.saving
+    if saved or pauses.saving_since is not None:  # a save can be part of an evaluation
+        return PAUSE_NAMES.index("saving")
+    if evaluated or pauses.evaluating_since is not None:
+        return PAUSE_NAMES.index("evaluation")
+    return 0
+
+
+def _recompiles(view: RankView, snapshot: Snapshot) -> tuple[Recompile, ...]:
+    """The recompiles in the rank's journal, the newest last."""
+    return tuple(
+        Recompile(snapshot.epoch - (snapshot.now_ns - one.at_ns) / 1e9, one)
+        for one in view.figures.log.compilations
+        if one.category and one.reason and one.at_ns <= snapshot.now_ns
+    )
 
 
 def _move_on(kept: dict[K, Series], since: int, second: int) -> None:

@@ -9,16 +9,20 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from msgspec.structs import asdict
+
 from warmwatch_monitor.api.last_hour import (
     GPU_COLUMNS,
+    PAUSE_NAMES,
     PHASE_NAMES,
     SECONDS,
     STATES,
     History,
+    Recompile,
     Series,
 )
 from warmwatch_monitor.model import RankView, RunView, Snapshot, all_warm, any_compiling
-from warmwatch_monitor.status.compile import progress
+from warmwatch_monitor.status.compile import compilation, progress
 from warmwatch_monitor.status.words.sentence import answer, run_answer
 
 _DIGITS = 6  # of a second, a watt
@@ -41,11 +45,18 @@ def columns(
         ranks = _seen(history.ranks, since, until)
         gpus = _seen(history.gpus, since, until)
         called = dict(history.called)
+        recompiles = dict(history.recompiles)
+        oldest = epochs[0] if epochs else 0.0
     return {
         "at": [round(epochs[min(at, len(epochs)) - 1], 3) for at in _ends(epochs, width)],
         "seconds": width,
         "ranks": [
-            {"run": name, "rank": rank, **_rank(one, epochs, width)}
+            {
+                "run": name,
+                "rank": rank,
+                **_rank(one, epochs, width),
+                "recompiles": _recompiles(recompiles.get((name, rank), ()), oldest),
+            }
             for (name, rank), one in sorted(ranks.items())
             if run is None or name == run
         ],
@@ -98,12 +109,33 @@ def _present(view: RankView) -> dict[str, Any]:
         "rank": view.rank,
         "state": view.judgement.state.value,
         "phase": (view.judgement.phase or "other") if view.judgement.compiling else None,
+        "pause": _pause(view),
+        "silent": "silent" in view.judgement.conditions,
+        "since": figures.progress.state_since,
+        "left_seconds": _left(view),
         "steps": figures.steps.count,
         "step_seconds": figures.steps.last_seconds,
+        "a_step_seconds": figures.steps.length,
         "last_step_age_seconds": figures.progress.last_step_age_seconds,
         "compile_seconds": figures.compile.seconds,
         "progress": progress(figures.compile.open),
     }
+
+
+def _left(view: RankView) -> float | None:
+    known = view.estimate if view.judgement.compiling else None
+    return None if known is None else known.left_seconds
+
+
+def _pause(view: RankView) -> str | None:
+    pauses = view.figures.pauses
+    if pauses.saving_since is not None:
+        return "saving"
+    return None if pauses.evaluating_since is None else "evaluation"
+
+
+def _recompiles(known: Sequence[Recompile], oldest: float) -> list[dict[str, Any]]:
+    return [{"at": round(at, 3), **asdict(compilation(one))} for at, one in known if at >= oldest]
 
 
 def _ends(values: Sequence[float], width: int) -> range:
@@ -143,6 +175,7 @@ def _rank(cut: dict[str, Sequence[float]], epochs: Sequence[float], width: int) 
         "compile_seconds": _means(cut["compile_seconds"], width),
         "states": _begins(cut["state"], STATES, epochs),
         "phases": _begins(cut["phase"], PHASE_NAMES, epochs),
+        "pauses": _begins(cut["pause"], PAUSE_NAMES, epochs),
     }
 
 

@@ -16,11 +16,18 @@ _SCRIPT, _STYLE = "text/javascript; charset=utf-8", "text/css; charset=utf-8"
 # file -> what it is; no other one is sent
 FILES: Mapping[str, str] = {
     "index.html": "text/html; charset=utf-8",
-    "icon.svg": "image/svg+xml",
+    **dict.fromkeys(
+        ("icon.svg", "icon-busy.svg", "icon-warm.svg", "icon-trouble.svg", "icon-ended.svg"),
+        "image/svg+xml",
+    ),
     "LICENSE-uPlot.txt": "text/plain; charset=utf-8",
     "page.css": _STYLE,
     "charts.css": _STYLE,
     "main.js": _SCRIPT,
+    "headline.js": _SCRIPT,
+    "runs.js": _SCRIPT,
+    "scales.js": _SCRIPT,
+    "hover.js": _SCRIPT,
     "live.js": _SCRIPT,
     "past.js": _SCRIPT,
     "charts.js": _SCRIPT,

@@ -1,23 +1,39 @@
-// The charts: one time axis, drawn by uPlot. What they show stands in the tables too.
+// The charts: one time axis, drawn by uPlot. The tables have the same values as text.
 
-import { compiling, drawLanes, laneHeight, mark, shade, slower } from "./lanes.js";
+import { ENDED } from "./headline.js";
+import { hover, nearest, rankAt, standing, valuesAt } from "./hover.js";
+import { chosenLanes, compiling, drawLanes, laneHeight, mark, shade, slower } from "./lanes.js";
+import { linear, logarithmic, moments, roundUp, stepped } from "./scales.js";
 import { as, colour, items, text } from "./show.js";
 
-const PALETTE = ["dynamo", "inductor", "aot_autograd", "autotune", "kernel_compile", "cudagraph", "cache_load", "other"];
+const PALETTE = ["inductor", "recompiling", "warm", "kernel_compile", "compiling", "dynamo", "autotune", "cudagraph"];
 const KEYS = PALETTE.length; // more series than that are one crowd, without a key for each
-const SIDE = 58;
-const NAMED = 0.25; // of the width, what names of runs beside the lanes take at most
+const SIDE = 62;
+const NAMED = 0.25; // of the width: the most that names of runs beside the lanes take
 const LETTER = 6.5; // pixels, of the charts' font
 const BELOW = 26;
 const SHORTEST = 60; // seconds that the time axis shows at least
+const DRAG = 5; // pixels: less is a click
+const WIDE = 20; // times the median: beyond that an axis is logarithmic
+// of keys: phases as they come, states as a run goes through them
+const ORDER = [
+  "dynamo", "aot_autograd", "inductor", "kernel_compile", "autotune", "cudagraph", "cache_load", "other",
+  "starting", "compiling", "recompiling", "warming", "warm", "eager", "stalled", "finished", "failed", "lost",
+];
+const MARKS = [["▼", "recompile"], ["E", "evaluation"], ["S", "saving"], ["▁", "slower"]];
+
+// whether it had ended before the first of what is shown: that needs no lane
+function hasEnded({ states }) {
+  return states.every(([, name]) => name === null || ENDED.has(name));
+}
 
 export class Charts {
-  // chosen(at): somebody pointed to a moment
-  constructor(root, chosen) {
+  // moved(change): a moment was chosen, or a part zoomed into
+  constructor(root, moved) {
     this.root = root;
-    this.chosen = chosen;
+    this.moved = moved;
     this.plots = new Map();
-    this.place = { run: null, rank: null, at: null };
+    this.place = { run: null, rank: null, at: null, from: null, to: null };
     new ResizeObserver(() => this.#resize()).observe(root);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#forget());
   }
@@ -26,27 +42,30 @@ export class Charts {
   draw(past, place, status) {
     this.past = past;
     this.status = status;
+    this.reported = new Map((status?.runs ?? []).flatMap((run) => run.ranks.map((rank) => [`${rank.rank} ${run.run}`, rank])));
     this.place = place;
-    const of = [...past.ranks.values()];
-    this.ranks = of.filter((one) => place.run === null || one.run === place.run);
-    this.lanes = [...this.ranks].sort((a, b) => (a.run < b.run ? -1 : a.run > b.run ? 1 : a.rank - b.rank));
-    const runs = (status?.runs ?? []).filter((one) => place.run === null || one.run === place.run);
-    this.reported = runs.flatMap((one) => one.ranks);
-    this.several = new Set(this.lanes.map((one) => one.run)).size > 1;
+    this.ranks = [...past.ranks.values()].filter((one) => (place.run === null ? !hasEnded(one) : one.run === place.run));
+    const { lanes, cut } = chosenLanes(this.ranks);
+    this.lanes = lanes;
+    text(document.getElementById("lanes-cut"), cut);
+    this.several = new Set(lanes.map((one) => one.run)).size > 1;
+    for (const words of this.root.querySelectorAll(".one")) words.hidden = this.several;
     this.side = this.#side();
     const gpus = [...past.gpus.values()].sort((a, b) => a.index - b.index);
     const newest = past.at[past.at.length - 1] ?? Date.now() / 1000;
     const oldest = past.at[0] ?? newest;
-    this.window = [Math.max(newest - past.range, Math.min(oldest, newest - SHORTEST)), newest];
+    this.window = place.from === null
+      ? [Math.max(newest - past.range, Math.min(oldest, newest - SHORTEST)), newest]
+      : [place.from, place.to];
     this.#lanes();
-    const steps = this.lanes.map((one) => [this.several ? `${one.run} rank ${one.rank}` : `rank ${one.rank}`, stepped(one)]);
-    this.#lines("steps", "key-rank", steps, { log: true, show: as.seconds });
+    const steps = lanes.map((one) => [this.several ? `${one.run} rank ${one.rank}` : `rank ${one.rank}`, stepped(one, past.at)]);
+    this.#lines("steps", "key-rank", steps, { show: as.length, scaled: true });
     this.#lines("power", "key-gpu", gpus.map((one) => [one.index, one.power_watts]), { show: as.watts });
     const active = gpus.map((one) => [one.index, one.utilization_ratio.map((v) => (v === null ? null : v * 100))]);
     this.#lines("activity", "key-gpu", active, { top: 100, show: (v) => as.percent(v / 100) });
   }
 
-  // how wide the charts begin: a rank's number alone says nothing beside those of other runs
+  // how wide the charts begin: a rank's number alone is not enough beside ranks of other runs
   #side() {
     if (!this.several) return SIDE;
     const longest = Math.max(...this.lanes.map((one) => `${one.run} ${one.rank}`.length));
@@ -54,7 +73,7 @@ export class Charts {
   }
 
   #beside({ run, rank }) {
-    if (!this.several) return rank;
+    if (!this.several) return `rank ${rank}`;
     const room = Math.max(4, Math.floor((this.side - 14) / LETTER) - ` ${rank}`.length);
     return `${run.length > room ? `${run.slice(0, room - 1)}…` : run} ${rank}`;
   }
@@ -88,52 +107,92 @@ export class Charts {
         splits: () => this.lanes.map((_, at) => at + 0.5),
         values: (_, splits) => splits.map((at) => label(at) ?? ""),
       }],
-      hooks: { draw: [(u) => {
-        drawLanes(u, this.lanes, (name) => this.#colour(name), this.place.rank);
-        mark(u, this.place.at, this.#colour("text"));
-      }] },
+      hooks: {
+        draw: [(u) => {
+          drawLanes(u, this.lanes, (name) => this.#colour(name), this.place.rank, (one) => this.#slower(one));
+          mark(u, this.place.at, this.#colour("text"));
+        }],
+        setCursor: [hover((at, u) => rankAt(at, u, this.lanes, (one) => this.#slower(one)))],
+      },
     }));
     this.#set(plot, [this.past.at, this.past.at.map(() => null)]);
     this.#names("states");
     this.#names("phases");
+    this.#marks();
   }
 
   // the states or phases that the lanes show, each with its colour
   #names(kind) {
     const list = document.getElementById(kind);
-    const names = [...new Set(this.lanes.flatMap((one) => one[kind].map(([, name]) => name)))].filter(Boolean).sort();
+    const names = [...new Set(this.lanes.flatMap((one) => one[kind].map(([, name]) => name)))].filter(Boolean).sort((a, b) => ORDER.indexOf(a) - ORDER.indexOf(b));
     items(list, names, "key");
     names.forEach((name, at) => colour(list.children[at].querySelector(".dot"), "--dot", name));
   }
 
-  #lines(name, key, series, { log = false, top = null, show }) {
+  // times in which a rank was slower than before
+  #slower({ run, rank }) {
+    const reported = this.reported.get(`${rank} ${run}`);
+    return reported ? slower([reported], this.window[1]) : [];
+  }
+
+  // the signs on the lanes that are there, in words
+  #marks() {
+    const there = new Set(this.lanes.flatMap((one) => [
+      ...(one.recompiles.length ? ["recompile"] : []), ...one.pauses.map(([, name]) => name), ...(this.#slower(one).length ? ["slower"] : []),
+    ]));
+    items(document.getElementById("marks"), MARKS.filter(([, name]) => there.has(name)).map(([sign, name]) => `${sign} ${name}`));
+  }
+
+  #lines(name, key, series, { top = null, scaled = false, show }) {
     const figure = this.root.querySelector(`[data-chart=${name}]`);
     const known = series.filter(([, column]) => column.some((value) => (value ?? null) !== null));
     figure.hidden = known.length === 0;
     if (figure.hidden) return;
     const crowd = known.length > KEYS;
-    const plot = this.#plot(name, known.map(([label]) => label).join(" "), () => ({
+    const [low, middle, high] = this.#spread(known);
+    const log = scaled && low > 0 && high > WIDE * middle;
+    const log_ = figure.querySelector(".log");
+    if (log_) log_.hidden = !log;
+    const ticks = log ? logarithmic(low, high) : linear(top ?? roundUp(high));
+    const plot = this.#plot(name, `${log} ${known.map(([label]) => label).join(" ")}`, () => ({
       height: 150,
-      scales: { x: { time: true }, y: log ? { distr: 3 } : { range: (_, low, high) => [0, top ?? Math.max(1, high * 1.1)] } },
+      scales: { x: { time: true }, y: { distr: log ? 3 : 1, range: () => { const all = this.ticks.get(name); return [all[0], all[all.length - 1]]; } } },
       series: [{}, ...known.map(([label], at) => ({
         label: String(label), points: { size: 4 },
         width: crowd ? 1 : 1.5, alpha: crowd ? 0.45 : 1,
-        stroke: this.#colour(crowd ? "dynamo" : PALETTE[at % KEYS]),
+        stroke: this.#colour(PALETTE[crowd ? 0 : at % KEYS]),
       }))],
-      axes: [this.#times(), { ...this.#axis(), size: this.side }],
+      axes: [this.#times(), {
+        ...this.#axis(), size: this.side, splits: () => this.ticks.get(name), filter: (_, splits) => splits,
+        values: (_, splits) => splits.map((value) => (value === 0 ? "0" : show(value))),
+      }],
       hooks: {
         drawClear: [(u) => {
-          shade(u, compiling(this.ranks, u.scales.x.max), this.#colour("compiling"));
-          if (name === "steps") shade(u, slower(this.reported, u.scales.x.max), this.#colour("stalled"));
+          if (this.several) return; // one run's compilation says nothing of another's steps
+          shade(u, compiling(this.lanes, u.scales.x.max), this.#colour("compiling"));
+          if (scaled) shade(u, this.lanes.flatMap((one) => this.#slower(one)), this.#colour("stalled"));
         }],
         draw: [(u) => mark(u, this.place.at, this.#colour("text"))],
+        setCursor: [hover((at) => valuesAt(at, this.past.at, this.known.get(name), show))],
       },
     }));
+    (this.ticks ??= new Map()).set(name, ticks);
+    const prefix = key === "key-gpu" ? "GPU " : "";
+    (this.known ??= new Map()).set(name, known.map(([label, column]) => [`${prefix}${label}`, column]));
     this.#set(plot, [this.past.at, ...known.map(([, column]) => column)]);
     this.#keys(figure.querySelector(".keys"), key, crowd ? [] : known, show);
   }
 
-  // a key for each line, with its value at the moment that is looked at, or now
+  // smallest, median and greatest value in the window; of all where it has none
+  #spread(known) {
+    const within = (_, at) => this.past.at[at] >= this.window[0] && this.past.at[at] <= this.window[1];
+    const of = (columns) => columns.flat().filter((value) => (value ?? null) !== null).sort((a, b) => a - b);
+    const inside = of(known.map(([, column]) => column.filter(within)));
+    const values = inside.length ? inside : of(known.map(([, column]) => column));
+    return [values[0], values[Math.floor(values.length / 2)], values[values.length - 1]];
+  }
+
+  // a key for each line, with its value at the moment that the place names, or now
   #keys(list, template, known, show) {
     const at = nearest(this.past.at, this.place.at);
     items(list, known.map(([label]) => label), template);
@@ -146,30 +205,46 @@ export class Charts {
   }
 
   #times() {
-    return { ...this.#axis(), size: BELOW, space: 80, values: (_, splits) => splits.map(as.moment) };
+    return { ...this.#axis(), size: BELOW, space: 1, splits: (_, at, from, until) => moments(from, until), filter: (_, splits) => splits, values: (_, splits) => splits.map(as.moment) };
   }
 
   #axis() {
     return { stroke: this.#colour("quiet"), grid: { stroke: this.#colour("line"), width: 1 }, ticks: { show: false } };
   }
 
-  // the plot of a figure, made anew where `shape` is another
+  // the plot of a figure; a new one where `shape` differs
   #plot(name, shape, options) {
     const before = this.plots.get(name);
     if (before?.shape === shape && before.side === this.side) return before.plot;
     before?.plot.destroy();
     const place = this.root.querySelector(`[data-chart=${name}] .plot`);
+    const made = options();
+    (made.hooks.setSelect ??= []).push((u) => this.#zoom(u));
     const plot = new uPlot({
-      width: this.#width(), legend: { show: false }, cursor: { sync: { key: "time" }, y: false, drag: { x: false, y: false }, points: { show: false } },
-      ...options(),
+      width: this.#width(), legend: { show: false },
+      cursor: { sync: { key: "time" }, y: false, drag: { x: true, y: false, setScale: false, dist: DRAG }, points: { show: false } },
+      ...made,
     }, null, place);
+    let pressed = 0;
+    plot.over.addEventListener("mousedown", (event) => { pressed = event.clientX; });
     plot.over.addEventListener("click", (event) => {
+      if (Math.abs(event.clientX - pressed) > DRAG) return; // the end of a drag
       const at = plot.posToVal(event.clientX - plot.over.getBoundingClientRect().left, "x");
-      if (Number.isFinite(at)) this.chosen(Math.round(at));
+      if (Number.isFinite(at)) this.moved({ at: Math.round(at) });
     });
+    plot.over.addEventListener("dblclick", () => this.moved({ from: null, to: null, at: null }));
     plot.root.setAttribute("aria-hidden", "true");
     this.plots.set(name, { shape, side: this.side, plot });
     return plot;
+  }
+
+  // what was dragged over becomes the window of all charts
+  #zoom(u) {
+    const { left, width } = u.select;
+    if (width < DRAG || !u.over.matches(":hover")) return;
+    const [from, to] = [left, left + width].map((x) => u.posToVal(x, "x"));
+    u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    if (to - from >= 1) this.moved({ from: Math.floor(from), to: Math.ceil(to) });
   }
 
   #set(plot, data) {
@@ -189,33 +264,4 @@ export class Charts {
       if (plot.width !== width) plot.setSize({ width, height: plot.height });
     }
   }
-}
-
-// a step's length where there was one. Until the next nothing is known (undefined), and the line goes
-// on; where a rank is gone or has begun anew, null ends it
-export function stepped({ steps, step_seconds: lengths }) {
-  const line = [];
-  steps.forEach((count, at) => {
-    const before = steps[at - 1] ?? null;
-    const length = count > 0 && count !== before ? lengths[at] || undefined : undefined;
-    const anew = before !== null && (count === null || count < before);
-    if (anew && length !== undefined) line[at - 1] ??= null;
-    line.push(anew ? length ?? null : length);
-  });
-  return line;
-}
-
-// the place of the last value at or before a moment; without one, the newest
-export function nearest(times, at) {
-  if (at === null) return times.length - 1;
-  let found = 0;
-  while (found + 1 < times.length && times[found + 1] <= at) found += 1;
-  return found;
-}
-
-// what a line stands at: its last value, where nothing new is known (undefined) since; null: nothing is
-export function standing(column, at) {
-  let from = at;
-  while (from > 0 && column[from] === undefined) from -= 1;
-  return column[from] ?? null;
 }

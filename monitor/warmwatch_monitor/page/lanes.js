@@ -1,53 +1,110 @@
-// One lane for each rank: its state below, its compile phases above it.
+// One lane for each rank: its state below, its compile phases above; pauses, slower periods and
+// recompiles on top of it.
 
 import { stretches } from "./past.js";
 
-export function laneHeight(lanes) {
-  return Math.max(6, Math.min(26, Math.floor(420 / Math.max(1, lanes))));
+const MOST = 64; // lanes; of more, the first rank of each run has one
+
+export function chosenLanes(ranks) {
+  const all = [...ranks].sort((a, b) => (a.run < b.run ? -1 : a.run > b.run ? 1 : a.rank - b.rank));
+  if (all.length <= MOST) return { lanes: all, cut: "" };
+  const several = new Set(all.map((one) => one.run)).size > 1;
+  const lanes = several ? all.filter((one, at) => at === 0 || all[at - 1].run !== one.run) : all.slice(0, MOST);
+  return { lanes, cut: several ? "(first rank of each run; choose a run to see all)" : `(the first ${MOST} of ${all.length})` };
 }
 
-export function drawLanes(plot, ranks, colours, chosen) {
+export function laneHeight(lanes) {
+  return Math.max(6, Math.min(30, Math.floor(420 / Math.max(1, lanes))));
+}
+
+export function drawLanes(plot, ranks, colours, chosen, periodsOf) {
+  clipped(plot, (ctx, bbox) => {
+    const lane = bbox.height / Math.max(1, ranks.length);
+    const gap = Math.max(1, lane * 0.15);
+    const end = plot.scales.x.max;
+    ranks.forEach((rank, at) => {
+      const top = bbox.top + at * lane + gap / 2;
+      const high = lane - gap;
+      ctx.globalAlpha = chosen === null || String(rank.rank) === chosen ? 1 : 0.35;
+      paint(plot, stretches(rank.states, end), top + high * 0.5, high * 0.5, colours);
+      paint(plot, stretches(rank.phases, end), top, high * 0.5, colours);
+      for (const [begin, until, name] of stretches(rank.pauses, end)) pause(plot, begin, until, name, top + high * 0.5, high * 0.5, colours);
+      for (const [begin, until] of periodsOf(rank)) below(plot, begin, until, top + high, colours("bad"));
+      for (const one of rank.recompiles) recompile(plot, one.at, top, Math.min(9, high * 0.45), colours);
+    });
+  });
+}
+
+function clipped(plot, draw) {
   const { ctx, bbox } = plot;
   ctx.save();
   ctx.beginPath();
   ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
   ctx.clip();
-  const lane = bbox.height / Math.max(1, ranks.length);
-  const gap = Math.max(1, lane * 0.12);
-  const end = plot.scales.x.max;
-  ranks.forEach((rank, at) => {
-    const top = bbox.top + at * lane + gap / 2;
-    const high = lane - gap;
-    ctx.globalAlpha = chosen === null || String(rank.rank) === chosen ? 1 : 0.35;
-    paint(plot, stretches(rank.states, end), top + high * 0.6, high * 0.4, colours);
-    paint(plot, stretches(rank.phases, end), top, high * 0.6, colours);
-  });
+  draw(ctx, bbox);
   ctx.restore();
 }
 
+function across(plot, begin, until) {
+  const left = plot.valToPos(begin, "x", true);
+  return [left, Math.max(2, plot.valToPos(until, "x", true) - left)];
+}
+
 function paint(plot, list, top, high, colours) {
-  for (const [begin, end, name] of list) {
-    const left = plot.valToPos(begin, "x", true);
-    const right = plot.valToPos(end, "x", true);
+  for (const [begin, until, name] of list) {
+    const [left, wide] = across(plot, begin, until);
     plot.ctx.fillStyle = colours(name);
-    plot.ctx.fillRect(left, top, Math.max(2, right - left), high);
+    plot.ctx.fillRect(left, top, wide, high);
   }
+}
+
+// an evaluation is a gap with a letter, a save as well: neither is a state
+function pause(plot, begin, until, name, top, high, colours) {
+  const { ctx } = plot;
+  const [left, wide] = across(plot, begin, until);
+  ctx.fillStyle = colours("ground");
+  ctx.fillRect(left, top, wide, high);
+  ctx.strokeStyle = ctx.fillStyle = colours("text");
+  ctx.lineWidth = 1;
+  ctx.strokeRect(left + 0.5, top + 0.5, Math.max(1, wide - 1), Math.max(1, high - 1));
+  if (wide < 12 || high < 9) return;
+  ctx.font = `${Math.round(Math.min(high * 0.85, 14))}px sans-serif`;
+  ctx.textAlign = "center";
+  ctx.textBaseline = "middle";
+  ctx.fillText(name[0].toUpperCase(), left + wide / 2, top + high / 2 + 1);
+}
+
+function below(plot, begin, until, bottom, colour) {
+  const [left, wide] = across(plot, begin, until);
+  plot.ctx.fillStyle = colour;
+  plot.ctx.fillRect(left, bottom - 2, wide, 3);
+}
+
+// a triangle that points to the moment at which the recompile ended
+function recompile(plot, at, top, size, colours) {
+  const { ctx } = plot;
+  const x = plot.valToPos(at, "x", true);
+  ctx.fillStyle = colours("text");
+  ctx.strokeStyle = colours("ground");
+  ctx.beginPath();
+  ctx.moveTo(x - size, top - 1);
+  ctx.lineTo(x + size, top - 1);
+  ctx.lineTo(x, top + size * 1.3);
+  ctx.closePath();
+  ctx.fill();
+  ctx.stroke();
 }
 
 // spans of time as a shade over a whole chart
 export function shade(plot, spans, colour) {
-  const { ctx, bbox } = plot;
-  ctx.save();
-  ctx.beginPath();
-  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
-  ctx.clip();
-  ctx.fillStyle = colour;
-  ctx.globalAlpha = 0.16;
-  for (const [begin, end] of union(spans)) {
-    const left = plot.valToPos(begin, "x", true);
-    ctx.fillRect(left, bbox.top, Math.max(2, plot.valToPos(end, "x", true) - left), bbox.height);
-  }
-  ctx.restore();
+  clipped(plot, (ctx, bbox) => {
+    ctx.fillStyle = colour;
+    ctx.globalAlpha = 0.2;
+    for (const [begin, until] of union(spans)) {
+      const [left, wide] = across(plot, begin, until);
+      ctx.fillRect(left, bbox.top, wide, bbox.height);
+    }
+  });
 }
 
 // compile activity of any of the ranks
@@ -55,7 +112,7 @@ export function compiling(ranks, end) {
   return ranks.flatMap((rank) => stretches(rank.phases, end));
 }
 
-// times in which any of the ranks was slower than before
+// times in which any of the ranks of a /status answer was slower than before
 export function slower(ranks, end) {
   const periods = ranks.flatMap((rank) => rank.slower_periods ?? []);
   return periods.filter((one) => one.began_at !== null).map((one) => [one.began_at, one.ended_at ?? end]);
@@ -71,17 +128,16 @@ function union(spans) {
   return joined;
 }
 
-// the moment that is looked at
+// the moment that the place names
 export function mark(plot, at, colour) {
   if (at === null || at < plot.scales.x.min || at > plot.scales.x.max) return;
-  const { ctx, bbox } = plot;
-  const left = plot.valToPos(at, "x", true);
-  ctx.save();
-  ctx.strokeStyle = colour;
-  ctx.lineWidth = 2;
-  ctx.beginPath();
-  ctx.moveTo(left, bbox.top);
-  ctx.lineTo(left, bbox.top + bbox.height);
-  ctx.stroke();
-  ctx.restore();
+  clipped(plot, (ctx, bbox) => {
+    const left = plot.valToPos(at, "x", true);
+    ctx.strokeStyle = colour;
+    ctx.lineWidth = 2;
+    ctx.beginPath();
+    ctx.moveTo(left, bbox.top);
+    ctx.lineTo(left, bbox.top + bbox.height);
+    ctx.stroke();
+  });
 }

@@ -1,4 +1,4 @@
-// What the daemon tells as it happens. A daemon that ends and comes back is found again.
+// The daemon's events. Reconnects after the daemon has ended and come back.
 
 const AGAIN_MS = 2000;
 const SILENT_MS = 6000; // a sample comes every second
@@ -10,10 +10,10 @@ const CHANGES = [
 export function listen({ present, sample, change, connection }) {
   let source = null;
   let heard = Date.now();
-  const hear = (told) => (event) => {
+  const hear = (handle) => (event) => {
     heard = Date.now();
     connection("live");
-    told(JSON.parse(event.data), event.type);
+    handle(JSON.parse(event.data), event.type);
   };
   function connect() {
     source?.close();
@@ -31,7 +31,7 @@ export function listen({ present, sample, change, connection }) {
   setInterval(() => {
     if (Date.now() - heard < SILENT_MS || document.hidden) return;
     connection("lost");
-    if (source.readyState === EventSource.OPEN) connect(); // a network that swallows all
+    if (source.readyState === EventSource.OPEN) connect(); // a network that drops everything
   }, 1000);
   addEventListener("pagehide", () => source?.close());
   addEventListener("pageshow", (event) => event.persisted && connect());

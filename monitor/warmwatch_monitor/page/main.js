@@ -1,11 +1,14 @@
-// Wires the page: what is told goes into the charts and tables, and the place says which of it.
+// Connects the daemon's events with the charts and tables. The place says which part is shown.
 
-import { Charts, nearest } from "./charts.js";
+import { Charts } from "./charts.js";
+import { nearest } from "./hover.js";
+import { sampleOf, showAnswer } from "./headline.js";
 import { listen } from "./live.js";
 import { Past } from "./past.js";
 import * as places from "./place.js";
+import { showRuns } from "./runs.js";
 import { as, text } from "./show.js";
-import { showAnswer, showTables } from "./tables.js";
+import { showTables } from "./tables.js";
 
 const POINTS = 900;
 const FRESH_MS = 5000; // tables are as old as that at most
@@ -14,16 +17,19 @@ const RANGES = [300, 900, 3600];
 
 const by = (id) => document.getElementById(id);
 const past = new Past();
-const charts = globalThis.uPlot ? new Charts(by("charts"), (at) => places.go({ at })) : null;
+const charts = globalThis.uPlot ? new Charts(by("charts"), (change) => places.go(change)) : null;
 let place = places.read();
 let status = null;
-let said = null; // the newest sentences: a sample's, or a whole answer's
-let asked = 0;
-let asking = false;
+let newest = null; // the newest sample, or a whole answer as one
+let requested = 0;
+let requesting = false;
 
 function draw() {
   if (document.hidden) return;
-  if (said) showAnswer(said, place);
+  if (newest) {
+    showAnswer(newest, place);
+    showRuns(newest, past, place);
+  }
   if (status) showTables(status, place);
   charts?.draw(past, place, status);
   moments();
@@ -39,29 +45,32 @@ function moments() {
   const at = past.at[nearest(past.at, place.at)];
   text(by("at"), at === undefined ? "" : as.moment(place.at ?? at));
   range.setAttribute("aria-valuetext", by("at").textContent);
+  by("now").hidden = place.at === null;
+  by("whole").hidden = place.from === null;
 }
 
-async function ask() {
-  if (asking) return;
-  asking = true;
-  asked = Date.now();
+async function request() {
+  if (requesting) return;
+  requesting = true;
+  requested = Date.now();
   try {
     const reply = await fetch("status");
     if (reply.ok) present(await reply.json(), "status");
   } catch {
-    // the connection to the events says that the daemon is away
+    // the connection to the events shows that the daemon does not answer
   } finally {
-    asking = false;
+    requesting = false;
   }
 }
 
 function soon() {
-  setTimeout(ask, Math.max(0, asked + SHORTEST_MS - Date.now()));
+  setTimeout(request, Math.max(0, requested + SHORTEST_MS - Date.now()));
 }
 
 function present(answer, kind) {
-  status = said = answer;
-  asked = Date.now();
+  status = answer;
+  newest = sampleOf(answer);
+  requested = Date.now();
   choices(answer.runs);
   if (kind !== "status") load(past.range);
   else draw();
@@ -89,20 +98,21 @@ async function load(range) {
   draw();
 }
 
-function sample(told) {
-  said = told;
-  if (!past.add(told)) load(past.range);
-  if (told.late_seconds !== null) {
-    text(by("late"), as.moment(told.at));
+function sample(one) {
+  newest = one;
+  if (!past.add(one)) load(past.range);
+  if (one.late_seconds !== null) {
+    text(by("late"), as.moment(one.at));
     by("connection").dataset.is = "late";
   }
-  text(by("seen"), as.moment(told.at));
-  if (Date.now() - asked > FRESH_MS) ask();
+  text(by("seen"), as.moment(one.at));
+  if (Date.now() - requested > FRESH_MS) request();
   draw();
 }
 
-function change(told, kind) {
-  if (kind === "run") text(by("news"), told.summary);
+function change(event, kind) {
+  if (kind === "run") text(by("news"), event.summary);
+  if (kind === "compilation") past.recompiled(event);
   soon();
 }
 
@@ -113,6 +123,7 @@ function connection(is) {
 function go(next) {
   const opened = next.rank !== null && (next.rank !== place.rank || next.run !== place.run);
   place = next;
+  if (status) choices(status.runs);
   draw();
   if (opened && !by("rank").hidden) by("h-rank").focus();
 }
@@ -120,16 +131,22 @@ function go(next) {
 function start() {
   by("no-charts").hidden = charts !== null;
   by("charts").hidden = charts === null;
-  if (place.at !== null) {
-    const ago = Date.now() / 1000 - place.at;
+  const oldest = place.from ?? place.at;
+  if (oldest !== null) {
+    const ago = Date.now() / 1000 - oldest;
     past.range = RANGES.find((range) => ago < range) ?? RANGES[RANGES.length - 1];
     document.querySelector(`#range [value="${past.range}"]`).checked = true;
   }
-  by("range").addEventListener("change", (event) => load(Number(event.target.value)));
+  by("range").addEventListener("change", (event) => {
+    places.go({ from: null, to: null });
+    load(Number(event.target.value));
+  });
   by("run").addEventListener("change", (event) => places.go({ run: event.target.value || null, rank: null }));
   by("moment").addEventListener("input", (event) => places.go({ at: Number(event.target.value) }));
   by("now").addEventListener("click", () => places.go({ at: null }));
+  by("whole").addEventListener("click", () => places.go({ from: null, to: null }));
   by("close").addEventListener("click", () => places.go({ rank: null }));
+  by("ended-part").addEventListener("toggle", draw);
   document.addEventListener("visibilitychange", draw);
   places.follow(go);
   listen({ present, sample, change, connection });

@@ -1,4 +1,4 @@
-// What was so, in columns: first as /history has it, then a value for each sample.
+// The past in columns: first of /history, then a value for each sample.
 
 export class Past {
   constructor() {
@@ -12,18 +12,18 @@ export class Past {
     this.gpus = new Map();
   }
 
-  // keeps no more than `points` values of a column, of so many seconds each
+  // at most `points` values of a column, each of equally many seconds
   async load(range, points) {
     const reply = await fetch(`history?seconds=${range}&points=${points}`);
     if (!reply.ok) return;
-    const told = await reply.json();
+    const answer = await reply.json();
     this.range = range;
     this.clear();
-    this.at = told.at;
-    for (const one of told.ranks) {
+    this.at = answer.at;
+    for (const one of answer.ranks) {
       this.ranks.set(`${one.rank} ${one.run}`, { ...one, spent: null });
     }
-    for (const one of told.gpus) this.gpus.set(one.uuid, one);
+    for (const one of answer.gpus) this.gpus.set(one.uuid, one);
   }
 
   // false: the clock was set back, and what is there has to be loaded again
@@ -41,8 +41,7 @@ export class Past {
     for (const kept of this.ranks.values()) {
       for (const name of RANK) pad(kept[name], length);
       if (!sample.ranks.some((one) => one.run === kept.run && one.rank === kept.rank)) {
-        began(kept.states, sample.at, null);
-        began(kept.phases, sample.at, null);
+        for (const name of SPANS) began(kept[name], sample.at, null);
       }
     }
     for (const kept of this.gpus.values()) for (const name of GPU) pad(kept[name], length);
@@ -50,8 +49,16 @@ export class Past {
     return true;
   }
 
+  // an event that says why something was compiled again
+  recompiled({ at, run, rank, compilation }) {
+    const known = this.ranks.get(`${rank} ${run}`)?.recompiles;
+    if (compilation.reason && known && !known.some((one) => one.id === compilation.id && one.kind === compilation.kind)) {
+      known.push({ at, ...compilation });
+    }
+  }
+
   #rank(one, at, length) {
-    const blank = { run: one.run, rank: one.rank, states: [], phases: [], spent: null };
+    const blank = { run: one.run, rank: one.rank, states: [], phases: [], pauses: [], recompiles: [], spent: null };
     const kept = this.#series(this.ranks, `${one.rank} ${one.run}`, blank, RANK);
     pad(kept.steps, length - 1).push(one.steps);
     pad(kept.step_seconds, length - 1).push(one.step_seconds);
@@ -60,6 +67,7 @@ export class Past {
     pad(kept.compile_seconds, length - 1).push(Math.min(1, grown));
     began(kept.states, at, one.state);
     began(kept.phases, at, one.phase ?? (grown > 0.01 ? "other" : null));
+    began(kept.pauses, at, one.pause ?? null);
   }
 
   #series(all, key, blank, names) {
@@ -74,12 +82,13 @@ export class Past {
     this.at.splice(0, passed);
     for (const kept of this.ranks.values()) {
       for (const name of RANK) kept[name].splice(0, passed);
-      for (const list of [kept.states, kept.phases]) {
-        while (list.length > 1 && list[1][0] <= until) list.shift();
+      for (const name of SPANS) {
+        while (kept[name].length > 1 && kept[name][1][0] <= until) kept[name].shift();
       }
+      kept.recompiles = kept.recompiles.filter((one) => one.at >= until);
     }
     for (const kept of this.gpus.values()) for (const name of GPU) kept[name].splice(0, passed);
-    // a page may be open for weeks: who was not there in all of this time has no lane any more
+    // a page may be open for weeks: drop ranks that were not seen in all of this time
     for (const [key, kept] of this.ranks) if (kept.states.every(([, name]) => name === null)) this.ranks.delete(key);
     for (const [key, kept] of this.gpus) {
       if (GPU.every((name) => kept[name].every((value) => value === null))) this.gpus.delete(key);
@@ -87,6 +96,7 @@ export class Past {
   }
 }
 
+const SPANS = ["states", "phases", "pauses"];
 const RANK = ["steps", "step_seconds", "compile_seconds"];
 const GPU = ["utilization_ratio", "power_watts", "memory_used_bytes"];
 
@@ -99,7 +109,17 @@ function began(list, at, name) {
   if (!list.length || list[list.length - 1][1] !== name) list.push([at, name]);
 }
 
-// stretches [begin, end, name] of a list of begins
+// [begin, end, name] for each begin of a list that has a name
 export function stretches(list, end) {
   return list.map(([begin, name], at) => [begin, list[at + 1]?.[0] ?? end, name]).filter((one) => one[2]);
+}
+
+// the name that a list of begins has at a moment
+export function spanAt(list, at) {
+  let name = null;
+  for (const [begin, next] of list) {
+    if (begin > at) break;
+    name = next;
+  }
+  return name;
 }

@@ -1,20 +1,26 @@
-// What the address' fragment says: which run, rank and moment is looked at. A link keeps all of it.
+// The address' fragment: run, rank, moment and zoom. A link keeps all of it.
 
-const NAMES = ["run", "rank", "at"];
+const NAMES = ["run", "rank", "at", "from", "to"];
 const LAST = 8.64e12; // seconds: no date comes after it
 
 export function read() {
-  const said = new URLSearchParams(location.hash.slice(1));
-  const place = {};
-  for (const name of NAMES) if (said.get(name)) place[name] = said.get(name);
-  const at = Number(place.at);
-  return { run: place.run ?? null, rank: place.rank ?? null, at: at > 0 && at <= LAST ? at : null };
+  const given = new URLSearchParams(location.hash.slice(1));
+  const moment = (name) => {
+    const at = Number(given.get(name));
+    return at > 0 && at <= LAST ? at : null;
+  };
+  const [from, to] = [moment("from"), moment("to")];
+  const zoomed = from !== null && to !== null && to - from >= 1;
+  return {
+    run: given.get("run") || null, rank: given.get("rank") || null, at: moment("at"),
+    from: zoomed ? from : null, to: zoomed ? to : null,
+  };
 }
 
 export function link(place) {
-  const said = new URLSearchParams();
-  for (const name of NAMES) if (place[name] !== null && place[name] !== undefined) said.set(name, place[name]);
-  return "#" + said.toString();
+  const given = new URLSearchParams();
+  for (const name of NAMES) if (place[name] !== null && place[name] !== undefined) given.set(name, place[name]);
+  return "#" + given.toString();
 }
 
 export function go(change) {
@@ -24,6 +30,6 @@ export function go(change) {
   dispatchEvent(new HashChangeEvent("hashchange"));
 }
 
-export function follow(told) {
-  addEventListener("hashchange", () => told(read()));
+export function follow(moved) {
+  addEventListener("hashchange", () => moved(read()));
 }

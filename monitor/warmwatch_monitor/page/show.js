@@ -1,4 +1,4 @@
-// Numbers as text, and rows into tables. Only text is ever set: names are whatever somebody chose.
+// Numbers as text, and rows in tables. Sets text only, never HTML: names are user input.
 
 import { link } from "./place.js";
 
@@ -6,22 +6,33 @@ const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-dig
 
 export const as = {
   moment: (value) => clock.format(new Date(value * 1000)),
-  seconds: (value) => `${significant(value)} s`,
+  length, duration,
   percent: (value) => `${Math.round(value * 100)} %`,
   watts: (value) => `${Math.round(value)} W`,
   bytes: (value) => `${(value / 1e9).toFixed(1)} GB`,
   celsius: (value) => `${Math.round(value)} °C`,
 };
 
-function significant(value) {
-  if (value >= 100) return value.toFixed(0);
-  if (value >= 10) return value.toFixed(1);
-  return value >= 1 ? value.toFixed(2) : value.toPrecision(2);
+// a step's length to two figures, in the words of the sentences
+function length(value) {
+  if (value < 0.000995) return `${Number((value * 1e6).toPrecision(2))} µs`;
+  if (value < 0.995) return `${Number((value * 1e3).toPrecision(2))} ms`;
+  return value < 9.95 ? `${value.toFixed(1)} s` : duration(value);
+}
+
+function duration(value) {
+  if (value < 0.9995) return `${Number((value * 1e3).toPrecision(3))} ms`;
+  if (value < 9.95) return `${value.toFixed(1)} s`;
+  if (value < 119.5) return `${value.toFixed(0)} s`;
+  const minutes = Math.round(value / 60);
+  if (minutes < 120) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
 export function text(element, value) {
-  const said = value === null || value === undefined ? "" : String(value);
-  if (element.textContent !== said) element.textContent = said;
+  const shown = value === null || value === undefined ? "" : String(value);
+  if (element.textContent !== shown) element.textContent = shown;
 }
 
 // CSS knows the colour of each state and phase by its name; anything else has none
@@ -29,24 +40,32 @@ export function colour(element, property, name) {
   element.style.setProperty(property, /^[a-z_]+$/.test(name ?? "") ? `var(--${name})` : "transparent");
 }
 
+export function stated(element, state) {
+  if (element.dataset.state !== state) element.dataset.state = state ?? "";
+  colour(element, "--fill", state);
+}
+
 export function fill(root, data) {
   for (const one of root.querySelectorAll("[data-f]")) {
     const value = data[one.dataset.f];
     text(one, value === null || value === undefined ? "" : (as[one.dataset.as] ?? String)(value));
-    if (one.classList.contains("state")) colour(one, "--state", value);
+    if (one.classList.contains("state")) stated(one, data.state);
     if (one.hasAttribute("data-place")) one.setAttribute("href", link(data.place));
   }
   for (const one of root.querySelectorAll("[data-phase]")) colour(one, "--dot", data[one.dataset.phase]);
   for (const one of root.querySelectorAll("[data-flag]")) one.dataset.flag = String(data.up);
 }
 
-// rows keep their element from one look to the next, so focus and selection stay where they are
+// rows keep their element from one answer to the next, so focus and selection stay
 export function rows(name, list) {
   const body = document.querySelector(`#${name} tbody`);
   const template = document.querySelector(`template[data-row=${name}]`);
   list.forEach((data, at) => {
     const row = body.rows[at] ?? body.appendChild(template.content.firstElementChild.cloneNode(true));
     fill(row, data);
+    if (data.key === undefined || row.dataset.key === data.key) return;
+    row.dataset.key = data.key; // another one than before: what was opened stays closed
+    for (const one of row.querySelectorAll("details[open]")) one.open = false;
   });
   while (body.rows.length > list.length) body.lastElementChild.remove();
   const none = document.querySelector(`.none[data-of=${name}]`);
@@ -59,6 +78,6 @@ export function rows(name, list) {
 // texts as items of a list, each in the first span of the template where one is named
 export function items(list, texts, template = "item") {
   const made = () => document.getElementById(template).content.firstElementChild.cloneNode(true);
-  texts.forEach((said, at) => text((list.children[at] ?? list.appendChild(made())).querySelector("span"), said));
+  texts.forEach((one, at) => text((list.children[at] ?? list.appendChild(made())).querySelector("span"), one));
   while (list.children.length > texts.length) list.lastElementChild.remove();
 }

@@ -16,7 +16,7 @@ from warmwatch_monitor.api import cached as bodies
 from warmwatch_monitor.api.last_hour import SECONDS, History
 from warmwatch_monitor.api.last_hour_columns import columns, sample
 from warmwatch_monitor.api.routes import create_app
-from warmwatch_monitor.model import RankView, Snapshot
+from warmwatch_monitor.model import Compilation, RankView, Snapshot
 
 STATES = b.in_every_state()
 
@@ -81,6 +81,39 @@ def test_a_second_in_which_it_compiled_is_not_shown_as_warm() -> None:
     (rank,) = columns(kept(at(0, STATES["recompiling"]), *warm))["ranks"]
     assert [name for _, name in rank["states"]] == ["recompiling", "warm"]
     assert [at for at, _ in rank["states"]] == [at for at, _ in rank["phases"]]
+
+
+def test_an_evaluation_and_a_save_are_in_their_seconds() -> None:
+    def paused(**told: float | None) -> RankView:
+        view = STATES["warm"]
+        pauses = replace(view.figures.pauses, **told)
+        return replace(view, figures=replace(view.figures, pauses=pauses))
+
+    history = kept(
+        at(0, paused(evaluating_seconds=1.0)),
+        at(1, paused(evaluating_seconds=1.0, evaluating_since=b.EPOCH)),
+        at(2, paused(evaluating_seconds=2.0)),  # it ended between two polls
+        at(3, paused(evaluating_seconds=2.0, saving_since=b.EPOCH)),
+        at(4, STATES["warm"]),
+    )
+    (rank,) = columns(history)["ranks"]
+    assert [name for _, name in rank["pauses"]] == [None, "evaluation", "saving", None]
+    assert [moment - b.EPOCH for moment, _ in rank["pauses"]] == [0, 1, 3, 4]
+
+
+def test_recompiles_are_there_with_reason_and_time_as_far_as_the_seconds_go() -> None:
+    def one(id: str, ago: float, **why: str) -> Compilation:
+        made = Compilation(id=id, kind="forward", at_ns=b.NOW - round(ago * b.SECOND))
+        return replace(made, **why)
+
+    why = {"reason": "tensor 'x' size mismatch", "category": "shape"}
+    log = (one("0/1", 4000.0, **why), one("0/2", 7.0), one("0/3", 3.0, **why))
+    view = STATES["warm"]
+    figures = replace(view.figures, log=replace(view.figures.log, compilations=log))
+    seen = [at(second, replace(view, figures=figures)) for second in (-60, 0)]
+    (rank,) = columns(kept(*seen))["ranks"]
+    assert [(made["id"], made["at"]) for made in rank["recompiles"]] == [("0/3", b.EPOCH - 3)]
+    assert rank["recompiles"][0]["reason"] == "tensor 'x' size mismatch"
 
 
 def test_an_hour_is_kept_and_no_more() -> None:

@@ -1,0 +1,97 @@
+// The answer in large type: state and speed of a run. Title and icon of the window show it too.
+
+import { as, items, stated, text } from "./show.js";
+
+export const ENDED = new Set(["finished", "failed", "lost"]);
+const BUSY = new Set(["compiling", "recompiling"]);
+const STEPPING = new Set(["warming", "warm", "eager"]);
+const ICONS = {
+  starting: "busy", compiling: "busy", warming: "busy", recompiling: "busy", warm: "warm", eager: "warm",
+  stalled: "trouble", failed: "trouble", lost: "trouble", finished: "ended",
+};
+// worst first: what the icon shows of several runs
+const ORDER = [
+  "stalled", "recompiling", "compiling", "warming", "starting", "warm", "eager", "failed", "lost", "finished",
+];
+
+// state and the figure that matters in it, of ranks as a sample has them
+export function worded(run, newest) {
+  const figure = figureOf(run.state, newest.ranks.filter((rank) => rank.run === run.run), newest.at);
+  return figure ? `${run.state}, ${figure}` : run.state;
+}
+
+function figureOf(state, ranks, at) {
+  const most = (of) => greatest(ranks.map(of));
+  const lasts = () => {
+    const since = most((rank) => (rank.since === null || rank.state !== state ? null : at - rank.since));
+    return since === null ? "" : `for ${as.duration(Math.max(0, since))}`;
+  };
+  if (BUSY.has(state)) {
+    const left = most((rank) => rank.left_seconds);
+    return left !== null && left >= 1 ? `about ${as.duration(left)} left` : lasts();
+  }
+  if (STEPPING.has(state)) {
+    const silent = most((rank) => (rank.silent ? rank.last_step_age_seconds : null));
+    if (silent !== null) return `no step for ${as.duration(silent)}`;
+    const step = most((rank) => rank.a_step_seconds);
+    return step === null ? "" : `${as.length(step)} a step`;
+  }
+  if (state === "stalled" || state === "starting") return lasts();
+  const steps = most((rank) => rank.steps);
+  return steps ? `${steps.toLocaleString("en")} step${steps === 1 ? "" : "s"}` : "";
+}
+
+// the newest sentences and figures of a whole answer, in the shape of a sample
+export function sampleOf(answer) {
+  const ranks = answer.runs.flatMap((run) => run.ranks.map((rank) => ({
+    run: run.run, rank: rank.rank, state: rank.state, since: rank.since, steps: rank.steps,
+    left_seconds: rank.compile.estimate?.left_seconds ?? null, last_step_age_seconds: rank.last_step_age_seconds,
+    a_step_seconds: rank.step_seconds.recent ?? rank.step_seconds.typical,
+    silent: rank.conditions.some((one) => one.condition === "silent"),
+  })));
+  return { at: answer.at, summary: answer.summary, details: answer.details, runs: answer.runs, ranks };
+}
+
+function greatest(values) {
+  const known = values.filter((value) => value !== null && value !== undefined);
+  return known.length ? Math.max(...known) : null;
+}
+
+// `newest` is the newest sample
+export function showAnswer(newest, place) {
+  const { runs } = newest;
+  const chosen = runs.find((one) => one.run === place.run);
+  const missing = place.run !== null && !chosen; // a link to a run that has left, or is yet to come
+  const living = runs.filter((one) => !ENDED.has(one.state));
+  const one = chosen ?? (missing ? null : living.length === 1 ? living[0] : runs.length === 1 ? runs[0] : null);
+  const state = one ? one.state : [...living.map((run) => run.state)].sort((a, b) => rank(a) - rank(b))[0] ?? null;
+  const headline = missing ? `${place.run} is not seen here. ${newest.summary}` : one ? `${one.run}: ${worded(one, newest)}` : counted(living, runs);
+  text(document.getElementById("headline"), headline);
+  const sentence = document.getElementById("summary");
+  text(sentence, one ? one.summary : newest.summary);
+  sentence.hidden = missing || (!one && runs.length > 0); // then each run has its own, below
+  stated(document.getElementById("answer"), state);
+  const details = document.getElementById("details");
+  items(details, (one ? one.details : []) ?? []);
+  details.hidden = details.children.length === 0;
+  showWindow(missing ? "" : headline, state);
+}
+
+const rank = (state) => (ORDER.includes(state) ? ORDER.indexOf(state) : ORDER.length);
+
+// `3 runs: 1 compiling, 2 warm`
+function counted(living, runs) {
+  if (!living.length) return runs.length ? `No run is alive; ${runs.length} ended` : "No run found";
+  const by = new Map();
+  for (const { state } of living) by.set(state, (by.get(state) ?? 0) + 1);
+  const parts = [...by].sort((a, b) => rank(a[0]) - rank(b[0])).map(([state, count]) => `${count} ${state}`);
+  return `${living.length} runs: ${parts.join(", ")}`;
+}
+
+function showWindow(headline, state) {
+  const title = headline ? `${headline} – Warmwatch` : "Warmwatch";
+  if (document.title !== title) document.title = title;
+  const icon = document.getElementById("icon");
+  const path = state && ICONS[state] ? `page/icon-${ICONS[state]}.svg` : "page/icon.svg";
+  if (icon.getAttribute("href") !== path) icon.setAttribute("href", path);
+}

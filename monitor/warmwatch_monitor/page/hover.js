@@ -1,0 +1,70 @@
+// What stands under the pointer: the values of a chart at that moment, as text in a box.
+
+import { spanAt } from "./past.js";
+import { as, text } from "./show.js";
+
+const MOST = 8; // lines of a box
+const NEAR = 7; // pixels, from a mark
+
+// the place of the last value at or before a moment; without one, the newest
+export function nearest(times, at) {
+  if (at === null) return times.length - 1;
+  let low = 0, high = times.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (times[middle] <= at) low = middle + 1;
+    else high = middle;
+  }
+  return Math.max(0, low - 1);
+}
+
+// the last value of a line, where nothing new is known (undefined) since; null: none is
+export function standing(column, at) {
+  let from = at;
+  while (from > 0 && column[from] === undefined) from -= 1;
+  return column[from] ?? null;
+}
+
+// moves the box of a chart; `describe(at, u)` gives its lines, none hides it
+export function hover(describe) {
+  return (u) => {
+    const place = u.root.parentElement;
+    let box = place.querySelector(".tip");
+    if (!box) {
+      box = place.appendChild(document.createElement("div"));
+      box.className = "tip";
+      box.setAttribute("aria-hidden", "true"); // the tables have the same
+    }
+    const { left } = u.cursor;
+    const over = u.over.matches(":hover") && left >= 0;
+    const lines = over ? describe(u.posToVal(left, "x"), u) : [];
+    box.hidden = lines.length === 0;
+    if (box.hidden) return;
+    text(box, lines.join("\n"));
+    const from = u.over.offsetLeft + left;
+    const right = from + 16 + box.offsetWidth > place.clientWidth;
+    box.style.left = `${Math.max(0, right ? from - box.offsetWidth - 12 : from + 12)}px`;
+  };
+}
+
+export function valuesAt(at, times, known, show) {
+  const place = nearest(times, at);
+  const values = known.map(([name, column]) => [name, standing(column, place)]).filter(([, value]) => value !== null);
+  const head = as.moment(at);
+  if (values.length <= MOST) return [head, ...values.map(([name, value]) => `${name}: ${show(value)}`)];
+  const sorted = values.map(([, value]) => value).sort((a, b) => a - b);
+  const middle = sorted[Math.floor(sorted.length / 2)];
+  return [head, `${values.length} lines: ${show(sorted[0])} to ${show(sorted[sorted.length - 1])}, median ${show(middle)}`];
+}
+
+// the rank whose lane it is: its state, phase and pause, and the recompile that ended near
+export function rankAt(at, u, lanes, periodsOf) {
+  const lane = lanes[Math.floor(u.posToVal(u.cursor.top, "y"))];
+  if (!lane) return [];
+  const state = spanAt(lane.states, at);
+  if (!state) return [`${lane.run} rank ${lane.rank}, ${as.moment(at)}`, "not measured"];
+  const parts = [state, spanAt(lane.phases, at), spanAt(lane.pauses, at), periodsOf(lane).some(([from, until]) => from <= at && at < until) && "slower than before"];
+  const near = lane.recompiles.filter((one) => Math.abs(u.valToPos(one.at, "x") - u.cursor.left) <= NEAR);
+  const why = near.map((one) => `recompiled ${one.called ?? ""}${one.seconds === null ? "" : ` in ${as.duration(one.seconds)}`}: ${one.plain ?? one.reason}`);
+  return [`${lane.run} rank ${lane.rank}, ${as.moment(at)}`, parts.filter(Boolean).join(", "), ...why.slice(-MOST)];
+}

@@ -1,0 +1,73 @@
+// One row for each run, with the length of its steps as a sparkline. Ended runs are collapsed.
+
+import { ENDED, worded } from "./headline.js";
+import { stepped } from "./scales.js";
+import { fill, stated, text } from "./show.js";
+import { stretches } from "./past.js";
+
+const POINTS = 100; // of a sparkline
+const SVG = "http://www.w3.org/2000/svg";
+
+export function showRuns(newest, past, place) {
+  const { runs } = newest;
+  const part = document.getElementById("runs-part");
+  part.hidden = runs.length < 2;
+  if (part.hidden) return;
+  const living = runs.filter((one) => !ENDED.has(one.state));
+  const ended = runs.filter((one) => ENDED.has(one.state));
+  const alone = living.length === 1 && (place.run === null || place.run === living[0].run); // it is the headline
+  list("runs", alone ? [] : living, newest, past, place);
+  list("ended", ended, newest, past, place);
+  document.getElementById("ended-part").hidden = ended.length === 0;
+  text(document.getElementById("ended-count"), `${ended.length} ended run${ended.length === 1 ? "" : "s"}`);
+}
+
+function list(id, runs, newest, past, place) {
+  const root = document.getElementById(id);
+  const row = () => document.getElementById("run-row").content.firstElementChild.cloneNode(true);
+  const shown = id === "runs" || root.closest("details").open;
+  runs.forEach((one, at) => {
+    const item = root.children[at] ?? root.appendChild(row());
+    fill(item, { ...one, summary: without(one.summary, one.run), words: worded(one, newest), place: { run: one.run } });
+    stated(item, one.state);
+    item.querySelector("a").setAttribute("aria-current", String(place.run === one.run));
+    if (shown) spark(item.querySelector("svg"), [...past.ranks.values()].find((rank) => rank.run === one.run), past);
+  });
+  while (root.children.length > runs.length) root.lastElementChild.remove();
+}
+
+// the row begins with the name already
+function without(summary, run) {
+  return summary.startsWith(`${run}: `) ? summary.slice(run.length + 2) : summary;
+}
+
+// the first rank's steps; shaded where it compiles
+function spark(svg, rank, past) {
+  const line = rank ? stepped(rank, past.at) : [];
+  const newest = past.at[past.at.length - 1] ?? 0;
+  const begin = newest - past.range;
+  const x = (at) => ((at - begin) / past.range) * 100;
+  const every = Math.max(1, Math.ceil(line.length / (POINTS * 2)));
+  const top = Math.max(...line.filter((value) => value > 0), 0);
+  let path = "", open = false;
+  line.forEach((value, at) => {
+    if (value === null) open = false;
+    if (!value || (at % every && open)) return;
+    path += `${open ? "L" : "M"}${x(past.at[at]).toFixed(1)} ${(19 - (value / top) * 17).toFixed(1)}`;
+    open = true;
+  });
+  const shades = rank ? stretches(rank.phases, newest).filter(([, end]) => end > begin) : [];
+  while (svg.children.length > shades.length + 1) svg.lastElementChild.remove();
+  for (let at = 0; at <= shades.length; at += 1) {
+    const wanted = at ? "rect" : "path";
+    if (!svg.children[at]) svg.appendChild(document.createElementNS(SVG, wanted));
+  }
+  if (svg.children[0].getAttribute("d") !== path) svg.children[0].setAttribute("d", path);
+  shades.forEach(([from, end], at) => {
+    const rect = svg.children[at + 1];
+    const left = Math.max(0, x(from));
+    for (const [name, value] of [["x", left], ["y", 0], ["width", Math.max(0.5, x(end) - left)], ["height", 20]]) {
+      rect.setAttribute(name, value.toFixed ? value.toFixed(1) : value);
+    }
+  });
+}

@@ -1,0 +1,79 @@
+// Axes with about three labelled ticks, and the columns of the charts.
+
+const TIMES = [
+  1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 900, 1200, 1800, 3600, 7200, 21600, 86400,
+];
+const FACTORS = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10];
+
+// three round moments between two, or two where three do not fit
+export function moments(from, until) {
+  for (const step of TIMES) {
+    const first = Math.ceil(from / step) * step;
+    const count = Math.floor((until - first) / step) + 1;
+    if (count <= 3) return Array.from({ length: Math.max(0, count) }, (_, at) => first + at * step);
+  }
+  return [from, (from + until) / 2, until];
+}
+
+// the least round number that is not below `value`
+export function roundUp(value) {
+  if (!(value > 0)) return 1;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return FACTORS.find((one) => one * power >= value * 0.9999) * power;
+}
+
+// [0, half, top]
+export function linear(top) {
+  return [0, top / 2, top];
+}
+
+// powers of ten around values, and one between
+export function logarithmic(low, high) {
+  const [from, to] = [Math.floor(Math.log10(low) + 1e-9), Math.ceil(Math.log10(high) - 1e-9)];
+  const [first, last] = [10 ** from, 10 ** Math.max(to, from + 1)];
+  return [first, 10 ** ((from + Math.max(to, from + 1)) / 2), last];
+}
+
+const LATE = 2.5; // seconds that the next sample may take
+
+// The length of a step at each moment that has a new one. `undefined`: nothing new, the line goes on.
+// `null` ends the line: across a compilation or a pause, where nothing was measured, where a rank is
+// gone or starts again. A step in which something compiled has no point: it says nothing of the speed.
+export function stepped({ steps, step_seconds: lengths, phases = [], pauses = [] }, at) {
+  const compiling = spans(phases), paused = spans(pauses);
+  const line = new Array(steps.length);
+  let last = null, before = null;
+  for (let place = 0; place < steps.length; place += 1) {
+    const count = steps[place] ?? null, earlier = before;
+    before = count;
+    const restarted = earlier !== null && (count === null || count < earlier);
+    const length = count > 0 && count !== earlier ? lengths[place] || null : null;
+    if (length === null) {
+      line[place] = restarted ? null : undefined;
+      if (restarted) last = null;
+      continue;
+    }
+    const now = at?.[place] ?? null;
+    const timed = now !== null && last !== null;
+    const apart = timed && (overlaps(compiling, last, now) || overlaps(paused, last, now) || now - last > 2 * length + LATE);
+    if ((restarted || apart) && line[place - 1] === undefined) line[place - 1] = null;
+    line[place] = now !== null && overlaps(compiling, now - length, now) ? null : length;
+    last = line[place] === null ? null : now;
+  }
+  return line;
+}
+
+function spans(begins) {
+  return begins.map(([from, name], at) => [from, begins[at + 1]?.[0] ?? Infinity, name]).filter((one) => one[2]);
+}
+
+// whether one of the spans, which are in order, has any time between `from` and `until`
+function overlaps(list, from, until) {
+  let low = 0, high = list.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (list[middle][1] > from) high = middle;
+    else low = middle + 1;
+  }
+  return low < list.length && list[low][0] <= until;
+}
