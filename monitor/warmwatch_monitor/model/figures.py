@@ -104,7 +104,9 @@ class Progress(Struct, frozen=True, kw_only=True):
         counts as stalled. batch_quiet_seconds: since the last batch was handed out.
         open_seconds: of a rank that compiles, since its warm-up began, or since the last step
         where that is later: one first step is one story, however many graphs it takes.
-        last_step_age_seconds: of a living rank, since its last step.
+        last_step_age_seconds: of a living rank, since its last step. gap_seconds: since the last
+        step that came far later than usual, 0 if the next one does so now; ``None`` if that is long
+        ago or not known.
         compile_limit_seconds: how long an activity may take before it counts as long;
         compile_precedent_seconds: the longest one that explains so much, ``None`` where none does.
     """
@@ -118,6 +120,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     compile_limit_seconds: float | None = None
     compile_precedent_seconds: float | None = None
     last_step_age_seconds: float | None = None
+    gap_seconds: float | None = None
 
 
 class Life(Struct, frozen=True, kw_only=True):

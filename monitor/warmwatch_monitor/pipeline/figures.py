@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from warmwatch.shared import verdict
 from warmwatch.shared.record import PHASES
+from warmwatch.shared.record.recent import gap_ns, marks_ns
 from warmwatch.shared.verdict import ENDED, Facts, Judgement
 from warmwatch_monitor.model import (
     Compile,
@@ -61,7 +62,27 @@ def _progress(reading: RecordReading, facts: Facts, judgement: Judgement, now_ns
         compile_limit_seconds=seconds(verdict.compile_limit_ns(facts)),
         compile_precedent_seconds=seconds(verdict.compile_precedent_ns(facts)),
         last_step_age_seconds=_ago(stepped, max(now_ns, stepped)),
+        gap_seconds=_since_gap(reading, facts.usual_step_ns, now_ns) if stepped else None,
     )
+
+
+_GAP_NS, _GAP_STEPS = 5 * 10**8, 4
+_GAP_AGO_NS = 10 * 10**9
+
+
+def _since_gap(reading: RecordReading, usual_ns: float | None, now_ns: int) -> float | None:
+    """Since the last step that came after a gap, in which the GPUs may have idled."""
+    if not usual_ns:
+        return None
+    gap, last = max(_GAP_NS, _GAP_STEPS * usual_ns), reading.slot.steps.last_step_ns
+    if now_ns - last > gap:
+        return 0.0
+    for at, word in marks_ns(reading.slot.recent, last):
+        if now_ns - at > _GAP_AGO_NS:
+            return None
+        if gap_ns(word) > gap:
+            return max(0, now_ns - at) / 1e9
+    return None
 
 
 def _pauses(reading: RecordReading, judgement: Judgement, now_ns: int) -> Pauses:

@@ -25,6 +25,7 @@ from warmwatch_monitor.sources.listed import RECORDS, SOURCES, Readings, Source
 
 _ONCE_SECONDS = 5.0
 _TO_ITS_END_NS = 60 * 10**9
+_STALE_NS = 10**8  # records that a command read before the other sources took as long
 _LONGEST_SILENCE = 1.0
 _LATE_AFTER_PAUSES = 3
 _STOP_SECONDS = 2.0
@@ -78,22 +79,32 @@ class Poller:
     def poll_once(self, seconds: float | None = None) -> Snapshot:
         """Read every source once, now, and publish: for commands without a daemon.
 
-        ``seconds``: for all of them together, where that is less than is usual.
+        ``seconds``: for all of them together, if less than usual.
 
-        One that hangs, such as a driver, holds up the first question and no other. A source that
-        reads in pieces is read to its end: nobody reads on after a command.
+        One that hangs, such as a driver, delays the first call and no other. A source that reads in
+        pieces is read to its end, since a command reads it only once. The records are read first,
+        for the other sources need them, and again if those took long: the answer would claim of
+        that time what nobody looked at, such as that no step was made.
         """
         end_ns = None
         if seconds is not None:
             end_ns = self._clock.monotonic_ns() + round(seconds * 1e9)
-        for name, feed in self._feeds.items():
-            usual = self._once_seconds[name] or _ONCE_SECONDS
-            left = usual
-            if end_ns is not None:
-                left = max(0.0, (end_ns - self._clock.monotonic_ns()) / 1e9)
-            feed.read_within(min(usual, left))
-            self._read_to_its_end(feed, self._unread[name], end_ns)
+        read_ns = self._clock.monotonic_ns()
+        for name in self._feeds:
+            self._read_once(name, end_ns)
+            if name == RECORDS.name:
+                read_ns = self._clock.monotonic_ns()
+        if RECORDS.name in self._feeds and self._clock.monotonic_ns() - read_ns > _STALE_NS:
+            self._read_once(RECORDS.name, end_ns)
         return self._publisher.publish()
+
+    def _read_once(self, name: str, end_ns: int | None) -> None:
+        """Read one source to its end, until ``end_ns`` at most."""
+        feed, left = self._feeds[name], self._once_seconds[name] or _ONCE_SECONDS
+        if end_ns is not None:
+            left = min(left, max(0.0, (end_ns - self._clock.monotonic_ns()) / 1e9))
+        feed.read_within(left)
+        self._read_to_its_end(feed, self._unread[name], end_ns)
 
     def _read_to_its_end(
         self, feed: Feed[Any], unread: Callable[[Any], int], end_ns: int | None

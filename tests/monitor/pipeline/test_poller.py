@@ -15,6 +15,7 @@ from support import builders, sources
 from support.builders import EPOCH, NOW
 from support.records import wait_until, write_record
 from support.values import replace
+from warmwatch.shared.record import Slot, StepCounts
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import (
     GpuReading,
@@ -86,6 +87,28 @@ def test_one_poll_gives_runs_processes_refusals_and_health() -> None:
     assert (rank.reading, rank.process) == (LIVING, PROCESS)
     assert snapshot.refusals == FOUND.refusals
     assert all(h.up and h.last_success == EPOCH for h in snapshot.sources)
+
+
+def test_a_command_judges_the_records_as_they_are_after_the_slowest_source() -> None:
+    """ "No step in the 3.9 s since it attached" must not span a second that nobody looked at."""
+    hands = [NOW]
+    clock = Clock(monotonic_ns=lambda: hands[0], epoch=lambda: EPOCH)
+
+    def read() -> RecordsReading:
+        return replace(FOUND, records=(replace(LIVING, slot=stepped(hands[0])),))
+
+    def stepped(now: int) -> Slot:
+        return builders.slot(steps=StepCounts(steps=9, last_step_ns=now - 10**8))
+
+    def slow_host(others: Readings) -> HostAndProcesses:
+        hands[0] += 10**9
+        return told(others)
+
+    snapshot = made(Records(read), slow_host, clock=clock).poll_once()
+    assert snapshot.now_ns == NOW + 10**9
+    (rank,) = snapshot.runs[0].ranks
+    assert rank.figures.progress.last_step_age_seconds == pytest.approx(0.1)
+    assert rank.process == PROCESS
 
 
 def test_before_the_first_look_there_is_a_snapshot_of_epoch_0_and_nothing_is_up() -> None:

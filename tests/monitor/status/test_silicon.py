@@ -7,6 +7,7 @@ import pytest
 from support import builders as b
 from support.documents import status
 from support.values import replace
+from warmwatch.shared import record
 from warmwatch_monitor.model import GpuReading, ProcessReading, RankView, Spending
 from warmwatch_monitor.status.words import gpus as silicon
 from warmwatch_monitor.status.words.evidence import evidence
@@ -15,6 +16,49 @@ from warmwatch_monitor.status.words.sentence import run_sentence
 POOL = ProcessReading(pid=1, cpu_seconds=9.0, resident_bytes=1, workers_busy=0, workers_idle=16)
 IDLE = b.gpu(utilization_ratio=0.006, power_watts=118.0, tensor_active_ratio=0.0)
 MUTE = GpuReading(uuid="GPU-1", index=3, at_ns=b.NOW)
+
+
+def around_a_gap(ago: float, *words: int) -> str:
+    """A warm run whose last step was ``ago`` seconds ago; the lengths of its last ones follow."""
+    recent = (*words, *(record.packed(36_000_000),) * 30)
+    steps = replace(b.WARM.steps, last_step_ns=b.ago(ago))
+    return said(b.view(replace(b.WARM, steps=steps, recent=recent), gpus=(b.gpu(),)))
+
+
+USUAL, HUNG = record.packed(36_000_000), record.packed(6 * 10**9)
+SAVED = record.packed(36_000_000, 5 * 10**9)
+
+
+@pytest.mark.parametrize(
+    ("ago", "words", "shown"),
+    [
+        (0.1, (), True),
+        (0.1, (USUAL, HUNG), False),
+        (0.1, (USUAL, SAVED), False),
+        (2.4, (HUNG,), False),
+        (0.1, (record.packed(2 * 10**9), record.packed(2 * 10**9), HUNG), False),
+        (0.1, (record.packed(300_000_000),) * 10, True),
+        (0.1, (USUAL,) * 25 + (record.packed(300_000_000),) * 7 + (HUNG,), True),
+        (1.0, (), False),
+        (38.0, (), True),
+    ],
+    ids=[
+        "steps come",
+        "after a hang",
+        "after a save",
+        "a hang, then none",
+        "after long steps",
+        "a rough training",
+        "a hang three seconds ago",
+        "a gap now",
+        "silent",
+    ],
+)
+def test_gpu_figures_beside_the_real_speed_are_of_its_steps(
+    ago: float, words: tuple[int, ...], shown: bool
+) -> None:
+    """NVML's averages of a second still show the gap when the steps come again."""
+    assert ("GPU 0 at" in around_a_gap(ago, *words)) is shown
 
 
 def said(view: RankView) -> str:

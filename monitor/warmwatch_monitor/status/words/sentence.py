@@ -116,7 +116,10 @@ def _meanwhile(run: RunView, speaker: RankView) -> Iterator[Clause]:
         return
     yield Clause(pausing(speaker), Importance.WAIT)
     if run.state in WARM:
-        since = speaker.figures.progress.compiler_quiet_seconds
+        progress = speaker.figures.progress
+        silent = "silent" in speaker.judgement.conditions  # the figures are of that silence
+        known = (progress.compiler_quiet_seconds, None if silent else progress.gap_seconds)
+        since = min((one for one in known if one is not None), default=None)
         yield Clause(gpus.training(gpus.of_run(run), since), Importance.CONTEXT)
     elif speaker.judgement.compiling:
         yield Clause(left(speaker), Importance.WAIT)
