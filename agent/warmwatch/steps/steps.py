@@ -1,17 +1,17 @@
 """The hot path: what happens at every step.
 
 A regular step is one of the leading optimizer, after K clean ones, with no compile activity since.
-It costs a clock read and four words in the slot, of which its length goes into the ring of the last
-ones; one comparison sees that it is regular, since whatever makes it irregular (activity, another
-optimizer) takes the leader's name away. Between two real steps nothing of ours is in the
-processor's caches any more, so what costs is the number of objects touched: the state lives in the
-slot's words, the bin of the last step is kept, and no other function of ours is called.
+It costs a clock read and four stores into the slot; one of them is its length, for the ring of the
+last ones. One comparison shows that it is regular, since whatever makes it irregular (activity,
+another optimizer) resets ``regular``. To read a word of the slot costs as much as to store it, so
+the number of steps, the last step's time and its bin's count are kept in cells too: what stores one
+of these words also updates its cell. No other function of ours is called.
 
-Several threads may mark steps. The interpreter changes threads where something is called or a loop
-turns, nowhere else, so after the clock's answer one thread is alone, with no lock: no count and no
-bin is lost. What may be is that another thread has marked a later step since the clock was read:
-that step then has no length. Without the GIL all of that holds for one thread that marks steps; of
-several in the same moment some are lost (docs/explanation/reliability.md).
+Several threads may mark steps. The interpreter changes threads only at calls and at the end of a
+loop's turn, so after the clock's answer one thread is alone, with no lock: no count and no bin is
+lost. But another thread may have marked a later step since the clock was read: that step then has
+no length. Without the GIL this holds for one thread that marks steps; of several in the same moment
+some are lost (docs/explanation/reliability.md).
 """
 
 from __future__ import annotations
@@ -165,28 +165,30 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
     seen, warm_at = _TOUCHED, warm_steps
     eager = 0  # the number of the last step that is to run so
     low = high = place = 0  # the bin of the last regular step: its bounds, its word
+    within = 0  # that word's value
+    done, before = slot[8], slot[9]
     suspect = 0  # what is longer may be a long step; 0: find out
 
     def on_step(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001 - torch's signature
-        nonlocal low, high, place
+        nonlocal low, high, place, within, done, before
         try:
             if id_of(optimizer) != regular:
                 ask(optimizer)
                 return
             now = clock()
-            last = slot[9]
+            last = before
             duration = now - last
             if not low < duration <= high:
                 index = bin_of(edges, duration)
-                if now < last or slot[9] != last or duration > suspect:
+                if now < last or before != last or duration > suspect:
                     mark(now)  # another thread has marked a step meanwhile, or it is long
                     return
                 low, high, place = edges[index - 1], edges[index], _BEFORE_CLEAN_BINS + index
-            count = slot[8]
-            ring[count % 64] = duration
-            slot[9] = now
-            slot[8] = count + 1
-            slot[place] += 1
+                within = slot[place]
+            ring[done % 64] = duration
+            slot[9] = before = now
+            slot[8] = done = done + 1
+            slot[place] = within = within + 1
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             failed(error)
 
@@ -218,7 +220,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
 
     def mark(now: int) -> None:
         """A clean step that is not known to be regular, or that another thread came between."""
-        nonlocal regular
+        nonlocal regular, low, high, done, before
         while True:
             last = slot[9]
             duration = now - last if now > last else 0
@@ -227,12 +229,13 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
             index, word = bin_of(edges, without), packed(without, duration - without)
             if slot[9] == last:  # else another thread has marked a step meanwhile
                 break
-        count = slot[8] + early + 1
-        ring[slot[8] % 64] = word
+        count = done + early + 1
+        ring[done % 64] = word
         slot[10] = without
-        slot[9] = last + duration
-        slot[8] += 1
+        slot[9] = before = last + duration
+        slot[8] = done = done + 1
         slot[_BEFORE_CLEAN_BINS + index] += 1
+        low = high = 0  # ``within`` may be of this bin
         if count >= warm_at:
             regular = 0 if words[_BACKGROUND_SINCE] else leader
             if words[0] != seen:  # asked afterwards: what begins from now on takes it away itself
@@ -253,7 +256,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
 
     def look_closely(now: int) -> None:
         """The first step, one that held activity, or one after a step in which some was on."""
-        nonlocal regular, early, compiled, begun, seen, warm_at
+        nonlocal regular, early, compiled, begun, seen, warm_at, done, before
         ledger.abandon()
         total = ledger.compile_ns()
         # The count before the state: what begins between the two is then seen by its count at the
@@ -288,10 +291,10 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
             word = packed(duration, clean=False)
         finally:
             early -= 1
-        ring[slot[8] % 64] = word
+        ring[done % 64] = word
         slot[10] = duration
-        slot[9] = now if now > slot[9] else slot[9]
-        slot[8] += 1
+        slot[9] = before = now if now > before else before
+        slot[8] = done = done + 1
         if touched:
             touched_bins[index - 1] += 1
         if baseline:
@@ -325,9 +328,10 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
 
     def bind(new_buffer: Buffer, new_ledger: CompilerActivity) -> None:
         nonlocal slot, ledger, words, early, compiled, begun, leader, regular, seen, warm_at
-        nonlocal ring, touched_bins, suspect, eager, background
+        nonlocal ring, touched_bins, suspect, eager, background, done, before, low, high
         slot, touched_bins = _hot_words(new_buffer), record.histograms(new_buffer)[1]
         ring = slot[-64:]
+        done, before, low, high = slot[8], slot[9], 0, 0
         if new_ledger is not ledger:
             ledger, words = new_ledger, new_ledger.words
             early = compiled = begun = leader = regular = eager = background = 0
