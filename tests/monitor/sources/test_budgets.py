@@ -31,6 +31,7 @@ from warmwatch_monitor.sources.listed import RECORDS, Readings
 from warmwatch_monitor.sources.records import directory as directories
 from warmwatch_monitor.sources.records import source as records
 from warmwatch_monitor.sources.records.directory import RecordDirectory
+from warmwatch_monitor.sources.records.followed_record import FollowedRecord
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
@@ -118,15 +119,14 @@ def test_this_user_s_record_is_the_first_to_be_read(
     turns = list(source.read(0.0).records)
     assert turns == []
     monkeypatch.setattr(records, "POLL_LONGEST", 60.0)
-    source._records.clear()
     looked = [one.folder for _, one in _turns(source, directory)]
     assert Path(looked[0]).name == "mine"
 
 
-def _turns(source: RecordsSource, directory: Path) -> Iterator[tuple[int, records._Record]]:
-    source._follow(source._directories[0].look().folders)
+def _turns(source: RecordsSource, directory: Path) -> Iterator[tuple[int, FollowedRecord]]:
+    source._follow([source._directories[0].look()])
     by_user = {one.uid: iter([one]) for one in source._records.values()}
-    return source._turns(by_user, records._Meter(0.0))
+    return source._turns(by_user, records._Meter(0.0), {})
 
 
 @root

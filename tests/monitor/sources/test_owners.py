@@ -169,7 +169,7 @@ def test_a_folder_that_is_swapped_for_a_link_between_two_looks_is_refused(
     theirs = forged(directory, compiling("x"), name="theirs")
     source = RecordsSource([str(directory)], retention=900)
     listing = source._directories[0].look()
-    monkeypatch.setattr(source._directories[0], "look", lambda _within: listing)
+    monkeypatch.setattr(source._directories[0], "look", lambda *_: listing)
     assert len(source.read().records) == 2
     theirs.rename(directory / ".away")
     theirs.symlink_to(mine)

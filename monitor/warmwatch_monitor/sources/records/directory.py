@@ -18,6 +18,7 @@ import os
 import stat
 import time
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from pathlib import Path
 
 from msgspec import Struct
@@ -28,6 +29,7 @@ from warmwatch_monitor.model import Refusal
 from warmwatch_monitor.model.budgets import RECORDS_OF_A_USER
 
 _LISTED_FOR_NS = 10**9
+_PAUSE_PER_COST = 50  # an unchanged directory is listed again for at most 2 % of a core
 _TICK_NS = 50 * 10**6
 _ENTRIES_BETWEEN = 64  # looks at the clock
 MOST_REFUSALS = 100  # entries that are named; all others are counted
@@ -66,14 +68,15 @@ class RecordDirectory:
         self._listing = Listing()
         self._stamp: tuple[int, ...] | None = None
         self._scanned: tuple[int, ...] | None = None  # the stamp that the listing will have
-        self._listed_ns = 0
+        self._listed_ns, self._valid_ns = 0, _LISTED_FOR_NS
         self._was_listed = self._had_records = False
         self._scan: _Scan | None = None
 
-    def look(self, within: float | None = None) -> Listing:
+    def look(self, within: float | None = None, living: Collection[str] = frozenset()) -> Listing:
         """The records in it now. A directory that cannot be listed is a refusal itself.
 
-        ``within``: CPU seconds for one look; what is not listed by then comes at the next looks.
+        ``within``: CPU seconds for one call; the next calls list the rest. ``living``: folders of
+        living processes, which come before newer ones if a user has too many.
         """
         now_ns = self._clock.monotonic_ns()
         try:
@@ -82,11 +85,11 @@ class RecordDirectory:
                 return self._refused(problem)
             # a chmod moves the ctime
             stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
-            stale = stamp != self._stamp or now_ns - self._listed_ns > _LISTED_FOR_NS
+            stale = stamp != self._stamp or now_ns - self._listed_ns > self._valid_ns
             if self._scan is None and stale:
                 fresh = abs(self._clock.epoch() * 1e9 - status.st_mtime_ns) < _TICK_NS
                 self._scanned = None if fresh else stamp
-                self._scan = _Scan(self._path)
+                self._scan = _Scan(self._path, living)
             if self._scan is not None:
                 return self._go_on(self._scan, within, now_ns, changed=stamp != self._stamp)
         except FileNotFoundError:
@@ -104,6 +107,7 @@ class RecordDirectory:
         if scan.go_on(within):
             self._listing, self._scan = scan.listing(), None
             self._stamp, self._listed_ns = self._scanned, now_ns
+            self._valid_ns = max(_LISTED_FOR_NS, round(scan.cpu_seconds * 1e9 * _PAUSE_PER_COST))
             self._was_listed, self._had_records = True, bool(self._listing.folders)
             return self._listing
         # Until the end, what the last whole listing has may still be there.
@@ -130,20 +134,25 @@ class RecordDirectory:
 class _Scan:
     """One listing of a directory, which may take several looks. Bounded per user."""
 
-    def __init__(self, path: Path) -> None:
-        self._entries = os.scandir(path)
-        self._folders: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+    def __init__(self, path: Path, living: Collection[str]) -> None:
+        self._entries, self._living = os.scandir(path), living
+        self.cpu_seconds = 0.0
+        self._folders: defaultdict[int, list[tuple[bool, int, str]]] = defaultdict(list)
         self._counts: Counter[int] = Counter()
         self._refusals: list[Refusal] = []
         self._refused = 0
 
     def go_on(self, within: float | None) -> bool:
         """List what comes next; whether that was all. Raises OSError."""
-        until = None if within is None else time.thread_time() + within
-        for number, entry in enumerate(self._entries, 1):
-            self._take(entry)
-            if until is not None and number % _ENTRIES_BETWEEN == 0 and time.thread_time() > until:
-                return False
+        began = time.thread_time()
+        until = None if within is None else began + within
+        try:
+            for number, entry in enumerate(self._entries, 1):
+                self._take(entry)
+                if until and number % _ENTRIES_BETWEEN == 0 and time.thread_time() > until:
+                    return False
+        finally:
+            self.cpu_seconds += time.thread_time() - began
         self._entries.close()
         return True
 
@@ -154,7 +163,7 @@ class _Scan:
             with contextlib.suppress(FileNotFoundError):  # just removed
                 status = entry.stat(follow_symlinks=False)
                 of_one = self._folders[status.st_uid]
-                of_one.append((status.st_mtime_ns, entry.path))
+                of_one.append((entry.path in self._living, status.st_mtime_ns, entry.path))
                 self._counts[status.st_uid] += 1
                 if len(of_one) > 2 * RECORDS_OF_A_USER:
                     _keep_newest(of_one)
@@ -169,7 +178,7 @@ class _Scan:
         """What was found so far."""
         for of_one in self._folders.values():
             _keep_newest(of_one)
-        taken = [(uid, path) for uid, of_one in self._folders.items() for _, path in of_one]
+        taken = [(uid, path) for uid, of_one in self._folders.items() for *_, path in of_one]
         return Listing(
             folders=tuple(taken),
             refusals=tuple(self._refusals),
@@ -179,7 +188,8 @@ class _Scan:
         )
 
 
-def _keep_newest(folders: list[tuple[int, str]]) -> None:
+def _keep_newest(folders: list[tuple[bool, int, str]]) -> None:
+    """Living ones first."""
     folders.sort(reverse=True)
     del folders[RECORDS_OF_A_USER:]
 

@@ -86,6 +86,20 @@ class SlotFile:
             self._forgotten = hash((self._hot, self._blocks))
             self._hot, self._blocks, self._slot = b"", b"", None
 
+    def is_as_forgotten(self, folder: Folder) -> bool:
+        """Whether a forgotten slot has not changed, and no process holds its lock.
+
+        Costs a fifth of :meth:`look`, because nothing is unpacked. Raises as :meth:`look`.
+        """
+        descriptor, _ = folder.open(record.SLOT)
+        try:
+            answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, record.LOCK_QUESTION)
+            if record.lock_holder(answer) is not None:
+                return False
+            return self._forgotten == hash(_image(descriptor))
+        finally:
+            os.close(descriptor)
+
     def _read(self, descriptor: int) -> tuple[Slot, bool]:
         """Its numbers, and whether they are others than before."""
         torn: TornError | None = None

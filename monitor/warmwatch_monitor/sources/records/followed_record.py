@@ -1,0 +1,271 @@
+"""One record, followed over many polls: what was read of it, and when to read it again.
+
+A record that reported its end is read for a moment more, then it stays as it was until its
+retention is over. One whose process disappeared without an exit record may move again (see
+``liveness``), so it is read for as long as its folder is there, but less often.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+from msgspec import Struct
+
+from warmwatch.shared import record
+from warmwatch.shared.record import Identity, RecordError, Slot
+from warmwatch_monitor.model import Death, Owner, RecordReading, Refusal, last_sign_ns
+from warmwatch_monitor.model.budgets import NAME_UNIT, TEXT_UNIT
+from warmwatch_monitor.sources.records.folder import Ending, ExitWatch, Folder, at_the_end, left_by
+from warmwatch_monitor.sources.records.journal import Journal
+from warmwatch_monitor.sources.records.liveness import Life
+from warmwatch_monitor.sources.records.origin import Origin, Owners
+from warmwatch_monitor.sources.records.slot import Look, SlotFile
+
+_REVISIT_NS = 10 * 10**9  # of a record that is over without an exit record, or was left out
+_RESTING_NS = 10**9  # of one whose process disappeared and that moves no more
+_REFUSED_NS = 10**9  # of a refused record, if a poll's time is limited
+_RECHECK_NS = 60 * 10**9  # of one that was left out, whole, since its retention may be over
+_NEVER_NS = 2**63
+
+
+class Poll(Struct, frozen=True, kw_only=True):
+    """When a poll takes place, whether its time is limited, and how long ended runs are shown."""
+
+    now_ns: int
+    epoch: float
+    retention_ns: int
+    limited: bool = False
+
+
+class FollowedRecord:
+    """One record followed over time.
+
+    Attributes:
+        folder, uid: its folder, and the user who owned that when it was listed.
+        found: its reading; why there is none; or ``None`` if it is over, was removed or left out.
+        read_ns: when it was read last, 0 before the first time. due_ns: when to read it again.
+        left_out: whether the answer has no room for it. run: the run's name, as read last.
+    """
+
+    def __init__(
+        self, folder: str, uid: int, origin: Origin, owners: Owners, exits: ExitWatch
+    ) -> None:
+        self.folder, self.uid = folder, uid
+        self.found: RecordReading | Refusal | None = None
+        self.read_ns = self.due_ns = self._read_whole_ns = 0
+        self.left_out = False
+        self.run = ""
+        self._origin, self._owners, self._exits = origin, owners, exits
+        self._ending: Ending | None = None  # of its process, if that was seen alive
+        self._slot, self._cached_journal = SlotFile(), cast("Journal | None", None)
+        self._life = Life()
+        self._text_bytes = 0
+        self._modified = 0.0
+        self._broken = False  # whether the reading is that of a process that left no exit status
+        self._reading: RecordReading | None = None
+        self._read_from: Slot | None = None
+        self._shown: tuple[Identity, Identity] | None = None  # as written, and as shown
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process lived when it was read last."""
+        return self._life.alive
+
+    @property
+    def urgent(self) -> bool:
+        """Whether it lives, or was never read: each poll reads one of these of every user."""
+        return self._life.alive or not self.read_ns
+
+    @property
+    def _journal(self) -> Journal:
+        """Made on first use: most records leave nothing in memory."""
+        if self._cached_journal is None:
+            self._cached_journal = Journal()
+        return self._cached_journal
+
+    @property
+    def behind(self) -> bool:
+        """Whether it is shown, and its journal was not read to its end."""
+        return isinstance(self.found, RecordReading) and self.found.unread_bytes > 0
+
+    @property
+    def weight(self) -> int:
+        """How many ranks it counts for in the limits."""
+        name = len(self.run.encode()) if self._reading else 0
+        return 1 + name // NAME_UNIT + self._text_bytes // TEXT_UNIT
+
+    def read(self, poll: Poll, *, may_read: Callable[[], bool], room: bool = True) -> None:
+        """Read what changed.
+
+        ``may_read``: whether to read one more piece of a long journal. ``room``: whether a record
+        that was left out may come back; if not, it is only checked for changes.
+        """
+        recent = poll.now_ns - self._read_whole_ns < _RECHECK_NS
+        if self.left_out and not room and recent and self._rests_unchanged():
+            self.read_ns, self.due_ns = poll.now_ns, poll.now_ns + _REVISIT_NS
+            return
+        self.due_ns, self.left_out = 0, False
+        self.found = self._look(poll, may_read)
+        self.read_ns = self._read_whole_ns = poll.now_ns
+        if isinstance(self.found, Refusal) and poll.limited:
+            self.due_ns = poll.now_ns + _REFUSED_NS
+
+    def leave_out(self, now_ns: int) -> None:
+        """The answer has no room for it now; forget all but its name."""
+        self.found, self.left_out = None, True
+        self._forget(now_ns + _REVISIT_NS)
+
+    def _rests_unchanged(self) -> bool:
+        """Whether its process is gone, and its slot is as it was when it was left out."""
+        try:
+            with Folder(self.folder) as folder:
+                return not self._life.alive and self._slot.is_as_forgotten(folder)
+        except (OSError, RecordError):
+            return False
+
+    def _look(self, poll: Poll, may_read: Callable[[], bool]) -> RecordReading | Refusal | None:
+        try:
+            reading = self._read(poll.now_ns, may_read)
+        except FileNotFoundError:
+            if not os.path.isdir(self.folder):  # noqa: PTH112 - Path's raises where it may not ask
+                return None
+            return Refusal(path=self.folder, reason=f"it holds no {record.SLOT!r}")
+        except (OSError, RecordError) as error:
+            return Refusal(path=self.folder, reason=_sentence(error))
+        rests, ended = self._life.rests, bool(reading.slot.compile.end_code)
+        if self._ended_ago_ns(reading, poll.now_ns, poll.epoch) <= poll.retention_ns:
+            if rests and poll.limited and not reading.unread_bytes:
+                self.due_ns = poll.now_ns + _RESTING_NS
+            return reading
+        self._forget(_NEVER_NS if rests and ended else poll.now_ns + _REVISIT_NS)
+        return None
+
+    def _forget(self, due_ns: int) -> None:
+        """Its folder may stay for weeks; what was read of it does not stay in memory."""
+        self.due_ns = due_ns
+        self._reading = self._read_from = self._shown = None
+        self._slot.forget()
+        self._cached_journal, self._text_bytes = None, 0
+
+    def _read(self, now_ns: int, may_read: Callable[[], bool]) -> RecordReading:
+        known = self._reading
+        settled = known is not None and self._life.rests and known.slot.compile.end_code
+        unread = self._journal.unread_bytes
+        if known is not None and settled and not (unread and may_read is not never):
+            return known
+        with Folder(self.folder) as folder:
+            look = self._slot.look(folder)
+            if (problem := self._origin.problem(look.slot.identity)) is not None:
+                raise RecordError(problem)
+            if news := self._journal.follow(folder, may_read):
+                self._text_bytes = self._journal.text_bytes
+            news = news or self._journal.unread_bytes != unread
+            self._life.note(look, now_ns, ours=self._origin.shares_boot(look.slot.identity))
+            if self._life.pid is not None:
+                self._ending = self._exits.follow(self._life.pid) or self._ending
+            self._modified = look.modified
+            self.run = look.slot.identity.run
+            if known is None or news or self._exit_came_late(folder) or not self._same(known, look):
+                self._reading = known = self._make(look, folder)
+        return known
+
+    def _same(self, known: RecordReading, look: Look) -> bool:
+        now = (self._life.alive, self._life.pid, self._life.gone_ns, self._death())
+        before = (known.alive, known.pid, known.gone_ns, known.death)
+        return self._read_from is look.slot and before == now
+
+    def _death(self) -> Death | None:
+        return None if self._life.alive or self._ending is None else self._ending.death
+
+    def _exit_came_late(self, folder: Folder) -> bool:
+        """Whether the exit status appeared after the record was judged to have none.
+
+        A process in another pid namespace may free its lock before it writes the status.
+        """
+        return self._broken and not record.broken_promise(left_by(folder))
+
+    def _make(self, look: Look, folder: Folder) -> RecordReading:
+        alive, owner = self._life.alive, self._owners.of(look.owner)
+        behind = self._journal.unread_bytes > 0
+        torn = self._journal.torn_end and not alive  # the line stays incomplete
+        self._read_from = slot = look.slot
+        left = b"" if alive else left_by(folder)
+        self._broken = record.broken_promise(left)
+        if not alive:
+            slot = replace(slot, compile=at_the_end(slot.compile, left))
+        return RecordReading(
+            folder=self.folder,
+            slot=self._as_shown(slot, owner),
+            alive=alive,
+            owner=owner,
+            pid=self._life.pid,
+            gone_ns=self._life.gone_ns,
+            death=self._death(),
+            compilations=self._journal.compilations,
+            fallbacks=self._journal.fallbacks,
+            skips=self._journal.skips,
+            # the last one read of an incomplete journal is not the last one
+            beginning=None if behind else self._journal.beginning,
+            recompile=None if behind else self._journal.recompile,
+            breaks=self._journal.breaks,
+            varying=self._journal.varying.dims,
+            warm_since=self._journal.varying.warm_since,
+            functions=self._journal.functions,
+            long_steps=self._journal.long_steps,
+            exception=self._journal.exception,
+            raised=self._journal.raised,
+            broken_lines=self._journal.broken_lines + torn,
+            unread_bytes=self._journal.unread_bytes,
+            skipped_bytes=self._journal.skipped_bytes,
+            this_boot=self._origin.shares_boot(slot.identity),
+        )
+
+    def _as_shown(self, slot: Slot, owner: Owner) -> Slot:
+        """``slot`` with its owner in the run's name; the same object while nothing changed."""
+        identity = slot.identity
+        if (run := owner.shown(identity.run)) == identity.run:
+            return slot
+        if self._shown is None or self._shown[0] is not identity or self._shown[1].run != run:
+            self._shown = identity, replace(identity, run=run)
+        return replace(slot, identity=self._shown[1])
+
+    def _ended_ago_ns(self, reading: RecordReading, now_ns: int, epoch: float) -> int:
+        """How long ago its process ended, as far as this reader can tell; 0 while it lives."""
+        slot, counts = reading.slot, reading.slot.compile
+        if reading.alive and record.ENDS[counts.end_code] in ("", "finished"):  # still at its end
+            return 0
+        ended_ns = counts.ended_ns or reading.gone_ns
+        if ended_ns and self._origin.shares_boot(slot.identity):
+            return max(0, now_ns - ended_ns)
+        if ended_ns:
+            return int((epoch - slot.header.epoch_seconds(ended_ns)) * 1e9)
+        # On tmpfs a store to mapped memory does not move the mtime: use the slot's own times too.
+        last = max(self._modified, slot.header.epoch_seconds(last_sign_ns(slot)))
+        return max(0, int((epoch - last) * 1e9))
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, PermissionError):
+        return "it cannot be read: permission denied; run warmwatch as the user who trains"
+    if isinstance(error, OSError):
+        return f"it cannot be read: {error.strerror or error}"
+    return str(error)
+
+
+def always() -> bool:
+    """Read all of a journal."""
+    return True
+
+
+def never() -> bool:
+    """Leave a long journal to a later poll."""
+    return False
+
+
+def once() -> Callable[[], bool]:
+    """Read one piece of a long journal."""
+    pieces = iter((True,))
+    return lambda: next(pieces, False)
