@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import cast
 
 from msgspec import to_builtins
@@ -11,18 +12,27 @@ from warmwatch.shared.verdict import ENDED
 from warmwatch_monitor import metrics as series
 from warmwatch_monitor.api.cached import Body, Kept, json_body
 from warmwatch_monitor.api.waiters import Gone, Waiters, Wanted
-from warmwatch_monitor.errors import UnknownRunError
-from warmwatch_monitor.model import Snapshot, incomplete, of_owner
+from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
+from warmwatch_monitor.model import Snapshot, incomplete, of_owner, why_left_out
 from warmwatch_monitor.status.document import chosen, reached, status
 from warmwatch_monitor.status.goals import END_GOALS, LONGEST_WAIT_SECONDS, is_about, is_reached
 from warmwatch_monitor.status.schema.status import Status
+
+# takes the name of a requested run, and a name for the client
+OnRequest = Callable[[str, str], None]
+
+
+def ignore(_run: str, _peer: str) -> None:
+    """For an application without a poller."""
 
 
 class Answers:
     """What is answered, each made once for a Snapshot. Used on the event loop alone."""
 
-    def __init__(self, latest: Callable[[], Snapshot], version: str) -> None:
-        self._latest, self._version = latest, version
+    def __init__(
+        self, latest: Callable[[], Snapshot], version: str, on_request: OnRequest = ignore
+    ) -> None:
+        self._latest, self._version, self._on_request = latest, version, on_request
         self._kept = Kept()
         self._lived: dict[str, int] = {}  # when each run was seen alive last
         self._waiters = Waiters(latest, self._in_time)
@@ -33,13 +43,18 @@ class Answers:
         if owner_uid is None:
             return self
         if owner_uid not in self._owners:
-            self._owners[owner_uid] = Answers(OwnedBy(self._latest, owner_uid), self._version)
+            self._owners[owner_uid] = Answers(
+                OwnedBy(self._latest, owner_uid), self._version, self._on_request
+            )
         return self._owners[owner_uid]
 
-    def status(self, run: str | None = None) -> Body:
-        """The answer as it is now. Raises UnknownRunError."""
+    def status(self, run: str | None = None, peer: str = "") -> Body:
+        """The answer as it is now. ``peer``: who requests it. Raises UnknownRunError."""
         snapshot = self._latest()
-        return self._body(snapshot, run)
+        if run is not None:
+            self._on_request(run, peer)
+        with _explaining(snapshot, peer):
+            return self._body(snapshot, run)
 
     def leave(self) -> None:
         """Answer all who wait, for the daemon ends."""
@@ -55,7 +70,9 @@ class Answers:
 
         return cast(Body, self._kept.get(snapshot, ("metrics", kind), make))
 
-    async def wait(self, goal: str, run: str | None, timeout: float, gone: Gone) -> Body:
+    async def wait(
+        self, goal: str, run: str | None, timeout: float, gone: Gone, peer: str = ""
+    ) -> Body:
         """The answer when ``goal`` is reached or can come no more, or at the timeout.
 
         A run that is not seen for a while may come back, as where its record or its directory
@@ -66,13 +83,17 @@ class Answers:
             or at the timeout. GoneError: nobody waits for it any more.
         """
         snapshot = self._latest()
+        if run is not None:
+            self._on_request(run, peer)
         if _tells_all(snapshot):
-            chosen(snapshot, run)
+            with suppress(UnreadRunError), _explaining(snapshot, peer):
+                chosen(snapshot, run)
         # there is no epoch before the first look
         began_ns = snapshot.now_ns if snapshot.epoch else 0
         wanted = Wanted(goal=goal, run=run, began=snapshot.epoch or None, began_ns=began_ns)
         body = await self._waiters.wait(wanted, timeout, gone)
-        return self._waited(self._latest(), wanted) if body is None else body
+        with _explaining(self._latest(), peer):
+            return self._waited(self._latest(), wanted) if body is None else body
 
     def _in_time(self, snapshot: Snapshot, wanted: Wanted) -> Body | None:
         try:
@@ -159,6 +180,21 @@ class OwnedBy:
         if self._own is None or snapshot is not self._of:
             self._of, self._own = snapshot, of_owner(snapshot, self._uid)
         return self._own
+
+
+@contextmanager
+def _explaining(snapshot: Snapshot, peer: str) -> Iterator[None]:
+    """Turn an unknown run into an unread one if the local user who requests it exceeds a limit."""
+    try:
+        yield
+    except UnreadRunError:
+        raise
+    except UnknownRunError as error:
+        kind, _, number = peer.partition(" ")
+        uid = int(number) if kind == "user" and number.isdecimal() else None
+        if why := why_left_out(snapshot, error.run, uid):
+            raise UnreadRunError(error.run, error.known, why) from None
+        raise
 
 
 def _tells_all(snapshot: Snapshot) -> bool:

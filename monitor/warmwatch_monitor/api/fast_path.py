@@ -61,9 +61,10 @@ class FastPath:
         if asked is None:
             return None
         run, goal, timeout = asked
+        peer = str(scope.get("state", {}).get("peer", ""))
         if goal is None:
-            return answers.status(run)
-        return await answers.wait(goal, run, timeout, partial(gone, receive))
+            return answers.status(run, peer)
+        return await answers.wait(goal, run, timeout, partial(gone, receive), peer)
 
 
 def plain_query(query: bytes) -> tuple[str | None, str | None, float] | None:

@@ -11,7 +11,7 @@ from fastapi import Depends, FastAPI, Header, Query, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from warmwatch_monitor.api import page_files, reference
-from warmwatch_monitor.api.answers import Answers
+from warmwatch_monitor.api.answers import Answers, OnRequest, ignore
 from warmwatch_monitor.api.cached import json_body_of_many
 from warmwatch_monitor.api.event_log import Recent, Wanted
 from warmwatch_monitor.api.event_schema import (
@@ -184,9 +184,10 @@ def add_status(app: FastAPI, answers: Answers) -> None:
     ) -> Response:
         own = answers.of(_owner_uid(request))
         if wait is None:
-            return sent(own.status(run), request)
+            return sent(own.status(run, _peer(request)), request)
         try:
-            body = await own.wait(wait, run, timeout, partial(gone, request.receive))
+            receive = request.receive
+            body = await own.wait(wait, run, timeout, partial(gone, receive), _peer(request))
         except GoneError:
             return Response()  # to nobody
         return sent(body, request)
@@ -198,7 +199,7 @@ def _owner_uid(request: Request) -> int | None:
 
 
 def _peer(request: Request) -> str:
-    """Who listens, as the door says; everybody is one where there is none."""
+    """A name for the client, from the server; empty without one."""
     return str(getattr(request.state, "peer", ""))
 
 
@@ -270,10 +271,12 @@ def create_app(
     version: str,
     recent: Recent | None = None,
     history: History | None = None,
+    on_request: OnRequest = ignore,
 ) -> FastPath:
     """The application over ``latest``, which returns the newest Snapshot at once.
 
-    ``recent`` has what changed, ``history`` what was so, of the same Snapshots.
+    ``recent`` has the changes, ``history`` the past of the same Snapshots. ``on_request`` is called
+    with the name of each requested run, and a name for the client.
     """
     app = FastAPI(
         title="Warmwatch",
@@ -284,7 +287,7 @@ def create_app(
     )
     app.openapi = cache(partial(documented, app))  # type: ignore[method-assign]
     add_refusals(app)
-    answers = Answers(latest, version)
+    answers = Answers(latest, version, on_request)
     events = Events(latest, recent or Recent(), sample)
     add_status(app, answers)
     add_events(app, events)

@@ -9,14 +9,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from warmwatch_monitor.access import ANYBODY, Access
 from warmwatch_monitor.client.choice import choose, is_pattern
-from warmwatch_monitor.client.daemon import Daemon, daemon_of, query_daemon, query_history
-from warmwatch_monitor.errors import ForeignDaemonError, NoDaemonError, UsageError
+from warmwatch_monitor.client.daemon import (
+    Daemon,
+    daemon_of,
+    query_daemon,
+    query_history,
+    request_run,
+)
+from warmwatch_monitor.errors import ForeignDaemonError, NoDaemonError, UnreadRunError, UsageError
 from warmwatch_monitor.output.console import note
 from warmwatch_monitor.settings import Settings, load, load_access
 from warmwatch_monitor.timeouts import DISK_SECONDS, hangs, within
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
 Answer = dict[str, Any]
 
 _LEAST_SECONDS = 0.5
+_TRIES, _PAUSE_SECONDS = 4, 0.5  # at most, until a daemon has read the requested run
 
 
 def settings_from(**options: str | None) -> Settings:
@@ -52,6 +60,7 @@ class Asker:
         last, ``None`` for as many as are usual. choose: leaves what was asked for.
         until: when, on the monotonic clock, the command ends: what hangs then does so for a second
         more, unless it is the first look.
+        run: the requested run, whose records a daemon reads first.
 
     Attributes:
         daemon: who gave the last answer; ``None`` where it was read, or there was none.
@@ -62,8 +71,9 @@ class Asker:
         look: Callable[[float | None], tuple[Answer, Daemon | None]],
         choose: Callable[[Answer], Answer],
         until: float | None = None,
+        run: str | None = None,
     ) -> None:
-        self._look, self._choose, self._until = look, choose, until
+        self._look, self._choose, self._until, self._run = look, choose, until, run
         self._is_first = True
         self.daemon: Daemon | None = None
 
@@ -76,6 +86,19 @@ class Asker:
             answer, daemon = self._look(within)
         finally:
             self.daemon = daemon
+        try:
+            return self._choose(answer)
+        except UnreadRunError:
+            if daemon is None or self._run is None or is_pattern(self._run):
+                raise
+            request_run(daemon, self._run)
+            if self._until is not None:  # a wait calls again by itself
+                raise
+        for _ in range(_TRIES):
+            time.sleep(_PAUSE_SECONDS)
+            answer, self.daemon = self._look(within)
+            with suppress(UnreadRunError):
+                return self._choose(answer)
         return self._choose(answer)
 
 
@@ -115,7 +138,7 @@ def asker(
             return read(None if until == float("inf") else until), None
         return found, daemon_of(settings)
 
-    return Asker(look, lambda answer: choose(answer, run, os.geteuid(), own=own), until)
+    return Asker(look, lambda answer: choose(answer, run, os.geteuid(), own=own), until, run)
 
 
 def past_of(

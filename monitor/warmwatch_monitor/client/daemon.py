@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import socket
 import time
+from contextlib import suppress
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -141,6 +143,12 @@ def query_history(daemon: Daemon) -> Answer | None:
         return None
     known = isinstance(found, dict) and {"at", "ranks", "gpus"} <= found.keys()
     return found if known else None
+
+
+def request_run(daemon: Daemon, run: str) -> None:
+    """Have the daemon read the records of ``run`` before others of the same owner."""
+    with suppress(DaemonError):  # the answer may well be that it is not known
+        _fetch(daemon, f"/status?{urlencode({'run': run})}")
 
 
 def connect(daemon: Daemon, seconds: float) -> socket.socket:

@@ -73,6 +73,7 @@ from warmwatch_monitor.model.snapshot import (
     incomplete,
     of_owner,
     spread,
+    why_left_out,
 )
 from warmwatch_monitor.model.steps import (
     BUCKET_SECONDS,
@@ -168,4 +169,5 @@ __all__ = [
     "last_sign_ns",
     "of_owner",
     "spread",
+    "why_left_out",
 ]

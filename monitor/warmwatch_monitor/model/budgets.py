@@ -19,6 +19,8 @@ RECORDS_OF_A_USER, RECORDS = 1024, 4096
 SHOWN_OF_A_USER, SHOWN = 512, 512
 NAME_UNIT, TEXT_UNIT = 100, 16 * 1024  # bytes for which a rank counts as one more
 GPUS_OF_A_RANK = 64
+# names of requested runs, which come first among their owner's
+REQUESTED_OF_A_PEER, REQUESTING_PEERS = 8, 64
 # A user who exceeds a budget hides no other user's run. But where so many users share a total that
 # a share is smaller than this, an honest user's run may be among what is left out.
 RECORDS_ENOUGH, SHOWN_ENOUGH = 64, 32

@@ -187,11 +187,25 @@ def incomplete(snapshot: Snapshot) -> str | None:
     health = next((one for one in snapshot.sources if one.source == "records"), None)
     if health is not None and not health.up:
         return f"the records cannot be read: {health.error}"
-    if snapshot.unread:
-        return f"not all records have been read yet ({snapshot.unread} are left)"
+    if left := snapshot.unread - snapshot.unread_beyond:
+        return f"not all records have been read yet ({left} are left)"
     if snapshot.crowded:
         beyond = sum(snapshot.left_out.get(kind, 0) for kind in ("records", "ranks"))
         return f"more users have records than an answer has room for ({beyond} are left out)"
+    return None
+
+
+def why_left_out(snapshot: Snapshot, run: str, uid: int | None = None) -> str | None:
+    """Why ``run`` may exist though it is not in ``snapshot``: its owner exceeds a limit.
+
+    ``uid``: the user who requests it, if that is known. ``None``: it does not exist.
+    """
+    if uid in snapshot.left_out_uids:
+        return "you have more records than an answer has room for"
+    plain = run.rpartition("@")[0] if "@" in run else run
+    owners = [owner for owner, name in snapshot.left_out_runs if name in (run, plain)]
+    if owners:
+        return f"user {owners[0]}, who has a run of that name, has more than an answer has room for"
     return None
 
 
@@ -210,9 +224,11 @@ def any_compiling(runs: Iterable[RunView]) -> bool | None:
 class Snapshot(Struct, frozen=True, kw_only=True):
     """All that was known at one moment, on both clocks. Runs are in order of their names.
 
-    ``more_refusals`` is how many there are beside ``refusals``. ``unread``: how many records were
-    not read yet. ``left_out``: what is beyond a budget now, by kind (``budgets.LEFT_OUT``), and
-    ``left_out_total`` how much of it ever was. ``left_out_uids``: the users who own it.
+    ``more_refusals`` is how many there are beyond ``refusals``. ``unread``: how many records were
+    not read yet, ``unread_beyond`` of them of users who exceed a limit. ``left_out_runs``: uid and
+    name of runs that were read and are left out. ``left_out``: what is beyond a budget now, by kind
+    (``budgets.LEFT_OUT``), and ``left_out_total`` how much of it ever was. ``left_out_uids``: the
+    users who own it.
     ``crowded``: whether a user's share is so small that an honest user's run may be among it.
     ``late_seconds`` is its age where it is older than a Snapshot should be when it is asked for,
     else ``None``.
@@ -227,6 +243,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     refusals: tuple[Refusal, ...] = ()
     more_refusals: int = 0
     unread: int = 0
+    unread_beyond: int = 0
+    left_out_runs: frozenset[tuple[int, str]] = frozenset()
     left_out: Mapping[str, int] = field(default_factory=dict)
     left_out_total: Mapping[str, int] = field(default_factory=dict)
     left_out_uids: frozenset[int] = frozenset()
@@ -254,6 +272,7 @@ def of_owner(snapshot: Snapshot, uid: int) -> Snapshot:
         refusals=(),
         more_refusals=snapshot.more_refusals + len(snapshot.refusals),
         left_out_uids=snapshot.left_out_uids & {uid},
+        left_out_runs=frozenset(one for one in snapshot.left_out_runs if one[0] == uid),
         sources=tuple(
             replace(source, error=why) if source.error else source for source in snapshot.sources
         ),

@@ -84,6 +84,8 @@ class Assembly:
             refusals=shown,
             more_refusals=len(refusals) - len(shown) + unlisted,
             unread=found.unread if found else 0,
+            unread_beyond=found.unread_beyond if found else 0,
+            left_out_runs=found.left_out_runs if found else frozenset(),
             left_out=left_out,
             left_out_total=dict(self._left_out_total),
             left_out_uids=found.over if found else frozenset(),

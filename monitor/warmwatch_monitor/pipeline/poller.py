@@ -20,6 +20,7 @@ from warmwatch_monitor.model import Snapshot, SourceHealth
 from warmwatch_monitor.pipeline.assembly import Assembled, Assembly
 from warmwatch_monitor.pipeline.feed import Feed
 from warmwatch_monitor.pipeline.publisher import Follower, Publisher
+from warmwatch_monitor.pipeline.requested_runs import RequestedRuns
 from warmwatch_monitor.settings import Settings
 from warmwatch_monitor.sources.listed import RECORDS, SOURCES, Readings, Source
 
@@ -63,6 +64,7 @@ class Poller:
         self._assembly = Assembly(settings)
         self._pause = max(_LONGEST_SILENCE, 2 * settings.interval)
         self._awake_ns = 0
+        self._requested = RequestedRuns(self._clock)
         empty = replace(self._assemble().snapshot, epoch=0.0)
         self._publisher = Publisher(
             self._assemble, empty, self._clock, _LATE_AFTER_PAUSES * self._pause
@@ -71,6 +73,10 @@ class Poller:
     def latest(self) -> Snapshot:
         """The latest Snapshot; before the first look one of epoch 0 with nothing in it."""
         return self._publisher.latest()
+
+    def request(self, run: str, peer: str) -> None:
+        """Read the records of ``run`` before others of the same owner; ``peer`` requested it."""
+        self._requested.note(run, peer)
 
     def follow(self, follower: Follower) -> None:
         """Give ``follower`` each Snapshot as it is published, from the publisher's thread."""
@@ -156,7 +162,7 @@ class Poller:
             health.append(one)
             if value is not None:
                 values[name] = value
-        return Readings(values=values), tuple(health)
+        return Readings(values=values, requested=self._requested.names()), tuple(health)
 
     def _publish_until_stopped(self) -> None:
         before_ns = self._clock.monotonic_ns()

@@ -211,7 +211,8 @@ def _serve(
     if sender is not None:
         sender.start()
     try:
-        app = create_app(sender.latest if sender else poller.latest, __version__, recent, history)
+        latest = sender.latest if sender else poller.latest
+        app = create_app(latest, __version__, recent, history, poller.request)
         door.serve(app, listener, app.leave)
     finally:
         manager.stopping()

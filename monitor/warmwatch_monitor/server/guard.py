@@ -122,7 +122,7 @@ class Guard:
         state = {**scope.get("state", {})}
         if client is not None and client.owner_uid is not None:
             state[OWNER_UID] = client.owner_uid
-        if scope["path"] == EVENTS:
+        if scope["path"] == EVENTS or b"run=" in scope.get("query_string", b""):
             state[PEER] = peer_of(scope)
         scope = {**scope, "state": state}
         await self._inner({**scope, "method": "GET"} if head else scope, receive, send)

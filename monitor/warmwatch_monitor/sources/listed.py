@@ -57,9 +57,13 @@ class Source(Struct, Generic[T_co], frozen=True, kw_only=True):
 
 
 class Readings(Struct, frozen=True, kw_only=True):
-    """What each source read last; a source that failed, or fell silent, is not in it."""
+    """What each source read last; a source that failed, or fell silent, is not in it.
+
+    ``requested``: the names of runs that clients requested lately.
+    """
 
     values: Mapping[str, Any] = field(default_factory=dict)
+    requested: frozenset[str] = frozenset()
 
     def of(self, source: Source[T]) -> T | None:
         """What ``source`` read last; ``None`` where that is not known now."""
@@ -79,7 +83,7 @@ def _records(settings: Settings, clock: Clock) -> Read[RecordsReading]:
     from warmwatch_monitor.sources.records.source import RecordsSource
 
     source = RecordsSource(settings.directories, retention=settings.retention, clock=clock)
-    return lambda _: source.read(POLL_SECONDS)
+    return lambda others: source.read(POLL_SECONDS, others.requested)
 
 
 def _host(_settings: Settings, clock: Clock) -> Read[HostAndProcesses]:

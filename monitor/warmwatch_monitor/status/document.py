@@ -21,6 +21,7 @@ from warmwatch_monitor.model import (
     any_compiling,
     incomplete,
     spread,
+    why_left_out,
 )
 from warmwatch_monitor.model.budgets import LEFT_OUT
 from warmwatch_monitor.status.rank import rank
@@ -223,7 +224,7 @@ def chosen(snapshot: Snapshot, run: str | None) -> tuple[RunView, ...]:
     found = found or tuple(view for view in snapshot.runs if called(view) == run)
     if not found:
         known = tuple(view.run for view in snapshot.runs)
-        if why := incomplete(snapshot):
+        if why := incomplete(snapshot) or why_left_out(snapshot, run):
             raise UnreadRunError(run, known, why)
         raise UnknownRunError(run, known)
     return found

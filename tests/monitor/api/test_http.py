@@ -68,6 +68,30 @@ def test_status_of_one_run_and_of_an_unknown_one() -> None:
 
 
 @pytest.mark.parametrize("query", ["run=bert", "run=bert&wait=warm&timeout=0.01", "run=b&run=bert"])
+def test_a_local_user_beyond_a_limit_gets_a_503_for_an_unknown_run(query: str) -> None:
+    """It may be among the user's left-out records; for another user it does not exist."""
+    found = b.snapshot(STATES["warm"], left_out_uids=frozenset({4321}))
+    noted: list[tuple[str, str]] = []
+    inner = create_app(lambda: found, "0.1.0", on_request=lambda *what: noted.append(what))
+
+    def get_as(peer: str) -> httpx.Response:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await inner({**scope, "state": {"peer": peer}}, receive, send)
+
+        async def ask() -> httpx.Response:
+            transport = httpx.ASGITransport(app=app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://monitor") as http:
+                return await asyncio.wait_for(http.get(f"/status?{query}"), 120)
+
+        return asyncio.run(ask())
+
+    over, other = get_as("user 4321"), get_as("user 1")
+    assert (over.status_code, other.status_code) == (503, 404)
+    assert over.json()["detail"].startswith("you have more records than an answer has room for")
+    assert noted == [("bert", "user 4321"), ("bert", "user 1")]
+
+
+@pytest.mark.parametrize("query", ["run=bert", "run=bert&wait=warm&timeout=0.01", "run=b&run=bert"])
 def test_a_run_is_not_found_only_where_all_records_were_read(query: str) -> None:
     """By the fast path and by FastAPI's."""
     unread = get(f"/status?{query}", b.snapshot(STATES["warm"], unread=3))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,7 @@ from warmwatch_monitor.client.choice import choose
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import Snapshot, SourceHealth, incomplete
+from warmwatch_monitor.model import Snapshot, SourceHealth, incomplete, of_owner, why_left_out
 from warmwatch_monitor.model.budgets import fair_shares
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.feed import Feed
@@ -31,7 +34,9 @@ from warmwatch_monitor.sources.listed import RECORDS, Readings
 from warmwatch_monitor.sources.records import directory as directories
 from warmwatch_monitor.sources.records import source as records
 from warmwatch_monitor.sources.records.directory import RecordDirectory
+from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_record import FollowedRecord
+from warmwatch_monitor.sources.records.slot import SlotFile
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
@@ -52,6 +57,30 @@ def settings(path: Path) -> Settings:
         gpu_interval=None,
         observe=False,
     )
+
+
+class Turned:
+    """A clock that the test turns."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def turn(self, seconds: float) -> None:
+        self.ahead += seconds
+
+    @property
+    def clock(self) -> Clock:
+        ahead = lambda: self.ahead  # noqa: E731
+        return Clock(
+            monotonic_ns=lambda: time.monotonic_ns() + round(ahead() * 1e9),
+            epoch=lambda: time.time() + ahead(),
+        )
+
+
+def later(slot: Slot, seconds: int) -> Slot:
+    """``slot`` of a process that attached so much later."""
+    header = slot.header
+    return replace(slot, header=replace(header, attached_ns=header.attached_ns + seconds * 10**6))
 
 
 def forge(directory: Path, slot: Slot, name: str, uid: int = MALLORY) -> Path:
@@ -291,6 +320,127 @@ def test_users_beyond_a_limit_are_named_and_a_small_share_is_said(
         assert "alice" in names(found)
     monkeypatch.setattr(records, "SHOWN", 32)
     assert RecordsSource([str(directory)], retention=900).read().crowded
+
+
+def test_unread_records_of_users_beyond_a_limit_keep_no_name_unread() -> None:
+    found = {"unread": 9, "unread_beyond": 9, "over": frozenset({MALLORY})}
+    made = snapshot(**found)
+    with pytest.raises(UnknownRunError) as error:
+        status(made, "gpt2")
+    assert not isinstance(error.value, UnreadRunError)
+    with pytest.raises(UnreadRunError, match="records have been read yet \\(1 are left\\)"):
+        status(snapshot(**{**found, "unread_beyond": 8}), "gpt2")
+
+
+def test_a_run_that_is_left_out_is_unread_whoever_requests_it() -> None:
+    made = snapshot(left_out_runs=frozenset({(MALLORY, "gpt2")}), over=frozenset({MALLORY}))
+    for name in ("gpt2", "gpt2@mallory"):
+        with pytest.raises(UnreadRunError, match=f"user {MALLORY}, who has a run of that name"):
+            status(made, name)
+    assert why_left_out(made, "bert") is None
+    assert (
+        why_left_out(made, "bert", MALLORY) == "you have more records than an answer has room for"
+    )
+    assert why_left_out(of_owner(made, ALICE), "gpt2") is None
+
+
+@root
+def test_unread_records_of_a_user_beyond_a_limit_are_counted_apart(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directories, "RECORDS_OF_A_USER", 3)
+    for number in range(4):
+        forge(directory, warm(f"flood{number}"), f"flood{number}")
+    for number in range(2):
+        forge(directory, warm(f"alice{number}"), f"alice{number}", ALICE)
+    found = RecordsSource([str(directory)], retention=900).read(0.0)
+    assert (found.unread, found.unread_beyond) == (3, 2)
+
+
+def test_a_requested_run_is_shown_before_newer_living_ones_of_its_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "SHOWN", 2)
+    source = RecordsSource([str(tmp_path)], retention=900)
+    with ExitStack() as stack:
+        for number in range(4):
+            slot = later(warm(f"run{number}"), number)
+            stack.enter_context(held(write_record(tmp_path, slot, name=f"{number}")))
+        assert names(source.read()) == {"2", "3"}
+        found = source.read(requested=frozenset({"run0"}))
+        assert names(found) == {"0", "3"}
+        assert found.left_out_runs == {(os.geteuid(), "run1"), (os.geteuid(), "run2")}
+
+
+def test_a_record_that_was_left_out_comes_back_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then only its bytes and its lock are looked at."""
+    monkeypatch.setattr(records, "SHOWN", 2)
+    clock = Turned()
+    for number in range(3):
+        slot = later(warm(f"run{number}"), number)
+        write_record(tmp_path, slot, name=f"{number}")
+    source = RecordsSource([str(tmp_path)], retention=1e6, clock=clock.clock)
+    assert names(source.read()) == {"1", "2"}
+    whole = SlotFile.look
+    unpacked: list[Folder] = []
+    monkeypatch.setattr(SlotFile, "look", lambda s, f: unpacked.append(f) or whole(s, f))
+    source._records[str(tmp_path / "1")].due_ns = source._records[str(tmp_path / "2")].due_ns = (
+        2**62
+    )
+    clock.turn(11.0)
+    assert names(source.read()) == {"1", "2"}
+    assert unpacked == []
+    shutil.rmtree(tmp_path / "2")
+    clock.turn(11.0)
+    source.read()
+    clock.turn(11.0)
+    assert names(source.read()) == {"0", "1"}
+
+
+def test_a_left_out_record_whose_process_lives_again_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "SHOWN", 1)
+    clock = Turned()
+    for number in range(2):
+        slot = later(warm(f"run{number}"), number)
+        write_record(tmp_path, slot, name=f"{number}")
+    source = RecordsSource([str(tmp_path)], retention=1e6, clock=clock.clock)
+    assert names(source.read()) == {"1"}
+    with held(tmp_path / "0"):
+        clock.turn(11.0)
+        assert names(source.read()) == {"0"}
+
+
+def test_living_records_are_followed_though_their_user_has_many_newer_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_record(tmp_path, warm("living"), name="living")
+    os.utime(folder, (1, 1))
+    source = RecordsSource([str(tmp_path)], retention=900)
+    monkeypatch.setattr(directories, "RECORDS_OF_A_USER", 2)
+    monkeypatch.setattr(directories, "_LISTED_FOR_NS", -1)
+    with held(folder):
+        assert names(source.read()) == {"living"}
+        for number in range(5):
+            write_record(tmp_path, warm(f"new{number}"), name=f"new{number}")
+        assert "living" in names(source.read())
+
+
+def test_dead_records_are_read_once_a_second_where_the_time_is_limited(tmp_path: Path) -> None:
+    clock = Turned()
+    write_record(tmp_path, warm("dead"))
+    source = RecordsSource([str(tmp_path)], retention=1e6, clock=clock.clock)
+    (record,) = [source.read(60.0), *source._records.values()][1:]
+    read = [record.read_ns]
+    for _ in range(30):
+        clock.turn(0.1)
+        source.read(60.0)
+        read.append(record.read_ns)
+    assert len(set(read)) < 26  # each time for 2 s, then once a second
+    assert len(set(read[-10:])) <= 2
 
 
 def test_where_the_records_cannot_be_read_no_run_is_unknown() -> None:

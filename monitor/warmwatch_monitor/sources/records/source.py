@@ -55,7 +55,7 @@ class RecordsReading(Struct, frozen=True, kw_only=True):
         unread: how many records were not read yet; at least 1 while a directory is being listed.
         unread_beyond: how many of these are of the users in ``over``.
         left_out: what is not in ``records`` because it is beyond a budget, by kind.
-        left_out_runs: the names of the runs of left-out records that were read before.
+        left_out_runs: uid and name of the runs of left-out records.
         over: the users who own records that are left out.
         crowded: whether a user's share of a total is so small that an honest user's run may be
         among what is left out.
@@ -68,7 +68,7 @@ class RecordsReading(Struct, frozen=True, kw_only=True):
     unread: int = 0
     unread_beyond: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
-    left_out_runs: frozenset[str] = frozenset()
+    left_out_runs: frozenset[tuple[int, str]] = frozenset()
     over: frozenset[int] = frozenset()
     crowded: bool = False
 
@@ -137,7 +137,7 @@ class RecordsSource:
             unread=len(unread) + (not all(one.complete for one in listings)),
             unread_beyond=sum(uid in over for uid in unread),
             left_out={kind: count for kind, count in counts.items() if count},
-            left_out_runs=frozenset(one.run for one in left_out),
+            left_out_runs=frozenset((one.uid, one.run) for one in left_out),
             over=over,
             crowded=crowded or crowded_shown,
         )
