@@ -26,7 +26,11 @@ from msgspec import Struct
 from warmwatch.shared import places
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import Refusal
-from warmwatch_monitor.model.budgets import RECORDS_OF_A_USER
+from warmwatch_monitor.model.budgets import (
+    FIRST_LISTING_SECONDS,
+    LISTING_SECONDS,
+    RECORDS_OF_A_USER,
+)
 
 _LISTED_FOR_NS = 10**9
 _PAUSE_PER_COST = 50  # an unchanged directory is listed again for at most 2 % of a core
@@ -71,6 +75,11 @@ class RecordDirectory:
         self._listed_ns, self._valid_ns = 0, _LISTED_FOR_NS
         self._was_listed = self._had_records = False
         self._scan: _Scan | None = None
+
+    @property
+    def listing_seconds(self) -> float:
+        """The CPU time that one poll may take to list it."""
+        return LISTING_SECONDS if self._was_listed else FIRST_LISTING_SECONDS
 
     def look(self, within: float | None = None, living: Collection[str] = frozenset()) -> Listing:
         """The records in it now. A directory that cannot be listed is a refusal itself.

@@ -22,7 +22,6 @@ from msgspec import Struct, field
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import RecordReading, Refusal
 from warmwatch_monitor.model.budgets import (
-    LISTING_SECONDS,
     POLL_LONGEST,
     RECORDS,
     RECORDS_ENOUGH,
@@ -115,8 +114,10 @@ class RecordsSource:
         read and shown before their owners' others.
         """
         living = {one.folder for one in self._records.values() if one.alive}
-        seconds = None if within is None else LISTING_SECONDS
-        listings = [one.look(seconds, living) for one in self._directories]
+        listings = [
+            one.look(None if within is None else one.listing_seconds, living)
+            for one in self._directories
+        ]
         self._follow(listings)
         self._read(_Meter(within), requested)
         over_shown, crowded_shown = self._leave_out(requested)
