@@ -73,6 +73,10 @@ mutants: $(READY) ## break the verdict, the record and the runs in every small w
 audit: $(READY) ## hold the dependencies against the known vulnerabilities
 	tests/support/audit.sh $(BIN)
 
+# what the image installs, for its Python
+LOCK_IMAGE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile -q --python-version 3.13 \
+	--generate-hashes --no-annotate --no-emit-index-url
+
 lock: $(READY) ## write the development dependencies anew, pinned with their hashes
 	$(BIN)/pip install -q --group lock
 	mkdir -p .cache
@@ -81,6 +85,9 @@ lock: $(READY) ## write the development dependencies anew, pinned with their has
 		--no-emit-trusted-host --extra monitor --extra otlp -o .cache/requirements.txt pyproject.toml -
 	(sed '/^[^#]/,$$d' requirements-dev.txt; cat .cache/requirements.txt) > .cache/requirements-dev.txt
 	mv .cache/requirements-dev.txt requirements-dev.txt
+	$(LOCK_IMAGE) --upgrade --extra monitor --extra otlp pyproject.toml -o docker/requirements.txt
+	echo "hatchling>=1.27" | $(LOCK_IMAGE) --upgrade -o docker/build-requirements.txt -
+	echo "uplot-python==1.1.1" | $(LOCK_IMAGE) --no-deps --no-header - >> docker/build-requirements.txt
 
 benchmark: $(READY) ## the speed claims, each a ratio measured in one run
 	$(BIN)/pip install -q --group benchmark

@@ -87,7 +87,7 @@ build() {
             ENV) echo "export $rest" >>"$root/.environment" ;;
             USER | ENTRYPOINT | CMD) echo "$rest" >"$root/.$verb" ;;
             HEALTHCHECK) echo "${rest#*CMD }" >"$root/.HEALTHCHECK" ;;
-            EXPOSE) ;;
+            EXPOSE | LABEL) ;;
             *) echo "try-image.sh does not know $verb" >&2 && exit 1 ;;
         esac
     done < <(instructions)

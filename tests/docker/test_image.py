@@ -6,16 +6,23 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from support.daemon import daemon
 from support.deployment import DOCKER, ROOT, dockerfile, instructions
 from warmwatch_monitor.settings import DEFAULT_ADDRESS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 PORT = DEFAULT_ADDRESS.rpartition(":")[2]
 
@@ -41,6 +48,37 @@ def test_the_context_holds_what_is_copied_and_nothing_else() -> None:
     assert first == "*"
     assert {rule.removeprefix("!") for rule in rules if rule.startswith("!")} == copied
     assert all((ROOT / source).exists() for source in copied)
+
+
+def test_the_base_image_is_named_by_its_digest_which_a_label_repeats() -> None:
+    (base,) = [rest for _, verb, rest in dockerfile() if verb == "ARG" and rest.startswith("BASE=")]
+    digest = re.fullmatch(r"BASE=python:3\.13\.\d+-slim-bookworm@(sha256:[0-9a-f]{64})", base)
+    assert digest
+    (labels,) = instructions("monitor", "LABEL")
+    assert f'org.opencontainers.image.base.digest="{digest[1]}"' in labels
+    for name in ("title", "description", "licenses", "version", "revision", "created"):
+        assert f"org.opencontainers.image.{name}=" in labels
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "build-requirements.txt"])
+def test_every_dependency_of_the_image_is_locked_by_its_hashes(name: str) -> None:
+    """Each as the wheel requires it, so that ``pip install --no-deps`` leaves nothing out."""
+    text = (DOCKER / name).read_text()
+    entries = [one for one in re.split(r"\n(?=\S)", text) if not one.startswith("#")]
+    locked = {}
+    for entry in entries:
+        assert "--hash=sha256:" in entry, entry
+        requirement = Requirement(entry.split("\\")[0].strip())
+        locked[requirement.name] = str(requirement.specifier).removeprefix("==")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    wanted = {
+        "requirements.txt": [*extras["monitor"], *extras["otlp"]],
+        "build-requirements.txt": project["build-system"]["requires"],
+    }[name]
+    for requirement in map(Requirement, wanted):
+        if requirement.marker is None or requirement.marker.evaluate({"python_version": "3.13"}):
+            assert requirement.specifier.contains(locked[requirement.name]), requirement
 
 
 @pytest.mark.parametrize("stage", ["monitor", "demo"])
