@@ -74,10 +74,17 @@ def json_body_of_many(value: Mapping[str, Any]) -> Body:
 
 
 def _json(value: object) -> bytes:
+    """JSON without control characters and beyond ASCII: a terminal that shows it obeys none.
+
+    Python's encoder escapes them, and bytes of a name that are not UTF-8.
+    """
     try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:  # a name of bytes that are not UTF-8: JSON can escape them
-        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
+        encoded = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        encoded = b""
+    if encoded.isascii() and encoded and b"\x7f" not in encoded:
+        return encoded
+    return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
 
 
 def takes_gzip(accept: str) -> bool:

@@ -11,7 +11,7 @@ from collections import deque
 from typing import NamedTuple
 
 from warmwatch_monitor.api.cached import json_body
-from warmwatch_monitor.api.changes import Change, changes, source_changes, tells_of_runs
+from warmwatch_monitor.api.changes import Change, changes, has_runs, source_changes
 from warmwatch_monitor.model import Snapshot
 
 MOST = 8192
@@ -63,9 +63,9 @@ class Recent:
         """Add what became otherwise since the last one. A run that cannot be read is not gone."""
         found: list[Change] = []
         if self._before is not None:
-            found += source_changes(self._before, snapshot)
+            found += (Change(event) for event in source_changes(self._before, snapshot))
         self._before = snapshot
-        if tells_of_runs(snapshot):
+        if has_runs(snapshot):
             if self._before_of_runs is not None:
                 found += changes(self._before_of_runs, snapshot)
             self._before_of_runs = snapshot
@@ -116,10 +116,10 @@ class Recent:
 
     def _add(self, change: Change) -> None:
         number = self.number + 1
-        content = framed(change.kind, json_body(change.data).plain, self.id_of(number))
-        names = change.names if change.run is not None else None
+        kind = change.event.kind
+        content = framed(kind, json_body(change.event).plain, self.id_of(number))
         with self._lock:
-            self._events.append(Event(number, change.kind, names, content))
+            self._events.append(Event(number, kind, change.names, content))
             self._bytes += len(content)
             self.number = number
             while len(self._events) > self._most or self._bytes > self._most_bytes:

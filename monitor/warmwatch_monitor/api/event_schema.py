@@ -4,41 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from warmwatch_monitor.api.changes import KINDS
+from warmwatch_monitor.status.schema.events import (
+    CHANGES,
+    KINDS,
+    Event,
+    ResetEvent,
+    SampleEvent,
+)
+from warmwatch_monitor.status.schema.status import Status
 
-# event -> what it tells, beside `at`, `run` and `summary` (and `rank`, where it is of one)
-MEANINGS: Mapping[str, str] = {
-    "snapshot": "all that is so now, as `/status` has it: the first event of a connection",
-    "reset": "the same, where events were missed: `why` is `too_old` (the last id has left the "
-    "daemon's memory) or `another_daemon` (the id is of another life of the daemon)",
-    "attached": "a rank is here, or another process has taken its place: `attached_at`, `attempt`",
-    "state": "a rank's state: `state`, `before` (null at first), `since`",
-    "condition": "what holds of a rank beside its state: `conditions`, `before`, names as in "
-    "`/status`",
-    "compile_begin": "compile activity has begun: `began_at`, `phase`, and `underway` as `/status` "
-    "has it, null for as long as that is not known",
-    "phase": "what it does now, and what of: `phase`, `underway`",
-    "compilation": "one compilation has ended: `compilation`, as one of `compile.last` of "
-    "`/status`, with its reason and advice",
-    "compile_end": "compile activity has ended: `compile_seconds`, all of the rank's so far",
-    "reopened": "a rank that was warm compiles again: `by` is the compilation that says why, null "
-    "for as long as none does",
-    "warm": "a rank is warm, or eager: `seconds`, `steps` and `ended_at` of its warm-up",
-    "ended": "a rank has ended: `end`, as `/status` has it",
-    "run": "a run's state: `state`, `before`, `compiling`, `warm`",
-    "gone": "a run is not shown any more: it ended long ago, or its records were taken away",
-    "source": "a source has failed or works again: `source`, `up`, `error`",
+# The data of each event. That of `reset` has the keys of `/status` too.
+EVENTS: Mapping[str, type[Status | ResetEvent | Event]] = {
+    "snapshot": Status,
+    "reset": ResetEvent,
+    **{one.kind: one for one in CHANGES},
+    SampleEvent.kind: SampleEvent,
 }
 
 EVENTS_DESCRIPTION = (
     "What changes, as it happens: server-sent events, as a browser's `EventSource` reads them. "
-    "The data of each is one JSON object; `at` is when it was seen, seconds since the epoch, "
-    "`summary` the run's sentence then. The first event is a `snapshot`, so nothing else need be "
-    "asked for. Each has an `id`: who comes back with the last one as `Last-Event-ID` misses "
-    "nothing of the last 8192 events (or 8 MiB), or is told by a `reset`. A comment comes every "
-    "15 s. A connection ends after an hour, when the daemon does, or where it is read too slowly; "
-    "come back with the last id. At most 1000 clients listen at once. "
-    + " ".join(f"`{kind}`: {meaning}." for kind, meaning in MEANINGS.items())
+    "The data of each is one JSON object. The first event is a `snapshot`, all of `/status`, so no "
+    "other request is needed. Each event has an `id`: a client that reconnects with the last one "
+    "as `Last-Event-ID` misses nothing of the last 8192 events (or 8 MiB), or gets a `reset`. A "
+    "comment comes every 15 s. A connection ends after an hour, when the daemon does, or if it is "
+    "read too slowly: reconnect with the last id. At most 1000 clients are connected at a time."
 )
 EVENTS_RUN_DESCRIPTION = (
     "Events of this run alone, and of sources. It need not be there yet. Names as in `/status`."
@@ -49,10 +38,7 @@ KINDS_DESCRIPTION = (
 _KIND = f"({'|'.join(KINDS)})"
 KINDS_PATTERN = f"^({_KIND}(,{_KIND})*)?$"
 SAMPLES_DESCRIPTION = (
-    "With `true` also an event `sample` once a second, which has no id: the figures of the moment, "
-    "as `/history` keeps them, with the sentences, and of a rank that counts what it compiles its "
-    "`progress`, and of a living one `last_step_age_seconds`, `pause`, `silent`, `since`, "
-    "`left_seconds` (of the compilation) and `a_step_seconds` (the sentence's speed)."
+    "With `true` also an event `sample` once a second, which has no id: the figures of the moment."
 )
 LAST_ID_DESCRIPTION = "The id of the last event that was read; browsers send it by themselves."
 EVENTS_EXAMPLE = (

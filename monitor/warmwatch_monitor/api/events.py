@@ -18,6 +18,7 @@ from warmwatch_monitor.api.event_log import ForgottenError, Recent, Wanted, fram
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.schema.events import ResetEvent, SampleEvent
 from warmwatch_monitor.status.schema.status import Status
 
 MOST_LISTENERS = 1000
@@ -28,7 +29,7 @@ _AT_ONCE = 25
 _RETRY = b"retry: 2000\n\n"
 _BEAT = b": still here\n\n"
 # for those who want it: once a second, without an id
-Sample = Callable[[Snapshot], object]
+Sample = Callable[[Snapshot], SampleEvent]
 
 
 SHARE_OF_A_PEER = 0.25  # of all who may listen
@@ -135,7 +136,8 @@ class Events:
             answer = json_body(_answer(snapshot, run)).plain
             if why is None:
                 return framed("snapshot", answer, id)
-            return framed("reset", b'{"why":%b,%b' % (json_body(why).plain, answer[1:]), id)
+            reset = json_body(ResetEvent(why=why)).plain
+            return framed("reset", b"%b,%b" % (reset[:-1], answer[1:]), id)
 
         made = self._kept.get(snapshot, (run, why, id), make)
         assert isinstance(made, bytes)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from msgspec import convert
 from msgspec.structs import asdict
 
 from warmwatch_monitor.api.last_hour import (
@@ -23,6 +24,12 @@ from warmwatch_monitor.api.last_hour import (
 )
 from warmwatch_monitor.model import RankView, RunView, Snapshot, all_warm, any_compiling
 from warmwatch_monitor.status.compile import compilation, progress
+from warmwatch_monitor.status.schema.events import (
+    SampledGpu,
+    SampledRank,
+    SampledRun,
+    SampleEvent,
+)
 from warmwatch_monitor.status.words.sentence import answer, run_answer
 
 _DIGITS = 6  # of a second, a watt
@@ -72,54 +79,46 @@ def columns(
     }
 
 
-def sample(snapshot: Snapshot) -> dict[str, Any]:
-    """The figures of this moment, and the words."""
+def sample(snapshot: Snapshot) -> SampleEvent:
+    """The figures of this moment, and the sentences."""
     words = answer(snapshot)
-    return {
-        "at": snapshot.epoch,
-        "late_seconds": snapshot.late_seconds,
-        "summary": words.summary,
-        "details": list(words.details),
-        "compiling": any_compiling(snapshot.runs),
-        "warm": all_warm(snapshot.runs),
-        "runs": [_words(view) for view in snapshot.runs],
-        "ranks": [_present(view) for run in snapshot.runs for view in run.ranks],
-        "gpus": [
-            {"uuid": gpu.uuid, "index": gpu.index, "power_limit_watts": gpu.power_limit_watts}
-            | {name: getattr(gpu, name) for name in GPU_COLUMNS}
-            for gpu in snapshot.gpus
-        ],
-    }
+    return SampleEvent(
+        at=snapshot.epoch,
+        late_seconds=snapshot.late_seconds,
+        summary=words.summary,
+        details=list(words.details),
+        compiling=any_compiling(snapshot.runs),
+        warm=all_warm(snapshot.runs),
+        runs=[_run(view) for view in snapshot.runs],
+        ranks=[_present(view) for run in snapshot.runs for view in run.ranks],
+        gpus=[convert(gpu, SampledGpu, from_attributes=True) for gpu in snapshot.gpus],
+    )
 
 
-def _words(view: RunView) -> dict[str, Any]:
+def _run(view: RunView) -> SampledRun:
     words = run_answer(view)
-    return {
-        "run": view.run,
-        "state": view.state.value,
-        "summary": words.summary,
-        "details": list(words.details),
-    }
+    details = list(words.details)
+    return SampledRun(run=view.run, state=view.state, summary=words.summary, details=details)
 
 
-def _present(view: RankView) -> dict[str, Any]:
-    figures = view.figures
-    return {
-        "run": view.run,
-        "rank": view.rank,
-        "state": view.judgement.state.value,
-        "phase": (view.judgement.phase or "other") if view.judgement.compiling else None,
-        "pause": _pause(view),
-        "silent": "silent" in view.judgement.conditions,
-        "since": figures.progress.state_since,
-        "left_seconds": _left(view),
-        "steps": figures.steps.count,
-        "step_seconds": figures.steps.last_seconds,
-        "a_step_seconds": figures.steps.length,
-        "last_step_age_seconds": figures.progress.last_step_age_seconds,
-        "compile_seconds": figures.compile.seconds,
-        "progress": progress(figures.compile.open),
-    }
+def _present(view: RankView) -> SampledRank:
+    figures, judgement = view.figures, view.judgement
+    return SampledRank(
+        run=view.run,
+        rank=view.rank,
+        state=judgement.state,
+        phase=(judgement.phase or "other") if judgement.compiling else None,
+        pause=_pause(view),
+        silent="silent" in judgement.conditions,
+        since=figures.progress.state_since,
+        left_seconds=_left(view),
+        steps=figures.steps.count,
+        step_seconds=figures.steps.last_seconds,
+        a_step_seconds=figures.steps.length,
+        last_step_age_seconds=figures.progress.last_step_age_seconds,
+        compile_seconds=figures.compile.seconds,
+        progress=progress(figures.compile.open),
+    )
 
 
 def _left(view: RankView) -> float | None:

@@ -51,11 +51,24 @@ def _operation(name: str, operation: Node, document: Node) -> Iterator[str]:
     yield _table("answer", (_response(code, one) for code, one in operation["responses"].items()))
     for code, response in operation["responses"].items():
         for kind, content in response.get("content", {}).items():
-            if (fields := _fields(content.get("schema", {}), document)) and code == "200":
+            schema = content.get("schema", {})
+            if (fields := _fields(schema, document)) and code == "200":
                 yield f"<h3>Fields</h3>{_table('field', fields)}"
+            for one in schema.get("oneOf", ()):
+                yield from _event(one, document)
             if "example" in content:
                 example = json.dumps(content["example"], indent=2)
                 yield f"<h3>{escape(code)} ({escape(kind)})</h3><pre>{escape(example)}</pre>"
+
+
+def _event(one: Node, document: Node) -> Iterator[str]:
+    """One event of a stream; the fields that `/status` has too are not repeated."""
+    *_, own = one["allOf"]
+    schema = _resolved(own, document)
+    words = _words(schema.get("description", ""))
+    yield f"<h3>Event <code>{escape(one['title'])}</code></h3><p>{words}</p>"
+    if not own["$ref"].endswith("/Status"):
+        yield _table("field", _fields(own, document))
 
 
 def _table(what: str, lines: Any) -> str:

@@ -10,8 +10,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 
 from warmwatch_monitor.api.cached import Body, json_body
+from warmwatch_monitor.api.event_schema import EVENTS, EVENTS_EXAMPLE
 from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.status.goals import GOALS, LONGEST_WAIT_SECONDS
+from warmwatch_monitor.status.schema.events import ResetEvent
 from warmwatch_monitor.status.schema.json_schema import definitions
 from warmwatch_monitor.status.schema.status import Problem, Status
 
@@ -42,7 +44,7 @@ def documented(app: FastAPI) -> dict[str, Any]:
         title=app.title, version=app.version, summary=app.summary, routes=app.routes
     )
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
-    schemas.update(definitions(Status, Problem, ref_template=_SCHEMAS))
+    schemas.update(definitions(Status, Problem, *EVENTS.values(), ref_template=_SCHEMAS))
     return document
 
 
@@ -50,6 +52,16 @@ def content(type: type[Status] | type[Problem]) -> dict[str, Any]:
     """A response of this type, as routes document it."""
     schema = {"$ref": _SCHEMAS.format(name=type.__name__)}
     return {"content": {"application/json": {"schema": schema}}}
+
+
+def events_content() -> dict[str, Any]:
+    """The events of a stream, as its route documents them."""
+    found: list[dict[str, Any]] = []
+    for kind, type in EVENTS.items():
+        of: list[Any] = [Status, type] if type is ResetEvent else [type]
+        references = [{"$ref": _SCHEMAS.format(name=one.__name__)} for one in of]
+        found.append({"title": kind, "allOf": references})
+    return {"schema": {"oneOf": found}, "example": EVENTS_EXAMPLE}
 
 
 def problem(description: str) -> dict[str, Any]:

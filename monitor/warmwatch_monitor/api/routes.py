@@ -16,7 +16,6 @@ from warmwatch_monitor.api.cached import json_body_of_many
 from warmwatch_monitor.api.event_log import Recent, Wanted
 from warmwatch_monitor.api.event_schema import (
     EVENTS_DESCRIPTION,
-    EVENTS_EXAMPLE,
     EVENTS_RUN_DESCRIPTION,
     HISTORY_DESCRIPTION,
     HISTORY_EXAMPLE,
@@ -35,6 +34,7 @@ from warmwatch_monitor.api.responses import (
     add_refusals,
     content,
     documented,
+    events_content,
     json_response,
     problem,
     sent,
@@ -210,7 +210,7 @@ def add_events(app: FastAPI, events: Events) -> None:
         response_class=EventStream,
         response_description="Events, for as long as they are taken.",
         responses={
-            200: {"content": {"text/event-stream": {"example": EVENTS_EXAMPLE}}},
+            200: {"content": {"text/event-stream": events_content()}},
             422: INVALID,
             503: problem("As many listen as may."),
         },

@@ -16,14 +16,25 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from logging.handlers import QueueHandler
 from typing import Any
 
+from warmwatch.shared.states import State
 from warmwatch.shared.values import printable
-from warmwatch_monitor.api.changes import changes, source_changes, tells_of_runs
+from warmwatch_monitor.api.changes import changes, has_runs, source_changes
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.settings import LOG_FORMATS
+from warmwatch_monitor.status.schema.events import (
+    CompilationEvent,
+    ConditionEvent,
+    EndedEvent,
+    Event,
+    RankEvent,
+    RunEvent,
+    SourceEvent,
+    WarmEvent,
+)
 
 LONG_COMPILATION = 10.0  # seconds
 _LINES_A_MINUTE = 60  # of one kind
@@ -35,6 +46,7 @@ _PRIORITIES = {logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3}
 _BARE = re.compile(r"[\w.:/@+,-]+")
 _SLOWER = frozenset({"slower", "slower_than_before"})
 _FAILED = frozenset({"failed", "lost"})
+_TROUBLE = frozenset({State.FAILED, State.LOST, State.STALLED})
 
 
 class DaemonLog:
@@ -95,15 +107,15 @@ class DaemonLog:
         if before is None:
             return
         for change in source_changes(before, snapshot):
-            self._source(change.data)
-        if tells_of_runs(before) and tells_of_runs(snapshot):
-            for change in changes(before, snapshot):
-                for level, fields in _told(change.kind, change.data):
-                    self.note(change.kind, level, **fields)
+            self._source(change)
+        if has_runs(before) and has_runs(snapshot):
+            for event, _ in changes(before, snapshot):
+                for level, fields in _logged(event):
+                    self.note(event.kind, level, **fields)
 
-    def _source(self, data: Mapping[str, Any]) -> None:
-        level = logging.INFO if data["up"] else logging.WARNING
-        self.note("source", level, source=data["source"], up=data["up"], error=data["error"])
+    def _source(self, event: SourceEvent) -> None:
+        level = logging.INFO if event.up else logging.WARNING
+        self.note(event.kind, level, source=event.source, up=event.up, error=event.error)
 
     def _refusals(self, snapshot: Snapshot) -> None:
         refused = frozenset((one.path, one.reason) for one in snapshot.refusals)
@@ -112,28 +124,33 @@ class DaemonLog:
         self._refused = refused
 
 
-def _told(kind: str, data: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _logged(event: Event) -> Iterator[tuple[int, dict[str, Any]]]:
     """Level and fields of a change that is logged."""
-    run, rank = data.get("run"), data.get("rank")
-    if kind == "run":
-        level = logging.WARNING if data["state"] in {*_FAILED, "stalled"} else logging.INFO
-        yield level, {"run": run, "state": data["state"], "before": data["before"]}
-    elif kind == "warm":
-        seconds, steps = data.get("seconds"), data.get("steps")
-        yield logging.INFO, {"run": run, "rank": rank, "seconds": seconds, "steps": steps}
-    elif kind == "condition":
-        for name in sorted(_SLOWER & ({*data["conditions"]} - {*data["before"]})):
-            yield logging.WARNING, {"run": run, "rank": rank, "condition": name}
-    elif kind == "compilation":
-        one = data["compilation"]
-        if (one["seconds"] or 0.0) >= LONG_COMPILATION:
-            fields = {"id": one["id"], "kind": one["kind"], "seconds": round(one["seconds"], 3)}
-            yield logging.INFO, {"run": run, "rank": rank, **fields}
-    elif kind == "ended":
-        end = data["end"] or {}
-        level = logging.WARNING if end.get("how") in _FAILED else logging.INFO
-        fields = {name: end.get(name) for name in ("how", "exit_code", "exception", "signal")}
-        yield level, {"run": run, "rank": rank, **fields}
+    if isinstance(event, RunEvent):
+        level = logging.WARNING if event.state in _TROUBLE else logging.INFO
+        before = event.before.value if event.before else None
+        yield level, {"run": event.run, "state": event.state.value, "before": before}
+    elif isinstance(event, RankEvent):
+        rank = {"run": event.run, "rank": event.rank}
+        yield from ((level, rank | fields) for level, fields in _logged_of_rank(event))
+
+
+def _logged_of_rank(event: RankEvent) -> Iterator[tuple[int, dict[str, Any]]]:
+    if isinstance(event, WarmEvent):
+        yield logging.INFO, {"seconds": event.seconds, "steps": event.steps}
+    elif isinstance(event, ConditionEvent):
+        for name in sorted(_SLOWER & {*event.conditions} - {*event.before}):
+            yield logging.WARNING, {"condition": name}
+    elif isinstance(event, CompilationEvent):
+        one = event.compilation
+        if one.seconds is not None and one.seconds >= LONG_COMPILATION:
+            seconds = round(one.seconds, 3)
+            yield logging.INFO, {"id": one.id, "kind": one.kind, "seconds": seconds}
+    elif isinstance(event, EndedEvent) and event.end is not None:
+        end = event.end
+        level = logging.WARNING if end.how in _FAILED else logging.INFO
+        fields = {"how": end.how, "exit_code": end.exit_code}
+        yield level, {**fields, "exception": end.exception, "signal": end.signal}
 
 
 class _Limit:

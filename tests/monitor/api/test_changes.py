@@ -10,16 +10,18 @@ from msgspec import to_builtins
 
 from support import builders as b
 from support.values import replace
-from warmwatch_monitor.api.changes import KINDS, changes, source_changes
+from warmwatch_monitor.api.changes import changes, source_changes
 from warmwatch_monitor.api.event_log import ForgottenError, Recent, Wanted
-from warmwatch_monitor.api.event_schema import MEANINGS
+from warmwatch_monitor.api.event_schema import EVENTS
 from warmwatch_monitor.model import RankView, Snapshot
+from warmwatch_monitor.status.schema.events import KINDS
+from warmwatch_monitor.status.schema.json_schema import definitions
 
 STATES = b.in_every_state()
 
 
 def told(before: Snapshot, now: Snapshot) -> list[tuple[str, dict[str, Any]]]:
-    return [(change.kind, to_builtins(change.data)) for change in changes(before, now)]
+    return [(event.kind, to_builtins(event)) for event, _ in changes(before, now)]
 
 
 def between(before: str | RankView, now: str | RankView) -> dict[str, dict[str, Any]]:
@@ -35,8 +37,13 @@ def test_what_stays_as_it_is_tells_nothing() -> None:
         assert between(state, state) == {}
 
 
-def test_every_kind_is_explained() -> None:
-    assert MEANINGS.keys() == {"snapshot", "reset", *KINDS}
+def test_every_event_and_each_of_its_keys_is_described() -> None:
+    schemas = definitions(*EVENTS.values(), ref_template="{name}")
+    assert EVENTS.keys() == {"snapshot", "reset", "sample", *KINDS}
+    for type in EVENTS.values():
+        schema = schemas[type.__name__]
+        assert schema["description"]
+        assert all(key["description"] for key in schema["properties"].values())
 
 
 def test_a_run_that_comes_is_told_with_its_rank_and_one_that_goes_by_its_name() -> None:
@@ -130,7 +137,12 @@ def test_a_source_that_fails_is_told_once() -> None:
     up = b.snapshot()
     down = b.snapshot(sources=(replace(b.HEALTH, up=False, error="gone"),))
     (failed,) = source_changes(up, down)
-    assert failed.data == {"at": b.EPOCH, "source": "records", "up": False, "error": "gone"}
+    assert to_builtins(failed) == {
+        "at": b.EPOCH,
+        "source": "records",
+        "up": False,
+        "error": "gone",
+    }
     assert list(source_changes(down, down)) == []
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec import to_builtins
 
 from support import builders as b
 from support.values import replace
@@ -174,7 +175,7 @@ def test_who_was_gone_before_the_time_that_is_asked_for_is_not_told_of() -> None
 
 
 def test_a_sample_is_the_moment_with_its_sentences() -> None:
-    found = sample(b.snapshot(STATES["compiling"], gpus=(b.gpu(),)))
+    found = to_builtins(sample(b.snapshot(STATES["compiling"], gpus=(b.gpu(),))))
     assert found["summary"].startswith("gpt2: compiling for 43 s")
     assert (found["ranks"][0]["phase"], found["ranks"][0]["steps"]) == ("inductor", 0)
     assert found["gpus"][0]["power_watts"] == 686.0

@@ -405,7 +405,7 @@ OK = b"HTTP/1.0 200 OK\r\n\r\n"
         (OK + b"[" * 200_000, "does not answer as warmwatch does"),
         (OK + b'{"runs": 1, "schema_version": 1}', "does not answer as warmwatch does"),
         (OK + b'{"runs": [], "schema_version": 2}', "of another release than this command"),
-        (OK + b'{"runs": ["gpt2"], "schema_version": 1}', "no daemon of this release (summary is"),
+        (OK + b'{"runs": ["gpt2"], "schema_version": 1}', "not a daemon of this release (Expected"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", "does not answer as warmwatch"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz", "does not answer as"),
         (b"HTTP/1.0 503 Busy\r\n\r\n", "answers with HTTP 503"),

@@ -23,6 +23,7 @@ from support.screens import Screen, screen
 from support.standing import training
 from support.terminal import terminal
 from support.values import replace
+from warmwatch_monitor.api.cached import json_body
 from warmwatch_monitor.api.last_hour_columns import sample as sample_of
 from warmwatch_monitor.model import RankView
 from warmwatch_monitor.top.moment import Heard, at_the_moment
@@ -37,7 +38,7 @@ def told(
     """The answer and the sample of one moment."""
     snapshot = replace(b.snapshot(*views, **rest), epoch=b.EPOCH + after)
     answer = {**status(snapshot), "at": b.EPOCH + after}
-    return copy.deepcopy(answer), json.loads(json.dumps(sample_of(snapshot)))
+    return copy.deepcopy(answer), json.loads(json_body(sample_of(snapshot)).plain)
 
 
 def stepped(view: RankView, steps: int) -> RankView:
