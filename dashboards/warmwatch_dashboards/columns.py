@@ -16,8 +16,8 @@ from grafana_foundation_sdk.models.dashboard import (
     ValueMap,
 )
 
-# The same time and data source there; Grafana encodes the value itself.
-_KEPT = "${__url_time_range}&var-datasource=${datasource}"
+# The same time, data source and clusters there; Grafana encodes the value itself.
+_KEPT = "${__url_time_range}&var-datasource=${datasource}&${cluster:queryparam}"
 TO_RUN = ("Show this run", f"/d/warmwatch-run/?var-run=${{__value.raw}}&{_KEPT}")
 TO_GPU = ("Show this GPU", f"/d/warmwatch-gpu/?var-gpu=${{__value.raw}}&{_KEPT}")
 
@@ -31,6 +31,10 @@ class Column:
     unit: str | None = None
     mapping: ValueMap | None = None
     link: tuple[str, str] | None = None
+
+
+# Prometheus servers without clusters have no such label, and the table no such column.
+CLUSTER_COLUMN = Column(field="cluster", heading="Cluster")
 
 
 def arrange(panel: table.Panel, *columns: Column) -> table.Panel:

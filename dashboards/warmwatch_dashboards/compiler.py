@@ -6,7 +6,7 @@ from grafana_foundation_sdk.builders import timeseries
 from grafana_foundation_sdk.models import units
 
 from warmwatch_dashboards.panels import About, Query, areas, counts, lines
-from warmwatch_dashboards.queries import CHOSEN, per_second
+from warmwatch_dashboards.queries import CHOSEN, highest, least_advanced, per_second
 
 
 def activity() -> list[timeseries.Panel]:
@@ -21,7 +21,7 @@ def cost() -> list[timeseries.Panel]:
 
 def _in_progress() -> timeseries.Panel:
     began = f"warmwatch_compile_start_timestamp_seconds{{{CHOSEN}}}"
-    limit = f"warmwatch_compile_limit_seconds{{{CHOSEN}}} and on (run, rank) {began}"
+    limit = f"warmwatch_compile_limit_seconds{{{CHOSEN}}} and on (cluster, run, rank) {began}"
     return lines(
         About(
             title="The compilation in progress",
@@ -32,8 +32,8 @@ def _in_progress() -> timeseries.Panel:
             width=12,
             none="nothing compiles",
         ),
-        Query(f"max by (rank) (time() - {began})", "so far, rank {{rank}}"),
-        Query(f"max by (rank) ({limit})", "too long, rank {{rank}}"),
+        Query(least_advanced(f"max by (rank) (time() - {began})"), "so far, rank {{rank}}"),
+        Query(least_advanced(f"max by (rank) ({limit})"), "too long, rank {{rank}}"),
         Query(
             f"min(warmwatch_collective_timeout_seconds{{{CHOSEN}}}) and on () {began}",
             "collectives give up",
@@ -56,7 +56,7 @@ def _how_far() -> timeseries.Panel:
             width=12,
             none="nothing is counted",
         ),
-        Query(f"{done} / {planned}", "{{of}}, rank {{rank}}"),
+        Query(least_advanced(f"{done} / {planned}"), "{{of}}, rank {{rank}}"),
     ).max(1)
 
 
@@ -122,11 +122,15 @@ def _gpu_seconds() -> timeseries.Panel:
     return counts(
         About(
             title="GPU-seconds",
-            description="Compile time times the GPUs that were held meanwhile, for each rank.",
+            description="Compile time times the GPUs that were held meanwhile, for each rank, "
+            "the highest of many.",
             unit=units.Seconds,
             width=8,
         ),
-        Query(f"max by (rank) (warmwatch_compile_gpu_seconds_total{{{CHOSEN}}})", "rank {{rank}}"),
+        Query(
+            highest(f"max by (rank) (warmwatch_compile_gpu_seconds_total{{{CHOSEN}}})", "rank"),
+            "rank {{rank}}",
+        ),
     )
 
 
@@ -139,7 +143,10 @@ def _energy_by_step() -> timeseries.Panel:
             unit=units.Joule,
             width=8,
         ),
-        Query(f"max by (rank) (warmwatch_clean_step_energy_joules{{{CHOSEN}}})", "rank {{rank}}"),
+        Query(
+            highest(f"max by (rank) (warmwatch_clean_step_energy_joules{{{CHOSEN}}})", "rank"),
+            "rank {{rank}}",
+        ),
     )
 
 
@@ -153,6 +160,7 @@ def _energy() -> timeseries.Panel:
             width=8,
         ),
         Query(
-            f"max by (rank) (warmwatch_compile_energy_joules_total{{{CHOSEN}}})", "rank {{rank}}"
+            highest(f"max by (rank) (warmwatch_compile_energy_joules_total{{{CHOSEN}}})", "rank"),
+            "rank {{rank}}",
         ),
     )

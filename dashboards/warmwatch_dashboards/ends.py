@@ -5,10 +5,10 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders import table
 from grafana_foundation_sdk.models import units
 
-from warmwatch_dashboards.columns import TO_RUN, Column, arrange
+from warmwatch_dashboards.columns import CLUSTER_COLUMN, TO_RUN, Column, arrange
 from warmwatch_dashboards.panels import About, Query, rows
+from warmwatch_dashboards.queries import CLUSTER
 
-_OVER = 'rank:warmwatch_state:latest{{{selector}state=~"finished|failed|lost"}}'
 _HOW = (
     Column(field="end", heading="End"),
     Column(field="exit_code", heading="Exit code"),
@@ -27,7 +27,7 @@ def of_ranks(selector: str) -> table.Panel:
             height=6,
             none="no rank has ended",
         ),
-        Query(f"max by (rank, end, exit_code) ({_ended(selector)})"),
+        Query(f"topk($rows, max by (rank, end, exit_code) ({_ended(selector)}))"),
     )
     return arrange(panel, Column(field="rank", heading="Rank"), *_HOW)
 
@@ -43,13 +43,15 @@ def of_runs() -> table.Panel:
             width=12,
             none="no rank has ended",
         ),
-        Query(f"count by (run, end, exit_code) ({_ended()})"),
+        Query(f"topk($rows, count by (cluster, run, end, exit_code) ({_ended(CLUSTER)}))"),
     )
     ranks = Column(field="Value", heading="Ranks")
-    return arrange(panel, Column(field="run", heading="Run", link=TO_RUN), *_HOW, ranks)
+    return arrange(
+        panel, CLUSTER_COLUMN, Column(field="run", heading="Run", link=TO_RUN), *_HOW, ranks
+    )
 
 
-def _ended(selector: str = "") -> str:
+def _ended(selector: str) -> str:
     """Of the record that speaks for each rank now: one that was started again has not ended."""
-    over = _OVER.format(selector=f"{selector}," if selector else "")
-    return f"warmwatch_end_info{{{selector}}} and on (run, rank, instance) {over}"
+    over = f'rank:warmwatch_state:latest{{{selector},state=~"finished|failed|lost"}}'
+    return f"warmwatch_end_info{{{selector}}} and on (cluster, run, rank, instance) {over}"

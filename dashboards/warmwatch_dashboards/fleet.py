@@ -7,9 +7,13 @@ from grafana_foundation_sdk.builders import stat, table, timeseries
 from grafana_foundation_sdk.models import units
 
 from warmwatch_dashboards import ends, states
-from warmwatch_dashboards.columns import TO_GPU, TO_RUN, Column, arrange
-from warmwatch_dashboards.layout import dashboard, lay_out
-from warmwatch_dashboards.panels import About, Query, counts, level, lines, number, rows
+from warmwatch_dashboards.columns import CLUSTER_COLUMN, TO_GPU, TO_RUN, Column, arrange
+from warmwatch_dashboards.layout import dashboard, lay_out, limit, nodes
+from warmwatch_dashboards.panels import About, Query, areas, counts, level, lines, number, rows
+from warmwatch_dashboards.queries import CLUSTER, NODE, highest
+
+# The rows of the table of runs: those that are least advanced, which includes all that stall.
+_ROWS = f"and on (cluster, run) bottomk($rows, run:warmwatch_advancement:min{{{CLUSTER}}})"
 
 
 def fleet() -> build.Dashboard:
@@ -19,10 +23,13 @@ def fleet() -> build.Dashboard:
         "Warmwatch: fleet",
         "All training runs that report to this Prometheus, over all hosts.",
     )
+    board.with_variable(nodes())
+    board.with_variable(limit("lines", "Runs in a graph", 10, 5, 20, 50))
+    board.with_variable(limit("rows", "Rows of a table", 50, 25, 100, 500))
     return lay_out(
         board,
         {
-            "Now": [*_now(), _runs(), _alerts(), _compiling(), ends.of_runs()],
+            "Now": [*_now(), _states(), _runs(), _alerts(), _compiling(), ends.of_runs()],
             "Skew between ranks": [_skew(), _slowest()],
             "What compilation cost": [_gpu_seconds(), _energy()],
         },
@@ -39,7 +46,7 @@ def _now() -> list[stat.Panel]:
                 width=6,
                 height=4,
             ),
-            Query("count(run:warmwatch_ranks:count > 0) or vector(0)"),
+            Query(f"count(run:warmwatch_ranks:count{{{CLUSTER}}} > 0) or vector(0)"),
         ),
         number(
             About(
@@ -49,7 +56,7 @@ def _now() -> list[stat.Panel]:
                 width=6,
                 height=4,
             ),
-            Query("sum(run:warmwatch_compiling:max) or vector(0)"),
+            Query(f"sum(run:warmwatch_compiling:max{{{CLUSTER}}}) or vector(0)"),
             steps=(level("text"), level("yellow", 1)),
         ),
         number(
@@ -60,7 +67,7 @@ def _now() -> list[stat.Panel]:
                 width=6,
                 height=4,
             ),
-            Query("sum(run:warmwatch_warm:min) or vector(0)"),
+            Query(f"sum(run:warmwatch_warm:min{{{CLUSTER}}}) or vector(0)"),
             steps=(level("text"), level("green", 1)),
         ),
         number(
@@ -72,39 +79,58 @@ def _now() -> list[stat.Panel]:
                 width=6,
                 height=4,
             ),
-            Query("count(warmwatch_source_up == 0) or vector(0)"),
+            Query(f"count(warmwatch_source_up{{{NODE}}} == 0) or vector(0)"),
             steps=(level("text"), level("orange", 1)),
         ),
     ]
+
+
+def _states() -> timeseries.Panel:
+    return areas(
+        About(
+            title="Runs by state",
+            description="How many runs are in each state. Many that compile at the same time, "
+            "after a restart or an upgrade, are a band of their own.",
+            unit=units.NoUnit,
+            width=24,
+        ),
+        Query(f"count by (state) (run:warmwatch_state:least_advanced{{{CLUSTER}}})", "{{state}}"),
+    )
 
 
 def _runs() -> table.Panel:
     panel = rows(
         About(
             title="Runs and their state",
-            description="A row for each run; the run's name leads to its own dashboard. Missing: "
-            "ranks that the launcher announced and that are not alive. Skew: how much longer "
-            "than the fastest rank the slowest one has compiled.",
+            description="A row for each run, of many the least advanced; the run's name leads to "
+            "its own dashboard. Missing: ranks that the launcher announced and that are not alive. "
+            "Skew: how much longer than the fastest rank the slowest one has compiled.",
             unit=units.NoUnit,
             width=24,
             none="no runs",
         ),
-        Query("run:warmwatch_advancement:min"),
-        Query("run:warmwatch_ranks:count"),
-        Query("run:warmwatch_ranks_missing:count"),
-        Query("run:warmwatch_step_seconds:p50_5m"),
-        Query("run:warmwatch_compile_seconds:max"),
-        Query("run:warmwatch_compile_seconds:skew"),
-        Query("run:warmwatch_compile_gpu_seconds:sum"),
-        Query("run:warmwatch_compile_energy_joules:sum"),
+        *(
+            Query(f"{series}{{{CLUSTER}}} {_ROWS}")
+            for series in (
+                "run:warmwatch_advancement:min",
+                "run:warmwatch_ranks:count",
+                "run:warmwatch_ranks_missing:count",
+                "run:warmwatch_recent_step_seconds:median",
+                "run:warmwatch_compile_seconds:max",
+                "run:warmwatch_compile_seconds:skew",
+                "run:warmwatch_compile_gpu_seconds:sum",
+                "run:warmwatch_compile_energy_joules:sum",
+            )
+        ),
     )
     return arrange(
         panel,
+        CLUSTER_COLUMN,
         Column(field="run", heading="Run", link=TO_RUN),
         Column(field="Value #A", heading="State", mapping=states.mapping()),
         Column(field="Value #B", heading="Ranks"),
         Column(field="Value #C", heading="Missing"),
-        Column(field="Value #D", heading="Clean step, median of 5 min", unit=units.Seconds),
+        Column(field="Value #D", heading="Clean step, recent", unit=units.Seconds),
         Column(field="Value #E", heading="Compile time, slowest rank", unit=units.Seconds),
         Column(field="Value #F", heading="Skew", unit=units.Seconds),
         Column(field="Value #G", heading="GPU-seconds", unit=units.Seconds),
@@ -121,12 +147,15 @@ def _alerts() -> table.Panel:
             width=12,
             none="nothing fires",
         ),
-        Query('ALERTS{alertname=~"Warmwatch.*",alertstate="firing"}'),
+        Query(
+            f'topk($rows, ALERTS{{{CLUSTER},alertname=~"Warmwatch.*",alertstate="firing"}})',
+        ),
     )
     return arrange(
         panel,
         Column(field="alertname", heading="Alert"),
         Column(field="severity", heading="Severity"),
+        CLUSTER_COLUMN,
         Column(field="run", heading="Run", link=TO_RUN),
         Column(field="rank", heading="Rank"),
         Column(field="uuid", heading="GPU", link=TO_GPU),
@@ -135,23 +164,26 @@ def _alerts() -> table.Panel:
 
 
 def _compiling() -> table.Panel:
+    phase = f"warmwatch_compile_phase{{{NODE}}} == 1"
+    spent = f"rank:warmwatch_compile_seconds:sum{{{CLUSTER}}} and on (cluster, run, rank) {phase}"
+    longest = f"topk($rows, {spent})"
     panel = rows(
         About(
             title="Who compiles now",
             description="Ranks with compile activity in progress, its phase, and the compile time "
-            "of the rank so far.",
+            "of the rank so far; of many those that have compiled longest.",
             unit=units.NoUnit,
             width=12,
             none="nobody compiles",
         ),
-        Query("max by (run, rank, phase) (warmwatch_compile_phase == 1)"),
         Query(
-            "rank:warmwatch_compile_seconds:sum "
-            "and on (run, rank) max by (run, rank) (warmwatch_compile_phase == 1)"
+            f"max by (cluster, run, rank, phase) ({phase}) and on (cluster, run, rank) {longest}"
         ),
+        Query(longest),
     )
     return arrange(
         panel,
+        CLUSTER_COLUMN,
         Column(field="run", heading="Run", link=TO_RUN),
         Column(field="rank", heading="Rank"),
         Column(field="phase", heading="Phase"),
@@ -164,11 +196,13 @@ def _skew() -> timeseries.Panel:
         About(
             title="Compile skew",
             description="How much longer than the fastest rank the slowest one has compiled: for "
-            "so long the others waited in a collective.",
+            "so long the others waited in a collective. Of many runs the highest.",
             unit=units.Seconds,
             width=16,
         ),
-        Query("run:warmwatch_compile_seconds:skew", "{{run}}"),
+        Query(
+            highest(f"run:warmwatch_compile_seconds:skew{{{CLUSTER}}}", "cluster, run"), "{{run}}"
+        ),
     )
 
 
@@ -180,10 +214,11 @@ def _slowest() -> table.Panel:
             unit=units.NoUnit,
             width=8,
         ),
-        Query("run:warmwatch_compile_seconds:slowest"),
+        Query(f"topk($rows, run:warmwatch_compile_seconds:slowest{{{CLUSTER}}})"),
     )
     return arrange(
         panel,
+        CLUSTER_COLUMN,
         Column(field="run", heading="Run", link=TO_RUN),
         Column(field="rank", heading="Rank"),
         Column(field="Value", heading="Compile time", unit=units.Seconds),
@@ -194,11 +229,15 @@ def _gpu_seconds() -> timeseries.Panel:
     return counts(
         About(
             title="GPU-seconds",
-            description="Compile time times the GPUs that were held meanwhile, of each run so far.",
+            description="Compile time times the GPUs that were held meanwhile, of each run so "
+            "far; of many the highest.",
             unit=units.Seconds,
             width=12,
         ),
-        Query("run:warmwatch_compile_gpu_seconds:sum", "{{run}}"),
+        Query(
+            highest(f"run:warmwatch_compile_gpu_seconds:sum{{{CLUSTER}}}", "cluster, run"),
+            "{{run}}",
+        ),
     )
 
 
@@ -206,9 +245,13 @@ def _energy() -> timeseries.Panel:
     return counts(
         About(
             title="Energy",
-            description="Energy of the GPUs while their ranks compiled, of each run so far.",
+            description="Energy of the GPUs while their ranks compiled, of each run so far; of "
+            "many the highest.",
             unit=units.Joule,
             width=12,
         ),
-        Query("run:warmwatch_compile_energy_joules:sum", "{{run}}"),
+        Query(
+            highest(f"run:warmwatch_compile_energy_joules:sum{{{CLUSTER}}}", "cluster, run"),
+            "{{run}}",
+        ),
     )

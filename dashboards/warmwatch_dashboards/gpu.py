@@ -12,7 +12,7 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 
 from warmwatch_dashboards.columns import TO_RUN, Column, arrange
-from warmwatch_dashboards.layout import dashboard, lay_out, variable
+from warmwatch_dashboards.layout import dashboard, lay_out, limit, nodes, variable
 from warmwatch_dashboards.panels import (
     About,
     Query,
@@ -23,12 +23,14 @@ from warmwatch_dashboards.panels import (
     rows,
     timeline,
 )
-from warmwatch_dashboards.queries import seen
+from warmwatch_dashboards.queries import NODE, highest, lowest, seen
 
-_GPU = 'uuid=~"$gpu"'
+_GPU = f'{NODE},uuid=~"$gpu"'
+_EACH = "cluster, instance, uuid"
 # The index alone would not tell apart GPUs of two hosts, nor a MIG device from its board.
 _NAME = "GPU {{gpu}}, {{uuid}}"
 _LIMIT = "limit of "
+_LIMIT_NAME = f"{_LIMIT}{_NAME}"
 
 
 def gpu() -> build.Dashboard:
@@ -38,8 +40,11 @@ def gpu() -> build.Dashboard:
         "Warmwatch: GPUs",
         "What NVML says of each GPU, and which rank of which run uses it.",
     )
-    uuids = "label_values(warmwatch_gpu_info, uuid)"
+    board.with_variable(nodes())
+    uuids = f"label_values(warmwatch_gpu_info{{{NODE}}}, uuid)"
     board.with_variable(variable("gpu", "GPU", uuids, several=True))
+    board.with_variable(limit("lines", "GPUs in a graph", 16, 8, 32, 64))
+    board.with_variable(limit("rows", "Rows of a table", 50, 25, 100, 500))
     return lay_out(
         board,
         {
@@ -66,7 +71,8 @@ def _lost() -> stat.Panel:
 
 
 def _users() -> table.Panel:
-    facts = "max by (uuid, gpu, name) (warmwatch_gpu_info)"
+    facts = f"max by (cluster, uuid, gpu, name) (warmwatch_gpu_info{{{NODE}}})"
+    ranks = f"warmwatch_rank_gpu_info{{{_GPU}}}"
     panel = rows(
         About(
             title="Who uses which GPU",
@@ -76,7 +82,7 @@ def _users() -> table.Panel:
             width=20,
             none="no rank holds a context",
         ),
-        Query(f"warmwatch_rank_gpu_info{{{_GPU}}} * on (uuid) group_left (gpu, name) {facts}"),
+        Query(f"topk($rows, {ranks} * on (cluster, uuid) group_left (gpu, name) {facts})"),
     )
     return arrange(
         panel,
@@ -94,11 +100,12 @@ def _utilization() -> timeseries.Panel:
         About(
             title="Utilization",
             description="The share of time in which any kernel ran: how often the GPU was used, "
-            "not how much of it. One that waits in a collective shows 100 %.",
+            "not how much of it. One that waits in a collective shows 100 %. Of "
+            "many GPUs the lowest.",
             unit=units.PercentUnit,
             width=12,
         ),
-        Query(f"warmwatch_gpu_utilization_ratio{{{_GPU}}}", _NAME),
+        Query(lowest(f"warmwatch_gpu_utilization_ratio{{{_GPU}}}", _EACH), _NAME),
     ).max(1)
 
 
@@ -107,42 +114,50 @@ def _activity() -> timeseries.Panel:
         About(
             title="SM, tensor and memory activity",
             description="How busy multiprocessors, tensor cores and memory bandwidth were: how "
-            "much of the GPU was used. Hopper and later.",
+            "much of the GPU was used. Hopper and later; of many GPUs the lowest.",
             unit=units.PercentUnit,
             width=12,
             none="not told by this GPU",
         ),
-        Query(f"warmwatch_gpu_sm_active_ratio{{{_GPU}}}", f"SM, {_NAME}"),
-        Query(f"warmwatch_gpu_tensor_active_ratio{{{_GPU}}}", f"tensor cores, {_NAME}"),
-        Query(f"warmwatch_gpu_dram_active_ratio{{{_GPU}}}", f"memory bandwidth, {_NAME}"),
+        Query(lowest(f"warmwatch_gpu_sm_active_ratio{{{_GPU}}}", _EACH), f"SM, {_NAME}"),
+        Query(
+            lowest(f"warmwatch_gpu_tensor_active_ratio{{{_GPU}}}", _EACH), f"tensor cores, {_NAME}"
+        ),
+        Query(
+            lowest(f"warmwatch_gpu_dram_active_ratio{{{_GPU}}}", _EACH),
+            f"memory bandwidth, {_NAME}",
+        ),
     ).max(1)
 
 
 def _power() -> timeseries.Panel:
+    power = f"warmwatch_gpu_power_watts{{{_GPU}}}"
     panel = lines(
         About(
             title="Power and its limit",
             description="Power draw of the board; the limit that is enforced is dashed. Full "
-            "utilization far below the limit is what waiting looks like.",
+            "utilization far below the limit is what waiting looks like. Of many GPUs the lowest.",
             unit=units.Watt,
             width=12,
         ),
-        Query(f"warmwatch_gpu_power_watts{{{_GPU}}}", _NAME),
-        Query(f"warmwatch_gpu_power_limit_watts{{{_GPU}}}", f"{_LIMIT}{_NAME}"),
+        Query(lowest(power, _EACH), _NAME),
+        Query(_limit_of("warmwatch_gpu_power_limit_watts", lowest(power, _EACH)), _LIMIT_NAME),
     )
     return _dashed(panel, _LIMIT)
 
 
 def _memory() -> timeseries.Panel:
+    used = f"warmwatch_gpu_memory_used_bytes{{{_GPU}}}"
     panel = lines(
         About(
             title="Memory",
-            description="Device memory in use by all processes; what there is, is dashed.",
+            description="Device memory in use by all processes; what there is, is dashed. "
+            "Of many GPUs the highest.",
             unit=units.BytesIEC,
             width=12,
         ),
-        Query(f"warmwatch_gpu_memory_used_bytes{{{_GPU}}}", _NAME),
-        Query(f"warmwatch_gpu_memory_total_bytes{{{_GPU}}}", f"{_LIMIT}{_NAME}"),
+        Query(highest(used, _EACH), _NAME),
+        Query(_limit_of("warmwatch_gpu_memory_total_bytes", highest(used, _EACH)), _LIMIT_NAME),
     )
     return _dashed(panel, _LIMIT)
 
@@ -151,12 +166,16 @@ def _clocks() -> timeseries.Panel:
     return lines(
         About(
             title="Clocks",
-            description="Clocks of the multiprocessors and of the memory.",
+            description="Clocks of the multiprocessors and of the memory; of many GPUs the lowest.",
             unit=units.Hertz,
             width=12,
         ),
-        Query(
-            f'warmwatch_gpu_clock_hertz{{{_GPU},domain=~"sm|memory"}}', f"{{{{domain}}}}, {_NAME}"
+        *(
+            Query(
+                lowest(f'warmwatch_gpu_clock_hertz{{{_GPU},domain="{domain}"}}', _EACH),
+                f"{domain}, {_NAME}",
+            )
+            for domain in ("sm", "memory")
         ),
     )
 
@@ -165,16 +184,17 @@ def _temperature() -> timeseries.Panel:
     return lines(
         About(
             title="Temperature",
-            description="Temperature of the GPU's die.",
+            description="Temperature of the GPU's die; of many GPUs the highest.",
             unit=units.Celsius,
             width=12,
         ),
-        Query(f"warmwatch_gpu_temperature_celsius{{{_GPU}}}", _NAME),
+        Query(highest(f"warmwatch_gpu_temperature_celsius{{{_GPU}}}", _EACH), _NAME),
     )
 
 
 def _throttled() -> statetimeline.Panel:
     throttled = f"warmwatch_gpu_throttled{{{_GPU}}}"
+    share = f"avg_over_time({throttled}[$__range] @ end()) > 0"
     held = ValueMap(
         options={
             "0": ValueMappingResult(text="free", color="green", index=0),
@@ -185,13 +205,14 @@ def _throttled() -> statetimeline.Panel:
         About(
             title="What holds the clocks down",
             description="A band for each reason that has held a GPU's clocks down within the time "
-            "shown. A power cap under full load is usual; heat and power brakes are not.",
+            "shown, of many those that did so longest. A power cap under full load is "
+            "usual; heat and power brakes are not.",
             unit=units.NoUnit,
             width=24,
             none="nothing held the clocks down",
         ),
         Query(
-            f"{seen(throttled)} and max_over_time({throttled}[$__range] @ end()) > 0",
+            f"{seen(throttled)} and topk($lines, {share})",
             f"{{{{reason}}}}, {_NAME}",
         ),
         held,
@@ -208,7 +229,13 @@ def _ecc() -> timeseries.Panel:
             width=12,
             none="this GPU has no ECC",
         ),
-        Query(f"warmwatch_gpu_ecc_errors_total{{{_GPU}}}", f"{{{{kind}}}}, {_NAME}"),
+        *(
+            Query(
+                highest(f'warmwatch_gpu_ecc_errors_total{{{_GPU},kind="{kind}"}}', _EACH),
+                f"{kind}, {_NAME}",
+            )
+            for kind in ("corrected", "uncorrected")
+        ),
     )
 
 
@@ -222,8 +249,13 @@ def _xid() -> timeseries.Panel:
             width=12,
             none="not told by this driver",
         ),
-        Query(f"warmwatch_gpu_xid_errors_total{{{_GPU}}}", _NAME),
+        Query(highest(f"warmwatch_gpu_xid_errors_total{{{_GPU}}}", _EACH), _NAME),
     )
+
+
+def _limit_of(limit: str, chosen: str) -> str:
+    """The limit of each GPU that is ``chosen``."""
+    return f"{limit}{{{_GPU}}} and on ({_EACH}) ({chosen})"
 
 
 def _dashed(panel: timeseries.Panel, prefix: str) -> timeseries.Panel:

@@ -16,6 +16,7 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 
 from warmwatch_dashboards.panels import SOURCE
+from warmwatch_dashboards.queries import CLUSTER
 
 TAG = "warmwatch"
 
@@ -32,7 +33,21 @@ def dashboard(uid: str, title: str, description: str) -> build.Dashboard:
     board.with_variable(
         build.DatasourceVariable("datasource").label("Data source").type("prometheus")
     )
+    clusters = "label_values(warmwatch_build_info, cluster)"
+    board.with_variable(variable("cluster", "Cluster", clusters, several=True))
     return board
+
+
+def nodes() -> build.QueryVariable:
+    """A choice among the monitors of the chosen clusters."""
+    found = f"label_values(warmwatch_build_info{{{CLUSTER}}}, instance)"
+    return variable("node", "Node", found, several=True)
+
+
+def limit(name: str, label: str, *values: int) -> build.CustomVariable:
+    """How many lines or rows a panel may have, so that a panel of 4,000 is never drawn."""
+    chosen = build.CustomVariable(name).label(label).values(",".join(map(str, values)))
+    return chosen.current(VariableOption(selected=True, text=str(values[0]), value=str(values[0])))
 
 
 def variable(name: str, label: str, query: str, *, several: bool) -> build.QueryVariable:

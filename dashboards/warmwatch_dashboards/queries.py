@@ -2,8 +2,48 @@
 
 from __future__ import annotations
 
-# The series of the run and the ranks that are chosen at the top of the dashboard.
-CHOSEN = 'run="$run",rank=~"$rank"'
+import re
+
+# Series of the clusters, and of their nodes, that are chosen at the top of the dashboard. Without
+# clusters no series has that label, and all match.
+CLUSTER = 'cluster=~"$cluster"'
+NODE = f'{CLUSTER},instance=~"$node"'
+# Series of the chosen run, as the recording rules have it, and of its ranks, as the daemons do.
+RUN = f'{CLUSTER},run="$run"'
+CHOSEN = f'{NODE},run="$run",rank=~"$rank"'
+
+
+def highest(series: str, by: str) -> str:
+    """Of ``series`` only those of as many ``by`` as the variable ``$lines`` allows: the highest.
+
+    They are ranked once, by their last value within the time shown, rates by that of the whole
+    time: ``topk`` at each point of a graph would draw all that are among the highest at any point.
+    """
+    return f"{series} and on ({by}) topk($lines, {_once(series)})"
+
+
+def lowest(series: str, by: str) -> str:
+    """The same for the lowest."""
+    return f"{series} and on ({by}) bottomk($lines, {_once(series)})"
+
+
+def least_advanced(series: str) -> str:
+    """``series`` of ranks, of those that are least advanced now: as many as ``$lines`` allows."""
+    ranks = _once(f'rank:warmwatch_advancement:latest{{{RUN},rank=~"$rank"}}')
+    return f"({series}) and on (rank) bottomk($lines, {ranks})"
+
+
+_SELECTOR = re.compile(r"([a-z_:]+\{[^{}]*\})(\[[^\]]*\])?")
+
+
+def _once(series: str) -> str:
+    """``series`` as one value for the time shown."""
+
+    def whole(selector: re.Match[str]) -> str:
+        ranged = f"{selector[1]}[$__range] @ end()"
+        return ranged if selector[2] else f"last_over_time({ranged})"
+
+    return _SELECTOR.sub(whole, series)
 
 
 def seen(series: str) -> str:
@@ -21,7 +61,8 @@ def of_gpus_of_ranks(metric: str, selector: str) -> str:
     The ranks are the many side of the join: so several ranks may share a GPU.
     """
     ranks = f"warmwatch_rank_gpu_info{{{selector}}}"
-    return f"{ranks} * on (uuid) group_left (gpu) max by (uuid, gpu) ({metric})"
+    gpus = f"max by (cluster, uuid, gpu) ({metric}{{{CLUSTER}}})"
+    return least_advanced(f"{ranks} * on (cluster, uuid) group_left (gpu) {gpus}")
 
 
 def per_second(counter: str) -> str:

@@ -8,9 +8,9 @@ from grafana_foundation_sdk.models import units
 
 from warmwatch_dashboards import compiler, ends, states, training
 from warmwatch_dashboards.annotations import Mark
-from warmwatch_dashboards.layout import dashboard, lay_out, variable
+from warmwatch_dashboards.layout import dashboard, lay_out, limit, nodes, variable
 from warmwatch_dashboards.panels import About, Query, counts, level, number, state, timeline
-from warmwatch_dashboards.queries import CHOSEN, seen
+from warmwatch_dashboards.queries import CHOSEN, CLUSTER, NODE, RUN, least_advanced, seen
 
 _GONE = "not seen"
 
@@ -22,9 +22,13 @@ def run() -> build.Dashboard:
         "Warmwatch: run",
         "One training run: its state, its compile phases, its steps and its GPUs on one time axis.",
     )
-    board.with_variable(variable("run", "Run", "label_values(warmwatch_warm, run)", several=False))
-    ranks = 'label_values(warmwatch_warm{run="$run"}, rank)'
+    runs = f"label_values(run:warmwatch_advancement:min{{{CLUSTER}}}, run)"
+    board.with_variable(variable("run", "Run", runs, several=False))
+    board.with_variable(nodes())
+    ranks = f'label_values(warmwatch_warm{{{NODE},run="$run"}}, rank)'
     board.with_variable(variable("rank", "Rank", ranks, several=True))
+    board.with_variable(limit("lines", "Ranks in a graph", 16, 8, 32, 64))
+    board.with_variable(limit("rows", "Rows of a table", 50, 25, 100, 500))
     board.annotation(_warm_up_ended()).annotation(_reopened())
     return lay_out(
         board,
@@ -40,7 +44,9 @@ def run() -> build.Dashboard:
 def _warm_up_ended() -> Mark:
     return Mark(
         name="Warm-up ended",
-        expr=f"1000 * max by (rank) (warmwatch_warmup_end_timestamp_seconds{{{CHOSEN}}})",
+        expr=least_advanced(
+            f"1000 * max by (rank) (warmwatch_warmup_end_timestamp_seconds{{{CHOSEN}}})"
+        ),
         text="rank {{rank}}: from here on this is the real speed",
         colour="green",
         value_is_time=True,
@@ -52,7 +58,7 @@ def _reopened() -> Mark:
     recompiling = f'warmwatch_state{{{CHOSEN},state="recompiling"}}'
     return Mark(
         name="Compiles again",
-        expr=f"max by (rank) (max_over_time({recompiling}[1m]))",
+        expr=least_advanced(f"max by (rank) (max_over_time({recompiling}[1m]))"),
         text="rank {{rank}} was warm and compiles again",
         colour="orange",
     )
@@ -70,7 +76,7 @@ def _now() -> list[stat.Panel]:
                 height=4,
                 none=_GONE,
             ),
-            Query('run:warmwatch_advancement:min{run="$run"}'),
+            Query(f"run:warmwatch_advancement:min{{{RUN}}}"),
             states.mapping(),
         ),
         number(
@@ -83,8 +89,8 @@ def _now() -> list[stat.Panel]:
                 height=4,
                 none=_GONE,
             ),
-            Query('run:warmwatch_ranks:count{run="$run"}', "alive"),
-            Query('run:warmwatch_ranks_missing:count{run="$run"}', "missing"),
+            Query(f"run:warmwatch_ranks:count{{{RUN}}}", "alive"),
+            Query(f"run:warmwatch_ranks_missing:count{{{RUN}}}", "missing"),
         ),
         number(
             About(
@@ -129,12 +135,13 @@ def _states() -> statetimeline.Panel:
     return timeline(
         About(
             title="State of each rank",
-            description="A band for each rank. Where several states fall into one step of the "
-            "graph, the least advanced one is shown, so short recompilations stay visible.",
+            description="A band for each rank; of many ranks those that are least advanced now. "
+            "Where several states fall into one step of the graph, the least advanced one is "
+            "shown, so short recompilations stay visible.",
             unit=units.NoUnit,
             width=24,
         ),
-        Query(states.number_by_rank(CHOSEN), "rank {{rank}}"),
+        Query(least_advanced(states.number_by_rank(CHOSEN)), "rank {{rank}}"),
         states.mapping(),
     )
 

@@ -1,7 +1,7 @@
 """How the states of a rank are numbered and coloured, the same on every dashboard.
 
-The numbers are those of the recording rule ``run:warmwatch_advancement:min``: the less advanced,
-the lower. Yellow waits for the compiler, green is the real speed, red wants somebody to look.
+The numbers are those of the recording rule ``rank:warmwatch_advancement:latest``: the less
+advanced, the lower. Yellow waits for the compiler, green is the real speed, red needs attention.
 """
 
 from __future__ import annotations

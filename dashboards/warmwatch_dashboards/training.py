@@ -9,6 +9,9 @@ from grafana_foundation_sdk.models import common, units
 from warmwatch_dashboards.panels import About, Query, lines
 from warmwatch_dashboards.queries import (
     CHOSEN,
+    highest,
+    least_advanced,
+    lowest,
     of_gpus_of_ranks,
     per_second,
     step_mean,
@@ -92,7 +95,10 @@ def _memory() -> timeseries.Panel:
             of_gpus_of_ranks("warmwatch_gpu_memory_used_bytes", CHOSEN),
             "rank {{rank}}, GPU {{gpu}}",
         ),
-        Query(f"max by (rank, kind) ({allocator})", "PyTorch, {{kind}}, rank {{rank}}"),
+        Query(
+            least_advanced(f"max by (rank, kind) ({allocator})"),
+            "PyTorch, {{kind}}, rank {{rank}}",
+        ),
     )
 
 
@@ -108,8 +114,8 @@ def _waiting() -> timeseries.Panel:
             unit=units.PercentUnit,
             width=12,
         ),
-        Query(f"max by (rank) ({waited})", "data, rank {{rank}}"),
-        Query(f"max by (rank) ({saved})", "saving, rank {{rank}}"),
+        Query(highest(f"max by (rank) ({waited})", "rank"), "data, rank {{rank}}"),
+        Query(highest(f"max by (rank) ({saved})", "rank"), "saving, rank {{rank}}"),
     )
 
 
@@ -123,11 +129,11 @@ def _batches() -> timeseries.Panel:
             width=12,
         ),
         Query(
-            f"max by (rank) ({per_second(f'warmwatch_batches_total{{{CHOSEN}}}')})",
+            lowest(f"max by (rank) ({per_second(f'warmwatch_batches_total{{{CHOSEN}}}')})", "rank"),
             "batches, rank {{rank}}",
         ),
         Query(
-            f"max by (rank) ({per_second(f'warmwatch_steps_total{{{CHOSEN}}}')})",
+            lowest(f"max by (rank) ({per_second(f'warmwatch_steps_total{{{CHOSEN}}}')})", "rank"),
             "steps, rank {{rank}}",
         ),
     )

@@ -36,8 +36,7 @@ _PROMISED = {
     "run:warmwatch_compile_seconds:min",
     "run:warmwatch_compile_seconds:skew",
     "run:warmwatch_compile_seconds:slowest",
-    "rank:warmwatch_step_seconds:p50_5m",
-    "run:warmwatch_step_seconds:p50_5m",
+    "run:warmwatch_recent_step_seconds:median",
     "run:warmwatch_compile_gpu_seconds:sum",
     "run:warmwatch_compile_energy_joules:sum",
 }

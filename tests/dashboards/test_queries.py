@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
 
 import pytest
+import yaml
 
 from support import builders as b
 from support import dashboards
@@ -25,6 +31,10 @@ VARIABLES = {
     "run": "gpt2",
     "rank": ".*",
     "gpu": ".*",
+    "cluster": ".*",
+    "node": ".*",
+    "lines": "16",
+    "rows": "50",
     "__interval": "2s",
     "__rate_interval": "5s",
     "__range": "60s",
@@ -178,12 +188,144 @@ def test_every_variable_offers_what_there_is(prometheus: str) -> None:
     offered = {"$run": ["gpt2"], "$rank": ["0", "1", "2", "3"], "$gpu": gpus}
     for asked, label in dashboards.label_queries():
         name = asked.where.split(": ")[1]
+        if name not in offered:  # clusters and nodes: see the test of many nodes
+            continue
         series = {"match[]": asked.filled(**VARIABLES)}
         wait_until(
             lambda label=label, series=series, name=name: (
                 set(ask(prometheus, f"label/{label}/values", **series)) >= set(offered[name])
             )
         )
+
+
+CLUSTERS, NODES_EACH = ("east", "west"), 16
+LINES, ROWS = 8, 20
+_GROWS = re.compile(r"_(total|sum|count|bucket)\b")
+
+
+class ManyNodes:
+    """Two clusters of nodes, each of which answers with what one daemon said, renamed.
+
+    In each half of the nodes are ranks of one run, in the other runs of their own.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._lines = [line for line in text.splitlines() if not line.startswith("#")]
+        self._began = time.time()
+
+    def text(self, cluster: str, node: int) -> str:
+        together = node < NODES_EACH // 2
+        run = "gpt2" if together else f"run-{cluster}-{node}"
+        grown = round(time.time() - self._began)
+
+        def renamed(line: str) -> str:
+            line = re.sub('run="[^"]*"', f'run="{run}"', line)
+            line = line.replace('uuid="GPU-0000', f'uuid="GPU-{cluster}{node:02}')
+            if together:
+                line = re.sub('rank="([0-9])"', f'rank="{node}\\1"', line)
+            name, value = line.rsplit(" ", 1)
+            return f"{name} {float(value) + grown * bool(_GROWS.search(name))}\n"
+
+        return "".join(map(renamed, self._lines))
+
+
+@pytest.fixture(scope="module")
+def many_nodes(prometheus: str, training: Training, folder: Path) -> Iterator[str]:
+    """A Prometheus with all rules over many nodes, each like the daemon of the other tests."""
+    wait_until(lambda: ask(prometheus, "targets")["activeTargets"])
+    (target,) = ask(prometheus, "targets")["activeTargets"]
+
+    def metrics() -> str:
+        training.step()
+        with urlopen(target["scrapeUrl"]) as reply:
+            return str(reply.read().decode())
+
+    # which is there once energy was measured over several steps
+    wait_until(lambda: "warmwatch_clean_step_energy_joules{" in metrics())
+    nodes = ManyNodes(metrics())
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            _, cluster, node = self.path.split("/")
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(nodes.text(cluster, int(node)).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Nobody reads it."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    targets = [
+        {
+            "targets": [f"127.0.0.1:{server.server_port}"],
+            "labels": {
+                "__metrics_path__": f"/{cluster}/{node}",
+                "cluster": cluster,
+                "instance": f"{cluster}-{node}:10464",
+            },
+        }
+        for cluster in CLUSTERS
+        for node in range(NODES_EACH)
+    ]
+    config = {
+        "global": {"scrape_interval": "2s", "evaluation_interval": "2s"},
+        "scrape_configs": [{"job_name": "warmwatch", "static_configs": targets}],
+    }
+    place = folder / "many"
+    place.mkdir()
+    rules = (*dashboards.RULES, folder / "probe.yml")
+    with prometheus_process(place, yaml.safe_dump(config), *rules) as url:
+        yield url
+    server.shutdown()
+
+
+def test_no_panel_draws_a_line_for_each_of_many_ranks_gpus_or_runs(many_nodes: str) -> None:
+    """Each query gives data, of both clusters together and of one node alone, and few series."""
+    values = {**VARIABLES, "lines": str(LINES), "rows": str(ROWS), "__rate_interval": "10s"}
+    # a rank has two GPUs or several states, phases and kinds of figures; never one for each node
+    most = 3 * LINES
+    for chosen in ({}, {"cluster": "east", "node": "east-3:10464"}):
+        left = {one.where: one for one in _answerable() if "Firing" not in one.where}
+
+        def all_answered(left: dict[str, Asked] = left, chosen: Any = chosen) -> bool:
+            for where, one in list(left.items()):
+                if found := query(many_nodes, one.filled(**{**values, **chosen})):
+                    limit = ROWS if "$rows" in one.expr else most
+                    assert len(found) <= limit, where
+                    clusters = {series["metric"].get("cluster", "") for series in found}
+                    assert clusters <= {"", chosen.get("cluster", ""), *CLUSTERS}, where
+                    del left[where]
+            return not left
+
+        with suppress(AssertionError):
+            wait_until(all_answered)
+        assert left == {}
+
+
+def test_rules_and_variables_keep_clusters_and_nodes_apart(many_nodes: str) -> None:
+    def found(series: str, label: str) -> set[str]:
+        return set(ask(many_nodes, f"label/{label}/values", **{"match[]": series}))
+
+    recorded = {
+        rule["name"]
+        for group in ask(many_nodes, "rules")["groups"]
+        for rule in group["rules"]
+        if rule["type"] == "recording" and rule["name"] != "warmwatch:settings"
+    }
+    rare = {"run:warmwatch_failed:max", "run:warmwatch_end_seconds:spread"}  # of runs that are over
+    for name in recorded - rare:
+        wait_until(lambda name=name: found(name, "cluster") == {*CLUSTERS})
+    for asked, label in dashboards.label_queries():
+        east = asked.filled(**{**VARIABLES, "cluster": "east"})
+        offered = found(east, label)
+        if label == "cluster":
+            assert offered == {*CLUSTERS}
+        elif label == "instance":
+            assert offered == {f"east-{node}:10464" for node in range(NODES_EACH)}
+        else:
+            assert offered, asked.where
+            assert not any("west" in one for one in offered), asked.where
 
 
 def test_the_timeline_shows_each_rank_in_its_state(prometheus: str, training: Training) -> None:

@@ -18,7 +18,7 @@ RULES = sorted((FOLDER / "rules").glob("*.rules.yml"))
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _NO_METRIC = re.compile(r"\{[^}]*\}|\[[^\]]*\]|\b(?:by|on|group_left|without|ignoring) *\([^)]*\)")
-_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*(?! *\()\b")
+_NAME = re.compile(r"(?<![\w$])[a-zA-Z_:][a-zA-Z0-9_:]*(?! *\()\b")
 _OPERATORS = {"or", "and", "unless", "bool"}
 
 
