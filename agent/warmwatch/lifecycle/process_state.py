@@ -7,10 +7,9 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING
 
 from warmwatch.ledger.ledger import Ledger
-from warmwatch.notify.activity_watch import ActivityWatch, Alarm
 from warmwatch.notify.console import LONG_SECONDS, Announcer, is_logged
-from warmwatch.notify.quiet_watch import QuietWatch
 from warmwatch.notify.stack_dumps import StackWriter
+from warmwatch.notify.watches import ActivityWatch, Alarm, QuietWatch
 from warmwatch.shared import record
 
 if TYPE_CHECKING:

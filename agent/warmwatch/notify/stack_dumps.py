@@ -1,7 +1,7 @@
 """Stack dumps during long compilations, written to the record.
 
 Once an activity is as old as the limit, and then ever more rarely (each pause is twice the one
-before, see ``_activity_watch``), the stacks of all threads are written: names of functions, base
+before, see ``watches.py``), the stacks of all threads are written: names of functions, base
 names of files, lines. No permission is needed, nothing is stopped, no line of source is read. Where
 a hang holds the interpreter's lock, nothing is written, and py-spy alone sees in.
 """

@@ -23,7 +23,7 @@ from warmwatch_monitor.model import Frame, ThreadStack
 PATIENCE = 20.0  # seconds
 _SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _DENIED = ("permission denied", "operation not permitted")
-_AGENTS = ("activity_watch.py", "stack_dumps.py", "disk_flusher.py", "quiet_watch.py")
+_AGENTS = ("watches.py", "disk_flusher.py")
 _LONGEST = 4 << 20  # bytes of an answer
 _INSTALL = "pip install 'warmwatch[stacks]'"
 MISSING = f"py-spy is not installed here: {_INSTALL}"

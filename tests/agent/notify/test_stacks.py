@@ -14,8 +14,8 @@ import pytest
 
 from support.records import wait_until
 from warmwatch import _guard
-from warmwatch.notify.activity_watch import ActivityWatch, Alarm
 from warmwatch.notify.stack_dumps import StackWriter
+from warmwatch.notify.watches import ActivityWatch, Alarm
 from warmwatch.process.settings import settings_from
 from warmwatch.shared.record import STACKS
 from warmwatch.shared.record.stack_file import Stacks, unpack_stacks
@@ -61,7 +61,7 @@ class Watched:
 
     @property
     def watches(self) -> bool:
-        return bool(self.watch._turn)
+        return self.watch.runs
 
     def looks(self) -> list[Stacks]:
         """Those that are whole: one may be on its way into the file."""
@@ -93,7 +93,7 @@ def test_where_a_long_activity_is_is_written_ever_more_rarely(tmp_path: Path) ->
     assert Path(__file__).name in {frame.file for frame in thread.frames}
     # of the thread that looks; the one that compiles may still be on its way out of `begun`
     assert not any(
-        f.file in ("stack_dumps.py", "activity_watch.py") and not f.name.endswith("begun")
+        f.file in ("stack_dumps.py", "watches.py") and not f.name.endswith(("begun", "start"))
         for look in looks
         for t in look.threads
         for f in t.frames
