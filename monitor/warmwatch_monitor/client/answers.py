@@ -23,7 +23,13 @@ from warmwatch_monitor.client.daemon import (
     query_history,
     request_run,
 )
-from warmwatch_monitor.errors import ForeignDaemonError, NoDaemonError, UnreadRunError, UsageError
+from warmwatch_monitor.errors import (
+    FleetError,
+    ForeignDaemonError,
+    NoDaemonError,
+    UnreadRunError,
+    UsageError,
+)
 from warmwatch_monitor.output.console import note
 from warmwatch_monitor.settings import Settings, load, load_access
 from warmwatch_monitor.timeouts import DISK_SECONDS, hangs, within
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
 Answer = dict[str, Any]
 
 _LEAST_SECONDS = 0.5
+FLEET_SECONDS = 30.0
 _TRIES, _PAUSE_SECONDS = 4, 0.5  # at most, until a daemon has read the requested run
 
 
@@ -128,7 +135,13 @@ def asker(
         if address is not None or dir is not None:
             raise UsageError("--prometheus asks another program than --address and --dir: give one")
         url, shown = prometheus, load_access(os.environ, access)
-        return Asker(lambda _: (query_fleet(url, run, shown), None), lambda answer: answer)
+
+        def look_there(_: float | None) -> tuple[Answer, Daemon | None]:
+            end = time.monotonic() + FLEET_SECONDS if until is None else until
+            left = max(_LEAST_SECONDS, end - time.monotonic())
+            return query_fleet(url, run, shown, min(FLEET_SECONDS, left)), None
+
+        return Asker(look_there, lambda answer: answer)
     settings = settings_from(address=address, dir=dir, **access)
     read = _reader(settings, told)
 
@@ -220,8 +233,15 @@ def _reader(
     return read
 
 
-def query_fleet(url: str, run: str | None = None, access: Access = ANYBODY) -> Answer:
+def query_fleet(
+    url: str,
+    run: str | None = None,
+    access: Access = ANYBODY,
+    seconds: float = FLEET_SECONDS,
+) -> Answer:
     """The answer for every run, or for those that ``run`` chooses, over all that a Prometheus saw.
+
+    ``seconds``: for all queries together, however slowly the server sends.
 
     Raises:
         UsageError: ``url`` is none of HTTP, or ``access`` cannot be used. FleetError: it cannot be
@@ -238,7 +258,16 @@ def query_fleet(url: str, run: str | None = None, access: Access = ANYBODY) -> A
         raise UsageError(f"--prometheus takes a URL such as http://prometheus:9090, not {url!r}")
     source = PrometheusSource(url, access)
     name = None if run is None or is_pattern(run) else run
-    snapshot = assemble(source.read(name), Clock().epoch())
-    if name is not None and not snapshot.runs:  # say which there are
-        snapshot = assemble(source.read(), Clock().epoch())
+
+    def read() -> Snapshot:
+        snapshot = assemble(source.read(name), Clock().epoch())
+        if name is not None and not snapshot.runs:  # say which there are
+            snapshot = assemble(source.read(), Clock().epoch())
+        return snapshot
+
+    snapshot = within(seconds, read, None)
+    if snapshot is None:
+        raise FleetError(
+            f"{url} has not answered within {seconds:.2g} s; check that the Prometheus server works"
+        )
     return choose(to_builtins(status(snapshot)), run)

@@ -12,6 +12,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from http.client import HTTPException
 from typing import Any
 
 from warmwatch_monitor.access import ANYBODY, Access
@@ -46,6 +47,7 @@ _GPU_NAMES = (
 )
 _OF_ANYBODY = "(@[^@]+)?"  # what may be behind a run's own name, see ``Owner.shown``
 _TIMEOUT_SECONDS = 30.0
+_LARGEST_REPLY = 256 << 20  # bytes; 10,000 ranks have about 100 MB
 _LARGEST = 2.0**63  # decades in nanoseconds; no series of ours comes near it
 
 
@@ -67,8 +69,8 @@ class PrometheusSource:
         return tuple(sample for query in _queries(run) for sample in self._ask(query))
 
     def _ask(self, query: str) -> Iterator[Sample]:
-        body = urllib.parse.urlencode({"query": query}).encode()
-        request = urllib.request.Request(f"{self._url}/api/v1/query", data=body)  # noqa: S310 - checked
+        form = urllib.parse.urlencode({"query": query}).encode()
+        request = urllib.request.Request(f"{self._url}/api/v1/query", data=form)  # noqa: S310 - checked
         if who := self._access.authorization():
             request.add_unredirected_header("Authorization", who)  # for nobody else
         tls = self._access.tls() if self._url.startswith("https:") else None
@@ -76,11 +78,14 @@ class PrometheusSource:
             with urllib.request.urlopen(  # noqa: S310
                 request, timeout=_TIMEOUT_SECONDS, context=tls
             ) as reply:
-                answer = json.load(reply)
+                body = reply.read(_LARGEST_REPLY + 1)
+                if len(body) > _LARGEST_REPLY:
+                    raise ValueError(f"its answer is larger than {_LARGEST_REPLY >> 20} MiB")
+                answer = json.loads(body)
         except urllib.error.HTTPError as error:
             advice = _CREDENTIALS if error.code == UNAUTHORIZED else _OTHER
             raise FleetError(f"{self._url} answers with HTTP {error.code}; {advice}") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError, HTTPException) as error:
             raise FleetError(
                 f"{self._url} does not answer as Prometheus: {error}; {_OTHER}"
             ) from None
