@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from attacks.floods import empty_folders, growing, records
+from attacks.floods import empty_folders, growing, long_slots, records
 from support.daemon import daemon_process
 from support.hung import hung
 from support.records import environment, wait_until
@@ -338,6 +338,7 @@ ATTACKS: dict[str, Callable[[], Iterator[Row]]] = {
     "300 ended ranks": ended_ranks,
     "world size 1,000,000": lambda: flood(lambda d: records(d, 1, 10, world_size=1_000_000)),
     "200 forged GPUs each": lambda: flood(lambda d: records(d, 1, 1_000, gpus=200)),
+    "the longest slots": lambda: flood(lambda d: long_slots(d, 1_024)),
     "100,000 empty folders": lambda: flood(lambda d: empty_folders(d, 100_000)),
     "squatted port": squatted_port,
     "silent listeners": silent_listeners,

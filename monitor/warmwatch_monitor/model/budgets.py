@@ -15,9 +15,10 @@ K = TypeVar("K")
 
 # Records that are followed. An agent keeps the last 200 of its user, a node has some hundred ranks.
 RECORDS_OF_A_USER, RECORDS = 1024, 4096
-# Ranks that are shown, in units: a rank is one, a long name or long reasons make it more.
+# Ranks that are shown, in units: a rank is one; a long name, long reasons or a slot that is longer
+# than this release's make it more.
 SHOWN_OF_A_USER, SHOWN = 512, 512
-NAME_UNIT, TEXT_UNIT = 100, 16 * 1024  # bytes for which a rank counts as one more
+NAME_UNIT, TEXT_UNIT, SLOT_UNIT = 100, 16 * 1024, 4096  # bytes: each counts as one rank more
 GPUS_OF_A_RANK = 64
 # names of requested runs, which come first among their owner's
 REQUESTED_OF_A_PEER, REQUESTING_PEERS = 8, 64

@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from attacks.floods import lengthened
 from support import builders as b
 from support.documents import status
 from support.records import held, warm, write_record
 from support.users import ALICE, MALLORY, shared
 from support.values import replace
-from warmwatch.shared.record import Slot
+from warmwatch.shared import record
+from warmwatch.shared.record import Slot, layout
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.client.choice import choose
 from warmwatch_monitor.clock import Clock
@@ -202,6 +204,23 @@ def test_long_names_and_texts_count_for_several_ranks(
         forge(directory, warm(f"{number}" + "é" * 150), f"long{number}")
     found = RecordsSource([str(directory)], retention=900).read()
     assert found.left_out == {"ranks": 2}  # four units each
+
+
+@root
+def test_long_slots_count_for_several_ranks_and_fill_no_cache(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A newer release may write longer ones; forged ones would fill the memory."""
+    monkeypatch.setattr(records, "SHOWN", 25)
+    for number in range(3):
+        slot = forge(directory, warm(f"run{number}"), f"{number}") / record.SLOT
+        slot.write_bytes(lengthened(slot.read_bytes(), number))
+        layout._cached_compile.cache_clear()
+    found = RecordsSource([str(directory)], retention=900).read()
+    assert found.refusals == ()
+    assert {one.slot.steps.steps for one in found.records} == {warm().steps.steps}
+    assert found.left_out == {"ranks": 1}  # eleven units each
+    assert layout._cached_compile.cache_info().currsize == 0
 
 
 def test_records_are_shown_before_their_long_journals_were_read_living_ones_first(

@@ -61,13 +61,20 @@ def unpack_identity(body: bytes) -> Identity:
     return Identity(**_checked(known))
 
 
-@lru_cache(maxsize=1024)
+_LONGEST_CACHED = 4096  # bytes: the room of an identity in this release's layout
+
+
 def unseal_identity(sealed: bytes) -> Identity:
-    """The identity in a sealed place; a monitor finds the same one at nearly every look.
+    """The identity in a sealed place. A longer one than this release writes is not cached.
 
     Raises:
         TornError: the place is not whole. RecordError: it holds no identity.
     """
+    return (_cached if len(sealed) <= _LONGEST_CACHED else _cached.__wrapped__)(sealed)
+
+
+@lru_cache(maxsize=512)
+def _cached(sealed: bytes) -> Identity:
     return unpack_identity(unseal(sealed))
 
 

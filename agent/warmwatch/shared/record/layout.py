@@ -263,9 +263,17 @@ def unpack(
     )
 
 
-@lru_cache(maxsize=2048)
 def _compile(sealed: bytes, layout: _Layout) -> CompileCounts:
-    """The compile block in a sealed place; a monitor finds the same one at nearly every look."""
+    """The compile block in a sealed place.
+
+    A longer block than this release writes is not cached: forged ones would take the memory.
+    """
+    unpack = _cached_compile if len(sealed) <= COMPILE_BLOCK.room else _cached_compile.__wrapped__
+    return unpack(sealed, layout)
+
+
+@lru_cache(maxsize=512)
+def _cached_compile(sealed: bytes, layout: _Layout) -> CompileCounts:
     payload = unseal(sealed)
     if len(payload) != 8 * layout.words:
         raise RecordError(f"its compile block has {len(payload)} bytes, not {8 * layout.words}")

@@ -17,7 +17,7 @@ from msgspec import Struct
 from warmwatch.shared import record
 from warmwatch.shared.record import Identity, RecordError, Slot
 from warmwatch_monitor.model import Death, Owner, RecordReading, Refusal, last_sign_ns
-from warmwatch_monitor.model.budgets import NAME_UNIT, TEXT_UNIT
+from warmwatch_monitor.model.budgets import NAME_UNIT, SLOT_UNIT, TEXT_UNIT
 from warmwatch_monitor.sources.records.folder import Ending, ExitWatch, Folder, at_the_end, left_by
 from warmwatch_monitor.sources.records.journal import Journal
 from warmwatch_monitor.sources.records.liveness import Life
@@ -95,7 +95,8 @@ class FollowedRecord:
     def weight(self) -> int:
         """How many ranks it counts for in the limits."""
         name = len(self.run.encode()) if self._reading else 0
-        return 1 + name // NAME_UNIT + self._text_bytes // TEXT_UNIT
+        longer = max(0, self._slot.size - record.SIZE) // SLOT_UNIT
+        return 1 + name // NAME_UNIT + self._text_bytes // TEXT_UNIT + longer
 
     def read(self, poll: Poll, *, may_read: Callable[[], bool], room: bool = True) -> None:
         """Read what changed.

@@ -80,6 +80,11 @@ class SlotFile:
         finally:
             os.close(descriptor)
 
+    @property
+    def size(self) -> int:
+        """The bytes of the last image; 0 if there is none."""
+        return len(self._hot) + len(self._blocks)
+
     def forget(self) -> None:
         """Keep of the last image no more than what tells another one from it."""
         if self._slot is not None:
