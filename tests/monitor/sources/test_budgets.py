@@ -161,6 +161,24 @@ def _turns(source: RecordsSource, directory: Path) -> Iterator[tuple[int, Follow
 
 
 @root
+def test_users_with_living_records_are_read_before_those_with_unread_ones(directory: Path) -> None:
+    """1,000 users whose records were never read do not delay the step of a living run."""
+    living = forge(directory, warm("gpt2"), "alice", ALICE)
+    source = RecordsSource([str(directory)], retention=900)
+    with held(living):
+        source.read(0.0)
+        for number in range(5):
+            for count in range(2):
+                forge(directory, warm(f"flood{number}"), f"{number}-{count}", MALLORY + number)
+        for _ in range(2):
+            source._follow([source._directories[0].look()])
+            by_user = {one.uid: iter([one]) for one in source._records.values()}
+            turns = source._turns(by_user, records._Meter(0.0), source._served, {ALICE})
+            assert next(turns)[0] == ALICE
+            source.read(0.0)
+
+
+@root
 def test_living_ranks_are_shown_first_where_there_is_no_room_for_all(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

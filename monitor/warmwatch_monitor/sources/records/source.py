@@ -14,7 +14,7 @@ import heapq
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 
 from msgspec import Struct, field
@@ -184,7 +184,8 @@ class RecordsSource:
         turn = self._polls % 2  # if there is time for one alone, they take turns
         order = {uid: _in_order(of_one, turn) for uid, of_one in by_user.items()}
         may_read = never if meter.limited else always
-        for uid, one in self._turns(order, meter, self._served):
+        living = {one.uid for one in chain.from_iterable(by_user.values()) if one.alive}
+        for uid, one in self._turns(order, meter, self._served, living):
             one.read(poll, may_read=may_read, room=uid in roomy or one.run in requested)
         late: defaultdict[int, list[FollowedRecord]] = defaultdict(list)
         for one in self._records.values():
@@ -202,18 +203,20 @@ class RecordsSource:
         order: Mapping[int, Iterator[FollowedRecord]],
         meter: _Meter,
         served: dict[int, int],
+        living: Collection[int] = (),
     ) -> Iterator[tuple[int, FollowedRecord]]:
         """Whose turn it is: the user on whom the least time was spent.
 
-        Among equals this user comes first, then the one ``served`` longest ago. When the time is
-        over, the first of all and an urgent record of each user still have their turn.
+        Among equals this user comes first, then those with ``living`` records, then the one
+        ``served`` longest ago. When the time is over, the first of all and an urgent record of each
+        user still have their turn.
         """
         own = os.geteuid()
-        turns = [(0.0, uid != own, served.get(uid, 0), uid) for uid in order]
+        turns = [(0.0, uid != own, uid not in living, served.get(uid, 0), uid) for uid in order]
         heapq.heapify(turns)
         begun = False
         while turns:
-            spent, other, last, uid = heapq.heappop(turns)
+            spent, other, dead, last, uid = heapq.heappop(turns)
             one = next(order[uid], None)
             if one is None or meter.is_over(first=not begun or (not spent and one.urgent)):
                 continue
@@ -221,7 +224,7 @@ class RecordsSource:
             yield uid, one
             served[uid] = self._polls
             spent += max(1e-6, meter.spent() - began)
-            heapq.heappush(turns, (spent, other, last, uid))
+            heapq.heappush(turns, (spent, other, dead, last, uid))
 
     def _users_with_room(self) -> frozenset[int]:
         """The users whose left-out records may come back, for the answer may have room for them."""
