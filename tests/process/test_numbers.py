@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import json
 import re
@@ -12,9 +13,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from playwright.sync_api import Browser
 
+from support.browser import chromium, visit
 from support.daemon import daemon
 from support.records import wait_until
+from support.screens import screen
 from support.trainings import run
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.output.wording import duration
@@ -54,6 +58,8 @@ class Numbers:
 
 
 def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, str):
+        return bool(one == other)
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     return bool(
@@ -111,6 +117,81 @@ def of_status(numbers: Numbers, view: str, answer: dict[str, Any]) -> None:
     assert whole >= 0.95 * compile["seconds"]
 
 
+def of_page(numbers: Numbers, browser: Browser, url: str) -> None:
+    """What a browser shows in the page's tables."""
+    with visit(browser, url) as page:
+        page.until("document.querySelector('#ranks [data-f=steps]')?.textContent !== ''")
+        cells = {
+            name: page.text(f"#ranks [data-f={name}]")
+            for name in ("steps", "graphs", "breaks", "recompiles", "compile")
+        }
+        each = "(all) => all.map((one) => one.textContent)"
+        found = {
+            name: page.page.locator(f"#functions [data-f={name}]").evaluate_all(each)
+            for name in ("name", "compilations")
+        }
+    numbers.say(
+        "page",
+        steps=_number(cells["steps"]),
+        graphs=_number(cells["graphs"]),
+        graph_breaks=_number(cells["breaks"]),
+        recompiles=_number(cells["recompiles"]),
+        compile_seconds_shown=cells["compile"],
+        compilations=sum(map(_number, found["compilations"])),
+        of_functions=dict(zip(found["name"], map(_number, found["compilations"]), strict=True)),
+    )
+
+
+def of_top(numbers: Numbers, answer: dict[str, Any]) -> None:
+    """What stands on the screen of ``top``: the list of ranks, and the functions of one."""
+
+    async def show() -> str:
+        async with screen(lambda: answer, (160, 50)) as shown:
+            await shown.press("e", "3")
+            return shown.text
+
+    text = asyncio.run(show())
+    lines = text.splitlines()
+    at = next(n for n, line in enumerate(lines) if line.split()[:2] == ["rank", "state"])
+    head, row = lines[at], lines[at + 1]
+
+    def cell(name: str) -> str:
+        """Numbers stand right, below the end of their name."""
+        end = head.index(name) + len(name)
+        return row[:end].split()[-1]
+
+    numbers.say(
+        "top",
+        steps=_number(cell("steps")),
+        recompiles=_number(cell("recompiles")),
+        graph_breaks=_number(cell("breaks")),
+    )
+    shown = [line for line in lines if re.search(r" \(\S+:\d+\) +\d+ ", line)]
+    assert shown, text
+    counts = [int(line.rpartition(")")[2].split()[0]) for line in shown]
+    numbers.say("top, its functions", compilations=sum(counts))
+
+
+def of_comparison(numbers: Numbers, run: str, *where: str, **environ: str) -> None:
+    """The run beside another one."""
+    made = json.loads(command("compare", run, "other", "--json", *where, **environ))
+    side = next(one for one in made["sides"] if one["run"] == run)
+    numbers.say(
+        "compare",
+        graphs=side["graphs"],
+        graph_breaks=side["graph_breaks"],
+        recompiles=side["recompiles"],
+        compile_seconds=side["compile_seconds"],
+        steps=side["steps"],
+        first_step=side["first_step_seconds"],
+        steady_step=side["steady"]["value"],
+    )
+
+
+def _number(shown: str) -> int:
+    return int(shown.replace(",", ""))
+
+
 def of_text(numbers: Numbers, view: str, text: str) -> None:
     """What a report says in words, as text or as HTML without its tags."""
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text).replace("&#x27;", "'"))
@@ -128,6 +209,9 @@ def test_every_view_says_the_same_of_one_run(records: Path, tmp_path: Path) -> N
     with daemon(records) as url:
         wait_until(lambda: json.loads(get(f"{url}/status"))["runs"])
         answer, series = json.loads(get(f"{url}/status")), get(f"{url}/metrics")
+        with chromium() as browser:
+            of_page(numbers, browser, url)
+    of_top(numbers, answer)
     of_status(numbers, "page and /status", answer)
     of_status(numbers, "status --json", json.loads(command("status", "--json", *where, **state)))
 
@@ -141,11 +225,16 @@ def test_every_view_says_the_same_of_one_run(records: Path, tmp_path: Path) -> N
     )
     table = functions(answer["runs"], 200)
     assert table[1].split()[:2] == ["function", "count"]
-    assert [row.split("  ")[0].strip() for row in table[2:]] == [
+    of_each = table[2 : 2 + len(rank["compile"]["functions"])]
+    assert [row.split("  ")[0].strip() for row in of_each] == [
         one["called"] for one in rank["compile"]["functions"]
     ]
-    counts = [int(row.split(")")[1].split()[0]) for row in table[2:]]
-    numbers.say("status --functions", compilations=sum(counts))
+    counts = [int(row.split(")")[1].split()[0]) for row in of_each]
+    broken = [int(row.split(" graph break")[0]) for row in table[2 + len(of_each) :]]
+    numbers.say("status --functions", compilations=sum(counts), graph_breaks=sum(broken))
+    numbers.say(
+        "/status, as the page shows it", compile_seconds_shown=duration(rank["compile"]["seconds"])
+    )
     took = [one["total_seconds"] for one in rank["compile"]["last"] if one["category"]]
     said = " ".join(words for words, _ in reasons(answer["runs"], most=9))
     shown = re.findall(r"compiled again for (\S+ \S+) \(", said)  # each reason once
@@ -208,6 +297,10 @@ def test_every_view_says_the_same_of_one_run(records: Path, tmp_path: Path) -> N
         compilations=len([one for one in lines if one["kind"] in ("forward", "backward")]),
         recompiles=len([one for one in lines if one["category"]]),
     )
+    run(records, BODY, env={"WARMWATCH_RUN": "other"})
+    of_comparison(numbers, made["run"], *where, **state)
+    first, steady = rank["step_seconds"]["first"], rank["step_seconds"]["typical"]
+    numbers.say("/status of a step", first_step=first, steady_step=steady)
     numbers.check()
     assert numbers.said["compilations"]["metrics"] > 4
     assert numbers.said["recompiles"]["metrics"] > 1

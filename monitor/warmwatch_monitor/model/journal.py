@@ -78,7 +78,8 @@ class FunctionCost(Struct, frozen=True, kw_only=True):
         name, file, line: the function; all ``None`` for what belongs to no function that is known.
         others: how many functions this is the sum of, each too cheap to be kept by itself; 0 of a
         function. compilations: records of OF_GRAPHS. failures: how many. seconds: of all records.
-        cache_hits, cache_misses: of those that asked a cache and say so.
+        cache_hits, cache_misses: of those that asked a cache and say so. caller: of the last one;
+        see Compilation.
         cost: phases and kernels together; the rest is that of the last one that told.
     """
 
@@ -92,6 +93,7 @@ class FunctionCost(Struct, frozen=True, kw_only=True):
     cache_hits: int = 0
     cache_misses: int = 0
     cost: Cost = Cost()
+    caller: str | None = None
 
 
 class Compilation(Struct, frozen=True, kw_only=True):

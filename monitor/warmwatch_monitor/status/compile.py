@@ -38,6 +38,7 @@ def _function(one: FunctionCost) -> schema.Function:
         name=one.name,
         file=one.file,
         line=one.line,
+        caller=one.caller,
         others=one.others,
         compilations=one.compilations,
         failures=one.failures,
@@ -104,7 +105,9 @@ def compiler(view: RankView) -> schema.Compile:
         functions=functions(view.figures.log.functions),
         last=_last(view.figures.log.compilations),
         breaks=[
-            schema.Break(reason=one.reason, count=one.count)
+            schema.Break(
+                reason=one.reason, count=one.count, called=called(one.name, one.file, one.line)
+            )
             for one in view.figures.log.breaks[:BREAKS]
         ],
         varying=[_varying(one) for one in view.figures.log.varying[:VARYING]],

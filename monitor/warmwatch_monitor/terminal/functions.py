@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from warmwatch_monitor.output.wording import duration, place
+from warmwatch.shared.phrases import called_from
+from warmwatch_monitor.output.wording import counted, duration, own_words, place
 
 Answer = dict[str, Any]
 
@@ -44,6 +45,17 @@ def _of_run(run: Answer, width: int) -> Iterator[str]:
             text.ljust(wide) if at in _LEFT else text.rjust(wide)
             for at, (text, wide) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
+    yield from _breaks_and_fallbacks(rank)
+
+
+def _breaks_and_fallbacks(rank: Answer) -> Iterator[str]:
+    """What of its functions is not compiled, or not in one graph."""
+    for one in rank["compile"]["breaks"]:
+        where = f" in {one['called']}" if one.get("called") else ""
+        yield f"{counted(one['count'], 'graph break')}{where}: {own_words(one['reason'])}"
+    for held in rank["conditions"]:
+        if held["condition"] == "fallback":
+            yield held["words"]
 
 
 def _none_of(run: Answer) -> str:
@@ -75,7 +87,8 @@ def _named(one: Answer) -> str:
         return f"{one['others']} others"
     if one["name"] is None:
         return "(of no known function)"
-    return place(one["name"], one["file"], one["line"]).replace("`", "")
+    named = place(one["name"], one["file"], one["line"]).replace("`", "")
+    return named + called_from(one.get("caller"))
 
 
 def _mostly(phases: dict[str, float]) -> str:

@@ -17,8 +17,10 @@ from support.documents import status
 from support.records import compiling, environment, held, warm, write_record
 from support.values import replace
 from warmwatch.shared.verdict import State
-from warmwatch_monitor.model import Compilation, RankView
+from warmwatch_monitor.model import Compilation, FunctionCost, GraphBreak, RankView
 from warmwatch_monitor.output.states import STYLES
+from warmwatch_monitor.status.words.conditions import conditions
+from warmwatch_monitor.terminal.functions import functions
 from warmwatch_monitor.terminal.table import lines
 
 NOW = b.EPOCH
@@ -267,3 +269,22 @@ def test_hours_and_days_take_no_more_room_than_minutes() -> None:
         view = replace(view, figures=replace(view.figures, progress=progress))
         heads.add(header(shown(view, width=80)))
     assert len(heads) == 1
+
+
+def test_the_cost_of_functions_names_callers_graph_breaks_and_fallbacks() -> None:
+    inner = FunctionCost(
+        name="helper", file="generic.py", line=12, compilations=2, caller="train.py:31"
+    )
+    journal = {
+        "functions": (inner, replace(inner, name="lone", caller=""), replace(inner, caller=None)),
+        "breaks": (GraphBreak(reason="call to print", count=2, name="f", file="model.py", line=7),),
+    }
+    slot = replace(b.WARM, compile=replace(b.WARM.compile, fallbacks=1))
+    view = b.view(slot, journal=journal)
+    rows = functions(status(b.snapshot(view))["runs"], 120)
+    assert rows[2].startswith("helper (generic.py:12), called from train.py:31")
+    assert rows[3].startswith("lone (generic.py:12), called by library code alone")
+    assert rows[4].startswith("helper (generic.py:12)  ")
+    assert rows[5] == "2 graph breaks in f (model.py:7): call to print"
+    assert rows[6:] == [words for name, words in conditions(view) if name == "fallback"]
+    assert len(rows) == 7

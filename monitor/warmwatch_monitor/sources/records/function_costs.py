@@ -68,7 +68,9 @@ class Functions:
         rest, new = self._rest or FunctionCost(), hash(cheapest) not in self._let_gone
         if len(self._let_gone) < _MOST_LET_GO:
             self._let_gone.add(hash(cheapest))
-        self._rest = replace(_sum(rest, self._kept.pop(cheapest)), others=rest.others + new)
+        self._rest = replace(
+            _sum(rest, self._kept.pop(cheapest)), others=rest.others + new, caller=None
+        )
 
 
 def _alone(told: Compilation, key: _Key) -> FunctionCost:
@@ -82,6 +84,7 @@ def _alone(told: Compilation, key: _Key) -> FunctionCost:
         cache_hits=int(told.cache == "hit"),
         cache_misses=int(told.cache == "miss"),
         cost=told.cost or Cost(),
+        caller=told.caller,
     )
 
 
@@ -94,6 +97,7 @@ def _sum(before: FunctionCost, more: FunctionCost) -> FunctionCost:
         cache_hits=before.cache_hits + more.cache_hits,
         cache_misses=before.cache_misses + more.cache_misses,
         cost=_both(before.cost, more.cost),
+        caller=before.caller if more.caller is None else more.caller,
     )
 
 

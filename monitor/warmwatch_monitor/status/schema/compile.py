@@ -37,6 +37,7 @@ class Function(Struct, frozen=True, kw_only=True):
     ] = None
     file: Annotated[str | None, Meta(description="The base name of the file that it is in.")] = None
     line: Annotated[int | None, Meta(description="The line on which it begins.")] = None
+    caller: Annotated[str | None, Meta(description="Of its last compilation; see `last`.")] = None
     others: Annotated[
         int, Meta(description="Of a sum over the cheapest: of how many; 0 of a function.")
     ]
@@ -236,6 +237,9 @@ class Break(Struct, frozen=True, kw_only=True):
 
     reason: Annotated[str, Meta(description="In PyTorch's words, without what may be the user's.")]
     count: Annotated[int, Meta(description="How often, when it was first told.")]
+    called: Annotated[
+        str | None, Meta(description="Where, of several places the last; null: not known.")
+    ] = None
 
 
 class Varying(Struct, frozen=True, kw_only=True):
