@@ -6,6 +6,8 @@ the phase of the event around it, so a new name inside a known one does no harm.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from warmwatch.shared.record import PHASES
 
 # First match wins: special names before the general ones that they contain.
@@ -80,6 +82,7 @@ _TRACING = frozenset({"dynamo", "entire_frame_compile", "entire_backward_compile
 _PREPARATION = frozenset({"inductor_codecache_torch_key"})
 
 
+@lru_cache(maxsize=4096)  # called at every event, and there are some 200 names
 def phase_of(event: str) -> int | None:
     """Position in PHASES of the event's phase; ``None``: that of the event around it."""
     if event in _EXACT:

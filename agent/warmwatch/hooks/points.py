@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from warmwatch._guard import report
 
 EVENT_NAMES = "event_names"
-_Answer = TypeVar("_Answer")
 
 
 class Listener(Protocol):
@@ -106,49 +105,15 @@ class Listener(Protocol):
         """Compilation was perhaps turned off, or on again: ask."""
 
 
-def _nothing() -> None:
-    pass
-
-
-def _no_counters() -> Mapping[str, int]:
-    return {}
-
-
-def _nowhere(_reason: str) -> Mapping[str, Any]:
-    return {}
-
-
-def _never() -> bool:
-    return False
-
-
-def _by_nothing() -> str:
-    return ""
-
-
-def _nothing_runs() -> tuple[str, ...]:
-    return ()
-
-
-def _none_uncompiled() -> tuple[int, int]:
-    return 0, 0
-
-
-def _unknown() -> tuple[int, ...]:
-    return ()
-
-
-def _nothing_lacks() -> Sequence[str]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """What a seam gives once its hook is in place.
+    """An installed hook: how it is removed, and what it can read from PyTorch.
+
+    A function that a hook does not provide is ``None``.
 
     Attributes:
-        uninstall: takes the hook away.
-        rearm: puts it back where PyTorch itself may have dropped it; called often.
+        uninstall: removes the hook.
+        rearm: installs it again where PyTorch dropped it, or where its module was imported since.
         counters: PyTorch's cumulative counters, by the names of the slot's words (``graphs``,
             ``cache_hits.inductor_fx``...); they fall when a user clears them.
         graph_breaks: how often each of PyTorch's reasons broke a graph; they fall likewise.
@@ -164,19 +129,19 @@ class Installed:
         precompiled: of ``record.PRECOMPILED``, what runs, as far as the calling thread sees it.
     """
 
-    uninstall: Callable[[], None] = _nothing
-    rearm: Callable[[], None] = _nothing
-    counters: Callable[[], Mapping[str, int]] = _no_counters
-    graph_breaks: Callable[[], Mapping[str, int]] = _no_counters
-    break_place: Callable[[str], Mapping[str, Any]] = _nowhere
-    asynchronous: Callable[[], bool] = _never
+    uninstall: Callable[[], None] | None = None
+    rearm: Callable[[], None] | None = None
+    counters: Callable[[], Mapping[str, int]] | None = None
+    graph_breaks: Callable[[], Mapping[str, int]] | None = None
+    break_place: Callable[[str], Mapping[str, Any]] | None = None
+    asynchronous: Callable[[], bool] | None = None
     functions: Sequence[Callable[..., Any]] = ()
-    lacks: Callable[[], Sequence[str]] = _nothing_lacks
-    disabled: Callable[[], str] = _by_nothing
-    memory: Callable[[], tuple[int, ...]] = _unknown
-    uncompiled: Callable[[], tuple[int, int]] = _none_uncompiled
-    optimizers: Callable[[], bool] = _never
-    precompiled: Callable[[], tuple[str, ...]] = _nothing_runs
+    lacks: Callable[[], Sequence[str]] | None = None
+    disabled: Callable[[], str] | None = None
+    memory: Callable[[], tuple[int, ...]] | None = None
+    uncompiled: Callable[[], tuple[int, int]] | None = None
+    optimizers: Callable[[], bool] | None = None
+    precompiled: Callable[[], tuple[str, ...]] | None = None
 
 
 class Compiling:
@@ -290,10 +255,11 @@ Install = Callable[[Listener], Installed]
 
 
 class Hooks:
-    """The seams in use, and those that this PyTorch does not have."""
+    """The installed hooks, and the hook points that this PyTorch does not have."""
 
     def __init__(self) -> None:
         self._installed: dict[str, Installed] = {}
+        self._providers: dict[str, list[tuple[str, Callable[..., Any]]]] = {}
         self._excluded: set[str] = set()
         self._missing: tuple[str, ...] = ()
 
@@ -303,111 +269,108 @@ class Hooks:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What this PyTorch does not have, as far as it is known by now."""
-        lacking = [name for names in self._answers(lambda seam: seam.lacks()) for name in names]
+        """The names that this PyTorch does not have, as far as they have shown by now."""
+        lacking = [name for names in self._each("lacks") for name in names]
         return tuple(dict.fromkeys((*self._missing, *lacking)))
 
-    def install(self, seams: Sequence[tuple[str, Install]], listener: Listener) -> None:
-        """Install each; one that fails has undone what it did, and the others go on."""
+    def install(self, points: Sequence[tuple[str, Install]], listener: Listener) -> None:
+        """Install each hook. One that fails undoes what it did; the others are installed."""
         missing = list(self._missing)
-        for name, install in seams:
+        for name, install in points:
             if name in self._excluded:
                 continue
             try:
                 self._installed[name] = install(listener)
             except HookPointAbsentError:
                 missing.append(name)
-            except Exception as error:  # noqa: BLE001 - a stranger PyTorch than any known
+            except Exception as error:  # noqa: BLE001 - an unsupported PyTorch version
                 missing.append(name)
                 report(f"hooks.{name}", error)
         self._missing = tuple(missing)
+        self._providers = {}
 
     def lacks_events(self, phases: Iterable[str]) -> None:
-        """These phases took time, and none of their events was heard: their names are others."""
+        """No event of these phases came, although they took time: the events have other names."""
         if any(phases) and "events" in self._installed and EVENT_NAMES not in self._missing:
             self._missing = (*self._missing, EVENT_NAMES)
 
     def functions(self) -> list[Callable[..., Any]]:
-        """Ours that are to be hidden from Dynamo."""
-        return [one for seam in tuple(self._installed.values()) for one in seam.functions]
+        """The agent's functions that Dynamo must skip."""
+        return [one for installed in tuple(self._installed.values()) for one in installed.functions]
 
     def exclude(self, name: str) -> None:
-        """Take one hook away; if it is not in place yet, never install it."""
+        """Remove one hook; if it is not installed yet, never install it."""
         self._excluded.add(name)
         self.uninstall(name)
 
     def uninstall(self, name: str) -> None:
-        """Take one hook away, where it is in place."""
-        seam = self._installed.pop(name, None)
-        if seam is None:
+        """Remove one hook, where it is installed."""
+        installed = self._installed.pop(name, None)
+        self._providers = {}
+        if installed is None or installed.uninstall is None:
             return
         try:
-            seam.uninstall()
-        except Exception as error:  # noqa: BLE001 - the other hooks have to go all the same
+            installed.uninstall()
+        except Exception as error:  # noqa: BLE001 - the other hooks are removed all the same
             report(f"hooks.{name}", error)
 
     def uninstall_all(self) -> None:
-        """Take every hook away, the last first: one may stand around another's."""
+        """Remove every hook, the last one first: it may wrap an earlier one."""
         for name in reversed(self.names):
             self.uninstall(name)
 
     def rearm(self) -> None:
-        """Put back what PyTorch dropped. Whoever calls it has something to tell all the same."""
-        for name, seam in tuple(self._installed.items()):
-            try:
-                seam.rearm()
-            except Exception as error:  # noqa: BLE001 - likewise
-                report(f"hooks.{name}", error)
+        """Install again what PyTorch dropped, and what its modules allow by now."""
+        for _ in self._each("rearm"):
+            pass
 
     def counters(self) -> dict[str, int]:
-        """PyTorch's counters, where a seam reads them."""
-        found: dict[str, int] = {}
-        for told in self._answers(lambda seam: seam.counters()):
-            found.update(told)
-        return found
+        """PyTorch's cumulative counters."""
+        return {name: value for found in self._each("counters") for name, value in found.items()}
 
     def graph_breaks(self) -> dict[str, int]:
-        """How often each reason broke a graph, where a seam knows it."""
-        found: dict[str, int] = {}
-        for told in self._answers(lambda seam: seam.graph_breaks()):
-            found.update(told)
-        return found
+        """How often each reason broke a graph."""
+        return {why: count for found in self._each("graph_breaks") for why, count in found.items()}
 
     def break_place(self, reason: str) -> dict[str, Any]:
-        """Where this reason last broke a graph, where a seam knows it."""
-        found: dict[str, Any] = {}
-        for told in self._answers(lambda seam: seam.break_place(reason)):
-            found.update(told)
-        return found
+        """Where this reason last broke a graph; empty where that is unknown."""
+        return dict(next(self._each("break_place", reason), {}))
 
     def asynchronous(self) -> bool:
         """Whether compiled code may be swapped in later, with no event."""
-        return any(self._answers(lambda seam: seam.asynchronous()))
+        return any(self._each("asynchronous"))
 
     def disabled(self) -> str:
-        """By which of ``record.DISABLED`` compilation is turned off now."""
-        return next(filter(None, self._answers(lambda seam: seam.disabled())), "")
+        """By which of ``record.DISABLED`` compilation is switched off now."""
+        return next(filter(None, self._each("disabled")), "")
 
     def optimizers(self) -> bool:
-        """Whether the process made an optimizer, where a seam knows it."""
-        return any(self._answers(lambda seam: seam.optimizers()))
+        """Whether the process made an optimizer of ``torch.optim``."""
+        return any(self._each("optimizers"))
 
     def precompiled(self) -> set[str]:
-        """What runs that was compiled ahead of time, where a seam knows it."""
-        return {kind for kinds in self._answers(lambda seam: seam.precompiled()) for kind in kinds}
+        """Which code that was compiled ahead of time runs."""
+        return {kind for kinds in self._each("precompiled") for kind in kinds}
 
     def uncompiled(self) -> tuple[int, int]:
         """Calls of compiled functions that a stance ran eagerly, and that it refused."""
-        return next(filter(any, self._answers(lambda seam: seam.uncompiled())), (0, 0))
+        return next(filter(any, self._each("uncompiled")), (0, 0))
 
     def memory(self) -> tuple[int, ...]:
         """Bytes of CUDA's allocator, by ``record.MEMORY``, and its retries; empty: not known."""
-        return next(filter(None, self._answers(lambda seam: seam.memory())), ())
+        return next(filter(None, self._each("memory")), ())
 
-    def _answers(self, ask: Callable[[Installed], _Answer]) -> Iterator[_Answer]:
-        """What each seam says; one that cannot answer keeps no other from it."""
-        for name, seam in tuple(self._installed.items()):
+    def _each(self, what: str, *args: Any) -> Iterator[Any]:
+        """Call the function ``what`` of each hook that provides it. One that fails stops no other.
+
+        Most hooks provide none or one, so which do is looked up once.
+        """
+        providers = self._providers.get(what)
+        if providers is None:
+            found = [(name, getattr(one, what)) for name, one in tuple(self._installed.items())]
+            providers = self._providers[what] = [pair for pair in found if pair[1] is not None]
+        for name, provide in providers:
             try:
-                yield ask(seam)
+                yield provide(*args)
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report(f"hooks.{name}", error)

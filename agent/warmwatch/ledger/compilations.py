@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from warmwatch.ledger.activities import Activity
+from warmwatch.ledger.activities import Activities
 from warmwatch.ledger.compile_calls import Functions
 from warmwatch.ledger.counters import Answers, CounterStore
 from warmwatch.shared import record
@@ -91,13 +91,13 @@ class Compilations:
     """How many there were of each kind, and a line for each."""
 
     def __init__(
-        self, book: CounterStore, answers: Answers, functions: Functions, activity: Activity
+        self, book: CounterStore, answers: Answers, functions: Functions, activities: Activities
     ) -> None:
         self._book, self._words, self._store = book, book.words, book.store
         self._answers, self._functions = answers, functions
         self._told_keys = WrittenKeys()
         self._told_skips = 0
-        self._activity, self._accounted = activity, activity.phases_at(0)
+        self._activities, self._accounted = activities, activities.phases_at(0)
         self._at_limit: set[Any] = set()
 
     def compilation(self, kind: str, values: Mapping[str, Any], now: int) -> None:
@@ -123,7 +123,7 @@ class Compilations:
         PyTorch's own figures of a compilation do not tell C++ kernels and cache loads apart from
         the rest. With these, the phases of all compilations add up to those of the run.
         """
-        times = self._activity.phases_at(now)
+        times = self._activities.phases_at(now)
         pairs = zip(record.PHASES, times, self._accounted, strict=True)
         self._accounted = times
         return {name: (new - old) // 1000 for name, new, old in pairs if new - old >= 1000}

@@ -14,8 +14,8 @@ from warmwatch.shared.record import COMPILE_INDEX as AT
 class Store(Protocol):
     """Where what the ledger knows is kept: this process's own record."""
 
-    def publish(self, words: list[int]) -> None:
-        """Store the words; called whenever they changed."""
+    def publish(self, words: list[int], *, renew_lock: bool = True) -> None:
+        """Store the words, which changed; ``renew_lock``: take the lock of the record again."""
 
     def note(
         self, event: str, t: int, values: Mapping[str, Any], *, essential: bool = False

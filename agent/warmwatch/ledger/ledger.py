@@ -80,18 +80,17 @@ class Ledger:
         quiet_ns: int = 0,
         clock: Callable[[], int] = monotonic_ns,
     ) -> None:
-        self._store, self._clock, self._inbox = store, clock, SerialQueue()
+        self._store, self._clock, self._queue = store, clock, SerialQueue()
         self._book = book = CounterStore(store)
         self.words = book.words
         self.words[AT["quiet_ns"]] = quiet_ns
         self._answers = answers = Answers(book, pytorch, word_break)
         functions = Functions()
         self._activities = Activities(book, answers, functions)
-        self._activity = self._activities.activity
-        self._compilations = Compilations(book, answers, functions, self._activity)
+        self._compilations = Compilations(book, answers, functions, self._activities)
         self._pausing = Pausing(book)
         self._asked, self._run = Asked(book, answers), Run(book, answers)
-        self.marks = StepFacts(book, answers, self._pausing, self._inbox, clock)
+        self.marks = StepFacts(book, answers, self._pausing, self._queue, clock)
         self._compiling = Compiling()
         self._kernels: dict[int, int] = {}  # that a thread waited for, of its present compilation
 
@@ -108,12 +107,12 @@ class Ledger:
         thread, now = threading.get_ident(), self._clock()
         if of and "id" in of:
             self._compiling.begun(thread, of)
-        self._inbox.post(lambda: self._activities.begin(thread, event, now, of or {}))
+        self._queue.post(self._activities.begin, thread, event, now, of or {})
 
     def end(self, event: str) -> None:
         """The calling thread ended ``event``."""
         thread, now = threading.get_ident(), self._clock()
-        self._inbox.post(lambda: self._activities.end(thread, event, now))
+        self._queue.post(self._activities.end, thread, event, now)
 
     def abandon(self) -> None:
         """The calling thread marks a step, so nothing that it began can still be in progress.
@@ -126,15 +125,15 @@ class Ledger:
         if not self.words[AT["active_since_ns"]] and not self.words[AT["background_since_ns"]]:
             return
         now = self._clock()
-        over = [threading.get_ident(), *self._activity.gone(sys._current_frames())]
-        self._inbox.post(lambda: self._activities.abandoned(over, now))
+        over = [threading.get_ident(), *self._activities.gone(sys._current_frames())]
+        self._queue.post(self._activities.abandoned, over, now)
 
     def progress(self, of: str, done: int, total: int) -> None:
         """So many of what the activity in progress counts are done, which then is over."""
         if of == "kernels" and not done:
             thread = threading.get_ident()
             self._kernels[thread] = self._kernels.get(thread, 0) + total
-        self._inbox.post(lambda: self._activities.progress(of, done, total))
+        self._queue.post(self._activities.progress, of, done, total)
 
     def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
         """The calling thread begins a recompile, for this reason.
@@ -146,7 +145,7 @@ class Ledger:
         thread = threading.get_ident()
         if self._compiling.recompile(thread, why):
             values = {**why, **where, **self._compiling.caller(thread)}
-            self._inbox.post(lambda: self._store.note("recompile", now, values))
+            self._queue.post(self._store.note, "recompile", now, values)
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """A compilation of the calling thread ended; ``values`` as its journal line has them.
@@ -161,82 +160,82 @@ class Ledger:
             values = {**values, "evaluating": True}
         if kernels := self._kernels.pop(thread, 0):
             values = {**values, "kernels": kernels}
-        self._inbox.post(lambda: self._compilations.compilation(kind, values, now))
+        self._queue.post(self._compilations.compilation, kind, values, now)
         return values
 
     def cached(self, cache: str, *, hit: bool) -> None:
         """A cache that PyTorch's counters leave out was asked, within an activity."""
         word = counter(f"cache_{'hits' if hit else 'misses'}.{cache}")
-        self._inbox.post(lambda: self._compilations.cached(word))
+        self._queue.post(self._compilations.cached, word)
 
     def cache_lookup(self, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
         """A compile cache was asked."""
         now = self._clock()
-        self._inbox.post(lambda: self._compilations.cache_lookup(now, cache, verdict, values))
+        self._queue.post(self._compilations.cache_lookup, now, cache, verdict, values)
 
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
         now = self._clock()
-        self._inbox.post(lambda: self._compilations.fallback(now, values))
+        self._queue.post(self._compilations.fallback, now, values)
 
     def cudagraph_skipped(self, reason: str, where: Mapping[str, Any]) -> None:
         """CUDA graphs were left out, which PyTorch has counted by now."""
         now = self._clock()
-        self._inbox.post(
+        self._queue.post(
             lambda: self._compilations.cudagraph_skipped(now, {"reason": reason, **where})
         )
 
     def pause_began(self, what: str) -> None:
         """The calling thread began to save or to evaluate: one of ``_pauses.WORDS``."""
         thread, now, steps = threading.get_ident(), self._clock(), self._store.steps()
-        self._inbox.post(lambda: self._pausing.began(what, thread, now, steps))
+        self._queue.post(self._pausing.began, what, thread, now, steps)
 
     def pause_ended(self, what: str) -> None:
         """The calling thread ended what it began last of it."""
         thread, now, steps = threading.get_ident(), self._clock(), self._store.steps()
-        self._inbox.post(lambda: self._pausing.ended(what, thread, now, steps))
+        self._queue.post(self._pausing.ended, what, thread, now, steps)
 
     def wrapped(self, way: Mapping[str, Any]) -> None:
         """The user's program handed something to ``torch.compile``, in this way."""
         now = self._clock()
-        self._inbox.post(lambda: self._asked.wrapped(way, now))
+        self._queue.post(self._asked.wrapped, way, now)
 
     def optimizer_made(self) -> None:
         """The process made an optimizer: from now on only steps show that it is warm."""
-        self._inbox.post(self._asked.optimizer_made)
+        self._queue.post(self._asked.optimizer_made)
 
     def precompiled(self, kind: str) -> None:
         """Code that was compiled ahead of time runs; ``kind``: one of ``record.PRECOMPILED``."""
-        self._inbox.post(lambda: self._asked.precompiled({kind}))
+        self._queue.post(self._asked.precompiled, {kind})
 
     def turned(self) -> None:
         """Compilation was perhaps turned off, or on again."""
-        self._inbox.post(self._asked.turned)
+        self._queue.post(self._asked.turned)
 
     def error(self, where: str, message: str) -> None:
         """Something of the agent's own failed."""
         now = self._clock()
         values = {"where": where, "message": message[:500]}
-        self._inbox.post(lambda: self._book.count("agent_errors", "error", now, values))
+        self._queue.post(self._book.count, "agent_errors", "error", now, values)
 
     def worth(self, values: Mapping[str, int]) -> None:
         """The user said what a step is worth, in ``tokens`` or ``samples`` or both."""
-        self._inbox.post(lambda: self._run.worth(values))
+        self._queue.post(self._run.worth, values)
 
     def opened(self, graphs: int) -> None:
         """The record is there; so many graphs had been captured before it began."""
         now = self._clock()
-        self._inbox.post(lambda: self._asked.opened(graphs, now))
+        self._queue.post(self._asked.opened, graphs, now)
 
     def exit(self, end: End) -> None:
         """The process ends, or the agent is detached. The first end that is said holds."""
         now = self._clock()
-        self._inbox.post(lambda: self._run.exit(end, now))
+        self._queue.post(self._run.exit, end, now)
 
     def compiling(self) -> tuple[int, ...]:
         """The threads that have begun something and not ended it, as of now."""
-        return self._activity.threads()
+        return self._activities.threads()
 
     def compile_ns(self) -> int:
         """Compile time accounted so far, in nanoseconds."""
-        return self._activity.total_ns()
+        return self._activities.total_ns()

@@ -132,17 +132,17 @@ class IrregularSteps:
 
 
 class StepFacts:
-    """Facts of steps; ``inbox`` and ``clock`` are the ledger's."""
+    """Facts of steps; ``queue`` and ``clock`` are the ledger's."""
 
     def __init__(
         self,
         book: CounterStore,
         answers: Answers,
         pausing: Pausing,
-        inbox: SerialQueue,
+        queue: SerialQueue,
         clock: Callable[[], int],
     ) -> None:
-        self._book, self._inbox, self._clock = book, inbox, clock
+        self._book, self._queue, self._clock = book, queue, clock
         self._pausing, self._pauses = pausing, pausing.pauses
         self._steps = IrregularSteps(book, answers, pausing.pauses)
 
@@ -153,7 +153,7 @@ class StepFacts:
         """
         without = duration - min(duration, self._pauses.since(last))
         if without != duration:
-            self._inbox.post(lambda: self._pausing.resumed(now, last, without))
+            self._queue.post(self._pausing.resumed, now, last, without)
         return without
 
     def step(
@@ -176,35 +176,35 @@ class StepFacts:
         # a gap that is explained is no measure of a stall; what compiled in it is taken off twice
         rest = max(0, rest - self._pauses.since(before))
         self._pausing.training = threading.get_ident()
-        self._inbox.post(lambda: self._steps.irregular(now, before, seen))
+        self._queue.post(self._steps.irregular, now, before, seen)
         if touched:
-            self._inbox.post(lambda: self._steps.touched(steps, duration))
+            self._queue.post(self._steps.touched, steps, duration)
         if touched or baseline:
-            self._inbox.post(lambda: self._steps.not_clean(steps, rest))
+            self._queue.post(self._steps.not_clean, steps, rest)
         if steps == 1:
-            self._inbox.post(lambda: self._steps.first(now, duration, baseline=baseline))
+            self._queue.post(lambda: self._steps.first(now, duration, baseline=baseline))
         seconds = duration / 1e9 if duration else None
         clean = not (touched or baseline)
         values = {"n": steps, "seconds": seconds, "clean": clean}
         if touched or steps == 1:
-            self._inbox.post(lambda: self._book.noted("step", now, values))
+            self._queue.post(self._book.noted, "step", now, values)
         else:
-            self._inbox.post(lambda: self._book.store.publish(self._book.words))
+            self._queue.post(self._book.store.publish, self._book.words)
         return rest
 
     def passed(self, seen: int) -> None:
         """A clean step was marked when ``seen`` activities had begun: it waited for none."""
-        self._inbox.post(lambda: self._steps.passed(seen))
+        self._queue.post(self._steps.passed, seen)
 
     def held_up(self, before: int, steps: int) -> None:
         """The step after number ``steps``, marked at ``before``, waited for what was background."""
-        self._inbox.post(lambda: self._steps.held_up(before, steps))
+        self._queue.post(self._steps.held_up, before, steps)
 
     def baseline(self, steps: int, median_ns: int | None) -> None:
         """The steps that were to run eagerly are over; ``median_ns``: of those that did."""
         now = self._clock()
         values = {"steps": steps, "median_ns": median_ns}
-        self._inbox.post(lambda: self._book.noted("baseline", now, values))
+        self._queue.post(self._book.noted, "baseline", now, values)
 
     def long_step(
         self, steps: int, now: int, duration: int, usual: int, behind: Behind | None
@@ -215,17 +215,17 @@ class StepFacts:
             values["data"] = behind.wait_ns / 1e9
             values["batches"] = behind.batches
             values["batches_before"] = behind.all_batches - behind.batches
-        self._inbox.post(lambda: self._steps.long(now, values))
+        self._queue.post(self._steps.long, now, values)
 
     def settled(self, by: str, at: int | None = None, activities: int | None = None) -> None:
         """The warm-up ended without steps, now or ``at``; see ``IrregularSteps.settled``."""
         now = self._clock() if at is None else at
-        self._inbox.post(lambda: self._steps.settled(by, now, activities))
+        self._queue.post(self._steps.settled, by, now, activities)
 
     def slow(self, now: int) -> None:
         """A clean step took much longer than usual."""
-        self._inbox.post(lambda: self._steps.slow(now))
+        self._queue.post(self._steps.slow, now)
 
     def warm(self, now: int, steps: int) -> None:
         """The K-th clean step in a row was marked; ``steps`` came before the first of them."""
-        self._inbox.post(lambda: self._steps.warm(now, steps))
+        self._queue.post(self._steps.warm, now, steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from warmwatch.process.process_tree import child_name
 from warmwatch.shared.record import COMPILE_INDEX, PHASES
 
 _EVALUATING = COMPILE_INDEX["evaluating_since_ns"]
+_SINCE = COMPILE_INDEX["active_since_ns"]
 
 if TYPE_CHECKING:
     from warmwatch.hooks.points import Hooks
@@ -50,6 +52,7 @@ class HookListener:
         self._created, self._trains = created, trains
         self._after_warm = after_warm
         self._evaluated_after = -2  # number of steps at the last evaluation
+        self._modules = 0  # number of imported modules when the hooks were armed last
         # Phases without an event so far. If PyTorch's records report time in one of them, its event
         # has another name in this version. AOTAutograd's time includes any backend's, so not it.
         self._without_event = {"dynamo", "inductor"}
@@ -75,8 +78,11 @@ class HookListener:
 
     def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
         """Record the begin of a compile event on this thread."""
-        self._hooks.rearm()
         process = self._process
+        modules = len(sys.modules)
+        if modules != self._modules or not process.ledger.words[_SINCE]:
+            self._modules = modules
+            self._hooks.rearm()
         if not process.record.opened and (is_tracing(event) or child_name() is None):
             self._open()
         process.ledger.begin(event, of)
@@ -89,11 +95,11 @@ class HookListener:
         """Record the end of a compile event on this thread."""
         process = self._process
         process.ledger.end(event)
-        if is_tracing(event):
+        if not process.ledger.words[_SINCE]:
             process.record.set_hooks(self._hooks.names, self._hooks.missing)
-        process.watch.ended()
-        process.quiet.begun()
-        self._after_warm.activity_ended()
+            process.watch.ended()
+            process.quiet.begun()
+            self._after_warm.activity_ended()
 
     def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
         """Record that this thread begins a recompile."""

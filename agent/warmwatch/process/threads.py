@@ -13,6 +13,7 @@ from _signal import pthread_sigmask  # type: ignore[import-not-found]
 from _thread import LockType, allocate_lock, get_ident, start_new_thread
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from warmwatch._guard import pass_on
 
@@ -83,19 +84,20 @@ class SerialQueue:
     """Work items, executed in order by one thread at a time."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._turn: dict[None, object] = {}  # the token of the thread that executes
 
-    def post(self, work: Callable[[], None]) -> None:
-        """Queue ``work``, and execute all queued items unless another thread does."""
-        self._waiting.append(work)
+    def post(self, work: Callable[..., None], *args: Any) -> None:
+        """Queue ``work(*args)``, and execute all queued items unless another thread does."""
+        self._waiting.append((work, args))
         # Check again after giving up the turn: items may have been queued meanwhile.
         while self._waiting and not self._turn:
             mine = object()
             try:
                 if self._turn.setdefault(None, mine) is mine:
                     while self._waiting:
-                        self._waiting.popleft()()
+                        work, args = self._waiting.popleft()
+                        work(*args)
             finally:
                 if self._turn and self._turn[None] is mine:
                     del self._turn[None]

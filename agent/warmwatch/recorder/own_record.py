@@ -39,6 +39,10 @@ class OwnRecord:
         version: version of the agent.
         options: arguments of ``attach()``: ``run``, ``tokens_per_step``...
         attached: attach time on the monotonic and on the wall clock, in nanoseconds.
+
+    Attributes:
+        opened: whether ``open`` was called.
+        publish, steps: methods of the writer.
     """
 
     def __init__(
@@ -50,19 +54,16 @@ class OwnRecord:
         attached: tuple[int, int],
     ) -> None:
         self._settings, self._version, self._options = settings, version, dict(options)
-        self._opened = False
+        self.opened = False
         self._baseline: dict[str, Any] = {}  # identity fields of the eager baseline
         self._child = ""  # suffix of the run's name in a child process that is not a rank
         self._identity: record.Identity | None = None
         self.writer = Writer(readers=settings.readers, made=self._arm_exit_status)
+        # The ledger calls these at each event, so no function of ours stands in between.
+        self.publish, self.steps = self.writer.publish, self.writer.steps
         self.header = record.Header(
             warm_steps=settings.warm_steps, attached_ns=attached[0], attached_epoch_ns=attached[1]
         )
-
-    @property
-    def opened(self) -> bool:
-        """Whether ``open`` was called."""
-        return self._opened
 
     @property
     def visible(self) -> bool:
@@ -90,7 +91,7 @@ class OwnRecord:
         self, hooks: tuple[str, ...], missing: tuple[str, ...], *, graphs_before: int = 0
     ) -> None:
         """Create the record. If that fails, the agent continues in plain memory."""
-        self._opened = True
+        self.opened = True
         chosen = self._options.get("run") or self._settings.run or launcher_run(os.environ)
         child = child_name()
         self._child = f".{child}" if child and not own_rank(os.environ) else ""
@@ -169,12 +170,6 @@ class OwnRecord:
         elif leaving:
             exit_status.promise(record.EXIT_PROMISED)
 
-    # The ledger calls these.
-
-    def publish(self, counters: list[int]) -> None:
-        """Store the compile block."""
-        self.writer.publish(counters)
-
     def note(
         self, event: str, t: int, values: Mapping[str, Any], *, essential: bool = False
     ) -> None:
@@ -182,10 +177,6 @@ class OwnRecord:
         self.writer.note(event, t, values, essential=essential)
         if event in _REFRESHING:
             self._refresh()
-
-    def steps(self) -> int:
-        """Steps marked so far."""
-        return self.writer.steps()
 
     def image(self) -> record.Slot:
         """The current content of the slot."""

@@ -38,7 +38,7 @@ from warmwatch.shared.record import COMPILE_INDEX, Header, Identity
 
 _OPEN_TIMEOUT = 2.0  # seconds that a training waits for a disk, once, when its record is created
 _CLOSE_TIMEOUT = 1.0  # seconds that a detach waits for a disk that responded to the last flush
-_SINCE = COMPILE_INDEX["active_since_ns"]
+_SINCE, _DROPPED = COMPILE_INDEX["active_since_ns"], COMPILE_INDEX["journal_dropped"]
 
 
 class Writer:
@@ -221,9 +221,13 @@ class Writer:
             line = line_of(event, t, values)
             self._dropped += not self._journal.append(line, essential=essential)
 
-    def publish(self, counters: list[int]) -> None:
-        """Seal the compile block into the slot. One caller at a time."""
-        counters[record.COMPILE_INDEX["journal_dropped"]] = self.dropped
+    def publish(self, counters: list[int], *, renew_lock: bool = True) -> None:
+        """Seal the compile block into the slot. One caller at a time.
+
+        ``renew_lock``: a line of the journal does that too.
+        """
+        flusher = self._flusher
+        counters[_DROPPED] = self._dropped + (flusher.dropped if flusher else 0)
         record.store_compile(self.buffer, counters)
         self._fence.acquire(blocking=False)  # already held, unless a signal handler raised here
         self._fence.release()
@@ -232,7 +236,8 @@ class Writer:
             self._identity_queue.post(self._store_identities)
         active = counters[_SINCE] != 0
         begins, self._active = active and not self._active, active
-        self._renew_lock(urgent=begins)
+        if renew_lock or flusher:
+            self._renew_lock(urgent=begins)
 
     def steps(self) -> int:
         """Steps marked so far."""

@@ -160,8 +160,8 @@ def test_the_sum_of_clean_steps_is_right_and_never_falls_between_two_stores() ->
     sums: list[int] = []
     publish = rank.store.publish
 
-    def watch(words: list[int]) -> None:
-        publish(words)
+    def watch(words: list[int], *, renew_lock: bool = True) -> None:
+        publish(words, renew_lock=renew_lock)
         sums.append(rank.slot().clean_sum_ns)
 
     rank.store.publish = watch

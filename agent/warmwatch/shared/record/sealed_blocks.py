@@ -66,10 +66,10 @@ def store(buffer: Buffer, block: Block, payload: bytes) -> None:
     Raises:
         RecordError: it is longer than the block's limit.
     """
-    at, sealed = following(buffer, block, payload)
+    at, head = _next(buffer, block, payload)
     begin = at + _HEAD.size
-    buffer[begin : at + len(sealed)] = sealed[_HEAD.size :]
-    buffer[at:begin] = sealed[: _HEAD.size]  # one C call: no signal handler comes in between
+    buffer[begin : begin + len(payload)] = payload
+    buffer[at:begin] = head  # one C call: no signal handler comes in between
 
 
 def following(buffer: Buffer, block: Block, payload: bytes) -> tuple[int, bytes]:
@@ -78,11 +78,19 @@ def following(buffer: Buffer, block: Block, payload: bytes) -> tuple[int, bytes]
     Raises:
         RecordError: it is longer than the block's limit.
     """
-    if len(payload) > block.limit:
+    at, head = _next(buffer, block, payload)
+    return at, head + payload
+
+
+def _next(buffer: Buffer, block: Block, payload: bytes) -> tuple[int, bytes]:
+    if len(payload) > block.room - _HEAD.size:
         raise RecordError(f"a block of {len(payload)} bytes, {block.limit} are there")
-    sequence = 1 + max(_sequence(buffer, block.place(0)), _sequence(buffer, block.place(1)))
+    first, second = block.offset, block.offset + block.room
+    (even,) = _SEQUENCE.unpack(buffer[first : first + _SEQUENCE.size])
+    (odd,) = _SEQUENCE.unpack(buffer[second : second + _SEQUENCE.size])
+    sequence = 1 + max(even, odd)
     head = _HEAD.pack(sequence, len(payload), _checksum(sequence, payload))
-    return block.place(sequence), head + payload
+    return second if sequence & 1 else first, head
 
 
 def newest(image: bytes, block: Block, read: Callable[[bytes], _T]) -> _T:
@@ -121,11 +129,6 @@ def _candidates(image: bytes, block: Block) -> Iterator[bytes]:
             found.append((sequence, block.place(which), length))
     for _, at, length in sorted(found, reverse=True):
         yield image[at : at + _HEAD.size + length]
-
-
-def _sequence(buffer: Buffer, at: int) -> int:
-    (sequence,) = _SEQUENCE.unpack(buffer[at : at + _SEQUENCE.size])
-    return int(sequence)
 
 
 def _checksum(sequence: int, payload: bytes) -> bytes:
