@@ -169,10 +169,10 @@ class Compiling:
         self._reasons[thread] = why
         return True
 
-    def caller(self, thread: int) -> dict[str, str]:
-        """``{"caller": "train.py:31"}``, where ``thread`` compiles code of a library's."""
+    def circumstances(self, thread: int) -> dict[str, Any]:
+        """``caller`` and ``dynamic`` of what ``thread`` compiles, as far as they are known."""
         begun = self._begun.get(thread, {})
-        return {"caller": begun["caller"]} if "caller" in begun else {}
+        return {key: begun[key] for key in ("caller", "dynamic") if key in begun}
 
     def ended(self, thread: int, values: Mapping[str, Any]) -> dict[str, Any]:
         """``values`` of a forward compilation of ``thread`` that ended, with what is known of it.
@@ -180,9 +180,8 @@ class Compiling:
         The reasons that were reported when it began replace the one that PyTorch's record keeps.
         """
         ended = dict(values)
+        ended.update(self.circumstances(thread))
         heard, begun = self._reasons.pop(thread, None), self._begun.pop(thread, {})
-        if "caller" in begun:
-            ended["caller"] = begun["caller"]
         left = ended.pop("left", None)
         if left is not None and begun.get("fullgraph"):
             ended["failure"] = left  # it has raised

@@ -144,7 +144,7 @@ class Ledger:
         why = {"reason": reason, "category": category}
         thread = threading.get_ident()
         if self._compiling.recompile(thread, why):
-            values = {**why, **where, **self._compiling.caller(thread)}
+            values = {**why, **where, **self._compiling.circumstances(thread)}
             self._queue.post(self._store.note, "recompile", now, values)
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -117,7 +117,12 @@ class AfterWarm:
                 line=values.get("line"),
                 reason=values.get("reason"),
                 category=values.get("category"),
-                remedy=advice(values.get("category"), kind),
+                remedy=advice(
+                    values.get("category"),
+                    kind,
+                    values.get("reason"),
+                    dynamic=values.get("dynamic"),
+                ),
                 seconds=values.get("seconds"),
                 caller=values.get("caller"),
             )

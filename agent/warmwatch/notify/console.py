@@ -166,9 +166,9 @@ def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
     what = place(values.get("name"), values.get("file"), values.get("line"))
     took = f" in {duration(values['seconds'])}" if values.get("seconds") else ""
     why = plain(reason, category) or category
-    remedy = (
-        advice(category, kind, reason) if slot.compile.warmups else None
-    )  # else it is the warm-up
+    remedy = None
+    if slot.compile.warmups:  # else it is the warm-up
+        remedy = advice(category, kind, reason, dynamic=values.get("dynamic"))
     what = f"{what}{called_from(values.get('caller'))}," if "caller" in values else what
     head = f"recompiled {what or 'a graph'} {_when(slot.steps.steps, values)}{took}: {why}"
     return f"{head}. {remedy}" if remedy else head

@@ -1,7 +1,8 @@
-"""Advice for a recompile: one sentence for each category.
+"""Advice for a recompile: one sentence for each category, and for each kind of a guard on a size.
 
-Only remedies that follow from the category alone are here; where the category does not say what
-to change, there is no advice.
+Only remedies that follow from the category and the guard are here; where these do not say what to
+change, there is no advice. No remedy names what PyTorch would refuse: ``mark_dynamic`` raises where
+the code makes a constant of the size, ``maybe_mark_dynamic`` does not.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 ADVICE = {
     "shape": (
         "Pad the size that changes, or bucket it (a ragged last batch can be dropped), or mark it "
-        "with torch._dynamo.mark_dynamic before the first call."
+        "with torch._dynamo.maybe_mark_dynamic before the first call."
     ),
     "grad_mode": (
         "Run one evaluation (or no_grad) step at the start of the run, so that its graph is "
@@ -70,6 +71,35 @@ OF_FALLBACK = (
 )
 
 
+# Sizes that marking them dynamic does not help with. Which of these holds is in the guard, and in
+# whether sizes were dynamic while it was compiled (torch 2.6 to 2.15).
+_OF_ONE = (
+    "PyTorch compiles sizes 0 and 1 separately, also where sizes are dynamic: pad or drop such a "
+    "batch, or call the function once with it during the warm-up."
+)
+_OF_CONDITION = (
+    "The size is dynamic already, and the code sets a condition on it: remove the condition, or "
+    "pad or bucket the size."
+)
+_OF_CONSTANT = (
+    "The code makes a constant of this size, so marking it dynamic does not help: pad or bucket "
+    "it, or find where it becomes a number (TORCH_LOGS=dynamic)."
+)
+_OF_PARAMETER = (
+    "Keep the parameter's shape, or set torch._dynamo.config.force_parameter_static_shapes = False."
+)
+_OF_STRIDE = "Give it the same layout at every call (with .contiguous(), say)."
+_OF_RANK = "Give it the same number of dims at every call, or compile each during the warm-up."
+_MISMATCH = re.compile(
+    r"tensor '(?P<name>.+?)' (?P<what>size|stride|rank) mismatch"
+    r"(?: at index (?P<dim>\d+))?\. expected (?P<old>\d+), actual (?P<new>\d+)"
+)
+_ZERO_OR_ONE = re.compile(r"^\s*(?:!?[\d/_]+:\s*)?2 <= ")
+_SYMBOLIC = re.compile(r"\.(?:size|stride)\(\)|\.shape\[")
+_LONGEST = 1_000  # characters of one guard
+_MOST_ENTRIES = 64
+
+
 # A guard on the length of a list or a dict. A number that changes is another matter.
 _LENGTH = re.compile(r"^\s*(?:!?[\d/_]+:\s*)?len\(")
 _OF_LENGTH = (
@@ -78,13 +108,47 @@ _OF_LENGTH = (
 )
 
 
-def advice(category: str | None, kind: str | None = None, reason: str | None = None) -> str | None:
+def advice(
+    category: str | None,
+    kind: str | None = None,
+    reason: str | None = None,
+    *,
+    dynamic: bool | None = None,
+) -> str | None:
     """The remedy for a recompile of ``category``, one sentence; ``None`` where none is known.
 
-    ``kind``: one of ``record.KINDS``. ``reason``: PyTorch's words. Each where it is known.
+    ``kind``: one of ``record.KINDS``. ``reason``: PyTorch's words. ``dynamic``: whether it was
+    compiled with dynamic sizes (``True``), static ones (``False``), or with those dynamic that have
+    changed (``None``, PyTorch's default). Each where it is known.
     """
     if category is None:
         return None
-    if kind != "triton" and reason and _LENGTH.match(reason):
+    if kind == "triton":
+        return _OF_TRITON.get(category)
+    if reason and _LENGTH.match(reason):
         return _OF_LENGTH
-    return (_OF_TRITON if kind == "triton" else ADVICE).get(category)
+    if category == "shape" and reason and (remedy := _of_size(reason, dynamic)):
+        return remedy
+    return ADVICE.get(category)
+
+
+def _of_size(reason: str, dynamic: bool | None) -> str | None:
+    """The remedy that the guard in the first line of ``reason`` calls for, if a special one."""
+    first, *others = [entry[:_LONGEST] for entry in reason.split("\n")[:_MOST_ENTRIES]]
+    if _ZERO_OR_ONE.match(first):
+        return _OF_ONE
+    found = _MISMATCH.search(first)
+    if found is None:
+        return _OF_CONDITION if _SYMBOLIC.search(first) else None
+    if found["what"] != "size":
+        return _OF_STRIDE if found["what"] == "stride" else _OF_RANK
+    if "._parameters[" in found["name"]:
+        return _OF_PARAMETER
+    if {found["old"], found["new"]} & {"0", "1"}:
+        return _OF_ONE
+    # With PyTorch's default, a size that has changed before is compiled as dynamic: if it is a
+    # constant in two entries, the code makes it one.
+    again = (_MISMATCH.search(other) for other in others)
+    twice = any(one and (one["name"], one["dim"]) == (found["name"], found["dim"]) for one in again)
+    constant = dynamic is True or (dynamic is None and twice)
+    return _OF_CONSTANT if constant else None

@@ -118,8 +118,13 @@ class CompileCounter:
         with self._lock:
             if "category" in values:
                 reason, category = values.get("reason"), values["category"]
-                redacted = self._redaction.recompile(reason) if reason else ""
-                self._count("recompiles", Cause(where=where, reason=redacted, category=category))
+                cause = Cause(
+                    where=where,
+                    reason=self._redaction.recompile(reason) if reason else "",
+                    category=category,
+                    dynamic=values.get("dynamic"),
+                )
+                self._count("recompiles", cause)
             if failure := values.get("failure"):
                 detail = values.get("failure_reason")
                 words = self._redaction.graph_break(detail) if detail else failure

@@ -41,11 +41,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """One recompile, break, graph, fallback or failure; ``reason`` is redacted."""
+    """One recompile, break, graph, fallback or failure; ``reason`` is redacted.
+
+    ``dynamic``: of a recompile, as ``advice`` takes it.
+    """
 
     where: Place = Place()
     reason: str = ""
     category: str | None = None
+    dynamic: bool | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -160,4 +164,4 @@ def _cause(name: str, cause: Cause) -> tuple[str, str | None]:
         or one_line(cause.reason, _LONGEST)
         or "PyTorch gives no reason"
     )
-    return f"{where}: {why}", advice(cause.category, reason=cause.reason)
+    return f"{where}: {why}", advice(cause.category, reason=cause.reason, dynamic=cause.dynamic)

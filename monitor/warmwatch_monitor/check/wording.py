@@ -105,7 +105,7 @@ def _compilation(one: Compilation, measure: str) -> tuple[str, str | None]:
     if measure == "cudagraph_skips":
         return _skip(one, one.cudagraph_skip or ""), _OF_SKIP
     why = plain(one.reason, one.category) or own_words(one.reason or "reason unknown", _LONGEST)
-    return f"{where}: {why}", advice(one.category, one.kind, one.reason)
+    return f"{where}: {why}", advice(one.category, one.kind, one.reason, dynamic=one.dynamic)
 
 
 def _skip(one: Compilation | CudagraphSkip, reason: str) -> str:

@@ -193,6 +193,7 @@ def _compiled(told: ParsedCompilation, view: RankView) -> Compiled:
         line=one.line,
         code=told.code,
         caller=one.caller,
+        dynamic=one.dynamic,
         evaluating=one.evaluating,
         reason=one.reason[:_LONGEST_REASON] if one.reason else one.reason,
         category=one.category,

@@ -116,7 +116,7 @@ class Underway(Struct, frozen=True, kw_only=True):
     Attributes:
         kind: one of ``record.KINDS``; ``None`` where that is not known yet.
         name, file, line: the function. backward: it is that function's backward.
-        caller: see ``model.Compilation``.
+        caller, dynamic: see ``model.Compilation``.
         reason, category: why it is compiled again, in PyTorch's words; a backward is for what its
         forward was; of a first compile ``None``.
     """
@@ -129,6 +129,7 @@ class Underway(Struct, frozen=True, kw_only=True):
     reason: str | None = None
     category: str | None = None
     caller: str | None = None
+    dynamic: bool | None = None
 
 
 class Log(Struct, frozen=True, kw_only=True):

@@ -105,8 +105,9 @@ class Compilation(Struct, frozen=True, kw_only=True):
         reason: why it was compiled again, in PyTorch's words. category: one of
         ``record.CATEGORIES``, ``None`` for a first compile.
         name: the function compiled. file, line: where it is, of the file the base name.
-        code: hash of the function's code. caller: of library code the line of the user's that
-        called it, as ``train.py:31``; empty where none did; ``None`` of the user's own.
+        code: hash of the function's code. dynamic: all sizes are dynamic, or none; ``None``: those
+        that have changed. caller: of library code the line of the user's that called it, as
+        ``train.py:31``; empty where none did; ``None`` of the user's own.
         cache: ``hit``, ``miss``, or ``None`` where none was asked.
         failure: the exception's type where it failed. failure_reason: why, in PyTorch's words.
         instance: which module of its class it is, where code of that class had been compiled for
@@ -128,6 +129,7 @@ class Compilation(Struct, frozen=True, kw_only=True):
     line: int | None = None
     code: str | None = None
     caller: str | None = None
+    dynamic: bool | None = None
     cache: str | None = None
     failure: str | None = None
     failure_reason: str | None = None
@@ -144,7 +146,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
     Attributes:
         kind: of another compiler than PyTorch's; what it compiles is known at once.
         name, file, line: what is compiled, of PyTorch's where it is a function that Dynamo looks
-        at. code: hash of that function's code. caller: see Compilation.
+        at. code: hash of that function's code. caller, dynamic: see Compilation.
     """
 
     at_ns: int
@@ -155,6 +157,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
     line: int | None = None
     code: str | None = None
     caller: str | None = None
+    dynamic: bool | None = None
 
 
 class Recompile(Struct, frozen=True, kw_only=True):
@@ -168,6 +171,7 @@ class Recompile(Struct, frozen=True, kw_only=True):
     file: str | None = None
     line: int | None = None
     caller: str | None = None
+    dynamic: bool | None = None
 
 
 class VaryingDim(Struct, frozen=True, kw_only=True):

@@ -70,8 +70,8 @@ class Compiled(Struct, frozen=True, kw_only=True):
     Attributes:
         ended: when. seconds: how long. step: steps before it. id, kind, name, file, line, reason,
         category, cache, failure: as ``model.Compilation`` has them. code: hash of the function's
-        code. caller, evaluating: as there. phase_seconds: exclusive. ops: operators in the graph.
-        kernels: compiled.
+        code. caller, dynamic, evaluating: as there. phase_seconds: exclusive. ops: operators in
+        the graph. kernels: compiled.
     """
 
     ended: float
@@ -84,6 +84,7 @@ class Compiled(Struct, frozen=True, kw_only=True):
     line: int | None = None
     code: str | None = None
     caller: str | None = None
+    dynamic: bool | None = None
     evaluating: bool = False
     reason: str | None = None
     category: str | None = None

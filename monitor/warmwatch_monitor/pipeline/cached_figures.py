@@ -94,6 +94,7 @@ def _underway(reading: RecordReading) -> Underway | None:
             reason=again.reason,
             category=again.category,
             caller=again.caller,
+            dynamic=again.dynamic,
         )
     if began is None or began.at_ns < since_ns:
         return None
@@ -104,6 +105,7 @@ def _underway(reading: RecordReading) -> Underway | None:
             file=began.file,
             line=began.line,
             caller=began.caller,
+            dynamic=began.dynamic,
         )
     if "backward" not in (began.what or ""):
         return None
@@ -119,6 +121,7 @@ def _underway(reading: RecordReading) -> Underway | None:
         reason=forward.reason if ours else None,
         category=forward.category if ours else None,
         caller=forward.caller,
+        dynamic=forward.dynamic,
     )
 
 

@@ -46,6 +46,7 @@ def _begun(one: Compiled) -> Priced:
         file=one.file,
         line=one.line,
         caller=one.caller,
+        dynamic=one.dynamic,
         evaluating=one.evaluating,
         reason=one.reason,
         plain=plain(one.reason, one.category),
@@ -173,6 +174,7 @@ def _group(
         and category in ("shape", "python_value", "module_state")
     ]
     reasons = (one.plain or own_words(one.reason or "", _REASON) for one in times)
+    last = times[-1]
     return Recompiled(
         category=category,
         count=len(times),
@@ -184,7 +186,7 @@ def _group(
         steps=tuple(one.step for one in times if one.step is not None),
         between_steps=beside,
         reasons=tuple(dict.fromkeys(reason for reason in reasons if reason)),
-        advice=advice(category, kind, times[-1].reason) if late else None,
+        advice=advice(category, kind, last.reason, dynamic=last.dynamic) if late else None,
         often=often[0] if often else None,
         after_warm=late,
     )

@@ -20,7 +20,7 @@ class Priced(Struct, frozen=True, kw_only=True):
 
     Attributes:
         began, ended: of the first and the last of them. seconds: of all of them.
-        step: steps before it. kinds: which they were, in order. name, file, line, caller,
+        step: steps before it. kinds: which they were, in order. name, file, line, caller, dynamic,
         evaluating, reason, category, cache, failure, ops, kernels: as an Account's ``Compiled``
         has them.
         plain: the reason in plain words. phase_seconds: exclusive.
@@ -37,6 +37,7 @@ class Priced(Struct, frozen=True, kw_only=True):
     file: str | None = None
     line: int | None = None
     caller: str | None = None
+    dynamic: bool | None = None
     evaluating: bool = False
     reason: str | None = None
     plain: str | None = None

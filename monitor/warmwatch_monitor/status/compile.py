@@ -168,7 +168,9 @@ def compilation(one: Compilation, total: float | None = None) -> schema.PastComp
         reason=one.reason,
         plain=plain(one.reason, one.category),
         category=one.category,
-        advice=advice(one.category, one.kind, one.reason) if one.after_warm else None,
+        advice=advice(one.category, one.kind, one.reason, dynamic=one.dynamic)
+        if one.after_warm
+        else None,
         called=called(one.name, one.file, one.line),
         name=one.name,
         file=one.file,
@@ -216,5 +218,7 @@ def underway(what: Underway | None, *, after_warm: bool) -> schema.Underway | No
         reason=what.reason,
         plain=plain(what.reason, what.category),
         category=what.category,
-        advice=advice(what.category, what.kind, what.reason) if after_warm else None,
+        advice=advice(what.category, what.kind, what.reason, dynamic=what.dynamic)
+        if after_warm
+        else None,
     )

@@ -299,6 +299,7 @@ def read_counters(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
 EVENT = "dynamo"
 _MODULE, _FUNCTION = "torch._dynamo.convert_frame", "_compile"
 _LOCALS = ("code", "compile_id", "one_graph", "locals")
+_STATIC, _AUTOMATIC = "assume_static_by_default", "automatic_dynamic_shapes"
 _MOST_FRAMES = 24
 # What PyTorch puts around a module of its own (``nn.Sequential``): the same code for all of them.
 _AROUND = "torch/_dynamo/external_utils.py"
@@ -310,8 +311,9 @@ _MOST_CODES = 4096
 def require(listener: Listener) -> Installed:  # noqa: ARG001 - every seam's signature
     """``_compile`` is there and has the locals that are read."""
     with look_up():
-        from torch._dynamo import convert_frame
+        from torch._dynamo import config, convert_frame
 
+        _ = (getattr(config, _STATIC), getattr(config, _AUTOMATIC))
         known = inspect.unwrap(getattr(convert_frame, _FUNCTION)).__code__
     names = {*known.co_varnames, *known.co_cellvars}
     if absent := [name for name in _LOCALS if name not in names]:
@@ -324,7 +326,8 @@ def being_compiled() -> dict[str, Any]:
 
     ``fullgraph``: a graph break raises. ``instance``: which module of this code it is, where
     others were compiled with the same code and this one never was. ``caller``: of library code the
-    line of the user's that called it, such as ``train.py:31``; empty where none did.
+    line of the user's that called it, such as ``train.py:31``; empty where none did. ``dynamic``:
+    all sizes are dynamic, or none; absent by default, where those are that have changed.
     """
     known = _compiling()
     return _identified(known, known.get("code"), known.get("compile_id"))
@@ -357,6 +360,8 @@ def _identified(compiled: Mapping[str, Any], code: Any, compile_id: Any) -> dict
         known["code"] = of_code(code)
     if compiled.get("one_graph") is True:
         known["fullgraph"] = True
+    if (dynamic := _dynamic()) is not None:
+        known["dynamic"] = dynamic
     if (instance := _instances.number(code, compiled.get("locals"))) > 1:
         known["instance"] = instance
     names = compiled.get("globals")
@@ -364,6 +369,17 @@ def _identified(compiled: Mapping[str, Any], code: Any, compile_id: Any) -> dict
         user = nearest(sys._getframe(1))
         known["caller"] = f"{user['file']}:{user['line']}" if user else ""
     return {**known, **place(code.co_name, code.co_filename, code.co_firstlineno)}
+
+
+def _dynamic() -> bool | None:
+    """Whether all sizes are dynamic in this compilation, or none; ``None``: those that changed.
+
+    ``torch.compile(dynamic=...)`` sets these settings while it compiles (torch 2.6 to 2.15).
+    """
+    config = sys.modules.get("torch._dynamo.config")
+    if getattr(config, _STATIC, True) is False:
+        return True
+    return False if getattr(config, _AUTOMATIC, True) is False else None
 
 
 class _Instances:

@@ -66,6 +66,7 @@ def compilation(entry: Entry) -> Compilation:
         file=text(entry, "file", LONGEST_NAME),
         line=_count(entry, "line"),
         caller=text(entry, "caller", LONGEST_NAME),
+        dynamic=_flag(entry, "dynamic"),
         code=text(entry, "code", LONGEST_NAME),
         cache=text(entry, "cache", LONGEST_NAME),
         failure=text(entry, "failure", LONGEST_NAME),
@@ -75,6 +76,11 @@ def compilation(entry: Entry) -> Compilation:
         evaluating=entry.get("evaluating") is True,
         cost=_cost(entry),
     )
+
+
+def _flag(entry: Entry, name: str) -> bool | None:
+    value = entry.get(name)
+    return value if isinstance(value, bool) else None
 
 
 def _cost(entry: Entry) -> Cost:
@@ -126,6 +132,7 @@ def beginning(entry: Entry) -> Beginning:
         file=text(entry, "file", LONGEST_NAME),
         line=_count(entry, "line"),
         caller=text(entry, "caller", LONGEST_NAME),
+        dynamic=_flag(entry, "dynamic"),
         code=text(entry, "code", LONGEST_NAME),
     )
 
@@ -146,6 +153,7 @@ def recompile(entry: Entry) -> Recompile:
         file=text(entry, "file", LONGEST_NAME),
         line=_count(entry, "line"),
         caller=text(entry, "caller", LONGEST_NAME),
+        dynamic=_flag(entry, "dynamic"),
     )
 
 

@@ -1,0 +1,103 @@
+"""The advice for a size that changes: never what PyTorch would refuse, or what changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.trainings import result_of
+from warmwatch.shared.advice import advice
+from warmwatch_monitor.sources.records import journal_lines
+
+MARK = "maybe_mark_dynamic"
+FOUR, FIVE = (
+    f"0/{at}: tensor 'x' size mismatch at index 0. expected {at + 3}, actual 6" for at in (0, 1)
+)
+OTHER_DIM = "0/1: tensor 'x' size mismatch at index 1. expected 4, actual 6"
+
+PARAMETER = (
+    "0/0: tensor 'self._parameters['weight']' size mismatch at index 0. expected 4, actual 6. "
+    "Guard failed on a parameter, consider"
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "dynamic", "words"),
+    [
+        (FOUR, None, MARK),
+        (FOUR, False, MARK),
+        (f"{FOUR}\n{OTHER_DIM}", None, MARK),
+        (f"{FOUR}\n{FIVE}", False, MARK),
+        (FOUR, True, "makes a constant of this size"),
+        (f"{FOUR}\n{FIVE}", None, "makes a constant of this size"),
+        ("0/0: tensor 'x' size mismatch at index 0. expected 4, actual 1", None, "sizes 0 and 1"),
+        ("0/0: tensor 'x' size mismatch at index 0. expected 1, actual 4", None, "sizes 0 and 1"),
+        ("0/0: 2 <= x.size()[0]  # def f(x)", True, "sizes 0 and 1"),
+        ("0/0: x.size()[0] != 4  # if x.shape[0] == 4", True, "sets a condition on it"),
+        ("0/0: Eq(Mod(x.size()[0], 2), 0)", None, "sets a condition on it"),
+        ("0/0: tensor 'x' stride mismatch at index 0. expected 8, actual 16", None, "same layout"),
+        ("0/0: tensor 'x' rank mismatch. expected 2, actual 3", None, "same number of dims"),
+        (PARAMETER, None, "force_parameter_static_shapes"),
+    ],
+)
+def test_the_advice_for_a_size_follows_from_its_guard(
+    reason: str, dynamic: bool | None, words: str
+) -> None:
+    said = advice("shape", "forward", reason, dynamic=dynamic) or ""
+    assert words in said
+    assert (MARK in said) is (words == MARK)
+
+
+# Whether fewer compilations follow where the batch is marked decides whether the advice is right.
+SIZES = """
+import torch._dynamo, torch._dynamo.utils as utils
+
+NUMBERS = {3: 1, 4: 2, 5: 3}
+def plain(x): return x * 2
+def constant(x): return x * NUMBERS[int(x.shape[0])]
+
+def made(function, dynamic, mark):
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="eager", dynamic=dynamic)
+    utils.clear_compilation_metrics()
+    for size in (3, 4, 5):
+        x = torch.ones(size)
+        if mark: mark(x, 0)
+        try: compiled(x)
+        except Exception as error: return type(error).__name__
+    return len(utils.get_compilation_metrics())
+
+result([
+    [function.__name__, dynamic, made(function, dynamic, None),
+     made(function, dynamic, torch._dynamo.maybe_mark_dynamic)]
+    for function in (plain, constant) for dynamic in (None, True, False)
+])
+"""
+
+
+@pytest.mark.training
+def test_the_advice_to_mark_a_size_is_given_where_that_saves_recompiles(records: Path) -> None:
+    done = result_of(records, SIZES)
+    lines = [
+        journal_lines.compilation(event)
+        for event in slots.events(slots.only(records))
+        if event["event"] == "compilation" and "category" in event
+    ]
+    advised = {}  # the last of each stands
+    for one in lines:
+        said = advice(one.category, one.kind, one.reason, dynamic=one.dynamic) or ""
+        advised[one.name, one.dynamic] = MARK in said
+    saves = {(name, dynamic): marked < plain for name, dynamic, plain, marked in done}
+    assert saves == {
+        ("plain", None): True,
+        ("plain", True): False,
+        ("plain", False): True,
+        ("constant", None): False,
+        ("constant", True): False,
+        ("constant", False): False,
+    }
+    del saves["plain", True]  # never compiled again
+    # With ``dynamic=False`` nothing shows that the code makes a constant of the size.
+    assert advised == saves | {("constant", False): True}
