@@ -10,7 +10,7 @@ SECONDS ?= 60
 # A worker that has nothing left takes tests over from the other.
 SPREAD := -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test test-long test-frameworks test-fast test-torch test-agent lint fuzz attack coverage mutants audit lock benchmark dashboards docs wheel clean
+.PHONY: help demo test test-long test-frameworks test-fast test-torch test-agent lint fuzz attack coverage mutants audit lock benchmark dashboards docs wheel release test-install clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,7 +28,7 @@ demo: $(DEMO)/.ready ## the main job: a small compiled training, watched live (u
 
 test: $(READY) lint ## lint, type-check and run the test suite, in about 8 minutes
 	tests/support/install-programs.sh
-	$(BIN)/python -m pytest $(SPREAD) -m "not long" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(SPREAD) -m "not long and not install" $(PYTEST_ARGS)
 
 test-long: $(READY) ## the real trainings that test leaves out
 	tests/support/install-programs.sh
@@ -40,7 +40,7 @@ test-frameworks: $(READY) ## Hugging Face, Lightning, Fabric, Accelerate, torcht
 
 test-fast: $(READY) ## for daily work: what trains nothing and is quick, in under 2 minutes
 	tests/support/install-programs.sh
-	$(BIN)/python -m pytest $(SPREAD) -m "not training and not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(SPREAD) -m "not training and not slow and not install" $(PYTEST_ARGS)
 
 test-torch: ## the agent with another PyTorch, in an environment of its own (TORCH=torch==2.11.0)
 	$(MAKE) test-agent VENV=.venv-$(subst ==,-,$(TORCH))
@@ -102,6 +102,15 @@ docs: $(READY) ## the documentation site, in build/docs; fails on a dead link or
 
 wheel: $(READY) ## build the wheel into dist/
 	$(BIN)/pip wheel -q --no-deps -w dist .
+
+release: $(READY) ## build and check the files of a release, in dist/
+	$(BIN)/pip install -q --group release
+	rm -rf dist
+	$(BIN)/python packaging dist
+
+test-install: $(READY) ## install the wheel with the lowest and the newest dependencies in each Python found here
+	$(BIN)/pip install -q --group release
+	$(BIN)/python -m pytest -m "install" tests/release $(PYTEST_ARGS)
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

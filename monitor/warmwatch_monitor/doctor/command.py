@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from warmwatch_monitor.client.answers import settings_from
+from warmwatch_monitor.client.answers import asker, settings_from
 from warmwatch_monitor.doctor.checks import (
     Finding,
     Mark,
@@ -21,6 +21,8 @@ from warmwatch_monitor.doctor.checks import (
 from warmwatch_monitor.doctor.compile_host import compile_host
 from warmwatch_monitor.doctor.hook_checks import hooks
 from warmwatch_monitor.doctor.host_checks import compiling
+from warmwatch_monitor.doctor.issue_report import issue_report
+from warmwatch_monitor.errors import WarmwatchError
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import plain, say
 from warmwatch_monitor.settings import Settings
@@ -40,6 +42,13 @@ _SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
     help="Compile a few tiny functions with the agent attached, and compare each hook's figures "
     "with PyTorch's own records. Does nothing else.",
 )
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Collect versions, both checks and your runs without names for an issue; print it, and "
+    "write it to FILE if you agree ('-' only prints).",
+)
 @click.pass_context
 def doctor(
     ctx: click.Context,
@@ -48,6 +57,7 @@ def doctor(
     dir: str | None,
     as_json: bool,
     check_hooks: bool,
+    report: str | None,
     **access: str | None,
 ) -> None:
     """Check the installation and this host, and show how to fix each problem.
@@ -60,6 +70,10 @@ def doctor(
     Exit code: 0 fine, 1 something needs doing
     """
     settings = settings_from(address=address, dir=dir, **access)
+    if report is not None:
+        answer = _answer_or_none(address=address, dir=dir, access=access)
+        _write_report(issue_report(_installation(settings), [*hooks(os.environ)], answer), report)
+        return
     findings: list[Finding] = []
     for finding in hooks(os.environ) if check_hooks else _installation(settings):
         findings.append(finding)
@@ -81,6 +95,22 @@ def _installation(settings: Settings) -> list[Finding]:
         *gpus(settings),
         *compiling(lambda: compile_host(os.environ)),
     ]
+
+
+def _answer_or_none(**options: Any) -> dict[str, Any] | None:
+    try:
+        return asker(None, own=True, **options)()
+    except WarmwatchError as error:
+        say(f"the runs could not be read: {plain(str(error))}")
+        return None
+
+
+def _write_report(text: str, path: str) -> None:
+    """Show the report, and write it only after the user agrees."""
+    say(text)
+    if path != "-" and click.confirm(f"Write this to {path}?", default=False):
+        with click.open_file(path, "w", encoding="utf-8") as file:
+            file.write(text)
 
 
 def _answer(findings: Sequence[Finding], troubles: int) -> dict[str, Any]:

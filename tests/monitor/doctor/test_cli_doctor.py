@@ -21,6 +21,7 @@ from warmwatch.shared.record import CompileCounts, Slot, StepCounts
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.doctor import checks
 from warmwatch_monitor.doctor.compile_host import CompileHost, compile_host
+from warmwatch_monitor.doctor.issue_report import reduced
 
 
 @pytest.fixture(autouse=True)
@@ -237,3 +238,58 @@ def test_a_record_directory_that_is_open_to_all_is_to_be_a_file_system_of_its_ow
     tmp_path.chmod(0o755)
     assert said not in doctor().stdout
     assert not list(checks._shared_file_systems(["/dev/shm", str(tmp_path / "none")]))
+
+
+class TestReportForAnIssue:
+    """``doctor --report``: shown first, written only with consent, without the user's names."""
+
+    SECRETS = ("secret-run", "secret_function", "secret_file.py")
+
+    @pytest.fixture(autouse=True)
+    def no_hooks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        finding = checks.Finding(mark=checks.Mark.TROUBLE, what="hook events: absent: no listener")
+        monkeypatch.setattr("warmwatch_monitor.doctor.command.hooks", lambda _environ: [finding])
+        monkeypatch.setattr(metadata, "version", lambda _name: "1.2.3")
+
+    def report(self, tmp_path: Path, path: str, answer: str | None) -> Result:
+        with held(write_record(tmp_path, warm("secret-run"))):
+            options = ["--dir", str(tmp_path), "--report", path]
+            return CliRunner().invoke(cli, ["doctor", *options], input=answer)
+
+    def test_it_is_shown_and_written_with_consent(self, tmp_path: Path) -> None:
+        target = tmp_path / "report.md"
+        result = self.report(tmp_path, str(target), "y\n")
+        assert result.exit_code == 0, result.output
+        text = target.read_text()
+        assert text in result.output
+        assert "- torch 1.2.3" in text
+        assert "- trouble: hook events: absent: no listener" in text
+        runs = json.loads(text.partition("```json\n")[2].partition("```")[0])["runs"]
+        assert runs[0]["ranks"][0]["state"] == "warm"
+        assert not [word for word in self.SECRETS if word in text]
+
+    @pytest.mark.parametrize(("path", "answer"), [("report.md", "n\n"), ("-", None)])
+    def test_nothing_is_written_without_consent(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, answer: str | None
+    ) -> None:
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        monkeypatch.chdir(elsewhere)
+        result = self.report(tmp_path, path, answer)
+        assert "# Warmwatch: report for an issue" in result.output
+        assert not list(elsewhere.iterdir())
+
+
+def test_a_report_keeps_numbers_and_words_of_closed_lists_only() -> None:
+    answer = {
+        "state": "warm",
+        "run": "secret-run",
+        "functions": [{"name": "secret_function", "compilations": 3, "breaks": None}],
+        "evidence": ["secret"],
+        "missing": ["autotune"],
+    }
+    assert reduced(answer) == {
+        "state": "warm",
+        "functions": [{"compilations": 3}],
+        "missing": ["autotune"],
+    }

@@ -1,0 +1,83 @@
+"""The files for the public forge: schemas, a linter, and facts that several files repeat."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomllib
+import yaml
+
+from support.trainings import ROOT
+from warmwatch import __version__
+
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+ISSUE_FORMS = [ROOT / f".github/ISSUE_TEMPLATE/{name}.yml" for name in ("bug", "pytorch")]
+BIN = Path(sys.executable).parent
+
+
+def schema_check(schema: str, *paths: Path) -> subprocess.CompletedProcess[str]:
+    command = [BIN / "check-jsonschema", "--builtin-schema", f"vendor.github-{schema}", *paths]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("schema", "paths"), [("workflows", WORKFLOWS), ("issue-forms", ISSUE_FORMS)]
+)
+def test_the_forge_accepts_each_file(schema: str, paths: list[Path], tmp_path: Path) -> None:
+    assert paths
+    done = schema_check(schema, *paths)
+    assert done.returncode == 0, done.stdout
+    broken = tmp_path / "broken.yml"
+    broken.write_text(paths[0].read_text().replace("runs-on:", "run-on:").replace("body:", "text:"))
+    assert schema_check(schema, broken).returncode == 1
+
+
+def test_zizmor_finds_nothing() -> None:
+    command = [
+        BIN / "zizmor",
+        "--offline",
+        "--no-progress",
+        "--strict-collection",
+        ROOT / ".github",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARN" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_each_action_is_pinned_by_digest_with_its_version(path: Path) -> None:
+    lines = [line for line in path.read_text().splitlines() if "uses:" in line]
+    assert lines
+    for line in lines:
+        assert re.search(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line), line
+
+
+def test_ci_runs_what_the_repository_runs() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
+    assert {"run": ".ci/run"} in jobs["test"]["steps"]
+
+
+def test_the_conda_recipe_requires_what_the_package_requires() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    recipe = (ROOT / "packaging/conda-forge/recipe.yaml").read_text()
+    required = {
+        re.sub(r"\s*;.*", "", line).replace("prometheus-client", "prometheus_client")
+        for line in project["optional-dependencies"]["monitor"]
+        if "python_version" not in line
+    }
+    listed = {f"{name}>={bound}" for name, bound in re.findall(r"- ([\w-]+) >=([\d.]+)", recipe)}
+    assert required <= listed
+    assert f'version: "{__version__}"' in recipe
+
+
+def test_the_sbom_of_the_wheel_names_the_library_that_the_build_puts_into_it() -> None:
+    (part,) = json.loads((ROOT / "monitor/warmwatch.cdx.json").read_text())["components"]
+    assert part["hashes"][0]["content"] in (ROOT / "monitor/hatch_build.py").read_text()
+    library = ROOT / "monitor/warmwatch_monitor/page/library/uPlot.js"
+    assert f"(v{part['version']})" in library.read_text()
