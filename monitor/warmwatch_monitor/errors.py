@@ -59,6 +59,10 @@ class DaemonError(WarmwatchError):
     exit_code = 6
 
 
+class NoCredentialsError(DaemonError):
+    """The daemon requires credentials, and none were given."""
+
+
 class NoDaemonError(DaemonError):
     """Nobody answers at the daemon's address."""
 

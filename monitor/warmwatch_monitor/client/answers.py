@@ -26,6 +26,7 @@ from warmwatch_monitor.client.daemon import (
 from warmwatch_monitor.errors import (
     FleetError,
     ForeignDaemonError,
+    NoCredentialsError,
     NoDaemonError,
     UnreadRunError,
     UsageError,
@@ -193,6 +194,14 @@ def _from_daemon(settings: Settings, within: float | None = None) -> Answer | No
         answer = query_daemon(daemon_of(settings), within)
     except ForeignDaemonError as error:
         _note_once(f"warmwatch: {error}; the records are read here")
+        return None
+    except NoCredentialsError:
+        if settings.asked:
+            raise
+        url = settings.address.url
+        _note_once(
+            f"warmwatch: {url} requires credentials (--token-file); the records are read here"
+        )
         return None
     except NoDaemonError:
         if settings.asked:

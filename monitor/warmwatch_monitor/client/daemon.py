@@ -13,7 +13,12 @@ import msgspec
 
 from warmwatch_monitor.access import ANYBODY, Access
 from warmwatch_monitor.client.listeners import distrust, listeners
-from warmwatch_monitor.errors import DaemonError, ForeignDaemonError, NoDaemonError
+from warmwatch_monitor.errors import (
+    DaemonError,
+    ForeignDaemonError,
+    NoCredentialsError,
+    NoDaemonError,
+)
 from warmwatch_monitor.settings import Address, Settings
 from warmwatch_monitor.status.schema.status import SCHEMA_VERSION, Status
 
@@ -246,7 +251,8 @@ def _fetch(daemon: Daemon, path: str = "/status", within: float | None = None) -
     if status[1] == b"401":
         if service_user is not None and access.authorization() is not None and not address.tls:
             raise DaemonError(f"{address.url} asks who is there (HTTP 401); {_NAME_IT}")
-        raise DaemonError(f"{address.url} asks who is there (HTTP 401); {_CREDENTIALS}")
+        kind = NoCredentialsError if access.authorization() is None else DaemonError
+        raise kind(f"{address.url} asks who is there (HTTP 401); {_CREDENTIALS}")
     if status[1] == b"421":
         raise DaemonError(f"{address.url}: {body.decode('ascii', 'replace').strip()}")
     if status[1] != b"200":

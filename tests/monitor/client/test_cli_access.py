@@ -152,6 +152,30 @@ def test_what_is_missing_is_said(guarded: tuple[str, Path], authority: Authority
         assert said in done.stderr
 
 
+def test_without_credentials_for_the_default_address_the_records_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What this user may read; wrong credentials, or an address that is named, stay an error."""
+    (tmp_path / "token").write_text(TOKEN)
+    (tmp_path / "wrong").write_text(TOKEN[::-1])
+    (tmp_path / "config").write_text("bearer_token_files: [token]\n")
+    records = tmp_path / "records"
+    options = ("--dir", str(records), "--web-config", str(tmp_path / "config"))
+    with held(write_record(records, warm())), daemon_process(*options) as (_, url):
+        address = url.removeprefix("http://")
+        monkeypatch.setattr("warmwatch_monitor.settings.DEFAULT_ADDRESS", address)
+        done = run("status", WARMWATCH_DIR=str(records))
+        assert (done.exit_code, done.stdout.splitlines()[0][:5]) == (0, "gpt2:")
+        assert f"{url} requires credentials (--token-file); the records are read" in done.stderr
+        token, wrong = ({"WARMWATCH_TOKEN_FILE": f"{tmp_path}/{one}"} for one in ("token", "wrong"))
+        named = {"WARMWATCH_ADDRESS": url}
+        known = run("status", **named, **token)
+        assert (known.exit_code, known.stderr) == (0, "")
+        for refused in (named, named | wrong, wrong):
+            done = run("status", WARMWATCH_DIR=str(records), **refused)
+            assert (done.exit_code, done.stdout) == (6, ""), refused
+
+
 def test_https_where_no_tls_is_spoken_is_said(tmp_path: Path) -> None:
     with daemon_process("--dir", str(tmp_path)) as (_, url):
         done = run("status", "--address", url.replace("http://", "https://"))
