@@ -25,6 +25,7 @@ _EDGE = 0.9
 _CLASSES = {
     shares.CLEAN: "s-clean",
     shares.DATA: "s-data",
+    shares.GAPS: "s-gaps",
     shares.STALLS: "s-stalls",
     shares.WARMUP: "s-warmup",
     shares.RECOMPILES: "s-recompiles",

@@ -16,9 +16,10 @@ from warmwatch_monitor.report.parts import Goodput, Priced, Share
 
 CLEAN, DATA, STALLS = "clean steps", "waiting for data", "stalls"
 WARMUP, RECOMPILES = "warm-up", "recompiles"
+GAPS = "unexplained gaps"  # long steps of which nothing is known; an evaluation may be among them
 EVALUATION, SAVING, NOTHING = "evaluation", "saving", "unaccounted"
 BEFORE = "before the first step"
-NAMES = (CLEAN, DATA, STALLS, BEFORE, WARMUP, RECOMPILES, EVALUATION, SAVING, NOTHING)
+NAMES = (CLEAN, DATA, GAPS, STALLS, BEFORE, WARMUP, RECOMPILES, EVALUATION, SAVING, NOTHING)
 
 
 def after_warm_seconds(rank: Mapping[str, Any], compiled: Iterable[Priced]) -> float:
@@ -80,12 +81,13 @@ def _shares(
     rest = left.take(first["seconds"] - (compiling - recompiling) if first else 0.0)
     before = left.take(_before(rank))
     within = _Left(stepping)
-    stalls = within.take(_unexplained(rank.get("long_steps") or ()))
+    gaps = within.take(_unexplained(rank.get("long_steps") or ()))
     data = within.take(pauses.get("data_seconds"))
     return {
         CLEAN: within.seconds,
         DATA: data,
-        STALLS: stalls + standing,
+        GAPS: gaps,
+        STALLS: standing,
         BEFORE: before,
         WARMUP: compiling - recompiling + rest,
         RECOMPILES: recompiling,

@@ -97,6 +97,18 @@ def test_shares_add_up_and_none_is_negative_whatever_is_told(
     assert min(found.values()) >= 0
 
 
+def test_a_long_step_of_which_nothing_is_known_is_a_gap_and_no_stall() -> None:
+    """It may be an evaluation in a ``no_grad`` loop without ``eval()``, which nothing reports."""
+    long = dict.fromkeys(("checkpoint_seconds", "evaluation_seconds", "data_seconds"), 0.0)
+    long |= {"seconds": 20.0, "usual_seconds": 0.0, "evaluation": False}
+    told = {"long_steps": [long], "step_seconds.clean_seconds": 100.0}
+    found = shares(report(a.finished(answers=told)))
+    assert (found["unexplained gaps"], found["stalls"]) == (20.0, 0.0)
+    stalled = {"state": "stalled", "since": EPOCH - 30, "step_seconds.clean_seconds": 100.0}
+    found = shares(report(a.warm(answers=stalled, state="stalled")))
+    assert (found["unexplained gaps"], found["stalls"]) == (0.0, pytest.approx(30))
+
+
 def test_recompiles_of_one_cause_stand_together_with_their_price_and_remedy() -> None:
     later = [
         replace(one, id=f"0/{at}", ended=one.ended + 5 * at, step=1200 + at)
