@@ -9,33 +9,9 @@ from typing import Any
 
 import click
 
+from warmwatch_monitor.commands import COMMANDS, GROUPS
 from warmwatch_monitor.errors import OutputError, WarmwatchError
-from warmwatch_monitor.output.console import draw, note, plain, say, spilled
-
-# command -> the module that holds it under its own name, and its line in --help
-COMMANDS = {
-    "status": ("warmwatch_monitor.terminal.status", "Is it still compiling? A sentence, a table."),
-    "top": ("warmwatch_monitor.top.command", "Runs and ranks on a live screen."),
-    "wait": ("warmwatch_monitor.wait.command", "Block until a run is warm, or in another state."),
-    "run": ("warmwatch_monitor.run.command", "Run a training with the agent attached."),
-    "report": ("warmwatch_monitor.report.command", "Where the time of a run went."),
-    "compare": ("warmwatch_monitor.compare.command", "Runs side by side, and the break-even."),
-    "runs": ("warmwatch_monitor.terminal.runs", "List earlier runs, newest first."),
-    "export": ("warmwatch_monitor.export.command", "A run as a Perfetto trace, CSV or Parquet."),
-    "modes": ("warmwatch_monitor.modes.command", "Measure a script in each mode of torch.compile."),
-    "check": ("warmwatch_monitor.check.command", "Fail in CI if a training compiles more."),
-    "stacks": ("warmwatch_monitor.stacks.command", "Show the stacks of ranks that compile."),
-    "doctor": ("warmwatch_monitor.doctor.command", "Find problems and say how to fix them."),
-    "serve": ("warmwatch_monitor.server.command", "Start the daemon: page, /status, /metrics."),
-    "demo": ("warmwatch_monitor.demo.command", "Watch a small model compile; no GPU needed."),
-}
-GROUPS = {
-    "Watch": ("status", "top", "wait", "run"),
-    "Afterwards": ("report", "compare", "runs", "export"),
-    "Choose": ("modes", "check"),
-    "Debug": ("stacks", "doctor"),
-    "Serve": ("serve", "demo"),
-}
+from warmwatch_monitor.output.console import draw, is_redrawn, note, plain, say, spilled
 
 _EPILOG = """
 \b
@@ -57,6 +33,12 @@ Exit codes: 0 warm, eager or finished; or the command succeeded
 _INTERRUPTED = 130  # as a shell has it
 
 
+def _command(name: str) -> click.Command:
+    command: click.Command = getattr(import_module(COMMANDS[name][0]), name)
+    command.context_settings.setdefault("help_option_names", ["-h", "--help"])
+    return command
+
+
 class _Commands(click.Group):
     """Loads a command on first use: ``status`` imports no web framework."""
 
@@ -70,9 +52,7 @@ class _Commands(click.Group):
     ) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(COMMANDS[cmd_name][0]), cmd_name)
-        command.context_settings.setdefault("help_option_names", ["-h", "--help"])
-        return command
+        return _command(cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -153,24 +133,44 @@ def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None
 def cli(ctx: click.Context) -> None:
     """Is torch.compile still compiling, or is this the real speed?
 
-    Without a command: show what runs now.
+    Without a command: open the live view if a training runs, otherwise suggest what to do.
     """
     if ctx.invoked_subcommand is None:
         _overview(ctx)
 
 
+_SUGGESTED = (
+    ("warmwatch run --serve -- python train.py", "start a training with a live page"),
+    ("warmwatch demo", "watch a small model compile; no GPU needed"),
+    ("warmwatch doctor", "find out why a training does not show up"),
+)
+
+
 def _overview(ctx: click.Context) -> None:
-    """The current answer and the commands. No answer is a note, not an error."""
+    """The live view on a terminal; elsewhere the answer. Suggests commands if nothing runs.
+
+    No answer is a note, not an error.
+    """
     from warmwatch_monitor.client.answers import asker
+    from warmwatch_monitor.status.goals import lives
     from warmwatch_monitor.terminal.status import picture
 
     formatter = ctx.make_formatter()
+    answer = None
     try:
-        draw(picture(asker(None)()))
+        answer = asker(None)()
+        if any(map(lives, answer["runs"])) and is_redrawn() and sys.stdin.isatty():
+            ctx.invoke(_command("top"))
+            return
+        draw(picture(answer, ended=False))
         formatter.write("")  # an empty line between the answer and the commands
     except OutputError:
         raise
     except WarmwatchError as error:
         note(f"warmwatch: {plain(str(error))}")
-    _list(formatter)
-    say(formatter.getvalue() + "\nwarmwatch COMMAND --help describes a command.")
+    if answer is None or not any(map(lives, answer["runs"])):
+        with formatter.indentation():
+            formatter.write_dl(_SUGGESTED)
+    else:
+        _list(formatter)
+    say(formatter.getvalue() + "\nwarmwatch --help lists the commands.")

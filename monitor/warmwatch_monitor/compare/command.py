@@ -6,6 +6,7 @@ import os
 
 import click
 
+from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import draw, has_colour, say, width
@@ -14,7 +15,7 @@ _MOST = 12
 
 
 @click.command()
-@click.argument("runs", metavar="RUN RUN...", nargs=-1, required=True)
+@click.argument("runs", metavar="RUN RUN...", nargs=-1, required=True, shell_complete=run_names)
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 @click.option(
     "--markdown", is_flag=True, help="Print the comparison as Markdown, for a pull request."

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.live import Live
 
 from warmwatch_monitor.client.daemon import Answer, Daemon, query_daemon
+from warmwatch_monitor.client.started import started_daemon
 from warmwatch_monitor.errors import DaemonError, WarmwatchError
 from warmwatch_monitor.output.console import draw, note, plain, reader_left, say
 from warmwatch_monitor.report.command import in_short
@@ -45,7 +46,7 @@ def demo(keep_cache: bool) -> None:
         if not keep_cache:
             environ["TORCHINDUCTOR_CACHE_DIR"] = f"{place}/inductor"
         Path(environ["WARMWATCH_DIR"]).mkdir()
-        with _daemon(environ) as address, _training(environ, Path(place)) as training:
+        with started_daemon(environ) as address, _training(environ, Path(place)) as training:
             say(f"The daemon serves {address.url}/status and {address.url}/metrics.")
             say("The training has one extra line: import warmwatch.auto\n")
             _watch(address, training)
@@ -74,21 +75,6 @@ def _check() -> None:
         raise WarmwatchError(
             "Inductor compiles with a C++ compiler and none is found; install g++ or set CXX"
         )
-
-
-@contextlib.contextmanager
-def _daemon(environ: dict[str, str]) -> Iterator[Address]:
-    """The daemon, on a free port of its own."""
-    command = [sys.executable, "-m", "warmwatch_monitor", "serve", "--address", "127.0.0.1:0"]
-    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as daemon:
-        try:
-            line = daemon.stdout.readline() if daemon.stdout else ""
-            if "http://" not in line:
-                raise DaemonError("the daemon did not start; run `warmwatch doctor`")
-            port = line.split("http://")[1].split("/")[0].rpartition(":")[2]
-            yield Address(host="127.0.0.1", port=int(port))
-        finally:
-            daemon.terminate()
 
 
 @contextlib.contextmanager

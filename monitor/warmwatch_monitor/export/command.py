@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.errors import UsageError, WarmwatchError
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, say
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=run_names)
 @click.option(
     "--perfetto",
     metavar="FILE",

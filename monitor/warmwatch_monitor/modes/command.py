@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from warmwatch_monitor.client.completion import modes_of_torch
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output.console import draw, has_colour, note, say, width
 from warmwatch_monitor.run.environment import fresh_caches
@@ -49,7 +50,12 @@ class _Wanted(NamedTuple):
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option(
-    "--mode", "names", metavar="NAME", multiple=True, help="Measure this mode; repeatable."
+    "--mode",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=modes_of_torch,
+    help="Measure this mode; repeatable.",
 )
 @click.option(
     "--steps",

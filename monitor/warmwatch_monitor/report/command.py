@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.errors import UsageError, WarmwatchError
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import draw, has_colour, note, plain, say, width
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 
 @click.command()
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=run_names)
 @click.option("--html", metavar="FILE", help="Write one self-contained HTML file; - is stdout.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--markdown", is_flag=True, help="Print the report as Markdown, for a pull request.")

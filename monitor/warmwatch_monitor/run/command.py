@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -25,17 +26,19 @@ _PAUSE_SECONDS = 0.5
 @click.option("--run", "--name", "name", metavar="NAME", help="The run's name.")
 @click.option("--watch", is_flag=True, help="Show the live answer in the terminal's last line.")
 @click.option("--report", is_flag=True, help="Print a summary of its runs on exit.")
+@click.option("--serve", is_flag=True, help="Start a daemon beside CMD and print the page's link.")
 @click.argument("command", metavar="[--] CMD...", nargs=-1, type=click.UNPROCESSED, required=True)
-def run(name: str | None, watch: bool, report: bool, command: tuple[str, ...]) -> None:
+def run(name: str | None, watch: bool, report: bool, serve: bool, command: tuple[str, ...]) -> None:
     """Run CMD and attach the agent to every training that it starts, without editing code.
 
     CMD is what you would type: python train.py, python -m pkg, torchrun, accelerate launch,
     deepspeed, srun, a script. Warmwatch need not be installed in the Python environments that CMD
     uses. A process shows up at its first step or compilation; other processes never do.
 
-    Without --watch and --report, this process becomes CMD. With them, it waits for CMD, forwards
-    signals and exits as CMD does. --watch shows nothing if neither stderr nor stdout is a terminal.
-    --report prints to stdout if that is a terminal, and otherwise to stderr.
+    Without --watch, --report and --serve, this process becomes CMD. With them, it waits for CMD,
+    forwards signals and exits as CMD does. --serve ends its daemon with CMD; a daemon that already
+    serves these records is used and stays. --watch shows nothing if neither stderr nor stdout is a
+    terminal. --report prints to stdout if that is a terminal, and otherwise to stderr.
 
     \b
     Exit code: CMD's exit code; ended by the same signal if one killed CMD
@@ -43,13 +46,15 @@ def run(name: str | None, watch: bool, report: bool, command: tuple[str, ...]) -
     """
     check_name(name)
     with startable(command):
-        _start(command, name, watch=watch, report=report)
+        _start(command, name, watch=watch, report=report, serve=serve)
 
 
-def _start(command: tuple[str, ...], name: str | None, *, watch: bool, report: bool) -> None:
+def _start(
+    command: tuple[str, ...], name: str | None, *, watch: bool, report: bool, serve: bool
+) -> None:
     from warmwatch_monitor.run.process import become, end_as
 
-    if not watch and not report:
+    if not (watch or report or serve):
         become(command, environment(os.environ, boot(), run=name))
     if report:
         from warmwatch_monitor.settings import price_per_gpu_hour
@@ -57,8 +62,39 @@ def _start(command: tuple[str, ...], name: str | None, *, watch: bool, report: b
         price_per_gpu_hour(os.environ)  # said before CMD begins, not in the place of its exit code
     launch = uuid.uuid4().hex
     environ = environment(os.environ, boot(), run=name, started_by=launch)
-    status = _attend(command, environ, Launched(launch), watch=watch, report=report)
+    with _served() if serve else nullcontext():
+        status = _attend(command, environ, Launched(launch), watch=watch, report=report)
     end_as(status)
+
+
+@contextmanager
+def _served() -> Iterator[None]:
+    """A daemon for as long as this lasts, and its link on stderr.
+
+    Uses the daemon that answers already, unless it cannot know these records.
+    """
+    from warmwatch_monitor.client.answers import settings_from
+    from warmwatch_monitor.client.daemon import daemon_of, query_daemon
+    from warmwatch_monitor.client.started import ANY_PORT, started_daemon
+    from warmwatch_monitor.errors import DaemonError
+
+    settings = settings_from()
+    try:
+        answer = query_daemon(daemon_of(settings))
+    except DaemonError:
+        answer = None
+    if answer is not None and answer.get("directories") == list(settings.directories):
+        note(f"warmwatch: live page: {settings.address.url}/ (of the daemon that already serves)")
+        yield
+        return
+    with ExitStack() as stack:
+        wanted = str(settings.address) if answer is None else ANY_PORT
+        try:
+            address = stack.enter_context(started_daemon(os.environ, wanted))
+        except DaemonError:  # the port is taken
+            address = stack.enter_context(started_daemon(os.environ))
+        note(f"warmwatch: live page: {address.url}/")
+        yield
 
 
 def _attend(

@@ -16,6 +16,7 @@ from warmwatch.shared.record import RecordError
 from warmwatch.shared.states import State
 from warmwatch_monitor.client.answers import make_poller, note_missing_directory, settings_from
 from warmwatch_monitor.client.choice import choose
+from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.errors import NoRunError, SourceError, UsageError, WarmwatchError
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, plain, say
@@ -36,7 +37,7 @@ _NONE_YET = (
 
 
 @click.command()
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=run_names)
 @click.option("--rank", metavar="N", help="Show this rank, in whatever state it is.")
 @options.directory
 @click.option("--json", "is_json", is_flag=True, help="Print the stacks as JSON.")

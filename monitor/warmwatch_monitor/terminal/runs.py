@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from warmwatch.shared.states import State
+from warmwatch_monitor.client.completion import states
 from warmwatch_monitor.errors import StoreError, UsageError
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT
 from warmwatch_monitor.output.console import draw, has_colour, plain, say, width
@@ -141,7 +142,12 @@ A `?` marks the last known state of a run whose end was not seen. At most {_LIMI
     metavar="WHEN",
     help="Runs seen since a day (2026-11-20) or within a time (90m, 12h, 7d).",
 )
-@click.option("--state", metavar="STATE", help="Runs whose last state is this one.")
+@click.option(
+    "--state",
+    metavar="STATE",
+    help="Runs whose last state is this one.",
+    shell_complete=states,
+)
 @click.option(
     "--limit",
     metavar="N",

@@ -13,6 +13,7 @@ import click
 from warmwatch.shared.states import ENDED, NEEDS_A_PERSON, State, least_advanced
 from warmwatch_monitor.client.answers import Answer, asker, note_missing_directory, settings_from
 from warmwatch_monitor.client.choice import why_incomplete
+from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.history.remember import HistoryWriter
 from warmwatch_monitor.output import options
@@ -63,7 +64,7 @@ class View(NamedTuple):
 
 
 @click.command(help=_HELP)
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=run_names)
 @click.option("--json", "as_json", is_flag=True, help="Print the whole answer as JSON.")
 @click.option(
     "--watch",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warmwatch_monitor.client.answers import Answer, Asker, asker, past_of
+from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.errors import UnknownRunError, UsageError
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import is_redrawn, plain
@@ -42,7 +43,7 @@ Exit code: 0 you quit
 
 
 @click.command(help=_HELP)
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=run_names)
 @click.option(
     "--interval", metavar="SECONDS", help=f"Seconds between two updates.  [{_USUAL_SECONDS:g}]"
 )

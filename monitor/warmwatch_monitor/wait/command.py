@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import click
 
 from warmwatch_monitor.client.answers import asker, note_missing_directory
+from warmwatch_monitor.client.completion import run_names, states
 from warmwatch_monitor.client.events import EventClient
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output import options
@@ -41,10 +42,11 @@ Exit code: 0 reached
 
 
 @click.command(help=_HELP)
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=run_names)
 @click.option(
     "--until",
     metavar="STATE[,STATE]",
+    shell_complete=states,
     default="warm",
     help="A state, or ended (any end). With several, whichever comes first.  [warm]",
 )

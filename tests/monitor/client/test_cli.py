@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import warmwatch
+import warmwatch_monitor
 from support.records import compiling, environment, held, warm, write_record
 from warmwatch import __version__
 from warmwatch_monitor.cli import COMMANDS, GROUPS, cli
+from warmwatch_monitor.client.completion import MODES
 from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.modes.table import NAMES
 from warmwatch_monitor.settings import SWITCHES, load
 
 PYTHON = [sys.executable, "-m", "warmwatch_monitor"]
@@ -87,7 +91,17 @@ def test_without_a_command_and_a_daemon_that_does_not_answer_it_shows_the_comman
     result = CliRunner().invoke(cli, [])
     assert result.exit_code == 0
     assert result.stderr.startswith("warmwatch: no daemon answers at 127.0.0.1:1")
-    assert result.stdout.startswith("Watch:\n")
+    assert "warmwatch run --serve -- python train.py" in result.stdout
+
+
+def test_without_a_command_and_a_training_it_suggests_three_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WARMWATCH_ADDRESS", raising=False)
+    monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
+    said = CliRunner().invoke(cli, []).stdout
+    suggested = [line for line in said.splitlines() if line.startswith("  warmwatch ")]
+    assert [line.split()[1] for line in suggested] == ["run", "demo", "doctor"]
 
 
 @pytest.mark.parametrize("words", ["status", "status --json"])
@@ -182,3 +196,62 @@ def test_python_m_warmwatch_without_the_monitor_says_how_to_get_it() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.endswith("get it with: pip install 'warmwatch[monitor]'\n")
+
+
+def bare(*words: str) -> subprocess.CompletedProcess[str]:
+    """``warmwatch WORDS`` in a Python that has no library but those of the checkout."""
+    folders = [str(Path(one.__file__).parents[1]) for one in (warmwatch, warmwatch_monitor)]
+    code = (
+        f"import sys; sys.path += {folders!r}; sys.argv = ['warmwatch', *{list(words)!r}]\n"
+        "from warmwatch_monitor.__main__ import main; main()"
+    )
+    command = [sys.executable, "-I", "-S", "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_without_the_extra_help_and_version_work_and_other_commands_name_it() -> None:
+    version, help, status = bare("--version"), bare("--help"), bare("status")
+    assert (version.returncode, version.stdout) == (0, f"warmwatch, version {__version__}\n")
+    assert help.returncode == 0
+    assert all(f"\n  {command} " in help.stdout for command in COMMANDS)
+    assert "Run a training with the agent attached.\n" in help.stdout  # not marked as missing
+    assert status.returncode == 2
+    assert (
+        "`warmwatch status` needs the monitor's libraries, which are not installed ("
+        in status.stderr
+    )
+    assert "pip install 'warmwatch[monitor]'" in status.stderr
+
+
+def test_without_the_extra_run_becomes_the_command() -> None:
+    shown = "import os; print(os.environ['WARMWATCH_RUN'], os.environ['PYTHONPATH'])"
+    done = bare("run", "--run", "gpt2", "--", sys.executable, "-c", shown)
+    assert done.returncode == 0, done.stderr
+    name, path = done.stdout.split()
+    assert (name, path.endswith("_boot")) == ("gpt2", True)
+    assert bare("run", "--watch", "--", "true").returncode == 2
+    assert bare("run").returncode == 2
+
+
+def completed(words: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    monkeypatch.setenv("COMP_WORDS", f"warmwatch {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" "))))
+    environ = {"_WARMWATCH_COMPLETE": "bash_complete"}
+    done = CliRunner().invoke(cli, [], prog_name="warmwatch", env=environ)
+    return {line.partition(",")[2] for line in done.stdout.splitlines() if line}
+
+
+def test_a_shell_completes_commands_runs_states_and_modes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WARMWATCH_ADDRESS", raising=False)
+    monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
+    monkeypatch.setenv("WARMWATCH_STATE", "off")
+    with held(write_record(tmp_path, compiling())):
+        assert completed("sta", monkeypatch) == {"status", "stacks"}
+        assert completed("status g", monkeypatch) == {"gpt2"}
+        assert completed("report x", monkeypatch) == set()
+    assert completed("wait --until warm,co", monkeypatch) == {"warm,compiling"}
+    assert completed("runs --state rec", monkeypatch) == {"recompiling"}
+    assert completed("modes --mode red", monkeypatch) == {"reduce-overhead"}
+    assert set(MODES) <= set(NAMES)

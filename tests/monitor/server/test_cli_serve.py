@@ -171,10 +171,13 @@ def test_without_the_extra_it_says_which_pip_command_brings_it() -> None:
         "u.find_spec = lambda name: None if name == 'psutil' else real(name)\n"
         "from warmwatch_monitor.__main__ import main; main()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "serve"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2
     assert done.stderr == (
-        "warmwatch: the monitor's libraries are not installed (psutil); "
+        "warmwatch: `warmwatch serve` needs the monitor's libraries, which are not installed "
+        "(psutil); "
         "get them with: pip install 'warmwatch[monitor]'\n"
     )
 

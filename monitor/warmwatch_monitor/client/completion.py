@@ -1,0 +1,50 @@
+"""What a shell completes: names of runs, states, modes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import click
+
+from warmwatch.shared.states import State
+from warmwatch_monitor.client.answers import asker
+from warmwatch_monitor.errors import WarmwatchError
+from warmwatch_monitor.settings import load_keeping
+
+_MOST = 50  # earlier runs
+
+
+def run_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The runs that ``status`` knows, then earlier ones."""
+    names: dict[str, None] = {}
+    try:
+        names.update((str(run["run"]), None) for run in asker(None)()["runs"])
+        names.update((name, None) for name in _earlier_names(os.environ))
+    except WarmwatchError:  # a shell shows no message while it completes
+        pass
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def states(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """States; of several with commas between, the last one."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{one.value}" for one in State if one.value.startswith(last)]
+
+
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+def modes_of_torch(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The modes of ``torch.compile``."""
+    return [one for one in MODES if one.startswith(incomplete)]
+
+
+def _earlier_names(environ: Mapping[str, str]) -> list[str]:
+    keeping = load_keeping(environ)
+    if not keeping.able or keeping.directory is None:
+        return []
+    from warmwatch_monitor.history.listing import Wanted
+    from warmwatch_monitor.history.store import Store
+
+    return [one.run for one in Store(keeping).listed(Wanted(limit=_MOST))]

@@ -1,0 +1,89 @@
+"""``warmwatch run --serve``: a daemon for as long as the command runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from support.daemon import daemon_process
+from support.records import environment
+from support.web import ask
+
+pytestmark = pytest.mark.slow
+WAITS = "import sys; print('runs', flush=True); sys.stdin.read()"
+
+
+@contextmanager
+def served(place: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The command, which runs until its stdin ends, and the link."""
+    command = [sys.executable, "-m", "warmwatch_monitor", "run", "--serve", "--"]
+    environ = environment(WARMWATCH_DIR=str(place), WARMWATCH_STATE="off", **variables)
+    with subprocess.Popen(
+        [*command, sys.executable, "-c", WAITS],
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stderr
+        assert process.stdout
+        line = process.stderr.readline()
+        assert process.stdout.readline() == "runs\n"
+        yield process, line.split("live page: ")[1].split()[0].rstrip("/")
+
+
+def free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+def is_free(url: str) -> bool:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    with socket.socket() as one:
+        return one.connect_ex((host, int(port))) != 0
+
+
+def test_the_page_is_there_while_the_command_runs(tmp_path: Path) -> None:
+    address = free_address()
+    with served(tmp_path, WARMWATCH_ADDRESS=address) as (process, url):
+        assert url == f"http://{address}"
+        assert ask(url, "/").status == 200
+        process.communicate("", timeout=120)
+    assert process.returncode == 0
+    assert is_free(url)
+
+
+def test_ctrl_c_ends_both(tmp_path: Path) -> None:
+    with served(tmp_path, WARMWATCH_ADDRESS=free_address()) as (process, url):
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGINT
+    assert is_free(url)
+
+
+def test_a_daemon_that_serves_these_records_is_used_and_stays(tmp_path: Path) -> None:
+    with daemon_process("--dir", str(tmp_path)) as (_, running):
+        address = running.removeprefix("http://")
+        with served(tmp_path, WARMWATCH_ADDRESS=address) as (process, url):
+            assert url == running
+            process.communicate("", timeout=120)
+        assert ask(running, "/").status == 200
+
+
+def test_where_the_port_is_taken_another_one_serves(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with served(tmp_path, WARMWATCH_ADDRESS=address) as (process, url):
+            assert url != f"http://{address}"
+            assert ask(url, "/").status == 200
+            process.communicate("", timeout=120)
