@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 
 import click
 
-from warmwatch.shared.states import ENDED, NEEDS_A_PERSON, State, least_advanced
+from warmwatch.shared.states import ENDED, ENDED_STATES, NEEDS_A_PERSON, State, least_advanced
 from warmwatch_monitor.client.answers import Answer, asker, note_missing_directory, settings_from
-from warmwatch_monitor.client.choice import why_incomplete
+from warmwatch_monitor.client.choice import only, why_incomplete
 from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.history.remember import HistoryWriter
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import draw, has_colour, is_terminal, note, plain, say, width
+from warmwatch_monitor.output.wording import duration
 from warmwatch_monitor.settings import load_keeping
 from warmwatch_monitor.terminal.functions import functions
 from warmwatch_monitor.terminal.table import lines, wrapped
@@ -31,10 +32,12 @@ _CODES = {
 _WATCH_SECONDS = 0.5
 _LEAST_SECONDS, _MOST_SECONDS = 0.1, 3600.0
 _RESTING_CPU = 0.01  # of a core
-_HELP = """Show in one sentence and a table whether RUN (or every run) still compiles.
+_NAMED = 3  # runs that have ended, in the line about them
+_HELP = """Show in one sentence and a table whether RUN (or every living run) still compiles.
 
-RUN is a name or a pattern such as 'gpt*'. Your own runs come before those of others. gpt2@alice
-is alice's run.
+Runs that have ended are in the last line, unless none is alive; --all or a name shows them. RUN is
+a name or a pattern such as 'gpt*'. Your own runs come before those of others. gpt2@alice is
+alice's run.
 
 \b
 Exit code: 0 warm, eager or finished
@@ -44,9 +47,9 @@ Exit code: 0 warm, eager or finished
              long_compile: a compilation takes far longer than any before;
              never_compiled: torch.compile was called and nothing has compiled)
            5 no run found
-           6 no run found so far: not all records have been read yet
+           6 no run found so far, and not all records have been read; or the daemon or the
+             Prometheus server does not answer
            2 wrong usage
-           6 the daemon or the Prometheus server does not answer
 With --misses: 0, 5 or 2, in whatever state the runs are. With --watch: the code of the last answer.
 --watch also waits for a run that has not begun; in a pipe it prints the answer whenever a state
 changes.
@@ -54,10 +57,14 @@ changes.
 
 
 class View(NamedTuple):
-    """Which of its views ``status`` shows. ``watch``: the seconds between two looks, if any."""
+    """Which of its views ``status`` shows.
+
+    ``watch``: the seconds between two answers, if it redraws. ``ended``: also runs that have ended.
+    """
 
     as_json: bool
     watch: float | None
+    ended: bool
     every_rank: bool
     by_function: bool
     misses: bool
@@ -73,6 +80,7 @@ class View(NamedTuple):
     metavar="[SECONDS]",
     help=f"Redraw every {_WATCH_SECONDS:g} s, or every SECONDS, until Ctrl-C.",
 )
+@click.option("-a", "--all", "ended", is_flag=True, help="Also show runs that have ended.")
 @click.option(
     "-v",
     "--ranks",
@@ -107,6 +115,7 @@ def status(
     """The command; its help is ``_HELP``."""
     run, seconds = _watched(run, watch)
     view = View(watch=seconds, **{name: more.pop(name) for name in View._fields if name in more})
+    view = view._replace(ended=view.ended or run is not None)
     _refuse_two_views(view)
     if view.misses:
         ctx.exit(_misses(run, address or prometheus, dir))
@@ -149,7 +158,11 @@ def _watch(ask: Callable[[], Answer], view: View) -> Answer | None:
     from warmwatch_monitor.terminal.watch import watch
 
     assert view.watch is not None
-    return watch(ask, lambda answer: picture(answer, every_rank=view.every_rank), view.watch)
+
+    def shown(answer: Answer) -> str:
+        return picture(answer, every_rank=view.every_rank, ended=view.ended)
+
+    return watch(ask, shown, view.watch)
 
 
 def _show(answer: Answer, view: View, dir: str | None) -> Answer:
@@ -157,9 +170,10 @@ def _show(answer: Answer, view: View, dir: str | None) -> Answer:
     if view.as_json:
         say(json.dumps(answer, indent=2))
     else:
-        draw(picture(answer, every_rank=view.every_rank))
-        if view.by_function and answer["runs"]:
-            draw("\n".join(functions(plain(answer["runs"]), width())))
+        draw(picture(answer, every_rank=view.every_rank, ended=view.ended))
+        shown, _ = _split(answer, ended=view.ended)
+        if view.by_function and shown["runs"]:
+            draw("\n".join(functions(plain(shown["runs"]), width())))
     note_missing_directory(dir)
     for refusal in plain(answer.get("refusals", [])):
         note(f"not read: {refusal['path']}: {refusal['reason']}")
@@ -179,7 +193,7 @@ def _misses(run: str | None, asked: str | None, dir: str | None) -> int:
 def exit_code(answer: Answer | None) -> int:
     """The contract's exit code; of several runs that of the least advanced.
 
-    What needs a person does whatever the others do.
+    A run that needs attention goes before all others.
     """
     if answer is None or not answer["runs"]:
         unread = answer is not None and why_incomplete(answer, os.geteuid())
@@ -195,9 +209,37 @@ def _needs_a_person(rank: Answer) -> bool:
     return State(rank["state"]) not in ENDED and bool(holds & NEEDS_A_PERSON)
 
 
-def picture(answer: Answer, *, every_rank: bool = False) -> str:
+def _split(answer: Answer, *, ended: bool) -> tuple[Answer, list[Answer]]:
+    """The answer about the runs to show, and the runs that have ended and are left out.
+
+    Leaves out none where no run is alive.
+    """
+    living = [run for run in answer["runs"] if run["state"] not in ENDED_STATES]
+    if ended or not living or len(living) == len(answer["runs"]):
+        return answer, []
+    left = [run for run in answer["runs"] if run["state"] in ENDED_STATES]
+    return only(answer, living), left
+
+
+def _left_out(runs: list[Answer], now: float) -> str:
+    """``ended: short failed 3 min ago``, the last one first."""
+
+    def when(run: Answer) -> float:
+        return max((rank["since"] for rank in run["ranks"] if rank["since"]), default=0.0)
+
+    last = sorted(runs, key=when, reverse=True)
+    parts = [f"{run['run']} {run['state']}{_ago(when(run), now)}" for run in last[:_NAMED]]
+    parts += [f"{len(runs) - _NAMED} more"] if len(runs) > _NAMED else []
+    return f"ended: {', '.join(parts)} (--all shows more)"
+
+
+def _ago(epoch: float, now: float) -> str:
+    return f" {duration(max(0.0, now - epoch))} ago" if epoch else ""
+
+
+def picture(answer: Answer, *, every_rank: bool = False, ended: bool = True) -> str:
     """The sentence, the table and the reasons, as this output takes them."""
-    shown = plain(answer)
+    shown, left = _split(plain(answer), ended=ended)
     said = lines(
         shown,
         now=time.time(),
@@ -210,6 +252,8 @@ def picture(answer: Answer, *, every_rank: bool = False) -> str:
         if not (shown["runs"] and _rests(training)):
             words = f"without the agent: {outside(training)}"
             said += wrapped(words, width() if is_terminal() else None)
+    if left:
+        said += wrapped(_left_out(left, time.time()), width() if is_terminal() else None)
     return "\n".join(said)
 
 

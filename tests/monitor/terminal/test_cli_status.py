@@ -465,3 +465,27 @@ def listener(say: Callable[[socket.socket], object]) -> Iterator[str]:
         thread.start()
         yield f"127.0.0.1:{server.getsockname()[1]}"
         thread.join(10)
+
+
+def test_runs_that_have_ended_are_in_the_last_line_unless_they_are_named(tmp_path: Path) -> None:
+    write_record(tmp_path, ended(warm("old"), "failed"), name="old")
+    with held(write_record(tmp_path, warm("gpt2"), name="gpt2")):
+        plain, everything = run("--dir", str(tmp_path)), run("--all", "--dir", str(tmp_path))
+        named = run("old", "--dir", str(tmp_path))
+    lines = plain.stdout.splitlines()
+    assert lines[0].startswith("gpt2: warm")
+    assert re.fullmatch(r"ended: old failed [\d.]+ m?s ago \(--all shows more\)", lines[-1])
+    assert not any(line.startswith("old") for line in lines)
+    assert plain.exit_code == 0
+    assert [line.split()[0] for line in everything.stdout.splitlines() if "failed" in line][-1] == (
+        "old"
+    )
+    assert everything.exit_code == 0
+    assert (named.exit_code, named.stdout.splitlines()[0][:11]) == (4, "old: failed")
+
+
+def test_where_no_run_is_alive_status_shows_those_that_have_ended(tmp_path: Path) -> None:
+    write_record(tmp_path, ended(warm("old"), "finished"), name="old")
+    result = run("--dir", str(tmp_path))
+    assert result.exit_code == 0
+    assert result.stdout.startswith("old: finished")
