@@ -127,7 +127,7 @@ def test_of_a_librarys_function_the_users_line_that_calls_it_is_named(records: P
 
     from warmwatch_monitor.cli import cli
 
-    for words in (["report"], ["status"]):
+    for words in (["report", "-v"], ["status"]):
         said = CliRunner().invoke(
             cli, [*words, "--dir", str(records)], env={"COLUMNS": "200", "WARMWATCH_STATE": "off"}
         )

@@ -175,7 +175,7 @@ train(c, o, 2, batch=6)
     from warmwatch_monitor.cli import cli
 
     environ = {"COLUMNS": "200", "WARMWATCH_STATE": "off"}
-    said = CliRunner().invoke(cli, ["report", "--dir", str(records)], env=environ).output
+    said = CliRunner().invoke(cli, ["report", "-v", "--dir", str(records)], env=environ).output
     again = said[said.index("Recompiles") :]
     assert "between steps 5 and 6" in again
     assert "(shape, in step 10" in again

@@ -275,7 +275,7 @@ def test_every_view_says_the_same_of_one_run(records: Path, tmp_path: Path) -> N
         by_line = {(one["name"], one["line"]): one[name] for one in made["functions"]}
         named = {(o["name"], o["line"]): o["called"] for o in rank["compile"]["functions"]}
         numbers.said[key]["report"] = {named[at]: value for at, value in by_line.items()}
-    of_text(numbers, "report", command("report", *where, **state))
+    of_text(numbers, "report", command("report", "-v", *where, **state))
     command("report", "--html", str(tmp_path / "report.html"), *where, **state)
     of_text(numbers, "report --html", (tmp_path / "report.html").read_text())
 

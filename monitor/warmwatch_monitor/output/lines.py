@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from types import MappingProxyType
 
@@ -28,6 +28,11 @@ def lines(
     document: Document, *, width: int, colour: bool, charts: Charts = _NONE, headed: bool = True
 ) -> str:
     """``headed``: with the answer. ``charts``: those that sections name. Texts are printable."""
+    return printed(_parts(document, charts, headed=headed), width=width, colour=colour)
+
+
+def printed(parts: Iterable[RenderableType], *, width: int, colour: bool) -> str:
+    """``parts`` one below the other, wrapped at ``width``."""
     out = StringIO()
     console = Console(
         file=out,
@@ -39,7 +44,7 @@ def lines(
         markup=False,
         emoji=False,
     )
-    for part in _parts(document, charts, headed=headed):
+    for part in parts:
         console.print(part, soft_wrap=False, overflow="fold")
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip("\n").split("\n"))
 

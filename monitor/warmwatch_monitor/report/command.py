@@ -27,15 +27,22 @@ T = TypeVar("T")
 @click.option("--html", metavar="FILE", help="Write one self-contained HTML file; - is stdout.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--markdown", is_flag=True, help="Print the report as Markdown, for a pull request.")
+@click.option("-v", "--verbose", is_flag=True, help="Show everything, not only ten lines.")
 @options.directory
 def report(
-    run: str | None, html: str | None, as_json: bool, markdown: bool, dir: str | None
+    run: str | None,
+    html: str | None,
+    as_json: bool,
+    markdown: bool,
+    verbose: bool,
+    dir: str | None,
 ) -> None:
-    """Show on one page where the time of RUN went. Without RUN: of the run that began last.
+    """Show where the time of RUN went and what to do first; without RUN, of the latest start.
 
-    The report has the warm-up, the recompiles with their reasons and costs, the steady step, and
-    what to do first. RUN is a name, an id, or NAME~1 (the start before). It may still run, or have
-    ended long ago. WARMWATCH_PRICE_PER_GPU_HOUR adds a price.
+    With -v also the recompiles with their reasons and costs, the steady step, the functions by
+    phase, graph breaks and ranks; --html, --markdown and --json always have all of it. RUN is a
+    name, an id, or NAME~1 (the start before). It may still run, or have ended long ago.
+    WARMWATCH_PRICE_PER_GPU_HOUR adds a price.
 
     \b
     Exit code: 0 reported, in whatever state the run is; 5 no such run; 1 FILE cannot be written
@@ -53,12 +60,18 @@ def report(
         raise UsageError(f"{run!r} matches several runs: {names}; give one of them")
     with as_written(found):
         made = reported(found[0], None if dir is not None else last_like(found[0]))
-        _show(found[0], made, html=html, as_json=as_json, markdown=markdown)
+        _show(found[0], made, html=html, as_json=as_json, markdown=markdown, verbose=verbose)
     seen.write()
 
 
 def _show(
-    account: RunSummary, made: Report, *, html: str | None, as_json: bool, markdown: bool
+    account: RunSummary,
+    made: Report,
+    *,
+    html: str | None,
+    as_json: bool,
+    markdown: bool,
+    verbose: bool,
 ) -> None:
     if as_json:
         say(as_text(made))
@@ -68,8 +81,13 @@ def _show(
         from warmwatch_monitor.output.markdown import markdown as text_of
 
         say(text_of(document(made)), end="")
-    else:
+    elif verbose:
         draw(picture(document(made), made))
+    else:
+        from warmwatch_monitor.output.lines import printed
+        from warmwatch_monitor.report.brief import brief
+
+        draw(printed(brief(made, width()), width=width(), colour=has_colour()))
 
 
 def reported(account: RunSummary, before: RunSummary | None = None) -> Report:

@@ -16,7 +16,9 @@ from support.builders import EPOCH
 from support.values import replace
 from warmwatch.shared.record.stack_file import Frame
 from warmwatch_monitor.model.run_summary import RunSummary
+from warmwatch_monitor.output.lines import printed
 from warmwatch_monitor.output.markdown import markdown
+from warmwatch_monitor.report.brief import brief
 from warmwatch_monitor.report.command import as_text, cleaned, moment, picture
 from warmwatch_monitor.report.compilations import priced
 from warmwatch_monitor.report.html import html
@@ -401,3 +403,38 @@ def test_the_report_of_a_run_that_failed_begins_with_the_failure() -> None:
         "(compilation 0/1, forward)." in plain
     )
     assert "The failure" not in text(a.finished())
+
+
+def lines_of(account: RunSummary, width: int = 100) -> list[str]:
+    made = cleaned(report(account, None))
+    return printed(brief(made, width), width=width, colour=False).splitlines()
+
+
+def test_a_brief_report_has_the_sentence_a_bar_the_remedies_the_cost_and_what_next() -> None:
+    told = {"pauses.data_seconds": 90.0, "step_seconds.clean_seconds": 129.0}
+    said = lines_of(a.finished(compiled=a.TWICE, answers=told), width=130)
+    assert said[0].startswith("gpt2: finished")
+    assert len(said) <= 12
+    bar, key, cost = said[1:4]
+    assert len(bar) == 100
+    assert bar.count("▒") == pytest.approx(120 / 288 * 100, abs=1)
+    assert key.startswith("288 s: ")
+    assert "▒ warm-up 41.7 %" in key
+    assert cost.startswith("Compiling took 1")
+    assert any(line.startswith("1. ") and "up to " in line for line in said)
+    assert said[-1].endswith("warmwatch compare gpt2~1 gpt2")
+
+
+def test_the_bar_has_each_share_and_the_width_whatever_the_shares() -> None:
+    told = {"pauses.checkpoint_seconds": 0.001, "pauses.evaluation_seconds": 0.002}
+    bar = lines_of(a.finished(compiled=a.TWICE, answers=told), width=40)[1]
+    assert len(bar) == 40
+    assert {"S", "E", "R", "▒", "█"} <= set(bar)
+
+
+def test_a_brief_report_of_a_failed_run_says_what_ended_it() -> None:
+    slot = replace(b.ended("failed"), compile=replace(b.ended("failed").compile, exit_code=2))
+    raised = Frame("train_one_epoch", "train.py", 88)
+    view = b.view(slot, alive=False, journal={"exception": "OSError", "raised": raised})
+    said = lines_of(a.account(view))
+    assert "OSError in `train_one_epoch` (train.py:88) ended it" in " ".join(said[1:])

@@ -48,7 +48,7 @@ def directory(tmp_path: Path) -> str:
 
 
 def test_a_report_is_of_the_run_that_is_named(directory: str) -> None:
-    done = run("report", "gpt2", "--dir", directory)
+    done = run("report", "gpt2", "-v", "--dir", directory)
     assert done.exit_code == 0, done.output
     assert done.output.startswith("gpt2: ")
     assert "Where the time went" in done.output
@@ -60,7 +60,7 @@ def test_of_a_run_whose_end_nobody_saw_nothing_is_told_as_of_now(tmp_path: Path)
     state["WARMWATCH_STATE_DAYS"] = "36500"
     Store(load_keeping(state)).save([a.warm()])
     assert json.loads(run("report", "--json", **state).output)["living"] is False
-    page = run("report", **state).output
+    page = run("report", "-v", **state).output
     assert "as last seen" in page
     assert "so far" not in page
     assert "nobody saw how it ended" in page
@@ -194,7 +194,7 @@ def test_of_a_history_that_cannot_be_read_only_that_is_missing(
     for name in ((), ("gpt2",)):
         done = run("report", *name, WARMWATCH_STATE=str(tmp_path), WARMWATCH_DIR=directory)
         assert done.exit_code == 0, done.output
-        assert "Where the time went" in done.output
+        assert "All of it: warmwatch report" in done.output
         assert "without the history" in done.output
 
 
@@ -212,7 +212,7 @@ def test_a_remembered_run_that_is_damaged_is_said_to_be_where_that_matters(tmp_p
         assert done.exit_code == 1
         said = done.output.replace("\n", " ")
         assert "run 'gpt2' (broken11) is damaged, or of another warmwatch: rank 0, " in said
-    done = run("report", "whole111", **environ)
+    done = run("report", "whole111", "-v", **environ)
     assert done.exit_code == 0, done.output
     assert "Where the time went" in done.output
     assert "Held against gpt2 (broken11)" in done.output

@@ -209,4 +209,7 @@ def test_the_command_holds_a_run_against_the_last_one_like_it(tmp_path: Path) ->
     done = CliRunner().invoke(cli, ["report", "k3n", "--json"], env=state)
     changed = json.loads(done.output)["changed"]
     assert (changed["id"], changed["before_seconds"]) == ("aaaaaaaa", 30.0)
-    assert "Slower than last time" in CliRunner().invoke(cli, ["report", "k3n"], env=state).output
+    assert (
+        "Slower than last time"
+        in CliRunner().invoke(cli, ["report", "k3n", "-v"], env=state).output
+    )

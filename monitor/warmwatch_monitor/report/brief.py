@@ -1,0 +1,110 @@
+"""A report in about ten lines: sentence, bar of the time, remedies, cost, next commands. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from warmwatch_monitor.output.amounts import energy, money, percent, took
+from warmwatch_monitor.output.states import STYLES
+from warmwatch_monitor.output.wording import counted
+from warmwatch_monitor.report import goodput
+from warmwatch_monitor.report.parts import Remedy, Report, Share
+from warmwatch_monitor.report.wording import answer
+from warmwatch_monitor.report.wording_compilations import failure
+
+_MOST = 3  # remedies
+_WIDEST = 100  # columns of the bar
+# a sign and a colour for each share: without colours the signs are apart
+_SIGNS = {
+    goodput.CLEAN: ("█", "green"),
+    goodput.DATA: ("d", "yellow"),
+    goodput.STALLS: ("!", "bold red"),
+    goodput.BEFORE: ("·", "bright_black"),
+    goodput.WARMUP: ("▒", "bright_yellow"),
+    goodput.RECOMPILES: ("R", "bold magenta"),
+    goodput.EVALUATION: ("E", "cyan"),
+    goodput.SAVING: ("S", "blue"),
+    goodput.NOTHING: ("?", "bright_black"),
+}
+
+
+def brief(report: Report, width: int) -> Iterator[RenderableType]:
+    """The lines, each for ``rich`` to wrap at ``width``."""
+    yield Text(answer(report), style=STYLES.get(report.state, "bold"))
+    for warning in report.doubts:
+        yield Text(f"Note: {warning}.", style="yellow")
+    if ended := failure(report):
+        yield from (Text(item.words) for item in ended.items)
+    yield from _bar(report, min(width, _WIDEST))
+    yield from _cost(report)
+    for place, one in enumerate(report.do[:_MOST], 1):
+        yield from _remedy(place, one, width)
+    yield _next(report)
+
+
+def _bar(report: Report, width: int) -> Iterator[Text]:
+    """One bar of the shares, and the key to it."""
+    known = report.goodput
+    shares = [one for one in known.shares if one.ratio > 0] if known else []
+    if known is None or not shares:
+        return
+    bar = Text()
+    for sign, style, count in _places(shares, width):
+        bar.append(sign * count, style=style)
+    yield bar
+    key = Text(f"{took(known.seconds)}{' so far' if report.living else ''}: ")
+    for at, one in enumerate(sorted(shares, key=lambda one: -one.ratio)):
+        sign, style = _SIGNS[one.name]
+        key.append("" if not at else ", ")
+        key.append(sign, style=style).append(f" {one.name} {percent(one.ratio)}")
+    yield key
+
+
+def _places(shares: list[Share], width: int) -> Iterator[tuple[str, str, int]]:
+    """How many places each share fills; one that rounds to none has one, as the longest allows."""
+    filled = [max(1, round(one.ratio * width)) for one in shares]
+    longest = filled.index(max(filled))
+    filled[longest] = max(1, filled[longest] + width - sum(filled))
+    for one, count in zip(shares, filled, strict=True):
+        yield *_SIGNS[one.name], count
+
+
+def _cost(report: Report) -> Iterator[Text]:
+    if not report.costs:
+        return
+    whole = report.costs[-1]
+    known = counted(report.compilations, "compilation") if report.compilations else ""
+    again = f", {counted(report.recompiles, 'recompile')}" if report.recompiles else ""
+    words = f"Compiling took {took(whole.seconds)}{f' in {known}{again}' if known else ''}"
+    if whole.joules is not None:
+        words += f", {'about ' if whole.estimated else ''}{energy(whole.joules)}"
+    if whole.money is not None:
+        words += f", {money(whole.money)} of GPU time"
+    yield Text(f"{words}.")
+
+
+def _remedy(place: int, one: Remedy, width: int) -> Iterator[RenderableType]:
+    """What it is about and saves; then the first sentence of what to do."""
+    saves = f", up to {took(one.saves)}" if one.saves else ""
+    head = Text(f"{place}. {one.about}{saves}", style="bold")
+    first = re.split(r"(?<=[a-z)`])\. (?=[A-Z])", one.what, maxsplit=1)[0].rstrip(".") + "."
+    if len(head) + len(first) + 2 <= width:
+        yield head.append(": ", style="not bold").append(first, style="not bold")
+    else:
+        yield head
+        yield Padding(Text(first), (0, 0, 0, 3))
+
+
+def _next(report: Report) -> Text:
+    name = report.run
+    shown = f"'{name}'" if re.search(r"[^\w@%+=:,./-]", name) else name
+    return Text(
+        f"All of it: warmwatch report {shown} -v, or --html FILE. "
+        f"The start before: warmwatch compare {shown}~1 {shown}",
+        style="dim",
+    )
