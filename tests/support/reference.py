@@ -1,0 +1,113 @@
+"""The reference pages that are made from the code: ``cd tests && python -m support.reference``."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+import warmwatch
+from support.builders import snapshot
+from warmwatch_monitor.cli import COMMANDS, GROUPS
+from warmwatch_monitor.metrics.families import Family
+from warmwatch_monitor.metrics.tables import families
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
+MADE = "<!-- Made by `cd tests && python -m support.reference`; do not edit. -->"
+WIDTH = 100
+PARTS = {  # how the names of metrics begin -> heading
+    "warmwatch_gpu": "GPUs",
+    "warmwatch_host": "Host",
+    "warmwatch": "Runs, ranks and the daemon",
+}
+
+
+def command_options() -> str:
+    """Every command's ``--help``."""
+    lines = [MADE, "", "# Options of each command", ""]
+    lines += ["What `warmwatch COMMAND --help` prints. [Commands](commands.md) has examples."]
+    environment = dict(os.environ)
+    for name in [name for name in environment if name.startswith("WARMWATCH_")]:
+        del os.environ[name]  # a default must not be that of the machine
+    try:
+        for names in GROUPS.values():
+            for name in names:
+                command = getattr(import_module(COMMANDS[name][0]), name)
+                command.context_settings.setdefault("help_option_names", ["-h", "--help"])
+                context = click.Context(
+                    command,
+                    info_name=f"warmwatch {name}",
+                    terminal_width=WIDTH,
+                    max_content_width=WIDTH,
+                )
+                help_ = click.unstyle(command.get_help(context))
+                lines += ["", f"## `{name}`", "", "```text", help_.strip(), "```"]
+    finally:
+        os.environ.update(environment)
+    return "\n".join(lines) + "\n"
+
+
+def metrics() -> str:
+    """Every metric family."""
+    lines = [MADE, "", "# Metrics", ""]
+    lines += [
+        "Every family of `/metrics`. Names, labels and meaning are public: they change with a",
+        "version. A series is absent if its value is unknown. Ranks have the labels `run` and",
+        "`rank`, GPUs `gpu` (the index) and `uuid`. [HTTP](http.md#prometheus) shows how to",
+        "scrape, [GPUs](gpus.md) explains the metrics of GPUs.",
+    ]
+    rest = list(families(snapshot(), "0"))
+    for start, heading in PARTS.items():
+        part = [family for family in rest if family.name.startswith(start)]
+        rest = [family for family in rest if family not in part]
+        lines += ["", f"## {heading}", "", "| metric | type | meaning |", "|---|---|---|"]
+        lines += sorted(row(family) for family in part)
+    return "\n".join(lines) + "\n"
+
+
+def functions() -> str:
+    """Every public function of ``warmwatch``: its parameters and docstring."""
+    lines = [MADE, "", "# Functions of `warmwatch`", ""]
+    lines += ["The signatures and docstrings. [Python API](python-api.md) shows how to use them."]
+    for name in warmwatch.__all__:
+        function = getattr(warmwatch, name)
+        lines += ["", f"## `{name}`", "", "```python", call(name, function), "```", ""]
+        lines += ["```text", inspect.getdoc(function) or "", "```"]
+    return "\n".join(lines) + "\n"
+
+
+def call(name: str, function: Callable[..., object]) -> str:
+    """The signature without types, as ruff formats it."""
+    parameters = [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in inspect.signature(function).parameters.values()
+    ]
+    line = f"{name}{inspect.Signature(parameters)}"
+    if len(line) <= WIDTH:
+        return line
+    before, _, after = line.partition("(")
+    return "\n".join([f"{before}(", *(f"    {one}," for one in after[:-1].split(", ")), ")"])
+
+
+def row(family: Family) -> str:
+    label = f"{{{family.label}}}" if family.label else ""
+    help_ = family.help.replace("|", "\\|")
+    return f"| `{family.sample_name}{label}` | {family.type} | {help_} |"
+
+
+def pages() -> Iterator[tuple[Path, str]]:
+    """Each page and its text."""
+    yield FOLDER / "command-options.md", command_options()
+    yield FOLDER / "metrics.md", metrics()
+    yield FOLDER / "functions.md", functions()
+
+
+if __name__ == "__main__":
+    for path, text in pages():
+        path.write_text(text)
+        sys.stdout.write(f"{path.name}\n")
