@@ -1,0 +1,97 @@
+"""The remedies of docs/how-to/remedies.md: what each compiles before and after, by PyTorch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from warmwatch.shared.advice import ADVICE
+from warmwatch.testing import compile_counter
+from warmwatch.testing.compile_limits import Compiled
+
+pytestmark = pytest.mark.training
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "remedies.md"
+WARM = "# the run is warm\n"  # what compiles before this line belongs to the warm-up
+COUNTED = {"Recompiles": "recompiles", "Graph breaks": "breaks", "Fallbacks": "fallbacks"}
+
+
+@dataclass
+class Remedy:
+    """A section of the page."""
+
+    heading: str
+    category: str | None
+    counted: str
+    before: int
+    after: int
+    codes: tuple[str, str]
+
+
+def remedies() -> list[Remedy]:
+    found = []
+    for section in re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)[1:]:
+        heading = section.splitlines()[0]
+        named = re.match(r"`(\w+)`", heading)
+        counts = re.search(
+            r"(Recompiles|Graph breaks|Fallbacks):\s+(\d+)\s+before,\s+(\d+)\s+after", section
+        )
+        assert counts is not None, heading
+        before, after = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+        category = named[1] if named else None
+        numbers = int(counts[2]), int(counts[3])
+        found.append(Remedy(heading, category, COUNTED[counts[1]], *numbers, (before, after)))
+    return found
+
+
+@pytest.fixture
+def torch() -> Iterator[Any]:
+    """PyTorch as it is at its start. The examples need no kernels: Dynamo alone decides."""
+    import torch
+
+    compile_ = torch.compile
+    torch.compile = lambda *given, **options: compile_(*given, **{**options, "backend": "eager"})
+    torch._dynamo.reset()
+    yield torch
+    torch.compile = compile_
+    torch.use_deterministic_algorithms(False)
+    torch._dynamo.reset()
+
+
+def run(code: str, counted: str, torch: Any) -> tuple[int, set[str | None]]:
+    """How often the code recompiles, breaks or falls back once it is warm; of which categories."""
+    names: dict[str, Any] = {"torch": torch, "nn": torch.nn}
+    code = code.replace('"cuda"', '"meta"')  # another device, on a machine with one
+    warm_up, _, rest = code.rpartition(WARM)
+    torch._dynamo.reset()
+    torch.use_deterministic_algorithms(False)
+    torch.manual_seed(0)
+    compiled, counter = Compiled(), compile_counter.counter()
+    counter.add(compiled)
+    try:
+        exec(compile(warm_up, str(PAGE), "exec"), names)
+        counter.update()
+        before = getattr(compiled, counted)
+        exec(compile(rest, str(PAGE), "exec"), names)
+    finally:
+        counter.remove(compiled)
+    assert compiled.troubles == []
+    categories = {cause.category for cause in compiled.seen["recompiles"]}
+    return getattr(compiled, counted) - before, categories
+
+
+@pytest.mark.parametrize("remedy", remedies(), ids=lambda remedy: remedy.heading)
+def test_a_remedy_removes_what_the_page_counts(remedy: Remedy, torch: Any) -> None:
+    before, categories = run(remedy.codes[0], remedy.counted, torch)
+    after, _ = run(remedy.codes[1], remedy.counted, torch)
+    assert (before, after) == (remedy.before, remedy.after)
+    assert remedy.category is None or categories == {remedy.category}
+
+
+def test_every_category_with_a_remedy_has_a_section() -> None:
+    assert {remedy.category for remedy in remedies()} >= set(ADVICE)
