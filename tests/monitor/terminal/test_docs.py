@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from support import reference
 from warmwatch.process import settings as agent
 from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.record import CATEGORIES
-from warmwatch.shared.verdict import State
+from warmwatch.shared.states import CONDITIONS, NEEDS_A_PERSON, State
 from warmwatch_monitor import variables as monitor
 from warmwatch_monitor.cli import COMMANDS
 
@@ -33,9 +34,22 @@ def test_the_table_of_settings_is_complete() -> None:
     assert set(monitor.AGENT_VARIABLES) == set(agent.VARIABLES) - set(monitor.VARIABLES)
 
 
-def test_every_state_is_explained() -> None:
+@pytest.mark.parametrize(
+    ("path", "text"), list(reference.pages()), ids=["command-options", "metrics", "functions"]
+)
+def test_a_reference_page_is_what_the_code_says(path: Path, text: str) -> None:
+    assert path.read_text() == text, "run `cd tests && python -m support.reference`"
+
+
+def test_every_state_and_condition_is_explained() -> None:
     table = README.split("## What the states mean")[1].split("##")[0]
     assert {state.value for state in State} <= set(re.findall(r"`(\w+)`", table))
+    states, conditions = (DOCS / "reference" / "states.md").read_text().split("## Conditions")
+    listed = re.findall(r"^\| `(\w+)`", states, re.MULTILINE)
+    assert listed == [state.value for state in State]
+    rows = re.findall(r"^\| `(\w+)` .*\| (yes)? ?\|$", conditions, re.MULTILINE)
+    assert [name for name, _ in rows] == list(CONDITIONS)
+    assert {name for name, attention in rows if attention} == NEEDS_A_PERSON
 
 
 @pytest.mark.parametrize("target", ["demo", "test"])
