@@ -151,6 +151,25 @@ result([before + counters["stats"]["unique_graphs"], cleared, armed])
     slot = slots.read(slots.only(records))
     assert (slot.compile.graphs, cleared, armed) == (graphs, 0, 1)
     assert (slot.compile.warmups, slot.steps.steps) == (2, 8)
+    # No recompile for PyTorch, but after the warm-up the forward was compiled again.
+    assert (sum(slot.compile.recompiles), slot.compile.recompiles_after_warm) == (0, 1)
+
+
+def test_after_a_reset_each_function_at_the_recompile_limit_counts(records: Path) -> None:
+    """Dynamo numbers the frames anew, so the second function has the first one's number."""
+    body = """
+c = torch._dynamo.config
+setattr(c, "recompile_limit" if hasattr(c, "recompile_limit") else "cache_size_limit", 2)
+def one(x): return x + 1
+def other(x): return x + 2
+for function in (one, other, one):
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="eager", dynamic=False)
+    for size in range(2, 8): compiled(torch.ones(size))
+result(sorted({m.compile_id for m in get_compilation_metrics() if m.fail_type}))
+"""
+    assert [one.partition("/")[0] for one in result_of(records, TRUTH + body)] == ["0"]
+    assert slots.read(slots.only(records)).compile.fallbacks == 2
 
 
 def test_a_warm_cache_is_told_from_a_cold_one(records: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,12 @@ def field(name):
         yield attached
     utils.log_compilation_event = original
 
+@contextlib.contextmanager
+def unknown_events():
+    _phases.phase_of.cache_clear()
+    with patch.multiple(_phases, _EXACT={}, _BY_SUBSTRING=()): yield
+    _phases.phase_of.cache_clear()
+
 class Renamed(dict):
     def __init__(self, group, name): self.at = group, name
     def __contains__(self, group): return group in counters and group != self.at[0] or (
@@ -152,7 +159,7 @@ CASES = {
     "unique_graphs": lambda: patch.object(utils, "counters", Renamed("stats", "unique_graphs")),
     "_compile": lambda: patch.object(code, "_FUNCTION", "_compile_frame"),
     "locals of _compile": lambda: patch.object(code, "_LOCALS", ("code_object", "compile_id")),
-    "events": lambda: patch.multiple(_phases, _EXACT={}, _BY_SUBSTRING=()),
+    "events": unknown_events,
     "limit": lambda: patch.object(torch._dynamo, "convert_frame", Owner(convert_frame, *LIMITS)),
     "CatchErrorsWrapper.__call__": lambda: patch.object(
         torch._dynamo, "convert_frame", replaced(convert_frame, "CatchErrorsWrapper", Without)),
@@ -208,6 +215,88 @@ def test_no_renamed_private_name_passes_silently(tmp_path: Path) -> None:
     assert (unknown[1][forward], unknown[1][backward], sum(unknown[2])) == (0, 0, 0)
 
 
+# Each name that a hook looks up as it is installed: where PyTorch has it, and the hook.
+LOOKED_UP = """
+torch.optim.optimizer register_optimizer_step_post_hook optimizer
+torch.optim.optimizer.Optimizer _patch_step_function new_optimizers
+torch._dynamo.utils ChromiumEventLogger events
+torch._dynamo.utils.ChromiumEventLogger log_event_start events
+torch._dynamo.utils.ChromiumEventLogger log_event_end events
+torch._dynamo.utils.ChromiumEventLogger log_instant_event cache_events
+torch._dynamo.callback callback_handler callbacks
+torch._dynamo.utils log_compilation_event compilations
+torch._dynamo.utils counters compilations
+torch._dynamo.convert_frame _compile compiled_code
+torch._dynamo.convert_frame CatchErrorsWrapper disabled
+torch._dynamo.decorators _set_stance disabled
+torch._dynamo.eval_frame _stance disabled
+torch._dynamo.eval_frame _callback_from_stance disabled
+torch._dynamo optimize wrappers
+torch._dynamo.utils get_metrics_context cudagraph_skips
+torch.serialization _legacy_save saving
+torch.serialization _open_zipfile_writer_file saving
+torch.serialization _open_zipfile_writer_buffer saving
+torch.hub tqdm kernels
+torch.cuda.memory memory_stats_as_nested_dict memory
+"""
+INSTALLED_WITHOUT = """
+import functools, importlib
+from unittest.mock import Mock
+import torch._dynamo
+import warmwatch.hooks.registry as registry
+from warmwatch.hooks.points import HookPointAbsentError
+
+def found(path):
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError:
+        module, _, name = path.rpartition(".")
+        return getattr(importlib.import_module(module), name)
+
+def absent(path, name, hook):
+    owner = found(path)
+    kept = vars(owner)[name]
+    delattr(owner, name)
+    try:
+        dict(registry.POINTS)[hook](Mock()).uninstall()
+    except HookPointAbsentError:
+        return True
+    finally:
+        setattr(owner, name, kept)
+    return False
+
+result([name for path, name, hook in NAMES if not absent(path, name, hook)])
+"""
+
+
+def test_a_hook_without_a_name_that_it_looks_up_says_so(tmp_path: Path) -> None:
+    records = tmp_path / "records"
+    records.mkdir()
+    names = [line.split() for line in LOOKED_UP.strip().splitlines()]
+    assert {hook for *_, hook in names} <= set(POINTS)
+    body = f"NAMES = {names!r}\n{INSTALLED_WITHOUT}"
+    assert result_of(records, body, attach=False) == []
+
+
+LATE = """
+import torch._dynamo, torch._inductor.async_compile as workers
+import torch._inductor.select_algorithm as choices
+import warmwatch
+from warmwatch.lifecycle import api
+del workers.tqdm, choices.AlgorithmSelectorCache.benchmark_choice
+warmwatch.attach()
+torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+result(api.attached.agent.record.image().identity.missing)
+"""
+
+
+def test_a_name_of_a_module_that_comes_late_is_missed_too(tmp_path: Path) -> None:
+    records = tmp_path / "records"
+    records.mkdir()
+    missing = result_of(records, LATE, attach=False)
+    assert set(missing) - set(TORCH.missing) == {"kernels", "choices"} - set(TORCH.missing)
+
+
 def test_doctor_compares_each_hook_with_what_pytorch_recorded(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -227,9 +316,15 @@ def test_doctor_compares_each_hook_with_what_pytorch_recorded(
         "compilations.kind_of = lambda metrics: 'forward'\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(wrong.parent))
-    done = CliRunner().invoke(cli, ["doctor", "--hooks"])
+    done = CliRunner().invoke(cli, ["doctor", "--hooks", "--json"])
     assert done.exit_code == 1, done.output
-    assert "DO    hook compilations: wrong: the agent has (4, 0), PyTorch (2, 2)" in done.output
+    answer = json.loads(done.output)
+    of_it = [one for one in answer["findings"] if one["what"].startswith("hook compilations:")]
+    (found,) = of_it
+    assert found["what"] == "hook compilations: wrong: the agent has (4, 0), PyTorch (2, 2)"
+    assert (found["mark"], bool(found["advice"])) == ("trouble", True)
+    marks = [one["mark"] for one in answer["findings"]]
+    assert answer["to_do"] == marks.count("trouble") > 0
 
 
 RECORDS_OFF = """

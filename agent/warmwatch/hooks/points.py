@@ -170,9 +170,9 @@ class Compiling:
         return True
 
     def circumstances(self, thread: int) -> dict[str, Any]:
-        """``caller`` and ``dynamic`` of what ``thread`` compiles, as far as they are known."""
+        """``caller``, ``dynamic`` and ``again`` of what ``thread`` compiles, where known."""
         begun = self._begun.get(thread, {})
-        return {key: begun[key] for key in ("caller", "dynamic") if key in begun}
+        return {key: begun[key] for key in ("caller", "dynamic", "again") if key in begun}
 
     def ended(self, thread: int, values: Mapping[str, Any]) -> dict[str, Any]:
         """``values`` of a forward compilation of ``thread`` that ended, with what is known of it.

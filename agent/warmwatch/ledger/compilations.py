@@ -107,7 +107,9 @@ class Compilations:
         words[AT["new_instances"]] += "instance" in values
         if category := values.get("category"):
             words[AT["recompiles"] + record.CATEGORIES.index(category)] += 1
-            words[AT["recompiles_after_warm"]] += words[AT["warmups"]] > 0
+        # What a reset dropped is no recompile for PyTorch, but the training waits for it again.
+        came_back = bool(category) or ("again" in values and "instance" not in values)
+        words[AT["recompiles_after_warm"]] += came_back and words[AT["warmups"]] > 0
         if phases := self._phases(now):
             values = {**values, "phase_us": phases}
         if memory := self._answers.look_at_memory(now):
@@ -137,9 +139,12 @@ class Compilations:
         self._store.note("cache", now, {"cache": cache, "verdict": verdict, **known, **parts})
 
     def fallback(self, now: int, values: Mapping[str, Any]) -> None:
-        """With ``fullgraph=True`` PyTorch raises at each call that does not fit: one frame."""
+        """With ``fullgraph=True`` PyTorch raises at each call that does not fit: one frame.
+
+        A frame's number alone does not do: ``torch._dynamo.reset()`` begins to count again.
+        """
         frame, _, _ = str(values.get("id") or "").rpartition("/")
-        key = frame or tuple(values.get(of) for of in ("name", "file", "line"))
+        key = (frame, *(values.get(of) for of in ("name", "file", "line")))
         if key not in self._at_limit:
             self._at_limit.add(key)
             self._book.count("fallbacks", "fallback", now, {**values, "steps": self._store.steps()})

@@ -327,7 +327,8 @@ def being_compiled() -> dict[str, Any]:
     ``fullgraph``: a graph break raises. ``instance``: which module of this code it is, where
     others were compiled with the same code and this one never was. ``caller``: of library code the
     line of the user's that called it, such as ``train.py:31``; empty where none did. ``dynamic``:
-    all sizes are dynamic, or none; absent by default, where those are that have changed.
+    all sizes are dynamic, or none; absent by default, where those are that have changed. ``again``:
+    it was compiled before, and ``torch._dynamo.reset()`` dropped that.
     """
     known = _compiling()
     return _identified(known, known.get("code"), known.get("compile_id"))
@@ -362,6 +363,8 @@ def _identified(compiled: Mapping[str, Any], code: Any, compile_id: Any) -> dict
         known["fullgraph"] = True
     if (dynamic := _dynamic()) is not None:
         known["dynamic"] = dynamic
+    if _was_compiled(code) and getattr(compile_id, "frame_compile_id", None) == 0:
+        known["again"] = True
     if (instance := _instances.number(code, compiled.get("locals"))) > 1:
         known["instance"] = instance
     names = compiled.get("globals")
@@ -380,6 +383,19 @@ def _dynamic() -> bool | None:
     if getattr(config, _STATIC, True) is False:
         return True
     return False if getattr(config, _AUTOMATIC, True) is False else None
+
+
+# What Dynamo compiled lives as long as the code object, so only a reset brings back a first id.
+_compiled: dict[int, weakref.ref[CodeType]] = {}
+
+
+def _was_compiled(code: CodeType) -> bool:
+    """Whether Dynamo began to compile this very code object before; from now on it did."""
+    before = _compiled.pop(id(code), None)
+    _compiled[id(code)] = weakref.ref(code)
+    if len(_compiled) > _MOST_CODES:
+        del _compiled[next(iter(_compiled))]
+    return before is not None and before() is code
 
 
 class _Instances:

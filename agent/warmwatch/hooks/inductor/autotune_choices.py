@@ -62,6 +62,7 @@ def install(listener: Listener) -> Installed:
     if version < _SINCE:  # before, one nested function does it all
         raise HookPointAbsentError(f"{_MODULE}.benchmark_choices")
     ear, replaced, looking = _Ear(listener), Replaced(), True
+    lacking: list[str] = []
 
     def put() -> None:
         nonlocal looking
@@ -76,6 +77,8 @@ def install(listener: Listener) -> Installed:
         if all_of_them is not None and one is not None:
             ours = {"benchmark_choices": _all(ear, all_of_them), "benchmark_choice": _one(ear, one)}
             replaced.put_all((owner, name, classmethod(skip(f))) for name, f in ours.items())
+        else:
+            lacking.append("choices")
 
     def uninstall() -> None:
         nonlocal looking
@@ -83,7 +86,7 @@ def install(listener: Listener) -> Installed:
         replaced.undo()
 
     put()
-    return Installed(uninstall=uninstall, rearm=put)
+    return Installed(uninstall=uninstall, rearm=put, lacks=lambda: lacking)
 
 
 def _all(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:

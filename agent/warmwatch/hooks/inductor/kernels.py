@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from warmwatch._guard import report
+from warmwatch.hooks.imports import is_imported
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 
 _MODULE = "torch._inductor.async_compile"
@@ -42,7 +43,11 @@ def install(listener: Listener) -> Installed:
         replaced.undo()
 
     put()
-    return Installed(uninstall=uninstall, rearm=put)
+
+    def lacks() -> tuple[str, ...]:
+        return ("kernels",) if is_imported(_MODULE) and not classes else ()
+
+    return Installed(uninstall=uninstall, rearm=put, lacks=lacks)
 
 
 def _telling(original: Any, listener: Listener, disable: Callable[[Any], Any]) -> Any:

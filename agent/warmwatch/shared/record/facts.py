@@ -107,7 +107,8 @@ class CompileCounts:
         accounted_ns: time up to which ``phase_ns`` accounts for the one in progress.
         first_begin_ns, last_end_ns: begin of the first activity, end of the last.
         graphs, graph_breaks, failures: as Dynamo counts them.
-        recompiles_after_warm: recompiles while the rank had been warm before.
+        recompiles_after_warm: recompiles while the rank had been warm before, and functions that
+            a reset of Dynamo made compile again.
         fallbacks: frames that hit the recompile limit: their new inputs run eagerly.
         asynchronous: 1 where a mode was on that swaps compiled code in later, with no event.
         clean_after: the number of the last step that was not clean; all after it were, unless
