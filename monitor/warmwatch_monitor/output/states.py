@@ -17,6 +17,17 @@ STYLES: Mapping[str, str] = {
     "lost": "bold red",
     "finished": "dim",
 }
+# of phases, near the page's and apart from those of states
+PHASE_STYLES: Mapping[str, str] = {
+    "dynamo": "bright_cyan",
+    "aot_autograd": "cyan",
+    "inductor": "bright_blue",
+    "kernel_compile": "magenta",
+    "autotune": "bright_magenta",
+    "cudagraph": "green",
+    "cache_load": "bright_black",
+    "other": "white",
+}
 _ORDER = {state: place for place, state in enumerate(STYLES)}
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 

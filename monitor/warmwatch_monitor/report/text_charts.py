@@ -7,20 +7,13 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from warmwatch_monitor.output.amounts import took
+from warmwatch_monitor.output.states import PHASE_STYLES
 from warmwatch_monitor.report.parts import Report
 from warmwatch_monitor.report.strips import Strip, labelled, strips, whole
 
 # a letter and a colour for each phase
-PHASES = {
-    "dynamo": ("d", "blue"),
-    "aot_autograd": ("a", "cyan"),
-    "inductor": ("i", "yellow"),
-    "kernel_compile": ("k", "magenta"),
-    "autotune": ("t", "bright_magenta"),
-    "cudagraph": ("g", "green"),
-    "cache_load": ("c", "bright_black"),
-    "other": ("o", "white"),
-}
+_LETTERS = {"kernel_compile": "k", "autotune": "t", "cudagraph": "g"}
+PHASES = {name: (_LETTERS.get(name, name[0]), style) for name, style in PHASE_STYLES.items()}
 _LABEL = 22
 
 

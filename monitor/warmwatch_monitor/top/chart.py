@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from statistics import median
 from typing import NamedTuple
 
 from rich.text import Text
@@ -14,6 +15,7 @@ from warmwatch_monitor.top.seen import Point, Span
 GUTTER = 16  # places left of the plots, for names and values
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 SHADE = "░"
+_SPREAD_ROWS, _SPREAD_VALUES = 6, 3  # from which on a plot has its least, median and greatest
 _USUAL_TIMES = 2.5  # a longer time between two points than usual is a gap
 _SHADED, _BAR, _BAR_SHADED = "yellow", "cyan", "yellow"
 
@@ -57,10 +59,12 @@ def chart(
     gutter = [series.name, series.words(series.points[-1][1]) if series.points else "not known"]
     if height > 2 and top is not None:
         gutter.append(f"of {series.words(top)}")
+    if height >= _SPREAD_ROWS:
+        gutter += _spread(series, values, shaded)
     drawn = []
     for row in range(height):
         line = Text(f"{gutter[row] if row < len(gutter) else '':<{GUTTER}.{GUTTER - 1}}")
-        line.stylize("bold" if row == 0 else "")
+        line.stylize("bold" if row < 2 else "dim")
         for value, shade in zip(values, shaded, strict=True):
             line.append(*_cell(value, shade, top, height - 1 - row, height))
         drawn.append(line)
@@ -123,6 +127,16 @@ def _top(values: Sequence[float | None], shaded: Sequence[bool]) -> float | None
     return max(clean or known, default=None)
 
 
+def _spread(
+    series: Series, values: Sequence[float | None], shaded: Sequence[bool]
+) -> Iterator[str]:
+    """Least, median and greatest of the window's columns in which nothing compiled."""
+    clean = [v for v, shade in zip(values, shaded, strict=True) if v is not None and not shade]
+    if len(clean) >= _SPREAD_VALUES:
+        for name, value in (("min", min(clean)), ("med", median(clean)), ("max", max(clean))):
+            yield f"{name} {series.words(value)}"
+
+
 def _cell(
     value: float | None, shade: bool, top: float | None, row: int, height: int
 ) -> tuple[str, str]:
@@ -132,4 +146,4 @@ def _cell(
         filled = min(8, max(0, eighths - row * 8))
         if filled:
             return _BLOCKS[filled], _BAR_SHADED if shade else _BAR
-    return (SHADE, _SHADED) if shade else (" ", "")
+    return (SHADE, _SHADED) if shade and row == 0 else (" ", "")

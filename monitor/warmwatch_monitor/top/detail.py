@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rich.style import Style
 from rich.text import Text
 
-from warmwatch_monitor.output.states import STYLES
+from warmwatch_monitor.output.states import PHASE_STYLES, STYLES
 from warmwatch_monitor.output.wording import duration, place, step_length
 from warmwatch_monitor.terminal.functions import functions
 from warmwatch_monitor.terminal.reasons import reasons
@@ -29,14 +30,46 @@ def gpus(answer: Mapping[str, Any], own: frozenset[str], width: int) -> list[Tex
     rows = [_HEAD, *(_row(gpu, gpu["uuid"] in own) for gpu in known)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
     lines = []
-    for row in rows:
-        cells = zip(_HEAD, row, widths, strict=True)
-        text = "  ".join(t.ljust(w) if head in _LEFT else t.rjust(w) for head, t, w in cells)
-        lines.append(Text(text.rstrip(), style="dim" if row is _HEAD else "", no_wrap=True))
+    gauged = {head for head, of in _GAUGED.items() if any(of(gpu) is not None for gpu in known)}
+    if width < sum(widths) + 2 * len(widths) + len(gauged) * (_GAUGE + 1):
+        gauged = set()
+    for row, gpu in zip(rows, (None, *known), strict=True):
+        line = Text(style="dim" if gpu is None else "", no_wrap=True)
+        for at, (head, text, wide) in enumerate(zip(_HEAD, row, widths, strict=True)):
+            line.append("  " if at else "")
+            line.append(text.ljust(wide) if head in _LEFT else text.rjust(wide))
+            if head in gauged:
+                line.append(" ").append(_gauge(None if gpu is None else _GAUGED[head](gpu)))
+        line.rstrip()
+        lines.append(line)
     for gpu in known:
         trouble = f"GPU {gpu['index']}: {gpu['trouble']}" if gpu["trouble"] else ""
         lines += [Text(line, style="red") for line in wrapped(trouble, width) if line]
     return lines
+
+
+_GAUGE = 12  # places of a bar
+# heads beside whose number stands a bar, and how full that is
+_GAUGED: Mapping[str, Callable[[Mapping[str, Any]], float | None]] = {
+    "busy": lambda gpu: gpu["utilization_ratio"],
+    "memory": lambda gpu: _share(gpu["memory_used_bytes"], gpu["memory_total_bytes"]),
+}
+
+
+def _share(part: float | None, whole: float | None) -> float | None:
+    return None if part is None or not whole else part / whole
+
+
+def _gauge(ratio: float | None) -> Text:
+    """``█████░░░``; blank where the ratio is not known."""
+    if ratio is None:
+        return Text(" " * _GAUGE)
+    full = round(min(1.0, max(0.0, ratio)) * _GAUGE)
+    style = "green" if ratio < _BUSY else "yellow" if ratio < _FULL else "red"
+    return Text("█" * full, style=style) + Text("░" * (_GAUGE - full), style="dim")
+
+
+_BUSY, _FULL = 0.75, 0.97  # of a bar: from here on yellow, and red
 
 
 def _none(answer: Mapping[str, Any], width: int) -> Iterator[str]:
@@ -113,8 +146,10 @@ def heading(shown: Shown) -> list[Text]:
     rank, cells = shown.rank, shown.entry.cells
     line = Text(f"{shown.entry.run['run']} rank {cells['rank']}  ", style="bold")
     line.append(rank["state"], style=STYLES.get(rank["state"], ""))
-    phase = f" ({cells['phase']})" if cells["phase"] else ""
-    line.append(f"{phase} for {cells['for']}" if cells["for"] else phase, style="not bold")
+    if cells["phase"]:
+        style = PHASE_STYLES.get(cells["phase"], "")
+        line.append(" (").append(cells["phase"], style=f"not bold {style}").append(")")
+    line.append(f" for {cells['for']}" if cells["for"] else "", style="not bold")
     where = f"pid {rank['pid']}" if rank["pid"] is not None else ""
     where = ", ".join(filter(None, [where, rank["host"]])) if len(shown.entry.ranks) == 1 else ""
     line.append(f"   {where}", style="not bold dim")
@@ -212,7 +247,9 @@ def tabs(chosen: str) -> Text:
     """``1 plots  2 recompiles ...``, the chosen one marked."""
     line = Text()
     for number, name in enumerate(PANES, 1):
-        line.append(f" {number} {name} ", style="reverse" if name == chosen else "dim")
+        look = Style.parse("reverse" if name == chosen else "dim")
+        click = Style.from_meta({"@click": f"app.pane({name!r})"})
+        line.append(f" {number} {name} ", style=look + click)
     return line
 
 

@@ -8,7 +8,7 @@ from rich.text import Text
 from textual.coordinate import Coordinate
 from textual.widgets import DataTable
 
-from warmwatch_monitor.output.states import STYLES
+from warmwatch_monitor.output.states import PHASE_STYLES, STYLES
 from warmwatch_monitor.terminal.table import LEFT, cell_width
 from warmwatch_monitor.top.listing import Entry, Listing
 
@@ -45,6 +45,7 @@ def _cells(entry: Entry, widths: Mapping[str, int]) -> list[Text]:
     for name, wide in widths.items():
         text = entry.cells[name]
         space = " " * (wide - cell_width(text))
-        style = STYLES.get(text, "") if name == "state" else ""
+        styles = {"state": STYLES, "phase": PHASE_STYLES}.get(name, {})
+        style = styles.get(text, "")
         cells.append(Text(text + space if name in LEFT else space + text, style=style))
     return cells

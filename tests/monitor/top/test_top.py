@@ -22,8 +22,10 @@ from support.values import replace
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.errors import NoDaemonError
-from warmwatch_monitor.model import Cost, FunctionCost, RankView
+from warmwatch_monitor.model import PHASES, Cost, FunctionCost, RankView
+from warmwatch_monitor.output.states import PHASE_STYLES
 from warmwatch_monitor.top.app import Top
+from warmwatch_monitor.top.detail import PANES, gpus, tabs
 
 SMALL, LARGE = (80, 24), (160, 50)
 FUNCTION = FunctionCost(
@@ -394,3 +396,22 @@ def test_an_interval_that_is_none_is_refused(interval: str) -> None:
     refused = CliRunner().invoke(cli, ["top", "--interval", interval])
     assert refused.exit_code == 2
     assert "is not a number of seconds from 0.2 to 3600" in refused.stderr
+
+
+def test_a_click_on_a_pane_s_name_opens_it() -> None:
+    clicks = [span.style.meta["@click"] for span in tabs("plots").spans]
+    assert clicks == [f"app.pane({name!r})" for name in PANES]
+
+
+def test_a_gpu_has_a_bar_where_its_load_is_known_and_the_screen_is_wide() -> None:
+    gpus_of = (b.gpu(0, utilization_ratio=0.5), b.gpu(1, utilization_ratio=None))
+    answer = told(gpus=gpus_of)
+    lines = gpus(answer, frozenset(), 160)
+    assert "50 % ██████░░░░░░" in lines[1].plain
+    assert "█" not in lines[2].plain
+    assert not any("█" in line.plain for line in gpus(answer, frozenset(), 70))
+
+
+def test_each_phase_has_a_colour_of_its_own() -> None:
+    assert {*PHASE_STYLES} == {*PHASES}
+    assert len({*PHASE_STYLES.values()}) == len(PHASE_STYLES)
