@@ -6,7 +6,7 @@ replaced is the one that is shown next.
 
 from __future__ import annotations
 
-import base64
+import binascii
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -44,7 +44,7 @@ class Access(NamedTuple):
             if ":" not in text:
                 name = self.names.get("user_file", "user_file")
                 raise UsageError(f"{name}: {self.user_file} does not hold NAME:PASSWORD")
-            return f"Basic {base64.b64encode(text.encode()).decode()}"
+            return f"Basic {binascii.b2a_base64(text.encode(), newline=False).decode()}"
         return None
 
     def tls(self) -> ssl.SSLContext:

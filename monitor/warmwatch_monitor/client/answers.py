@@ -16,13 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from warmwatch_monitor.access import ANYBODY, Access
 from warmwatch_monitor.client.choice import choose, is_pattern
-from warmwatch_monitor.client.daemon import (
-    Daemon,
-    daemon_of,
-    query_daemon,
-    query_history,
-    request_run,
-)
 from warmwatch_monitor.errors import (
     FleetError,
     ForeignDaemonError,
@@ -36,6 +29,7 @@ from warmwatch_monitor.settings import Settings, load, load_access
 from warmwatch_monitor.timeouts import DISK_SECONDS, hangs, within
 
 if TYPE_CHECKING:
+    from warmwatch_monitor.client.daemon import Daemon
     from warmwatch_monitor.model import Snapshot
     from warmwatch_monitor.pipeline.poller import Poller
     from warmwatch_monitor.sources.listed import Source
@@ -99,6 +93,8 @@ class Asker:
         except UnreadRunError:
             if daemon is None or self._run is None or is_pattern(self._run):
                 raise
+            from warmwatch_monitor.client.daemon import request_run
+
             request_run(daemon, self._run)
             if self._until is not None:  # a wait calls again by itself
                 raise
@@ -150,7 +146,7 @@ def asker(
         found = None if dir is not None else _from_daemon(settings, seconds)
         if found is None:
             return read(None if until == float("inf") else until), None
-        return found, daemon_of(settings)
+        return found
 
     return Asker(look, lambda answer: choose(answer, run, os.geteuid(), own=own), until, run)
 
@@ -170,9 +166,12 @@ def past_of(
     if dir is not None or prometheus is not None:
         return None
     settings = settings_from(address=address, **access)
-    if _from_daemon(settings) is None:
+    found = _from_daemon(settings)
+    if found is None:
         return None
-    return query_history(daemon_of(settings))
+    from warmwatch_monitor.client.daemon import query_history
+
+    return query_history(found[1])
 
 
 def note_missing_directory(dir: str | None, what_now: str = "") -> None:
@@ -188,10 +187,13 @@ def _note_once(words: str) -> None:
     note(words)
 
 
-def _from_daemon(settings: Settings, within: float | None = None) -> Answer | None:
-    """The daemon's answer; ``None`` where it is not asked for and cannot know these records."""
+def _from_daemon(settings: Settings, within: float | None = None) -> tuple[Answer, Daemon] | None:
+    """The daemon's answer; ``None`` if the daemon may be absent and cannot know these records."""
+    from warmwatch_monitor.client.daemon import daemon_of, query_daemon
+
+    daemon = daemon_of(settings)
     try:
-        answer = query_daemon(daemon_of(settings), within)
+        answer = query_daemon(daemon, within)
     except ForeignDaemonError as error:
         _note_once(f"warmwatch: {error}; the records are read here")
         return None
@@ -208,7 +210,8 @@ def _from_daemon(settings: Settings, within: float | None = None) -> Answer | No
             raise
         return None
     watched = settings.asked or not settings.chosen
-    return answer if watched or answer.get("directories") == list(settings.directories) else None
+    here = watched or answer.get("directories") == list(settings.directories)
+    return (answer, daemon) if here else None
 
 
 def _reader(

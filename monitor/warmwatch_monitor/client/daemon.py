@@ -7,7 +7,6 @@ import socket
 import time
 from contextlib import suppress
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
 import msgspec
 
@@ -152,6 +151,8 @@ def query_history(daemon: Daemon) -> Answer | None:
 
 def request_run(daemon: Daemon, run: str) -> None:
     """Have the daemon read the records of ``run`` before others of the same owner."""
+    from urllib.parse import urlencode
+
     with suppress(DaemonError):  # the answer may well be that it is not known
         _fetch(daemon, f"/status?{urlencode({'run': run})}")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import pwd
+import socket
 from collections.abc import Iterator
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
 from warmwatch_monitor.settings import Address
@@ -17,6 +17,8 @@ from warmwatch_monitor.settings import Address
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _LISTENING = "0A"
 _WORD = 8  # hexadecimal digits of four bytes
+_IPV6_BYTES = 16
+_MAPPED = bytes(10) + b"\xff\xff"
 
 
 class Listener(NamedTuple):
@@ -47,7 +49,7 @@ def listeners(address: Address) -> frozenset[Listener]:
 
 def _listeners(address: Address) -> Iterator[Listener]:
     """Raises OSError, ValueError."""
-    wanted = ip_address(address.host)
+    wanted = _packed(address.host)
     for table in _TABLES:
         try:
             with open(table, encoding="utf-8") as file:
@@ -63,18 +65,27 @@ def _listeners(address: Address) -> Iterator[Listener]:
             continue
 
 
-def _address(text: str) -> IPv4Address | IPv6Address:
-    """As the kernel prints it: words of four bytes, each in the machine's order."""
+def _packed(host: str) -> bytes:
+    """Raises OSError: ``host`` is not an address."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return _unmapped(socket.inet_pton(family, host))
+
+
+def _address(text: str) -> bytes:
+    """As the kernel prints it: words of four bytes, each in the machine's order. ValueError."""
     words = (text[at : at + _WORD] for at in range(0, len(text), _WORD))
-    raw = b"".join(int(word, 16).to_bytes(4, "little") for word in words)
-    found = ip_address(raw)
-    return getattr(found, "ipv4_mapped", None) or found
+    return _unmapped(b"".join(int(word, 16).to_bytes(4, "little") for word in words))
 
 
-def _takes(bound: IPv4Address | IPv6Address, wanted: IPv4Address | IPv6Address) -> bool:
-    """Whether a socket that is ``bound`` so may take a connection to ``wanted``."""
-    if bound.is_unspecified:  # one of IPv6 takes IPv4 too, unless it was told not to
-        return bound.version == 6 or wanted.version == 4
+def _unmapped(address: bytes) -> bytes:
+    """An IPv4 address that is written as an IPv6 one, ``::ffff:127.0.0.1``, as its four bytes."""
+    return address.removeprefix(_MAPPED)
+
+
+def _takes(bound: bytes, wanted: bytes) -> bool:
+    """Whether a socket that is ``bound`` so may accept a connection to ``wanted``."""
+    if not any(bound):  # an unspecified IPv6 address takes IPv4 too, unless IPV6_V6ONLY is set
+        return len(bound) == _IPV6_BYTES or len(wanted) != _IPV6_BYTES
     return bound == wanted
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -168,6 +167,8 @@ def _watch(ask: Callable[[], Answer], view: View) -> Answer | None:
 def _show(answer: Answer, view: View, dir: str | None) -> Answer:
     """Print ``answer`` once, and beside it what is odd; returns it."""
     if view.as_json:
+        import json
+
         say(json.dumps(answer, indent=2))
     else:
         draw(picture(answer, every_rank=view.every_rank, ended=view.ended))

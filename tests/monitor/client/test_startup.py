@@ -44,6 +44,7 @@ RECORDS = {
     *("warmwatch_monitor.pipeline.poller", "warmwatch_monitor.status.document"),
 }
 ANSWER = {"socket", "json", "msgspec", "warmwatch_monitor.settings", "warmwatch_monitor.client"}
+UNNEEDED = {"json", "urllib.parse", "ipaddress", "base64"}
 LISTENING = {"httptools", "warmwatch_monitor.client.events"}
 HISTORY = {"sqlite3", "warmwatch_monitor.history.store"}
 SPARED = {"dataclasses", "pathlib", "difflib", "shutil", "tempfile"}  # msgspec loads textwrap
@@ -76,7 +77,7 @@ def test_status_from_a_daemon_loads_nothing_that_reads_or_judges_records(tmp_pat
     with daemon(tmp_path) as url:
         found = loaded("status", "--address", url.removeprefix("http://"))
     assert "warmwatch_monitor.terminal.status" in found
-    assert found.isdisjoint(AGENT | DAEMON | RECORDS | HISTORY | LISTENING | SPARED)
+    assert found.isdisjoint(AGENT | DAEMON | RECORDS | HISTORY | LISTENING | SPARED | UNNEEDED)
 
 
 def test_wait_beside_a_daemon_loads_what_listens_and_nothing_that_reads_records(
@@ -91,7 +92,7 @@ def test_wait_beside_a_daemon_loads_what_listens_and_nothing_that_reads_records(
 def test_status_from_the_records_loads_nothing_of_the_agent_or_the_daemon(tmp_path: Path) -> None:
     found = loaded("status", "--dir", str(tmp_path))
     assert "warmwatch_monitor.pipeline.poller" in found
-    assert found.isdisjoint(AGENT | DAEMON | HISTORY)
+    assert found.isdisjoint(AGENT | DAEMON | HISTORY | {"warmwatch_monitor.client.daemon"})
 
 
 def test_where_no_driver_is_its_bindings_are_not_loaded_either(tmp_path: Path) -> None:
