@@ -21,8 +21,20 @@ from warmwatch_monitor.errors import NoRunError, SourceError, UsageError, Warmwa
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, plain, say
 from warmwatch_monitor.stacks import py_spy
-from warmwatch_monitor.stacks.sources import compilers_of, left_stacks
-from warmwatch_monitor.stacks.wording import as_json, at_work, heading, left_by_agent, threads
+from warmwatch_monitor.stacks.sources import (
+    KernelThreads,
+    compilers_of,
+    kernel_threads,
+    left_stacks,
+)
+from warmwatch_monitor.stacks.wording import (
+    as_json,
+    at_work,
+    by_kernel,
+    heading,
+    left_by_agent,
+    threads,
+)
 from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.sentence import NO_RUN
 
@@ -49,12 +61,13 @@ def stacks(
 
     Shown are Python stacks and busy compilers. The stacks come from py-spy (pip install
     'warmwatch[stacks]') if the kernel permits it. Otherwise they come from the agent, which records
-    them a minute into a compilation and then at growing intervals. The command reads them on this
-    machine; a daemon never sends them.
+    them a minute into a compilation and then at growing intervals. Without both, the kernel shows
+    whether each thread runs, sleeps or waits for a device. The command reads all of that on this
+    machine; a daemon never sends it.
 
     \b
     Exit code: 0 shown
-               1 nothing to show
+               1 no stacks to show
                5 no run found
                2 wrong usage
     """
@@ -109,6 +122,7 @@ class Look:
     compilers: Sequence[Compiler] = ()
     present: Sequence[ThreadStack] = ()
     left: Sequence[Stacks] = ()
+    kernel: Sequence[KernelThreads] = ()
     problems: Sequence[str] = ()
 
 
@@ -130,7 +144,9 @@ def _left(view: RankView, compilers: Sequence[Compiler], why: str) -> Look:
     """What its agent wrote of the compilation that is in progress."""
     left, problem = _of_agent(view)
     problems = (why,) if problem is None else (why, problem)
-    return Look(view=view, compilers=compilers, left=left, problems=problems)
+    pid = view.figures.life.pid
+    kernel = kernel_threads(pid) if pid is not None and not left else ()
+    return Look(view=view, compilers=compilers, left=left, kernel=kernel, problems=problems)
 
 
 def _of_agent(view: RankView) -> tuple[Sequence[Stacks], str | None]:
@@ -168,13 +184,15 @@ def _lines(look: Look) -> Iterator[str]:
         yield from threads(look.present)
     elif look.left:
         yield from left_by_agent(look.left, time.monotonic_ns())
+    elif look.kernel:
+        yield from by_kernel(look.kernel)
 
 
 def _print_json(looks: Sequence[Look], left_out: int) -> bool:
     """The same as one object."""
     now = time.monotonic_ns()
     ranks: list[dict[str, Any]] = [
-        as_json(look.view, look.compilers, look.present, look.left, now)
+        as_json(look.view, look.compilers, look.present, look.left, look.kernel, now)
         | {"problems": list(look.problems)}
         for look in looks
     ]

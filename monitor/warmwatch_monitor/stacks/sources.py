@@ -1,16 +1,18 @@
-"""Where stacks come from: the dump that the agent left, and the compile processes below a rank."""
+"""Where stacks come from: the dump that the agent left, the kernel, and the compile processes."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from warmwatch.shared.record import STACKS, RecordError
 from warmwatch.shared.record.stack_file import STACKS_LIMIT, unpack_stacks
+from warmwatch.shared.values import printable
 from warmwatch_monitor.model import Compiler, Stacks
 from warmwatch_monitor.sources.host import BUSY_WORKER_RATIO
 from warmwatch_monitor.sources.processes import (
@@ -45,6 +47,57 @@ def left_stacks(folder: str, since_ns: int) -> tuple[Stacks, ...]:
         with contextlib.suppress(RecordError):  # torn, or nobody's of ours
             found.append(unpack_stacks(line))
     return tuple(one for one in found if one.since_ns == since_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelThreads:
+    """Threads that do the same, as the kernel shows them to their user.
+
+    Attributes:
+        name: as ``ps`` shows it. count: how many. main: the main thread is among them.
+        state: ``runs``, ``sleeps``, or ``waits for a device``, which no signal interrupts.
+        function: of the kernel, in which they sleep or wait; ``None`` where it does not say.
+    """
+
+    name: str
+    count: int
+    main: bool
+    state: str
+    function: str | None = None
+
+
+_STATES = {"R": "runs", "S": "sleeps", "I": "sleeps", "D": "waits for a device", "T": "is stopped"}
+
+
+def kernel_threads(pid: int, proc: Path = Path("/proc")) -> tuple[KernelThreads, ...]:
+    """What the threads of ``pid`` do, the main one first; empty where nobody may ask.
+
+    That takes no permission to trace: of a rank that hangs it shows whether it computes, sleeps, or
+    waits for a filesystem or a device, though not where in its program.
+    """
+    found: dict[tuple[bool, str, str, str | None], int] = {}
+    tasks = proc / str(pid) / "task"
+    with contextlib.suppress(OSError):
+        for task in sorted(tasks.iterdir(), key=lambda one: int(one.name)):
+            with contextlib.suppress(OSError):  # a thread that ended meanwhile
+                key = (task.name == str(pid), *_doing(task))
+                found[key] = found.get(key, 0) + 1
+    return tuple(
+        KernelThreads(name=name, count=count, main=main, state=state, function=function)
+        for (main, name, state, function), count in found.items()
+    )
+
+
+def _doing(task: Path) -> tuple[str, str, str | None]:
+    """Name, state and the kernel's function of one thread."""
+    name, _, rest = (task / "stat").read_text(errors="replace").rpartition(")")
+    letter = rest.split()[0]
+    function = ""
+    if letter in "SDI":
+        with contextlib.suppress(OSError):
+            function = (task / "wchan").read_text(errors="replace")
+    known = printable(function) if function not in ("", "0") else None
+    return printable(name.partition("(")[2]), _STATES.get(letter, f"is in state {letter}"), known
 
 
 _BETWEEN = 0.5  # seconds

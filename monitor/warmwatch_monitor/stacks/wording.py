@@ -10,6 +10,7 @@ from msgspec.structs import asdict as struct_as_dict
 
 from warmwatch_monitor.model import INNERMOST, Compiler, RankView, Stacks, ThreadStack
 from warmwatch_monitor.output.wording import counted, duration
+from warmwatch_monitor.stacks.sources import KernelThreads
 from warmwatch_monitor.status.words.conditions import beside
 from warmwatch_monitor.status.words.states import says
 
@@ -43,6 +44,15 @@ def left_by_agent(stacks: Sequence[Stacks], now_ns: int) -> Iterator[str]:
         yield f"  ... and {counted(last.threads_left_out, 'thread')} more"
 
 
+def by_kernel(known: Sequence[KernelThreads]) -> Iterator[str]:
+    """A line for the threads of a name that do the same."""
+    yield "  Its threads, by the kernel now:"
+    for one in known:
+        marks = ["main"] * one.main + [f"{one.count} threads"] * (one.count > 1)
+        named = f"{one.name} ({', '.join(marks)})" if marks else one.name
+        yield f"    {named}: {one.state}" + (f" in {one.function}" if one.function else "")
+
+
 def threads(stacks: Sequence[ThreadStack]) -> Iterator[str]:
     """Each thread, innermost frame first."""
     for number, one in enumerate(stacks, 1):
@@ -59,6 +69,7 @@ def as_json(
     compilers: Sequence[Compiler],
     present: Sequence[ThreadStack],
     left: Sequence[Stacks],
+    kernel: Sequence[KernelThreads],
     now_ns: int,
 ) -> dict[str, Any]:
     """The same as an object; ``source`` and what follows from it are null without stacks."""
@@ -77,6 +88,7 @@ def as_json(
         "phase": last.phase if last else None,
         "threads": [asdict(one) for one in present or (last.threads if last else ())],
         "threads_left_out": last.threads_left_out if last else 0,
+        "kernel_threads": [asdict(one) for one in kernel],
     }
 
 

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from support.records import compiling, held, warm, write_record
+from support.records import compiling, held, wait_until, warm, write_record
 from warmwatch.shared.record import STACKS
 from warmwatch.shared.record.stack_file import STACKS_LIMIT, Frame, Stacks, ThreadStack, pack_stacks
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.errors import SourceError
 from warmwatch_monitor.stacks import py_spy
+from warmwatch_monitor.stacks.sources import kernel_threads
+from warmwatch_monitor.stacks.wording import by_kernel
 
 FRAMES = (Frame("flock", "filelock.py", 31), Frame("<module>", "train.py", 7))
 SPIED = [
@@ -36,7 +38,7 @@ SPIED = [
         "pid": 7,
         "os_thread_id": 9,
         "frames": [
-            {"name": "StackWatch._run", "filename": "warmwatch/notify/stack_dumps.py", "line": 99}
+            {"name": "WatchThread._run", "filename": "warmwatch/notify/watches.py", "line": 66}
         ],
     },
 ]
@@ -118,6 +120,49 @@ def test_json_without_stacks_says_why_and_exits_1(tmp_path: Path, *, is_empty: b
     assert (shown.exit_code, rank["source"], rank["age_seconds"]) == (1, None, None)
     assert rank["threads"] == []
     assert len(rank["problems"]) == 2
+    assert rank["kernel_threads"][0]["main"]
+
+
+SLEEPS = """
+import threading, time
+for _ in range(3): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+print(flush=True)
+input()
+"""
+
+
+def test_without_a_permission_the_kernel_shows_what_each_thread_does() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", SLEEPS], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        process.stdout.readline()
+        wait_until(lambda: len(kernel_threads(process.pid)) == 2)
+        main, others = kernel_threads(process.pid)
+        process.kill()
+    assert (main.main, main.count, main.state) == (True, 1, "sleeps")
+    assert (others.main, others.count, others.state) == (False, 3, "sleeps")
+    assert kernel_threads(process.pid) == (), "it is gone"
+
+
+def test_a_thread_that_waits_for_a_filesystem_is_named_with_the_kernel_s_function(
+    tmp_path: Path,
+) -> None:
+    for tid, stat, function in (
+        (7, "7 (python (x)) D 1 7", "rpc_wait_bit_killable"),
+        (8, "8 (python) R 1 7", "0"),
+        (9, "9 (cuda\x1b[31m) S 1 7", "0"),
+    ):
+        task = tmp_path / "7" / "task" / str(tid)
+        task.mkdir(parents=True)
+        (task / "stat").write_text(stat)
+        (task / "wchan").write_text(function)
+    assert list(by_kernel(kernel_threads(7, tmp_path))) == [
+        "  Its threads, by the kernel now:",
+        "    python (x) (main): waits for a device in rpc_wait_bit_killable",
+        "    python: runs",
+        "    cuda\\x1b[31m: sleeps",
+    ]
 
 
 @pytest.mark.usefixtures("_no_py_spy")
