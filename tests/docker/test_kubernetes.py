@@ -157,6 +157,18 @@ def test_a_training_shares_the_directory_that_the_daemonset_makes() -> None:
         assert {"name": "WARMWATCH_DIR", "value": "/run/warmwatch"} in environment
 
 
+def test_the_pods_of_an_operator_s_job_share_the_directory_too() -> None:
+    """The job is a resource of the operator; its pods are Kubernetes' own."""
+    (job,) = documents(KUBERNETES / "examples" / "pytorchjob.yaml")
+    for replica in job["spec"]["pytorchReplicaSpecs"].values():
+        spec = {**replica["template"]["spec"], "restartPolicy": replica["restartPolicy"]}
+        validate({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec})
+        assert spec["volumes"] == pod(TRAINING)["volumes"]
+        (training,) = spec["containers"]
+        assert training["volumeMounts"] == containers(TRAINING)["training"]["volumeMounts"]
+        assert {"name": "WARMWATCH_DIR", "value": "/run/warmwatch"} in training["env"]
+
+
 @pytest.mark.parametrize("manifest", [DAEMONSET, SIDECAR], ids=["daemonset", "sidecar"])
 def test_where_anybody_may_ask_a_policy_says_who_reaches_the_monitor(
     manifest: dict[str, Any],

@@ -1,0 +1,3 @@
+{{- define "warmwatch.labels" -}}
+app.kubernetes.io/name: warmwatch
+{{- end }}
