@@ -145,5 +145,5 @@ def test_the_monitor_reads_an_agent_of_another_environment(
 
 
 def get(url: str) -> str:
-    with urlopen(url, timeout=30) as answer:
+    with urlopen(url, timeout=600) as answer:
         return str(answer.read().decode())
