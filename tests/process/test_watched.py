@@ -261,7 +261,9 @@ def test_the_command_answers_without_a_daemon(records: Path) -> None:
         started.reach("four")
         said = command(records, "status")
         assert (said.returncode, said.stderr) == (0, "")
-        assert said.stdout.startswith("train: warm since step 4: ")
+        # a busy machine answers so late that the training at its gate is silent by then
+        headline = said.stdout.splitlines()[0]
+        assert "warm since step 4" in headline, headline
         assert command(records, "wait", "train", "--timeout", "60").returncode == 0
         started.kill()
         assert command(records, "status").returncode == 4
