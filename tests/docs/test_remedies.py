@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from warmwatch.shared.advice import ADVICE
+from warmwatch.shared import advice
 from warmwatch.testing import compile_counter
-from warmwatch.testing.compile_limits import Compiled
+from warmwatch.testing.compile_limits import Cause, Compiled
 
 pytestmark = pytest.mark.training
 
@@ -63,8 +63,8 @@ def torch() -> Iterator[Any]:
     torch._dynamo.reset()
 
 
-def run(code: str, counted: str, torch: Any) -> tuple[int, set[str | None]]:
-    """How often the code recompiles, breaks or falls back once it is warm; of which categories."""
+def run(code: str, counted: str, torch: Any) -> tuple[int, list[Cause]]:
+    """How often the code recompiles, breaks or falls back once it is warm; why it recompiles."""
     names: dict[str, Any] = {"torch": torch, "nn": torch.nn}
     code = code.replace('"cuda"', '"meta"')  # another device, on a machine with one
     warm_up, _, rest = code.rpartition(WARM)
@@ -81,17 +81,26 @@ def run(code: str, counted: str, torch: Any) -> tuple[int, set[str | None]]:
     finally:
         counter.remove(compiled)
     assert compiled.troubles == []
-    categories = {cause.category for cause in compiled.seen["recompiles"]}
-    return getattr(compiled, counted) - before, categories
+    return getattr(compiled, counted) - before, compiled.seen["recompiles"]
 
 
 @pytest.mark.parametrize("remedy", remedies(), ids=lambda remedy: remedy.heading)
 def test_a_remedy_removes_what_the_page_counts(remedy: Remedy, torch: Any) -> None:
-    before, categories = run(remedy.codes[0], remedy.counted, torch)
+    before, causes = run(remedy.codes[0], remedy.counted, torch)
     after, _ = run(remedy.codes[1], remedy.counted, torch)
     assert (before, after) == (remedy.before, remedy.after)
-    assert remedy.category is None or categories == {remedy.category}
+    assert remedy.category is None or {cause.category for cause in causes} == {remedy.category}
 
 
-def test_every_category_with_a_remedy_has_a_section() -> None:
-    assert {remedy.category for remedy in remedies()} >= set(ADVICE)
+def test_the_examples_lead_to_every_remedy_of_a_recompile(torch: Any) -> None:
+    shown = {
+        advice.advice(cause.category, reason=cause.reason, dynamic=cause.dynamic)
+        for remedy in remedies()
+        for cause in run(remedy.codes[0], remedy.counted, torch)[1]
+    }
+    sentences = {
+        sentence
+        for name, sentence in vars(advice).items()
+        if name.startswith("_OF_") and isinstance(sentence, str)
+    }
+    assert {*advice.ADVICE.values(), *sentences} - shown == set()
