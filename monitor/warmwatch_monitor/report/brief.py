@@ -20,9 +20,10 @@ from warmwatch_monitor.report.wording_compilations import failure
 _MOST = 3  # remedies
 _WIDEST = 100  # columns of the bar
 # a sign and a colour for each share: without colours the signs are apart
-_SIGNS = {
+SIGNS = {
     goodput.CLEAN: ("█", "green"),
     goodput.DATA: ("d", "yellow"),
+    goodput.GAPS: ("_", "yellow"),
     goodput.STALLS: ("!", "bold red"),
     goodput.BEFORE: ("·", "bright_black"),
     goodput.WARMUP: ("▒", "bright_yellow"),
@@ -59,7 +60,7 @@ def _bar(report: Report, width: int) -> Iterator[Text]:
     yield bar
     key = Text(f"{took(known.seconds)}{' so far' if report.living else ''}: ")
     for at, one in enumerate(sorted(shares, key=lambda one: -one.ratio)):
-        sign, style = _SIGNS[one.name]
+        sign, style = SIGNS[one.name]
         key.append("" if not at else ", ")
         key.append(sign, style=style).append(f" {one.name} {percent(one.ratio)}")
     yield key
@@ -71,7 +72,7 @@ def _places(shares: list[Share], width: int) -> Iterator[tuple[str, str, int]]:
     longest = filled.index(max(filled))
     filled[longest] = max(1, filled[longest] + width - sum(filled))
     for one, count in zip(shares, filled, strict=True):
-        yield *_SIGNS[one.name], count
+        yield *SIGNS[one.name], count
 
 
 def _cost(report: Report) -> Iterator[Text]:

@@ -13,14 +13,16 @@ from markupsafe import Markup, escape
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.run_summary import RunSummary, Samples
 from warmwatch_monitor.output.amounts import percent, took
-from warmwatch_monitor.output.wording import slower_period
+from warmwatch_monitor.output.wording import slower_period, step_length
 from warmwatch_monitor.report import goodput as shares
-from warmwatch_monitor.report.parts import Report
-from warmwatch_monitor.report.strips import Strip, labelled, strips, whole
+from warmwatch_monitor.report.parts import Priced, Report
+from warmwatch_monitor.report.strips import labelled
 
-_WIDTH, _LABEL, _ROW, _LINE = 900, 190, 22, 20
-_LONGEST = 24
+_WIDTH, _LABEL, _LINE = 900, 70, 20
 _PLOT = 110
+_BLOCK = 26  # height of a row of the icicle
+_LEAST_LABEL = 4  # signs: less says nothing
+_STRIP = 8  # height of the phases above the plot of steps
 _EDGE = 0.9
 _CLASSES = {
     shares.CLEAN: "s-clean",
@@ -54,33 +56,73 @@ def goodput(report: Report) -> Markup | None:
     return _svg(height, "What the run's time went to", [*parts, *key])
 
 
-def timeline(report: Report) -> Markup | None:
-    """A bar for each function and phase, on the compiler's own clock."""
-    rows = strips(report)
-    seconds = whole(rows)
+def icicle(report: Report) -> Markup | None:
+    """Compile time by function, below it by compilation, below that by phase.
+
+    A recompile links to its reason in the list of recompiles.
+    """
+    functions = [one for one in report.functions if one.seconds > 0]
+    seconds = sum(one.seconds for one in functions)
     if not seconds:
         return None
-    scale = (_WIDTH - _LABEL) / seconds
-    parts = [part for at, row in enumerate(rows) for part in _strip(row, at * _ROW, scale)]
-    bottom = len(rows) * _ROW
-    parts += _axis(seconds, scale, bottom)
-    used = {piece.phase for row in rows for piece in row.pieces}
-    key, height = _key([(name, name) for name in PHASES if name in used], bottom + 38)
-    words = "Compile time by function and phase, one compilation after another"
+    scale, x, parts = _WIDTH / seconds, 0.0, list[Markup]()
+    groups = {
+        (one.name, one.file, one.line, one.category): at
+        for at, one in enumerate(report.recompiled, 1)
+    }
+    for one in functions:
+        name = labelled(one, "(unknown)")
+        parts += _block(x, 0, one.seconds * scale, "i-function", name, took(one.seconds))
+        at = x
+        for time in one.times:
+            wide = (time.seconds or 0.0) * scale
+            group = groups.get((one.name, one.file, one.line, time.category or ""))
+            parts += _compilation(at, wide, name, time, group)
+            at += wide
+        x += one.seconds * scale
+    used = {phase for one in functions for time in one.times for phase in time.phase_seconds}
+    kinds = [("i-first", "compiled"), ("i-again", "recompiled")]
+    kinds += [(phase, phase) for phase in PHASES if phase in used]
+    key, height = _key(kinds, 3 * _BLOCK + 22)
+    words = "Compile time by function, compilation and phase"
     return _svg(height, words, [*parts, *key])
 
 
-def _strip(row: Strip, y: int, scale: float) -> Iterator[Markup]:
-    name = "others" if row.function is None else labelled(row.function, "(unknown)")
-    shown = name if len(name) <= _LONGEST else f"…{name[1 - _LONGEST :]}"
-    yield Markup('<text x="0" y="{}">{}<title>{}</title></text>').format(y + 15, shown, name)
-    for piece in row.pieces:
-        step = "" if piece.of.step is None else f", step {piece.of.step + 1}"
-        why = piece.of.plain or piece.of.category
-        said = f"{name}{step}: {piece.phase} {took(piece.end - piece.begin)}"
-        said += f"; compiled again: {why}" if why else ""
-        wide = max(0.75, (piece.end - piece.begin) * scale)
-        yield _bar(_LABEL + piece.begin * scale, y + 3, wide, _ROW - 6, piece.phase, said)
+def _compilation(
+    x: float, wide: float, name: str, time: Priced, group: int | None
+) -> Iterator[Markup]:
+    """One compilation, and its phases below it."""
+    step = "" if time.step is None else f", step {time.step + 1}"
+    why = time.plain or time.reason or time.category
+    words = f"{name}{step}, {took(time.seconds or 0.0)}"
+    words += f"; recompiled: {why}" if why else ""
+    again = time.category is not None
+    label = (why or "recompiled") if again else "first"
+    plain = label.replace("`", "")
+    block = _block(x, _BLOCK, wide, "i-again" if again else "i-first", plain, words)
+    if again and group is not None:
+        link = Markup('<a href="#recompiles-{}">').format(group)
+        yield Markup("").join([link, *block, Markup("</a>")])
+    else:
+        yield from block
+    whole = sum(time.phase_seconds.values())
+    for phase in PHASES:
+        if spent := time.phase_seconds.get(phase):
+            part = wide * spent / whole
+            said = f"{name}{step}: {phase} {took(spent)}"
+            yield _bar(x, 2 * _BLOCK, max(0.5, part), _BLOCK - 2, phase, said)
+            x += part
+
+
+def _block(x: float, y: float, wide: float, kind: str, label: str, said: str) -> Iterator[Markup]:
+    """A bar, with its label where that fits."""
+    yield _bar(x, y, max(0.5, wide - 1), _BLOCK - 2, kind, f"{label}: {said}")
+    room = int((wide - 8) / _SIGN)
+    if room >= _LEAST_LABEL:
+        shown = label if len(label) <= room else f"{label[: room - 1]}…"
+        yield Markup('<text class="{}-text" x="{:.1f}" y="{}">{}</text>').format(
+            kind, x + 4, y + 17, shown
+        )
 
 
 def _axis(seconds: float, scale: float, y: int) -> Iterator[Markup]:
@@ -139,10 +181,10 @@ def samples(account: RunSummary, rank: int | None) -> list[tuple[str, Markup]]:
     of_rank = summary.samples if summary else None
     slower = (summary.answer.get("slower_periods") or ()) if summary else ()
     wanted: list[tuple[str, Samples | None, str]] = [
-        (f"Length of a step of rank {rank}, seconds", of_rank, "step_seconds")
+        (f"Length of a step of rank {rank}; shaded: compilation, by phase", of_rank, "step_seconds")
     ]
     for at, (_, seen) in enumerate(sorted(account.gpu_samples.items())):
-        wanted.append((f"Power of GPU {at}, watts", seen, "power_watts"))
+        wanted.append((f"Power of GPU {at}", seen, "power_watts"))
     drawn = ((name, _plot(name, seen, column, slower)) for name, seen, column in wanted if seen)
     return [(name, chart) for name, chart in drawn if chart is not None]
 
@@ -150,17 +192,19 @@ def samples(account: RunSummary, rank: int | None) -> list[tuple[str, Markup]]:
 def _plot(
     name: str, seen: Samples, column: str, slower: Sequence[Mapping[str, Any]]
 ) -> Markup | None:
-    values = seen.columns.get(column, ())
-    known = [value for value in values if isinstance(value, int | float)]
+    if column not in seen.columns:
+        return None
+    known = [value for curve in _curves(seen, column) for _, value in curve]
     if len(known) < 2 or not max(known):
         return None
     begin, top = seen.epochs[0], float(max(known))
     seconds = max(seen.epochs[-1] - begin, seen.seconds)
     scale, high = (_WIDTH - _LABEL) / seconds, _PLOT / top
     parts = [
-        Markup('<text class="quiet" x="{}" y="12" text-anchor="end">{:.3g}</text>').format(
-            _LABEL - 8, top
+        Markup('<text class="quiet" x="{}" y="{:.0f}" text-anchor="end">{}</text>').format(
+            _LABEL - 8, max(12.0, _PLOT * (1 - share)), _words(column, top * share)
         )
+        for share in (1.0, 0.5, 0.0)
     ]
     parts += [
         _bar(
@@ -174,12 +218,23 @@ def _plot(
         for one in slower
         for from_epoch, until_epoch in _within(one, begin, begin + seconds)
     ]
+    phases = seen.columns.get("phase", ())
+    for from_epoch, until_epoch, phase in _phases(seen.epochs, phases, seen.seconds):
+        x, wide = _LABEL + max(0.0, from_epoch - begin) * scale, (until_epoch - from_epoch) * scale
+        parts.append(_bar(x, 0, max(0.75, wide), _PLOT, "compiles", f"compiling, {phase}"))
+        parts.append(_bar(x, 0, max(0.75, wide), _STRIP, phase, f"compiling, {phase}"))
     for curve in _curves(seen, column):
         points = " ".join(
             f"{_LABEL + (x - begin) * scale:.1f},{_PLOT - y * high:.1f}" for x, y in curve
         )
         parts.append(Markup('<polyline class="curve" points="{}"/>').format(points))
     return _svg(_PLOT + 24, str(escape(name)), [*parts, *_axis(seconds, scale, _PLOT)])
+
+
+def _words(column: str, value: float) -> str:
+    if not value:
+        return "0"
+    return step_length(value) if column == "step_seconds" else f"{value:.3g} W"
 
 
 def _within(period: Mapping[str, Any], begin: float, end: float) -> Iterator[tuple[float, float]]:
@@ -191,11 +246,32 @@ def _within(period: Mapping[str, Any], begin: float, end: float) -> Iterator[tup
         yield began, ended
 
 
+def _phases(
+    epochs: Sequence[float], phases: Sequence[float | str | None], seconds: float
+) -> Iterator[tuple[float, float, str]]:
+    """Stretches of one phase: from when, until when, which."""
+    began: tuple[float, str] | None = None
+    last = 0.0
+    for at, phase in zip(epochs, phases, strict=False):
+        known = phase if isinstance(phase, str) and phase in PHASES else None
+        if began and known != began[1]:
+            yield began[0], last, began[1]
+            began = None
+        if known and not began:
+            began = at - seconds, known
+        last = at
+    if began:
+        yield began[0], last, began[1]
+
+
 def _curves(seen: Samples, column: str) -> Iterator[list[tuple[float, float]]]:
     """Stretches of what is known: a gap is none of them."""
     stretch: list[tuple[float, float]] = []
-    for at, value in zip(seen.epochs, seen.columns[column], strict=True):
-        if isinstance(value, int | float):
+    values = seen.columns[column]
+    # a step in which something compiled says nothing of the speed
+    phases = seen.columns.get("phase") if column == "step_seconds" else None
+    for at, value, phase in zip(seen.epochs, values, phases or [None] * len(values), strict=True):
+        if isinstance(value, int | float) and phase is None:
             stretch.append((at, float(value)))
         elif stretch:
             yield stretch

@@ -29,7 +29,7 @@ def html(document: Document, report: Report, account: RunSummary) -> str:
     """The page of a report. Texts are printable."""
     drawn = {
         "goodput": charts.goodput(report),
-        "timeline": charts.timeline(report),
+        "timeline": charts.icicle(report),
     }
     return rendered(document, drawn, charts.samples(account, report.rank))
 

@@ -62,7 +62,7 @@ def timeline(report: Report) -> Section | None:
         times = sum(one.compilations for one in others)
         rows.append((f"{len(others)} others", str(times), took(total), "", ""))
     return Section(
-        "Timeline by function and phase",
+        "Compile time by function and phase",
         table=table(("function", "count>", "took>", "mostly", "cached>"), rows, sparse=True),
         chart="timeline",
     )

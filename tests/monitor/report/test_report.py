@@ -18,7 +18,8 @@ from warmwatch.shared.record.stack_file import Frame
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.lines import printed
 from warmwatch_monitor.output.markdown import markdown
-from warmwatch_monitor.report.brief import brief
+from warmwatch_monitor.report import goodput
+from warmwatch_monitor.report.brief import SIGNS, brief
 from warmwatch_monitor.report.command import as_text, cleaned, moment, picture
 from warmwatch_monitor.report.compilations import priced
 from warmwatch_monitor.report.html import html
@@ -268,11 +269,43 @@ def test_a_slower_period_is_in_the_words_and_a_band_on_the_chart_of_steps() -> N
     period = {**a.SLOWER, "began_at": began + 1, "ended_at": began + 2}
     account = a.finished(answers={"slower_periods": [period]}, samples=a.steps())
     (band,) = re.findall(r'<rect class="slower"[^>]*>', whole_html(account))
-    assert float(re.search(r' x="([^"]*)"', band)[1]) > 190  # type: ignore[index]
+    assert float(re.search(r' x="([^"]*)"', band)[1]) > 70  # type: ignore[index]
     for unseen in ({"began_at": None, "since_step": None}, {"began_at": EPOCH + 900}):
         one = a.finished(answers={"slower_periods": [{**period, **unseen}]}, samples=a.steps())
         assert '<rect class="slower"' not in whole_html(one), "it is outside of the chart"
     assert "Slower" not in text(a.finished())
+
+
+def test_the_chart_of_compile_time_has_functions_compilations_and_phases_on_top_of_each_other() -> (
+    None
+):
+    account = a.finished(compiled=(*a.FIRST, a.AGAIN, a.AGAIN_BACK))
+    page_of = whole_html(account)
+    widths = {
+        kind: sum(
+            float(wide)
+            for wide in re.findall(rf'<rect class="{kind}"[^>]* width="([0-9.]*)"', page_of)
+        )
+        for kind in ("i-function", "i-first", "i-again", "inductor")
+    }
+    assert widths["i-function"] == pytest.approx(900, abs=2)
+    assert widths["i-again"] / widths["i-first"] == pytest.approx(14 / 100, abs=0.02)
+    (link,) = re.findall(r'<a href="#(recompiles-[0-9]+)">', page_of)
+    assert f'<li id="{link}">' in page_of
+    assert "recompiled: `tokens`: dim 1 went from 1024 to 960" in page_of
+
+
+def test_steps_and_compile_time_are_on_one_axis_and_no_line_crosses_a_compilation() -> None:
+    seen = a.steps()
+    known = [value is not None for value in seen.columns["step_seconds"]]
+    within = next(at for at in range(1, len(known)) if all(known[at - 1 : at + 2]))
+    phase = [None if at != within else "inductor" for at in range(len(known))]
+    columns = {**seen.columns, "phase": tuple(phase)}
+    account = a.finished(compiled=(), samples=replace(seen, columns=columns))
+    page_of = whole_html(account)
+    plain = whole_html(a.finished(compiled=(), samples=seen))
+    assert plain.count("<polyline") + 1 == page_of.count("<polyline")
+    assert (plain.count('class="compiles"'), page_of.count('class="compiles"')) == (0, 1)
 
 
 def whole_html(account: RunSummary) -> str:
@@ -430,6 +463,11 @@ def test_the_bar_has_each_share_and_the_width_whatever_the_shares() -> None:
     bar = lines_of(a.finished(compiled=a.TWICE, answers=told), width=40)[1]
     assert len(bar) == 40
     assert {"S", "E", "R", "▒", "█"} <= set(bar)
+
+
+def test_the_bar_has_a_sign_and_a_colour_for_each_share() -> None:
+    assert {*SIGNS} == {*goodput.NAMES}
+    assert len({sign for sign, _ in SIGNS.values()}) == len(SIGNS)
 
 
 def test_a_brief_report_of_a_failed_run_says_what_ended_it() -> None:
