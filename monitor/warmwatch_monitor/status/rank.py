@@ -107,7 +107,7 @@ def slower_period(one: SlowerPeriod) -> schema.SlowerPeriod:
 
 
 def batches(steps: Steps) -> schema.Batches | None:
-    """What the DataLoaders gave, and how long the loop waited for it: without any, nobody knows."""
+    """Batches of DataLoaders, and how long the loop waited for them; ``None``: not known."""
     if steps.batches is None:
         return None
     waited = steps.batch_wait_seconds if steps.batches else None
@@ -199,7 +199,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
 
 
 def ending(view: RankView, ended_together: bool | None) -> schema.End | None:
-    """How it ended; ``None`` while it has not."""
+    """How it ended; ``None`` while it lives."""
     ended, life = how(view), view.figures.life
     if ended is None:
         return None
@@ -219,7 +219,7 @@ def _place(frame: Frame) -> schema.Place:
 
 
 def _worth(view: RankView) -> schema.Worth | None:
-    """What a step is worth, and what its recent steps come to; ``None`` where nobody said."""
+    """Work per step and throughput of recent steps; ``None``: the work is not known."""
     worth, mfu = view.figures.worth, view.utilization
     if worth == Worth():
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -40,7 +41,7 @@ from warmwatch_monitor.model import (
     VaryingDim,
 )
 from warmwatch_monitor.status.document import status
-from warmwatch_monitor.status.schema.json_schema import definitions
+from warmwatch_monitor.status.schema import json_schema
 from warmwatch_monitor.status.schema.status import Status
 
 PROCESS = ProcessReading(
@@ -138,7 +139,7 @@ def as_prometheus_has_it(snapshot: Snapshot) -> Snapshot:
     )
 
 
-SCHEMAS = definitions(Status, ref_template="#/{name}")
+SCHEMAS = json_schema.definitions(Status, ref_template="#/{name}")
 SNAPSHOTS = {
     **{state: b.snapshot(view) for state, view in b.in_every_state().items()},
     "everything": everything(),
@@ -158,6 +159,14 @@ def test_a_document_has_all_keys_that_the_schema_requires_and_no_others(name: st
     for one in below(status(SNAPSHOTS[name])):
         schema, sent = SCHEMAS[type(one).__name__], msgspec.to_builtins(one)
         assert set(schema["required"]) <= sent.keys() <= schema["properties"].keys()
+
+
+def test_the_package_has_the_schema_of_its_types(tmp_path: Path) -> None:
+    shipped, new = Path(json_schema.__file__).with_name("status.schema.json"), tmp_path / "new"
+    new.write_text(json_schema.schema_file())
+    accept = f"see `diff {shipped} {new}`; if it is right: `cp {new} {shipped}`"
+    assert shipped.read_text() == new.read_text(), accept
+    assert json.loads(shipped.read_text())["$defs"].keys() > SCHEMAS.keys()
 
 
 def test_every_key_has_a_description_in_the_schema() -> None:

@@ -19,268 +19,300 @@ Joules = Annotated[float, _unit("J")]
 
 
 class Kernel(Struct, frozen=True, kw_only=True):
-    """One that took long to compile."""
+    """A kernel that took long to compile."""
 
-    name: Annotated[str, Meta(description="As Inductor called it.")]
-    seconds: Annotated[Seconds, Meta(description="How long.")]
+    name: Annotated[str, Meta(description="Its name, as Inductor gave it.")]
+    seconds: Annotated[Seconds, Meta(description="How long it compiled.")]
 
 
 class Function(Struct, frozen=True, kw_only=True):
-    """What all compilations of one function took, its backwards among them."""
+    """Cost of all compilations of one function, backwards included."""
 
     called: Annotated[
         str | None,
-        Meta(description="It as sentences call it, `forward (model.py:31)` or `the model`."),
+        Meta(
+            description="The function as sentences name it: `forward (model.py:31)`, or `the "
+            "model`."
+        ),
     ] = None
     name: Annotated[
-        str | None, Meta(description="Null for what belongs to no function that is known.")
+        str | None, Meta(description="Name of the function; null if it is unknown.")
     ] = None
-    file: Annotated[str | None, Meta(description="The base name of the file that it is in.")] = None
-    line: Annotated[int | None, Meta(description="The line on which it begins.")] = None
+    file: Annotated[str | None, Meta(description="Base name of its file.")] = None
+    line: Annotated[int | None, Meta(description="Its first line.")] = None
     caller: Annotated[str | None, Meta(description="Of its last compilation; see `last`.")] = None
     others: Annotated[
-        int, Meta(description="Of a sum over the cheapest: of how many; 0 of a function.")
+        int,
+        Meta(
+            description="Number of functions in this entry, if it is the sum of the "
+            "cheapest; 0 if it is one function."
+        ),
     ]
-    compilations: Annotated[
-        int, Meta(description="How often it was compiled, forward and backward.")
+    compilations: Annotated[int, Meta(description="Compilations, forward and backward.")]
+    failures: Annotated[int, Meta(description="Compilations that failed.")]
+    seconds: Annotated[Seconds, Meta(description="Compile time of all its compilations.")]
+    phase_seconds: Annotated[
+        dict[str, Seconds], Meta(description="Compile time by phase. Phases do not overlap.")
     ]
-    failures: Annotated[int, Meta(description="How many of them failed.")]
-    seconds: Annotated[Seconds, Meta(description="How long they took together.")]
-    phase_seconds: Annotated[dict[str, Seconds], Meta(description="The same by phase. Exclusive.")]
-    ops: Annotated[int | None, Meta(description="Operators in its graph, the last time.")] = None
-    cache_hits: Annotated[int, Meta(description="Compilations that found themselves in a cache.")]
-    cache_misses: Annotated[int, Meta(description="Compilations that did not.")]
-    guards: Annotated[int | None, Meta(description="Guards of the last one.")] = None
+    ops: Annotated[int | None, Meta(description="Operators in its last graph.")] = None
+    cache_hits: Annotated[int, Meta(description="Compilations that a cache had.")]
+    cache_misses: Annotated[int, Meta(description="Compilations that no cache had.")]
+    guards: Annotated[int | None, Meta(description="Guards of its last compilation.")] = None
     guard_seconds: Annotated[
-        Seconds | None, Meta(description="How long one look at them takes.")
+        Seconds | None, Meta(description="Time of one check of these guards.")
     ] = None
     kernels: Annotated[
-        int | None, Meta(description="Kernels that were compiled; null where none is told.")
+        int | None, Meta(description="Kernels compiled; null if PyTorch reports none.")
     ] = None
-    slowest_kernels: Annotated[list[Kernel], Meta(description="Those that took longest.")]
+    slowest_kernels: Annotated[list[Kernel], Meta(description="The kernels that took longest.")]
     allocated_bytes: Annotated[
         int | None,
-        Meta(description="Of CUDA's allocator, when the last one had ended; null without CUDA."),
+        Meta(
+            description="Bytes that CUDA's allocator had allocated after its last compilation; "
+            "null without CUDA."
+        ),
     ] = None
-    reserved_bytes: Annotated[int | None, Meta(description="Likewise.")] = None
+    reserved_bytes: Annotated[
+        int | None,
+        Meta(description="Bytes that CUDA's allocator had reserved then; null without CUDA."),
+    ] = None
 
 
 class PastCompilation(Struct, frozen=True, kw_only=True):
-    """One compilation that the rank's journal tells of."""
+    """A compilation recorded in the rank's journal."""
 
     id: Annotated[
         str | None,
-        Meta(description="PyTorch's compile id, such as `0/1`: null where it gave none."),
+        Meta(description="PyTorch's compile id, such as `0/1`; null if it has none."),
     ] = None
     kind: Annotated[
         str,
         Meta(
-            description="`forward`, `backward`, `autotune`, `cudagraph` or `other`, of PyTorch; "
-            "`triton`, `cpp_extension` or `custom`, of a compiler beside it."
+            description="Of PyTorch: `forward`, `backward`, `autotune`, `cudagraph` or `other`. "
+            "Of another compiler: `triton`, `cpp_extension` or `custom`."
         ),
     ]
     seconds: Annotated[
-        Seconds | None, Meta(description="How long it took; null where PyTorch is silent.")
+        Seconds | None, Meta(description="How long it took; null if PyTorch does not report it.")
     ] = None
     total_seconds: Annotated[
         Seconds | None,
         Meta(
-            description="With its backward and what was tuned or recorded at its first run: what a "
-            "recompile cost so far. Null for what another brought, and in an event."
+            description="What it cost so far, with its backward, autotuning and CUDA graph "
+            "recording. Null for these parts themselves, and in an event."
         ),
     ] = None
     reason: Annotated[
         str | None,
         Meta(
-            description="Why it was compiled again, in PyTorch's words; null for a first "
+            description="Why it was recompiled, as PyTorch reports it; null for a first "
             "compilation."
         ),
     ] = None
     plain: Annotated[
-        str | None, Meta(description="The same in plain words; null where nobody knows them.")
+        str | None, Meta(description="The reason in plain words; null if there are none for it.")
     ] = None
     category: Annotated[
         str | None,
         Meta(
-            description="What that reason is about, of a closed list; null for a first compilation."
+            description="Category of the reason, from a closed list; null for a first compilation."
         ),
     ] = None
     advice: Annotated[
         str | None,
-        Meta(
-            description="What to do about it; null where nothing is known, and in the first "
-            "warm-up, which it is a part of."
-        ),
+        Meta(description="How to avoid it; null if unknown, and in the first warm-up."),
     ] = None
     called: Annotated[
         str | None,
-        Meta(description="It as sentences call it, `forward (model.py:31)` or `the model`."),
+        Meta(
+            description="The function as sentences name it: `forward (model.py:31)`, or `the "
+            "model`."
+        ),
     ] = None
-    name: Annotated[str | None, Meta(description="The function that was compiled.")] = None
-    file: Annotated[str | None, Meta(description="The base name of the file that it is in.")] = None
-    line: Annotated[int | None, Meta(description="The line on which it begins.")] = None
+    name: Annotated[str | None, Meta(description="Name of the function.")] = None
+    file: Annotated[str | None, Meta(description="Base name of its file.")] = None
+    line: Annotated[int | None, Meta(description="Its first line.")] = None
     caller: Annotated[
         str | None,
         Meta(
-            description="Of library code the line of the user's that called it, `train.py:31`; "
-            "empty where only library code is involved; null of the user's own functions."
+            description="For library code, the user's line that called it, such as `train.py:31`; "
+            "empty if only library code is involved. Null for the user's own functions."
         ),
     ] = None
     cache: Annotated[
-        str | None, Meta(description="`hit` or `miss`; null where no cache was asked.")
+        str | None, Meta(description="`hit` or `miss`; null if no cache was used.")
     ] = None
     failure: Annotated[
-        str | None, Meta(description="The exception's type; null where it did not fail.")
+        str | None, Meta(description="Type of the exception if it failed, else null.")
     ] = None
     failure_reason: Annotated[
         str | None,
         Meta(
-            description="Why it failed, in PyTorch's words; null where they may be the program's."
+            description="Why it failed, as PyTorch reports it; null if the text may contain "
+            "values of the program."
         ),
     ] = None
     instance: Annotated[
         int | None,
         Meta(
-            description="Which module of its class this is, where another was compiled with the "
-            "same code before: a first compilation and no recompile. Null elsewhere."
+            description="Number of the module, if another one of its class was compiled before "
+            "with the same code: this is a first compilation, not a recompile. Null otherwise."
         ),
     ] = None
     cudagraph_skip: Annotated[
         str | None,
         Meta(
-            description="Why CUDA graphs were left out of it, in PyTorch's words; null where they "
-            "were not, or this torch does not say."
+            description="Why it has no CUDA graph, as PyTorch reports it; null if it has one, or "
+            "if this PyTorch does not report it."
         ),
     ] = None
 
 
 class Underway(Struct, frozen=True, kw_only=True):
-    """What the activity in progress compiles."""
+    """What the compile activity in progress compiles."""
 
-    kind: Annotated[str | None, Meta(description="See `last`; null where it is not known yet.")] = (
-        None
-    )
+    kind: Annotated[
+        str | None, Meta(description="As in `last`; null as long as it is unknown.")
+    ] = None
     called: Annotated[
         str | None,
-        Meta(description="It as sentences call it, `forward (model.py:31)` or `the model`."),
+        Meta(
+            description="The function as sentences name it: `forward (model.py:31)`, or `the "
+            "model`."
+        ),
     ] = None
-    name: Annotated[str | None, Meta(description="The function, as far as it is known.")] = None
-    file: Annotated[str | None, Meta(description="The base name of the file that it is in.")] = None
-    line: Annotated[int | None, Meta(description="The line on which it begins.")] = None
-    caller: Annotated[str | None, Meta(description="See `last`.")] = None
-    backward: Annotated[bool, Meta(description="It is that function's backward.")]
+    name: Annotated[
+        str | None, Meta(description="Name of the function; null as long as it is unknown.")
+    ] = None
+    file: Annotated[str | None, Meta(description="Base name of its file.")] = None
+    line: Annotated[int | None, Meta(description="Its first line.")] = None
+    caller: Annotated[str | None, Meta(description="As in `last`.")] = None
+    backward: Annotated[bool, Meta(description="Whether it is the function's backward.")]
     reason: Annotated[
-        str | None, Meta(description="Why it is compiled again, in PyTorch's words.")
+        str | None,
+        Meta(
+            description="Why it is recompiled, as PyTorch reports it; null for a first compilation."
+        ),
     ] = None
     plain: Annotated[
-        str | None, Meta(description="The same in plain words; null where nobody knows them.")
+        str | None, Meta(description="The reason in plain words; null if there are none for it.")
     ] = None
     category: Annotated[
-        str | None, Meta(description="What that reason is about, of a closed list.")
+        str | None, Meta(description="Category of the reason, from a closed list.")
     ] = None
     advice: Annotated[
         str | None,
-        Meta(
-            description="What to do about it; null where nothing is known, and in the first "
-            "warm-up, which it is a part of."
-        ),
+        Meta(description="How to avoid it; null if unknown, and in the first warm-up."),
     ] = None
 
 
 class CacheUse(Struct, frozen=True, kw_only=True):
-    """How often a compile cache had what was asked for."""
+    """Lookups in a compile cache."""
 
-    hits: Annotated[int, Meta(description="Found in the cache.")]
-    misses: Annotated[int, Meta(description="Not found, so compiled.")]
+    hits: Annotated[int, Meta(description="Lookups that found an entry.")]
+    misses: Annotated[int, Meta(description="Lookups that found none.")]
 
 
 class Counted(Struct, frozen=True, kw_only=True):
-    """How far what the compiler does at the moment is."""
+    """Progress of the compile activity."""
 
     of: Annotated[
-        str, Meta(description="What is counted: `kernels` or `choices` of an autotuning.")
+        str, Meta(description="What is counted: `kernels`, or `choices` of an autotuning.")
     ]
-    done: Annotated[int, Meta(description="How many are done.")]
-    total: Annotated[int, Meta(description="Of how many.")]
+    done: Annotated[int, Meta(description="Number of these that are done.")]
+    total: Annotated[int, Meta(description="Number of these in all.")]
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
-    """How long what compiles may take yet, by what the same took before.
+    """Estimated time left of a compilation, from what the same took before.
 
     `docs/reference/estimates.md` has the method.
     """
 
     of: Annotated[
         str,
-        Meta(description="`warmup`: all of a first one; `function`: the recompile in progress."),
+        Meta(
+            description="`warmup`: the whole first warm-up; `function`: the recompile in progress."
+        ),
     ]
-    so_far_seconds: Annotated[Seconds, Meta(description="That it has taken.")]
-    last_seconds: Annotated[Seconds, Meta(description="That it took last time, by the same clock.")]
+    so_far_seconds: Annotated[Seconds, Meta(description="Time that it has taken so far.")]
+    last_seconds: Annotated[Seconds, Meta(description="Time that it took last time.")]
     left_seconds: Annotated[
-        Seconds | None, Meta(description="Probably; null where it takes longer than any before.")
+        Seconds | None,
+        Meta(description="Estimated time left; null if it already takes longer than ever before."),
     ] = None
     low: Annotated[
-        Seconds | None, Meta(description="The least by several precedents; null by one.")
+        Seconds | None,
+        Meta(description="Shortest time left, if there are several precedents; null with one."),
     ] = None
-    high: Annotated[Seconds | None, Meta(description="The most, likewise.")] = None
+    high: Annotated[
+        Seconds | None,
+        Meta(description="Longest time left, if there are several precedents; null with one."),
+    ] = None
     phases: Annotated[
-        dict[str, Seconds], Meta(description="The rest by phase, as it was shared out then.")
+        dict[str, Seconds], Meta(description="Estimated time left by phase, divided as last time.")
     ]
-    precedents: Annotated[int, Meta(description="How many are known.")]
+    precedents: Annotated[
+        int, Meta(description="Number of earlier runs, or ranks, that the estimate rests on.")
+    ]
     of_rank: Annotated[
-        bool, Meta(description="They are other ranks of this run, and no earlier runs.")
+        bool,
+        Meta(description="Whether the precedents are other ranks of this run, not earlier runs."),
     ]
 
 
 class Break(Struct, frozen=True, kw_only=True):
-    """A reason for which Dynamo broke graphs."""
+    """A reason for graph breaks."""
 
-    reason: Annotated[str, Meta(description="In PyTorch's words, without what may be the user's.")]
-    count: Annotated[int, Meta(description="How often, when it was first told.")]
+    reason: Annotated[str, Meta(description="As PyTorch reports it, redacted.")]
+    count: Annotated[int, Meta(description="How often it had occurred when it was recorded.")]
     called: Annotated[
         str | None, Meta(description="Where, of several places the last; null: not known.")
     ] = None
 
 
 class Varying(Struct, frozen=True, kw_only=True):
-    """A dimension, or a number, for which a function was compiled again."""
+    """A dimension, or a number, that caused recompiles of a function."""
 
-    tensor: Annotated[str, Meta(description="The argument's name.")]
+    tensor: Annotated[str, Meta(description="Name of the argument.")]
     dim: Annotated[
-        int | None, Meta(description="Which of its dimensions; null: it is a number itself.")
+        int | None, Meta(description="Index of the dimension; null if the argument is a number.")
     ] = None
-    values: Annotated[list[int], Meta(description="The sizes that were seen, in order.")]
-    complete: Annotated[bool, Meta(description="Whether all of them were kept.")]
-    smallest: Annotated[int | None, Meta(description="The smallest of all.")] = None
-    largest: Annotated[int | None, Meta(description="The largest of all.")] = None
-    count: Annotated[int, Meta(description="Recompiles for it.")]
+    values: Annotated[list[int], Meta(description="Its sizes, in the order of time.")]
+    complete: Annotated[bool, Meta(description="Whether `values` has all of them.")]
+    smallest: Annotated[int | None, Meta(description="The smallest size.")] = None
+    largest: Annotated[int | None, Meta(description="The largest size.")] = None
+    count: Annotated[int, Meta(description="Recompiles that it caused.")]
     seconds: Annotated[
         Seconds | None,
-        Meta(description="They took together, with their backwards; null where PyTorch is silent."),
+        Meta(
+            description="Time of these recompiles, with their backwards; null if PyTorch does "
+            "not report it."
+        ),
     ] = None
     step_seconds_before: Annotated[
         Seconds | None,
-        Meta(description="Mean clean step before it first changed; null where too few are known."),
+        Meta(description="Mean clean step before it first changed; null if too few are known."),
     ] = None
     step_seconds_since: Annotated[
         Seconds | None,
-        Meta(
-            description="Mean clean step since, with whatever size; null where too few are known."
-        ),
+        Meta(description="Mean clean step since then, of all sizes; null if too few are known."),
     ] = None
     words: Annotated[
-        str | None, Meta(description="The remedy; null where it has not kept changing.")
+        str | None,
+        Meta(description="How to avoid the recompiles; null if it has not changed repeatedly."),
     ] = None
-    name: Annotated[str | None, Meta(description="The function.")] = None
-    file: Annotated[str | None, Meta(description="The base name of the file that it is in.")] = None
-    line: Annotated[int | None, Meta(description="The line on which it begins.")] = None
+    name: Annotated[str | None, Meta(description="Name of the function.")] = None
+    file: Annotated[str | None, Meta(description="Base name of its file.")] = None
+    line: Annotated[int | None, Meta(description="Its first line.")] = None
 
 
 class Compile(Struct, frozen=True, kw_only=True):
-    """What the compiler did and does. Counts are null where this torch keeps none."""
+    """What the compiler did and does. Counts are null if this PyTorch does not keep them."""
 
     phase: Annotated[
-        str | None, Meta(description="Phase of the activity in progress; null where none is.")
+        str | None,
+        Meta(description="Phase of the compile activity in progress; null if there is none."),
     ] = None
     seconds: Annotated[
         Seconds, Meta(description="Compile time, the activity in progress included.")
@@ -288,51 +320,54 @@ class Compile(Struct, frozen=True, kw_only=True):
     limit_seconds: Annotated[
         Seconds | None,
         Meta(
-            description="How long one activity may take before `long_compile` holds; null: no "
-            "limit."
+            description="How long an activity may take before the condition `long_compile` holds; "
+            "null: no limit."
         ),
     ] = None
     idle_seconds: Annotated[
         Seconds | None,
         Meta(
-            description="For how long nothing of the rank has been busy while it compiles: "
-            "process, compilers, workers, GPUs; null where it does not, or nobody can tell."
+            description="How long process, compilers, workers and GPUs of the rank have all been "
+            "idle while it compiles; null if it does not compile, or if that is unknown."
         ),
     ] = None
     gpu_seconds: Annotated[
         Seconds | None,
-        Meta(description="The same times the rank's GPUs; null where it told of none."),
+        Meta(description="Compile time multiplied by the rank's GPUs; null if it reports none."),
     ] = None
     phase_seconds: Annotated[
         dict[str, Seconds],
-        Meta(description="Compile time by phase, those that took any. Exclusive: they add up."),
+        Meta(
+            description="Compile time by phase, without phases that took none. They add up to "
+            "`seconds`."
+        ),
     ]
     compilations: Annotated[
         int | None, Meta(description="Graphs compiled, forward and backward.")
     ] = None
     graphs: Annotated[int | None, Meta(description="Graphs captured by Dynamo.")] = None
     graphs_before: Annotated[
-        int | None, Meta(description="Graphs that it had captured before the agent attached.")
+        int | None, Meta(description="Graphs captured before the agent attached.")
     ] = None
     precompiled: Annotated[
         list[str] | None,
         Meta(
-            description="What runs that was compiled ahead of time: `aoti`, `precompile`, `jit`, "
+            description="Which code compiled ahead of time runs: `aoti`, `precompile`, `jit`, "
             "`tensorrt`, `cudagraph`. Such a rank is never `eager`."
         ),
     ] = None
     recompiles: Annotated[
-        int | None, Meta(description="Compilations of what had been compiled before.")
+        int | None, Meta(description="Compilations of code that had been compiled before.")
     ] = None
     new_instances: Annotated[
         int | None,
         Meta(
-            description="First compilations of a module whose class's code had been compiled for "
-            "another module: no recompiles."
+            description="First compilations of a module after another module of its class: these "
+            "are not recompiles."
         ),
     ] = None
     recompiles_after_warm: Annotated[
-        int | None, Meta(description="Those of a rank that had been warm.")
+        int | None, Meta(description="Recompiles after the rank had been warm.")
     ] = None
     graph_breaks: Annotated[int | None, Meta(description="Graph breaks counted by Dynamo.")] = None
     cache_hits: Annotated[
@@ -348,24 +383,25 @@ class Compile(Struct, frozen=True, kw_only=True):
     fallbacks: Annotated[
         int | None,
         Meta(
-            description="Frames that hit the recompile limit: what was compiled still runs, new "
+            description="Frames that hit the recompile limit: compiled code still runs, new "
             "inputs run eagerly."
         ),
     ] = None
     wrappers: Annotated[
         int | None,
-        Meta(description="Functions and modules that the program handed to `torch.compile`."),
+        Meta(description="Functions and modules that the program passed to `torch.compile`."),
     ] = None
     disabled: Annotated[
         str | None,
         Meta(
-            description="By what compilation is turned off: `environment` (TORCHDYNAMO_DISABLE), "
-            "`stance` (`force_eager`) or `config`; for new inputs alone `eager_on_recompile` or "
-            "`fail_on_recompile`; null where it is not."
+            description="What turned compilation off: `environment` (TORCHDYNAMO_DISABLE), "
+            "`stance` (`force_eager`) or `config`; for new inputs only, `eager_on_recompile` or "
+            "`fail_on_recompile`. Null if it is on."
         ),
     ] = None
     disabled_since_step: Annotated[
-        int | None, Meta(description="The last step before that; null where it is not turned off.")
+        int | None,
+        Meta(description="Last step before compilation was turned off; null if it is on."),
     ] = None
     eager_calls: Annotated[
         int | None,
@@ -375,36 +411,36 @@ class Compile(Struct, frozen=True, kw_only=True):
         int | None, Meta(description="Calls that the stance `fail_on_recompile` refused.")
     ] = None
     cudagraph_skips: Annotated[
-        int | None, Meta(description="How often CUDA graphs were asked for and left out.")
+        int | None, Meta(description="How often PyTorch skipped requested CUDA graphs.")
     ] = None
     background_since: Annotated[
         Epoch | None,
         Meta(
-            description="When the oldest compilation in progress on a thread that the steps do not "
-            "wait for began, in seconds since the epoch; null where there is none."
+            description="When the oldest background compilation in progress began; null if there "
+            "is none. Steps do not wait for it."
         ),
     ] = None
     background_seconds: Annotated[
         Seconds,
-        Meta(description="Time of all compilations in the background, added up over threads."),
+        Meta(description="Time of all background compilations, added up over threads."),
     ]
     functions: Annotated[
         list[Function] | None,
         Meta(
-            description="What each function cost: the 10 dearest. Null where only series are known."
+            description="The 10 most expensive functions. Null if the answer comes from Prometheus."
         ),
     ] = None
     progress: Annotated[
         Counted | None,
-        Meta(description="How far the activity in progress is; null where PyTorch counts nothing."),
+        Meta(description="Progress of the activity; null if PyTorch counts nothing."),
     ] = None
     estimate: Annotated[
         Estimate | None,
-        Meta(description="How long it may take yet; null where nothing like it is known."),
+        Meta(description="Estimated time left; null without a precedent."),
     ] = None
     underway: Annotated[
         Underway | None,
-        Meta(description="What is compiled now; null where nothing is, or nothing of it is known."),
+        Meta(description="What is compiled now; null if nothing is, or if it is unknown."),
     ] = None
     last: Annotated[
         list[PastCompilation], Meta(description="The last five compilations, newest last.")

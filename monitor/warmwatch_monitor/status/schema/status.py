@@ -12,37 +12,44 @@ from warmwatch_monitor.status.schema.rank import Rank
 
 
 class Gpu(Struct, frozen=True, kw_only=True):
-    """One GPU, or one MIG device. What it does not support is null."""
+    """A GPU, or a MIG device. What it does not support is null."""
 
-    uuid: Annotated[str, Meta(description="NVML's name for it, the same everywhere.")]
-    index: Annotated[int, Meta(description="NVML's, of the board; not CUDA's.")]
-    name: Annotated[str | None, Meta(description="The product.")] = None
+    uuid: Annotated[str, Meta(description="NVML's UUID, the same everywhere.")]
+    index: Annotated[int, Meta(description="NVML's index of the board, not CUDA's.")]
+    name: Annotated[str | None, Meta(description="Product name.")] = None
     driver: Annotated[str | None, Meta(description="Version of the driver.")] = None
-    pci_bus_id: Annotated[str | None, Meta(description="Where it is plugged in.")] = None
-    parent: Annotated[str | None, Meta(description="Of a MIG device the uuid of its board.")] = None
+    pci_bus_id: Annotated[str | None, Meta(description="Its PCI bus id.")] = None
+    parent: Annotated[str | None, Meta(description="For a MIG device, the UUID of its board.")] = (
+        None
+    )
     profile: Annotated[
-        str | None, Meta(description="Of a MIG device its size, such as `1g.10gb`.")
+        str | None, Meta(description="For a MIG device, its profile, such as `1g.10gb`.")
     ] = None
-    trouble: Annotated[str | None, Meta(description="Why nothing more is known of it.")] = None
+    trouble: Annotated[
+        str | None, Meta(description="Why its other keys are null; null if nothing is wrong.")
+    ] = None
     utilization_ratio: Annotated[
         Number | None,
         Meta(description="Share of the last sample period in which any kernel ran, 0 to 1."),
     ] = None
     memory_utilization_ratio: Annotated[
         Number | None,
-        Meta(description="Share of it in which device memory was read or written, 0 to 1."),
+        Meta(
+            description="Share of the last sample period in which device memory was read or "
+            "written, 0 to 1."
+        ),
     ] = None
     sm_active_ratio: Annotated[
         Number | None,
-        Meta(description="How busy the multiprocessors were since the last reading, 0 to 1."),
+        Meta(description="Activity of the multiprocessors since the last reading, 0 to 1."),
     ] = None
     tensor_active_ratio: Annotated[
         Number | None,
-        Meta(description="How busy the tensor cores were since the last reading, 0 to 1."),
+        Meta(description="Activity of the tensor cores since the last reading, 0 to 1."),
     ] = None
     dram_active_ratio: Annotated[
         Number | None,
-        Meta(description="Memory bandwidth used since the last reading, of what there is, 0 to 1."),
+        Meta(description="Share of the memory bandwidth used since the last reading, 0 to 1."),
     ] = None
     memory_used_bytes: Annotated[
         int | None, Meta(description="Memory in use by all processes, bytes.")
@@ -52,53 +59,57 @@ class Gpu(Struct, frozen=True, kw_only=True):
         None
     )
     power_limit_watts: Annotated[
-        Number | None, Meta(description="Limit that is enforced, watts.")
+        Number | None, Meta(description="Enforced power limit, watts.")
     ] = None
     idle_watts: Annotated[
-        Number | None, Meta(description="Least power seen while no kernel ran, watts.")
+        Number | None, Meta(description="Lowest power measured while no kernel ran, watts.")
     ] = None
     temperature_celsius: Annotated[
         Number | None, Meta(description="Temperature, degrees Celsius.")
     ] = None
-    energy_joules: Annotated[Joules | None, Meta(description="Since the driver was loaded.")] = None
+    energy_joules: Annotated[
+        Joules | None, Meta(description="Energy since the driver was loaded.")
+    ] = None
     xid_errors: Annotated[
         int | None, Meta(description="Critical XID errors since the monitor began.")
     ] = None
-    last_xid: Annotated[int | None, Meta(description="Number of the latest of them.")] = None
+    last_xid: Annotated[int | None, Meta(description="Number of the latest XID error.")] = None
     clocks_hertz: Annotated[
         dict[str, Number] | None, Meta(description="Clocks by domain, hertz.")
     ] = None
-    throttled: Annotated[list[str] | None, Meta(description="What holds the clocks down now.")] = (
-        None
-    )
-    ecc_errors: Annotated[
-        dict[str, int] | None, Meta(description="By kind, since the driver was loaded.")
+    throttled: Annotated[
+        list[str] | None, Meta(description="Why the clocks are reduced now; empty: they are not.")
     ] = None
-    age: Annotated[Seconds, Meta(description="How long ago all this was read.")]
+    ecc_errors: Annotated[
+        dict[str, int] | None, Meta(description="ECC errors by kind, since the driver was loaded.")
+    ] = None
+    age: Annotated[Seconds, Meta(description="Time since this was read.")]
 
 
 class Spread(Struct, frozen=True, kw_only=True):
-    """How far apart the ranks are in one figure."""
+    """Minimum and maximum of a figure over the ranks."""
 
     min: Annotated[Number, Meta(description="The least value.")]
-    min_rank: Annotated[int, Meta(description="The rank that has it.")]
+    min_rank: Annotated[int, Meta(description="The rank with this value.")]
     max: Annotated[Number, Meta(description="The greatest value.")]
-    max_rank: Annotated[int, Meta(description="The rank that has it.")]
+    max_rank: Annotated[int, Meta(description="The rank with this value.")]
 
 
 class Deadline(Struct, frozen=True, kw_only=True):
-    """How long ranks can go on waiting for one that compiles."""
+    """When the collective times out in which ranks wait for one that compiles."""
 
-    backend: Annotated[str | None, Meta(description="Of the process group, such as `nccl`.")] = None
+    backend: Annotated[
+        str | None, Meta(description="Backend of the process group, such as `nccl`.")
+    ] = None
     timeout_seconds: Annotated[
-        Seconds, Meta(description="Its timeout, of the rank that has least left.")
+        Seconds, Meta(description="Timeout of the rank with the least time left.")
     ]
-    left_seconds: Annotated[Seconds, Meta(description="The least that may be left of it.")]
-    advice: Annotated[str, Meta(description="What raises it.")]
+    left_seconds: Annotated[Seconds, Meta(description="Lower bound of the time left.")]
+    advice: Annotated[str, Meta(description="How to raise the timeout.")]
 
 
 class Skew(Struct, frozen=True, kw_only=True):
-    """How far apart the ranks of a run are; a figure is null where fewer than two know it."""
+    """How far apart the ranks of a run are. A figure is null unless two ranks have it."""
 
     compile_seconds: Annotated[Spread | None, Meta(description="Compile time, in seconds.")] = None
     compilations: Annotated[Spread | None, Meta(description="Graphs compiled.")] = None
@@ -108,88 +119,85 @@ class Skew(Struct, frozen=True, kw_only=True):
         Spread | None, Meta(description="End of step 1, seconds since the epoch.")
     ] = None
     differences: Annotated[
-        list[str], Meta(description="What they did otherwise, once all are warm.")
+        list[str], Meta(description="Differences between the ranks, once all are warm.")
     ]
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """One training job, with those of its ranks that are seen here."""
+    """A training job, with those of its ranks that are seen here."""
 
     run: Annotated[
         str,
         Meta(
-            description="Its name here: a run of another user than the monitor's has its owner "
-            "behind it, `gpt2@alice`."
+            description="Its name here. A run of another user than the monitor's ends with its "
+            "owner: `gpt2@alice`."
         ),
     ]
-    name: Annotated[str | None, Meta(description="Its name as its user gave it.")] = None
+    name: Annotated[str | None, Meta(description="Its name, as set by its user.")] = None
     owner: Annotated[
         str | None,
-        Meta(
-            description="The user whose it is, a number where he has no name; null where nobody "
-            "knows."
-        ),
+        Meta(description="The user who owns it, by name if there is one; null if it is unknown."),
     ] = None
     owner_uid: Annotated[
-        int | None, Meta(description="His number, of the monitor's user namespace.")
+        int | None, Meta(description="The owner's uid in the monitor's user namespace.")
     ] = None
-    state: Annotated[State, Meta(description="That of its least advanced living rank.")]
+    state: Annotated[State, Meta(description="State of its least advanced living rank.")]
     compiling: Annotated[
-        bool | None, Meta(description="Any living rank compiles; null where none lives.")
+        bool | None, Meta(description="Whether any living rank compiles; null if none lives.")
     ] = None
     warm: Annotated[
-        bool | None, Meta(description="All living ranks are warm; null where none lives.")
+        bool | None, Meta(description="Whether all living ranks are warm; null if none lives.")
     ] = None
     summary: Annotated[
         str,
         Meta(
-            description="The answer for this run, in one sentence of at most 120 characters; a "
-            "long name is shortened in it."
+            description="The answer for this run, in one sentence of at most 120 characters. A "
+            "long name is shortened."
         ),
     ]
     details: Annotated[
         list[str],
         Meta(
-            description="What else is true of it, one clause each, the most important first. None "
-            "of them is in `summary`."
+            description="Other facts, one clause each, the most important first. None of them is "
+            "in `summary`."
         ),
     ] = []
     compile_gpu_seconds: Annotated[
         Seconds | None,
-        Meta(description="Compile time times GPUs, of all ranks; null where none told of a GPU."),
+        Meta(
+            description="Compile time multiplied by GPUs, of all ranks; null if no rank reports "
+            "a GPU."
+        ),
     ] = None
     compile_joules: Annotated[
         Joules | None,
-        Meta(description="Energy of their GPUs while they compiled; null where none was measured."),
+        Meta(
+            description="Energy of the ranks' GPUs while they compiled; null if none was measured."
+        ),
     ] = None
     world_size: Annotated[
-        int | None, Meta(description="Ranks of the whole run, as its launcher says.")
+        int | None, Meta(description="Number of ranks of the whole run, as set by the launcher.")
     ] = None
     missing_ranks: Annotated[
         list[int],
-        Meta(
-            description="Those of them that are not seen here, the first 100; all are in "
-            "`missing_ranges`."
-        ),
+        Meta(description="Ranks that are not seen here, the first 100."),
     ]
     missing_ranges: Annotated[
         list[tuple[int, int]],
         Meta(
-            description="The same as ranges, each with its first and last rank; the first 100 "
+            description="Ranks that are not seen here as ranges `[first, last]`, the first 100 "
             "ranges."
         ),
     ]
-    missing_count: Annotated[
-        int, Meta(description="How many ranks are not seen here, all counted.")
-    ]
+    missing_count: Annotated[int, Meta(description="Number of ranks that are not seen here.")]
     skew: Annotated[
-        Skew | None, Meta(description="How far apart the ranks are; null of one alone.")
+        Skew | None, Meta(description="How far apart the ranks are; null with one rank.")
     ] = None
     deadline: Annotated[
         Deadline | None,
         Meta(
-            description="When the collective gives up in which ranks wait for one that compiles; "
-            "null where none waits, or no timeout is known."
+            description="When the collective times out in which ranks wait for one that compiles; "
+            "null if none waits, or if no timeout is known."
         ),
     ] = None
     ranks: Annotated[list[Rank], Meta(min_length=1, description="Its ranks, in order.")]
@@ -197,43 +205,43 @@ class Run(Struct, frozen=True, kw_only=True):
 
 SCHEMA_VERSION = 1  # within it, no key changes its meaning
 STATUS_DESCRIPTION = (
-    "Whether torch.compile is still at work, with the evidence. `compiling` and `warm` are null "
-    "where no run lives. What is not known is null. Times are seconds since the epoch, durations "
-    "seconds; `at` is when the records were read: all that was recorded by then is in the answer. "
-    "Keys may be added; within one `schema_version` none changes its meaning."
+    "Whether torch.compile is still compiling, with the evidence. `compiling` and `warm` are null "
+    "if no run lives. What is not known is null. Times are seconds since the epoch, durations are "
+    "seconds. The answer has everything that was recorded before `at`. Keys may be added; within "
+    "one `schema_version` none changes its meaning."
 )
 
 
 class Workers(Struct, frozen=True, kw_only=True):
     """Compile workers."""
 
-    busy: Annotated[int, Meta(description="Those whose CPU time grows.")]
-    idle: Annotated[int, Meta(description="The others.")]
+    busy: Annotated[int, Meta(description="Compile workers whose CPU time grows.")]
+    idle: Annotated[int, Meta(description="The other compile workers.")]
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """A process that looks like a training and has no agent, as it shows from outside."""
+    """A process without the agent that looks like a training."""
 
-    pid: Annotated[int, Meta(description="On this host.")]
-    command: Annotated[str, Meta(description="What it runs, without its arguments.")]
-    gpus: Annotated[list[str], Meta(description="Uuids of the GPUs that it is listed on.")]
+    pid: Annotated[int, Meta(description="Its pid on this host.")]
+    command: Annotated[str, Meta(description="Its command, without arguments.")]
+    gpus: Annotated[list[str], Meta(description="UUIDs of the GPUs on which NVML lists it.")]
     workers: Annotated[
-        Workers | None, Meta(description="Null where they were not looked at twice.")
+        Workers | None, Meta(description="Its compile workers; null before the second poll.")
     ] = None
     cpu_ratio: Annotated[
-        Number | None, Meta(description="Its use of one core at the last look, from 0.")
+        Number | None, Meta(description="Its share of one core in the last poll, from 0.")
     ] = None
-    likely_compiling: Annotated[bool | None, Meta(description="Null where nobody can tell.")] = None
-    evidence: Annotated[list[str], Meta(description="The signs, in words.")]
+    likely_compiling: Annotated[
+        bool | None, Meta(description="Whether it probably compiles; null if that is unknown.")
+    ] = None
+    evidence: Annotated[list[str], Meta(description="What was observed, one clause each.")]
 
 
 class Host(Struct, frozen=True, kw_only=True):
-    """The machine itself."""
+    """The machine."""
 
     memory_total_bytes: Annotated[int, Meta(description="Memory, bytes.")]
-    memory_available_bytes: Annotated[
-        int, Meta(description="Memory that programs can still get, bytes.")
-    ]
+    memory_available_bytes: Annotated[int, Meta(description="Memory available to programs, bytes.")]
     cpus: Annotated[int, Meta(description="Logical CPUs.")]
     load_1m: Annotated[
         Number | None, Meta(description="The kernel's load average over a minute.")
@@ -241,8 +249,8 @@ class Host(Struct, frozen=True, kw_only=True):
     stolen_seconds: Annotated[
         Number | None,
         Meta(
-            description="CPU time since the boot that the hypervisor gave to other machines, of "
-            "all CPUs together."
+            description="CPU time of all CPUs since boot that the hypervisor gave to other "
+            "machines."
         ),
     ] = None
     pci_gpus: Annotated[
@@ -252,26 +260,26 @@ class Host(Struct, frozen=True, kw_only=True):
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """How something that the monitor reads fares."""
+    """Health of a data source."""
 
     source: Annotated[str, Meta(description="Its name: `records`, `host`, `nvml`, `observed`, ...")]
     up: Annotated[bool, Meta(description="Whether the last read succeeded.")]
     last_success: Annotated[
-        Epoch | None, Meta(description="When one last did; null where none has.")
+        Epoch | None, Meta(description="When a read last succeeded; null if none has.")
     ] = None
     read_seconds: Annotated[Seconds | None, Meta(description="How long the last read took.")] = None
     error: Annotated[str | None, Meta(description="What is wrong, in one sentence.")] = None
 
 
 class Export(Struct, frozen=True, kw_only=True):
-    """How something that the monitor sends to fares."""
+    """Health of an export."""
 
     export: Annotated[str, Meta(description="Its name: `otlp`.")]
     up: Annotated[
-        bool | None, Meta(description="Whether the last one was taken; null before the first.")
+        bool | None, Meta(description="Whether the last export succeeded; null before the first.")
     ] = None
     last_success: Annotated[
-        Epoch | None, Meta(description="When one last was; null where none has been.")
+        Epoch | None, Meta(description="When an export last succeeded; null if none has.")
     ] = None
     error: Annotated[str | None, Meta(description="What is wrong, in one sentence.")] = None
 
@@ -279,99 +287,101 @@ class Export(Struct, frozen=True, kw_only=True):
 class Refusal(Struct, frozen=True, kw_only=True):
     """Something in a record directory that cannot be read."""
 
-    path: Annotated[str, Meta(description="Where it lies.")]
-    reason: Annotated[str, Meta(description="Why, in one sentence.")]
+    path: Annotated[str, Meta(description="Its path.")]
+    reason: Annotated[str, Meta(description="Why it cannot be read, in one sentence.")]
 
 
 class LeftOut(Struct, frozen=True, kw_only=True):
-    """How much is left out, because it is beyond the budget of a user or of all."""
+    """How much is left out, because it exceeds the budget of a user or of all users."""
 
     records: Annotated[
-        int, Meta(description="Records that are not read: their users have newer ones.")
+        int, Meta(description="Records that were not read, because their users have newer ones.")
     ]
-    ranks: Annotated[int, Meta(description="Ranks that were read and are not shown.")]
+    ranks: Annotated[int, Meta(description="Ranks that were read and are left out.")]
     gpus: Annotated[
-        int, Meta(description="GPUs that ranks name and NVML does not know: no series.")
+        int, Meta(description="GPUs that ranks report and NVML does not: they have no series.")
     ]
 
 
 class Status(Struct, frozen=True, kw_only=True):
-    """The whole answer."""
+    """The whole document."""
 
-    schema_version: Annotated[int, Meta(description="1. Within it, no key changes its meaning.")]
+    schema_version: Annotated[
+        int, Meta(description="1. Within a version, no key changes its meaning.")
+    ]
     at: Annotated[
         Epoch | None,
         Meta(
-            description="When the look at the records began that this rests on; null where none "
-            "did."
+            description="When the poll of the records began that this answer rests on; null "
+            "without one."
         ),
     ] = None
     compiling: Annotated[
         bool | None,
         Meta(
-            description="Any living rank of any run has compile activity now; null where none "
-            "lives."
+            description="Whether any living rank has compile activity now; null if no rank lives."
         ),
     ] = None
     warm: Annotated[
         bool | None,
-        Meta(description="Nothing is left to wait for in any living rank; null where none lives."),
+        Meta(description="Whether every living rank is warm or eager; null if no rank lives."),
     ] = None
     summary: Annotated[
         str,
         Meta(
-            description="The answer in one sentence of at most 120 characters: of runs that live, "
-            "as long as one does."
+            description="The answer in one sentence of at most 120 characters, about living runs "
+            "if there are any."
         ),
     ]
     details: Annotated[
         list[str],
         Meta(
-            description="What `summary` has no room for, one clause each, the most important "
-            "first: the details of the only run that lives, or the summaries of those that do; "
-            "then what ended."
+            description="Other facts, one clause each, the most important first: details of the "
+            "only living run, or summaries of the living runs; then runs that ended."
         ),
     ] = []
     runs: Annotated[list[Run], Meta(description="The runs, by name.")]
     observed: Annotated[list[Observed], Meta(description="Trainings without the agent.")] = []
     gpus: Annotated[list[Gpu], Meta(description="The GPUs of this host.")]
-    host: Annotated[Host | None, Meta(description="Null where it could not be read.")] = None
-    sources: Annotated[
-        list[Source], Meta(description="What the monitor reads, and how that fares.")
-    ]
-    exports: Annotated[list[Export], Meta(description="What it sends, and how that fares.")] = []
+    host: Annotated[Host | None, Meta(description="The machine; null if it could not be read.")] = (
+        None
+    )
+    sources: Annotated[list[Source], Meta(description="Health of the monitor's data sources.")]
+    exports: Annotated[list[Export], Meta(description="Health of the monitor's exports.")] = []
     directories: Annotated[
         list[str], Meta(description="The record directories that it watches.")
     ] = []
-    refusals: Annotated[list[Refusal], Meta(description="What in them cannot be read.")]
-    more_refusals: Annotated[int, Meta(description="How many more there are than are listed.")]
-    unread_records: Annotated[int, Meta(description="How many records have not been read yet.")]
+    refusals: Annotated[
+        list[Refusal], Meta(description="Records in these directories that cannot be read.")
+    ]
+    more_refusals: Annotated[int, Meta(description="Number of refusals that are not listed.")]
+    unread_records: Annotated[
+        int, Meta(description="Number of records that have not been read yet.")
+    ]
     left_out: Annotated[
-        LeftOut, Meta(description="What is beyond a budget and not in this answer.")
+        LeftOut, Meta(description="What this answer leaves out, because it exceeds a budget.")
     ]
     left_out_uids: Annotated[
         list[int],
         Meta(
-            description="The users who own records that are left out, 100 at most. Only their "
-            "runs may exist without being listed, unless `incomplete` gives another reason."
+            description="Uids of users whose records are left out, 100 at most. Only their runs "
+            "may exist without being listed, unless `incomplete` gives another reason."
         ),
     ] = []
     incomplete: Annotated[
         str | None,
         Meta(
-            description="Why a run that is not listed may exist all the same, in one sentence; "
-            "null where all records were read that the limits of their users allow."
+            description="Why a run may exist that is not listed, in one sentence; null if all "
+            "records were read that their users' limits allow."
         ),
     ] = None
     reached: Annotated[
         bool | UnsetType,
-        Meta(description="With `wait` alone: whether that came before the timeout."),
+        Meta(description="Only with `wait`: whether the state was reached before the timeout."),
     ] = UNSET
 
 
 class Problem(Struct, frozen=True, kw_only=True):
-    """Why there is no answer."""
+    """Why there is no document."""
 
-    detail: Annotated[
-        str, Meta(description="What is wrong and what would be right, in one sentence.")
-    ]
+    detail: Annotated[str, Meta(description="What is wrong and what to do, in one sentence.")]
