@@ -401,6 +401,47 @@ def test_a_container_is_captured_where_it_is_compiled_before_ddp_wraps_it(
     assert slots.read(slots.only(records)).compile.graphs == graphs
 
 
+FSDP2 = """
+import os
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+dist.init_process_group("gloo")
+mesh = init_device_mesh("cpu", (1,))
+class Own(torch.nn.Module):
+    def __init__(self): super().__init__(); self.inner = torch.nn.Linear(8, 8)
+    def forward(self, x): return self.inner(x).relu()
+def container(): return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+model = torch.nn.Sequential(*((Own if OWN else container)() for _ in range(3)))
+def compiled():
+    for one in model: one.compile(backend="eager")
+def sharded():
+    for one in (*model, model): fully_shard(one, mesh=mesh)
+for do in ORDER: globals()[do]()
+train(model, torch.optim.SGD(model.parameters(), lr=.1), 6)
+from warmwatch.lifecycle import api
+conditions = api.attached.agent.warmth.judgement().conditions
+result({**truth(), "conditions": [one for one in conditions if one == "never_compiled"]})
+os._exit(0)  # gloo's threads may abort a process that ends
+"""
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("order", [("compiled", "sharded"), ("sharded", "compiled")])
+def test_compiled_blocks_are_compiled_under_fsdp2(
+    records: Path, order: tuple[str, str], own: bool
+) -> None:
+    """Except for containers of ``torch.nn``: with FSDP2's hooks Dynamo skips all their frames."""
+    truth = result_of(records, f"ORDER, OWN = {order!r}, {own}\n{TRUTH}\n{FSDP2}")
+    counts = slots.read(slots.only(records)).compile
+    forwards = counts.compilations[record.KINDS.index("forward")]
+    assert forwards == sum(forward for _, forward in truth["ids"])
+    assert counts.graphs == truth["graphs"]
+    assert (truth["graphs"] > 0) is own
+    assert (counts.wrappers, truth["conditions"]) == (3, [] if own else ["never_compiled"])
+
+
 def test_another_module_of_a_class_is_no_recompile_and_a_changed_one_is(records: Path) -> None:
     """PyTorch gives a reason for each; the truth is which module the script called before."""
     body = """

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from support import accuracy, scenarios
+from support import accuracy, features, scenarios
 from support.case import Case
 from support.comparison import findings
 from support.scenarios import Scenario
+from support.trainings import ROOT
 
 RUN = [pytest.param(one, marks=[pytest.mark.long] * one.long) for one in scenarios.every()]
 
@@ -34,6 +36,19 @@ def test_a_scenario_that_allows_for_a_difference_says_which(scenario: Scenario) 
         scenario.uncompiled_graphs,
     )
     assert bool(scenario.limits) is any(laxer)
+
+
+def test_the_table_of_features_names_proofs_that_exist_and_each_scenario() -> None:
+    names = {one.name for one in scenarios.every()}
+    proofs = {name for row in features.features() for name in row.proof}
+    defined = {
+        function
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for function in re.findall(r"^def (test_\w+)", file.read_text(), re.MULTILINE)
+    }
+    assert proofs - names - defined == set()
+    assert names - proofs == set()
+    assert "\n".join(features.table()) in accuracy.DOCUMENT.read_text()
 
 
 def test_the_accuracy_table_lists_the_scenarios_that_exist() -> None:

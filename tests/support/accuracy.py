@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support import case as cases
-from support import comparison, scenarios, truth
+from support import comparison, features, scenarios, truth
 from support.case import Case
 from support.scenarios import Scenario
 from support.trainings import ROOT
@@ -143,6 +143,9 @@ def document(lines: list[Line]) -> str:
             "",
             *(wrong or ["None."]),
             "",
+            *_FEATURES.splitlines(),
+            *features.table(),
+            "",
         ]
     )
 
@@ -168,9 +171,23 @@ PyTorch {torch}, Python {python}, {machine}.
 """
 
 
+_FEATURES = """\
+## Compiler features
+
+What was checked, beside PyTorch's own records or the script's own marks. *Equal*: counts, phases
+and states are PyTorch's. What cannot be known is absent, never 0. The proof is a scenario of the
+table above or a test; without one, the row describes what was read in PyTorch's code. Versions are
+those with which the proof ran: scenarios on up to five, on 2026-11-21
+([PyTorch versions](../reference/pytorch-versions.md)), the others on 2.13. What needs a GPU is
+checked by `python -m gpu` and is not in this table.
+
+"""
+
+
 def listed(page: str) -> dict[str, str]:
     """The scenarios that a page tells of, with what it says each is, where the table has them."""
-    rows = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
+    table = page.partition(f"## {_ABOUT}\n")[0]
+    rows = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
     section = page.partition(f"## {_ABOUT}\n")[2].partition("\n## ")[0]
     about = dict(
         line.removeprefix("- `").split("`: ", 1)
