@@ -24,6 +24,8 @@ include_patterns = [
 ]
 exclude_patterns = [".*", "agent", "build", "dist", "monitor", "tests"]
 
+# Pygments' lexers do not know every valid block, such as PromQL with the name of a recording rule.
+suppress_warnings = ["misc.highlighting_failure"]
 myst_heading_anchors = 4  # the anchors that a repository view gives headings
 html_theme = "furo"
 html_extra_path = ["site"]  # index.html, which leads to the first page
