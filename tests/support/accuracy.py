@@ -166,6 +166,12 @@ and the training's own step marks.
 - *guest*: whether losses, warnings, compilations, random state and output are bit for bit the same
   without the agent.
 
+At each look every claim of the sentence is held against the training's own clock too: the length of
+a step against the median of its last 16, 32 and 64 real ones, to 10 %; "nothing compiles" against
+PyTorch's record; the age of the last step; and `silent`, which must hold where ten usual steps and
+3 s have gone by without one and nothing explains it, and nowhere else. A wrong claim is a
+disagreement.
+
 PyTorch {torch}, Python {python}, {machine}.
 
 """

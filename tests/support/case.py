@@ -7,6 +7,8 @@ training's own marks and PyTorch's own intervals, by the words of the contract.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
 
 from support import truth
 from support.poller import INTERVAL_NS, Sample
@@ -135,6 +137,64 @@ def late_warm(case: Case) -> list[Sample]:
     ]
 
 
+SILENT_SECONDS, SILENT_STEPS = 3, 10  # without a step: seconds, and usual steps
+_FEWEST, _MOST = 3, 64  # clean steps that make a usual length
+
+
+def marks_steps(case: Case) -> bool:
+    """Whether what the agent takes for a step is what the scenario marks, of one rank."""
+    one = case.scenario
+    return not (one.unseen_steps or any(one.late_steps) or one.ranks > 1)
+
+
+def may_be_silent(case: Case, sample: Sample) -> bool:
+    """Whether a monitor may say so: the training marks a step later than the agent."""
+    started = [start for start, end in _both(case) if start < sample.before and sample.after < end]
+    if started or sample.state in ENDED or sample.steps < 1:
+        return False
+    since = _explained(case, sample.before, sample.steps, case.compiled)
+    late = EDGE_NS + stalled(case, since, sample.after)
+    limit = max(SILENT_SECONDS * 10**9, SILENT_STEPS * min(_usual(case, sample.steps), default=0))
+    return sample.after - since + late > limit
+
+
+def must_be_silent(case: Case, sample: Sample) -> bool:
+    """Whether a monitor must say so, whichever median of the last steps is usual."""
+    if not marks_steps(case):
+        return False
+    usual = _usual(case, sample.steps)
+    if not sample.warm or sample.state in ENDED or not usual:
+        return False
+    if any(start < sample.after and sample.before < end for start, end in _either(case)):
+        return False
+    since = _explained(case, sample.after, sample.steps + 1, _either(case))
+    limit = max(SILENT_SECONDS * 10**9, SILENT_STEPS * max(usual))
+    return sample.before - since - EDGE_NS - stalled(case, since, sample.after) > limit
+
+
+def _explained(case: Case, now: int, steps: int, intervals: list[Interval]) -> int:
+    """The last step of so many, or the end of what compiled or paused after it."""
+    pauses = case.watched.account["pauses"]
+    ends = [min(end, now) for start, end in (*intervals, *pauses) if start < now]
+    return max([*case.marks[:steps][-1:], *ends])
+
+
+def paused(case: Case, start: int, end: int) -> int:
+    """For how long between two moments the training says that it paused."""
+    pauses = case.watched.account["pauses"]
+    return sum(max(0, min(end, over) - max(start, began)) for began, over in pauses)
+
+
+def _usual(case: Case, steps: int) -> list[float]:
+    """What the usual length may be after so many steps: a median of the last clean ones."""
+    gaps = [
+        end - start - paused(case, start, end)
+        for start, end in pairwise(case.marks[:steps])
+        if not any(begin < end and start < over for begin, over in case.intervals)
+    ]
+    return [median(gaps[-count:]) for count in range(_FEWEST, min(len(gaps), _MOST) + 1)]
+
+
 def _may_be_warm(case: Case, sample: Sample) -> bool:
     """The optimizer's call ends before the training marks its step: one more may be over."""
     over = 0 if sample.asked else 1
@@ -241,6 +301,7 @@ def expected_conditions(case: Case) -> set[str]:
         "nothing_captured": _captured_nothing(case),
         "never_compiled": case.scenario.in_vain and not case.watched.account["compilations"],
         "cudagraph_skipped": case.watched.account["cudagraph_skips"] > 0,
+        "silent": any(must_be_silent(case, one) for one in case.watched.samples),
     }
     return {*case.scenario.conditions, *(name for name, holding in holds.items() if holding)}
 

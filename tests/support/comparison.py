@@ -23,7 +23,11 @@ from support.case import (
     false_warm,
     inside,
     late_warm,
+    marks_steps,
+    may_be_silent,
+    must_be_silent,
     outside,
+    paused,
     seen_states,
     seen_warm_ups,
     stalled,
@@ -241,8 +245,8 @@ def claims(case: Case) -> Findings:
 
     The truth is the training's own clock, at the moments between which the record was read.
     """
-    if case.scenario.unseen_steps or any(case.scenario.late_steps) or case.scenario.ranks > 1:
-        return  # what the agent takes for a step is not what the scenario marks
+    if not marks_steps(case):
+        return
     marks = case.marks
     for sample in case.watched.samples:
         if not 2 <= sample.steps <= len(marks) or sample.state in ("finished", "failed", "lost"):
@@ -264,7 +268,7 @@ def _speed_claimed(case: Case, sample: Sample, marks: list[int]) -> Findings:
         if any(begin < end and start < over for begin, over in case.intervals):
             since = []
             continue
-        gaps.append((end - start) / 1e9)
+        gaps.append((end - start - paused(case, start, end)) / 1e9)
         since.append(gaps[-1])
     # of few steps, or around a change, the truth is what these windows agree on
     parts = [part[-window:] for window in _WINDOWS for part in (gaps, since) if len(part) >= 3]
@@ -291,6 +295,20 @@ def _age_claimed(case: Case, sample: Sample, marks: list[int]) -> Findings:
             yield f"{said} s without a step are claimed, {least:.3f} s are true: {sample.said}"
 
 
+def silences(case: Case) -> Findings:
+    """``silent`` holds exactly where the training's marks show such a gap, and not otherwise."""
+    if not marks_steps(case):
+        return
+    for sample in case.watched.samples:
+        if not 1 <= sample.steps <= len(case.marks):
+            continue
+        said = "silent" in sample.conditions
+        if said and not may_be_silent(case, sample):
+            yield f"a step is missing, by the monitor, and none is: {sample}"
+        if not said and must_be_silent(case, sample):
+            yield f"a step is missing, and the monitor does not say so: {sample}"
+
+
 def warm_ups(case: Case) -> Findings:
     seen, expected = seen_warm_ups(case), expected_warm_ups(case)
     late = case.scenario.late_steps or (0,) * len(expected)
@@ -304,7 +322,13 @@ def warm_ups(case: Case) -> Findings:
 
 def states(case: Case) -> Findings:
     yield from differ("states", seen_states(case), case.scenario.states)
-    seen = {word for sample in case.watched.samples for word in sample.conditions}
+    # where the marks do not decide whether it is silent, `silences` allows for both
+    seen = {
+        word
+        for sample in case.watched.samples
+        for word in sample.conditions
+        if word != "silent" or word in case.scenario.conditions or must_be_silent(case, sample)
+    }
     yield from differ("conditions", seen, expected_conditions(case))
     skips = case.watched.slot.compile.cudagraph_skips
     yield from differ("CUDA graphs left out", skips, case.watched.account["cudagraph_skips"])
@@ -412,6 +436,7 @@ CHECKS: dict[str, Callable[[Case], Findings]] = {
         coverage,
         samples,
         claims,
+        silences,
         warm_ups,
         states,
         guest,

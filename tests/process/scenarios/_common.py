@@ -44,6 +44,7 @@ warnings.simplefilter("always")
 _marks: list[int] = []
 _losses: list[str] = []
 _beside: list[dict[str, Any]] = []
+_pauses: list[tuple[int, int]] = []
 _asked: dict[str, int] = {}
 torch.manual_seed(0)
 random.seed(0)
@@ -123,6 +124,14 @@ def compiles(kind: str, name: str) -> Iterator[dict[str, Any]]:
     _beside.append({"seconds": (end - start) / 1e9, "start": start, "end": end, **told})
 
 
+@contextmanager
+def pauses() -> Iterator[None]:
+    """The training saves here: the time is no part of a step's length."""
+    start = time.monotonic_ns()
+    yield
+    _pauses.append((start, time.monotonic_ns()))
+
+
 def asked_cache(*, hit: bool) -> None:
     """Triton's own listener told of a kernel."""
     verdict = "hits" if hit else "misses"
@@ -142,6 +151,7 @@ def finish() -> None:
         "warnings": [f"{one.category.__name__}: {one.message}" for one in _warnings],
         "torch": torch.__version__,
         "beside": _beside,
+        "pauses": _pauses,
         "triton_cache": _asked,
         **truth.told(),
     }

@@ -4,7 +4,7 @@ import io
 import time
 
 import torch
-from _common import batch, finish, note, small, train
+from _common import batch, finish, note, pauses, small, train
 
 EXPECT = {"long": True, "states": "compiling warming warm"}
 
@@ -23,7 +23,8 @@ compiled = torch.compile(model)
 optimizer = torch.optim.AdamW(model.parameters())
 for _ in range(3):
     train(compiled, optimizer, steps=5)
-    torch.save(model.state_dict(), Disk())
+    with pauses():
+        torch.save(model.state_dict(), Disk())
     with torch.no_grad():
         for _ in range(20):
             note(model(batch()))
