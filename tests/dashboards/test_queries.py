@@ -167,6 +167,7 @@ def _expr(where: str) -> Asked:
     return found
 
 
+@pytest.mark.slow
 def test_every_query_gives_data(prometheus: str, training: Training) -> None:
     left = {one.where: one for one in _answerable()}
     assert len(left) > 30

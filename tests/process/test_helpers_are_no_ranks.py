@@ -36,7 +36,8 @@ def test_data_loading_workers(records: Path, context: str) -> None:
     assert slot.compile.begun == 0
 
 
-@pytest.mark.parametrize("method", ["subprocess", pytest.param("fork", marks=pytest.mark.long)])
+@pytest.mark.long  # test_launch.py has such workers below `warmwatch run`
+@pytest.mark.parametrize("method", ["subprocess", "fork"])
 def test_compile_workers(records: Path, method: str) -> None:
     env = {"TORCHINDUCTOR_WORKER_START": method, "TORCHINDUCTOR_COMPILE_THREADS": "2"}
     body = """

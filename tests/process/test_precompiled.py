@@ -53,7 +53,11 @@ gate("done")
 """
 
 
-@pytest.fixture(name="artifact", scope="module", params=MAKE)
+@pytest.fixture(
+    name="artifact",
+    scope="module",
+    params=[pytest.param(one, marks=[pytest.mark.long] * (one == "aoti")) for one in MAKE],
+)
 def _artifact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A real one, made in a process of its own; its stem is what it is."""
     kind = request.param
@@ -103,7 +107,7 @@ result(warmwatch.state())
 
 def test_a_function_that_is_only_scripted_runs_nothing(records: Path) -> None:
     """Many libraries script functions as they are imported."""
-    assert result_of(records, PLAIN, fresh=True) == "eager"
+    assert result_of(records, PLAIN, plain=True) == "eager"
     assert slots.read(slots.only(records)).compile.precompiled == 0
 
 
@@ -132,7 +136,7 @@ def test_a_cuda_graph_counts_where_inductor_did_not_capture_it(
     records: Path, caller: str, kinds: list[str], state: str
 ) -> None:
     body = GRAPHS.replace("CALLER", repr(caller))
-    assert result_of(records, body, fresh=True) == [True, True, 4, state]
+    assert result_of(records, body, plain=True) == [True, True, 4, state]
     bits = slots.read(slots.only(records)).compile.precompiled
     assert [k for at, k in enumerate(record.PRECOMPILED) if bits >> at & 1] == kinds
 
@@ -154,6 +158,6 @@ result(warmwatch.state())
 
 
 def test_a_module_of_tensorrt_counts_by_its_class(records: Path) -> None:
-    assert result_of(records, TENSORRT, fresh=True) == "warm"
+    assert result_of(records, TENSORRT, plain=True) == "warm"
     bits = slots.read(slots.only(records)).compile.precompiled
     assert bits == 1 << record.PRECOMPILED.index("tensorrt")

@@ -188,7 +188,11 @@ IS_KILLED = "os.kill(os.getpid(), 9)"
 
 
 @pytest.mark.parametrize(
-    ("how", "name"), [(ABORTS, "SIGABRT"), (IS_KILLED, "SIGKILL")], ids=["abort", "kill"]
+    ("how", "name"),
+    [
+        pytest.param(ABORTS, "SIGABRT", id="abort", marks=pytest.mark.long),
+        pytest.param(IS_KILLED, "SIGKILL", id="kill"),
+    ],
 )
 def test_a_rank_that_dies_by_itself_fails_the_run_and_the_clean_up_does_not(
     records: Path, how: str, name: str

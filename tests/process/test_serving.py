@@ -9,6 +9,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from support.documents import status
 from support.sources import poller
 from support.trainings import training
@@ -48,6 +50,7 @@ def ask(port: int, path: str, rows: int = 0) -> tuple[int, Any]:
         return error.code, json.load(error)
 
 
+@pytest.mark.long
 def test_a_server_is_ready_once_it_is_warm_and_one_recompile_does_not_change_that(
     records: Path,
 ) -> None:

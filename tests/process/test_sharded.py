@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support import slots
 from support.trainings import environment
 
@@ -54,6 +56,7 @@ os._exit(0)  # gloo's threads may abort a process that ends with work of theirs 
 WHOLE = 37 * 16 + 16 * 16 + 16
 
 
+@pytest.mark.long
 def test_each_rank_tells_of_the_whole_model_or_of_none_and_counts_each_step_once(
     records: Path,
 ) -> None:

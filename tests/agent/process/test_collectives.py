@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from support.trainings import environment
 
 GROUPS = """
@@ -50,6 +52,7 @@ def told(tmp_path: Path) -> Any:
     return json.loads(done.stdout.splitlines()[-1])  # gloo of 2.8 prints, too
 
 
+@pytest.mark.slow
 def test_the_shortest_of_the_groups_that_there_are_is_told(tmp_path: Path) -> None:
     one, both, later = [321.0, "gloo"], [77.5, "gloo"], [55.0, "gloo"]
     assert told(tmp_path) == [None, None, one, both, later, None, None]

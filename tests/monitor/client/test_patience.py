@@ -67,6 +67,7 @@ def test_a_command_ends_in_time(
     assert said in output + errors
 
 
+@pytest.mark.slow
 @root
 def test_ctrl_c_ends_a_wait(directory: Path) -> None:
     process = start("wait", "--dir", str(directory))

@@ -274,6 +274,7 @@ def test_a_daemon_that_is_killed_loses_a_minute_and_goes_on_when_it_comes_back(
     assert a.store(state).count() == 1
 
 
+@pytest.mark.slow
 def test_a_history_that_cannot_be_written_is_a_source_that_is_down_and_no_more(
     memory: Path, state: Path
 ) -> None:

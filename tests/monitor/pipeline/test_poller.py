@@ -180,6 +180,7 @@ def test_a_host_that_hangs_does_not_stop_the_records(stuck: threading.Event) -> 
         stuck.set()
 
 
+@pytest.mark.slow
 def test_records_that_hang_become_absent_and_the_snapshots_go_on(stuck: threading.Event) -> None:
     """The clock goes on, two seconds with each Snapshot, while the source is stuck."""
     leap = [0]

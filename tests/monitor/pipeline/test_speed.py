@@ -295,6 +295,7 @@ SERIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("made", "seed"), SERIES)
 def test_twenty_series_without_a_change_raise_no_alarm(
     made: Callable[[int, int], Iterator[float]], seed: int

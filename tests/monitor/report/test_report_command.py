@@ -218,6 +218,7 @@ def test_a_remembered_run_that_is_damaged_is_said_to_be_where_that_matters(tmp_p
     assert "Held against gpt2 (broken11)" in done.output
 
 
+@pytest.mark.slow
 def test_the_file_asks_nobody_and_runs_nothing(tmp_path: Path) -> None:
     """As a browser has it, in both schemes and on paper."""
     evil = "<script>document.title = 'x'</script><img src=http://a.invalid/>"

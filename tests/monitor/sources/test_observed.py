@@ -197,6 +197,7 @@ def test_one_that_does_nothing_is_no_line_beside_a_run_with_the_agent() -> None:
     assert "train.py" in picture(status(b.snapshot(observed=(idle,))))
 
 
+@pytest.mark.slow
 def test_the_listing_can_end_while_a_process_does(training: int) -> None:
     looked = ObservedSource(shares_pids=False)
     assert of(looked.read([], ()), training) is not None

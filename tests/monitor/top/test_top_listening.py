@@ -188,6 +188,7 @@ def test_a_bug_in_listening_is_shown_and_asking_goes_on() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_beside_a_daemon_seconds_go_on_and_it_asks_seldom(tmp_path: Path) -> None:
     """Every five seconds for what no sample has, and when something happened."""
     with (
@@ -210,6 +211,7 @@ def test_beside_a_daemon_seconds_go_on_and_it_asks_seldom(tmp_path: Path) -> Non
     assert "Traceback" not in seen.written
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_heard_it_asks_each_second(tmp_path: Path) -> None:
     with training(tmp_path) as one, daemon(tmp_path) as url, front(url) as before:
         before.treatment = lambda peer: peer.recv(1)  # hangs

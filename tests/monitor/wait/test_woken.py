@@ -137,6 +137,7 @@ TREATMENTS: dict[str, Treatment] = {
 }
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_heard_it_asks_again_and_again(tmp_path: Path) -> None:
     """Commands for all that can be wrong at once: one scene is cheaper than many."""
     with scene(tmp_path) as (one, before), ExitStack() as stack:
@@ -155,6 +156,7 @@ def test_where_nothing_can_be_heard_it_asks_again_and_again(tmp_path: Path) -> N
         assert (name, code, out[:10]) == (name, 0, "gpt2: warm"), err
 
 
+@pytest.mark.slow
 def test_who_was_refused_because_many_listen_asks_seldom(tmp_path: Path) -> None:
     with scene(tmp_path) as (_, before):
         before.treatment = says(b"HTTP/1.1 503 Service Unavailable\r\n\r\n{}")

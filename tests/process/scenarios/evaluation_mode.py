@@ -3,7 +3,11 @@
 import torch
 from _common import batch, finish, note, small, train
 
-EXPECT = {"states": "compiling warming warm recompiling warm", "categories": "module_state"}
+EXPECT = {
+    "long": True,
+    "states": "compiling warming warm recompiling warm",
+    "categories": "module_state",
+}
 
 model = torch.nn.Sequential(small(), torch.nn.Dropout(0.5))
 compiled = torch.compile(model)

@@ -3,7 +3,11 @@
 import torch
 from _common import finish, small, train
 
-EXPECT = {"states": "warming eager compiling warming warm", "conditions": "uncompiled_calls"}
+EXPECT = {
+    "long": True,
+    "states": "warming eager compiling warming warm",
+    "conditions": "uncompiled_calls",
+}
 
 model = small()
 compiled = torch.compile(model)
