@@ -1,7 +1,7 @@
-"""Credentials and trusted certificates that commands use with a daemon or a Prometheus.
+"""Credentials and trusted certificates of commands, for a daemon or a Prometheus server.
 
-Settings name files and never secrets: those are read when they are needed, so a token that is
-replaced is the one that is shown next.
+Settings have the names of files, never secrets. The files are read on every use, so a replaced
+token takes effect immediately.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ ACCESS_KEYS = ("token_file", "user_file", "ca", "cert", "key")
 
 
 class Access(NamedTuple):
-    """Files, where there are any.
+    """The files with a command's credentials; ``None``: not used.
 
     Attributes:
-        token_file: a bearer token. user_file: ``NAME:PASSWORD``. ca: who signs the certificate of
-        whom is asked. cert, key: the certificate that is shown. names: what to call each in a
-        message.
+        token_file: a bearer token.
+        user_file: ``NAME:PASSWORD``.
+        ca: CA certificates that verify the server.
+        cert, key: the client certificate and its key.
+        names: the option or variable of each, for messages.
     """
 
     token_file: str | None = None
@@ -36,11 +38,11 @@ class Access(NamedTuple):
     names: Mapping[str, str] = MappingProxyType({})
 
     def authorization(self) -> str | None:
-        """The value of the header. Raises UsageError: the file holds none."""
+        """Value of the ``Authorization`` header. Raises UsageError if the file is invalid."""
         if self.token_file is not None:
-            return f"Bearer {self._word('token_file', self.token_file)}"
+            return f"Bearer {self._line('token_file', self.token_file)}"
         if self.user_file is not None:
-            text = self._word("user_file", self.user_file)
+            text = self._line("user_file", self.user_file)
             if ":" not in text:
                 name = self.names.get("user_file", "user_file")
                 raise UsageError(f"{name}: {self.user_file} does not hold NAME:PASSWORD")
@@ -48,8 +50,8 @@ class Access(NamedTuple):
         return None
 
     def tls(self) -> ssl.SSLContext:
-        """For a connection to whom is asked. Raises UsageError: a file cannot be used."""
-        import ssl  # a good part of the time that `status` takes, for those who need it
+        """The TLS context of the connection. Raises UsageError if a file cannot be used."""
+        import ssl  # here: importing it takes a good part of the time of `status`
 
         try:
             context = ssl.create_default_context(cafile=self.ca)
@@ -63,7 +65,7 @@ class Access(NamedTuple):
                 raise UsageError(f"{name}: {self.cert}: {_why(error)}") from None
         return context
 
-    def _word(self, key: str, path: str) -> str:
+    def _line(self, key: str, path: str) -> str:
         name = self.names.get(key, key)
         try:
             with open(path, encoding="utf-8") as file:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class Clock(Struct, frozen=True, kw_only=True):
-    """``monotonic_ns`` is the machine's, the one that records are written in; ``epoch`` seconds."""
+    """``monotonic_ns``: the clock of the records, per machine. ``epoch``: wall clock in seconds."""
 
     monotonic_ns: Callable[[], int] = time.monotonic_ns
     epoch: Callable[[], float] = time.time

@@ -1,4 +1,4 @@
-"""Errors that a user can cause, each one sentence that says what to do, with its exit code."""
+"""Errors that a user can correct: one sentence that says what to do, and an exit code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class WarmwatchError(Exception):
 
 
 class OutputError(WarmwatchError):
-    """What a command has to say cannot be written where it was sent."""
+    """The output of a command cannot be written."""
 
 
 class UsageError(WarmwatchError):
@@ -20,7 +20,7 @@ class UsageError(WarmwatchError):
 
 
 class UnknownRunError(WarmwatchError):
-    """No such run; says which there are, and which ``others`` have under that name."""
+    """No such run. The message lists known runs, and ``others``: other users' of that name."""
 
     exit_code = 5
 
@@ -28,7 +28,7 @@ class UnknownRunError(WarmwatchError):
         self.run, self.known = run, known
         if others:
             super().__init__(
-                f"no run of yours is named {run!r}; another user's are to be named with the owner: "
+                f"no run of yours is named {run!r}; name another user's with its owner: "
                 f"{', '.join(others)}"
             )
             return
@@ -37,7 +37,7 @@ class UnknownRunError(WarmwatchError):
 
 
 class UnreadRunError(UnknownRunError):
-    """No such run so far, and not all records were read, or shown."""
+    """No such run, but not all records were read or shown."""
 
     exit_code = 6
 
@@ -48,13 +48,13 @@ class UnreadRunError(UnknownRunError):
 
 
 class NoRunError(WarmwatchError):
-    """No run at all is known."""
+    """There are no runs."""
 
     exit_code = 5
 
 
 class DaemonError(WarmwatchError):
-    """The daemon cannot start or cannot be asked."""
+    """The daemon cannot start or does not answer."""
 
     exit_code = 6
 
@@ -64,28 +64,28 @@ class NoCredentialsError(DaemonError):
 
 
 class NoDaemonError(DaemonError):
-    """Nobody answers at the daemon's address."""
+    """No daemon listens at the address."""
 
 
 class ForeignDaemonError(NoDaemonError):
-    """Nobody named the address, and who listens there is another user."""
+    """Another user's process listens at the default address."""
 
 
 class FleetError(WarmwatchError):
-    """A Prometheus server cannot be asked."""
+    """A Prometheus server does not answer."""
 
     exit_code = 6
 
 
 class StoreError(WarmwatchError):
-    """The history of runs cannot be read or written; says what to do."""
+    """The history of runs cannot be read or written."""
 
 
 class RefusedRunsError(StoreError):
-    """Runs that no row can hold, by their ``ids``; all others were written."""
+    """Some runs (``ids``) cannot be stored; all others were written."""
 
-    def __init__(self, words: str, ids: frozenset[str]) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, ids: frozenset[str]) -> None:
+        super().__init__(message)
         self.ids = ids
 
 
@@ -96,7 +96,7 @@ class NotInHistoryError(WarmwatchError):
 
 
 class MissingExtraError(WarmwatchError):
-    """What was asked for needs libraries that another extra brings."""
+    """The command needs libraries of another extra."""
 
     exit_code = 2
 
@@ -105,14 +105,14 @@ _LONGEST = 300
 
 
 def described(error: Exception) -> str:
-    """An error of a kind that nobody expected, as text of bounded length."""
+    """An unexpected error as text of bounded length."""
     text = f"{type(error).__name__}: {error}"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 class SourceError(Exception):
-    """A source cannot be read now; the message is one sentence, fit to be shown as it is."""
+    """A source cannot be read now; the message is one sentence for users."""
 
 
 class ExportError(Exception):
-    """What was sent was not taken; the message is fit to be shown as it is."""
+    """The receiver did not accept an export; the message is one sentence for users."""

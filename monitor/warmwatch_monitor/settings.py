@@ -1,6 +1,4 @@
-"""Settings of the monitor: one frozen value made of environment variables and options; the
-price.
-"""
+"""Settings of the monitor: one frozen value from environment variables and options."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ PRICE = "WARMWATCH_PRICE_PER_GPU_HOUR"
 
 
 def price_per_gpu_hour(environ: Mapping[str, str]) -> float | None:
-    """What an hour of one GPU costs, in whatever currency. Raises UsageError: it is no price."""
+    """Price of one GPU for one hour, in any currency. Raises UsageError if it is invalid."""
     text = environ.get(PRICE, "").strip()
     if not text:
         return None
@@ -28,8 +26,8 @@ def price_per_gpu_hour(environ: Mapping[str, str]) -> float | None:
         price = float(text)
     except ValueError:
         price = -1.0
-    if not 0 <= price < 1e9:  # which neither NaN nor an infinity is
-        raise UsageError(f"{PRICE}: {text!r} is no price; give a number such as 2.5, or unset it")
+    if not 0 <= price < 1e9:  # also refuses NaN and infinity
+        raise UsageError(f"{PRICE}: {text!r} is not a price; use a number such as 2.5, or unset it")
     return price
 
 
@@ -38,7 +36,7 @@ NO_SQLITE = (
     "this Python was built without SQLite (it has no module _sqlite3); install warmwatch in one "
     "that has it"
 )
-_NO_NAME = frozenset(":/@?#*[]%\\ \t")  # what no host's name has, so it would never match
+_NOT_IN_HOST_NAMES = frozenset(":/@?#*[]%\\ \t")
 LOG_FORMATS = ("logfmt", "json")
 DEFAULT_ADDRESS = "127.0.0.1:10464"
 DEFAULT_SERVICE_USER = "warmwatch"  # of docker/systemd/warmwatch.service
@@ -47,7 +45,7 @@ DEFAULT_GPU_INTERVAL = 1.0
 DEFAULT_RETENTION = 900.0
 INTERVAL_LIMITS = (0.05, 60.0)
 GPU_INTERVAL_LIMITS = (0.1, 60.0)
-EVER_SECONDS = 10.0 * 365 * 86400  # a retention for who asks of runs that ended long ago
+EVER_SECONDS = 10.0 * 365 * 86400  # a retention that includes runs that ended long ago
 DEFAULT_LONG_COMPILE = 3600.0
 LONG_COMPILE_LIMITS = (0.0, 30 * 86400.0)
 RETENTION_LIMITS = (0.0, 30 * 86400.0)
@@ -55,7 +53,7 @@ DEFAULT_STATE_RUNS, STATE_RUNS_LIMITS = 10_000, (1, 1_000_000)
 DEFAULT_STATE_DAYS, STATE_DAYS_LIMITS = 365, (1, 36_500)
 DEFAULT_STATE_MB, STATE_MB_LIMITS = 512, (1, 1_000_000)
 
-# how a setting that is on or off may be spelled, in any case
+# spellings of a boolean, case-insensitive
 SWITCHES: Mapping[str, bool] = {
     **dict.fromkeys(("on", "1", "true", "yes"), True),
     **dict.fromkeys(("off", "0", "false", "no"), False),
@@ -63,7 +61,7 @@ SWITCHES: Mapping[str, bool] = {
 
 
 class Address(NamedTuple):
-    """Where the daemon listens, and whether over TLS. Port 0 asks the system for a free one."""
+    """Where the daemon listens, and whether with TLS. Port 0: the system chooses a free one."""
 
     host: str
     port: int
@@ -77,13 +75,14 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class CleanupLock(NamedTuple):
-    """Where runs are remembered, and how many.
+class HistorySettings(NamedTuple):
+    """Location and limits of the history of runs.
 
     Attributes:
-        directory: absolute; ``None``: none are. chosen: whether somebody named it.
-        able: whether this Python has SQLite; where it has none, none are.
-        runs, days, megabytes: beyond any of them, the runs that were seen longest ago leave.
+        directory: absolute path; ``None``: no history.
+        chosen: the directory was set explicitly.
+        able: this Python has SQLite; without it there is no history.
+        runs, days, megabytes: limits; beyond any of them, the oldest runs are evicted.
     """
 
     directory: str | None = None
@@ -95,30 +94,33 @@ class CleanupLock(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What the monitor was told.
+    """Settings of a command or of the daemon.
 
     Attributes:
-        directories: absolute paths of the record directories to look into, best first.
-        chosen: whether somebody named the directory, so that it is the only one.
-        address: of the daemon. asked: whether somebody named it, so that it has to answer.
-        interval: seconds between two looks at the records.
-        gpu_interval: seconds between two looks at the GPUs; ``None`` to leave NVML alone.
-        observe: whether to look for trainings without the agent.
-        otlp: whether to send the metrics by OTLP.
-        retention: seconds for which a record stays visible after its process ended.
-        long_compile: seconds that an activity may take at most; ``None``: as long as it likes.
-        web_config: path of the file with TLS and who may ask. insecure: whether anybody may, from
-        wherever. allowed_hosts: further names by which the daemon may be asked.
-        log_format: of the daemon's log, ``logfmt`` or ``json``; ``None`` for no log.
-        access: what a command shows to whom it asks.
-        keeping: where runs are remembered.
-        service_user: who may listen at the default address beside root and the caller.
+        directories: absolute paths of the record directories, best first.
+        chosen: the directory was set explicitly, so it is the only one.
+        address: address of the daemon.
+        address_set: the address was set explicitly, so the daemon must answer.
+        interval: seconds between two polls of the records.
+        gpu_interval: seconds between two polls of the GPUs; ``None``: do not use NVML.
+        observe: look for trainings without the agent.
+        otlp: export metrics by OTLP.
+        retention: seconds for which a run stays visible after its end.
+        long_compile: seconds after which any activity counts as long; ``None``: never.
+        web_config: path of the file with TLS settings, users and tokens.
+        insecure: no authentication, on any address.
+        allowed_hosts: additional host names in requests.
+        log_format: format of the daemon's log, ``logfmt`` or ``json``; ``None``: no log.
+        access: credentials of commands.
+        history: location and limits of the history.
+        service_user: user that may run the daemon at the default address, besides root and the
+            caller.
     """
 
     directories: tuple[str, ...]
     chosen: bool
     address: Address
-    asked: bool = False
+    address_set: bool = False
     interval: float = DEFAULT_INTERVAL
     gpu_interval: float | None = DEFAULT_GPU_INTERVAL
     observe: bool = True
@@ -130,28 +132,30 @@ class Settings(NamedTuple):
     allowed_hosts: tuple[str, ...] = ()
     log_format: str | None = "logfmt"
     access: Access = ANYBODY
-    keeping: CleanupLock = CleanupLock()
+    history: HistorySettings = HistorySettings()
     service_user: str = DEFAULT_SERVICE_USER
 
 
 def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]) -> Settings:
-    """Settings from the environment and from ``options`` (``{"interval": "1"}``), which win.
+    """Settings from the environment and from ``options`` (``{"interval": "1"}``).
+
+    Options take precedence.
 
     Raises:
-        UsageError: a value that cannot be used; the message names the option or variable.
+        UsageError: a value is invalid; the message names the option or variable.
     """
     directory = options.get("dir") or environ.get("WARMWATCH_DIR")
     found = places.directories({**environ, "WARMWATCH_DIR": directory or ""}, uid)
     path = _absolute(directory) if directory else ""
     if path and within(DISK_SECONDS, partial(_is_other, path), False, path=path):
         name, _ = _raw("dir", environ, options, "")
-        raise UsageError(f"{name}: {directory} is a file; name a directory, or remove the file")
+        raise UsageError(f"{name}: {directory} is a file; use a directory, or remove the file")
     return Settings(
         directories=tuple(dict.fromkeys(map(_absolute, found))),
         chosen=bool(directory),
         service_user=environ.get("WARMWATCH_SERVICE_USER") or DEFAULT_SERVICE_USER,
         address=parse_address(*_raw("address", environ, options, DEFAULT_ADDRESS)),
-        asked=bool(options.get("address") or environ.get("WARMWATCH_ADDRESS")),
+        address_set=bool(options.get("address") or environ.get("WARMWATCH_ADDRESS")),
         interval=_seconds(
             *_raw("interval", environ, options, str(DEFAULT_INTERVAL)), INTERVAL_LIMITS
         ),
@@ -171,15 +175,15 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
         allowed_hosts=tuple(_names(*_raw("allowed_hosts", environ, options, ""))),
         log_format=_log_format(*_raw("log_format", environ, options, LOG_FORMATS[0])),
         access=load_access(environ, options),
-        keeping=load_keeping(environ),
+        history=load_history_settings(environ),
     )
 
 
-def load_keeping(environ: Mapping[str, str]) -> CleanupLock:
-    """Where runs are remembered. Raises UsageError."""
+def load_history_settings(environ: Mapping[str, str]) -> HistorySettings:
+    """Location and limits of the history. Raises UsageError."""
     named = environ.get("WARMWATCH_STATE", "")
     off, able = named.strip().lower() == "off", find_spec("_sqlite3") is not None
-    return CleanupLock(
+    return HistorySettings(
         directory=None if off or not able else _state_directory(environ, named),
         chosen=bool(named),
         able=off or able,
@@ -190,17 +194,17 @@ def load_keeping(environ: Mapping[str, str]) -> CleanupLock:
 
 
 def _state_directory(environ: Mapping[str, str], named: str) -> str | None:
-    """``None``: nobody named one, and the user has no home."""
+    """``None`` if no directory is set and the user has no home."""
     if named:
         return _absolute(named)
     home = environ.get("XDG_STATE_HOME", "")
-    if not home.startswith("/"):  # a relative one is to be ignored, says its specification
+    if not home.startswith("/"):  # the XDG specification says to ignore a relative path
         home = os.path.join(_home(environ), ".local", "state")
     return _absolute(os.path.join(home, "warmwatch")) if home.startswith("/") else None
 
 
 def _home(environ: Mapping[str, str]) -> str:
-    """The user's; empty where there is none. An empty HOME is none, and not the root's folder."""
+    """The user's home; empty if there is none. An empty HOME counts as unset."""
     if environ.get("HOME"):
         return environ["HOME"]
     try:
@@ -210,27 +214,28 @@ def _home(environ: Mapping[str, str]) -> str:
 
 
 def _absolute(path: str) -> str:
-    """``path`` from the root; ``..`` stays, since what is before it may be a link.
+    """``path`` as an absolute path. ``..`` stays, since the part before it may be a link.
 
-    Raises UsageError: there is nothing that it is relative to.
+    Raises:
+        UsageError: the path is relative, and the working directory was removed.
     """
     if not path.startswith("/"):
         try:
             path = os.path.join(os.getcwd(), path)
         except OSError:
             raise UsageError(
-                f"{path!r} is relative, and the working directory was removed; give it from the "
-                "root, or go to another directory"
+                f"{path!r} is relative, and the working directory was removed; use an absolute "
+                "path, or change to another directory"
             ) from None
     return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
 def _names(option: str, text: str) -> Iterator[str]:
     for name in (one.strip() for one in text.split(",")):
-        if set(name) & _NO_NAME:  # the header's is held against it without the port
-            said = "--allowed-host" if option.startswith("-") else option  # each is given alone
+        if set(name) & _NOT_IN_HOST_NAMES:  # it would never match the Host header
+            shown = "--allowed-host" if option.startswith("-") else option  # a repeatable option
             raise UsageError(
-                f"{said}: {name!r} is no name; give it alone, without scheme, port and path,"
+                f"{shown}: {name!r} is not a host name; give it without scheme, port and path,"
                 " such as monitor.example"
             )
         if name:
@@ -238,12 +243,12 @@ def _names(option: str, text: str) -> Iterator[str]:
 
 
 def _is_other(path: str) -> bool:
-    """Whether something is there that is no directory."""
+    """Whether ``path`` exists and is not a directory."""
     return os.path.exists(path) and not os.path.isdir(path)
 
 
 def load_access(environ: Mapping[str, str], options: Mapping[str, str | None]) -> Access:
-    """What a command shows to whom it asks. Raises UsageError: it says two things at once."""
+    """Credentials of a command. Raises UsageError if settings contradict each other."""
     found = {key: _raw(key, environ, options, "") for key in ACCESS_KEYS}
     given = {key: text for key, (_, text) in found.items() if text}
     if "token_file" in given and "user_file" in given:
@@ -257,7 +262,7 @@ def load_access(environ: Mapping[str, str], options: Mapping[str, str | None]) -
 def _raw(
     key: str, environ: Mapping[str, str], options: Mapping[str, str | None], default: str
 ) -> tuple[str, str]:
-    """A setting's text, and what to call it in a message: the option or the variable."""
+    """The option or variable of a setting, for messages, and its text."""
     if (option := options.get(key)) is not None:
         return f"--{key.replace('_', '-')}", option
     variable = PREFIX + key.upper()
@@ -265,25 +270,25 @@ def _raw(
 
 
 def parse_address(name: str, text: str) -> Address:
-    """``HOST:PORT``, ``[IPV6]:PORT``; ``https://`` before it says that TLS is spoken there.
+    """Parse ``HOST:PORT`` or ``[IPV6]:PORT``, with an optional ``http://`` or ``https://``.
 
     Raises:
-        UsageError: it is neither; ``name`` is what the message calls it.
+        UsageError: it is invalid; the message begins with ``name``.
     """
     scheme, has_scheme, rest = text.strip().rpartition("://")
     host, colon, port = rest.removesuffix("/" if has_scheme else "").rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    right = colon and host and port.isdecimal() and int(port) <= 65535
-    if not right or (has_scheme and scheme not in ("http", "https")):
+    valid = colon and host and port.isdecimal() and int(port) <= 65535
+    if not valid or (has_scheme and scheme not in ("http", "https")):
         raise UsageError(f"{name}: {text!r} is not HOST:PORT, such as {DEFAULT_ADDRESS}")
     return Address(host=host, port=int(port), tls=scheme == "https")
 
 
-_NOR_OFF = "neither off nor"
+_OR_OFF = "neither off nor"
 
 
-def _seconds(name: str, text: str, limits: tuple[float, float], what: str = "not") -> float:
-    """Raises UsageError: it is ``what`` a number within the limits."""
+def _seconds(name: str, text: str, limits: tuple[float, float], unless: str = "not") -> float:
+    """Parse seconds. Raises UsageError if it ``is {unless} a number`` within the limits."""
     low, high = limits
     try:
         value = float(text)
@@ -291,15 +296,15 @@ def _seconds(name: str, text: str, limits: tuple[float, float], what: str = "not
         value = float("nan")
     if not low <= value <= high:
         span = f"from {low:,.12g} to {high:,.12g}"
-        raise UsageError(f"{name}: {text!r} is {what} a number of seconds {span}")
+        raise UsageError(f"{name}: {text!r} is {unless} a number of seconds {span}")
     return value
 
 
 def _whole(name: str, environ: Mapping[str, str], default: int, limits: tuple[int, int]) -> int:
-    """Raises UsageError: it is not a whole number within the limits."""
+    """Parse an integer. Raises UsageError if it is not within the limits."""
     text, (low, high) = environ.get(name) or str(default), limits
     if not text.isdecimal() or not low <= int(text) <= high:
-        raise UsageError(f"{name}: {text!r} is not a whole number from {low:,} to {high:,}")
+        raise UsageError(f"{name}: {text!r} is not an integer from {low:,} to {high:,}")
     return int(text)
 
 
@@ -321,9 +326,9 @@ def _log_format(name: str, text: str) -> str | None:
 
 def _gpu_interval(name: str, text: str) -> float | None:
     off = SWITCHES.get(text.strip().lower()) is False
-    return None if off else _seconds(name, text, GPU_INTERVAL_LIMITS, _NOR_OFF)
+    return None if off else _seconds(name, text, GPU_INTERVAL_LIMITS, _OR_OFF)
 
 
 def _long_compile(name: str, text: str) -> float | None:
     off = SWITCHES.get(text.strip().lower()) is False
-    return None if off else _seconds(name, text, LONG_COMPILE_LIMITS, _NOR_OFF) or None
+    return None if off else _seconds(name, text, LONG_COMPILE_LIMITS, _OR_OFF) or None

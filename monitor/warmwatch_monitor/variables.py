@@ -22,7 +22,7 @@ from warmwatch_monitor.settings import (
     PRICE,
 )
 
-# name -> (default in words, meaning); docs/reference/settings.md lists these and the agent's
+# name -> (default, meaning); docs/reference/settings.md lists these and the agent's
 VARIABLES: Mapping[str, tuple[str, str]] = {
     "WARMWATCH_DIR": (
         "/run/warmwatch, the user's runtime directory, and those in /dev/shm and /tmp",

@@ -9,6 +9,8 @@ _FIPS = "only an interpreter that allows none but approved digests would refuse 
 _ORDER = "of the machines that PyTorch runs on, all are of this order"
 _NOBODY = "where nobody lives nobody is asked for stalls"
 _LENGTHS = "an assert at the import holds both to one length"
+_FAST_PATH = "the loop after the fast path has the same result"
+_FAST = "len(words) >= FEWEST and min(words) and (sum(words) <= WINDOW_NS)"
 _SAME_MOMENT = "two processes do not attach in the same nanosecond"
 
 _WORDS = "len(fields(StepCounts))"
@@ -42,6 +44,15 @@ ACCEPTED: dict[str, dict[str, str]] = {
                 ("usedforsecurity=False", "usedforsecurity=None"),
                 ("usedforsecurity=False", "usedforsecurity=True"),
             )
+        },
+    },
+    "warmwatch.shared.record.recent": {
+        "packed(pause_ns): 0 -> 1": "pauses are rounded to seconds",
+        "is_clean: return word < _NOT_CLEAN and word & LONGEST_NS > 0 -> "
+        "return word <= _NOT_CLEAN and word & LONGEST_NS > 0": "that word has no length",
+        **{
+            f"recent_lengths: if {_FAST} -> if {_FAST.replace(before, after)}": _FAST_PATH
+            for before, after in (("len(words) >=", "len(words) >"), ("(words) <=", "(words) <"))
         },
     },
     "warmwatch.shared.record.layout": {

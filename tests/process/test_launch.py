@@ -218,7 +218,7 @@ def test_a_price_that_is_none_is_said_before_the_command_begins(tmp_path: Path) 
     price = {**os.environ, "WARMWATCH_PRICE_PER_GPU_HOUR": "2 euros"}
     done = started("touch", str(made), options=("--report",), env=price)
     assert (done.returncode, made.exists()) == (2, False)
-    assert "is no price" in done.stderr
+    assert "is not a price" in done.stderr
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "2>/dev/full", "<&- >&- 2>&-"])

@@ -14,7 +14,7 @@ from warmwatch_monitor.model.run_summary import (
     Samples,
     Wrapping,
 )
-from warmwatch_monitor.settings import CleanupLock
+from warmwatch_monitor.settings import HistorySettings
 
 BEGAN = 1_795_000_000.0
 
@@ -95,10 +95,10 @@ def living(id: str = "abcdefgh", **known: Any) -> RunSummary:
     return account(id, **{"ended": None, "seen": BEGAN + 30, "state": "warm", **known})
 
 
-def keeping(directory: Path, **bounds: int) -> CleanupLock:
+def history_settings(directory: Path, **bounds: int) -> HistorySettings:
     """The history there; it holds what is old too."""
-    return CleanupLock(directory=str(directory), chosen=True, **{"days": 36_500, **bounds})
+    return HistorySettings(directory=str(directory), chosen=True, **{"days": 36_500, **bounds})
 
 
 def store(directory: Path, **how: Any) -> Store:
-    return Store(keeping(directory), **how)
+    return Store(history_settings(directory), **how)

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from support import scenarios
-from support.accounts import keeping, store
+from support.accounts import history_settings, store
 from support.accuracy import DOCUMENT, ESTIMATES
 from support.scenarios import Scenario
 from support.sources import settings
-from warmwatch_monitor.history.earlier_runs_source import recalling
+from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
 from warmwatch_monitor.history.summaries import summarize_run
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.pipeline.poller import Poller
@@ -59,7 +59,7 @@ class Measured:
 
 def measure(scenario: Scenario, folder: Path) -> Measured:
     """Train it twice."""
-    history = keeping(folder / "state")
+    history = history_settings(folder / "state")
     first = _watched(scenario, folder / "first", folder / "state")[-1]
     (run,) = first.runs
     store(folder / "state").save([summarize_run(run, first)])
@@ -82,7 +82,7 @@ def _watched(scenario: Scenario, folder: Path, state: Path) -> list[Snapshot]:
     )
     poller = Poller(
         settings(str(folder / "records"), retention=3600.0),
-        sources=(RECORDS, HOST, *recalling(keeping(state))),
+        sources=(RECORDS, HOST, *earlier_runs_source(history_settings(state))),
     )
     training.start()
     seen = []

@@ -19,7 +19,7 @@ _MOST = 100_000
 
 
 def named(ranks: Iterable[int]) -> str:
-    """``0-3,6``, of the ranks in order."""
+    """Ranks as text: ``0-3,6``."""
     spans: list[list[int]] = []
     for rank in sorted(ranks):
         if spans and rank == spans[-1][1] + 1:
@@ -30,7 +30,7 @@ def named(ranks: Iterable[int]) -> str:
 
 
 def numbers(name: str) -> list[int]:
-    """The ranks again. Raises ValueError where it names none."""
+    """Parse ``0-3,6``. Raises ValueError if it is invalid."""
     found: list[int] = []
     for part in name.split(","):
         match = _PART.fullmatch(part.strip())
@@ -55,7 +55,7 @@ _SHARES = ("compilations", "recompiles", "kernels")
 
 
 class HeldRank(Struct, frozen=True, kw_only=True):
-    """What the baseline says of a rank."""
+    """The baseline's numbers of a rank."""
 
     counts: Mapping[str, int]
     functions: Mapping[str, Share]
@@ -73,7 +73,7 @@ class HeldRun(Struct, frozen=True, kw_only=True):
 
 
 class Baseline(Struct, frozen=True, kw_only=True):
-    """What was compiled when somebody found that good.
+    """The accepted numbers.
 
     Attributes:
         tolerance: by how much of itself the warm-up may grow. ignore: numbers that may grow.
@@ -87,10 +87,10 @@ class Baseline(Struct, frozen=True, kw_only=True):
 
 
 def of(runs: Sequence[MeasuredRun], before: Baseline | None = None) -> Baseline:
-    """What was measured, with the settings of the baseline ``before``."""
+    """A baseline with the measured numbers and the settings of the baseline ``before``."""
     settings = before or Baseline()
     held = {one.run: _held(one) for one in runs}
-    if RATIO in settings.ignore:  # it is another one each time
+    if RATIO in settings.ignore:  # it differs from run to run
         held = {name: replace(one, warmup_ratio=None) for name, one in held.items()}
     return Baseline(
         runs=held,

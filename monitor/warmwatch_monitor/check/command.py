@@ -113,7 +113,7 @@ def _words(command: str | None) -> tuple[str, ...]:
     try:
         found = tuple(shlex.split(command or ""))
     except ValueError as error:
-        raise UsageError(f"--against: {error}; it takes a command, as a shell would") from None
+        raise UsageError(f"--against: {error}; it takes a shell command") from None
     if command is not None and not found:
         raise UsageError("--against takes a command")
     return found
@@ -132,7 +132,7 @@ def _check(wanted: _Wanted) -> int:
     try:
         if wanted.against:
             held = _beside(_measured(wanted, wanted.against), held)
-        assert held is not None, "one of the two was asked for"
+        assert held is not None, "--baseline or --against is given"
         comparison = compared(_measured(wanted, wanted.command), held, wanted.tolerance)
     except CannotCompareError as error:
         _tell(wanted, Result(against=said, problem=str(error)))
@@ -149,7 +149,7 @@ def _measured(wanted: _Wanted, command: Sequence[str]) -> tuple[MeasuredRun, ...
 
 
 def _beside(measured: tuple[MeasuredRun, ...], held: Baseline | None) -> Baseline:
-    """What was measured in this job as a baseline: all of it, or beside a file's the warm-up."""
+    """The measured runs as a baseline; with a file's baseline, only their warm-up in seconds."""
     from warmwatch_monitor.check import baseline
 
     here = baseline.of(measured)
@@ -164,12 +164,12 @@ def _update(wanted: _Wanted) -> int:
     from warmwatch_monitor.check.output import changes
 
     place = wanted.baseline
-    assert place is not None, "it was asked for"
+    assert place is not None, "--update requires --baseline"
     before = _read(place) if place.exists() else None
     try:
         found = _measured(wanted, wanted.command)
     except CannotCompareError as error:
-        note(f"\nwarmwatch check: {error}; {place} was left as it is")
+        note(f"\nwarmwatch check: {error}; {place} is unchanged")
         return error.code
     made = baseline.of(found, before)
     if wanted.tolerance is not None:
@@ -189,28 +189,28 @@ def _read(place: Path) -> Baseline:
     except FileNotFoundError:
         raise UsageError(
             f"{place}: there is no baseline yet; write it with `warmwatch check --baseline "
-            f"{shlex.quote(str(place))} --update -- CMD`, look at it and commit it"
+            f"{shlex.quote(str(place))} --update -- CMD`, review it and commit it"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"{place}: it cannot be read: {why}") from None
+        raise UsageError(f"{place}: cannot be read: {why}") from None
     try:
         return parsed(text)
     except UsageError as error:
         raise UsageError(f"{place}: {error}") from None
-    except (ValueError, RecursionError, OverflowError):  # thousands of digits, or of brackets
+    except (ValueError, RecursionError, OverflowError):  # thousands of digits or brackets
         raise UsageError(
-            f"{place}: it holds a number that is too long, or is nested too deeply"
+            f"{place}: has a number that is too long, or is nested too deeply"
         ) from None
 
 
 def _tell(wanted: _Wanted, result: Result) -> None:
-    """On stderr, for stdout is the command's; and in the files that were asked for."""
+    """Print the result on stderr (stdout is CMD's), and write the requested files."""
     from warmwatch_monitor.check.output import answer, junit, markdown, text
 
     note(text(result))
     if wanted.markdown is not None:
-        # of several checks in one step of a job each has its part in the job's summary
+        # several checks of one job append to its summary
         shared = str(wanted.markdown) == os.environ.get("GITHUB_STEP_SUMMARY")
         write(wanted.markdown, markdown(result), append=shared)
     if wanted.junit is not None:

@@ -1,4 +1,4 @@
-"""Runs the command of ``check`` with the agent attached, to its end."""
+"""Runs the command of ``check`` to its end with the agent attached, and measures its runs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from warmwatch_monitor.model.journal import CompileCauses
 
 FAILED, NOT_SEEN = 4, 5
-_BY_SIGNAL = 128  # as a shell has it
+_BY_SIGNAL = 128  # offset of exit codes for signals, as in shells
 _STOPS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 _PAUSE_SECONDS = 0.5
 
 
 class CannotCompareError(Exception):
-    """Nothing can be compared, for this reason; ``code``: the exit code."""
+    """The runs cannot be compared; ``code``: the exit code of ``check``."""
 
     def __init__(self, words: str, code: int) -> None:
         super().__init__(words)
@@ -35,7 +35,10 @@ class CannotCompareError(Exception):
 def measured(
     command: Sequence[str], *, name: str | None, keep_caches: bool
 ) -> tuple[MeasuredRun, ...]:
-    """Run it; what it compiled. Raises CannotCompareError; ends as it where a signal killed it."""
+    """Run ``command`` and return what its runs compiled.
+
+    If a signal killed it, this process ends by the same signal. Raises CannotCompareError.
+    """
     from warmwatch_monitor.check import measured as gate
     from warmwatch_monitor.run.environment import environment
     from warmwatch_monitor.run.process import end_as
@@ -45,7 +48,7 @@ def measured(
     with fresh_caches(keep=keep_caches, used=lambda: living(ours.snapshot())) as caches:
         environ = environment({**os.environ, **caches.environ}, boot(), run=name, started_by=launch)
         status = _attend(tuple(command), environ, ours, heard)
-        snapshot = ours.ended()  # what outlives the command uses its caches
+        snapshot = ours.ended()  # processes that outlive the command still use its caches
     left = _left(caches)
     if os.WIFSIGNALED(status):
         if left:
@@ -63,7 +66,7 @@ def measured(
 def _attend(
     command: tuple[str, ...], environ: Mapping[str, str], ours: Launched, heard: list[int]
 ) -> int:
-    """Run it to its end; how it ended."""
+    """Run it to its end; its wait status."""
     from warmwatch_monitor.run.process import attend
 
     with startable(command):
@@ -78,14 +81,14 @@ def _attend(
 
 
 def _left(caches: Caches) -> str:
-    """That they were kept, for what goes on; empty where they are gone."""
+    """The message that caches were left for processes that still run; empty if removed."""
     from warmwatch_monitor.check.wording import kept
 
     return kept(caches.folder) if caches.folder and Path(caches.folder).exists() else ""
 
 
 def _left_alone(heard: Sequence[int]) -> None:
-    """Raises CannotCompareError where somebody ended it early, however well it took that."""
+    """Raises CannotCompareError if a signal ended it early, even if it exited with 0."""
     stops = [one for one in heard if one in _STOPS]
     if stops:
         raise CannotCompareError(
@@ -110,7 +113,7 @@ def _causes(folder: str) -> CompileCauses:
 
 
 def _sound(snapshot: Snapshot, code: int, command: Sequence[str]) -> None:
-    """Raises CannotCompareError where what was seen is no whole run that compiled."""
+    """Raises CannotCompareError unless all runs are complete, and one compiled something."""
     from warmwatch_monitor.check.wording import uncompiled, unfinished
     from warmwatch_monitor.status.words.sentence import run_sentence
 
@@ -130,7 +133,7 @@ def _sound(snapshot: Snapshot, code: int, command: Sequence[str]) -> None:
 
 
 def _all_there(earlier: Sequence[RecordReading]) -> None:
-    """Raises CannotCompareError where something compiled that no rank's numbers have."""
+    """Raises CannotCompareError if a record compiled something that no rank's numbers include."""
     from warmwatch_monitor.check.wording import began_anew
 
     if earlier:

@@ -16,7 +16,7 @@ Cause = Compilation | GraphBreak | Fallback | CudagraphSkip
 
 
 class Moved(Struct, frozen=True, kw_only=True):
-    """A function's part in it; ``was`` is ``None`` where the baseline does not know it."""
+    """The counts of a function that changed; ``was``: ``None`` if not in the baseline."""
 
     function: str
     now: Share
@@ -24,13 +24,14 @@ class Moved(Struct, frozen=True, kw_only=True):
 
 
 class Held(Struct, frozen=True, kw_only=True):
-    """One number of a run, held against the baseline's.
+    """One number of a run, compared with the baseline's.
 
     Attributes:
-        run, ranks: whose; ``ranks`` is empty of a number that is the whole run's.
-        measure: one of COUNTS, or of the warm-up's. was, now, limit: the baseline's, this one's,
-        and up to where it may go. causes: what made it, as far as a journal tells.
-        moved: functions whose part in it is another than the baseline's.
+        run, ranks: of which ranks; ``ranks`` is empty for a number of the whole run.
+        measure: one of COUNTS, or of the warm-up's two.
+        was, now, limit: the baseline's value, the current one, and the largest that passes.
+        causes: from the journal.
+        moved: functions whose counts differ from the baseline's.
     """
 
     run: str
@@ -48,7 +49,7 @@ class Held(Struct, frozen=True, kw_only=True):
 
 
 class Kind(Enum):
-    """What is to be said beside the numbers."""
+    """Kinds of remarks on a comparison."""
 
     ANOTHER_TORCH = "another torch"
     ANOTHER_NAME = "the one run here, held against the one of the baseline"
@@ -65,7 +66,7 @@ class Kind(Enum):
     NOT_COMPILED = "nothing of it was compiled"
 
 
-# For want of these nothing may pass.
+# The check fails with any of these: something could not be compared.
 _GRAVE = (
     *(Kind.NO_RUN, Kind.NO_RANKS, Kind.NO_COUNT, Kind.LOST_LINES),
     *(Kind.NEVER_WARM, Kind.NOT_COMPILED, Kind.AGENT_ERRORS),
@@ -73,7 +74,7 @@ _GRAVE = (
 
 
 class Remark(Struct, frozen=True, kw_only=True):
-    """One thing to be said. ``what``: which ranks, number or version, as its kind has it."""
+    """A remark. ``what``: the ranks, count or version that it is about."""
 
     kind: Kind
     run: str = ""
@@ -81,12 +82,12 @@ class Remark(Struct, frozen=True, kw_only=True):
 
     @property
     def grave(self) -> bool:
-        """Whether it forbids to pass: something could not be compared."""
+        """Whether the check fails because of it."""
         return self.kind in _GRAVE
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """All numbers that were compared, and what else there is to say."""
+    """All compared numbers, and remarks."""
 
     held: tuple[Held, ...] = ()
     remarks: tuple[Remark, ...] = ()
@@ -107,7 +108,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 def compared(
     runs: Sequence[MeasuredRun], baseline: Baseline, tolerance: float | None = None
 ) -> Comparison:
-    """Each number of ``runs`` that the baseline knows, by it. ``tolerance``: instead of its own."""
+    """Compare ``runs`` with the baseline. ``tolerance`` overrides the baseline's."""
     allowed = baseline.tolerance if tolerance is None else tolerance
     held: list[Held] = []
     remarks = list(_torches(runs, baseline))
@@ -133,7 +134,7 @@ def compared(
 def _pairs(
     runs: Sequence[MeasuredRun], baseline: Baseline
 ) -> list[tuple[MeasuredRun, HeldRun | None]]:
-    """By name; where there is one on each side, whatever they are called: a job's id may be it."""
+    """Pairs of equal names. A single run on each side is a pair; its name may be a job's id."""
     if len(runs) == 1 and len(baseline.runs) == 1:
         return [(runs[0], next(iter(baseline.runs.values())))]
     return [(one, baseline.runs.get(one.run)) for one in runs]
@@ -146,7 +147,7 @@ def _torches(runs: Sequence[MeasuredRun], baseline: Baseline) -> Iterator[Remark
 
 
 def _counts(run: MeasuredRun, was: HeldRun, ignore: Sequence[str]) -> Iterator[Held]:
-    """Rank by rank; ranks whose numbers are alike are told of together."""
+    """Compare rank by rank; ranks with equal numbers form one entry."""
     for measure in COUNTS:
         alike: dict[tuple[int, int], list[MeasuredRank]] = {}
         for rank in run.ranks:
@@ -194,7 +195,7 @@ def _moved(rank: MeasuredRank, was: HeldRank) -> Iterator[Moved]:
 
 
 def _warmup(run: MeasuredRun, was: HeldRun, baseline: Baseline, tolerance: float) -> Iterator[Held]:
-    """In seconds where both were measured in this job, else in steady steps."""
+    """Compare the warm-up in seconds if both were measured in this job, else in steady steps."""
     if RATIO in baseline.ignore:
         return
     for measure, before, now in (
@@ -208,7 +209,7 @@ def _warmup(run: MeasuredRun, was: HeldRun, baseline: Baseline, tolerance: float
 
 
 def _remarks(run: MeasuredRun, was: HeldRun, ignore: Sequence[str]) -> Iterator[Remark]:
-    """What of the one the other does not know."""
+    """Remarks on ranks and counts that only one side has."""
     seen = {one.rank: one for one in run.ranks}
     if new := [rank for rank in seen if rank not in was.ranks]:
         yield Remark(kind=Kind.UNKNOWN_RANKS, run=run.run, what=named(new))

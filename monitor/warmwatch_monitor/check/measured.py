@@ -1,4 +1,4 @@
-"""What runs compiled, as the numbers that a baseline holds."""
+"""What runs compiled, as the numbers of a baseline."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct
 from warmwatch_monitor.model import FunctionCost, RankView, RunView
 from warmwatch_monitor.model.journal import NOTHING, CompileCauses
 
-# Counts of a rank, in the order in which they are written and said.
+# Counts of a rank, in the order of the baseline file and of messages.
 COUNTS = (
     "graphs",
     "graph_breaks",
@@ -20,19 +20,19 @@ COUNTS = (
     "kernels",
     "cudagraph_skips",
 )
-# The seam (see the agent's ``hooks``) without which a torch does not tell of it; else 0 is no fact.
+# The hook (see the agent's ``hooks``) that a count needs. Without it the count is unknown, not 0.
 _NEEDS = {
     "fallbacks": "recompile_limit",
     "kernels": "kernels",
 }
 _USUALLY_NEEDS = "compilations"
-# Seconds. In five runs of one training with steps of 0.3 ms the warm-up was from 71 to 489 of them,
-# with steps of 20 ms from 67 to 99.
+# Seconds. In five runs of one training with steps of 0.3 ms the warm-up took 71 to 489 steps; with
+# steps of 20 ms it took 67 to 99.
 SHORT_STEP = 0.005
 
 
 class Share(Struct, frozen=True, kw_only=True):
-    """What of a rank's counts is one function's; ``kernels`` is ``None`` where nobody knows."""
+    """The part of a rank's counts that belongs to one function; ``None`` is unknown."""
 
     compilations: int = 0
     recompiles: int = 0
@@ -40,13 +40,14 @@ class Share(Struct, frozen=True, kw_only=True):
 
 
 class MeasuredRank(Struct, frozen=True, kw_only=True):
-    """One rank.
+    """The counts of one rank.
 
     Attributes:
-        counts: by COUNTS; one that its torch does not tell of is left out.
-        functions: by ``name (file)``. told: what its journal tells of each, the reasons among it.
-        errors: of the agent's own. dropped: lines that its journal has not, without which kernels
-        are not told.
+        counts: by COUNTS, without those that this PyTorch version does not report.
+        functions: by ``name (file)``.
+        told: causes from its journal, with their reasons.
+        errors: number of internal errors of the agent.
+        dropped: number of lost journal lines; if there are any, ``kernels`` is unknown.
     """
 
     rank: int
@@ -58,13 +59,14 @@ class MeasuredRank(Struct, frozen=True, kw_only=True):
 
 
 class MeasuredRun(Struct, frozen=True, kw_only=True):
-    """One run.
+    """The numbers of one run.
 
     Attributes:
-        view: all that is known of it. warmup_seconds: of the first warm-up, of the rank where that
-        took longest. warmup_ratio: the same in clean steps. Each is ``None`` where some rank never
-        became warm; the ratio also where steps are short, and ``short_step`` then the shortest.
-        torch: its version.
+        view: the run in the Snapshot.
+        warmup_seconds: longest first warm-up of a rank; ``None`` if a rank never became warm.
+        warmup_ratio: the same in clean steps; also ``None`` if steps are short.
+        short_step: the shortest step, if steps are too short for the ratio.
+        torch: version of PyTorch.
     """
 
     run: str
@@ -82,7 +84,7 @@ class MeasuredRun(Struct, frozen=True, kw_only=True):
 
 
 def measured(runs: Iterable[RunView], told: Mapping[str, CompileCauses]) -> tuple[MeasuredRun, ...]:
-    """What each of the runs compiled. ``told``: by the folder of a rank's record."""
+    """The numbers of each run. ``told``: causes by record folder."""
     return tuple(_run(one, told) for one in runs)
 
 
@@ -149,7 +151,7 @@ def _rank(view: RankView, told: CompileCauses) -> MeasuredRank:
 
 
 def _shares(functions: Iterable[FunctionCost], told: CompileCauses) -> dict[str, Share]:
-    """By function, whatever its line: a line moves with each edit above it."""
+    """Counts by function, without its line, which changes with every edit above it."""
     shares: dict[str, Share] = {}
     for one in functions:
         if one.name is None:

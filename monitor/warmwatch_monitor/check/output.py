@@ -15,11 +15,12 @@ from warmwatch_monitor.check.wording import remark
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """How a check came out.
+    """The result of a check.
 
     Attributes:
-        against: what it was held against, in words. comparison: ``None`` where nothing was
-        compared, and ``problem`` says why. accept: the command that accepts what grew.
+        against: the baseline file or the ``--against`` command.
+        comparison: ``None`` if nothing was compared; then ``problem`` says why.
+        accept: the command that accepts the growth.
     """
 
     against: str
@@ -37,7 +38,7 @@ class Result(Struct, frozen=True, kw_only=True):
 
     @property
     def problems(self) -> list[str]:
-        """Why it cannot pass though nothing grew, or beside that."""
+        """Reasons other than growth for which it fails."""
         found = [] if self.problem is None else [self.problem]
         remarks = self.comparison.remarks if self.comparison else ()
         return found + [remark(one) for one in remarks if one.grave]
@@ -52,16 +53,16 @@ class Result(Struct, frozen=True, kw_only=True):
         return not self.grew and not self.problems
 
 
-_OF_THE_RUN = (Kind.AGENT_ERRORS, Kind.SHORT_STEPS)  # whatever it is compared with
+_OF_THE_RUN = (Kind.AGENT_ERRORS, Kind.SHORT_STEPS)  # independent of the baseline
 
 
 def text(result: Result) -> str:
-    """The verdict first, then what grew with its reasons, then what else there is to say."""
+    """The verdict, then what grew with its reasons, then remarks."""
     return "\n".join(["", f"warmwatch check: {verdict(result)}", *_lines(result)])
 
 
 def changes(place: str, comparison: Comparison, *, first: bool) -> str:
-    """What is said of a baseline that was written, and what it was before."""
+    """The message for a baseline that was written, with its changes."""
     lines = ["", f"warmwatch check: wrote {place}"]
     lines += [f"  {line}" for line in _numbers(comparison.held)]
     own = [one for one in comparison.remarks if one.kind in _OF_THE_RUN]
@@ -118,7 +119,7 @@ def _grown(held: Held) -> Iterator[str]:
 
 
 def _numbers(held: tuple[Held, ...]) -> Iterator[str]:
-    """A line for each whose numbers they are."""
+    """One line for each group of ranks."""
     for who in dict.fromkeys(map(wording.whose, held)):
         yield f"{who}: {wording.numbers(one for one in held if wording.whose(one) == who)}"
 
@@ -128,7 +129,7 @@ _CODE = re.compile(r"(`[^`]*`)")
 
 
 def markdown(result: Result) -> str:
-    """A heading, a table of all numbers, and below it what grew with its reasons."""
+    """A heading, a table of all numbers, and what grew with its reasons."""
     return "\n".join(_markdown_lines(result)) + "\n"
 
 
@@ -164,7 +165,7 @@ def _now(held: Held) -> str:
 
 
 def _plain(text: str) -> str:
-    """``text`` as itself: nothing of it means anything in Markdown but quotes of code."""
+    """``text`` escaped for Markdown, except for inline code."""
     parts = _CODE.split(text)
     return "".join(
         part.replace("|", r"\|") if _CODE.fullmatch(part) else _SPECIAL.sub(r"\\\1", part)
@@ -176,7 +177,7 @@ _SUITE = "warmwatch check"
 
 
 def junit(result: Result) -> str:
-    """What could not be compared is an error, what grew a failure with its reasons."""
+    """JUnit XML: growth is a failure with its reasons, a failed comparison is an error."""
     suite = Xml.Element("testsuite", name=_SUITE)
     for held in result.held:
         case = _case(suite, wording.whose(held), wording.title(held.measure))

@@ -25,11 +25,11 @@ _NOUNS: Mapping[str, tuple[str, str]] = {
     "cudagraph_skips": ("CUDA graph left out", "CUDA graphs left out"),
 }
 _LONGEST = 160
-_WRAPPED = "(external_utils.py)"  # what PyTorch puts around a module of its own
+_WRAPPED = "(external_utils.py)"  # PyTorch's wrapper around a compiled module
 _OF_FAILURE = "Run it with TORCH_LOGS=dynamo,inductor, which shows the error."
 _OF_SKIP = "torch.compiler.cudagraph_mark_step_begin and static inputs help, or another mode."
 _OF_WARMUP = (
-    "It is held against the steady step, so steps that were faster this time do it too; where it "
+    "It is measured in steady steps, so faster steps raise it too; if it "
     'changes from run to run: ignore = ["warmup_ratio"] in the baseline, or a wider '
     "tolerance. `warmwatch run --report -- CMD` shows where it goes, phase by phase."
 )
@@ -56,9 +56,9 @@ def whose(held: Held) -> str:
 
 
 def headline(held: Held) -> str:
-    """``recompiles: 3, was 1``; of the warm-up, which has a tolerance, how far it might have gone.
+    """``recompiles: 3, was 1``, and for the warm-up, which has a tolerance, its limit.
 
-    What it was is the baseline's, or that of the command in the same job.
+    The earlier value is the baseline's, or that of the ``--against`` command.
     """
     now, was = amount(held.measure, held.now), amount(held.measure, held.was)
     may = "" if held.limit == held.was else f" (may be {amount(held.measure, held.limit)})"
@@ -66,7 +66,7 @@ def headline(held: Held) -> str:
 
 
 def causes(held: Held) -> list[tuple[str, str | None]]:
-    """What made it so, each with what to do about it, the same ones once; MOST at most."""
+    """The distinct causes, each with its remedy; at most MOST."""
     found: dict[tuple[str, str | None], int] = {}
     for cause in held.causes:
         said = _cause(cause, held.measure)
@@ -114,7 +114,7 @@ def _skip(one: Compilation | CudagraphSkip, reason: str) -> str:
 
 
 def _moved(one: Moved) -> str:
-    """A forward and its backward are two compilations of one function."""
+    """The changed counts of a function; its forward and backward are two compilations."""
     what = "the model" if one.function.endswith(_WRAPPED) else one.function
     if one.was is None:
         return f"{what}: {_share(one.now)}; the baseline does not know it"
@@ -179,7 +179,7 @@ _REMARKS: Mapping[Kind, Callable[[Remark], str]] = {
 
 
 def uncompiled(run: RunView) -> str:
-    """Why a run that was seen compiled nothing, as far as that is known."""
+    """Why a run compiled nothing, if known."""
     figures = run.ranks[0].figures
     off = turned_off(figures)
     if off is None and figures.compile.wrappers:
@@ -188,7 +188,7 @@ def uncompiled(run: RunView) -> str:
 
 
 def unfinished(run: RunView, ranks: Iterable[int]) -> str:
-    """That some of a run went on when the command had ended."""
+    """The message that ranks were still running when the command ended."""
     return (
         f"{run.run}: rank {named(ranks)} had not ended when the command had, so nothing was "
         "compared: have the command wait for it"
@@ -196,7 +196,7 @@ def unfinished(run: RunView, ranks: Iterable[int]) -> str:
 
 
 def began_anew(run: str) -> str:
-    """That a process of it has a second record, and what the first one counts is in no number."""
+    """The message that a process has a second record, so the first one's counts are missing."""
     return (
         f"{run}: its process began anew when it had compiled (by exec, or with a second attach()), "
         "and what it compiled before is not counted, so nothing was compared: have it begin anew "
@@ -205,7 +205,7 @@ def began_anew(run: str) -> str:
 
 
 def kept(caches: str) -> str:
-    """That this folder of ``caches`` was left to what goes on."""
+    """The message that the folder ``caches`` was left for processes that still run."""
     return f"remove {caches} when what goes on has ended: it holds its compile caches"
 
 
@@ -215,7 +215,7 @@ def remark(of: Remark) -> str:
 
 
 def numbers(held: Iterable[Held]) -> str:
-    """What was compared, in one line: ``2 graphs, 0 graph breaks, warm-up 684 steady steps``."""
+    """The compared numbers in one line: ``2 graphs, 0 graph breaks, warm-up 684 steady steps``."""
     return ", ".join(
         f"{one.now:g} {_NOUNS[one.measure][one.now != 1]}"
         if one.measure in _NOUNS

@@ -198,7 +198,7 @@ def _from_daemon(settings: Settings, within: float | None = None) -> tuple[Answe
         _note_once(f"warmwatch: {error}; the records are read here")
         return None
     except NoCredentialsError:
-        if settings.asked:
+        if settings.address_set:
             raise
         url = settings.address.url
         _note_once(
@@ -206,10 +206,10 @@ def _from_daemon(settings: Settings, within: float | None = None) -> tuple[Answe
         )
         return None
     except NoDaemonError:
-        if settings.asked:
+        if settings.address_set:
             raise
         return None
-    watched = settings.asked or not settings.chosen
+    watched = settings.address_set or not settings.chosen
     here = watched or answer.get("directories") == list(settings.directories)
     return (answer, daemon) if here else None
 
@@ -229,9 +229,9 @@ def _reader(
         from warmwatch_monitor.status.document import status
 
         if not pollers:
-            from warmwatch_monitor.history.earlier_runs_source import recalling
+            from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
 
-            pollers.append(make_poller(settings, *recalling(settings.keeping)))
+            pollers.append(make_poller(settings, *earlier_runs_source(settings.history)))
         if deadline is not None:
             seconds: float | None = max(_LEAST_SECONDS, deadline - time.monotonic())
         else:  # one that hung when the settings were checked is given little more time

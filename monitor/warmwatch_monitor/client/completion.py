@@ -10,7 +10,7 @@ import click
 from warmwatch.shared.states import State
 from warmwatch_monitor.client.answers import asker
 from warmwatch_monitor.errors import WarmwatchError
-from warmwatch_monitor.settings import load_keeping
+from warmwatch_monitor.settings import load_history_settings
 
 _MOST = 50  # earlier runs
 
@@ -41,10 +41,10 @@ def modes_of_torch(_ctx: click.Context, _param: click.Parameter, incomplete: str
 
 
 def _earlier_names(environ: Mapping[str, str]) -> list[str]:
-    keeping = load_keeping(environ)
-    if not keeping.able or keeping.directory is None:
+    settings = load_history_settings(environ)
+    if not settings.able or settings.directory is None:
         return []
     from warmwatch_monitor.history.listing import Wanted
     from warmwatch_monitor.history.store import Store
 
-    return [one.run for one in Store(keeping).listed(Wanted(limit=_MOST))]
+    return [one.run for one in Store(settings).listed(Wanted(limit=_MOST))]

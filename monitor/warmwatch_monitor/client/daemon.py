@@ -47,7 +47,7 @@ class Daemon(NamedTuple):
 
 def daemon_of(settings: Settings) -> Daemon:
     """The daemon that these settings mean."""
-    user = None if settings.asked else settings.service_user
+    user = None if settings.address_set else settings.service_user
     return Daemon(settings.address, settings.access, user)
 
 

@@ -29,8 +29,8 @@ from warmwatch_monitor.terminal.picture import picture
 
 _PAUSE_SECONDS = 0.1
 _RUN = "demo"
-# what is to be left alone on this machine, and where the demo is remembered, like any run
-_KEPT = ("WARMWATCH_GPU_INTERVAL", "WARMWATCH_OBSERVE", "WARMWATCH_STATE")
+# settings of the user that also apply to the demo
+_INHERITED = ("WARMWATCH_GPU_INTERVAL", "WARMWATCH_OBSERVE", "WARMWATCH_STATE")
 
 
 @click.command()
@@ -64,7 +64,9 @@ def environment(environ: Mapping[str, str], directory: str) -> dict[str, str]:
 
     A daemon that requires authentication would refuse the demo; one with OTLP would export it.
     """
-    others = {n: value for n, value in environ.items() if n in _KEPT or not n.startswith(PREFIX)}
+    others = {
+        n: value for n, value in environ.items() if n in _INHERITED or not n.startswith(PREFIX)
+    }
     return {**others, f"{PREFIX}DIR": directory, f"{PREFIX}RUN": _RUN}
 
 

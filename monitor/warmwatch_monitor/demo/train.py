@@ -1,7 +1,7 @@
-"""A small compiled training, as a user would write it; the first import is all that is ours.
+"""A small compiled training, as a user would write it; only the first import is for Warmwatch.
 
-A character transformer learns a text of its own making. After a while the sequences get shorter,
-which compiles the model again. Run by ``warmwatch demo``; it knows nothing of being watched.
+A character transformer learns generated sums. After a while the sequences get shorter, which
+recompiles the model. ``warmwatch demo`` runs it.
 """
 
 import itertools
@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 WIDTH, HEADS, LAYERS, BATCH = 96, 4, 2, 8
 LONG, SHORT = 64, 48
-WARM_AFTER = 4  # the first compiles, three more are clean: from then on it is warm
-WATCHED_SECONDS = 6.0  # of full speed after that, for someone to see it
+WARM_AFTER = 4  # steps: the first compiles, and three clean ones make it warm
+WATCHED_SECONDS = 6.0  # at full speed after that, so that the user sees it
 
 
 class Block(nn.Module):

@@ -27,7 +27,7 @@ _COMPILED = (
 
 
 class Rows(Struct, frozen=True):
-    """``columns`` are the same in each row; a value that is not known is ``None``."""
+    """A table; a value of ``None`` is unknown."""
 
     name: str
     columns: tuple[str, ...]
@@ -35,7 +35,7 @@ class Rows(Struct, frozen=True):
 
 
 def tables(account: RunSummary) -> tuple[Rows, ...]:
-    """Those of which there is something to tell; ranks and compilations in any case."""
+    """All tables that are not empty; ranks and compilations always."""
     found = (_ranks(account), _compilations(account), _steps(account), _gpus(account))
     return tuple(one for one in found if one.rows or one.name in ("ranks", "compilations"))
 
@@ -60,7 +60,7 @@ def _compiled(one: Compiled) -> tuple[Value, ...]:
 
 
 def _steps(account: RunSummary) -> Rows:
-    """What a daemon saw of each rank, second by second or more coarsely."""
+    """Samples of each rank from a daemon, every second or longer."""
     seen = {one.rank: one.samples for one in account.ranks if one.samples is not None}
     return _sampled("samples", "rank", seen)
 
@@ -83,18 +83,18 @@ def _rows(key: Value, seen: Samples, names: tuple[str, ...]) -> Iterator[tuple[V
 
 
 NO_PYARROW = "--parquet needs pyarrow: pip install pyarrow, or take --csv"
-# what a spreadsheet would take for the begin of a formula
+# a spreadsheet interprets text that begins with these as a formula
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_csv(tables: Sequence[Rows], folder: Path) -> list[Path]:
-    """A file for each table. Raises OSError."""
+    """Write one file per table. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     return [write_one_csv(one, folder / f"{one.name}.csv") for one in tables]
 
 
 def write_one_csv(table: Rows, path: Path) -> Path:
-    """Raises OSError."""
+    """Write one table. Raises OSError."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(table.columns)
@@ -103,7 +103,7 @@ def write_one_csv(table: Rows, path: Path) -> Path:
 
 
 def _cell(value: object) -> object:
-    """A text may neither become a formula in whoever's spreadsheet nor steer a terminal."""
+    """A value that is safe in spreadsheets (no formula) and terminals (no escape codes)."""
     if not isinstance(value, str):
         return value
     text = printable(value, keep="\t\r\n")
@@ -111,10 +111,10 @@ def _cell(value: object) -> object:
 
 
 def write_parquet(tables: Sequence[Rows], folder: Path) -> list[Path]:
-    """A file for each table.
+    """Write one file per table.
 
     Raises:
-        MissingExtraError: there is no pyarrow. OSError.
+        MissingExtraError: pyarrow is not installed. OSError.
     """
     pyarrow, parquet = _pyarrow()
     folder.mkdir(parents=True, exist_ok=True)

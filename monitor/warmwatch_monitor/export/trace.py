@@ -1,9 +1,9 @@
 """A run summary in the trace event format, for Perfetto and chrome://tracing. Pure.
 
-One process for each rank, with threads for compilations by name (phases within them), for states
-and for the warm-up; counters for steps and their length; one process for the GPUs. All on one axis:
-microseconds since the run began. The phases of a compilation are told by length and not by moment,
-so they stand in their usual order from its begin on.
+One process per rank, with threads for compilations (and their phases), states and the warm-up, and
+counters for steps and their length; one process for the GPUs. Times are microseconds since the run
+began. Only the length of a phase is recorded, so the phases of a compilation are placed one after
+another, from its begin on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.run_summary import FARTHEST, Compiled, RankSummary, RunSummary, Samples
 from warmwatch_monitor.output.wording import place
 
-_GPUS = 1_000_000  # the GPUs' process: no rank has such a number
+_GPUS = 1_000_000  # pid of the GPUs' process, larger than any rank
 _STATES, _WARMUP, _COMPILATIONS = 1, 2, 3
 _THREADS = {_STATES: "state", _WARMUP: "warm-up"}
 _STEPS = {"steps": "steps", "step_seconds": "step seconds", "compile_seconds": "compile seconds"}
@@ -53,7 +53,7 @@ def _rank(one: RankSummary, account: RunSummary) -> Iterator[Event]:
 
 
 def _compilations(one: RankSummary, began: float) -> Iterator[Event]:
-    """In as few threads as keep those apart that overlap: a reader drops slices that cross."""
+    """Slices of compilations; overlapping ones get separate threads, as viewers require."""
     ends: list[float] = []
     for compiled in sorted(one.compiled, key=_begin):
         begin = _begin(compiled)
@@ -70,7 +70,7 @@ def _begin(one: Compiled) -> float:
 
 
 def _compiled(one: Compiled, pid: int, tid: int, began: float) -> Iterator[Event]:
-    """The compilation, and its phases within it."""
+    """The slice of a compilation, and those of its phases."""
     name = f"{one.kind} {place(one.name, one.file, one.line).replace('`', '')}".strip()
     args = {
         key: value
@@ -87,7 +87,7 @@ def _compiled(one: Compiled, pid: int, tid: int, began: float) -> Iterator[Event
 
 
 def _warmups(one: RankSummary, account: RunSummary) -> Iterator[Event]:
-    """The first warm-up, and the moment at which it was over."""
+    """The slice of the first warm-up."""
     first = one.answer["warmup"].get("first")
     if first:
         end = first["ended_at"] - account.began
@@ -96,7 +96,7 @@ def _warmups(one: RankSummary, account: RunSummary) -> Iterator[Event]:
 
 
 def _stretches(seen: Samples, pid: int, began: float) -> Iterator[Event]:
-    """Each stretch of one state."""
+    """A slice for each period in one state."""
     states = seen.columns.get("state", ())
     begin = 0
     for at in range(1, len(states) + 1):
@@ -121,7 +121,7 @@ def _gpus(account: RunSummary) -> Iterator[Event]:
 
 
 def _counters(seen: Samples, names: Mapping[str, str], pid: int, began: float) -> Iterator[Event]:
-    """A counter for each column of numbers; what is not known is left out."""
+    """Counter events of each numeric column; unknown values are left out."""
     for column, name in names.items():
         values: Sequence[float | str | None] = seen.columns.get(column, ())
         for epoch, value in zip(seen.epochs, values, strict=False):
@@ -159,8 +159,5 @@ def _meta(what: str, pid: int, tid: int | None = None) -> Event:
 
 
 def _us(seconds: float) -> int:
-    """Whole ones: of fractions a reader makes slices that overlap by a rounding.
-
-    Within what 64 bits hold, whatever a record says.
-    """
+    """Microseconds as an integer within 64 bits; viewers round fractions, so slices overlap."""
     return round(max(-FARTHEST, min(FARTHEST, seconds)) * 1e6)

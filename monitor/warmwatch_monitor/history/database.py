@@ -1,4 +1,4 @@
-"""The database file: its place, its tables by version, migrations, and errors."""
+"""The database file: location, tables, migrations and errors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from urllib.parse import quote
 import msgspec
 
 from warmwatch_monitor.errors import StoreError
-from warmwatch_monitor.settings import CleanupLock
+from warmwatch_monitor.settings import HistorySettings
 
-# where all who open a file are on this machine, and see one memory of it: SQLite's log ahead of
-# writing needs that, and a home directory may be on a server
+# SQLite's write-ahead log needs shared memory, which network filesystems do not have. A home
+# directory may be on one.
 _TABLE = Path("/proc/self/mountinfo")
 _LOCAL = frozenset(
     {
@@ -28,7 +28,7 @@ _LOCAL = frozenset(
 
 
 def shares_memory(directory: Path) -> bool:
-    """Whether files there may be mapped by several processes; a kind that is not known may not."""
+    """Whether processes can share mapped files there; false for unknown filesystems."""
     try:
         table = _TABLE.read_text("utf-8", "surrogateescape")
         return kind_of(str(directory.resolve()), table) in _LOCAL
@@ -37,7 +37,7 @@ def shares_memory(directory: Path) -> bool:
 
 
 def kind_of(path: str, mountinfo: str) -> str:
-    """Of the last mount whose point is nearest above ``path``."""
+    """The type of filesystem of ``path``: the last mount at the nearest mount point above it."""
     best, kind = -1, ""
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
@@ -135,7 +135,7 @@ CREATE TABLE samples (
   columns TEXT NOT NULL
 )
 """
-# a row for each moment: what `samples` holds in lists
+# views for SQL users: one row per time, instead of lists
 _RANK_SAMPLES = """
 CREATE VIEW rank_samples AS
 SELECT s.id, s.rank, s.began + a.value AS at, s.seconds,
@@ -176,34 +176,34 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 
 
 FILE = "history.db"
-_BESIDE = ("-journal", "-wal", "-shm")
-OFF = "no runs are remembered: WARMWATCH_STATE is off; name a directory in it, or unset it"
+_SIDE_FILES = ("-journal", "-wal", "-shm")
+OFF = "the history is off (WARMWATCH_STATE); set it to a directory, or unset it"
 _ELSEWHERE = "set WARMWATCH_STATE to a directory of your own, or to off"
 
 
 class Database:
-    """The history in ``keeping.directory``. ``patience``: seconds to wait for another writer.
+    """The file of the history. ``patience``: seconds to wait for another writer.
 
     Raises:
-        StoreError: none is kept.
+        StoreError: the history is off.
     """
 
     def __init__(
         self,
-        keeping: CleanupLock,
+        settings: HistorySettings,
         *,
         patience: float = 5.0,
         migrations: Sequence[Sequence[str]] = MIGRATIONS,
     ) -> None:
-        if keeping.directory is None:
+        if settings.directory is None:
             raise StoreError(OFF)
-        self._directory, self._chosen = Path(keeping.directory), keeping.chosen
+        self._directory, self._chosen = Path(settings.directory), settings.chosen
         self.path = self._directory / FILE
         self._patience, self._migrations = patience, migrations
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """A connection; the file is made where there is none. Raises StoreError."""
+        """A connection; creates the file if there is none. Raises StoreError."""
         with self._explained():
             self._make()
             with closing(self._connect("rw")) as connection:
@@ -212,7 +212,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection | None]:
-        """A connection; ``None`` where there is no history yet. Raises StoreError."""
+        """A connection; ``None`` if there is no history. Raises StoreError."""
         with self._explained():
             if not self._is_there():
                 yield None
@@ -224,16 +224,16 @@ class Database:
                 yield connection
 
     def _mode_to_read(self) -> str:
-        """As it is, where its version is ours; an older one is to be brought to it first."""
+        """Read-only if the version is current; an older file needs a migration first."""
         mode = "ro"
         try:
             version = self._version_by(mode)
         except sqlite3.OperationalError as error:
-            if "readonly" in str(error):  # a writer was killed: what it left half is undone first
+            if "readonly" in str(error):  # a writer was killed: SQLite rolls back its transaction
                 return "rw"
             if "unable to open" not in str(error):
                 raise
-            # in a directory that is read-only its index cannot be made: nobody writes there either
+            # SQLite cannot create its index in a read-only directory, where nothing writes either
             mode = "ro&immutable=1"
             version = self._version_by(mode)
         return mode if version == len(self._migrations) else "rw"
@@ -255,7 +255,7 @@ class Database:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         mode = "WAL" if shares_memory(self._directory) else "DELETE"
         connection.execute(f"PRAGMA journal_mode = {mode}").fetchall()
-        if mode == "WAL":  # what has been written is whole then, though a power cut may undo it
+        if mode == "WAL":  # consistent with WAL, but a power failure may lose the last writes
             connection.execute("PRAGMA synchronous = NORMAL")
         if version < len(self._migrations):
             self._migrate(connection)
@@ -264,13 +264,13 @@ class Database:
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if version > len(self._migrations):
             raise StoreError(
-                f"{self.path} was written by a newer warmwatch (version {version}, this one knows "
+                f"{self.path} was written by a newer warmwatch (version {version}, supported: "
                 f"{len(self._migrations)}); update warmwatch, or {_ELSEWHERE}"
             )
         return version
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        """All or nothing; another who does it at the same time is waited for."""
+        """Migrate in one transaction; waits for another process that does the same."""
         with transaction(connection):
             for statements in self._migrations[self._version(connection) :]:
                 for statement in statements:
@@ -278,7 +278,7 @@ class Database:
             connection.execute(f"PRAGMA user_version = {len(self._migrations)}")
 
     def _make(self) -> None:
-        """The directory and the file, for their owner alone."""
+        """Create the directory and the file, readable by their owner only."""
         if not self._is_there():
             self._refuse_another_users()
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -290,20 +290,20 @@ class Database:
             status = self.path.stat()
         except FileNotFoundError:
             return False
-        if not stat.S_ISREG(status.st_mode):  # to open a pipe would wait for whoever writes to it
-            what = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
+        if not stat.S_ISREG(status.st_mode):  # opening a pipe would block until it has a writer
+            what = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
             raise StoreError(f"{self.path} is {what}; remove it, or {_ELSEWHERE}")
         if status.st_uid != os.geteuid():
             raise StoreError(f"{self.path} is another user's; {_ELSEWHERE}")
-        for ending in _BESIDE:  # SQLite opens these by itself, and would wait for a pipe's writer
-            beside = self.path.with_name(FILE + ending)
+        for suffix in _SIDE_FILES:  # SQLite opens these itself, and would block on a pipe
+            file = self.path.with_name(FILE + suffix)
             with contextlib.suppress(FileNotFoundError):
-                if not stat.S_ISREG(beside.lstat().st_mode):
-                    raise StoreError(f"{beside} is no regular file; remove it, or {_ELSEWHERE}")
+                if not stat.S_ISREG(file.lstat().st_mode):
+                    raise StoreError(f"{file} is not a regular file; remove it, or {_ELSEWHERE}")
         return True
 
     def _refuse_another_users(self) -> None:
-        """What root makes in somebody's home (sudo keeps HOME) its owner could never write to."""
+        """Refuse a directory of another user: sudo keeps HOME, and root's file would block them."""
         above = next(one for one in self.path.parents if one.exists())
         if not self._chosen and above.stat().st_uid != os.geteuid():
             raise StoreError(f"{self.path} would be in another user's {above}; {_ELSEWHERE}")
@@ -319,28 +319,28 @@ class Database:
             raise StoreError(f"{self._directory} cannot be used ({why}); {_ELSEWHERE}") from None
         except msgspec.MsgspecError as error:
             raise StoreError(
-                f"{self.path} holds what warmwatch did not write: {error}; remove that run"
+                f"{self.path} has content that warmwatch did not write: {error}; remove that run"
             ) from None
 
     def _sentence(self, error: sqlite3.Error) -> str:
         words = str(error)
         if "is locked" in words:
-            return f"{self.path} is being written by another program; it is tried again"
+            return f"{self.path} is being written by another program; will retry"
         if "is full" in words:
             return f"{self.path}: the disk is full; make room, or {_ELSEWHERE}"
         if isinstance(error, sqlite3.OperationalError):
             return f"{self.path} cannot be written or read ({words}); {_ELSEWHERE}"
-        return f"{self.path} is damaged ({words}); move it away, and a new one is begun"
+        return f"{self.path} is damaged ({words}); move it away, and a new one is created"
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of it, or nothing."""
+    """Commit at the end, roll back on an exception."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
     except BaseException:
-        if connection.in_transaction:  # a full disk has ended it already
+        if connection.in_transaction:  # a full disk ends it
             connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")

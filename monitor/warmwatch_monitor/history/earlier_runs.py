@@ -1,8 +1,8 @@
-"""What the history holds about present runs, read as a data source in its own thread.
+"""Earlier runs that are comparable with current ones, read as a data source in its own thread.
 
-The database is asked once for a rank's run, when it first compiles (a daemon also where it comes
-later), and again where the run has since said more of what it is. So no answer waits for a disk,
-and a history that cannot be read leaves the estimates out and nothing else.
+The database is queried once per rank, when it first compiles (by a daemon also later), and again
+when the run's identity changes. So no answer waits for a disk. A history that cannot be read costs
+the estimates and nothing else.
 """
 
 from __future__ import annotations
@@ -29,63 +29,63 @@ from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.pipeline.runs import owned
 from warmwatch_monitor.sources.records.parsed_journal import parse_journal
 
-MOST = 5  # earlier runs that are held against one
-_LISTED, _LOOKED_AT = 40, 10  # of its name, to find those
+MOST = 5  # earlier runs that are compared with one
+_LISTED, _LOADED = 40, 10  # runs of its name that are listed and loaded to find those
 _MOST_CALLS = 20  # of torch.compile: a loop may call it at each step
 
 
-class _Asked(Struct, frozen=True):
-    """What the history was asked of a record, and what it knew."""
+class _Cached(Struct, frozen=True):
+    """A result of the history for a record, and the ``key`` that it depends on."""
 
-    about: object
+    key: object
     known: Remembered
 
 
-class _Look:
-    """One look at the history: what the ranks of a run all ask, it is asked once."""
+class _Queries:
+    """The queries of one poll, cached: all ranks of a run make the same ones."""
 
     def __init__(self, store: Store) -> None:
-        self.sound, self.told = cache(store.sound), cache(store.told)
+        self.readable, self.summaries = cache(store.readable), cache(store.summaries)
 
 
 class EarlierRuns:
-    """Of the records that are seen. ``is_due``: whether the history is to be asked about one."""
+    """Earlier runs by record. ``is_due``: whether to query the history for a record."""
 
     def __init__(self, store: Store, is_due: Callable[[RecordReading], bool]) -> None:
         self._store, self._is_due = store, is_due
-        self._asked: dict[str, _Asked] = {}
+        self._cache: dict[str, _Cached] = {}
 
     def read(
         self, records: Iterable[RecordReading], gpus: Iterable[GpuReading]
     ) -> Mapping[str, Remembered]:
-        """By record, of those that are due and those that were. Raises SourceError."""
+        """The results by record folder, of records that are or were due. Raises SourceError."""
         records = [one for one in records if one.alive]
         used = owned(records, gpus)
         there = {one.folder for one in records}
-        self._asked = {folder: one for folder, one in self._asked.items() if folder in there}
-        look = _Look(self._store)
+        self._cache = {folder: one for folder, one in self._cache.items() if folder in there}
+        queries = _Queries(self._store)
         for one in records:
             if self._is_due(one):
-                self._ask(look, one, used[one.folder])
-        return {folder: one.known for folder, one in self._asked.items()}
+                self._query(queries, one, used[one.folder])
+        return {folder: one.known for folder, one in self._cache.items()}
 
-    def _ask(self, look: _Look, one: RecordReading, gpus: tuple[GpuReading, ...]) -> None:
+    def _query(self, queries: _Queries, one: RecordReading, gpus: tuple[GpuReading, ...]) -> None:
         counts, names = one.slot.compile, tuple(gpu.name for gpu in gpus)
         calls = min(counts.wrappers, _MOST_CALLS)
-        about = calls, names, one.slot.identity, counts.warmups > 0
-        before = self._asked.get(one.folder)
-        if before is None or before.about != about:
+        key = calls, names, one.slot.identity, counts.warmups > 0
+        before = self._cache.get(one.folder)
+        if before is None or before.key != key:
             try:
-                known = _remembered(look, one, names)
+                known = _earlier(queries, one, names)
             except StoreError as error:
                 raise SourceError(str(error)) from None
-            self._asked[one.folder] = _Asked(about, known)
+            self._cache[one.folder] = _Cached(key, known)
 
 
-def _remembered(look: _Look, one: RecordReading, gpus: tuple[str | None, ...]) -> Remembered:
+def _earlier(queries: _Queries, one: RecordReading, gpus: tuple[str | None, ...]) -> Remembered:
     now, rank = _as_known(one, gpus), one.slot.identity.rank
     attached = one.slot.header.attached_epoch_ns / 1e9
-    found = _comparable(look, now, attached, start_of_record(one))
+    found = _comparable(queries, now, attached, start_of_record(one))
     alike = (precedent(each, rank) for each in found if is_alike(now, each))
     warmups = (precedent(each, rank) for each in found)
     return Remembered(
@@ -95,24 +95,25 @@ def _remembered(look: _Look, one: RecordReading, gpus: tuple[str | None, ...]) -
 
 
 def earlier(store: Store, account: RunSummary) -> list[RunSummary]:
-    """The runs before ``account`` that it may be held against, newest first. Raises StoreError."""
-    return _comparable(_Look(store), known_of(account), account.began, account.start)
+    """The earlier runs that ``account`` is comparable with, newest first. Raises StoreError."""
+    return _comparable(_Queries(store), known_of(account), account.began, account.start)
 
 
-def _comparable(look: _Look, now: Known, began: float, start: str | None) -> list[RunSummary]:
-    """Those of its name, and of its script, that became warm and are of another start."""
+def _comparable(queries: _Queries, now: Known, began: float, start: str | None) -> list[RunSummary]:
+    """Runs of its name or script that became warm and belong to another launch."""
     wanted = [Wanted(called=now.run, warm=True, limit=_LISTED)]
     if now.what.script:
         wanted.append(Wanted(script=now.what.script, warm=True, limit=_LISTED))
-    found = {one.id: one for each in wanted for one in look.sound(each)}
+    found = {one.id: one for each in wanted for one in queries.readable(each)}
     ordered = sorted(found.values(), key=lambda one: -one.began)
     likely = (one.id for one in ordered if _may_be(one, now) and one.began < began)
-    known = (one for one in look.told(tuple(islice(likely, _LOOKED_AT))) if one.start != start)
+    loaded = queries.summaries(tuple(islice(likely, _LOADED)))
+    known = (one for one in loaded if one.start != start)
     return [one for one in known if is_comparable(now, one)][:MOST]
 
 
 def _may_be(one: Listed, now: Known) -> bool:
-    """What the list tells already."""
+    """Whether it can be comparable, from its list entry."""
     models = ", ".join(dict.fromkeys(now.what.gpus)) or None
     return one.world_size == now.what.world_size and one.gpu == models
 

@@ -1,6 +1,6 @@
-"""The entry of earlier runs in the list of data sources.
+"""The data source of earlier runs.
 
-Nothing of the history is loaded before there is a run to ask it about.
+A file of its own, so that SQLite is loaded only once a run needs the history.
 """
 
 from __future__ import annotations
@@ -9,26 +9,28 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from warmwatch_monitor.model import RecordReading, Remembered
-from warmwatch_monitor.settings import CleanupLock
+from warmwatch_monitor.settings import HistorySettings
 from warmwatch_monitor.sources.listed import NVML, PRECEDENTS, RECORDS, Readings, Source
 
 if TYPE_CHECKING:
     from warmwatch_monitor.history.earlier_runs import EarlierRuns
 
-_PATIENCE_SECONDS = 2.0
-_PATIENCE_OF_A_COMMAND = 0.5  # somebody waits for it
-_LOOK_SECONDS = 1.0
+_TIMEOUT_SECONDS = 2.0
+_COMMAND_TIMEOUT_SECONDS = 0.5  # a user waits for the command
+_INTERVAL_SECONDS = 1.0
 
 
-def recalling(keeping: CleanupLock, *, late: bool = False) -> tuple[Source[Any], ...]:
-    """The entry; none where nothing is kept.
+def earlier_runs_source(
+    settings: HistorySettings, *, late: bool = False
+) -> tuple[Source[Any], ...]:
+    """The source; empty if the history is off.
 
-    ``late``: for a daemon, which asks about runs that are warm too. A command asks about those that
-    compile at the time.
+    ``late``: also query for runs that are warm, as a daemon does. A command queries for runs that
+    compile.
     """
-    if keeping.directory is None:
+    if settings.directory is None:
         return ()
-    patience = _PATIENCE_SECONDS if late else _PATIENCE_OF_A_COMMAND
+    patience = _TIMEOUT_SECONDS if late else _COMMAND_TIMEOUT_SECONDS
     made: list[EarlierRuns] = []
 
     def is_due(one: RecordReading) -> bool:
@@ -44,13 +46,13 @@ def recalling(keeping: CleanupLock, *, late: bool = False) -> tuple[Source[Any],
             from warmwatch_monitor.history.earlier_runs import EarlierRuns
             from warmwatch_monitor.history.store import Store
 
-            made.append(EarlierRuns(Store(keeping, patience=patience), is_due))
+            made.append(EarlierRuns(Store(settings, patience=patience), is_due))
         return made[0].read(records, others.of(NVML) or ())
 
     return (
         Source(
             name=PRECEDENTS,
-            interval=lambda _: _LOOK_SECONDS,
+            interval=lambda _: _INTERVAL_SECONDS,
             make=lambda _settings, _clock: read,
             once_seconds=2 * patience,
         ),

@@ -1,4 +1,4 @@
-"""Finds a run in the history: by id, start of an id, name, or NAME~1."""
+"""Finds a run in the history: by id, prefix of an id, name, pattern, or ``NAME~1``."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from warmwatch_monitor.history.listing import Listed, Wanted
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.model.run_summary import RunSummary
 
-_FEWEST = 2  # letters of an id that mean it
+_SHORTEST_PREFIX = 2  # letters of an id
 _SHOWN = 3
 
 
 def find(store: Store, run: str) -> RunSummary:
-    """The run that ``run`` means: an id; the latest of this name, or of those that match a pattern;
-    ``NAME~1`` the one before, ``NAME~2`` that before it; the begin of one id alone.
+    """The run for ``run``, the first of these that matches:
+
+    an id; the latest run of a name, or of a pattern; ``NAME~1`` for the one before it, ``NAME~2``
+    for the one before that; the prefix of exactly one id.
 
     Raises:
-        NotRememberedError: there is none, and says what is near. StoreError: it cannot be read.
+        NotInHistoryError: no run matches; the message names similar ones.
+        StoreError: the history cannot be read.
     """
     found = store.load(_id(store, run))
-    if found is None:  # it has been let go of since
-        raise NotInHistoryError(f"run {run!r} is not remembered any more")
+    if found is None:  # evicted meanwhile
+        raise NotInHistoryError(f"run {run!r} is not in the history any more")
     return found
 
 
@@ -34,12 +37,13 @@ def _id(store: Store, run: str) -> str:
     ):
         if known is not None:
             return known.id
-    begun = store.listed(Wanted(id=run.lower(), limit=_SHOWN)) if len(run) >= _FEWEST else []
-    if len(begun) == 1:
-        return begun[0].id
-    if begun:
-        which = ", ".join(f"{one.id} ({one.run})" for one in begun)
-        raise NotInHistoryError(f"{run!r} is the begin of several ids: {which}; give more of one")
+    long_enough = len(run) >= _SHORTEST_PREFIX
+    matches = store.listed(Wanted(id=run.lower(), limit=_SHOWN)) if long_enough else []
+    if len(matches) == 1:
+        return matches[0].id
+    if matches:
+        ids = ", ".join(f"{one.id} ({one.run})" for one in matches)
+        raise NotInHistoryError(f"{run!r} is the prefix of several ids: {ids}; give a longer one")
     raise NotInHistoryError(_nearest(store, run))
 
 
@@ -48,7 +52,7 @@ def _exact(store: Store, run: str) -> Listed | None:
 
 
 def _named(store: Store, name: str, skip: int) -> Listed | None:
-    """The user's own before another's of that name, and a name before a pattern."""
+    """The latest run of a name. Prefers the user's own runs, and a name to a pattern."""
     for wanted in (
         Wanted(shown=name, limit=1, skip=skip),
         Wanted(called=name, limit=1, skip=skip),
@@ -60,14 +64,14 @@ def _named(store: Store, name: str, skip: int) -> Listed | None:
 
 
 def _before(store: Store, run: str) -> Listed | None:
-    """``NAME~1``. Raises NotRememberedError where the name is there, and not so often."""
+    """The run for ``NAME~1``. Raises NotInHistoryError if there are fewer runs of that name."""
     name, _, back = run.rpartition("~")
     if not name or not back.isdecimal() or len(back) > 9:
         return None
     found = _named(store, name, int(back))
     if found is None and _named(store, name, 0) is not None:
         raise NotInHistoryError(
-            f"run {name!r} is not remembered so often; warmwatch runs --name '{name}' shows each"
+            f"the history has fewer runs named {name!r}; warmwatch runs --name '{name}' lists them"
         )
     return found
 
@@ -75,7 +79,7 @@ def _before(store: Store, run: str) -> Listed | None:
 def _nearest(store: Store, run: str) -> str:
     names = list(dict.fromkeys(one.run for one in store.listed()))
     if not names:
-        return f"no run is remembered in {store.path}; `warmwatch runs` says how one is"
+        return f"the history in {store.path} has no runs; `warmwatch runs` says how it is written"
     near = get_close_matches(run, names, n=_SHOWN)
     hint = f"did you mean {' or '.join(near)}?" if near else "`warmwatch runs` lists them"
-    return f"no run {run!r} is remembered; {hint}"
+    return f"no run {run!r} in the history; {hint}"

@@ -1,6 +1,6 @@
-"""Writes runs to the history: the daemon's keeper, and commands that run without a daemon.
+"""Writes runs to the history: the daemon's keeper, and ``remember`` for commands.
 
-The daemon writes a run when it ends, each living one once a minute, and all at shutdown.
+The daemon writes a run when it ends, each living run once a minute, and all at shutdown.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from warmwatch_monitor.history.summaries import id_of, summarize_run
 from warmwatch_monitor.history.traces import Past, Traces
 from warmwatch_monitor.model import RunView, Snapshot
 from warmwatch_monitor.model.run_summary import RunSummary
-from warmwatch_monitor.settings import CleanupLock
+from warmwatch_monitor.settings import HistorySettings
 from warmwatch_monitor.sources.records.parsed_journal import Journals
 
-_PATIENCE_SECONDS = 0.5  # somebody waits for the command
+_TIMEOUT_SECONDS = 0.5  # a user waits for the command
 
 
-def remember(ended: Iterable[tuple[RunView, Snapshot]], keeping: CleanupLock) -> None:
-    """Write those of ``ended`` whose end is not known yet. Raises StoreError."""
-    store = Store(keeping, patience=_PATIENCE_SECONDS)
+def remember(ended: Iterable[tuple[RunView, Snapshot]], settings: HistorySettings) -> None:
+    """Write the ``ended`` runs whose end is not in the history. Raises StoreError."""
+    store = Store(settings, patience=_TIMEOUT_SECONDS)
     by_id = {id_of(run): (run, snapshot) for run, snapshot in ended}
     known = store.ended(by_id)
     new = [summarize_run(*seen) for id, seen in by_id.items() if id not in known]
@@ -41,14 +41,14 @@ _STOP_SECONDS = 3.0
 
 
 class _Written(Struct, frozen=True):
-    """When a run was written last, by the monotonic clock, and what it had to say of its end."""
+    """When a run was last written, on the monotonic clock, and what was known of its end."""
 
     at: float
     end: Hashable
 
 
 class Keeper:
-    """Keeps runs in ``store``. ``past``: what is known of the last while (``tracing``)."""
+    """Writes the daemon's runs to ``store``. ``past``: samples of the last hour (``Traces``)."""
 
     def __init__(self, store: Store, past: Past, clock: Clock | None = None) -> None:
         self._store, self._clock = store, clock or Clock()
@@ -62,11 +62,11 @@ class Keeper:
         self._lock = threading.Lock()
 
     def take(self, snapshot: Snapshot) -> None:
-        """Know the latest Snapshot; from the publisher's thread."""
+        """Set the latest Snapshot. Called on the publisher's thread."""
         self._latest = snapshot
 
     def look(self) -> None:
-        """Write what is due. Raises SourceError for as long as it cannot be written."""
+        """Write the runs that are due. Raises SourceError while the history cannot be written."""
         with self._lock:
             snapshot, now = self._latest, self._now()
             if now - self._failed >= _RETRY_SECONDS:
@@ -76,7 +76,7 @@ class Keeper:
                 raise SourceError(self._problem)
 
     def finish(self) -> None:
-        """Write all runs as they are, once; a disk that hangs is left behind."""
+        """Write all runs at shutdown, with a timeout for a disk that hangs."""
         thread = threading.Thread(target=self._write_all, name="warmwatch-history", daemon=True)
         thread.start()
         thread.join(_STOP_SECONDS)
@@ -95,7 +95,7 @@ class Keeper:
         return bool(run.living) and now - before.at >= _LIVING_SECONDS
 
     def _write(self, snapshot: Snapshot | None, due: list[RunView]) -> None:
-        """The first time it is tried with nothing too: what is wrong shows before a run ends."""
+        """Write ``due``. The first call writes even an empty list, to report problems early."""
         if self._tried and not due and self._problem is None:
             return
         self._tried = True
@@ -113,7 +113,7 @@ class Keeper:
                 self._forget(snapshot)
         now = self._now()
         for run in due:
-            if (id := id_of(run)) not in refused:  # which alone is tried again
+            if (id := id_of(run)) not in refused:  # only refused runs are retried
                 self._written[id] = _Written(now, _end(run))
 
     def _account(self, run: RunView, snapshot: Snapshot) -> RunSummary:
@@ -123,7 +123,7 @@ class Keeper:
         )
 
     def _forget(self, snapshot: Snapshot) -> None:
-        """Keep nothing of runs that are no more to be seen."""
+        """Drop the state of runs that are not visible any more."""
         there = {id_of(run) for run in snapshot.runs}
         self._written = {id: one for id, one in self._written.items() if id in there}
         self._traces.forget_others(there)
@@ -136,7 +136,7 @@ class Keeper:
 
 
 def _end(run: RunView) -> Hashable:
-    """What is said of its end, which may come late and in parts; ``None`` while it goes on."""
+    """What is known of its end, which may arrive in parts; ``None`` while it runs."""
     if run.living:
         return None
     return tuple((view.judgement.state, view.figures.life.exit_code) for view in run.ranks)

@@ -1,4 +1,4 @@
-"""Short entries of the history, for ``warmwatch runs``, and their selection."""
+"""List entries of the history, for ``warmwatch runs``, and the query that selects them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Listed(Struct, frozen=True):
-    """A run in short. Of figures that each rank has, the greatest; ``None`` is "not known"."""
+    """The list entry of a run. Figures of ranks are their maximum; ``None`` is unknown."""
 
     id: str
     run: str
@@ -51,13 +51,15 @@ _COLUMNS = ", ".join(f'"{name}"' for name in Listed.__struct_fields__)
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """Which runs: each ``None`` means all. ``name``, ``host``: patterns, as a shell has them.
+    """A query for runs; a field that is ``None`` matches all.
 
     Attributes:
-        since: of when it was last seen. state: its last one. id: how it begins.
-        shown: exactly the name as it is shown. called: as its owner called it.
-        script: its base name. warm: those that became warm.
-        limit: how many at most, 0: all of them. skip: how many to pass over.
+        name, host: shell patterns.
+        since: earliest time at which the run was last seen.
+        state: its last state. id: prefix of its id.
+        shown: exact name as displayed. called: exact name without the owner.
+        script: its base name. warm: whether it became warm.
+        limit: maximum number; 0: all. skip: number to skip.
     """
 
     name: str | None = None
@@ -74,18 +76,18 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
 
 def count(connection: sqlite3.Connection, wanted: Wanted) -> int:
-    """How many are wanted, whatever the limit."""
+    """The number of matching runs, regardless of the limit."""
     where, values = _where(wanted)
     return int(connection.execute(f"SELECT count(*) FROM runs{where}", values).fetchone()[0])  # noqa: S608
 
 
 def listed(connection: sqlite3.Connection, wanted: Wanted) -> list[Listed]:
-    """Those that are wanted, newest first. Raises RowError: one of them is damaged."""
+    """The matching runs, newest first. Raises RowError if one of them is damaged."""
     return [_listed(row) for row in _rows(connection, wanted)]
 
 
-def sound(connection: sqlite3.Connection, wanted: Wanted) -> list[Listed]:
-    """The same, without those that are damaged."""
+def readable(connection: sqlite3.Connection, wanted: Wanted) -> list[Listed]:
+    """The matching runs, newest first, without damaged ones."""
     found = []
     for row in _rows(connection, wanted):
         with suppress(RowError):
@@ -96,7 +98,7 @@ def sound(connection: sqlite3.Connection, wanted: Wanted) -> list[Listed]:
 def _rows(connection: sqlite3.Connection, wanted: Wanted) -> Iterable[tuple[Any, ...]]:
     where, values = _where(wanted)
     cursor = connection.cursor()
-    cursor.row_factory = None  # thousands of them: by place, not by name
+    cursor.row_factory = None  # tuples: faster for thousands of rows
     return cursor.execute(
         f"SELECT {_COLUMNS} FROM runs{where} ORDER BY began DESC LIMIT ? OFFSET ?",  # noqa: S608
         (*values, wanted.limit or -1, wanted.skip),
@@ -131,11 +133,11 @@ def _where(wanted: Wanted) -> tuple[str, list[Any]]:
 
 
 def _glob(pattern: str | None) -> str | None:
-    """As SQLite spells what a shell writes ``[!a]``."""
+    """A shell pattern in SQLite's syntax, which has ``[^a]`` for ``[!a]``."""
     spelled = _spelled(pattern)
     return None if spelled is None else spelled.replace("[!", "[^")
 
 
 def _spelled(text: str | None) -> str | None:
-    """As names are kept: bytes of a command line that are no text are spelled out."""
+    """Text as it is stored: undecodable bytes of a command line are escaped."""
     return None if text is None else printable(text)

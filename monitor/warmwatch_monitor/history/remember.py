@@ -1,7 +1,7 @@
 """Writes ended runs to the history, for commands that read the records themselves.
 
-Nothing of the history is loaded where no run has ended. That it cannot be written is said in a
-line, once, and changes nothing of the answer.
+A file of its own, so that a command loads SQLite only if a run has ended. If the history cannot be
+written, the command prints one line and continues.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 from warmwatch_monitor.errors import StoreError
 from warmwatch_monitor.output.console import note
-from warmwatch_monitor.settings import CleanupLock
+from warmwatch_monitor.settings import HistorySettings
 
 if TYPE_CHECKING:
     from warmwatch_monitor.model import RunView, Snapshot
 
 
 class HistoryWriter:
-    """Those that one command saw."""
+    """Collects the ended runs that a command saw, and writes them."""
 
-    def __init__(self, keeping: CleanupLock) -> None:
-        self._keeping = keeping
+    def __init__(self, settings: HistorySettings) -> None:
+        self._settings = settings
         self._ended: dict[tuple[str, float | None], tuple[RunView, Snapshot]] = {}
 
     def take(self, snapshot: Snapshot) -> None:
-        """Know which runs have ended by now; a command may watch for weeks, so no others."""
+        """Collect the runs that have ended. No others: a command may run for weeks."""
         from msgspec.structs import replace
 
         for run in snapshot.runs:
@@ -32,12 +32,12 @@ class HistoryWriter:
                 self._ended[run.run, run.attached_at] = run, replace(snapshot, runs=(run,))
 
     def write(self) -> None:
-        """Write them, where they are not written yet."""
-        if not self._ended or self._keeping.directory is None:
+        """Write the collected runs that are not in the history."""
+        if not self._ended or self._settings.directory is None:
             return
         from warmwatch_monitor.history.keeper import remember
 
         try:
-            remember(self._ended.values(), self._keeping)
+            remember(self._ended.values(), self._settings)
         except StoreError as error:
-            note(f"warmwatch: not remembered: {error}")
+            note(f"warmwatch: not written to the history: {error}")

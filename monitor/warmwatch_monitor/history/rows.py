@@ -51,7 +51,7 @@ def run_row(account: RunSummary) -> dict[str, Any]:
 
 
 def _mode(what: Provenance) -> str | None:
-    """How it was compiled, in a word: turned off, it ran eagerly whatever was asked for."""
+    """The mode of ``torch.compile``; ``eager`` if compilation was disabled."""
     if what.disabled:
         return "eager"
     return ", ".join(dict.fromkeys(one.mode for one in what.wrappings)) or None
@@ -93,7 +93,7 @@ def compilation_rows(id: str, rank: RankSummary) -> list[dict[str, Any]]:
 
 
 def sample_rows(account: RunSummary) -> list[dict[str, Any]]:
-    """The rows of ``samples``: one for each series, its columns as lists."""
+    """The rows of ``samples``: one per series, with its columns as lists."""
     known: list[tuple[int | None, str | None, Samples]] = [
         (one.rank, None, one.samples) for one in account.ranks if one.samples is not None
     ]
@@ -102,7 +102,7 @@ def sample_rows(account: RunSummary) -> list[dict[str, Any]]:
 
 
 class RowError(msgspec.ValidationError):
-    """What a row holds is not ours, or damaged."""
+    """A row has invalid content."""
 
 
 class _First(TypedDict):
@@ -123,7 +123,7 @@ class _Energy(TypedDict, total=False):
 
 
 class _Answer(TypedDict, total=False):
-    """As much of a rank's answer as the history itself reads."""
+    """The part of a rank's answer that the history reads."""
 
     attached_at: float | None
     warmup: _Warmup
@@ -134,14 +134,14 @@ class _Answer(TypedDict, total=False):
 def account(
     run: Row, ranks: Iterable[Row], compilations: Iterable[Row], samples: Iterable[Row]
 ) -> RunSummary:
-    """The Account of which these are all rows. Raises RowError: they are not ours."""
+    """The run summary from all rows of a run. Raises RowError if they are invalid."""
     with _of(run["id"]):
         return _account(run, ranks, compilations, samples)
 
 
 @contextmanager
 def _of(id: str) -> Iterator[None]:
-    """Says of what is wrong with a row of which run it is."""
+    """Adds the run's id to the error of an invalid row."""
     try:
         yield
     except (LookupError, TypeError, ValueError) as error:
@@ -189,7 +189,7 @@ def _answer(text: str) -> dict[str, Any]:
 
 
 def samples_of(id: str, rows: Iterable[Row]) -> tuple[dict[int, Samples], dict[str, Samples]]:
-    """Those of ranks, and those of GPUs. Raises RowError: they are not ours."""
+    """Samples by rank, and by GPU uuid. Raises RowError if they are invalid."""
     with _of(id):
         return _samples(rows)
 
@@ -206,7 +206,7 @@ def _samples(rows: Iterable[Row]) -> tuple[dict[int, Samples], dict[str, Samples
             columns={name: tuple(values) for name, values in columns.items()},
         )
         if not after or any(len(values) != len(after) for values in columns.values()):
-            raise ValueError("samples of which some are missing")
+            raise ValueError("columns of different lengths")
         if row["rank"] is not None:
             of_ranks[row["rank"]] = samples
         elif row["gpu"] is not None:
@@ -241,13 +241,13 @@ def _sampled(id: str, rank: int | None, gpu: str | None, samples: Samples) -> di
 
 
 def _clean_step(answers: Sequence[Mapping[str, Any]]) -> Any:
-    """Of the slowest rank; what was remembered before there was ``typical`` has its median."""
+    """Step length of the slowest rank: ``typical``, or ``median`` in rows of older versions."""
     keys = ("typical", "median")
     return next(filter(None, (_most(answers, "step_seconds", key) for key in keys)), None)
 
 
 def _most(answers: Sequence[Mapping[str, Any]], *keys: str) -> Any:
-    """The greatest of what the ranks say; ``None`` where none says."""
+    """The maximum over ranks of the value at ``keys``; ``None`` if no rank has one."""
     found = []
     for one in answers:
         value: Any = one

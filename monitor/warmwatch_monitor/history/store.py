@@ -15,35 +15,35 @@ from warmwatch.shared.states import ENDED_STATES
 from warmwatch_monitor.errors import RefusedRunsError
 from warmwatch_monitor.history import rows
 from warmwatch_monitor.history.database import MIGRATIONS, Database, transaction
-from warmwatch_monitor.history.listing import Listed, Wanted, count, listed, sound
+from warmwatch_monitor.history.listing import Listed, Wanted, count, listed, readable
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary, Samples
-from warmwatch_monitor.settings import CleanupLock
+from warmwatch_monitor.settings import HistorySettings
 
-_SAID = ENDED_STATES - {"lost"}
+_RECORDED_ENDS = ENDED_STATES - {"lost"}
 
 
 def is_news(before: RunSummary, now: RunSummary) -> bool:
-    """Whether ``now`` says more than ``before``, which is of the same run."""
-    if now.seen < before.seen:  # a look that is older, or a clock that was set back meanwhile
+    """Whether ``now`` has more information than ``before``, a summary of the same run."""
+    if now.seen < before.seen:  # an older snapshot, or the clock was set back
         return (
             before.state not in ENDED_STATES
             and now.state in ENDED_STATES
             and _attached(before) <= _attached(now)
         )
-    if before.state not in _SAID or now.state in ENDED_STATES:
+    if before.state not in _RECORDED_ENDS or now.state in ENDED_STATES:
         return True
     attached = (one.answer.get("attached_at") for one in now.ranks)
     return before.ended is not None and any(at is not None and at > before.ended for at in attached)
 
 
 def _attached(account: RunSummary) -> float:
-    """When the last of its ranks did."""
+    """When the last of its ranks attached."""
     known = (one.answer.get("attached_at") for one in account.ranks)
     return max((at for at in known if at is not None), default=0.0)
 
 
 def merged(before: RunSummary, now: RunSummary) -> RunSummary:
-    """``now``, with what ``before`` knew beyond it."""
+    """``now``, completed with what only ``before`` has."""
     earlier = {one.rank: one for one in before.ranks}
     return replace(
         now,
@@ -57,7 +57,7 @@ def merged(before: RunSummary, now: RunSummary) -> RunSummary:
 def _rank(before: RankSummary | None, now: RankSummary) -> RankSummary:
     if before is None or before.answer.get("attached_at") != now.answer.get("attached_at"):
         return now
-    gone = len(now.compiled) < len(before.compiled)  # the record is, and its journal with it
+    gone = len(now.compiled) < len(before.compiled)  # the journal was removed with its record
     return replace(
         now,
         answer=_answer(before.answer, now.answer),
@@ -69,7 +69,7 @@ def _rank(before: RankSummary | None, now: RankSummary) -> RankSummary:
 
 
 def _answer(before: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Energy is measured by who was there: whose account covers more of the compile time."""
+    """``now``, with the energy of the summary that covers more of the compile time."""
     if _covered(before) <= _covered(now):
         return now
     return {**now, "energy": before["energy"]}
@@ -85,38 +85,37 @@ def _provenance(before: Provenance, now: Provenance) -> Provenance:
     return replace(before, **known)
 
 
-# what is wrong with one run, in what is to be written or in what is there: not with the file
+# errors of a single run, stored or to be written, and not of the whole file
 _OF_ONE_RUN = (
     *(OverflowError, UnicodeEncodeError, msgspec.MsgspecError),
     *(sqlite3.IntegrityError, sqlite3.DataError),
 )
 _WITNESSES = 20  # runs
-_LEAVE_AT_ONCE = 0.02  # of all runs, where the file is too large
+_EVICTED_SHARE = 0.02  # of all runs, evicted together while the file is too large
 
 
 class Store:
-    """The history that ``keeping`` names. ``patience``: seconds to wait for another writer.
+    """The history of runs. ``patience``: seconds to wait for another writer.
 
     Raises:
-        StoreError: none is kept; and from every method: it cannot be read or written now.
+        StoreError: the history is off; from every method: it cannot be read or written.
     """
 
     def __init__(
         self,
-        keeping: CleanupLock,
+        settings: HistorySettings,
         *,
         patience: float = 5.0,
         migrations: Sequence[Sequence[str]] = MIGRATIONS,
     ) -> None:
-        self._database = Database(keeping, patience=patience, migrations=migrations)
-        self._keeping, self.path = keeping, self._database.path
+        self._database = Database(settings, patience=patience, migrations=migrations)
+        self._settings, self.path = settings, self._database.path
 
     def save(self, accounts: Iterable[RunSummary]) -> None:
-        """Write them, where they say more than what is there, and let go of the oldest.
+        """Write summaries that have news, and evict the oldest runs.
 
         Raises:
-            RefusedRunsError: no row can hold some of them; those are said when the others are
-            written.
+            RefusedRunsError: some cannot be stored; raised after the others were written.
         """
         refused: dict[str, str] = {}
         with self._database.writing() as connection:
@@ -125,7 +124,7 @@ class Store:
                     with transaction(connection):
                         _save(connection, account)
                 except _OF_ONE_RUN as error:
-                    words = f"run {account.run!r} ({account.id}) cannot be remembered: {error}"
+                    words = f"run {account.run!r} ({account.id}) cannot be stored: {error}"
                     refused[account.id] = words
             self._prune(connection)
         if refused:
@@ -136,60 +135,63 @@ class Store:
         with self._database.reading() as connection:
             return None if connection is None else _load(connection, id)
 
-    def told(self, ids: Iterable[str]) -> list[RunSummary]:
-        """These runs, without what was seen as time went; none of which a row is damaged."""
+    def summaries(self, ids: Iterable[str]) -> list[RunSummary]:
+        """The runs with these ids, without samples; damaged ones are left out."""
         with self._database.reading() as connection:
             if connection is None:
                 return []
             found = []
             for id in ids:
-                with suppress(rows.RowError):  # it is said where that run is asked for
+                with suppress(rows.RowError):  # ``load`` of that run raises it
                     found.append(_load(connection, id, samples=False))
             return [one for one in found if one is not None]
 
     def samples(self, id: str) -> tuple[Mapping[int, Samples], Mapping[str, Samples]]:
-        """Of this run's ranks and GPUs."""
-        with self._database.reading() as connection, suppress(rows.RowError):  # ``save`` says it
+        """Samples of a run by rank, and by GPU uuid; empty if they are damaged."""
+        with self._database.reading() as connection, suppress(rows.RowError):  # ``save`` raises it
             if connection is not None:
                 return rows.samples_of(id, _of(connection, _SAMPLES, id))
         return {}, {}
 
     def ended(self, ids: Collection[str]) -> set[str]:
-        """Those of ``ids`` that are known to be over."""
+        """Those of ``ids`` whose end is stored."""
         with self._database.reading() as connection:
             if connection is None:
                 return set()
             return {id for id in ids if _state(connection, id) in ENDED_STATES}
 
     def listed(self, wanted: Wanted = Wanted()) -> list[Listed]:  # noqa: B008 - frozen
-        """The runs that are wanted, newest first."""
+        """The matching runs, newest first."""
         with self._database.reading() as connection:
             return [] if connection is None else listed(connection, wanted)
 
-    def sound(self, wanted: Wanted) -> list[Listed]:
-        """The same, but for those of which a row is damaged."""
+    def readable(self, wanted: Wanted) -> list[Listed]:
+        """The matching runs, newest first, without damaged ones."""
         with self._database.reading() as connection:
-            return [] if connection is None else sound(connection, wanted)
+            return [] if connection is None else readable(connection, wanted)
 
     def count(self, wanted: Wanted = Wanted()) -> int:  # noqa: B008 - frozen
-        """How many runs are wanted, whatever the limit."""
+        """The number of matching runs, regardless of the limit."""
         with self._database.reading() as connection:
             return 0 if connection is None else count(connection, wanted)
 
     def _prune(self, connection: sqlite3.Connection) -> None:
         if (today := _today(connection)) is not None:
-            oldest = today - self._keeping.days * 86400.0
+            oldest = today - self._settings.days * 86400.0
             connection.execute("DELETE FROM runs WHERE seen < ?", (oldest,))
-        _let_go(connection, count(connection, Wanted()) - self._keeping.runs)
-        limit = self._keeping.megabytes * 1_000_000
+        _evict(connection, count(connection, Wanted()) - self._settings.runs)
+        limit = self._settings.megabytes * 1_000_000
         while (left := count(connection, Wanted())) > 1 and _bytes(connection) > limit:
-            _let_go(connection, max(1, int(left * _LEAVE_AT_ONCE)))
-        connection.executescript("PRAGMA incremental_vacuum")  # execute() takes one step of it
+            _evict(connection, max(1, int(left * _EVICTED_SHARE)))
+        connection.executescript("PRAGMA incremental_vacuum")  # execute() would free one page
 
 
 def _today(connection: sqlite3.Connection) -> float | None:
-    """What age is counted from: a clock that is years ahead is not believed before many runs were
-    seen by it, else one of them would be the end of all that is remembered."""
+    """The time that ages are counted from; ``None`` while there are few runs.
+
+    A clock set years ahead does not expire the history: the time counts only once many runs were
+    seen at it.
+    """
     row = connection.execute(
         "SELECT seen FROM runs ORDER BY seen DESC LIMIT 1 OFFSET ?", (_WITNESSES - 1,)
     ).fetchone()
@@ -201,8 +203,8 @@ _COMPILATIONS = "SELECT * FROM compilations WHERE id = ? ORDER BY rank, number"
 _SAMPLES = "SELECT * FROM samples WHERE id = ? ORDER BY rank, gpu"
 
 
-def _of(connection: sqlite3.Connection, question: str, id: str) -> Iterator[dict[str, Any]]:
-    return (dict(row) for row in connection.execute(question, (id,)))
+def _of(connection: sqlite3.Connection, query: str, id: str) -> Iterator[dict[str, Any]]:
+    return (dict(row) for row in connection.execute(query, (id,)))
 
 
 def _load(connection: sqlite3.Connection, id: str, *, samples: bool = True) -> RunSummary | None:
@@ -235,31 +237,31 @@ def _save(connection: sqlite3.Connection, account: RunSummary) -> None:
     _insert(connection, "samples", rows.sample_rows(account))
     known = {} if before is None else {one.rank: one.compiled for one in before.ranks}
     for rank in account.ranks:
-        if known.pop(rank.rank, ()) != rank.compiled:  # of a run that goes on it stays mostly as is
-            _forget_compilations(connection, account.id, rank.rank)
+        if known.pop(rank.rank, ()) != rank.compiled:  # mostly unchanged while a run goes on
+            _delete_compilations(connection, account.id, rank.rank)
             _insert(connection, "compilations", rows.compilation_rows(account.id, rank))
     for gone in known:
-        _forget_compilations(connection, account.id, gone)
-    _forget_as_called_before(connection, account)
+        _delete_compilations(connection, account.id, gone)
+    _delete_renamed(connection, account)
 
 
 def _put(connection: sqlite3.Connection, account: RunSummary) -> None:
-    """In place, for what belongs to it goes where it is removed."""
+    """Insert or update; deleting the row would delete the rows that refer to it."""
     row = rows.run_row(account)
     names, places = _names(row)
-    anew = ", ".join(f'"{name}" = excluded."{name}"' for name in row)
+    updates = ", ".join(f'"{name}" = excluded."{name}"' for name in row)
     connection.execute(
-        f"INSERT INTO runs ({names}) VALUES ({places}) ON CONFLICT (id) DO UPDATE SET {anew}",  # noqa: S608
+        f"INSERT INTO runs ({names}) VALUES ({places}) ON CONFLICT (id) DO UPDATE SET {updates}",  # noqa: S608
         row,
     )
 
 
-def _forget_compilations(connection: sqlite3.Connection, id: str, rank: int) -> None:
+def _delete_compilations(connection: sqlite3.Connection, id: str, rank: int) -> None:
     connection.execute("DELETE FROM compilations WHERE id = ? AND rank = ?", (id, rank))
 
 
-def _forget_as_called_before(connection: sqlite3.Connection, account: RunSummary) -> None:
-    """What was written of the same processes under a name that the run has no more."""
+def _delete_renamed(connection: sqlite3.Connection, account: RunSummary) -> None:
+    """Delete the runs of the same processes under names that were changed since."""
     attached = [one.answer.get("attached_at") for one in account.ranks]
     places = ", ".join("?" * len(attached))
     connection.execute(
@@ -278,12 +280,12 @@ def _insert(connection: sqlite3.Connection, table: str, values: Sequence[dict[st
 
 
 def _names(row: Mapping[str, Any]) -> tuple[str, str]:
-    """The columns of a row, and the places of their values."""
+    """The columns of a row and their placeholders, as SQL."""
     return ", ".join(f'"{name}"' for name in row), ", ".join(f":{name}" for name in row)
 
 
-def _let_go(connection: sqlite3.Connection, many: int) -> None:
-    """Of those that were seen longest ago."""
+def _evict(connection: sqlite3.Connection, many: int) -> None:
+    """Delete the runs that were seen longest ago."""
     if many > 0:
         connection.execute(
             "DELETE FROM runs WHERE id IN (SELECT id FROM runs ORDER BY seen LIMIT ?)", (many,)
@@ -291,7 +293,7 @@ def _let_go(connection: sqlite3.Connection, many: int) -> None:
 
 
 def _bytes(connection: sqlite3.Connection) -> int:
-    """That are in use; what was let go of is none."""
+    """Size of the database without free pages."""
     pages, free, size = (
         int(connection.execute(f"PRAGMA {name}").fetchone()[0])
         for name in ("page_count", "freelist_count", "page_size")

@@ -1,7 +1,7 @@
 """Makes a run summary from a run's view in a Snapshot and the journals of its records.
 
-Pure but for the reading of journals, which is given. Only of runs of this host: what a Prometheus
-tells has no records.
+Pure, except that ``read`` reads journals. Only for runs of this host: runs from Prometheus have no
+records.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from warmwatch_monitor.status.words.sentence import run_sentence
 
 _ID_BYTES = 5  # 8 letters and digits
 _MOST_COMPILED = 40_000  # of all ranks of a run together
-_FEWEST_COMPILED = 50  # of each, however many ranks there are
+_FEWEST_COMPILED = 50  # of each rank, regardless of their number
 _LONGEST_REASON = 1_000
 _OF_GRAPHS = frozenset({"forward", "backward", "other"})
 _CACHE_STATES = frozenset({"cold", "warm"})
@@ -50,9 +50,11 @@ def summarize_run(
     samples: Mapping[int, Samples] = _NO_RANKS,
     gpu_samples: Mapping[str, Samples] = _NO_GPUS,
 ) -> RunSummary:
-    """The Account of ``run``, which is one of ``snapshot``'s.
+    """The summary of ``run``, which is a run of ``snapshot``.
 
-    ``read``: what the journal of the record in a folder tells. ``samples``: by rank, and by uuid.
+    Args:
+        read: returns the parsed journal of a record's folder.
+        samples: by rank. gpu_samples: by uuid.
     """
     told = {view.rank: read(view.record.folder) for view in run.ranks}
     first = min(run.ranks, key=_attached_ns)
@@ -80,13 +82,12 @@ def summarize_run(
 
 
 def id_of(run: RunView) -> str:
-    """Eight letters and digits: the same for one start of a run, whoever looks at it, and when.
+    """Eight letters and digits: the same for one start of a run in every monitor, at any time.
 
-    Its launch tells it from other starts, with the boot for pids come again, and its name from
-    other runs that the same launcher started. A process that is its own launch may attach under
-    one name again and again, and a batch script start one training after another: each is a run.
-    What a monitor sees otherwise than another (the name with an owner behind it, or a number
-    against a namesake) is no part of it.
+    The launch distinguishes it from other starts (with the boot id, since pids are reused), and
+    the name from other runs of the same launcher. A process that is its own launch may attach
+    repeatedly under one name, and a batch script may start several trainings: each is a run. The
+    id excludes what differs between monitors: an owner or a number appended to the name.
     """
     first = min(run.ranks, key=_attached_ns)
     identity = first.record.slot.identity
@@ -96,12 +97,12 @@ def id_of(run: RunView) -> str:
 
 
 def start_of(run: RunView) -> str:
-    """Of which launch it is: one process may be called otherwise while it goes on."""
+    """Id of the run's launch, which stays the same if the run is renamed."""
     return start_of_record(min(run.ranks, key=_attached_ns).record)
 
 
 def start_of_record(reading: RecordReading) -> str:
-    """The same of one of its records."""
+    """Id of the launch of a record."""
     identity, owner = reading.slot.identity, reading.owner
     machine = identity.boot_id or identity.host
     return _short(owner.uid if owner else None, machine, identity.launch, identity.attempt)
@@ -117,7 +118,7 @@ def began_at(run: RunView) -> float:
 
 
 def ended_at(run: RunView) -> float | None:
-    """When its last rank ended; ``None`` while one lives, or where nobody saw one end."""
+    """When its last rank ended; ``None`` while a rank runs, or if an end is unknown."""
     if run.living:
         return None
     ends = [view.figures.progress.state_since for view in run.ranks]
@@ -126,7 +127,7 @@ def ended_at(run: RunView) -> float | None:
 
 
 def provenance(run: RunView, told: Iterable[ParsedJournal] = ()) -> Provenance:
-    """What the run was, as far as its ranks say."""
+    """The provenance of a run, from its ranks and their journals."""
     first = run.ranks[0]
     worth, gpus = first.figures.worth, {gpu.uuid: gpu for one in run.ranks for gpu in one.gpus}
     names = (gpu.name for gpu in gpus.values() if gpu.name)
@@ -140,7 +141,7 @@ def provenance(run: RunView, told: Iterable[ParsedJournal] = ()) -> Provenance:
 
 
 def what_of(identity: Identity, told: Sequence[ParsedJournal], gpus: tuple[str, ...]) -> Provenance:
-    """The same as far as one record and journals say, given the names of the GPUs."""
+    """The provenance from one record, journals and the names of the GPUs."""
     return Provenance(
         script=_text(identity, "script"),
         commit=_text(identity, "commit"),
@@ -173,9 +174,9 @@ def _rank(
 
 
 def _never_told(view: RankView, told: ParsedJournal) -> int:
-    """Compilations of graphs whose lines the journal had no room for."""
+    """Number of compilations whose lines were dropped because the journal was full."""
     if not view.figures.agent.lines_dropped:
-        return 0  # what is not told yet will be
+        return 0  # the missing lines are not written yet
     there = sum(one.compilation.kind in _OF_GRAPHS for one in told.compilations)
     return max(0, (view.figures.compile.graphs_compiled or 0) - there - told.left_out)
 
@@ -210,30 +211,30 @@ def _attached_ns(view: RankView) -> int:
 
 
 def _is_only_rank(identity: Identity, run: RunView) -> bool:
-    """Whether a launcher made the process the only rank of its run, and so all of it."""
+    """Whether a launcher started the process as the only rank of its run."""
     alone = len(run.ranks) == 1 and identity.world_size in (None, 1)
     return alone and bool(identity.launcher)
 
 
 def _own_name(view: RankView) -> str:
-    """The run's name as the record has it."""
+    """The run's name in its record."""
     reading = view.record
     shown = reading.told_run or reading.slot.identity.run
     return reading.owner.plain(shown) if reading.owner else shown
 
 
 def _code(told: Iterable[ParsedJournal]) -> str | None:
-    """One hash of all functions' hashes: the same whichever order and rank compiled them."""
+    """One hash of the hashes of all functions, independent of their order and rank."""
     known = {one.code for each in told for one in each.compilations if one.code}
     return sha256("\n".join(sorted(known)).encode()).hexdigest()[:12] if known else None
 
 
 def _wrappings(told: Iterable[ParsedJournal]) -> tuple[Wrapping, ...]:
-    """Those of the rank that made most: ranks of a run call it alike."""
+    """The calls of the rank that made most; the ranks of a run make the same ones."""
     return max((each.wrappings for each in told), key=len, default=())
 
 
-# What an older agent does not say of itself is ``None``.
+# Fields that an older agent does not record are ``None``.
 
 
 def _text(identity: Identity, name: str) -> str | None:
@@ -247,7 +248,7 @@ def _number(identity: Identity, name: str) -> int | None:
 
 
 def _caches(identity: Identity) -> Mapping[str, str]:
-    """Triton's stays cold where nothing uses Triton, as on a CPU: that says nothing."""
+    """The state of the caches. Triton's counts only if Triton is used, else it is always cold."""
     return {
         name: state
         for name, state in identity.caches.items()

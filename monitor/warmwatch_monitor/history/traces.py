@@ -1,4 +1,7 @@
-"""Traces of running jobs: samples over time in bounded room."""
+"""Traces of runs: samples over time, in bounded memory.
+
+A trace has one row per second at first. When it is full, rows are merged in pairs.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,12 @@ Value = float | str | None
 
 
 def rows_of_each(series: int) -> int:
-    """How many rows each of so many series may have."""
+    """The maximum number of rows of each of ``series`` series."""
     return max(FEWEST, min(MOST, _MOST_OF_RUN // max(1, series)))
 
 
 class Trace:
-    """One series. ``most``: rows; ``before``: what is known of it from an earlier daemon's life."""
+    """One series. ``most``: maximum rows. ``before``: its samples from before a restart."""
 
     def __init__(self, names: Sequence[str], most: int, before: Samples | None = None) -> None:
         self._most, self._seconds = max(2, most), 1.0
@@ -49,11 +52,11 @@ class Trace:
 
     @property
     def last(self) -> float:
-        """The last moment that is known; before any, the epoch's begin."""
+        """Time of the last sample; 0 if there is none."""
         return self._epochs[-1] if self._epochs else 0.0
 
     def add(self, epoch: float, values: Mapping[str, Value]) -> None:
-        """One second more, later than all."""
+        """Add one second, if it is later than the last."""
         if epoch <= self.last:
             return
         if self._epochs and floor(epoch / self._seconds) == floor(self.last / self._seconds):
@@ -64,7 +67,7 @@ class Trace:
             self._coarsen()
 
     def samples(self) -> Samples | None:
-        """All of it; ``None`` where nothing is known."""
+        """The whole series; ``None`` if it is empty."""
         if not self._epochs:
             return None
         return Samples(
@@ -80,7 +83,7 @@ class Trace:
             column.append(values[name])
 
     def _merge(self, epoch: float, values: Mapping[str, Value], weight: float = 1.0) -> None:
-        """Into the last row."""
+        """Merge values into the last row."""
         before = self._weights[-1]
         for name, column in self._columns.items():
             column[-1] = _both(name, column[-1], before, values[name], weight)
@@ -103,7 +106,7 @@ class Trace:
 def rank_rows(
     past: Mapping[str, Any], run: str, rank: int
 ) -> Iterator[tuple[float, dict[str, Value]]]:
-    """The seconds of one rank in the columns that ``/history`` gives, a second each."""
+    """The seconds of one rank, from the columns of ``/history``."""
     found = (one for one in past["ranks"] if one["run"] == run and one["rank"] == rank)
     one = next(found, None)
     if one is None:
@@ -124,7 +127,7 @@ def rank_rows(
 
 
 def gpu_rows(past: Mapping[str, Any], uuid: str) -> Iterator[tuple[float, dict[str, Value]]]:
-    """The seconds of one GPU, likewise."""
+    """The seconds of one GPU, from the columns of ``/history``."""
     one = next((one for one in past["gpus"] if one["uuid"] == uuid), None)
     if one is None:
         return
@@ -135,7 +138,7 @@ def gpu_rows(past: Mapping[str, Any], uuid: str) -> Iterator[tuple[float, dict[s
 
 
 def _spread(begins: Sequence[Sequence[Any]], epochs: Sequence[float]) -> list[str | None]:
-    """A name for each second, of stretches that are told as they begin."""
+    """A name for each second, from a list of begins."""
     spread: list[str | None] = []
     name: str | None = None
     rest = list(begins)
@@ -167,7 +170,7 @@ def _rounded(value: Value) -> Value:
 
 
 _SECONDS = 3600
-_SECOND = 1.0  # the one that is now is not over
+_SECOND = 1.0  # the current second is incomplete
 
 Past = Callable[[int, str], Mapping[str, Any]]
 Known = tuple[Mapping[int, Samples], Mapping[str, Samples]]
@@ -187,17 +190,17 @@ class _OfRun:
 
     @property
     def last(self) -> float:
-        """Up to when any is known."""
+        """Time of the last sample of any series."""
         return max((one.last for one in (*self.ranks.values(), *self.gpus.values())), default=0.0)
 
     def fill(self, run: RunView, past: Mapping[str, Any], until: float) -> None:
-        """What is new up to ``until``."""
+        """Add the seconds since the last sample, up to ``until``."""
         began = began_at(run) - _SECOND
         ends = (ended_at(run) or 0.0) - _SECOND if not run.living else 0.0
         for view in run.ranks:
             trace = self.ranks.setdefault(view.rank, Trace(TRACED_OF_RANK, self._most))
             for epoch, values in rank_rows(past, run.run, view.rank):
-                # until its record appears, what is seen by this name is how an earlier start ended
+                # before its record appears, samples of this name belong to an earlier run
                 of_another = values["state"] in ENDED_STATES and (not ends or epoch < ends)
                 if began <= epoch <= until and not of_another:
                     trace.add(epoch, values)
@@ -209,8 +212,10 @@ class _OfRun:
 
 
 class Traces:
-    """Of all runs. ``past``: the columns of the last so many seconds of a run, and of all GPUs
-    (``/history``), a value for each second.
+    """The traces of all runs.
+
+    ``past(seconds, run)``: the columns of the last seconds of a run and of all GPUs, as
+    ``/history`` has them, one value per second.
     """
 
     def __init__(self, store: Store, past: Past) -> None:
@@ -218,7 +223,7 @@ class Traces:
         self._known: dict[str, _OfRun] = {}
 
     def of(self, run: RunView, now: float) -> Known:
-        """What is known of its ranks and its GPUs by ``now``. Raises StoreError."""
+        """The samples of its ranks and GPUs up to ``now``. Raises StoreError."""
         id = id_of(run)
         known = self._known.get(id)
         if known is None:
@@ -236,5 +241,5 @@ class Traces:
         )
 
     def forget_others(self, ids: Collection[str]) -> None:
-        """Keep nothing of other runs."""
+        """Drop the traces of other runs."""
         self._known = {id: one for id, one in self._known.items() if id in ids}

@@ -1,9 +1,9 @@
-"""Runs a command and ends it, with all its children, when enough of it was seen.
+"""Runs a command and ends it with all its children once it was measured.
 
-It has a session of its own: what is sent to its group comes to it and not to us, and the terminal
-sends it nothing. It is asked first as Ctrl-C asks, so that launchers end their workers and programs
-whatever they began; who does not listen is terminated, and then killed. Processes below it that
-have left its group (torchrun's workers do) are seen to as well, and those that it left to init.
+The command gets its own session, so signals to its group do not reach this process, and the
+terminal sends it none. It is ended by SIGINT first, so that launchers end their workers, then by
+SIGTERM and SIGKILL. This includes descendants that left its process group (torchrun's workers do)
+or were adopted by init.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import IO, Any
 import psutil
 
 _PAUSE_SECONDS = 0.05
-# asked how, and for how long it may take
+# signals that end it, in order, and the seconds to wait after each
 PATIENCE = ((signal.SIGINT, 15.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0))
 _HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stops:
-    """How often we were told to stop, and by which signal last; 0 where by none."""
+    """The number of signals received, and the last one; 0 if none."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -40,7 +40,7 @@ class Stops:
 
 @contextmanager
 def heard() -> Iterator[Stops]:
-    """Signals that would end us are counted in this block. One that is ignored stays ignored."""
+    """Counts signals that would end this process, in this block. Ignored ones stay ignored."""
     stops = Stops()
     before: dict[signal.Signals, Any] = {}
     for number in _HEARD:
@@ -63,10 +63,14 @@ def bounded(
     hurry: Callable[[], bool],
     patience: tuple[tuple[signal.Signals, float], ...] = PATIENCE,
 ) -> tuple[int, str | None]:
-    """Run ``command``; its return code, and why it was ended by us, ``None`` where it was not.
+    """Run ``command``; its return code, and why it was ended; ``None`` if it ended itself.
 
-    ``look``: called every ``seconds``; what it gives ends the command. ``hurry``: whether to wait
-    no longer for one that is being ended. Raises OSError where it cannot be started.
+    Args:
+        look: called every ``seconds``; ends the command when it returns a reason.
+        hurry: whether to skip the rest of the waits while it is ended.
+
+    Raises:
+        OSError: it cannot be started.
     """
     child = subprocess.Popen(
         command,
@@ -80,10 +84,10 @@ def bounded(
     try:
         while why is None and _code(child, seconds) is None:
             why = look()
-    finally:  # whatever happens here, nothing of the user's goes on unseen
+    finally:  # never leave the command running unattended
         if why is not None or child.poll() is None:
             _end(child, patience, hurry)
-    # one that not even SIGKILL ends (it waits within a driver, say) is waited for no longer
+    # do not wait for a process that SIGKILL cannot end, because it blocks in a driver
     code = _code(child, _PAUSE_SECONDS)
     return -signal.SIGKILL if code is None else code, why
 
@@ -112,10 +116,7 @@ def _end(
 
 
 def _below(child: subprocess.Popen[bytes]) -> set[psutil.Process]:
-    """What it has started, directly or not, as far as that is not gone.
-
-    What has lost its parent is known by the session, which is the command's own.
-    """
+    """Its living descendants. Those that lost their parent are found by their session."""
     found = {one for one in psutil.process_iter() if _session(one.pid) == child.pid != one.pid}
     with suppress(psutil.Error):
         found.update(psutil.Process(child.pid).children(recursive=True))
@@ -145,7 +146,7 @@ def _gone(
     deadline: float,
     hurry: Callable[[], bool],
 ) -> bool:
-    """Whether all of them have ended by then."""
+    """Whether all of them end before the deadline."""
     while child.poll() is None or any(map(_lives, family)):
         if hurry() or time.monotonic() > deadline:
             return False

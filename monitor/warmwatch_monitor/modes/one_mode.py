@@ -1,4 +1,4 @@
-"""One run of ``warmwatch modes``: start, follow, and end it when it has shown enough."""
+"""One run of ``warmwatch modes``: start the script, follow it, and end it once measured."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OFF = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")  # PyTorch's own ways to
 
 
 class Progress:
-    """How far it is: one line that is written over on a terminal, else one at the begin."""
+    """Progress: one line that is updated on a terminal; elsewhere one line at the begin."""
 
     def __init__(self, which: str, stream: TextIO | None) -> None:
         self._which, self._redrawn = which, stream is not None and stream.isatty()
@@ -54,7 +54,7 @@ def attempt(
     stops: Stops,
     progress: Progress,
 ) -> Tried:
-    """Run ``command`` in ``mode``; what became of it. ``place``: of the file for its output.
+    """Run ``command`` in ``mode``. ``place``: path of the file for its output.
 
     Raises OSError where it cannot be started.
     """
@@ -91,7 +91,7 @@ def attempt(
 
 
 def environment_of(mode: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """``environ`` for a script that is to run in ``mode``."""
+    """``environ`` for a script that runs in ``mode``."""
     from warmwatch_monitor.compare.parts import EAGER
 
     kept = {name: value for name, value in environ.items() if name not in (*_OFF, MODE)}
@@ -100,7 +100,7 @@ def environment_of(mode: str, environ: Mapping[str, str]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _output(place: Path | None) -> Iterator[IO[bytes] | int]:
-    """Where the script prints: a file, or where we say what goes on."""
+    """The script's output: a file, or stderr."""
     if place is None:
         yield 2
         return
@@ -113,7 +113,7 @@ def _output(place: Path | None) -> Iterator[IO[bytes] | int]:
 
 
 class _Followed:
-    """The run of one mode, while it goes on."""
+    """The run of one mode in progress."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class _Followed:
         self.began = time.monotonic()
 
     def look(self) -> str | None:
-        """Why it is to be ended now, if it is."""
+        """Why to end it now; ``None``: continue."""
         from warmwatch_monitor.modes.table import enough
 
         self._last = self._launched.snapshot()
@@ -142,7 +142,7 @@ class _Followed:
         return "timeout" if time.monotonic() - self.began > self._timeout else None
 
     def words(self) -> str:
-        """What is known of it, as it was when it was last looked at."""
+        """Its state at the last poll, in words."""
         return self._words(None if self._last is None else _main(self._last))
 
     def _words(self, run: RunView | None) -> str:
@@ -155,7 +155,7 @@ class _Followed:
         return str(plain(run_sentence(run).removeprefix(f"{shortened(run.run)}: ")))
 
     def ended(self, *, by_us: bool) -> tuple[RunSummary | None, tuple[str, ...]]:
-        """Its Account, as it was before we ended it; and the names of other runs."""
+        """Its summary from before it was ended, and the names of other runs."""
         from warmwatch_monitor.history.summaries import summarize_run
 
         after = self._launched.ended()
@@ -169,7 +169,7 @@ class _Followed:
 
 
 def _main(snapshot: Snapshot) -> RunView | None:
-    """Of several runs that a script makes, the one with most steps."""
+    """The run with the most steps; a script may make several."""
     return max(
         snapshot.runs,
         key=lambda run: max(view.figures.steps.count for view in run.ranks),

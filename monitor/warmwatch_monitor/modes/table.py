@@ -28,14 +28,17 @@ WITH_CUDA_GRAPHS = frozenset({"reduce-overhead", "max-autotune"})
 
 
 class Tried(Struct, frozen=True, kw_only=True):
-    """How the script was run in one mode, and what became of it.
+    """The run of the script in one mode.
 
     Attributes:
-        account: of the run that made most steps, as it was when it had told enough; ``None`` where
-        none was seen. others: names of further runs that the script made.
-        ended_by: ``itself``; or by us: ``steps``, ``steady``, ``timeout``, ``interrupted``.
-        code: the script's return code, negative for the signal that killed it, where it ended by
-        itself. seconds: from its start to its end. output: the file with what it printed.
+        account: summary of its run with the most steps, taken before the script was ended;
+            ``None`` if there was no run.
+        others: names of its other runs.
+        ended_by: ``itself``; or ended by ``modes``: ``steps``, ``steady``, ``timeout``,
+            ``interrupted``.
+        code: return code if it ended itself, negative for the signal that killed it.
+        seconds: duration of the script.
+        output: file with its output.
     """
 
     mode: str
@@ -48,20 +51,22 @@ class Tried(Struct, frozen=True, kw_only=True):
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """One mode.
+    """The row of one mode.
 
     Attributes:
         outcome: ``measured``, ``failed`` (by itself), ``unmeasured`` (too few clean steps),
-        ``no_steps`` (something was compiled and no step marked) or ``nothing`` (no run was seen).
-        id, run, state: of the run in the history. ended_by, code, seconds, output: see Tried.
-        exception: the type's name of the one that ended the run.
-        first_step_seconds, first_step_memory_bytes, steady, ...: as a comparison's Side has them.
-        evaluation_seconds: of one evaluation, on average over so many ``evaluations``.
-        speed_up, break_even: against ``Modes.baseline``. against_default: the break-even against
-        the default mode, where that is not the baseline.
-        total_seconds: what ``Modes.training_steps`` would take, the compile cost included.
-        compiled: whether the compiler did anything. wrappings, agent_errors: as they
-        are known of its ranks. gpus: how many it used. conditions: by name, in words.
+            ``no_steps`` (it compiled, but marked no step) or ``nothing`` (there was no run).
+        id, run, state: of the run in the history.
+        ended_by, code, seconds, output, others: see ``Tried``.
+        exception: type name of the exception that ended the run.
+        first_step_seconds, first_step_memory_bytes, steady, ...: see ``Side`` of a comparison.
+        evaluation_seconds: average duration of ``evaluations`` evaluations.
+        speed_up, break_even: against ``Modes.baseline``.
+        against_default: break-even against the default mode, if that is not the baseline.
+        total_seconds: estimate for ``Modes.training_steps`` steps, compile cost included.
+        compiled: whether there was compile activity.
+        wrappings, agent_errors: from its ranks. gpus: number of GPUs used.
+        conditions: sentences by name of the condition.
     """
 
     mode: str
@@ -103,7 +108,7 @@ class Row(Struct, frozen=True, kw_only=True):
 
     @property
     def captured(self) -> bool:
-        """Whether anything came of the compiler's work, as far as that is counted."""
+        """Whether it compiled at least one graph, as far as known."""
         return self.compiled and self.graphs != 0
 
 
@@ -111,10 +116,10 @@ class Modes(Struct, frozen=True, kw_only=True):
     """The whole table.
 
     Attributes:
-        baseline: the mode that the others are held against; ``None`` where nothing was measured.
-        training_steps: for which totals are said. caches: ``cold`` or ``kept``.
-        imposed: variables of the environment that hold in every mode.
-        untried: modes that were asked for and not begun.
+        baseline: the mode that the others are compared with; ``None`` if none was measured.
+        training_steps: number of steps of the totals. caches: ``cold`` or ``kept``.
+        imposed: environment variables that override every mode.
+        untried: requested modes that were not run.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -131,12 +136,12 @@ class Modes(Struct, frozen=True, kw_only=True):
 
 FEWEST = 10  # clean steps
 LEAST_SECONDS = 3.0  # of them together
-MOST_SECONDS = 30.0  # after which a step that still varies is what it is
-CERTAIN = 0.01  # of its length, to each side, with 95 % certainty
+MOST_SECONDS = 30.0  # of clean steps, even if their median is still uncertain
+CERTAIN = 0.01  # relative half-width of the median's 95 % confidence interval
 
 
 def enough(run: RunView, steps: int | None = None) -> bool:
-    """Whether every rank has made ``steps``, or, where none are given, is warm and steady."""
+    """Whether every rank has made ``steps``, or without that number is warm and steady."""
     living = run.living
     if not living or run.missing_ranges:
         return False
@@ -146,7 +151,7 @@ def enough(run: RunView, steps: int | None = None) -> bool:
 
 
 def _steady(view: RankView) -> bool:
-    """Nothing is left to wait for, and how long a clean step takes is known well."""
+    """Whether the rank is warm, and the length of a clean step is known well enough."""
     clean = view.figures.steps.clean
     if not view.judgement.warm or view.judgement.compiling:
         return False
@@ -171,7 +176,7 @@ def modes(
     imposed: Sequence[str] = (),
     untried: Sequence[str] = (),
 ) -> Modes:
-    """Each mode's row, held against eager where that was measured, else against the first."""
+    """The row of each mode, compared with eager if that was measured, else with the first."""
     seen = {one.mode: one.account for one in tried if one.account and one.account.ranks}
     compared = compare(list(seen.values()), labels=list(seen)) if seen else None
     rows = tuple(_row(one, compared, training_steps) for one in tried)
@@ -190,7 +195,7 @@ def modes(
 
 
 def _baseline(of: Comparison | None) -> str | None:
-    """Eager, where its step is known; else the first whose step is."""
+    """Eager if its step was measured; else the first measured mode."""
     known = [one.label for one in of.sides if one.steady is not None] if of else []
     return EAGER if EAGER in known else next(iter(known), None)
 
@@ -246,7 +251,7 @@ def _with_side(row: Row, side: Side) -> Row:
 
 
 def _with_account(row: Row, account: RunSummary) -> Row:
-    """What a comparison does not ask of it."""
+    """Add what a ``Side`` does not have."""
     slowest: dict[str, Any] = dict(slowest_of(account).answer)
     answers = [one.answer for one in account.ranks]
     pauses, compile = slowest["pauses"], slowest["compile"]
@@ -267,7 +272,7 @@ def _with_account(row: Row, account: RunSummary) -> Row:
 
 
 def _outcome(row: Row) -> str:
-    """An end by us is no failure, and a script that was fully measured may fail all the same."""
+    """The outcome. A script that ``modes`` ended did not fail; one that was measured may have."""
     if row.ended_by == "itself" and (row.code or row.state in _GONE):
         return "failed"
     if not row.steps:
@@ -282,7 +287,7 @@ def _speed_up(side: Side, baseline: Side) -> Measured | None:
 
 
 def _against_default(side: Side, default: Side | None, baseline: Side) -> BreakEven | None:
-    """What tuning costs beyond compiling is to be earned beyond it."""
+    """When a tuned mode has recovered its additional cost over the default mode."""
     if default is None or default is side or default is baseline or side.label == EAGER:
         return None
     return break_even(side, default)

@@ -34,7 +34,7 @@ _BY_US = {
 
 
 def _graphs(one: Row) -> str | None:
-    """Of what was ended in its first compilation nobody knows how many there would have been."""
+    """The number of graphs; unknown if it was ended in its first compilation."""
     if one.graphs is None or not one.compiled:
         return None
     cut_off = one.ended_by in ("interrupted", "timeout") and one.first_step_seconds is None
@@ -42,7 +42,7 @@ def _graphs(one: Row) -> str | None:
 
 
 def page(of: Modes) -> Document:
-    """All of it."""
+    """The whole report."""
     return Document(
         title="Warmwatch: each mode of torch.compile",
         state="",
@@ -53,13 +53,13 @@ def page(of: Modes) -> Document:
 
 
 def _answer(of: Modes) -> str:
-    """What is asked: which mode, for this training."""
+    """The answer: which mode is best for this training."""
     measured = [one for one in of.rows if one.steady is not None]
     if not measured:
         return "No step could be measured in any mode."
     if not any(one.captured for one in measured):
         return "Nothing was compiled in any mode, so there is nothing to choose."
-    # what compiled nothing runs as fast as it would eagerly, whatever was measured of it
+    # a mode that compiled nothing is eager, so its figures are noise
     known = [one for one in measured if one.captured or one.mode == EAGER]
     totals = [one for one in known if one.total_seconds is not None]
     if of.training_steps and totals:
@@ -76,7 +76,7 @@ def _answer(of: Modes) -> str:
 
 
 def _alike(best: Row, known: list[Row], steps: int | None = None) -> str:
-    """Which others are as good: their steps, or so many of them with what compiling costs."""
+    """Modes that do not differ significantly, by step or by the total of ``steps`` steps."""
     names = [one.mode for one in known if one is not best and _same(one, best, steps)]
     return f"; {', '.join(names)} cannot be told from it" if names else ""
 
@@ -100,7 +100,7 @@ def _warnings(of: Modes) -> Iterator[str]:
 
 
 def _table(of: Modes) -> Section | None:
-    """What nobody knows in any mode is left out."""
+    """The table, without columns that are unknown in every mode."""
     names = ["mode", *(f"{name}>" for name, _ in _COLUMNS)]
     rows = [(one.mode, *(known(one) or "" for _, known in _COLUMNS)) for one in of.rows]
     if not any(any(row[1:]) for row in rows):
@@ -134,9 +134,9 @@ def _of_row(one: Row, of: Modes) -> Iterator[str]:
 
 
 def _end(one: Row) -> Iterator[str]:
-    """Why there is less to see than there should be."""
+    """How it ended, if that affects its figures."""
     if one.outcome == "failed" and one.state == "lost" and not one.code:
-        yield f"{one.summary}{_where(one)}"  # nobody knows that it failed: os._exit says no word
+        yield f"{one.summary}{_where(one)}"  # os._exit leaves no exit record
     elif one.outcome == "failed":
         yield f"it failed ({_how(one)}){_where(one)}"
     elif one.outcome == "nothing":
@@ -168,7 +168,7 @@ def _where(one: Row) -> str:
 
 
 def _compiled(one: Row, of: Modes) -> Iterator[str]:
-    """What is otherwise than in the mode that compiles first in the list."""
+    """Differences from the first mode that compiled."""
     if one.outcome == "nothing":
         return
     if one.mode != EAGER and not one.compiled and one.steps:
@@ -194,7 +194,7 @@ def _count(one: Row, name: str) -> str:
 
 
 def _mode(one: Row) -> Iterator[str]:
-    """Whether it could be what it is called."""
+    """Reasons why the mode had no effect."""
     if one.mode in WITH_CUDA_GRAPHS and not one.gpus:
         yield "CUDA graphs need a GPU and none was used: without them it is as if not asked for"
     backends = sorted({way.backend for way in one.wrappings if way.backend != "inductor"})

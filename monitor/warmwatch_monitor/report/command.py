@@ -51,9 +51,9 @@ def report(
         raise UsageError("give only one of --html, --json and --markdown")
     from warmwatch_monitor.history.remember import HistoryWriter
     from warmwatch_monitor.report.summaries import accounts, as_written, last_like
-    from warmwatch_monitor.settings import load_keeping
+    from warmwatch_monitor.settings import load_history_settings
 
-    seen = HistoryWriter(load_keeping(os.environ))
+    seen = HistoryWriter(load_history_settings(os.environ))
     found = accounts(() if run is None else (run,), dir=dir, told=None if dir else seen.take)
     if len(found) > 1:
         names = ", ".join(one.run for one in found)

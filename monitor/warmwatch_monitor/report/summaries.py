@@ -11,7 +11,7 @@ from warmwatch_monitor.client.answers import make_poller, settings_from
 from warmwatch_monitor.client.choice import choose_runs
 from warmwatch_monitor.errors import NoRunError, NotInHistoryError, StoreError, UnknownRunError
 from warmwatch_monitor.output.console import note, plain
-from warmwatch_monitor.settings import EVER_SECONDS, load_keeping
+from warmwatch_monitor.settings import EVER_SECONDS, load_history_settings
 
 if TYPE_CHECKING:
     from warmwatch_monitor.history.store import Store
@@ -42,10 +42,10 @@ def accounts(
     if told is not None:
         told(snapshot)
     history = None
-    if dir is None and settings.keeping.directory is not None:
+    if dir is None and settings.history.directory is not None:
         from warmwatch_monitor.history.store import Store
 
-        history = Store(settings.keeping)
+        history = Store(settings.history)
     if not names:
         return (_latest(snapshot, history),)
     return tuple(one for name in names for one in _named(snapshot, name, history))
@@ -53,14 +53,14 @@ def accounts(
 
 def last_like(account: RunSummary) -> RunSummary | None:
     """The last run like it that is remembered; ``None`` where none is, or nobody can say."""
-    keeping = load_keeping(os.environ)
-    if keeping.directory is None:
+    settings = load_history_settings(os.environ)
+    if settings.directory is None:
         return None
     from warmwatch_monitor.history.earlier_runs import earlier
     from warmwatch_monitor.history.store import Store
 
     try:
-        return next(iter(earlier(Store(keeping), account)), None)
+        return next(iter(earlier(Store(settings), account)), None)
     except StoreError as error:
         note(f"warmwatch: not held against earlier runs: {plain(str(error))}")
         return None

@@ -59,7 +59,7 @@ def _start(
     if report:
         from warmwatch_monitor.settings import price_per_gpu_hour
 
-        price_per_gpu_hour(os.environ)  # said before CMD begins, not in the place of its exit code
+        price_per_gpu_hour(os.environ)  # report an invalid price before CMD starts
     launch = uuid.uuid4().hex
     environ = environment(os.environ, boot(), run=name, started_by=launch)
     with _served() if serve else nullcontext():
@@ -105,7 +105,7 @@ def _attend(
     watch: bool,
     report: bool,
 ) -> int:
-    """Stand beside it; how it ended."""
+    """Follow the command to its end; its wait status."""
     from warmwatch_monitor.run.last_line import LastLine, terminal
     from warmwatch_monitor.run.process import attend
 
@@ -126,19 +126,19 @@ def _attend(
         leave()
     seen = ours.ended() if report else ours.snapshot()
     if report:
-        with suppress(OSError):  # nobody can read it; the exit code is CMD's all the same
-            _account(seen)
+        with suppress(OSError):  # the output is closed; still exit with CMD's code
+            _print_summary(seen)
     ours.remember()
     return status
 
 
-def _account(snapshot: Snapshot) -> None:
-    """How its runs ended and where their time went: beside the command's output, not within it."""
+def _print_summary(snapshot: Snapshot) -> None:
+    """Print how its runs ended and where their time went, separate from a piped output."""
     if not snapshot.runs:
         note(f"warmwatch: {NOTHING}")
         return
     from warmwatch_monitor.report.command import in_short
     from warmwatch_monitor.report.summaries import accounts_in
 
-    said = in_short(accounts_in(snapshot))
-    (draw if is_terminal() else note)(said)
+    summary = in_short(accounts_in(snapshot))
+    (draw if is_terminal() else note)(summary)

@@ -14,13 +14,12 @@ STARTED_BY = "WARMWATCH_STARTED_BY"
 def environment(
     environ: Mapping[str, str], boot: str, *, run: str | None = None, started_by: str | None = None
 ) -> dict[str, str]:
-    """``environ`` with the folder ``boot`` first in ``PYTHONPATH``, and nothing else changed.
+    """``environ`` with the folder ``boot`` first in ``PYTHONPATH``.
 
-    ``run``: the run's name, where one was given. ``started_by``: what the records of this launch
-    are known by.
+    ``run``: the run's name, if given. ``started_by``: the id of this launch in its records.
     """
     before = environ.get("PYTHONPATH")
-    # an empty one is none to Python, while an empty part of one is the working directory
+    # Python ignores an empty PYTHONPATH, but an empty entry in it is the working directory
     made = {**environ, "PYTHONPATH": f"{boot}{os.pathsep}{before}" if before else boot}
     if run is not None:
         made["WARMWATCH_RUN"] = run
@@ -33,7 +32,7 @@ _CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 
 
 class Caches(NamedTuple):
-    """What is to be set in the environment for them, and the folder that they are in, if any."""
+    """Environment variables that select the caches, and their folder, if any."""
 
     environ: Mapping[str, str] = MappingProxyType({})
     folder: str | None = None
@@ -41,10 +40,10 @@ class Caches(NamedTuple):
 
 @contextlib.contextmanager
 def fresh_caches(*, keep: bool, used: Callable[[], bool] = lambda: False) -> Iterator[Caches]:
-    """Compile caches that are empty, so that what is compiled depends on nobody's day before.
+    """Empty compile caches, so that what is compiled does not depend on earlier runs.
 
-    With ``keep`` nothing is set. They are removed in the end, but not where somebody still
-    ``used()`` them.
+    With ``keep``, the existing ones stay in use. At the end the folder is removed, unless
+    ``used()`` says that a process still uses it.
     """
     if keep:
         yield Caches()

@@ -1,7 +1,7 @@
-"""The terminal's last line, kept free of scrolling output.
+"""A status line in the last line of the terminal, below the scrolling output of a command.
 
-The terminal itself does that: a scroll region of all lines but the last, as apt has it for its
-progress. So a command writes to the terminal as ever, at its own pace, and sees a terminal.
+It uses the terminal's scroll region (all lines but the last), as apt does for its progress. The
+command writes to the terminal directly and is not affected.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ def terminal(descriptors: Sequence[int]) -> int | None:
 
 
 class LastLine:
-    """The last line of the terminal at ``descriptor``. Of one with few lines nothing is taken."""
+    """The last line of the terminal at ``descriptor``. Does nothing if it has few lines."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._rows = 0  # of the terminal whose last line is ours; 0: none is
+        self._rows = 0  # height of the terminal when the line was reserved; 0: not reserved
 
     def show(self, text: str) -> None:
-        """Have ``text`` there, cut to one line; not while others have the foreground."""
+        """Show ``text``, cut to one line, unless this process is in the background."""
         if not self._in_foreground():
             return
         try:
             size = os.get_terminal_size(self._descriptor)
-        except OSError:  # it is gone, and the command may go on
+        except OSError:  # the terminal is gone; the command may continue
             self._rows = 0
             return
         if size.lines != self._rows:
-            self._take(size.lines)
+            self._reserve(size.lines)
         if self._rows:
-            said = styled(text, size.columns - 1)
-            self._write(f"{_SAVE}\x1b[{self._rows};1H{_CLEAR}{said}{_RESTORE}")
+            line = styled(text, size.columns - 1)
+            self._write(f"{_SAVE}\x1b[{self._rows};1H{_CLEAR}{line}{_RESTORE}")
 
     def leave(self) -> None:
-        """Give the line back, empty."""
+        """Clear and release the line."""
         if self._rows:
             self._write(f"{_SAVE}{_WHOLE}\x1b[{self._rows};1H{_CLEAR}{_RESTORE}")
             self._rows = 0
 
-    def _take(self, rows: int) -> None:
-        """As many lines scroll as are there but one; the cursor stays among them."""
+    def _reserve(self, rows: int) -> None:
+        """Exclude the last line from scrolling; the cursor stays above it."""
         self.leave()
         if rows >= _LEAST_ROWS:
             self._rows = rows
@@ -61,20 +61,20 @@ class LastLine:
     def _in_foreground(self) -> bool:
         try:
             return os.tcgetpgrp(self._descriptor) == os.getpgrp()
-        except OSError:  # not our terminal to be in the background of
+        except OSError:  # not the controlling terminal
             return True
 
     def _write(self, text: str) -> None:
         try:
-            os.write(self._descriptor, text.encode())  # in one piece: others write there too
+            os.write(self._descriptor, text.encode())  # one write: the command writes there too
         except OSError:
             self._rows = 0  # it was closed
 
 
 def styled(text: str, width: int) -> str:
-    """``text`` on one line of ``width`` columns, as this terminal takes it."""
-    room = io.StringIO()
-    console = Console(file=room, force_terminal=True, width=max(1, width), highlight=False)
-    # said to print: it joins what it is given into a text of its own, which would be wrapped
+    """``text`` on one line of ``width`` columns, with the terminal's escape codes."""
+    buffer = io.StringIO()
+    console = Console(file=buffer, force_terminal=True, width=max(1, width), highlight=False)
+    # pass no_wrap to print(), which ignores that of the Text
     console.print(Text(text, style="reverse"), end="", no_wrap=True, overflow="ellipsis")
-    return room.getvalue()
+    return buffer.getvalue()

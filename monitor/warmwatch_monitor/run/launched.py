@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from warmwatch_monitor.sources.listed import Read, Readings, Source
     from warmwatch_monitor.sources.records.source import RecordsReading
 
-_END_SECONDS = 3.0  # for the records of what has just ended to say so
-_KEPT_SECONDS = "86400"  # a command may begin with a training that ends long before the last
+_END_SECONDS = 3.0  # to wait for the ends in the records
+_RETENTION_SECONDS = "86400"  # a command's first training may end long before its last
 NOTHING = (
     "no step and no compilation was seen under this command; a Python under -I, -E or "
     "-S is not attached to, nor one older than 3.10: `import warmwatch.auto` is for those; one "
@@ -33,18 +33,18 @@ def boot() -> str:
     import warmwatch._boot
 
     (place,) = warmwatch._boot.__path__
-    return os.path.abspath(place)  # noqa: PTH100 - what pathlib takes to load, the command waits
+    return os.path.abspath(place)  # noqa: PTH100 - pathlib would delay the start of the command
 
 
 def check_name(run: str | None) -> None:
-    """Raises UsageError where ``run`` was given and is none."""
+    """Raises UsageError if ``run`` is empty."""
     if run is not None and not run.strip():
         raise UsageError("--run: give the run a name, or leave the option out")
 
 
 @contextlib.contextmanager
 def startable(command: Sequence[str]) -> Iterator[None]:
-    """Says of a command that cannot be started why not, and exits as a shell does."""
+    """Prints why a command cannot be started, and exits as a shell does."""
     from warmwatch_monitor.run.process import NOT_EXECUTABLE, NOT_FOUND
 
     try:
@@ -61,10 +61,7 @@ def startable(command: Sequence[str]) -> Iterator[None]:
 def _records_of(
     launch: str, took: Callable[[tuple[RecordReading, ...]], None]
 ) -> Source[RecordsReading]:
-    """The source of records, of one launch: an earlier start of the same name is none of it.
-
-    ``took``: given those of each look.
-    """
+    """The source of records, restricted to one launch. ``took``: called with those of each poll."""
     from msgspec.structs import replace
 
     from warmwatch_monitor.sources.listed import RECORDS
@@ -89,12 +86,12 @@ def living(snapshot: Snapshot) -> bool:
 
 
 def _process(of: RecordReading) -> tuple[int, str, int]:
-    """Whose record it is: an ``exec`` changes none of it."""
+    """The process of a record; ``exec`` does not change it."""
     return of.slot.identity.pid, *of.start
 
 
 class Launched:
-    """The runs of one launch, as their records tell. ``launch``: what they are known by."""
+    """The runs of one launch. ``launch``: its id in the records."""
 
     def __init__(self, launch: str) -> None:
         from warmwatch_monitor.client.answers import settings_from
@@ -102,19 +99,18 @@ class Launched:
         from warmwatch_monitor.pipeline.poller import Poller
         from warmwatch_monitor.sources.listed import RECORDS, SOURCES
 
-        # nothing is looked for but what this launch has started
-        settings = settings_from(observe="off", retention=_KEPT_SECONDS)
+        settings = settings_from(observe="off", retention=_RETENTION_SECONDS)
         self._records: tuple[RecordReading, ...] = ()
         ours = _records_of(launch, self._take)
         sources = [ours if one is RECORDS else one for one in SOURCES]
         self._poller, self._seen = (
             Poller(settings, sources=sources),
-            HistoryWriter(settings.keeping),
+            HistoryWriter(settings.history),
         )
         self._began = time.monotonic()
 
     def sentence(self) -> str:
-        """How they are, in a sentence."""
+        """Their state in one sentence."""
         from warmwatch_monitor.output.wording import duration
 
         answer = self.answer(self.snapshot())
@@ -123,11 +119,11 @@ class Launched:
         return f"no step and no compilation for {duration(time.monotonic() - self._began)}"
 
     def look(self) -> None:
-        """Follow them: of a journal that is long at the first look only the end would be read."""
+        """Poll them, so that journals are read from the start and not only their last part."""
         self.snapshot()
 
     def ended(self) -> Snapshot:
-        """How they ended, which their records may tell a moment late."""
+        """The Snapshot after their ends, which records may show a moment late."""
         deadline = time.monotonic() + _END_SECONDS
         while True:
             snapshot = self.snapshot()
@@ -136,15 +132,15 @@ class Launched:
             time.sleep(0.1)
 
     def snapshot(self) -> Snapshot:
-        """These runs, now."""
+        """Their current Snapshot."""
         seen = self._poller.poll_once()
         self._seen.take(seen)
         return seen
 
     def earlier(self, snapshot: Snapshot) -> list[RecordReading]:
-        """What compiled and is no rank, for its process was that rank by a later record.
+        """Records that compiled but are not a rank, because their process has a later record.
 
-        It began anew, by ``exec`` or with a second ``attach()``, under the same name.
+        The process replaced itself by ``exec``, or attached a second time under the same name.
         """
         ranks = [rank.record for run in snapshot.runs for rank in run.ranks]
         shown, processes = {one.folder for one in ranks}, {_process(one) for one in ranks}
@@ -155,11 +151,11 @@ class Launched:
         self._records = records
 
     def remember(self) -> None:
-        """Write those that have ended into the history."""
+        """Write the ended runs to the history."""
         self._seen.write()
 
     def answer(self, snapshot: Snapshot) -> Answer:
-        """What ``/status`` says of them."""
+        """Their ``/status`` document."""
         from msgspec import to_builtins
 
         from warmwatch_monitor.status.document import status

@@ -1,8 +1,8 @@
 """Replaces this process by a command, or waits for one with as little effect as possible.
 
-Beside it: the command is in our process group, so the terminal is its own, and what the terminal
-sends (Ctrl-C, Ctrl-Z) it gets itself. What somebody sends to us alone is passed on. We end as it
-ends: by its exit code, or by the signal that killed it.
+``attend``: the command is in our process group, so it reads from the terminal and receives its
+signals (Ctrl-C, Ctrl-Z). Signals to this process alone are forwarded. This process ends as the
+command ends: with its exit code, or by the signal that killed it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as shells have it
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as in shells
 
-# Python ignores these, which a command would inherit
+# Python ignores these signals, and a command would inherit that
 _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
 _PASSED = (
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM),
     *(signal.SIGUSR1, signal.SIGUSR2),
-    # what else would end us, and leave the command without us
+    # others that would end this process but not the command
     *(signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGABRT, signal.SIGXCPU),
     *(signal.SIGIO, signal.SIGPWR, signal.SIGTRAP, signal.SIGSYS),
 )
@@ -29,7 +29,7 @@ _WAITED = (*_PASSED, signal.SIGCHLD, signal.SIGTSTP)
 
 
 def become(command: tuple[str, ...], environ: Mapping[str, str]) -> NoReturn:
-    """Be ``command`` from here on. Raises OSError where it cannot be."""
+    """Replace this process by ``command``. Raises OSError if it cannot be run."""
     _named(command)
     for one in _IGNORED:
         signal.signal(one, signal.SIG_DFL)
@@ -45,14 +45,19 @@ def attend(
     heard: Callable[[int], None] = lambda _: None,
     seconds: float,
 ) -> int:
-    """Start ``command`` and look every ``seconds`` until it ends; its wait status.
+    """Start ``command`` and wait for it; its wait status.
 
-    ``stopped``: called before we stop with it (Ctrl-Z). ``heard``: with each signal that reaches it
-    through us or beside us (Ctrl-C), but for what both were started to ignore (``nohup``). Raises
-    OSError where it cannot be started.
+    Args:
+        look: called every ``seconds``.
+        stopped: called before this process stops with the command (Ctrl-Z).
+        heard: called with each signal that the command receives from us or from the terminal,
+            except those that both ignore (``nohup``).
+
+    Raises:
+        OSError: it cannot be started.
     """
     _named(command)
-    # inherited as ignored, the kernel would keep nothing of how the command ended
+    # if SIGCHLD were ignored (inherited), the kernel would discard the exit status
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
     try:
@@ -68,13 +73,13 @@ def attend(
                     if stop is not None:
                         _go_on(stop, child)
             elif ended:
-                if got is not None:  # it was the quicker of the two
+                if got is not None:  # a signal arrived while it ended
                     _hear(got, heard)
                 return status
             if got is None:
                 look()
             elif got.si_signo == signal.SIGTSTP:
-                stop = got  # we stop once the command has: it may ignore that
+                stop = got  # stop after the command has stopped: it may ignore the signal
                 _pass(got, child)
             elif got.si_signo in _PASSED:
                 _hear(got, heard)
@@ -90,13 +95,13 @@ def _hear(got: signal.struct_siginfo, heard: Callable[[int], None]) -> None:
 
 
 def _pass(got: signal.struct_siginfo, child: int) -> None:
-    """The terminal sends to all of its foreground, a process to us alone."""
-    if got.si_code <= 0:  # SI_USER and its like; what the kernel sends is above
+    """Forward a signal of a process. The terminal's signals reach the command directly."""
+    if got.si_code <= 0:  # SI_USER etc.; signals of the kernel have positive codes
         os.kill(child, got.si_signo)
 
 
 def _go_on(got: signal.struct_siginfo, child: int) -> None:
-    """We go on: so does what was stopped by us, and not by the terminal, which wakes it too."""
+    """Continue the command after we stopped it. The terminal continues what it stopped."""
     if got.si_code <= 0:
         os.kill(child, signal.SIGCONT)
 
@@ -114,5 +119,5 @@ def end_as(status: int) -> NoReturn:
         if fatal != signal.SIGKILL:
             signal.signal(fatal, signal.SIG_DFL)
         os.kill(os.getpid(), fatal)
-        os._exit(128 + fatal)  # as a shell has it, where somebody above us had it blocked
+        os._exit(128 + fatal)  # as in shells, if the signal is blocked
     os._exit(os.waitstatus_to_exitcode(status))

@@ -19,7 +19,7 @@ from warmwatch import __version__
 from warmwatch_monitor.api.last_hour import History
 from warmwatch_monitor.client.answers import make_poller, settings_from
 from warmwatch_monitor.errors import DaemonError, OutputError, SourceError
-from warmwatch_monitor.history.earlier_runs_source import recalling
+from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
 from warmwatch_monitor.metrics.sender import Sender, make_sender
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, say
@@ -107,8 +107,8 @@ def serve(
     with listen(settings.address) as listener:
         bound = door.checked(listener.getsockname())
         history = History()
-        keeper = make_keeper(settings.keeping, history)
-        recalled = recalling(settings.keeping, late=True)
+        keeper = make_keeper(settings.history, history)
+        recalled = earlier_runs_source(settings.history, late=True)
         poller = make_poller(settings, *door.sources, *sources_of(keeper), *recalled)
         sender = make_sender(poller, bound) if settings.otlp else None
         _announce(settings, bound)
@@ -172,7 +172,7 @@ def _announce(settings: Settings, bound: Address) -> None:
     for directory in settings.directories if settings.chosen else ():
         if not Path(directory).exists():
             note(f"warmwatch: {directory} does not exist yet; it is watched from when it does")
-    if not settings.keeping.able:
+    if not settings.history.able:
         note(f"warmwatch: no runs are remembered, for {NO_SQLITE}")
     with contextlib.suppress(OutputError):  # a disk that its log fills is no reason not to serve
         say(f"warmwatch {__version__} serves {bound.url}/status and {bound.url}/metrics")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from warmwatch_monitor.api.last_hour import SECONDS, History
 from warmwatch_monitor.api.last_hour_columns import columns
-from warmwatch_monitor.settings import CleanupLock
+from warmwatch_monitor.settings import HistorySettings
 from warmwatch_monitor.sources.listed import Source
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 _PATIENCE_SECONDS = 2.0
 
 
-def make_keeper(keeping: CleanupLock, history: History) -> Keeper | None:
-    """A keeper in what ``keeping`` names, over the last hour; ``None`` where nothing is kept."""
-    if keeping.directory is None:
+def make_keeper(settings: HistorySettings, history: History) -> Keeper | None:
+    """The keeper of the daemon's history; ``None`` if the history is off."""
+    if settings.directory is None:
         return None
     from warmwatch_monitor.history.keeper import Keeper
     from warmwatch_monitor.history.store import Store
@@ -26,7 +26,7 @@ def make_keeper(keeping: CleanupLock, history: History) -> Keeper | None:
     def past(seconds: int, run: str) -> Mapping[str, Any]:
         return columns(history, seconds, run, SECONDS)
 
-    return Keeper(Store(keeping, patience=_PATIENCE_SECONDS), past)
+    return Keeper(Store(settings, patience=_PATIENCE_SECONDS), past)
 
 
 def sources_of(keeper: Keeper | None) -> tuple[Source[Any], ...]:

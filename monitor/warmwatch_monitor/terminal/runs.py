@@ -20,7 +20,7 @@ from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT
 from warmwatch_monitor.output.console import draw, has_colour, plain, say, width
 from warmwatch_monitor.output.states import STYLES, painted
 from warmwatch_monitor.output.wording import step_length
-from warmwatch_monitor.settings import NO_SQLITE, load_keeping
+from warmwatch_monitor.settings import NO_SQLITE, load_history_settings
 from warmwatch_monitor.status.goals import lives
 from warmwatch_monitor.terminal.table import brief, cell_width
 
@@ -168,10 +168,10 @@ def runs(
     """The command; its help is ``_HELP``."""
     moment = None if since is None else _moment(since, time.time())
     _check_state(state)
-    keeping = load_keeping(os.environ)
-    if not keeping.able:
+    settings = load_history_settings(os.environ)
+    if not settings.able:
         raise StoreError(f"no runs are remembered, for {NO_SQLITE}")
-    if keeping.directory is None:
+    if settings.directory is None:
         raise UsageError(
             "no runs are remembered, for WARMWATCH_STATE is off; unset it, or where this user has "
             "no home directory name one in it"
@@ -181,7 +181,7 @@ def runs(
     from warmwatch_monitor.history.listing import Wanted
     from warmwatch_monitor.history.store import Store
 
-    store = Store(keeping)
+    store = Store(settings)
     most = _LIMIT if limit is None else limit
     wanted = Wanted(name=name, host=host, since=moment, state=state, limit=most)
     found = [plain(asdict(one)) for one in store.listed(wanted)]

@@ -18,7 +18,7 @@ from warmwatch_monitor.history.remember import HistoryWriter
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import draw, has_colour, is_terminal, note, plain, say, width
 from warmwatch_monitor.output.wording import duration
-from warmwatch_monitor.settings import load_keeping
+from warmwatch_monitor.settings import load_history_settings
 from warmwatch_monitor.terminal.functions import functions
 from warmwatch_monitor.terminal.table import lines, wrapped
 
@@ -118,7 +118,7 @@ def status(
     _refuse_two_views(view)
     if view.misses:
         ctx.exit(_misses(run, address or prometheus, dir))
-    seen = HistoryWriter(load_keeping(os.environ))
+    seen = HistoryWriter(load_history_settings(os.environ))
     ask = asker(run, address=address, dir=dir, prometheus=prometheus, access=more, told=seen.take)
     answer = _watch(ask, view) if view.watch is not None else _show(ask(), view, dir)
     seen.write()

@@ -9,7 +9,7 @@ import pytest
 from support.ranks import SECOND, K, Rank
 from warmwatch.shared import record
 from warmwatch.shared.record import RING, packed, recent_lengths
-from warmwatch.shared.record.recent import is_clean, length_ns, newest_first
+from warmwatch.shared.record.recent import gap_ns, is_clean, length_ns, marks_ns, newest_first
 
 MS = 10**6
 
@@ -117,6 +117,44 @@ def test_a_word_holds_a_length_a_pause_and_whether_it_was_clean() -> None:
     huge = packed(2**60, 2**60, clean=False)
     assert huge < 2**64
     assert length_ns(huge) == 2**48 - 1
+
+
+def test_a_pause_is_stored_in_whole_seconds_up_to_nine_hours() -> None:
+    assert gap_ns(packed(7, 499_999_999)) == 7
+    assert gap_ns(packed(7, SECOND // 2)) == SECOND + 7
+    assert gap_ns(packed(7, 2**60)) == (2**15 - 1) * SECOND + 7
+
+
+WINDOW = 60 * SECOND
+UNKNOWN = packed(0, clean=False)  # neither clean, nor of a known length
+
+
+@pytest.mark.parametrize(
+    ("words", "lengths"),
+    [
+        ([1, 2, 3], [1, 2, 3]),
+        ([1, 2], []),
+        ([1, 0, 2, 3], [1, 2, 3]),
+        ([1, 2, 3, packed(9, clean=False), 4], [1, 2, 3]),
+        ([1, 2, 3, UNKNOWN, 4], [1, 2, 3]),
+        ([WINDOW - 2, 1, 1, 5, 6], [WINDOW - 2, 1, 1, 5]),  # 5 began its gap within the window
+        ([WINDOW - 2, 1, 2, 5], [WINDOW - 2, 1, 2]),
+    ],
+)
+def test_only_clean_steps_of_the_window_count(words: list[int], lengths: list[int]) -> None:
+    assert recent_lengths(words) == lengths
+
+
+def test_the_median_of_an_even_number_lies_between_the_middle_two() -> None:
+    assert record.median_ns([9, 1, 5]) == 5
+    assert record.median_ns([10, 1, 3, 2]) == 2.5
+    assert record.median_ns([]) is None
+
+
+def test_each_step_was_marked_its_gap_before_the_next() -> None:
+    words = [5, packed(7, 2 * SECOND), 11]
+    marked = list(marks_ns(words, 10 * SECOND))
+    assert marked == [(10 * SECOND, 5), (10 * SECOND - 5, words[1]), (8 * SECOND - 12, 11)]
 
 
 def test_a_step_marked_while_the_record_is_read_moves_the_median_by_one() -> None:

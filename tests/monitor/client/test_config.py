@@ -36,8 +36,8 @@ def test_a_user_without_a_home_has_no_history_unless_one_is_named(
 ) -> None:
     """As in a container under a number that no table knows."""
     monkeypatch.setattr(os, "geteuid", lambda: 2**30)
-    assert config.load_keeping({}).directory is None
-    assert config.load_keeping({"WARMWATCH_STATE": "/srv/x"}).directory == "/srv/x"
+    assert config.load_history_settings({}).directory is None
+    assert config.load_history_settings({"WARMWATCH_STATE": "/srv/x"}).directory == "/srv/x"
 
 
 def test_a_directory_to_work_in_that_is_gone_is_not_needed(
@@ -112,9 +112,9 @@ def test_only_variables_of_our_prefix_can_be_unknown() -> None:
     "name", ["monitor:10464", "http://monitor", "monitor/", "[::1]", "*.example", "a b", "me@host"]
 )
 def test_a_name_that_no_request_could_have_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="give it alone, without scheme, port and path") as raised:
+    with pytest.raises(UsageError, match="give it without scheme, port and path") as raised:
         load({"WARMWATCH_ALLOWED_HOSTS": f"monitor.example, {name}"}, 7, {})
-    assert str(raised.value).startswith(f"WARMWATCH_ALLOWED_HOSTS: {name!r} is no name")
+    assert str(raised.value).startswith(f"WARMWATCH_ALLOWED_HOSTS: {name!r} is not a host name")
     with pytest.raises(UsageError, match=r"^--allowed-host: "):
         load({}, 7, {"allowed_hosts": name})
 
@@ -159,4 +159,4 @@ def test_an_empty_home_is_none_and_the_history_lies_in_the_users(home: str | Non
     """Not in the root's folder, which a relative ``$XDG_STATE_HOME`` does not name either."""
     environ = {"XDG_STATE_HOME": "state"} | ({} if home is None else {"HOME": home})
     place = Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".local" / "state" / "warmwatch"
-    assert config.load_keeping(environ).directory == str(place)
+    assert config.load_history_settings(environ).directory == str(place)

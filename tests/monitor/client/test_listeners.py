@@ -156,7 +156,7 @@ def test_secrets_go_only_to_an_address_that_was_named_or_over_tls(
     token.write_text("secret\n")
     environ = {"WARMWATCH_TOKEN_FILE": str(token)}
     settings = load(environ, os.geteuid(), {"token_file": str(token)})
-    assert not settings.asked
+    assert not settings.address_set
     for daemon_at, shown in (
         (Daemon(settings.address, settings.access), True),
         (Daemon(settings.address, settings.access, "warmwatch"), False),

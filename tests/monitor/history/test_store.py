@@ -124,7 +124,7 @@ def test_a_run_that_is_called_otherwise_now_takes_the_place_of_what_it_was(tmp_p
 
 
 def test_the_oldest_leave_where_there_are_too_many(tmp_path: Path) -> None:
-    store = Store(a.keeping(tmp_path, runs=3))
+    store = Store(a.history_settings(tmp_path, runs=3))
     store.save(a.account(str(n), seen=BEGAN + n) for n in range(5))
     assert {one.id for one in store.listed()} == {"2", "3", "4"}
     assert rows(tmp_path, "SELECT DISTINCT id FROM compilations ORDER BY id") == [
@@ -135,7 +135,7 @@ def test_the_oldest_leave_where_there_are_too_many(tmp_path: Path) -> None:
 
 
 def test_those_that_were_seen_too_long_ago_leave(tmp_path: Path) -> None:
-    store = Store(a.keeping(tmp_path, days=2))
+    store = Store(a.history_settings(tmp_path, days=2))
     now = time.time()
     store.save([a.account("old", seen=now - 3 * 86400)])
     store.save(a.account(f"new{n}", seen=now - n) for n in range(20))
@@ -144,13 +144,13 @@ def test_those_that_were_seen_too_long_ago_leave(tmp_path: Path) -> None:
 
 
 def test_on_a_machine_that_was_not_used_for_long_nothing_leaves_at_once(tmp_path: Path) -> None:
-    store = Store(a.keeping(tmp_path, days=2))
+    store = Store(a.history_settings(tmp_path, days=2))
     store.save(a.account(f"of-then-{n}", seen=time.time() - 90 * 86400 - n) for n in range(25))
     assert store.count() == 25
 
 
 def test_a_clock_that_is_set_far_ahead_ends_no_memory(tmp_path: Path) -> None:
-    store = Store(a.keeping(tmp_path, days=2))
+    store = Store(a.history_settings(tmp_path, days=2))
     ahead = time.time() + 2 * 365 * 86400
     store.save(a.account(f"of-now-{n}") for n in range(5))
     store.save(a.account(f"ahead-{n}", seen=ahead) for n in range(5))
@@ -158,7 +158,7 @@ def test_a_clock_that_is_set_far_ahead_ends_no_memory(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_too_large_shrinks(tmp_path: Path) -> None:
-    store = Store(a.keeping(tmp_path, megabytes=1))
+    store = Store(a.history_settings(tmp_path, megabytes=1))
     text = "x" * 20_000
     for batch in range(4):
         store.save(a.account(f"{batch}-{n}", seen=BEGAN + batch, summary=text) for n in range(40))
@@ -217,7 +217,7 @@ from support import accounts as a
 from warmwatch_monitor.history import store
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
-store._forget_as_called_before = die
+store._delete_renamed = die
 a.store(Path(sys.argv[1])).save([a.account(summary="half")])
 """
 
@@ -300,7 +300,7 @@ def test_a_database_of_a_newer_version_is_refused_in_words(tmp_path: Path) -> No
     newer = (*MIGRATIONS, ("ALTER TABLE runs ADD COLUMN mood TEXT",))
     a.store(tmp_path, migrations=newer).save([a.account()])
     known = len(MIGRATIONS)
-    said = rf"newer warmwatch .version {known + 1}, this one knows {known}.; upd"
+    said = rf"newer warmwatch .version {known + 1}, supported: {known}.; upd"
     for use in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([])):
         with pytest.raises(StoreError, match=said) as refused:
             use()
@@ -348,7 +348,7 @@ def test_a_file_that_is_damaged_is_said_to_be(tmp_path: Path, content: bytes) ->
     (tmp_path / "history.db").write_bytes(content)
     for use in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([a.account()])):
         with pytest.raises(
-            StoreError, match=r"is damaged .*; move it away, and a new one is begun"
+            StoreError, match=r"is damaged .*; move it away, and a new one is created"
         ):
             use()
     assert (tmp_path / "history.db").read_bytes() == content
@@ -371,7 +371,7 @@ def test_values_that_are_not_ours_are_said_to_be(tmp_path: Path) -> None:
     with connection:
         connection.execute("UPDATE ranks SET answer = '['")
     connection.close()
-    with pytest.raises(StoreError, match="holds what warmwatch did not write"):
+    with pytest.raises(StoreError, match="has content that warmwatch did not write"):
         store.load("abcdefgh")
 
 
@@ -383,7 +383,7 @@ def test_values_that_are_not_ours_are_said_to_be(tmp_path: Path) -> None:
         ("runs SET state = 'odd'", "'odd' is not a valid State"),
         ("ranks SET answer = '{\"energy\": 1}'", "`$.energy`"),
         ("compilations SET ended = 'x'", "`$.ranks[0].compiled[0].ended`"),
-        ("samples SET after = '[]'", "samples of which some are missing"),
+        ("samples SET after = '[]'", "columns of different lengths"),
         ("samples SET began = 'x'", "can only concatenate str"),
     ],
 )
@@ -397,13 +397,13 @@ def test_a_row_that_is_damaged_is_named_and_holds_up_no_other(
         connection.execute(f"UPDATE {damage} WHERE id = 'one'")
     connection.close()
     with pytest.raises(
-        StoreError, match=r"holds what warmwatch did not write: run 'one': "
+        StoreError, match=r"has content that warmwatch did not write: run 'one': "
     ) as told:
         store.load("one")
     assert said in str(told.value)
-    with pytest.raises(StoreError, match=r"\(one\) cannot be remembered: run 'one': "):
+    with pytest.raises(StoreError, match=r"\(one\) cannot be stored: run 'one': "):
         store.save([a.account("one", seen=a.BEGAN + 99), a.account("three")])
-    told_of = {one.id for one in store.told(["one", "two", "three"])}  # without samples
+    told_of = {one.id for one in store.summaries(["one", "two", "three"])}  # without samples
     assert told_of - {"one"} == {"two", "three"}
     assert ("one" in told_of) == ("samples" in damage)
     assert "samples" not in damage or store.samples("one") == ({}, {})
@@ -440,7 +440,7 @@ def test_root_makes_nothing_in_anothers_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As by sudo, which may keep HOME."""
-    default = a.keeping(tmp_path / ".local" / "state" / "warmwatch")._replace(chosen=False)
+    default = a.history_settings(tmp_path / ".local" / "state" / "warmwatch")._replace(chosen=False)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(StoreError, match="would be in another user's"):
         Store(default).save([])
@@ -455,7 +455,7 @@ def test_a_writer_that_is_busy_is_waited_for_and_then_said(tmp_path: Path) -> No
     a.store(tmp_path).save([a.account()])
     other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreError, match="is being written by another program; it is tried again"):
+    with pytest.raises(StoreError, match="is being written by another program; will retry"):
         a.store(tmp_path, patience=0.05).save([a.account()])
     other.execute("ROLLBACK")
     other.close()
@@ -509,7 +509,7 @@ def test_a_run_that_no_row_holds_keeps_no_other_from_being_written(
     tmp_path: Path, bad: RankSummary
 ) -> None:
     store = a.store(tmp_path)
-    with pytest.raises(StoreError, match=r"run 'gpt2' \(badbadba\) cannot be remembered"):
+    with pytest.raises(StoreError, match=r"run 'gpt2' \(badbadba\) cannot be stored"):
         store.save([a.account("badbadba", ranks=(bad,)), a.account("goodgood")])
     assert [one.id for one in store.listed()] == ["goodgood"]
 
@@ -523,12 +523,14 @@ def test_a_pipe_in_the_place_of_sqlite_s_other_files_is_not_waited_for(
     beside.unlink(missing_ok=True)
     os.mkfifo(beside)
     for act in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([a.account()])):
-        with pytest.raises(StoreError, match=f"history.db{ending} is no regular file; remove it"):
+        with pytest.raises(
+            StoreError, match=f"history.db{ending} is not a regular file; remove it"
+        ):
             act()
 
 
 def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "history.db")
     for act in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([a.account()])):
-        with pytest.raises(StoreError, match="is no regular file; remove it"):
+        with pytest.raises(StoreError, match="is not a regular file; remove it"):
             act()

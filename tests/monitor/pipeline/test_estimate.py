@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support import builders as b
-from support.accounts import BEGAN, account, keeping, rank, store
+from support.accounts import BEGAN, account, history_settings, rank, store
 from support.documents import status
 from support.sources import instead, settings
 from support.sources import records as reading
@@ -16,7 +16,7 @@ from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.history.comparability import is_alike, is_comparable, known_of, precedent
 from warmwatch_monitor.history.earlier_runs import EarlierRuns
-from warmwatch_monitor.history.earlier_runs_source import recalling
+from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import (
     Done,
@@ -292,12 +292,12 @@ def test_a_loop_that_calls_torch_compile_at_each_step_costs_no_question_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history, asked = store(tmp_path), list[int]()
-    monkeypatch.setattr(history, "sound", lambda _: asked.append(1) or [])
-    recalling = EarlierRuns(history, lambda _: True)
+    monkeypatch.setattr(history, "readable", lambda _: asked.append(1) or [])
+    earlier_runs_source = EarlierRuns(history, lambda _: True)
     for calls in range(1, 500):
         slot = compiling()
         slot = replace(slot, compile=replace(slot.compile, wrappers=calls))
-        recalling.read([RecordReading(folder=str(tmp_path), slot=slot, alive=True)], ())
+        earlier_runs_source.read([RecordReading(folder=str(tmp_path), slot=slot, alive=True)], ())
     assert 0 < len(asked) < 50
 
 
@@ -307,8 +307,8 @@ def test_the_ranks_of_a_run_cost_one_question_and_not_one_each(
     """On a host with 512 of them the daemon was busy with its history for 20 s."""
     history, loaded = store(tmp_path), list[str]()
     history.save([before(world_size=4)])
-    real = history.told
-    monkeypatch.setattr(history, "told", lambda ids: loaded.extend(ids) or real(ids))
+    real = history.summaries
+    monkeypatch.setattr(history, "summaries", lambda ids: loaded.extend(ids) or real(ids))
     folders = [tmp_path / str(rank) for rank in range(4)]
     for folder in folders:
         folder.mkdir()
@@ -341,7 +341,7 @@ def test_the_history_is_asked_by_a_command_only_where_something_compiles(tmp_pat
 
 
 def _polled(state: Path, record: RecordReading) -> Snapshot:
-    sources = (instead(RECORDS, reading(record)), *recalling(keeping(state)))
+    sources = (instead(RECORDS, reading(record)), *earlier_runs_source(history_settings(state)))
     return Poller(settings("/nowhere"), sources=sources).poll_once()
 
 

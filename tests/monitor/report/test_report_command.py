@@ -20,7 +20,7 @@ from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.report.command import cleaned, document
 from warmwatch_monitor.report.html import html
 from warmwatch_monitor.report.whole import report
-from warmwatch_monitor.settings import load_keeping
+from warmwatch_monitor.settings import load_history_settings
 
 
 def run(*arguments: str, **environ: str) -> Result:
@@ -58,13 +58,13 @@ def test_a_report_is_of_the_run_that_is_named(directory: str) -> None:
 def test_of_a_run_whose_end_nobody_saw_nothing_is_told_as_of_now(tmp_path: Path) -> None:
     state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path)}
     state["WARMWATCH_STATE_DAYS"] = "36500"
-    Store(load_keeping(state)).save([a.warm()])
+    Store(load_history_settings(state)).save([a.warm()])
     assert json.loads(run("report", "--json", **state).output)["living"] is False
     page = run("report", "-v", **state).output
     assert "as last seen" in page
     assert "so far" not in page
     assert "nobody saw how it ended" in page
-    Store(load_keeping(state)).save([replace(a.warm(), seen=time.time())])
+    Store(load_history_settings(state)).save([replace(a.warm(), seen=time.time())])
     assert json.loads(run("report", "--json", **state).output)["living"] is True
 
 
@@ -92,7 +92,7 @@ def test_json_markdown_and_html_say_the_same(directory: str, tmp_path: Path) -> 
 def test_a_price_is_a_number(directory: str) -> None:
     done = run("report", "gpt2", "--dir", directory, WARMWATCH_PRICE_PER_GPU_HOUR="2 euros")
     assert done.exit_code == 2
-    assert "is no price" in done.output
+    assert "is not a price" in done.output
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_run_whose_records_are_gone_is_told_of_from_the_history(tmp_path: Path
     state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path)}
     state["WARMWATCH_STATE_DAYS"] = "36500"  # they are of a fixed day
     before = a.finished(id="aaaaaaaa", run="gpt2", began=EPOCH - 9000)
-    Store(load_keeping(state)).save([before, a.finished()])
+    Store(load_history_settings(state)).save([before, a.finished()])
     for name in ("gpt2", "k3nuf63p", "k3n"):
         told = json.loads(run("report", name, "--json", **state).output)
         assert told["id"] == "k3nuf63p"
@@ -161,7 +161,7 @@ def test_a_report_remembers_what_has_ended_and_once(directory: str, tmp_path: Pa
     assert (done.exit_code, (tmp_path / "state").exists()) == (0, False), "a place for a look"
     done = run("report", "gpt2", WARMWATCH_DIR=directory, **state)
     assert done.exit_code == 0, done.output
-    store = Store(load_keeping(state))
+    store = Store(load_history_settings(state))
     known = store.listed()
     assert ("gpt2", "finished") in [(one.run, one.state) for one in known]
     assert run("report", "gpt2", WARMWATCH_DIR=directory, **state).exit_code == 0
@@ -175,7 +175,7 @@ def test_the_start_before_is_counted_from_the_one_that_is_still_there(
     state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": directory}
     state["WARMWATCH_STATE_DAYS"] = "36500"
     before = [a.finished(id=id, began=EPOCH - ago) for id, ago in (("earlier", 300), ("old", 900))]
-    store = Store(load_keeping(state))
+    store = Store(load_history_settings(state))
     store.save(before)
 
     def reported(name: str) -> str:

@@ -27,7 +27,7 @@ from warmwatch_monitor.pipeline.runs import facts
 from warmwatch_monitor.report.command import moment
 from warmwatch_monitor.report.whole import report
 from warmwatch_monitor.report.wording import page
-from warmwatch_monitor.settings import load_keeping
+from warmwatch_monitor.settings import load_history_settings
 from warmwatch_monitor.sources.listed import PRECEDENTS, RECORDS, Readings
 from warmwatch_monitor.sources.records.source import RecordsReading
 from warmwatch_monitor.status.words.sentence import answer, summary
@@ -205,7 +205,7 @@ def test_the_command_holds_a_run_against_the_last_one_like_it(tmp_path: Path) ->
     other = replace(before(FASTER), id="bbbbbbbb", began=EPOCH - 500, start="elsewhere")
     alien = replace(other, what=replace(a.H100, gpus=("NVIDIA A100",)))
     then = replace(before(FASTER), start="then")
-    Store(load_keeping(state)).save([then, alien, replace(a.finished(), start="now")])
+    Store(load_history_settings(state)).save([then, alien, replace(a.finished(), start="now")])
     done = CliRunner().invoke(cli, ["report", "k3n", "--json"], env=state)
     changed = json.loads(done.output)["changed"]
     assert (changed["id"], changed["before_seconds"]) == ("aaaaaaaa", 30.0)

@@ -201,11 +201,11 @@ def test_a_name_is_the_users_own_run_before_anothers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("run", "said"),
     [
-        ("gpt22", "no run 'gpt22' is remembered; did you mean gpt2?"),
-        ("bb", "'bb' is the begin of several ids: bbcccccc (bert), bbbbbbbb (gpt2); give more"),
-        ("gpt2~2", "run 'gpt2' is not remembered so often; warmwatch runs --name 'gpt2'"),
-        ("zzz", "no run 'zzz' is remembered; `warmwatch runs` lists them"),
-        ("", "no run '' is remembered"),
+        ("gpt22", "no run 'gpt22' in the history; did you mean gpt2?"),
+        ("bb", "'bb' is the prefix of several ids: bbcccccc (bert), bbbbbbbb (gpt2); give a"),
+        ("gpt2~2", "the history has fewer runs named 'gpt2'; warmwatch runs --name 'gpt2'"),
+        ("zzz", "no run 'zzz' in the history; `warmwatch runs` lists them"),
+        ("", "no run '' in the history"),
     ],
 )
 def test_what_fits_none_is_answered_by_what_is_near(tmp_path: Path, run: str, said: str) -> None:
@@ -215,7 +215,7 @@ def test_what_fits_none_is_answered_by_what_is_near(tmp_path: Path, run: str, sa
 
 
 def test_of_an_empty_history_it_says_how_to_fill_it(tmp_path: Path) -> None:
-    with pytest.raises(NotInHistoryError, match=r"no run is remembered in .*history\.db; `warm"):
+    with pytest.raises(NotInHistoryError, match=r"the history in .*history\.db has no runs; `warm"):
         find(a.store(tmp_path), "gpt2")
 
 
@@ -234,7 +234,7 @@ def test_status_remembers_a_run_whose_end_it_sees_and_once(memory: Path, tmp_pat
 
 
 def test_who_watches_for_weeks_keeps_of_each_look_what_has_ended(tmp_path: Path) -> None:
-    seen = HistoryWriter(a.keeping(tmp_path))
+    seen = HistoryWriter(a.history_settings(tmp_path))
     for at in range(3):
         slot = b.ended("finished")
         slot = replace(slot, identity=replace(slot.identity, run=f"short{at}"))
@@ -257,7 +257,7 @@ def test_status_answers_whatever_is_wrong_with_the_history(memory: Path, tmp_pat
     done = warmwatch("status", "--dir", str(memory), WARMWATCH_STATE=str(tmp_path))
     assert done.returncode == 0
     assert done.stdout.startswith("gpt2: finished")
-    assert done.stderr.startswith("warmwatch: not remembered: ")
+    assert done.stderr.startswith("warmwatch: not written to the history: ")
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -286,7 +286,7 @@ def test_a_home_that_is_read_only_is_read_and_not_written(memory: Path, tmp_path
             place = {"WARMWATCH_STATE": str(disk.place)}
             done = warmwatch("status", "--dir", str(memory), **place)
             assert (done.returncode, done.stdout[:14]) == (0, "gpt2: finished")
-            assert done.stderr.startswith("warmwatch: not remembered: ")
+            assert done.stderr.startswith("warmwatch: not written to the history: ")
             listed = warmwatch("runs", **place)
             assert (listed.returncode, listed.stderr) == (0, "")
             assert listed.stdout.splitlines()[1].startswith("abcdefgh")

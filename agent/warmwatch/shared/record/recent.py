@@ -58,8 +58,9 @@ def recent_lengths(words: Sequence[int]) -> list[int]:
     FEWEST. Beyond a step that held compile activity another code ran, so as soon as there are
     enough, no step before it counts.
     """
-    # nearly always all of the ring are regular, clean steps of this minute
-    if len(words) >= FEWEST and min(words) and max(words) <= LONGEST_NS and sum(words) <= WINDOW_NS:
+    # Fast path: nearly always all of the ring are regular, clean steps of this minute. A sum within
+    # the window excludes pauses and unclean steps, which set higher bits.
+    if len(words) >= FEWEST and min(words) and sum(words) <= WINDOW_NS:
         return list(words)
     found: list[int] = []
     spent = 0
