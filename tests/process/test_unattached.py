@@ -1,4 +1,4 @@
-"""A real training without the agent, seen by a real daemon from outside."""
+"""A real training without the agent, found by a real daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a copy on a disk promises: to whoever reads in the middle, and where the disk fails."""
+"""The disk flusher: what a reader sees at any time, and what happens if the disk fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was asked of the compiler, as the agent counts it in real trainings."""
+"""What `torch.compile` was called with, as the agent counts it in real trainings."""
 
 from __future__ import annotations
 

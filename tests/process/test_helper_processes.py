@@ -1,4 +1,4 @@
-"""Processes that a training starts for itself are no ranks, and never write its record."""
+"""Helper processes of a training are not ranks, and never write its record."""
 
 from __future__ import annotations
 

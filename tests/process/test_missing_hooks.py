@@ -1,4 +1,4 @@
-"""A PyTorch stranger than any known: seams are gone, the others give what they can."""
+"""PyTorch without some hook points: the other hooks still work, and what is missing is absent."""
 
 from __future__ import annotations
 

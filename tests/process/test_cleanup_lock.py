@@ -1,4 +1,4 @@
-"""Cleaners that remove what looks old leave a living record alone: the real systemd-tmpfiles."""
+"""The cleanup lock against the real systemd-tmpfiles: it removes no record of a running process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An Account of a run that is seen: one id for one start, and nothing of hostile lines."""
+"""Run summaries: one id for each start of a run, and bounds for hostile journals."""
 
 from __future__ import annotations
 

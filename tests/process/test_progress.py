@@ -1,4 +1,4 @@
-"""How far a compilation is, and what CUDA's allocator holds, of real trainings."""
+"""Progress of a compilation, and CUDA allocator memory, in real trainings."""
 
 from __future__ import annotations
 

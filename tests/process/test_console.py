@@ -1,4 +1,4 @@
-"""``WARMWATCH_SAY=1``, beside a training that draws a progress bar."""
+"""Console messages (``WARMWATCH_SAY=1``) in a training that draws a progress bar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measured energy is never lost: not by a look that failed, a pause, or a rank's restart."""
+"""Measured energy is never lost: after a failed poll, a pause, or a restart of a rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real trainings, a real daemon beside them: every way in which a training goes on or ends."""
+"""Real trainings with a real daemon: all states, and all ways in which a training ends."""
 
 from __future__ import annotations
 

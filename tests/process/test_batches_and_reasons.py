@@ -1,4 +1,4 @@
-"""Facts beside steps and compile time: batches, why it compiles anew, what broke a graph."""
+"""Batches, reasons of recompiles and of graph breaks, in real trainings."""
 
 from __future__ import annotations
 
