@@ -77,6 +77,8 @@ audit: $(READY) ## hold the dependencies against the known vulnerabilities
 LOCK_IMAGE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile -q --python-version 3.13 \
 	--generate-hashes --no-annotate --no-emit-index-url
 
+BUILD_REQUIRES := import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')
+
 lock: $(READY) ## write the development dependencies anew, pinned with their hashes
 	$(BIN)/pip install -q --group lock
 	mkdir -p .cache
@@ -86,8 +88,8 @@ lock: $(READY) ## write the development dependencies anew, pinned with their has
 	(sed '/^[^#]/,$$d' requirements-dev.txt; cat .cache/requirements.txt) > .cache/requirements-dev.txt
 	mv .cache/requirements-dev.txt requirements-dev.txt
 	$(LOCK_IMAGE) --upgrade --extra monitor --extra otlp pyproject.toml -o docker/requirements.txt
-	echo "hatchling>=1.27" | $(LOCK_IMAGE) --upgrade -o docker/build-requirements.txt -
-	echo "uplot-python==1.1.1" | $(LOCK_IMAGE) --no-deps --no-header - >> docker/build-requirements.txt
+	$(BIN)/python -c "$(BUILD_REQUIRES)" | grep -v uplot | $(LOCK_IMAGE) --upgrade -o docker/build-requirements.txt -
+	$(BIN)/python -c "$(BUILD_REQUIRES)" | grep uplot | $(LOCK_IMAGE) --no-deps --no-header - >> docker/build-requirements.txt
 
 benchmark: $(READY) ## the speed claims, each a ratio measured in one run
 	$(BIN)/pip install -q --group benchmark

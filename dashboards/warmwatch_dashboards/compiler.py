@@ -50,8 +50,8 @@ def _how_far() -> timeseries.Panel:
         About(
             title="How far it is",
             description="Of the kernels that Inductor waits for, or of the choices that it "
-            "measures for one, those that are done. It counts for each graph and kernel anew, and "
-            "nothing while it traces and lowers.",
+            "measures for one, those that are done. The count starts again with each graph and "
+            "kernel; there is none while it traces and lowers.",
             unit=units.PercentUnit,
             width=12,
             none="nothing is counted",
@@ -79,7 +79,7 @@ def _recompiles() -> timeseries.Panel:
         About(
             title="Recompiles by reason",
             description="Recompiles of the chosen ranks so far, by the category of their reason. "
-            "docs/how-to/recompiles.md says what helps against each.",
+            "docs/how-to/recompiles.md has the remedy for each.",
             unit=units.NoUnit,
             width=12,
             none="no recompiles",
@@ -110,7 +110,7 @@ def _workers() -> timeseries.Panel:
             title="Compile workers",
             description="Processes of the compile worker pools. Idle ones while the state is "
             "compiling: the work is in the training processes themselves. A pool lives on after "
-            "its last job, so its presence says nothing.",
+            "its last job, so its presence alone is no sign of work.",
             unit=units.NoUnit,
             width=12,
         ),

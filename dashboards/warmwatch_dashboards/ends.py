@@ -21,7 +21,7 @@ def of_ranks(selector: str) -> table.Panel:
         About(
             title="Ends",
             description="Ranks that are over: how each ended, and its exit code where it is known. "
-            "Lost: gone without a word, as one is that somebody kills.",
+            "Lost: ended without an exit record, as after SIGKILL.",
             unit=units.NoUnit,
             width=24,
             height=6,
@@ -38,7 +38,7 @@ def of_runs() -> table.Panel:
         About(
             title="Ends",
             description="Ranks that are over, by how they ended. Some of a run that lives are a "
-            "loss; all of a run, lost within seconds, are a job that somebody cancelled.",
+            "loss; all of a run, lost within seconds, are a cancelled job.",
             unit=units.NoUnit,
             width=12,
             none="no rank has ended",

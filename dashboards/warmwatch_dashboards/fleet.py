@@ -174,7 +174,7 @@ def _compiling() -> table.Panel:
             "of the rank so far; of many those that have compiled longest.",
             unit=units.NoUnit,
             width=12,
-            none="nobody compiles",
+            none="no rank compiles",
         ),
         Query(
             f"max by (cluster, run, rank, phase) ({phase}) and on (cluster, run, rank) {longest}"

@@ -38,7 +38,7 @@ def gpu() -> build.Dashboard:
     board = dashboard(
         "warmwatch-gpu",
         "Warmwatch: GPUs",
-        "What NVML says of each GPU, and which rank of which run uses it.",
+        "What NVML reports for each GPU, and which rank of which run uses it.",
     )
     board.with_variable(nodes())
     uuids = f"label_values(warmwatch_gpu_info{{{NODE}}}, uuid)"
@@ -77,7 +77,7 @@ def _users() -> table.Panel:
         About(
             title="Who uses which GPU",
             description="The living ranks that hold a CUDA context on a GPU. A GPU without a row "
-            "is used by none that Warmwatch knows.",
+            "is used by no attached training.",
             unit=units.NoUnit,
             width=20,
             none="no rank holds a context",
@@ -117,7 +117,7 @@ def _activity() -> timeseries.Panel:
             "much of the GPU was used. Hopper and later; of many GPUs the lowest.",
             unit=units.PercentUnit,
             width=12,
-            none="not told by this GPU",
+            none="not reported by this GPU",
         ),
         Query(lowest(f"warmwatch_gpu_sm_active_ratio{{{_GPU}}}", _EACH), f"SM, {_NAME}"),
         Query(
@@ -247,7 +247,7 @@ def _xid() -> timeseries.Panel:
             "listen; /status has the number of the last one.",
             unit=units.NoUnit,
             width=12,
-            none="not told by this driver",
+            none="not reported by this driver",
         ),
         Query(highest(f"warmwatch_gpu_xid_errors_total{{{_GPU}}}", _EACH), _NAME),
     )

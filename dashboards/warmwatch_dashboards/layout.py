@@ -24,7 +24,7 @@ Rows = Mapping[str, Sequence[Builder[Panel]]]
 
 
 def dashboard(uid: str, title: str, description: str) -> build.Dashboard:
-    """An empty dashboard that knows the other ones, with a data source to choose."""
+    """An empty dashboard with links to the others, and variables for data source and cluster."""
     others = build.DashboardLink("Warmwatch").type(DashboardLinkType.DASHBOARDS).tags([TAG])
     board = build.Dashboard(title).uid(uid).description(description).tags([TAG])
     board.link(others.as_dropdown(True).keep_time(True))

@@ -31,7 +31,7 @@ def _steps() -> timeseries.Panel:
         About(
             title="Step time",
             description="Clean steps, in which nothing compiled, are the real speed; the others "
-            "are told apart. Quantiles are read from buckets of 1, 2.5 and 5 in each decade; the "
+            "are separate. Quantiles are read from buckets of 1, 2.5 and 5 in each decade; the "
             "means are exact.",
             unit=units.Seconds,
             width=12,
@@ -62,7 +62,7 @@ def _activity() -> timeseries.Panel:
         About(
             title="Activity of the ranks' GPUs",
             description="How busy multiprocessors and tensor cores are (Hopper and later), and "
-            "the share of time in which any kernel ran, which says nothing of how much.",
+            "the share of time in which any kernel ran, however small.",
             unit=units.PercentUnit,
             width=12,
         ),
