@@ -10,7 +10,15 @@ from warmwatch_dashboards import compiler, ends, states, training
 from warmwatch_dashboards.annotations import Mark
 from warmwatch_dashboards.layout import dashboard, lay_out, limit, nodes, variable
 from warmwatch_dashboards.panels import About, Query, counts, level, number, state, timeline
-from warmwatch_dashboards.queries import CHOSEN, CLUSTER, NODE, RUN, least_advanced, seen
+from warmwatch_dashboards.queries import (
+    CHOSEN,
+    CLUSTER,
+    NODE,
+    RUN,
+    highest,
+    least_advanced,
+    seen,
+)
 
 _GONE = "not seen"
 
@@ -44,8 +52,8 @@ def run() -> build.Dashboard:
 def _warm_up_ended() -> Mark:
     return Mark(
         name="Warm-up ended",
-        expr=least_advanced(
-            f"1000 * max by (rank) (warmwatch_warmup_end_timestamp_seconds{{{CHOSEN}}})"
+        expr=highest(
+            f"1000 * max by (rank) (warmwatch_warmup_end_timestamp_seconds{{{CHOSEN}}})", "rank"
         ),
         text="rank {{rank}}: from here on this is the real speed",
         colour="green",
