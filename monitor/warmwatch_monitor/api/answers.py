@@ -51,8 +51,10 @@ class Answers:
     def status(self, run: str | None = None, peer: str = "") -> Body:
         """The answer as it is now. ``peer``: who requests it. Raises UnknownRunError."""
         snapshot = self._latest()
-        if run is not None:
-            self._on_request(run, peer)
+        if run is None:
+            whole = self._kept.get_costly(snapshot, "status", lambda: self._body(snapshot, None))
+            return cast(Body, whole)
+        self._on_request(run, peer)
         with _explaining(snapshot, peer):
             return self._body(snapshot, run)
 
@@ -68,7 +70,7 @@ class Answers:
         def make() -> Body:
             return Body(*series.render(snapshot, accept, version=self._version))
 
-        return cast(Body, self._kept.get(snapshot, ("metrics", kind), make))
+        return cast(Body, self._kept.get_costly(snapshot, ("metrics", kind), make))
 
     async def wait(
         self, goal: str, run: str | None, timeout: float, gone: Gone, peer: str = ""

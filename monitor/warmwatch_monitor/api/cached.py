@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
@@ -15,6 +16,8 @@ import msgspec
 
 from warmwatch_monitor.model import Snapshot
 
+COSTLY_SECONDS = 0.02  # of CPU time
+_HELD_PER_COST, _LONGEST_HELD = 10, 2.0
 _WORTH_COMPRESSING = 1024
 _LEVEL = 4  # nearly as small as the best, in a third of the time
 
@@ -44,6 +47,24 @@ class Kept:
     def __init__(self) -> None:
         self._of: Snapshot | None = None
         self._made: dict[Hashable, Any] = {}
+        self._costly: dict[Hashable, tuple[Any, float]] = {}  # and until when each is returned
+
+    def get_costly(self, snapshot: Snapshot, key: Hashable, make: Callable[[], Any]) -> Any:
+        """As :meth:`get`; what took long to make is returned for later Snapshots too.
+
+        For ten times as long as it took, at most 2 s. So clients that request the largest answers
+        without a pause leave the event loop to others.
+        """
+        made, until = self._costly.pop(key, (None, 0.0))
+        if time.monotonic() >= until:
+            began = time.thread_time()
+            made = self.get(snapshot, key, make)
+            took = time.thread_time() - began
+            until = time.monotonic() + min(_HELD_PER_COST * took, _LONGEST_HELD)
+            if took < COSTLY_SECONDS:
+                return made
+        self._costly[key] = made, until
+        return made
 
     def get(self, snapshot: Snapshot, key: Hashable, make: Callable[[], Any]) -> Any:
         """What ``make`` gives, called for each key once for a Snapshot; what it raises goes on."""

@@ -18,6 +18,7 @@ from warmwatch_monitor.api.events import Events
 from warmwatch_monitor.api.responses import RETRY, status_of
 from warmwatch_monitor.api.waiters import GoneError
 from warmwatch_monitor.errors import UnknownRunError
+from warmwatch_monitor.model.budgets import LONGEST_RUN
 from warmwatch_monitor.status.goals import GOALS, LONGEST_WAIT_SECONDS, USUAL_WAIT_SECONDS
 
 _PARAMETERS = frozenset(("run", "wait", "timeout"))
@@ -79,7 +80,8 @@ def plain_query(query: bytes) -> tuple[str | None, str | None, float] | None:
         return None
     goal = given.get("wait")
     once = len(given) == len(pairs) and given.keys() <= _PARAMETERS
-    right = 0 < timeout <= LONGEST_WAIT_SECONDS and (goal is None or goal in GOALS)
+    short = len(given.get("run", "")) <= LONGEST_RUN
+    right = short and 0 < timeout <= LONGEST_WAIT_SECONDS and (goal is None or goal in GOALS)
     return (given.get("run"), goal, timeout) if once and right else None
 
 

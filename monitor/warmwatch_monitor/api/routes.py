@@ -41,6 +41,7 @@ from warmwatch_monitor.api.responses import (
 )
 from warmwatch_monitor.api.waiters import GoneError
 from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.model.budgets import LONGEST_RUN
 from warmwatch_monitor.status.goals import GOALS, LONGEST_WAIT_SECONDS, USUAL_WAIT_SECONDS
 from warmwatch_monitor.status.schema.status import STATUS_DESCRIPTION, Status
 
@@ -164,7 +165,9 @@ def add_status(app: FastAPI, answers: Answers) -> None:
     @app.get("/status", description=STATUS_DESCRIPTION, responses=_RESPONSES)
     async def get_status(
         request: Request,
-        run: Annotated[str | None, Query(description=_RUN_DESCRIPTION)] = None,
+        run: Annotated[
+            str | None, Query(description=_RUN_DESCRIPTION, max_length=LONGEST_RUN)
+        ] = None,
         wait: Annotated[
             str | None,
             Query(
@@ -216,7 +219,9 @@ def add_events(app: FastAPI, events: Events) -> None:
         },
     )
     async def get_events(
-        run: Annotated[str | None, Query(description=EVENTS_RUN_DESCRIPTION)] = None,
+        run: Annotated[
+            str | None, Query(description=EVENTS_RUN_DESCRIPTION, max_length=LONGEST_RUN)
+        ] = None,
         kinds: Annotated[str, Query(description=KINDS_DESCRIPTION, pattern=KINDS_PATTERN)] = "",
         samples: Annotated[bool, Query(description=SAMPLES_DESCRIPTION)] = False,
         peer: Annotated[str, Depends(_peer)] = "",
@@ -248,7 +253,11 @@ def add_history(app: FastAPI, history: History) -> None:
             int, Query(ge=1, le=SECONDS, description="How far back it goes.")
         ] = SECONDS,
         run: Annotated[
-            str | None, Query(description="Ranks of this run alone, by the name that is shown.")
+            str | None,
+            Query(
+                description="Ranks of this run alone, by the name that is shown.",
+                max_length=LONGEST_RUN,
+            ),
         ] = None,
         points: Annotated[
             int, Query(ge=1, le=SECONDS, description="At most so many values in a column.")

@@ -20,6 +20,7 @@ RECORDS_OF_A_USER, RECORDS = 1024, 4096
 SHOWN_OF_A_USER, SHOWN = 512, 512
 NAME_UNIT, TEXT_UNIT, SLOT_UNIT = 100, 16 * 1024, 4096  # bytes: each counts as one rank more
 GPUS_OF_A_RANK = 64
+LONGEST_RUN = 512  # characters of a requested run's name, its owner included
 # names of requested runs, which come first among their owner's
 REQUESTED_OF_A_PEER, REQUESTING_PEERS = 8, 64
 # A user who exceeds a budget hides no other user's run. But where so many users share a total that

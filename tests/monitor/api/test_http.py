@@ -17,7 +17,7 @@ from support.values import replace
 from warmwatch.shared.verdict import State
 from warmwatch_monitor import metrics
 from warmwatch_monitor.api import answers
-from warmwatch_monitor.api.cached import Body, json_body
+from warmwatch_monitor.api.cached import Body, Kept, json_body
 from warmwatch_monitor.api.reference import page
 from warmwatch_monitor.api.routes import create_app
 from warmwatch_monitor.api.waiters import GoneError, Waiters, Wanted
@@ -58,6 +58,38 @@ def test_status_is_the_whole_answer() -> None:
     answer = get("/status")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     assert (answer.json()["warm"], answer.json()["runs"][0]["run"]) == (True, "gpt2")
+
+
+def test_an_answer_that_takes_long_to_make_is_returned_for_later_snapshots_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ten times as long as it took: else who requests it all the time delays everybody."""
+    cpu, now = [0.0], [100.0]
+    monkeypatch.setattr("warmwatch_monitor.api.cached.time.thread_time", lambda: cpu[0])
+    monkeypatch.setattr("warmwatch_monitor.api.cached.time.monotonic", lambda: now[0])
+    kept, made = Kept(), iter(range(100))
+
+    def answer(seconds: float) -> int:
+        def make() -> int:
+            cpu[0] += seconds
+            return next(made)
+
+        return int(kept.get_costly(b.snapshot(), "metrics", make))
+
+    assert [answer(0.01), answer(0.01)] == [0, 1]
+    assert [answer(0.1), answer(0.1)] == [2, 2]
+    now[0] += 0.9
+    assert answer(0.1) == 2
+    now[0] += 0.2
+    assert [answer(5.0), answer(5.0)] == [3, 3]
+    now[0] += 2.1
+    assert answer(0.01) == 4
+
+
+@pytest.mark.parametrize("path", ["/status?run={}", "/status?wait=warm&run={}", "/events?run={}"])
+def test_a_name_that_no_run_can_have_is_refused(path: str) -> None:
+    """10,000 clients that wait with 64 KB each would take 640 MB."""
+    assert get(path.format("x" * 513)).status_code == 422
 
 
 def test_status_of_one_run_and_of_an_unknown_one() -> None:
