@@ -278,6 +278,40 @@ def silent_listeners() -> Iterator[Row]:
         yield from watched(one)
 
 
+_REQUEST = """
+import encodings.idna, http.client, os, sys, threading, time
+os.setgid({uid}); os.setuid({uid})
+end = time.monotonic() + {seconds}
+def go():
+    while time.monotonic() < end:
+        try:
+            peer = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=20)
+            while time.monotonic() < end:
+                peer.request("GET", sys.argv[2], headers={{"Accept-Encoding": "gzip"}})
+                peer.getresponse().read()
+        except OSError:
+            time.sleep(0.1)
+for _ in range({clients}): threading.Thread(target=go, daemon=True).start()
+time.sleep({seconds})
+"""
+
+
+def requests_without_a_pause(path: str) -> Iterator[Row]:
+    """20 clients of one user that request one of the largest answers again and again."""
+    program = _REQUEST.format(uid=MALLORY, seconds=WATCHED_SECONDS, clients=20)
+    with place() as directory:
+        records(directory, 1, 512)
+        with victim(directory) as one:
+            port = one.url.rpartition(":")[2]
+            with subprocess.Popen([sys.executable, "-c", program, port, path]) as process:
+                try:
+                    for row in watched(one):
+                        if "CPU" not in row.what:  # what is requested is sent
+                            yield row
+                finally:
+                    process.kill()
+
+
 def password_guessers() -> Iterator[Row]:
     """60 passwords of one peer at once, and a first login of another."""
     import bcrypt
@@ -342,6 +376,7 @@ ATTACKS: dict[str, Callable[[], Iterator[Row]]] = {
     "100,000 empty folders": lambda: flood(lambda d: empty_folders(d, 100_000)),
     "squatted port": squatted_port,
     "silent listeners": silent_listeners,
+    "/metrics without a pause": lambda: requests_without_a_pause("/metrics"),
     "password guessers": password_guessers,
     "half-open TLS": half_open_tls,
     "hung directory": hung_directory,
