@@ -55,17 +55,16 @@ def make_poller(settings: Settings, *more: Source[Any]) -> Poller:
 
 
 class Asker:
-    """Gives the answer as it is now, for as long as a command needs it.
+    """Returns the present answer, each time a command calls it.
 
     Args:
-        look: the answer, and the daemon that gave it, if one did; takes the seconds that it may
-        last, ``None`` for as many as are usual. choose: leaves what was asked for.
-        until: when, on the monotonic clock, the command ends: what hangs then does so for a second
-        more, unless it is the first look.
+        look: returns the answer, and the daemon that sent it, if one did. Its argument is the
+        timeout in seconds; ``None``: the default. choose: selects the requested runs.
+        until: when the command ends, on the monotonic clock. Only the first call may take longer.
         run: the requested run, whose records a daemon reads first.
 
     Attributes:
-        daemon: who gave the last answer; ``None`` where it was read, or there was none.
+        daemon: the source of the last answer; ``None`` if the records were read.
     """
 
     def __init__(
@@ -114,23 +113,23 @@ def asker(
     prometheus: str | None = None,
     access: Mapping[str, str | None] = MappingProxyType({}),
     own: bool = False,
-    told: Callable[[Snapshot], None] | None = None,
+    on_read: Callable[[Snapshot], None] | None = None,
     until: float | None = None,
 ) -> Asker:
-    """What gives the answer as it is now; ``until`` as of :class:`Asker`.
+    """Selects the source of the answers; ``until`` as in :class:`Asker`.
 
-    ``access``: what is shown to whom it asks. ``own``: a name without an owner means no run but
-    this user's. ``told``: is given what was read here, where no daemon answered.
+    ``access``: credentials for the daemon or Prometheus. ``own``: a name without an owner selects
+    this user's runs only. ``on_read`` receives each Snapshot that is read from the records.
 
-    A directory that was named is read here; an address that was asked for answers or is an error.
-    Only where neither was, the daemon is one that may run or not.
+    With ``dir`` the records are read here. With ``address`` that daemon answers, or there is an
+    error. With neither, the default daemon answers if it runs, else the records are read.
 
     Raises:
         UsageError: the options contradict each other or cannot be used.
     """
     if prometheus is not None:
         if address is not None or dir is not None:
-            raise UsageError("--prometheus asks another program than --address and --dir: give one")
+            raise UsageError("--prometheus excludes --address and --dir: give one of them")
         url, shown = prometheus, load_access(os.environ, access)
 
         def look_there(_: float | None) -> tuple[Answer, Daemon | None]:
@@ -140,7 +139,7 @@ def asker(
 
         return Asker(look_there, lambda answer: answer)
     settings = settings_from(address=address, dir=dir, **access)
-    read = _reader(settings, told)
+    read = _reader(settings, on_read)
 
     def look(seconds: float | None) -> tuple[Answer, Daemon | None]:
         found = None if dir is not None else _from_daemon(settings, seconds)
@@ -158,10 +157,10 @@ def past_of(
     prometheus: str | None,
     access: Mapping[str, str | None],
 ) -> Answer | None:
-    """The history of the daemon that :func:`asker` would ask; ``None`` where it asks none.
+    """The history of the daemon that :func:`asker` would use; ``None`` if it would use none.
 
     Raises:
-        DaemonError: the daemon keeps none, or has gone.
+        DaemonError: the daemon has no history, or no longer answers.
     """
     if dir is not None or prometheus is not None:
         return None
@@ -175,7 +174,7 @@ def past_of(
 
 
 def note_missing_directory(dir: str | None, what_now: str = "") -> None:
-    """Say that ``--dir`` names nothing; a slip of the pen would look like a quiet machine."""
+    """Warn that ``--dir`` does not exist: a typing error would look like a host without runs."""
     if dir is None:
         return
     if not within(DISK_SECONDS, lambda: os.path.exists(dir), True, path=os.path.abspath(dir)):
@@ -215,7 +214,7 @@ def _from_daemon(settings: Settings, within: float | None = None) -> tuple[Answe
 
 
 def _reader(
-    settings: Settings, told: Callable[[Snapshot], None] | None
+    settings: Settings, on_read: Callable[[Snapshot], None] | None
 ) -> Callable[[float | None], Answer]:
     """Reads the records here, until a moment of the monotonic clock if one is given.
 
@@ -237,8 +236,8 @@ def _reader(
         else:  # one that hung when the settings were checked is given little more time
             seconds = _LEAST_SECONDS if all(map(hangs, settings.directories)) else None
         snapshot = pollers[0].poll_once(seconds)
-        if told is not None:
-            told(snapshot)
+        if on_read is not None:
+            on_read(snapshot)
         answer: Answer = to_builtins(status(snapshot))
         return answer
 
@@ -251,13 +250,13 @@ def query_fleet(
     access: Access = ANYBODY,
     seconds: float = FLEET_SECONDS,
 ) -> Answer:
-    """The answer for every run, or for those that ``run`` chooses, over all that a Prometheus saw.
+    """The answer for every run in a Prometheus server, or for those that ``run`` selects.
 
     ``seconds``: for all queries together, however slowly the server sends.
 
     Raises:
-        UsageError: ``url`` is none of HTTP, or ``access`` cannot be used. FleetError: it cannot be
-        asked. UnknownRunError: it knows no such run.
+        UsageError: ``url`` is not HTTP, or ``access`` cannot be used. FleetError: the server does
+        not answer. UnknownRunError: it has no such run.
     """
     from msgspec import to_builtins
 
@@ -273,7 +272,7 @@ def query_fleet(
 
     def read() -> Snapshot:
         snapshot = assemble(source.read(name), Clock().epoch())
-        if name is not None and not snapshot.runs:  # say which there are
+        if name is not None and not snapshot.runs:  # the error lists all runs
             snapshot = assemble(source.read(), Clock().epoch())
         return snapshot
 

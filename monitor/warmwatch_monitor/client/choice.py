@@ -1,7 +1,7 @@
 """Selects the runs of an answer by name or pattern. Pure.
 
-A name means the asker's own run before anybody else's; where nobody knows who asks, as through a
-Prometheus, every user's of that name. ``gpt2@alice`` is alice's, whoever asks.
+A name selects the caller's own run before those of others. If the caller is unknown, as with
+Prometheus, it selects the runs of every user. ``gpt2@alice`` always selects alice's.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ def is_pattern(run: str) -> bool:
 
 
 def is_own(run: Answer, uid: int | None) -> bool:
-    """Whether a run is the user ``uid``'s; where nobody knows whose it is, it may be."""
+    """Whether a run may be the user ``uid``'s: it is, or its owner is unknown."""
     return uid is None or run.get("owner_uid") in (None, uid)
 
 
 def choose(answer: Answer, run: str | None, uid: int | None = None, *, own: bool = False) -> Answer:
     """``answer`` with the runs alone that are named or matched by ``run``, as if they were all.
 
-    ``uid``: who asks. ``own``: what names no owner means no run but his.
+    ``uid``: the caller. ``own``: a name without an owner selects the caller's runs only.
 
     Raises:
         UnknownRunError: there is none. UnreadRunError: there is none so far.
@@ -52,7 +52,7 @@ def choose_runs(
     if run is None:
         return runs
     his = [one for one in runs if is_own(one, uid)]
-    if "@" in run:  # nobody's own name for a run can pass for another user's
+    if "@" in run:  # no user's own run name may pass for another user's run
         chosen = _full(runs, run) or _named(his, run)
     else:
         chosen = _named(his, run) or ([] if own else _named(runs, run))
@@ -79,12 +79,12 @@ def may_be(shown: str, run: str | None) -> bool:
     """Whether a run of which only is known how it is shown may be one that ``run`` chooses."""
     if run is None:
         return True
-    called, asked = _with_and_without_owner(shown), _with_and_without_owner(run)
-    return any(one == other or fnmatchcase(one, other) for one in called for other in asked)
+    names, requested = _with_and_without_owner(shown), _with_and_without_owner(run)
+    return any(one == other or fnmatchcase(one, other) for one in names for other in requested)
 
 
 def _with_and_without_owner(name: str) -> tuple[str, ...]:
-    """Of a run of the daemon's own user the owner is not shown, and may be asked for."""
+    """A run of the daemon's own user is shown without its owner, and may be requested with it."""
     return name, *filter(None, (name.rpartition("@")[0],))
 
 

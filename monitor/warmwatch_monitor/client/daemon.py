@@ -29,15 +29,15 @@ ANSWER_SECONDS = 5.0
 LONGEST_ANSWER = 64 << 20  # bytes; one of 512 ranks has about 1 MB
 HISTORY = "/history?points=1200"
 _OTHER = "give the daemon's address with --address HOST:PORT, or --dir to read the records"
-_CREDENTIALS = "give --token-file or --user-file with what it knows, or --dir to read the records"
+_CREDENTIALS = "give valid ones with --token-file or --user-file, or --dir to read the records"
 _NAME_IT = "secrets are sent only to an address that was named: give --address or WARMWATCH_ADDRESS"
 
 
 class Daemon(NamedTuple):
-    """Where a daemon is asked, and what is shown to it.
+    """The address of a daemon, and the credentials for it.
 
-    ``service_user``: of an address that nobody named, who may listen there beside root and the
-    caller; ``None`` of one that was named, which is believed whoever listens there.
+    ``service_user``: which user, besides root and the caller, may listen at the default address.
+    ``None``: the address was given explicitly, so any listener is trusted.
     """
 
     address: Address
@@ -52,12 +52,12 @@ def daemon_of(settings: Settings) -> Daemon:
 
 
 def query_daemon(daemon: Daemon, within: float | None = None) -> Answer:
-    """The daemon's whole ``/status``; ``within``: in so many seconds, fewer than are usual.
+    """The daemon's whole ``/status``. ``within``: timeout in seconds, if shorter than the default.
 
     Raises:
-        NoDaemonError: nobody answers there. ForeignDaemonError: it was not named, and belongs to
-        another user. DaemonError: something else answers, or it does not take what ``access``
-        shows. UsageError: ``access`` names what cannot be used.
+        NoDaemonError: nothing answers there. ForeignDaemonError: another user listens at the
+        default address. DaemonError: something else answers, or the daemon rejects ``access``.
+        UsageError: ``access`` cannot be used.
     """
     address = daemon.address
     body = _fetch(daemon, within=within)
@@ -153,17 +153,16 @@ def request_run(daemon: Daemon, run: str) -> None:
     """Have the daemon read the records of ``run`` before others of the same owner."""
     from urllib.parse import urlencode
 
-    with suppress(DaemonError):  # the answer may well be that it is not known
+    with suppress(DaemonError):  # the answer may be 404
         _fetch(daemon, f"/status?{urlencode({'run': run})}")
 
 
 def connect(daemon: Daemon, seconds: float) -> socket.socket:
-    """A connection to it, over TLS where that is spoken.
+    """A connection to the daemon, over TLS if its address has ``https://``.
 
     Raises:
-        NoDaemonError: nobody answers there. ForeignDaemonError: see :func:`query_daemon`. OSError:
-        TLS fails, or takes longer than ``seconds``. UsageError: ``access`` names what cannot be
-        used.
+        NoDaemonError: nothing answers there. ForeignDaemonError: see :func:`query_daemon`. OSError:
+        TLS fails, or takes longer than ``seconds``. UsageError: ``access`` cannot be used.
     """
     address, access, service_user = daemon
     tls = access.tls() if address.tls else None
@@ -194,7 +193,7 @@ def _connected(address: Address, seconds: float) -> socket.socket:
 
 
 def _connected_to_trusted(address: Address, service_user: str, seconds: float) -> socket.socket:
-    """A connection that a trusted user accepted, on an address that nobody named.
+    """A connection that a trusted user accepted, at the default address.
 
     The same sockets must listen before and after the connection begins: otherwise another user may
     have listened in between, accepted it and left. Raises NoDaemonError, ForeignDaemonError.
@@ -233,10 +232,10 @@ def _fetch(daemon: Daemon, path: str = "/status", within: float | None = None) -
     """The body of the reply. Raises as :func:`query_daemon`."""
     address, access, service_user = daemon
     seconds = ANSWER_SECONDS if within is None else min(ANSWER_SECONDS, within)
-    asked = request(daemon, path)
+    sent = request(daemon, path)
     try:
         with connect(daemon, seconds) as peer:
-            reply = _exchange(peer, asked, seconds)
+            reply = _exchange(peer, sent, seconds)
     except TimeoutError:
         raise DaemonError(
             f"what listens at {address} has not answered within {seconds:.2g} s; {_OTHER}"
@@ -251,9 +250,9 @@ def _fetch(daemon: Daemon, path: str = "/status", within: float | None = None) -
         raise _stranger(address)
     if status[1] == b"401":
         if service_user is not None and access.authorization() is not None and not address.tls:
-            raise DaemonError(f"{address.url} asks who is there (HTTP 401); {_NAME_IT}")
+            raise DaemonError(f"{address.url} requires credentials (HTTP 401); {_NAME_IT}")
         kind = NoCredentialsError if access.authorization() is None else DaemonError
-        raise kind(f"{address.url} asks who is there (HTTP 401); {_CREDENTIALS}")
+        raise kind(f"{address.url} requires credentials (HTTP 401); {_CREDENTIALS}")
     if status[1] == b"421":
         raise DaemonError(f"{address.url}: {body.decode('ascii', 'replace').strip()}")
     if status[1] != b"200":
@@ -262,15 +261,15 @@ def _fetch(daemon: Daemon, path: str = "/status", within: float | None = None) -
     return body
 
 
-def _exchange(peer: socket.socket, asked: bytes, seconds: float) -> bytes:
+def _exchange(peer: socket.socket, sent: bytes, seconds: float) -> bytes:
     """The whole reply, up to a little more than the longest.
 
     Raises:
-        TimeoutError: it did not end in time, however steadily it came. OSError: it was cut off.
+        TimeoutError: it did not end in time. OSError: it was cut off.
     """
     deadline = time.monotonic() + seconds
     peer.settimeout(seconds)
-    peer.sendall(asked)
+    peer.sendall(sent)
     reply = bytearray()
     while len(reply) <= LONGEST_ANSWER:
         peer.settimeout(max(0.001, deadline - time.monotonic()))

@@ -119,7 +119,9 @@ def status(
     if view.misses:
         ctx.exit(_misses(run, address or prometheus, dir))
     seen = HistoryWriter(load_history_settings(os.environ))
-    ask = asker(run, address=address, dir=dir, prometheus=prometheus, access=more, told=seen.take)
+    ask = asker(
+        run, address=address, dir=dir, prometheus=prometheus, access=more, on_read=seen.take
+    )
     answer = _watch(ask, view) if view.watch is not None else _show(ask(), view, dir)
     seen.write()
     ctx.exit(exit_code(answer))

@@ -143,7 +143,10 @@ def test_what_is_missing_is_said(guarded: tuple[str, Path], authority: Authority
     for words, said in (
         ([url, *token], "TLS fails (self-signed certificate in certificate chain); give --ca"),
         ([url, *ca, *token], "ends the connection; it may ask for a certificate: give --cert"),
-        ([url, *shown(place, authority)], "asks who is there (HTTP 401); give --token-file"),
+        (
+            [url, *shown(place, authority)],
+            "requires credentials (HTTP 401); give valid ones with --token-file",
+        ),
         ([url, *shown(place, authority), "--token-file", str(wrong)], "HTTP 401"),
         ([clear, *token], "does not answer as warmwatch does"),
     ):
