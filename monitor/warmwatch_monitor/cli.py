@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from importlib import import_module
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import click
 
 from warmwatch_monitor.commands import COMMANDS, GROUPS
+from warmwatch_monitor.config import apply
 from warmwatch_monitor.errors import OutputError, WarmwatchError
 from warmwatch_monitor.output.console import draw, is_redrawn, note, plain, say, spilled
 
@@ -135,6 +137,7 @@ def cli(ctx: click.Context) -> None:
 
     Without a command: open the live view if a training runs, otherwise suggest what to do.
     """
+    apply(os.environ)
     if ctx.invoked_subcommand is None:
         _overview(ctx)
 

@@ -24,6 +24,7 @@ COMMANDS = {
     "check": ("warmwatch_monitor.check.command", "Fail in CI if a training compiles more."),
     "stacks": ("warmwatch_monitor.stacks.command", "Show the stacks of ranks that compile."),
     "doctor": ("warmwatch_monitor.doctor.command", "Find problems and say how to fix them."),
+    "config": ("warmwatch_monitor.config", "Each setting, its value and where it comes from."),
     "serve": ("warmwatch_monitor.server.command", "Start the daemon: page, /status, /metrics."),
     "demo": ("warmwatch_monitor.demo.command", "Watch a small model compile; no GPU needed."),
 }
@@ -31,7 +32,7 @@ GROUPS = {
     "Watch": ("status", "top", "wait", "run"),
     "Afterwards": ("report", "compare", "runs", "export"),
     "Choose": ("modes", "check"),
-    "Debug": ("stacks", "doctor"),
+    "Debug": ("stacks", "doctor", "config"),
     "Serve": ("serve", "demo"),
 }
 

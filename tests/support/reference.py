@@ -6,14 +6,13 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 
 import click
 
 import warmwatch
 from support.builders import snapshot
-from warmwatch_monitor.cli import COMMANDS, GROUPS
+from warmwatch_monitor.cli import GROUPS, cli
 from warmwatch_monitor.metrics.families import Family
 from warmwatch_monitor.metrics.tables import families
 
@@ -37,11 +36,13 @@ def command_options() -> str:
     try:
         for names in GROUPS.values():
             for name in names:
-                command = getattr(import_module(COMMANDS[name][0]), name)
+                command = cli.get_command(click.Context(cli), name)
+                assert command is not None
                 command.context_settings.setdefault("help_option_names", ["-h", "--help"])
                 context = click.Context(
                     command,
                     info_name=f"warmwatch {name}",
+                    help_option_names=["-h", "--help"],  # click keeps the first ones for good
                     terminal_width=WIDTH,
                     max_content_width=WIDTH,
                 )

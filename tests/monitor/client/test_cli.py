@@ -48,7 +48,8 @@ def test_help_lists_each_command_in_one_group() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_a_short_help_option_too(command: str) -> None:
-    assert CliRunner().invoke(cli, [command, "-h"]).stdout.startswith(f"Usage: cli {command}")
+    shown = CliRunner().invoke(cli, [command, "-h"])
+    assert shown.stdout.startswith(f"Usage: cli {command}"), shown.stderr
 
 
 @pytest.mark.parametrize("option", ["-V", "--version"])

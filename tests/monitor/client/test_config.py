@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from warmwatch_monitor import config as config_files
 from warmwatch_monitor import settings as config
 from warmwatch_monitor import variables
+from warmwatch_monitor.cli import cli
 from warmwatch_monitor.demo.command import environment
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.settings import Address, load, parse_address
@@ -160,3 +165,86 @@ def test_an_empty_home_is_none_and_the_history_lies_in_the_users(home: str | Non
     environ = {"XDG_STATE_HOME": "state"} | ({} if home is None else {"HOME": home})
     place = Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".local" / "state" / "warmwatch"
     assert config.load_history_settings(environ).directory == str(place)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working directory and a home without files; the environment is put back."""
+    for name in [one for one in os.environ if one.startswith("WARMWATCH_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    (tmp_path / "xdg" / "warmwatch").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    before = dict(os.environ)
+    yield tmp_path
+    os.environ.clear()
+    os.environ.update(before)
+    config_files._origins.clear()
+
+
+def shown(*words: str) -> tuple[int, dict[str, tuple[str, str]], str]:
+    done = CliRunner().invoke(cli, ["config", "--json", *words])
+    rows = json.loads(done.stdout) if done.exit_code == 0 else []
+    return (
+        done.exit_code,
+        {row["variable"]: (row["value"], row["origin"]) for row in rows},
+        done.stderr,
+    )
+
+
+def test_the_environment_goes_before_a_project_s_file_and_that_before_the_user_s(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = place / "xdg" / "warmwatch" / "warmwatch.toml"
+    own.write_text(
+        "WARMWATCH_INTERVAL = 3\nWARMWATCH_RETENTION = 60\n"
+        'WARMWATCH_OBSERVE = false\nWARMWATCH_ADDRESS = "127.0.0.1:1"\n'
+    )
+    (place / "pyproject.toml").write_text(
+        "[tool.warmwatch]\nWARMWATCH_INTERVAL = 2\nWARMWATCH_RETENTION = 50\n"
+    )
+    (place / "warmwatch.toml").write_text("WARMWATCH_INTERVAL = 1\n")
+    monkeypatch.setenv("WARMWATCH_GPU_INTERVAL", "off")
+    code, found, _ = shown()
+    assert code == 0
+    assert found["WARMWATCH_INTERVAL"] == ("1", str(place / "warmwatch.toml"))
+    assert found["WARMWATCH_RETENTION"] == ("50", str(place / "pyproject.toml"))
+    assert found["WARMWATCH_OBSERVE"] == ("off", str(own))
+    assert found["WARMWATCH_ADDRESS"] == ("127.0.0.1:1", str(own))
+    assert found["WARMWATCH_GPU_INTERVAL"] == ("off", "environment")
+    assert found["WARMWATCH_LONG_COMPILE"] == ("3600", "default")
+    assert load(os.environ, 7, {}).interval == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('WARMWATCH_TOKEN_FILE = "x"', "WARMWATCH_TOKEN_FILE cannot be set in a project"),
+        ('WARMWATCH_ADDRESS = "evil:1"', "WARMWATCH_ADDRESS cannot be set in a project"),
+        ("WARMWATCH_INTERVALL = 1", "did you mean WARMWATCH_INTERVAL?"),
+        ("interval = 1", "interval is not a setting of the monitor"),
+        ('WARMWATCH_RUN = "x"', "set what the training reads in its environment"),
+        ("WARMWATCH_INTERVAL = [1]", "is neither a text nor a number"),
+        ('WARMWATCH_INTERVAL = "soon"', "WARMWATCH_INTERVAL: 'soon' is not a number of seconds"),
+        ("WARMWATCH_INTERVAL =", "warmwatch.toml cannot be read"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_an_error_with_its_name(
+    place: Path, text: str, said: str
+) -> None:
+    (place / "warmwatch.toml").write_text(text)
+    code, _, errors = shown()
+    assert code == 2
+    assert said in errors
+
+
+def test_a_project_without_a_section_for_it_sets_nothing(place: Path) -> None:
+    (place / "pyproject.toml").write_text("[tool.other]\nx = 1\n")
+    code, found, _ = shown()
+    assert code == 0
+    assert {origin for _, origin in found.values()} == {"default"}
+
+
+def test_every_setting_that_a_project_may_set_exists() -> None:
+    assert variables.VARIABLES.keys() >= config_files._IN_PROJECTS

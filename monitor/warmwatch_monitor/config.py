@@ -1,0 +1,137 @@
+"""Configuration files, and ``warmwatch config``: each setting, its value and where it comes from.
+
+Files have the names of the variables. The environment goes before files; the agent reads the
+environment alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
+import click
+
+from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.output.console import say
+
+_FILE, _PROJECT = "warmwatch.toml", "pyproject.toml"
+# A project's files may be somebody else's: nothing there may send credentials elsewhere, open the
+# daemon to others, or name places to read and write.
+_IN_PROJECTS = frozenset(
+    {
+        *("WARMWATCH_INTERVAL", "WARMWATCH_GPU_INTERVAL", "WARMWATCH_OBSERVE"),
+        *("WARMWATCH_RETENTION", "WARMWATCH_LONG_COMPILE", "WARMWATCH_PRICE_PER_GPU_HOUR"),
+        "WARMWATCH_LOG_FORMAT",
+    }
+)
+_origins: dict[str, str] = {}  # of the variables that files have set in this process
+
+
+def apply(environ: MutableMapping[str, str]) -> None:
+    """Set the variables that files name and ``environ`` does not. Raises UsageError."""
+    for path, values in _files(environ):
+        for name, value in values.items():
+            if name not in environ:
+                environ[name] = value
+                _origins[name] = path
+
+
+def _files(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Path and values of each file that is there, the first one wins."""
+    for path, section in ((_FILE, ()), (_PROJECT, ("tool", "warmwatch"))):
+        if os.path.isfile(path):
+            values = _read(path, section)
+            if denied := sorted(values.keys() - _IN_PROJECTS):
+                raise UsageError(
+                    f"{path}: {denied[0]} cannot be set in a project, whose files may come from "
+                    f"others; set it in the environment or in {user_file(environ)}"
+                )
+            yield os.path.abspath(path), values
+    own = user_file(environ)
+    if own and os.path.isfile(own):
+        yield own, _read(own, ())
+
+
+def user_file(environ: Mapping[str, str]) -> str:
+    """The user's own file; empty where there is no home directory."""
+    folder = environ.get("XDG_CONFIG_HOME", "")
+    if not folder.startswith("/"):  # a relative one is to be ignored, says its specification
+        home = environ.get("HOME", "")
+        folder = os.path.join(home, ".config") if home.startswith("/") else ""
+    return os.path.join(folder, "warmwatch", _FILE) if folder else ""
+
+
+def _read(path: str, section: tuple[str, ...]) -> dict[str, str]:
+    from warmwatch_monitor.variables import VARIABLES, unknown_variables
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        found: Any = _parsed(text) if all(name in text for name in section) else {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    for name in section:
+        found = found.get(name, {}) if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        raise UsageError(f"{path}: {'.'.join(section)} is not a table")
+    if complaints := unknown_variables({**found}):
+        raise UsageError(f"{path}: {complaints[0]}")
+    if others := sorted(found.keys() - VARIABLES.keys()):
+        raise UsageError(
+            f"{path}: {others[0]} is not a setting of the monitor; "
+            "set what the training reads in its environment"
+        )
+    return {name: _text(path, name, value) for name, value in found.items()}
+
+
+def _parsed(text: str) -> Any:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    return tomllib.loads(text)
+
+
+def _text(path: str, name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise UsageError(f"{path}: {name} is neither a text nor a number nor true or false")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the settings as JSON.")
+def config(as_json: bool) -> None:
+    """Show each setting of the monitor, its value, and where the value comes from.
+
+    Options go before the environment, the environment before files. Files are warmwatch.toml and
+    [tool.warmwatch] of pyproject.toml in the working directory, for settings that are safe there,
+    then warmwatch/warmwatch.toml in $XDG_CONFIG_HOME or ~/.config.
+
+    \b
+    Exit code: 0 shown; 2 a file or a value cannot be used
+    """
+    import json
+
+    from warmwatch_monitor.settings import load, price_per_gpu_hour
+    from warmwatch_monitor.variables import VARIABLES
+
+    load(os.environ, os.getuid(), {})
+    price_per_gpu_hour(os.environ)
+    rows = [(name, *_value(name, default)) for name, (default, _) in VARIABLES.items()]
+    if as_json:
+        keys = ("variable", "value", "origin")
+        say(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=2))
+        return
+    wide = max(len(name) for name, _, _ in rows)
+    for name, value, origin in rows:
+        say(f"{name:<{wide}}  {value}  ({origin})")
+
+
+def _value(name: str, default: str) -> tuple[str, str]:
+    if not os.environ.get(name):
+        return default, "default"
+    return os.environ[name], _origins.get(name, "environment")
