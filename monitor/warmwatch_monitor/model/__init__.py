@@ -4,8 +4,8 @@ All are frozen: a source makes readings, the poller makes one Snapshot of them a
 one assignment, exports and views only read it. ``None`` is "not known", never 0. Monotonic times
 are nanoseconds (``*_ns``); everything else is seconds, bytes, and seconds since the epoch.
 
-Readings are what was read, as it was; of a rank, exports and views read its Figures and nothing
-else. The closed lists of names, and stacks, are the record's own and given on here.
+Readings hold raw data. For a rank, exports and views use only its Figures.
+The closed lists of names, and the stack types, are re-exported from the record format.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from warmwatch_monitor.model.journal import (
 
 
 class Counted(Struct, frozen=True, kw_only=True):
-    """How far something is: ``done`` of ``total``, of what of PROGRESS."""
+    """Progress of an activity: ``done`` of ``total`` items; ``of`` is one of PROGRESS."""
 
     of: str
     done: int
@@ -33,8 +33,8 @@ class OpenActivity(Struct, frozen=True, kw_only=True):
     """Compile activity in progress; of a rank that has ended, the one that its end cut off.
 
     Attributes:
-        began_at: its begin. seconds: since then. phase: one of PHASES, ``None`` where none is told.
-        counted: how far it is, where PyTorch counts what it does at the moment.
+        began_at: its begin. seconds: since then. phase: one of PHASES; ``None`` if not reported.
+        counted: its progress, if PyTorch counts the items of the current phase.
     """
 
     began_at: float
@@ -44,7 +44,7 @@ class OpenActivity(Struct, frozen=True, kw_only=True):
 
 
 class Compile(Struct, frozen=True, kw_only=True):
-    """What the rank's compiler did and does. A count is ``None`` where its torch keeps none.
+    """Activity of the rank's compiler so far. A count is ``None`` if this torch has none.
 
     Attributes:
         begun: whether any activity has begun, ended or not. open: the one in progress.
@@ -54,13 +54,13 @@ class Compile(Struct, frozen=True, kw_only=True):
         compilations: by kind, of KINDS those that its torch counts. recompiles: by category.
         graphs, graph_breaks, failures: as Dynamo counts them.
         recompiles_after_warm: those of a rank that had been warm.
-        fallbacks: frames that hit the recompile limit: their new inputs run eagerly.
+        fallbacks: frames that hit the recompile limit; their new inputs run eagerly.
         cache_hits, cache_misses: by cache.
         graphs_before: graphs that Dynamo had captured before the agent attached.
-        precompiled: of PRECOMPILED, what runs that was compiled ahead of time; ``None``: not known.
+        precompiled: ahead-of-time artifacts in use, of PRECOMPILED; ``None``: not known.
         wrappers: how many functions and modules the user handed to ``torch.compile``.
-        disabled: by what of DISABLED compilation is turned off; ``None`` where it is on, or nobody
-        knows. cudagraph_skips: how often CUDA graphs were asked for and left out.
+        disabled: which of DISABLED turns compilation off; ``None`` if it is on or this is not
+        known. cudagraph_skips: how often CUDA graphs were requested and skipped.
         new_instances: first compilations of a module whose class was compiled for another before.
         disabled_since_step: the last step before ``disabled`` changed. eager_calls, refused_calls:
         calls of compiled functions that a stance ran eagerly or refused; ``*_since``: the step of
@@ -101,7 +101,7 @@ class Compile(Struct, frozen=True, kw_only=True):
 
     @property
     def graphs_compiled(self) -> int | None:
-        """Compilations of graphs: a kernel's autotuning and a CUDA graph's recording are none."""
+        """Compilations of graphs; excludes autotuning of kernels and recording of CUDA graphs."""
         counts = self.compilations
         return None if counts is None else sum(counts.get(kind, 0) for kind in OF_GRAPHS)
 
@@ -111,13 +111,13 @@ class Compile(Struct, frozen=True, kw_only=True):
 
 
 class Underway(Struct, frozen=True, kw_only=True):
-    """What is being compiled, or was compiled anew: all that is known of it.
+    """A compilation in progress, or the one that reopened a warm-up.
 
     Attributes:
         kind: one of ``record.KINDS``; ``None`` where that is not known yet.
         name, file, line: the function. backward: it is that function's backward.
         caller, dynamic: see ``model.Compilation``.
-        reason, category: why it is compiled again, in PyTorch's words; a backward is for what its
+        reason, category: why it is recompiled, in PyTorch's words; a backward has those of its
         forward was; of a first compile ``None``.
     """
 
@@ -133,17 +133,17 @@ class Underway(Struct, frozen=True, kw_only=True):
 
 
 class Log(Struct, frozen=True, kw_only=True):
-    """What the compiler did, one by one, as far as a journal tells; empty where none was read.
+    """Single compiler events from the journal; empty if no journal was read.
 
     Attributes:
-        compilations, fallbacks: the last ones, oldest first. skips: of CUDA graphs, likewise, of
-        which no compilation tells.
+        compilations, fallbacks: the last ones, oldest first. skips: of CUDA graphs,
+        except those that a compilation reports.
         breaks: reasons of graph breaks.
-        functions: what each function cost, the dearest first; ``None`` where no journal was read.
-        underway: what the activity in progress compiles; ``None`` where there is none, or nothing
+        functions: the cost of each function, most expensive first; ``None`` if no journal was read.
+        underway: what the activity in progress compiles; ``None`` if there is none or nothing
         of it is known yet.
-        reopened_by: the last compilation of the warm-up now open that says why it was needed.
-        varying: dimensions for which functions were compiled again.
+        reopened_by: the last compilation of the open warm-up that has a reason.
+        varying: dimensions that caused recompiles.
         long_steps: those that took far longer than usual and did not compile: the last ones and
         the longest, oldest first.
     """

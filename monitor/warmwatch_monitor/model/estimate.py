@@ -10,8 +10,8 @@ from msgspec import Struct, field
 class Done(Struct, frozen=True, kw_only=True):
     """A compilation that has ended, of this run or of an earlier one.
 
-    ``kind``, ``name``, ``code``, ``cache``, ``seconds``, ``phase_seconds``: as an Account's
-    ``Compiled`` has them.
+    ``kind``, ``name``, ``code``, ``cache``, ``seconds``, ``phase_seconds``: as in
+    ``run_summary.Compiled``.
     """
 
     kind: str | None = None
@@ -23,12 +23,12 @@ class Done(Struct, frozen=True, kw_only=True):
 
 
 class Precedent(Struct, frozen=True, kw_only=True):
-    """A first warm-up that may be held against one in progress.
+    """A first warm-up to compare with one in progress.
 
     Attributes:
-        seconds: by the clock, from its first compile activity to the end of its last.
-        phase_seconds: of that, exclusive. compiled: in order; ``None`` where not all are known.
-        later: compilations after it. of_rank: another rank of the same run has done it.
+        seconds: wall time, from its first compile activity to the end of its last.
+        phase_seconds: of that, exclusive. compiled: in order; ``None`` if not all are known.
+        later: compilations after it. of_rank: it is from another rank of the same run.
     """
 
     seconds: float
@@ -39,7 +39,7 @@ class Precedent(Struct, frozen=True, kw_only=True):
 
 
 class Remembered(Struct, frozen=True, kw_only=True):
-    """What is remembered of earlier starts of a rank's run, the newest first.
+    """History of earlier starts of a rank's run, newest first.
 
     Attributes:
         precedents: those that compiled the same under the same conditions.
@@ -51,13 +51,13 @@ class Remembered(Struct, frozen=True, kw_only=True):
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
-    """How long what is in progress may take yet.
+    """The time left for the compilation or warm-up in progress.
 
     Attributes:
         of: ``warmup`` (all of the first one), or ``function`` (the compilation in progress).
-        so_far_seconds: that it has taken. last_seconds: that it took last time, by the same clock.
-        left_seconds: ``None`` where it takes longer than any precedent. low, high: the least and
-        the most by several precedents, ``None`` by one. phases: the rest by phase.
+        so_far_seconds: its duration so far. last_seconds: its duration last time, same clock.
+        left_seconds: ``None`` if it takes longer than any precedent. low, high: the range over
+        several precedents, ``None`` for one. phases: the time left by phase.
         precedents: how many there are. of_rank: they are other ranks of this run.
     """
 

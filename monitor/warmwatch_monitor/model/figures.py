@@ -14,18 +14,21 @@ from warmwatch_monitor.model.throughput import Worth
 
 
 class Baseline(Struct, frozen=True, kw_only=True):
-    """The first ``steps`` of a rank, eager on purpose; ``seconds``: their median, once known."""
+    """The first ``steps`` of a rank, run eagerly on purpose.
+
+    ``seconds``: their median, once known.
+    """
 
     steps: int
     seconds: float | None = None
 
 
 class Gain(Struct, frozen=True, kw_only=True):
-    """What compiling brought.
+    """What compiling gained over the eager baseline.
 
     Attributes:
         speed_up: how many times as fast as eager its clean steps are.
-        break_even_steps: how many steps after the baseline make good what compiling cost so far;
+        break_even_steps: how many steps after the baseline recover the compile cost so far;
         ``None`` where they are no faster. paid_back_at: the step by which they have.
     """
 
@@ -35,7 +38,7 @@ class Gain(Struct, frozen=True, kw_only=True):
 
 
 def beyond_steady_seconds(steps: Steps) -> float | None:
-    """What the compiler cost: how much longer than clean steps those took that it touched."""
+    """Cost of the compiler: how much longer the affected steps took than clean steps."""
     steady, touched = steps.clean.median, steps.touched
     if steady is None or not touched.count or touched.sum_seconds is None:
         return None
@@ -43,7 +46,7 @@ def beyond_steady_seconds(steps: Steps) -> float | None:
 
 
 def gain(figures: Figures) -> Gain | None:
-    """Of a rank that was warm with what it compiled; ``None`` where anything of it is not known."""
+    """Gain of a rank that was warm after compiling; ``None`` if any input is not known."""
     baseline, steady = figures.baseline, figures.steps.clean.typical
     if baseline is None or not baseline.seconds or not steady or not figures.warmups.count:
         return None
@@ -60,14 +63,14 @@ BACKENDS = ("nccl", "gloo", "mpi", "ucc", "xccl", "hccl", "other")
 
 
 class Who(Struct, frozen=True, kw_only=True):
-    """Whom the figures are about.
+    """Identity of the rank that the figures describe.
 
     Attributes:
         run, rank: its names. name: the run's as its user gave it, without the owner that ``run``
-        may have behind it. owner, owner_uid: the user whose it is.
-        world_size: ranks of the whole run, as its launcher says.
-        launch: a short name of this start of the run, which no other start of it shares.
-        expected_ranks: how many of them have the agent; ``None`` where the user did not say.
+        may append. owner, owner_uid: the user who owns it.
+        world_size: ranks of the whole run, as its launcher reports.
+        launch: a short name of this start of the run, unique among its starts.
+        expected_ranks: how many of them have the agent; ``None`` if the user did not set it.
         attached_at: when the agent attached. attempt: restarts by the launcher, from 0.
         host, launcher, python, torch: as the agent found them.
         gpus: uuids of its devices as CUDA spells them; empty until CUDA is up.
@@ -95,7 +98,7 @@ class Who(Struct, frozen=True, kw_only=True):
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """How the rank gets on.
+    """Progress of the rank.
 
     Attributes:
         state_since: when its state began. quiet_seconds: since the last sign of progress: a step,
@@ -108,7 +111,7 @@ class Progress(Struct, frozen=True, kw_only=True):
         step that came far later than usual, 0 if the next one does so now; ``None`` if that is long
         ago or not known.
         compile_limit_seconds: how long an activity may take before it counts as long;
-        compile_precedent_seconds: the longest one that explains so much, ``None`` where none does.
+        compile_precedent_seconds: the earlier activity that sets this limit, ``None`` if none does.
     """
 
     quiet_seconds: float
@@ -127,13 +130,13 @@ class Life(Struct, frozen=True, kw_only=True):
     """Whether its process lives, and how it ended.
 
     Attributes:
-        alive: it holds the lock of its record, whatever it said of its end.
+        alive: it holds the lock of its record, even if it has recorded its end.
         pid: as this monitor's pid namespace has it; ``None`` where it is gone or cannot be seen.
-        end: ``finished``, ``failed``, ``interrupted`` or ``detached``; ``None`` where it has not
-        said so. exit_code: 0 to 255. exception: the type's name of the one that ended it.
-        raised: the user's frame nearest to where that was raised.
-        signal: the name of the signal that killed it; ``None`` where none did or nobody saw.
-        killed_at_end: its program had come to its end, and it was killed before it could exit.
+        end: ``finished``, ``failed``, ``interrupted`` or ``detached``; ``None`` if it recorded
+        none. exit_code: 0 to 255. exception: type name of the exception that ended it.
+        raised: the user's frame nearest to the place that raised it.
+        signal: the name of the signal that killed it; ``None`` if none did or it is not known.
+        killed_at_end: its program had completed, and it was killed before it could exit.
     """
 
     alive: bool
@@ -158,7 +161,7 @@ class Workers(Struct, frozen=True, kw_only=True):
 
 
 class Memory(Struct, frozen=True, kw_only=True):
-    """What CUDA's caching allocator held, over the process's devices, when it was last looked at.
+    """What CUDA's caching allocator held over the process's devices at the last poll.
 
     Attributes:
         at: when. bytes: by MEMORY; peaks are those since the program's own last reset.
@@ -169,13 +172,13 @@ class Memory(Struct, frozen=True, kw_only=True):
 
 
 class Agent(Struct, frozen=True, kw_only=True):
-    """How the agent fares in the training, and so how far its figures can be trusted.
+    """Health of the agent in the training: how complete its figures are.
 
     Attributes:
-        version: of Warmwatch. missing: seams that this torch does not have.
-        errors: its own, which it swallowed. lines_dropped: of the journal, which it could not
-        write. lines_broken: of the journal, which this monitor could not read. unread_bytes: of the
-        journal, which it has not read yet. skipped_bytes: which it never reads, for it is too long.
+        version: of Warmwatch. missing: hook points that this torch does not have.
+        errors: its own, which it caught. lines_dropped: journal lines that it could not
+        write. lines_broken: journal lines that this monitor could not parse. unread_bytes: of the
+        journal, not read yet. skipped_bytes: never read, because the journal is too long.
     """
 
     version: str | None = None
@@ -197,8 +200,8 @@ class Agent(Struct, frozen=True, kw_only=True):
 class Figures(Struct, frozen=True, kw_only=True):
     """All figures of one rank.
 
-    ``workers`` is ``None`` where nobody looked at them twice, ``memory`` until CUDA is up,
-    ``baseline`` where no steps were to run eagerly on purpose.
+    ``workers`` is ``None`` before their second poll, ``memory`` until CUDA is initialized,
+    ``baseline`` if no steps were to run eagerly on purpose.
     """
 
     who: Who

@@ -9,16 +9,16 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-FEWEST_STEPS = 10  # clean steps whose mean says something
+FEWEST_STEPS = 10  # clean steps; the mean of fewer says nothing
 
-# What counts as a compilation: one record of PyTorch's for one graph. A kernel's autotuning and a
-# CUDA graph's recording are records too, but of no graph of their own.
+# What counts as a compilation: one record of PyTorch's for one graph. Autotuning of a
+# kernel and recording of a CUDA graph are records too, but do not count.
 OF_GRAPHS = ("forward", "backward", "other")
 _BEGIN = ("forward", "other")
 
 
 class Recorded(Protocol):
-    """One record of PyTorch's, wherever it was read from."""
+    """One of PyTorch's compile records, from any data source."""
 
     @property
     def id(self) -> str | None: ...
@@ -27,9 +27,9 @@ class Recorded(Protocol):
 
 
 def families(records: Sequence[Recorded]) -> list[list[int]]:
-    """Positions in ``records`` of each compilation, with those of all that it brought.
+    """Positions in ``records`` of each compilation, with those of the records that belong to it.
 
-    It brings its backward, and what is tuned or recorded at its first run: they are recorded later,
+    A backward, autotuning and CUDA graph recordings belong to it: PyTorch records them later,
     under its id, until a forward has that id again (after ``torch._dynamo.reset()``). The cost of a
     recompile is the sum over its family, in every view.
     """
@@ -52,13 +52,13 @@ def families(records: Sequence[Recorded]) -> list[list[int]]:
 
 
 class Cost(Struct, frozen=True, kw_only=True):
-    """What a compilation took, or all of one function; ``None`` where PyTorch does not say.
+    """Cost of one compilation, or of all compilations of a function; ``None`` if not reported.
 
     Attributes:
         phase_seconds: exclusive time of each of ``record.PHASES`` that took any.
-        ops: operators in its graph. guards: that decide whether it fits; guard_seconds: how long
-        one look at them takes. kernels: that were compiled, slowest: those that took longest, with
-        their seconds. allocated, reserved: bytes of CUDA's allocator when it had ended.
+        ops: operators in its graph. guards: how many it has; guard_seconds: how long
+        checking them once takes. kernels: how many were compiled; slowest: the slowest ones, with
+        their seconds. allocated, reserved: bytes of CUDA's allocator at its end.
     """
 
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
@@ -72,15 +72,15 @@ class Cost(Struct, frozen=True, kw_only=True):
 
 
 class FunctionCost(Struct, frozen=True, kw_only=True):
-    """What all compilations of one function took, its backwards among them.
+    """Cost of all compilations of one function, including its backwards.
 
     Attributes:
         name, file, line: the function; all ``None`` for what belongs to no function that is known.
-        others: how many functions this is the sum of, each too cheap to be kept by itself; 0 of a
+        others: how many cheap functions this entry sums up; 0 for a single
         function. compilations: records of OF_GRAPHS. failures: how many. seconds: of all records.
-        cache_hits, cache_misses: of those that asked a cache and say so. caller: of the last one;
+        cache_hits, cache_misses: as reported by cache lookups. caller: of the last one;
         see Compilation.
-        cost: phases and kernels together; the rest is that of the last one that told.
+        cost: phases and kernels are sums; the rest is from the last compilation that has it.
     """
 
     name: str | None = None
@@ -101,21 +101,21 @@ class Compilation(Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: PyTorch's compile id, such as ``0/1``, where it gave one. kind: one of ``record.KINDS``.
-        at_ns: when it ended. seconds: how long it took, ``None`` where PyTorch does not say.
-        reason: why it was compiled again, in PyTorch's words. category: one of
+        at_ns: when it ended. seconds: how long it took, ``None`` if PyTorch does not report it.
+        reason: why it was recompiled, in PyTorch's words. category: one of
         ``record.CATEGORIES``, ``None`` for a first compile.
         name: the function compiled. file, line: where it is, of the file the base name.
         code: hash of the function's code. dynamic: all sizes are dynamic, or none; ``None``: those
         that have changed. caller: of library code the line of the user's that called it, as
         ``train.py:31``; empty where none did; ``None`` of the user's own.
-        cache: ``hit``, ``miss``, or ``None`` where none was asked.
+        cache: ``hit``, ``miss``, or ``None`` if there was no lookup.
         failure: the exception's type where it failed. failure_reason: why, in PyTorch's words.
         instance: which module of its class it is, where code of that class had been compiled for
         another before: then this is a first compilation and no recompile.
-        cudagraph_skip: why CUDA graphs were left out of it, in PyTorch's words.
+        cudagraph_skip: why it runs without CUDA graphs, in PyTorch's words.
         after_warm: the rank had been warm before. What compiles in the first warm-up is part of it.
         evaluating: it was made within an evaluation, so between steps.
-        cost: what else is known of what it took.
+        cost: further costs.
     """
 
     id: str | None
@@ -161,7 +161,10 @@ class Beginning(Struct, frozen=True, kw_only=True):
 
 
 class Recompile(Struct, frozen=True, kw_only=True):
-    """A recompile that begins, from a record's journal: what it is of, and why; see Compilation."""
+    """The begin of a recompile, from a record's journal: its function and reason.
+
+    See Compilation.
+    """
 
     at_ns: int
     kind: str | None = None
@@ -175,14 +178,14 @@ class Recompile(Struct, frozen=True, kw_only=True):
 
 
 class VaryingDim(Struct, frozen=True, kw_only=True):
-    """A dimension for which a function was compiled again, over all that was read of a journal.
+    """A dimension that caused recompiles of a function, over the journal as far as it was read.
 
     Attributes:
         tensor: the argument's name. dim: which of its dimensions; ``None`` of a number that the
         function was compiled for, one by one. name, file, line: the function.
-        values: its sizes that were seen, in order; ``complete``: all of them were kept.
-        lowest, highest: of all. count: recompiles. seconds: they took together, with their
-        backwards; ``None`` where PyTorch does not say. timed: of how many it does.
+        values: the sizes seen, in order; ``complete``: the list has all of them.
+        lowest, highest: of all sizes. count: recompiles. seconds: their total, with their
+        backwards; ``None`` if PyTorch does not report it. timed: how many have a time.
         last_id: compile id of the last one.
         before_seconds: mean clean step before the first of them. since_ns, since_steps: clean steps
         after it, with whatever size they had.
@@ -207,9 +210,9 @@ class VaryingDim(Struct, frozen=True, kw_only=True):
 
 
 class GraphBreak(Struct, frozen=True, kw_only=True):
-    """A reason for which Dynamo broke graphs, and how often so far.
+    """A reason for graph breaks in Dynamo, and how often it occurred so far.
 
-    ``name``, ``file``, ``line``: where, of several places the last.
+    ``name``, ``file``, ``line``: the place; of several places the last.
     """
 
     reason: str
@@ -256,11 +259,11 @@ class LongStep(Struct, frozen=True, kw_only=True):
     """A step without compile activity that came far later than usual, from a record's journal.
 
     Attributes:
-        at_ns: when it ended. step: which one. seconds: since the one before, ``usual_seconds`` the
-        median then. saving_seconds, evaluating_seconds, data_seconds: of it, what the training
-        said it saved and evaluated, and waiting for batches; between_cells_seconds: in which no
+        at_ns: when it ended. step: which one. seconds: since the previous one. usual_seconds: the
+        median then. saving_seconds, evaluating_seconds, data_seconds: the part that the training
+        reported as saving, evaluating and waiting for batches; between_cells_seconds: in which no
         cell of its notebook ran.
-        batches: that were handed out in it, ``batches_usual`` in a usual step; each ``None`` where
+        batches: delivered in it, ``batches_usual`` in a usual step; each ``None`` where
         there was none. left_out: how many others the journal left out before it.
     """
 
@@ -278,10 +281,10 @@ class LongStep(Struct, frozen=True, kw_only=True):
 
 
 class CompileCauses(Struct, frozen=True, kw_only=True):
-    """All that one journal tells, oldest first.
+    """Compile causes from one journal, oldest first.
 
-    ``late``: those of the recompiles that came when the rank had been warm. ``skips``: of CUDA
-    graphs, beside those of which a compilation tells.
+    ``late``: the recompiles after the rank was warm. ``skips``: skipped CUDA
+    graphs, except those that a compilation reports.
     """
 
     compilations: tuple[Compilation, ...] = ()

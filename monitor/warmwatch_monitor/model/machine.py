@@ -23,14 +23,14 @@ class GpuReading(Struct, frozen=True, kw_only=True):
         name, driver, pci_bus_id: of the board. parent: of a MIG device, its board's uuid;
         profile: its size, such as ``1g.10gb``.
         utilization_ratio: share of the last sample period (1/6 to 1 s) in which any kernel ran.
-        memory_utilization_ratio: likewise in which memory was read or written.
+        memory_utilization_ratio: share of that period in which memory was read or written.
         sm_active_ratio, tensor_active_ratio, dram_active_ratio: from GPM, since the last reading.
         energy_joules: a counter; read_energy_ns: when it was read.
         clocks_hertz: by domain. throttled: by reason. ecc_errors: by kind, since the driver loaded.
-        xid_errors: seen since this monitor began to listen; last_xid: the latest one's number.
+        xid_errors: seen since this monitor subscribed to them; last_xid: the latest number.
         idle_watts: the lowest power seen while no kernel ran.
-        processes: pids on the host, which a container's own pid namespace does not know.
-        trouble: why nothing more is known of it, such as that the driver has lost it.
+        processes: pids on the host, which differ from those inside a container.
+        trouble: why other fields are missing, such as a GPU that the driver has lost.
     """
 
     uuid: str
@@ -79,11 +79,11 @@ class HostReading(Struct, frozen=True, kw_only=True):
 
 
 class Compiler(Struct, frozen=True, kw_only=True):
-    """A process that compiles for a training: below it, and of a name that is known for that.
+    """A process that compiles for a training: its descendant, with a known compiler's name.
 
     Attributes:
         name: ``cc1plus``, ``ptxas``, ``compile worker``: of a closed list.
-        cpu_seconds: its own. busy: whether that grew since the last look, ``None`` at the first.
+        cpu_seconds: its own. busy: whether that grew since the last poll, ``None`` at the first.
         stopped: by a signal (SIGSTOP, Ctrl-Z) or by a debugger.
     """
 
@@ -95,12 +95,12 @@ class Compiler(Struct, frozen=True, kw_only=True):
 
 
 class ProcessReading(Struct, frozen=True, kw_only=True):
-    """What the host says of one training process and its compile workers.
+    """What ``/proc`` reports about one training process and its compile workers.
 
-    A worker is busy where its CPU time grew since the last look, not where it exists; ``None``
-    where there was no earlier look. ``cpu_ratio`` is the process's own use of one core. It is
+    A worker is busy if its CPU time grew since the last poll; ``None``
+    if there was no earlier poll. ``cpu_ratio`` is the process's own use of one core. It is
     ``stopped`` by a signal (SIGSTOP, Ctrl-Z) or by a debugger. ``compilers`` are the busiest of
-    what compiles for it; of compile workers those alone that are busy or stopped.
+    its compilers; compile workers are listed only if they are busy or stopped.
     """
 
     pid: int
@@ -115,7 +115,7 @@ class ProcessReading(Struct, frozen=True, kw_only=True):
 
 
 class Signs(Struct, frozen=True, kw_only=True):
-    """What one look from outside at a training shows; ``None`` is "not known".
+    """Signs of one poll of an unattached training; ``None`` is "not known".
 
     Attributes:
         cpu_ratio: of one core. workers_busy, workers_idle: compile workers by CPU time.
@@ -136,8 +136,8 @@ class ObservedTraining(Struct, frozen=True, kw_only=True):
 
     Attributes:
         pid: on this host. command: what it runs, shortened. gpus: uuids it is listed on.
-        signs: of the last look. looks: how many there were, of those that are kept to judge by.
-        likely_compiling: ``None`` where it cannot be told.
+        signs: of the last poll. looks: how many polls the estimate can use.
+        likely_compiling: ``None`` if it cannot be determined.
     """
 
     pid: int

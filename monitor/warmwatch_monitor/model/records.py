@@ -20,7 +20,7 @@ from warmwatch_monitor.model.journal import (
 
 
 class Owner(Struct, frozen=True, kw_only=True):
-    """Whose a record is: the user's ``uid`` and ``name`` (else the number).
+    """The user who owns a record: ``uid``, and ``name`` (the number if there is no name).
 
     ``own``: it is the user that this reader runs as. A run of anybody else is shown with its owner,
     always and not only where two are called the same: so a name never changes because of what
@@ -33,11 +33,11 @@ class Owner(Struct, frozen=True, kw_only=True):
     own: bool
 
     def shown(self, run: str) -> str:
-        """What a run of this owner is called: ``gpt2``, ``gpt2@alice``."""
+        """The public name of this owner's run: ``gpt2``, ``gpt2@alice``."""
         return run if self.own and "@" not in run else f"{run}@{self.name}"
 
     def plain(self, shown: str) -> str:
-        """The run's own name again."""
+        """The run's own name, without the owner."""
         return shown.removesuffix(f"@{self.name}")
 
 
@@ -48,7 +48,7 @@ def began_launch(identity: Identity) -> bool:
 
 
 def last_sign_ns(slot: Slot) -> int:
-    """The last moment that a slot tells of, but of an end; in its own monotonic time."""
+    """The latest event in a slot except an end, in its own monotonic time."""
     counts = slot.compile
     return max(
         slot.header.attached_ns,
@@ -60,7 +60,7 @@ def last_sign_ns(slot: Slot) -> int:
 
 
 class Death(Struct, frozen=True, kw_only=True):
-    """That a signal killed a process: which, and when, in this machine's monotonic time."""
+    """The signal that killed a process, and when, in this machine's monotonic time."""
 
     signal: int
     at_ns: int
@@ -70,19 +70,19 @@ class RecordReading(Struct, frozen=True, kw_only=True):
     """One record as it was read.
 
     Attributes:
-        folder: the record's folder, an id for the life of the process it speaks for.
-        slot: its numbers; the run is called as its owner's is shown.
-        told_run: the run's name before a number told it from a namesake; ``None`` where none did.
-        owner: whose it is; ``None`` where nobody looked. alive: whether a process holds its lock.
+        folder: the record's folder, an id for the lifetime of its process.
+        slot: its numbers; the run has its public name (``Owner.shown``).
+        told_run: the run's name before a name conflict added a number; ``None`` without one.
+        owner: ``None`` if not determined. alive: whether a process holds its lock.
         pid: of the holder in this reader's own pid namespace; ``None`` where not alive.
-        gone_ns: when this reader saw the lock free after it had seen it held; else ``None``.
-        death: the signal that killed it; ``None`` where it lives, exited, or nobody saw.
+        gone_ns: when this reader found the lock released after it had seen it held; else ``None``.
+        death: the signal that killed it; ``None`` if it lives, exited, or this is not known.
         compilations, fallbacks, skips: the last ones, oldest first.
-        beginning, recompile: the last one that the journal tells of, whether it has ended or not.
-        breaks: reasons of graph breaks, in the order in which they were told.
+        beginning, recompile: the last one in the journal, whether it has ended or not.
+        breaks: reasons of graph breaks, in the order of the journal.
         varying: dimensions that changed. warm_since: when the span of clean steps began that is
         not over, and the steps by then.
-        functions: what each cost, as far as the journal was read, the dearest first.
+        functions: the cost of each, as far as the journal was read, most expensive first.
         long_steps: the longest of those that were far longer than usual, and the last ones.
         exception: type of the exception that ended the process. raised: the user's frame nearest
         to where it was raised.
@@ -118,12 +118,12 @@ class RecordReading(Struct, frozen=True, kw_only=True):
 
     @property
     def start(self) -> tuple[str, int]:
-        """Which start of its run the record is of."""
+        """Which start of its run the record belongs to."""
         return self.slot.identity.launch, self.slot.identity.attempt
 
     @property
     def began(self) -> tuple[bool, int]:
-        """For telling which of two began later: by the wall clock, which can be set back, only
+        """Sort key by begin. It uses the wall clock, which can be set back, only
         where they are of other boots."""
         header = self.slot.header
         return self.this_boot, header.attached_ns if self.this_boot else header.attached_epoch_ns

@@ -1,8 +1,8 @@
 """A run as it is stored in the history: what it was, what its ranks did, and when.
 
-Made of a run that is seen or was just seen (``history/summaries.py``) and read again from the
-history; reports, comparisons, exports and precedents know nothing else. All times are seconds since
-the epoch; ``None`` is "not known".
+Made from a Snapshot (``history/summaries.py``) and read again from the history. Reports,
+comparisons, exports and estimates use nothing else. All times are seconds since the epoch;
+``None`` is "not known".
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-FARTHEST = 2**37  # seconds: what every calendar has a day for
+FARTHEST = 2**37  # seconds: every calendar can show this date
 Epoch = Annotated[float, Meta(ge=0, le=FARTHEST)]
 
 OUT_OF_SIGHT = 150.0  # seconds: a daemon writes what lives once a minute
@@ -34,7 +34,7 @@ class Wrapping(Struct, frozen=True, kw_only=True):
 
 
 class Provenance(Struct, frozen=True, kw_only=True):
-    """What a run was: enough to say whether two may be compared, never arguments or environment.
+    """Provenance of a run: enough to judge comparability, never arguments or environment.
 
     Attributes:
         script: base name. commit: of the git work tree in which the script lies. code: hash of the
@@ -42,7 +42,7 @@ class Provenance(Struct, frozen=True, kw_only=True):
         cuda, triton, driver: versions. gpus: names of the GPUs' models, one for each that was used.
         wrappings: how ``torch.compile`` was called. disabled: by what compilation was turned off.
         caches: ``cold`` or ``warm``, by cache (``inductor``, ``triton``), when the run began.
-        compile_threads: workers that Inductor may use. tokens_per_step, samples_per_step: as said.
+        compile_threads: workers that Inductor may use. tokens_per_step, samples_per_step: as set.
     """
 
     script: str | None = None
@@ -65,7 +65,7 @@ class Provenance(Struct, frozen=True, kw_only=True):
 
 
 class Compiled(Struct, frozen=True, kw_only=True):
-    """One compilation of a rank, or anything else of a compiler that a journal tells of.
+    """One compilation of a rank, or another compiler event of its journal.
 
     Attributes:
         ended: when. seconds: how long. step: steps before it. id, kind, name, file, line, reason,
@@ -96,9 +96,9 @@ class Compiled(Struct, frozen=True, kw_only=True):
 
 
 class Samples(Struct, frozen=True, kw_only=True):
-    """What a daemon saw as time went: columns of one length, with ``None`` where nothing is known.
+    """Time series that a daemon recorded: columns of equal length; ``None`` is "not known".
 
-    ``epochs``: of each row; ``seconds``: what a row spans, as a long run is kept more coarsely.
+    ``epochs``: of each row; ``seconds``: what a row spans, more for a long run.
     ``columns``: as ``api/last_hour.py`` has them (``steps``, ``step_seconds``, ``compile_seconds``,
     ``state``, ``phase`` of a rank; ``utilization_ratio``, ``power_watts``, ``memory_used_bytes`` of
     a GPU), states and phases by name.
@@ -113,8 +113,8 @@ class RankSummary(Struct, frozen=True, kw_only=True):
     """One rank.
 
     ``answer``: its part of ``/status`` when it was last looked at, schema version 1. ``compiled``:
-    all compilations that its journal tells of, in order. ``left_out``: how many others there were,
-    too many to be kept or for the journal's room. ``samples``: ``None`` where no daemon was there.
+    all compilations of its journal, in order. ``left_out``: how many others there were,
+    beyond the limits of the journal or the history. ``samples``: ``None`` without a daemon.
     ``first_step_bytes``: the most that CUDA's allocator had handed out when the first step ended.
     """
 
@@ -130,12 +130,12 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     """One run.
 
     Attributes:
-        id: short, of letters and digits; the same for one start of a run, whoever writes it.
+        id: short, of letters and digits; one id per start of a run, for every writer.
         run: its name, as the reader's own user has it. owner, host: whose, and where.
         began: when its first rank attached. ended: when its last one did; ``None`` while it lives
-        or where nobody knows. seen: when this was last looked at. state: the run's.
+        or if that is not known. seen: when this was last updated. state: the run's.
         summary: the run's sentence then. what: its provenance.
-        start: of which launch it is; one run of it may be called otherwise while it goes on.
+        start: of which launch it is; its run name can change while it runs.
         gpu_samples: by uuid, of the GPUs that it used.
     """
 

@@ -27,8 +27,8 @@ class Spending(Struct, frozen=True, kw_only=True):
     """What a rank's GPUs spent since this monitor first saw the rank; nothing before is guessed.
 
     Attributes:
-        compile_joules: while it compiled. compile_seconds: the compile time that this covers, so
-        that a monitor that came late can say of how much it speaks.
+        compile_joules: while it compiled. compile_seconds: the compile time that this covers, which
+        is less than all of it if the monitor started late.
         clean_joules: for clean_steps clean steps, each GPU of several counting for its share.
     """
 
@@ -39,22 +39,21 @@ class Spending(Struct, frozen=True, kw_only=True):
 
 
 class RankView(Struct, frozen=True, kw_only=True):
-    """One rank, judged, and joined with what its host and its GPUs say.
+    """One rank: figures and verdict, with the readings of its process and its GPUs.
 
     Attributes:
-        figures, judgement: what is known of it, and what that amounts to.
-        process: ``None`` where this host does not see it. gpus: the readings of those of its
-        devices that NVML knows here. spending: ``None`` where no energy was measured.
-        reading: the record that it was made from, for what follows a record from one look to the
-        next; exports and views never read it, and of a rank on another host there is none.
+        figures, judgement: its figures, and the verdict from them.
+        process: ``None`` if this host does not see it. gpus: the readings of those of its
+        devices that NVML lists here. spending: ``None`` where no energy was measured.
+        reading: the record that it was made from, for state that spans polls;
+        exports and views never read it, and a rank on another host has none.
         working_ns: when its process or its GPUs were last seen to work, 0 where they never were.
-        idle_seconds: for how long nothing of it has been busy, its process, its compilers and its
-        GPUs together; ``None`` where nobody can tell.
-        estimate: how long what it compiles may take yet; ``None`` where nothing like it is known.
+        idle_seconds: for how long its process, its compilers and its GPUs have all been idle;
+        ``None`` if not known.
+        estimate: how long its compilation may still take; ``None`` without a comparable one.
         slower: how it is slower than it was since its warm-up; ``None`` where it is not.
         slower_periods: the last times in which it was, of an ended rank too.
-        oom_killed: of a lost rank, whether the kernel killed it for want of memory; ``None`` where
-        nobody can tell.
+        oom_killed: of a lost rank, whether the OOM killer ended it; ``None`` if not known.
     """
 
     figures: Figures
@@ -72,7 +71,7 @@ class RankView(Struct, frozen=True, kw_only=True):
 
     @property
     def record(self) -> RecordReading:
-        """The record that it was made from: of a rank of this host there is one."""
+        """The record that it was made from; every rank of this host has one."""
         assert self.reading is not None, "a rank of another host has no record here"
         return self.reading
 
@@ -98,8 +97,9 @@ class RankView(Struct, frozen=True, kw_only=True):
 
     @property
     def utilization(self) -> Utilization | None:
-        """MFU at its recent speed; ``None`` where it is not known what they are worth, or which of
-        its GPUs can do how much. A MIG device is a part of a GPU of which nobody says how much.
+        """MFU at its recent speed; ``None`` if work per step or the peak of its GPUs is not known.
+
+        A MIG device is a part of a GPU; its share of the peak is not known.
         """
         if len(self.gpus) != len(self.figures.who.gpus):
             return None
@@ -108,13 +108,13 @@ class RankView(Struct, frozen=True, kw_only=True):
 
     @property
     def compile_gpu_seconds(self) -> float | None:
-        """Compile time times its GPUs; ``None`` where it told of none."""
+        """Compile time times the number of its GPUs; ``None`` if it reported no GPU."""
         gpus = len(self.figures.who.gpus)
         return self.figures.compile.seconds * gpus if gpus else None
 
     @property
     def compile_joules(self) -> float | None:
-        """Energy of its GPUs while it compiled; ``None`` where none of that was measured."""
+        """Energy of its GPUs while it compiled; ``None`` if not measured."""
         spent = self.spending
         if spent is None or (self.figures.compile.begun and not spent.compile_seconds):
             return None
@@ -122,7 +122,7 @@ class RankView(Struct, frozen=True, kw_only=True):
 
     @property
     def joules_per_clean_step(self) -> float | None:
-        """Energy of its GPUs for a clean step; ``None`` where none was measured."""
+        """Energy of its GPUs per clean step; ``None`` if not measured."""
         spent = self.spending
         return spent.clean_joules / spent.clean_steps if spent and spent.clean_steps else None
 
@@ -130,9 +130,9 @@ class RankView(Struct, frozen=True, kw_only=True):
 class RunView(Struct, frozen=True, kw_only=True):
     """One run: its ranks in order, and its state, that of its least advanced living rank.
 
-    ``ended_together``: whether all its ranks here ended within seconds, as those of a job do that
-    somebody cancels; ``False`` where a part of them is gone, ``None`` where none is, where nobody
-    saw when, and of one rank, which cannot tell.
+    ``ended_together``: whether all its ranks here ended within seconds, as in a cancelled job.
+    ``False`` if only some of them are gone. ``None`` if none is gone, if the times are not known,
+    and for a single rank.
     """
 
     run: str
@@ -142,12 +142,12 @@ class RunView(Struct, frozen=True, kw_only=True):
 
     @property
     def who(self) -> Who:
-        """Whose it is and how it is called, which all its ranks say alike."""
+        """Identity of the run: its name and owner, the same for all its ranks."""
         return self.ranks[0].figures.who
 
     @property
     def attached_at(self) -> float | None:
-        """When the latest of its ranks began; ``None`` where that is not known of one."""
+        """When the latest of its ranks attached; ``None`` if that is not known for one of them."""
         known = [view.figures.who.attached_at for view in self.ranks]
         times = [at for at in known if at is not None]
         return max(times) if len(times) == len(known) else None
@@ -158,7 +158,7 @@ class RunView(Struct, frozen=True, kw_only=True):
 
     @property
     def world_size(self) -> int | None:
-        """How many ranks the run has by its launcher; ``None`` where nobody said."""
+        """Number of ranks by its launcher; ``None`` if not reported."""
         sizes = (view.figures.who.world_size for view in self.living)
         return max((size for size in sizes if size is not None), default=None)
 
@@ -179,7 +179,7 @@ class RunView(Struct, frozen=True, kw_only=True):
 
 
 def incomplete(snapshot: Snapshot) -> str | None:
-    """Why a run that is not in ``snapshot`` may be there all the same; ``None``: it is not there.
+    """Why a run that is not in ``snapshot`` may still exist; ``None`` if it does not exist.
 
     A snapshot without a source of records, as of a fleet, is complete. So is one that leaves out
     only what users have beyond their own limits: no user can hide that another's run is unknown.
@@ -230,7 +230,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     (``budgets.LEFT_OUT``), and ``left_out_total`` how much of it ever was. ``left_out_uids``: the
     users who own it.
     ``crowded``: whether a user's share is so small that an honest user's run may be among it.
-    ``late_seconds`` is its age where it is older than a Snapshot should be when it is asked for,
+    ``late_seconds`` is its age where a Snapshot is older than it should be when it is requested,
     else ``None``.
     """
 
@@ -280,7 +280,7 @@ def of_owner(snapshot: Snapshot, uid: int) -> Snapshot:
 
 
 class Spread(Struct, frozen=True, kw_only=True):
-    """The least and the greatest value of a figure, and whose they are."""
+    """The least and the greatest value of a figure, and their ranks."""
 
     least: float
     least_rank: int
@@ -289,7 +289,7 @@ class Spread(Struct, frozen=True, kw_only=True):
 
 
 def spread(ranks: Iterable[RankView], read: Callable[[RankView], float | None]) -> Spread | None:
-    """That of ``read`` over ``ranks``; ``None`` where fewer than two of them know it."""
+    """The spread of ``read`` over ``ranks``; ``None`` if fewer than two ranks have a value."""
     known = [(value, view.rank) for view in ranks if (value := read(view)) is not None]
     if len(known) < 2:
         return None

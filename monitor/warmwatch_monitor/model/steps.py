@@ -35,7 +35,7 @@ class Lengths(Struct, frozen=True, kw_only=True):
 
     @property
     def typical(self) -> float | None:
-        """How long one of them takes, exact where they are alike."""
+        """Typical length of one of them; exact if they are all alike."""
         return record.typical(self.count, self.sum_seconds, self.median)
 
 
@@ -50,7 +50,7 @@ class Steps(Struct, frozen=True, kw_only=True):
         clean: those without compile activity, of the whole run. touched: those with it.
         touched_lately: how many of the last 10 were touched.
         tokens, samples: of all steps; ``None`` where the user did not say what a step is worth.
-        batches: that DataLoaders handed out. batch_wait_seconds: the time spent waiting for them.
+        batches: delivered by DataLoaders. batch_wait_seconds: the time spent waiting for them.
         last_batch_at: when the last one was handed out.
         optimizer: whether the process made an optimizer of ``torch.optim``, so that steps are
         expected; ``None`` where that is not known.
@@ -93,12 +93,12 @@ class Warmups(Struct, frozen=True, kw_only=True):
     Attributes:
         clean_steps_needed: how many clean steps in a row make it warm.
         latest: the last one, ``None`` until it has ended and while it is open again.
-        first: the first one that ended. count: how many did; ``None`` where that is not told.
+        first: the first one that ended. count: how many did; ``None`` if not reported.
         warm_at_step: the step that made, or would make, the rank warm.
         quiet_limit_seconds: how long nothing may compile before the rank is warm without steps;
         ``None`` where only steps can show that.
         earlier_seconds: of the first warm-ups of comparable earlier runs, as far as they are
-        remembered and somebody asked, newest first.
+        in the history and requested, newest first.
     """
 
     clean_steps_needed: int
@@ -111,7 +111,7 @@ class Warmups(Struct, frozen=True, kw_only=True):
 
 
 class Slower(Struct, frozen=True, kw_only=True):
-    """What is slower than before.
+    """How a rank is slower than before.
 
     Attributes:
         seconds: a step, now. ratio: how many times as long as ``before`` that is. before: seconds
@@ -147,12 +147,12 @@ class SlowerPeriod(Struct, frozen=True, kw_only=True):
 
 
 class Pauses(Struct, frozen=True, kw_only=True):
-    """What the training waited for that is no compilation; ``None`` where its torch has no seam.
+    """Waits of the training other than compilation; ``None`` if its torch has no hook point.
 
     Attributes:
         saving_seconds: checkpoints, the one in progress included. saving_since: when that began,
-        ``None`` where there is none; saving_for_seconds: since then. evaluating_*: the same of
-        evaluations, and evaluations: how many have ended; ``None`` until one was told of.
+        ``None`` if there is none; saving_for_seconds: since then. evaluating_*: the same for
+        evaluations, and evaluations: how many have ended; ``None`` until one was reported.
         between_cells_since: when the last cell of its notebook ended, ``None`` where one runs;
         between_cells_for_seconds: since then.
     """

@@ -60,7 +60,7 @@ _SHARE = re.compile(r"\d+[ABCQ]")
 def peak_flops(gpu: str, dtype: str) -> float | None:
     """Dense operations a second of the GPU of this name; ``None`` where that is not known.
 
-    A MIG device or a vGPU is a part of a GPU, and nobody says which part of its peak it has.
+    A MIG device or a vGPU is a part of a GPU; its share of the peak is not known.
     """
     words = set(gpu.replace("-", " ").split())
     if words & _ANOTHER or any(map(_SHARE.fullmatch, words)):
@@ -72,18 +72,18 @@ def peak_flops(gpu: str, dtype: str) -> float | None:
     return None
 
 
-DTYPE = "bfloat16"  # against whose peak an MFU is held where nobody said another
+DTYPE = "bfloat16"  # the MFU refers to its peak, unless the user sets another type
 _FLOPS_PER_PARAMETER = 6  # for each token: 2 in the forward, 4 in the backward
 HALF_A_BIN = record.HALF_A_BIN  # of a median: how far off one is that is read off its bins
 
 
 class Worth(Struct, frozen=True, kw_only=True):
-    """What one step of a rank is worth; ``None`` where nobody said.
+    """Work per step of a rank; ``None`` if not reported.
 
     Attributes:
-        tokens, samples: that it trains on. flops: that it takes, as the user said.
+        tokens, samples: per step. flops: per step, as the user reported.
         parameters: of the model; estimated: they are those that its optimizers hold.
-        dtype: in which it computes, as the user said.
+        dtype: in which it computes, as the user reported.
     """
 
     tokens: int | None = None
@@ -95,7 +95,7 @@ class Worth(Struct, frozen=True, kw_only=True):
 
     @property
     def operations(self) -> float | None:
-        """Floating-point operations of a step: as the user said, else 6 x parameters x tokens."""
+        """Floating-point operations of a step: as reported, else 6 x parameters x tokens."""
         if self.flops is not None:
             return self.flops
         if self.parameters is None or self.tokens is None:
