@@ -1,7 +1,7 @@
-"""Combines the latest readings into one Snapshot: join, judge, estimate, and remember.
+"""Combines the latest readings into one Snapshot: join, judge, estimate, account energy.
 
-Each step is tried apart. One record that cannot be judged is one refusal; a step that raises leaves
-its part out and is named as a problem; the rest is published.
+Each step runs in isolation. A record that cannot be judged becomes one refusal. A step that raises
+leaves its part out and is reported as a problem; the rest is published.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from warmwatch_monitor.errors import described
 from warmwatch_monitor.model import GpuReading, Refusal, Remembered, RunView, Snapshot, SourceHealth
 from warmwatch_monitor.model.budgets import LEFT_OUT
-from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, kept
+from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, retained
 from warmwatch_monitor.pipeline.estimates import with_estimates
 from warmwatch_monitor.pipeline.judging import Around, Judging
 from warmwatch_monitor.settings import Settings
@@ -35,14 +35,14 @@ _NOTHING: tuple[tuple[RunView, ...], tuple[Refusal, ...]] = ((), ())
 
 
 class Assembled(Struct, frozen=True, kw_only=True):
-    """A Snapshot, and what of its making failed, one sentence each."""
+    """A Snapshot, and the problems while making it, one sentence each."""
 
     snapshot: Snapshot
     problems: tuple[str, ...] = ()
 
 
 class Assembly:
-    """Makes Snapshots; remembers what spans several of them."""
+    """Makes Snapshots. Holds the state that spans several of them."""
 
     def __init__(self, settings: Settings) -> None:
         self._directories = settings.directories
@@ -56,7 +56,7 @@ class Assembly:
     def make(
         self, readings: Readings, health: tuple[SourceHealth, ...], now_ns: int, epoch: float
     ) -> Assembled:
-        """All of it as it is at ``now_ns``."""
+        """The Snapshot of these readings at ``now_ns``."""
         trial = _Trial()
         found, host = readings.of(RECORDS), readings.of(HOST)
         gpus = readings.of(NVML) or ()
@@ -67,7 +67,7 @@ class Assembly:
         runs, unjudged = trial.of(
             "judging the runs", lambda: self._judging.of(records, around, present), _NOTHING
         )
-        before = kept(self._accounts, present, now_ns, self._retention_ns), runs
+        before = retained(self._accounts, present, now_ns, self._retention_ns), runs
         self._accounts, runs = trial.of("adding up energy", lambda: charge(*before, now_ns), before)
         judged = runs
         runs = trial.of(
@@ -101,7 +101,7 @@ class Assembly:
     def _count_left_out(
         self, found: RecordsReading | None, runs: tuple[RunView, ...]
     ) -> Mapping[str, int]:
-        """What is left out now. What comes on top of the last time goes into the total."""
+        """Count what is left out now. Increases since the last Snapshot add to the total."""
         views = [view for run in runs for view in run.ranks if view.living]
         unknown = sum(max(0, len(view.figures.who.gpus) - len(view.gpus)) for view in views)
         now = {**dict.fromkeys(LEFT_OUT, 0), **(found.left_out if found else {}), "gpus": unknown}
@@ -111,14 +111,14 @@ class Assembly:
         return now
 
     def _latest_remembered(self, readings: Readings) -> Mapping[str, Remembered]:
-        """What earlier runs took does not change because their history cannot be read now."""
+        """Fall back to the last known history if it cannot be read now: it does not change."""
         if readings.remembered is not None:
             self._remembered = readings.remembered
         return self._remembered
 
 
 class _Trial:
-    """Steps of one assembly, and what went wrong in them."""
+    """Runs the steps of one assembly and collects their problems."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -144,13 +144,13 @@ def _around(host: HostAndProcesses | None, gpus: tuple[GpuReading, ...], now_ns:
 
 
 def _present(found: RecordsReading) -> set[str]:
-    """Folders of records that are there, the unreadable ones too, and unreadable directories."""
+    """Folders of existing records, including unreadable ones, and unreadable directories."""
     folders = {record.folder for record in found.records}
     return folders | {refusal.path for refusal in found.refusals}
 
 
 def bounded(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
-    """The first of each kind, and of all of them, so that many of one kind hide no other."""
+    """The first refusals of each kind and of all kinds, so that no kind hides another."""
     shown: list[Refusal] = []
     kinds: Counter[str] = Counter()
     for refusal in refusals:

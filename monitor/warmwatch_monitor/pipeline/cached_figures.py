@@ -30,7 +30,7 @@ from warmwatch_monitor.pipeline.slot_figures import lengths
 
 
 def log_of(reading: RecordReading) -> Log:
-    """All of it, given what the slot says of the activity in progress."""
+    """The log of ``reading``; the slot shows which activity is in progress."""
     began_ns = reading.slot.compile.episode_began_ns
     since = [c for c in reading.compilations if began_ns and c.at_ns >= began_ns]
     return Log(
@@ -47,7 +47,7 @@ def log_of(reading: RecordReading) -> Log:
 
 
 def up_to_now(log: Log, reading: RecordReading) -> Log:
-    """``log`` with the clean steps that go on, for the dimensions that changed before them."""
+    """``log`` with the clean steps since the last journal line added to its dimensions."""
     if not log.varying or reading.warm_since is None:
         return log
     since_ns, since = reading.warm_since
@@ -62,7 +62,7 @@ def up_to_now(log: Log, reading: RecordReading) -> Log:
 
 
 def same_lines(reading: RecordReading, other: RecordReading) -> bool:
-    """Whether two readings have the same of all that a log is made of, beside the slot."""
+    """Whether two readings agree in all inputs of a log except the slot."""
     return (
         reading.compilations is other.compilations
         and reading.fallbacks is other.fallbacks
@@ -77,7 +77,7 @@ def same_lines(reading: RecordReading, other: RecordReading) -> bool:
 
 
 def _underway(reading: RecordReading) -> Underway | None:
-    """What the activity in progress compiles: its own lines of the journal tell, no earlier ones.
+    """What the activity in progress compiles, from its own journal lines only.
 
     A lazy backward has no lines of its own before it ends; it follows its forward.
     """
@@ -125,8 +125,8 @@ def _underway(reading: RecordReading) -> Underway | None:
     )
 
 
-class Kept(Struct, frozen=True, kw_only=True):
-    """All figures of one reading that no clock changes."""
+class CachedFigures(Struct, frozen=True, kw_only=True):
+    """All figures of one reading that do not depend on the clock."""
 
     reading: RecordReading
     who: Who
@@ -141,31 +141,31 @@ class Kept(Struct, frozen=True, kw_only=True):
     baseline: Baseline | None
 
 
-_kept: dict[str, Kept] = {}
+_cached: dict[str, CachedFigures] = {}
 
 
-def kept(reading: RecordReading) -> Kept:
-    """That of ``reading``, with what has changed since its record was last looked at made anew."""
-    before = _kept.get(reading.folder)
+def cached_figures(reading: RecordReading) -> CachedFigures:
+    """The figures of ``reading``; recomputes only the parts that changed since the last poll."""
+    before = _cached.get(reading.folder)
     if before is None or before.reading is not reading:
-        before = _kept[reading.folder] = _make(reading, before)
+        before = _cached[reading.folder] = _make(reading, before)
     return before
 
 
 def forget_others(readings: Iterable[RecordReading]) -> None:
-    """Keep nothing of records that are no more."""
+    """Evict the figures of records that no longer exist."""
     there = {reading.folder for reading in readings}
-    for folder in _kept.keys() - there:
-        del _kept[folder]
+    for folder in _cached.keys() - there:
+        del _cached[folder]
 
 
-def _make(reading: RecordReading, before: Kept | None) -> Kept:
+def _make(reading: RecordReading, before: CachedFigures | None) -> CachedFigures:
     slot = reading.slot
     if before is None or _of_another(slot, before.reading.slot):
         before = None
     same = before if before and slot.compile is before.reading.slot.compile else None
     clean = lengths(slot.clean_bins, slot.clean_sum_ns)
-    return Kept(
+    return CachedFigures(
         reading=reading,
         who=before.who if before else slot_figures.who(slot.header, slot.identity, reading.owner),
         compile=same.compile if same else slot_figures.compile_of(slot),
@@ -181,18 +181,18 @@ def _make(reading: RecordReading, before: Kept | None) -> Kept:
 
 
 def _of_another(slot: Slot, old: Slot) -> bool:
-    """Whether they are of two processes, or of one that says other things of itself now."""
+    """Whether the slots are of two processes, or the identity has changed."""
     return (slot.header, slot.identity) != (old.header, old.identity)
 
 
-def _touched(slot: Slot, same: Kept | None) -> Lengths:
-    """``same``: of a reading with the same rare block, so with the same sum of lengths."""
+def _touched(slot: Slot, same: CachedFigures | None) -> Lengths:
+    """``same``: figures with the same compile block, so with the same sum of lengths."""
     if same is not None and slot.compile_bins is same.reading.slot.compile_bins:
         return same.steps.touched
     return lengths(slot.compile_bins, slot.compile.compile_step_sum_ns)
 
 
-def _warmups(slot: Slot, same: Kept | None) -> Warmups:
+def _warmups(slot: Slot, same: CachedFigures | None) -> Warmups:
     began = same is not None and bool(slot.steps.steps) != bool(same.reading.slot.steps.steps)
     if (
         same is not None
@@ -223,7 +223,7 @@ def _life(reading: RecordReading) -> Life:
 
 
 def _signal(reading: RecordReading) -> str | None:
-    """Only of a process that was killed: one that caught it and exited has an end of its own."""
+    """The signal that killed the process; ``None`` if it recorded an exit of its own."""
     if reading.death is None or reading.slot.compile.end_code:
         return None
     with suppress(ValueError):
@@ -231,7 +231,7 @@ def _signal(reading: RecordReading) -> str | None:
     return f"signal {reading.death.signal}"
 
 
-def _as_broken(reading: RecordReading, before: Kept) -> bool:
+def _as_broken(reading: RecordReading, before: CachedFigures) -> bool:
     now, then = (
         (one.broken_lines, one.unread_bytes, one.skipped_bytes) for one in (reading, before.reading)
     )

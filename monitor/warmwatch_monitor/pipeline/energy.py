@@ -1,16 +1,16 @@
 """GPU energy of compilation and of clean steps, in joules.
 
 Pure: an :class:`EnergyUsed` and the next view of a rank give the next one. A GPU's energy
-counter is read about once a second; between two readings lies a window, and how much of it was
-compile activity is known from the record's cumulative compile time.
+counter is read about once a second. Two readings bound a window. The record's cumulative compile
+time shows how much of the window was compile activity.
 
-- A window without activity, or with nothing else, is known exactly.
-- A mixed one is split by power: what the GPU drew in the last window of compile activity alone, or
+- The energy of a window with activity only, or without any, is exact.
+- A mixed window is split by power: the GPU's power in the last window of compile activity only, or
   else in the last one without any, is taken to hold; where neither is known, time decides. Each
   activity has at most two mixed windows, so an error is less than their energy.
 - A counter that fell (the driver was reloaded) makes its window unknown: it is not covered.
-- An account outlives a look that failed: it is kept until its record is gone, and then for the
-  record's retention. The next window is as long as nobody looked, and is split as any other.
+- An account outlives a failed poll: it remains until its record is gone, and then for the
+  record's retention. The next window spans the failed polls, and is split as any other.
 - Clean steps are counted from one mark to another, in windows without activity; what comes after
   the last mark is not a step's.
 """
@@ -59,7 +59,7 @@ class EnergyUsed(Struct, frozen=True, kw_only=True):
 def charge(
     accounts: Mapping[str, EnergyUsed], runs: Iterable[RunView], now_ns: int
 ) -> tuple[dict[str, EnergyUsed], tuple[RunView, ...]]:
-    """All ``accounts``, those of the records in ``runs`` up to date, and ``runs`` with them."""
+    """All ``accounts`` and ``runs``, with the accounts of the records in ``runs`` updated."""
     charged, spent = dict(accounts), []
     for run in runs:
         ranks = []
@@ -74,35 +74,35 @@ def charge(
     return charged, tuple(spent)
 
 
-def kept(
+def retained(
     accounts: Mapping[str, EnergyUsed],
     present: Collection[str] | None,
     now_ns: int,
     retention_ns: int,
 ) -> dict[str, EnergyUsed]:
-    """Those of the records that are ``present``, or have been gone for less than their retention.
+    """The accounts of records that are ``present``, or gone for less than their retention.
 
-    ``present`` has their folders, or the directories of some that nobody can look at now; it is
-    ``None`` where the look as a whole failed. What nobody can see is not gone.
+    ``present`` has their folders, or the directories that cannot be read now. It is ``None`` if
+    the whole poll failed. A record that cannot be read does not count as gone.
     """
-    kept: dict[str, EnergyUsed] = {}
+    result: dict[str, EnergyUsed] = {}
     for folder, account in accounts.items():
         if is_present(folder, present):
-            kept[folder] = replace(account, gone_ns=None) if account.gone_ns else account
+            result[folder] = replace(account, gone_ns=None) if account.gone_ns else account
         elif account.gone_ns is None:
-            kept[folder] = replace(account, gone_ns=now_ns)
+            result[folder] = replace(account, gone_ns=now_ns)
         elif now_ns - account.gone_ns <= retention_ns:
-            kept[folder] = account
-    return kept
+            result[folder] = account
+    return result
 
 
 def is_present(folder: str, present: Collection[str] | None) -> bool:
-    """Whether a record is there, as far as anybody can see; see :func:`kept`."""
+    """Whether a record exists or cannot be checked now; see :func:`retained`."""
     return present is None or folder in present or folder.rpartition("/")[0] in present
 
 
 def fold(account: EnergyUsed, view: RankView, now_ns: int) -> EnergyUsed:
-    """``account`` with what ``view`` adds; the same one where no energy was read anew."""
+    """``account`` updated from ``view``; the same object if there is no new energy reading."""
     spending, meters = account.spending, dict(account.meters)
     if not view.record.alive:
         return account
@@ -140,7 +140,7 @@ def _read(gpu: GpuReading, view: RankView, now_ns: int, before: _Meter | None) -
 def compile_ns_at(view: RankView, at_ns: int, now_ns: int) -> int:
     """Compile time of the rank up to ``at_ns``, from a record that was read a little later.
 
-    What belongs to another window by a moment is not lost: the next difference has it.
+    A part that falls into another window is not lost: the next difference includes it.
     """
     compile = view.record.slot.compile
     total = sum(compile.phase_ns)
@@ -188,7 +188,7 @@ def _split(joules: float, compiling: float, whole: float, before: _Meter) -> flo
 def _clean(
     spending: Spending, before: _Meter, after: _Meter, joules: float, share: float
 ) -> tuple[Spending, _Meter]:
-    """A window without activity: its energy is that of the step it lies in."""
+    """Charge a window without activity to the clean step that contains it."""
     steps = after.steps - before.steps
     if before.pending_joules is None:
         return spending, replace(after, pending_joules=0.0 if steps else None)

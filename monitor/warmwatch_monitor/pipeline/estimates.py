@@ -1,4 +1,4 @@
-"""How long the current compilation may still take, from earlier runs and from other ranks.
+"""Estimates how long the current compilation still takes, from earlier runs and other ranks.
 Pure.
 """
 
@@ -18,8 +18,8 @@ from warmwatch_monitor.model import Compilation, RankView, RecordReading, Rememb
 from warmwatch_monitor.model.estimate import Done, Estimate, Precedent
 from warmwatch_monitor.sources.records.journal import KEPT
 
-_DOUBT = 0.05  # of the whole: what has to have ended before it says how fast the host is
-_MOST = 4.0  # times: what ended in a longer time was held up, which says nothing of the rest
+_DOUBT = 0.05  # of the whole: the least that must have ended to compare this host's speed
+_MOST = 4.0  # times as long: a longer compilation was blocked, so it does not scale the rest
 _Parts = Mapping[str, float]
 _Rest = tuple[float, _Parts]  # seconds, and of them those of each phase
 
@@ -43,10 +43,10 @@ class Now(Struct, frozen=True, kw_only=True):
 
 
 def estimate(now: Now, precedents: Sequence[Precedent]) -> Estimate | None:
-    """By ``precedents``, of which the first is the latest; ``None`` where there is none of it.
+    """The estimate from ``precedents``, latest first; ``None`` if none fits.
 
-    Other ranks of the run did the same under the same load: where any has, no other is asked, but
-    those who know that more is to come than these have done yet.
+    Other ranks of the run compiled the same under the same load, so they take precedence over
+    earlier runs. Earlier runs with more compilations than those ranks have by now still count.
     """
     if now.seconds is None:
         return _of_function(now, precedents)
@@ -64,14 +64,14 @@ def estimate(now: Now, precedents: Sequence[Precedent]) -> Estimate | None:
 
 
 def _further(alike: Sequence[Precedent]) -> list[Precedent]:
-    """Earlier runs that compiled more than the other ranks have by now, where those are known."""
+    """Earlier runs with more compilations than the other ranks have by now, if those are known."""
     done = [len(one.compiled) for one in alike if one.of_rank and one.compiled is not None]
     before = [one for one in alike if not one.of_rank and one.compiled is not None]
     return [one for one in before if done and len(one.compiled or ()) > max(done)]
 
 
 def _of_function(now: Now, precedents: Sequence[Precedent]) -> Estimate | None:
-    """Of a recompile: what the same function took before, here or in an earlier run."""
+    """The estimate of a recompile: earlier times of the same function, here or in earlier runs."""
     mine = [one for one in reversed(now.own) if one.cache != "hit"]
     before = [one for each in precedents for one in (*each.later, *(each.compiled or ()))]
     took = [one.seconds for one in (*mine, *before) if _is_same(now.underway, one) and one.seconds]
@@ -100,7 +100,7 @@ def _estimate(
 
 
 def _rest(now: Now, before: Precedent) -> _Rest:
-    """What is left of ``before``, and how it is shared out among the phases."""
+    """The time left according to ``before``, and its split by phase."""
     assert now.seconds is not None
     spent = {name: now.phase_seconds.get(name, 0.0) for name in before.phase_seconds}
     parts = {name: max(0.0, took - spent[name]) for name, took in before.phase_seconds.items()}
@@ -114,7 +114,7 @@ def _rest(now: Now, before: Precedent) -> _Rest:
 
 
 def _of_compilations(rest: Sequence[Done], so_far: float, speed: float) -> float:
-    """Of those that are to come, the first of which is in progress for ``so_far``."""
+    """The time left for ``rest``; its first compilation has been running for ``so_far``."""
     if not rest:
         return 0.0
     current, *after = (speed * (one.seconds or 0.0) for one in rest)
@@ -122,8 +122,9 @@ def _of_compilations(rest: Sequence[Done], so_far: float, speed: float) -> float
 
 
 def _speed(ended: Sequence[Done], before: Sequence[Done]) -> float:
-    """How many times as long as last time it takes, by what has ended: a host that others use is
-    slower. As long as little has, that says little; nor does what stood still in between.
+    """The slowdown against ``before``, from the compilations that have ended.
+
+    A shared host is slower. Too few ended compilations, or blocked ones, do not count.
     """
     pairs = [(one.seconds, two.seconds) for one, two in zip(ended, before, strict=False)]
     mine = sum(one for one, two in pairs if one and two)
@@ -134,13 +135,13 @@ def _speed(ended: Sequence[Done], before: Sequence[Done]) -> float:
 
 
 def _between(seconds: float, phase_seconds: _Parts, before: Precedent) -> float:
-    """The time to come in which nothing compiles: steps run, or pieces of the first one."""
+    """The time left without compile activity: steps, or pieces of the first one."""
     whole = max(0.0, before.seconds - sum(before.phase_seconds.values()))
     return max(0.0, whole - max(0.0, seconds - sum(phase_seconds.values())))
 
 
 def _is_alike(now: Now, before: Precedent) -> bool:
-    """Whether ``before`` began with what has been compiled so far and is compiled now."""
+    """Whether ``before`` began with the compilations so far, including the one in progress."""
     if now.compiled is None or before.compiled is None:
         return True
     mine = now.compiled if now.underway == Done() else (*now.compiled, now.underway)
@@ -149,7 +150,7 @@ def _is_alike(now: Now, before: Precedent) -> bool:
 
 
 def _agree(one: Done, other: Done) -> bool:
-    """Nothing that is known of both is otherwise."""
+    """Whether the compilations agree in every field that is known for both."""
     pairs = (
         (one.kind, other.kind),
         (one.name, other.name),
@@ -160,13 +161,13 @@ def _agree(one: Done, other: Done) -> bool:
 
 
 def _is_same(one: Done, other: Done) -> bool:
-    """Whether both are of a function that is known, and the same."""
+    """Whether both are of the same known function."""
     known = one.name is not None and other.name is not None
     return known and _agree(one, other)
 
 
 class Precedents:
-    """Of one run, given the counts of all its ranks."""
+    """Longest earlier activities of one run, from the counts of all its ranks."""
 
     def __init__(self, ranks: Iterable[CompileCounts]) -> None:
         pairs = sorted((one.ended, one.longest_activity_ns) for one in ranks)
@@ -174,9 +175,9 @@ class Precedents:
         self._longest = list(accumulate((longest for _, longest in reversed(pairs)), max))[::-1]
 
     def longest_ns(self, rank: CompileCounts) -> int:
-        """The longest activity of those who have come so far; 0 where nobody has.
+        """The longest activity of the ranks that are past this one; 0 if there is none.
 
-        A rank that compiles is none of them: it has begun one more than it has ended.
+        A rank that compiles does not count: it has begun one more than it has ended.
         """
         if not rank.active_since_ns:
             return 0
@@ -216,7 +217,7 @@ def _rank(
 
 
 def now_of(view: RankView, now_ns: int) -> Now:
-    """What is known of a rank that compiles, at ``now_ns``."""
+    """The input of an estimate for a rank that compiles, at ``now_ns``."""
     record, counts = view.record, view.record.slot.compile
     began_ns = counts.episode_began_ns or counts.active_since_ns
     ended_ns = max((one.at_ns for one in record.compilations), default=0)
@@ -232,7 +233,7 @@ def now_of(view: RankView, now_ns: int) -> Now:
 
 
 def done(one: Compilation) -> Done:
-    """A compilation that a journal tells of."""
+    """A compilation from a journal."""
     return Done(kind=one.kind, name=one.name, code=one.code, cache=one.cache, seconds=one.seconds)
 
 
@@ -248,7 +249,7 @@ def _underway(view: RankView) -> Done:
 
 
 def _peers(view: RankView, ranks: Iterable[RankView]) -> Iterable[Precedent]:
-    """The ranks that have done what ``view`` is at, as far as they have come themselves."""
+    """The ranks that have completed the activity of ``view``, as precedents."""
     begun = view.record.slot.compile.begun
     for other in ranks:
         counts = other.record.slot.compile

@@ -1,7 +1,7 @@
 """One data source, polled: its last reading and its health.
 
-This is the one place where a source's failure, of whatever kind, is turned into health. At most one
-read of a source is under way: a driver that hangs must not be called again and again meanwhile.
+This is the only place that turns a source's failure into health. At most one read of a source is in
+progress: a driver that hangs must not be called again meanwhile.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class _Outcome(Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class Feed(Generic[T]):
-    """Reads ``source`` every ``interval`` seconds; any thread may ask for :meth:`current`.
+    """Reads ``source`` every ``interval`` seconds; any thread may call :meth:`current`.
 
-    ``problem`` says why a value lacks what was there before: its source is down, the value counts.
+    ``problem`` returns why a value is incomplete: its source is then down, but the value counts.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Feed(Generic[T]):
         self._outcome: _Outcome[T] = _Outcome(value=None, health=health, at_ns=clock.monotonic_ns())
 
     def read(self) -> None:
-        """Read the source now, unless that is under way. Whatever it raises becomes its health."""
+        """Read the source now, unless a read is in progress. An exception becomes its health."""
         if not self._under_way.acquire(blocking=False):
             return
         try:
@@ -66,9 +66,9 @@ class Feed(Generic[T]):
             self._under_way.release()
 
     def read_within(self, seconds: float) -> bool:
-        """Read it in a thread of its own; whether it answered within ``seconds``.
+        """Read it in a separate thread; returns whether it answered within ``seconds``.
 
-        One that hangs since an earlier call is given what is left of its time, and no other thread.
+        A read that hangs since an earlier call gets the rest of its time and no second thread.
         """
         thread = self._thread
         if thread is None or not thread.is_alive():
@@ -106,9 +106,9 @@ class Feed(Generic[T]):
         return _Outcome(value=value, health=health, at_ns=ended_ns)
 
     def current(self, now_ns: int, awake_ns: int = 0) -> tuple[T | None, SourceHealth]:
-        """What it read last, ``None`` where it failed or has been silent for too long.
+        """The last value; ``None`` if the read failed or is overdue.
 
-        ``awake_ns``: since when this process has run; while it stood still nothing could answer.
+        ``awake_ns``: since when this process has run; while it was stopped no source could answer.
         """
         outcome = self._outcome
         silence = (now_ns - max(outcome.at_ns, awake_ns)) / 1e9
@@ -129,10 +129,10 @@ class Feed(Generic[T]):
         tell: Callable[[], None],
         also_spent: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """Read until ``stopping`` is set, and ``tell`` after each time.
+        """Read until ``stopping`` is set, and call ``tell`` after each read.
 
-        The pause grows where a read and what follows it, ``also_spent``, take so much CPU time
-        that they would be more than their share of a core.
+        The pause grows if a read and the work after it (``also_spent``) would take more CPU time
+        than their share of a core.
         """
         while not stopping.is_set():
             began_ns, began_cpu = self._clock.monotonic_ns(), time.thread_time()

@@ -19,7 +19,7 @@ from warmwatch_monitor.model import (
     Warmups,
     Workers,
 )
-from warmwatch_monitor.pipeline.cached_figures import kept, up_to_now
+from warmwatch_monitor.pipeline.cached_figures import cached_figures, up_to_now
 from warmwatch_monitor.pipeline.slot_figures import by_phase, counted_of, epoch, seconds
 
 
@@ -30,8 +30,8 @@ def figures(
     now_ns: int,
     process: ProcessReading | None = None,
 ) -> Figures:
-    """The figures of ``reading`` at ``now_ns``, given what the verdict made of its ``facts``."""
-    known = kept(reading)
+    """The figures of ``reading`` at ``now_ns``, given the verdict from its ``facts``."""
+    known = cached_figures(reading)
     return Figures(
         who=known.who,
         steps=known.steps,
@@ -71,7 +71,7 @@ _GAP_AGO_NS = 10 * 10**9
 
 
 def _since_gap(reading: RecordReading, usual_ns: float | None, now_ns: int) -> float | None:
-    """Since the last step that came after a gap, in which the GPUs may have idled."""
+    """Seconds since the last step after a gap, in which the GPUs may have been idle."""
     if not usual_ns:
         return None
     gap, last = max(_GAP_NS, _GAP_STEPS * usual_ns), reading.slot.steps.last_step_ns
@@ -86,7 +86,7 @@ def _since_gap(reading: RecordReading, usual_ns: float | None, now_ns: int) -> f
 
 
 def _pauses(reading: RecordReading, judgement: Judgement, now_ns: int) -> Pauses:
-    """A process that died while it saved did so until its end was seen: no figure shrinks."""
+    """Pauses. A save that an unclean end interrupted lasts until that end: no figure shrinks."""
     slot, counts, missing = reading.slot, reading.slot.compile, reading.slot.identity.missing
     living = judgement.state not in ENDED
     until = now_ns if living else counts.ended_ns or reading.gone_ns or 0
@@ -97,15 +97,15 @@ def _pauses(reading: RecordReading, judgement: Judgement, now_ns: int) -> Pauses
     save = verdict.saving_since_ns(slot.steps, counts)
     evaluation = verdict.evaluating_since_ns(slot.steps, counts)
     cells = verdict.between_cells_since_ns(slot.steps, counts)
-    told = bool(counts.evaluations or evaluation)
+    reported = bool(counts.evaluations or evaluation)
     return Pauses(
         saving_seconds=None if "saving" in missing else (counts.saving_ns + open_ns(save)) / 1e9,
         saving_since=epoch(slot.header, save) if living else None,
         saving_for_seconds=open_ns(save) / 1e9 if save and living else None,
-        evaluating_seconds=(counts.evaluating_ns + open_ns(evaluation)) / 1e9 if told else None,
+        evaluating_seconds=(counts.evaluating_ns + open_ns(evaluation)) / 1e9 if reported else None,
         evaluating_since=epoch(slot.header, evaluation) if living else None,
         evaluating_for_seconds=open_ns(evaluation) / 1e9 if evaluation and living else None,
-        evaluations=counts.evaluations if told else None,
+        evaluations=counts.evaluations if reported else None,
         between_cells_since=epoch(slot.header, cells) if living else None,
         between_cells_for_seconds=open_ns(cells) / 1e9 if cells and living else None,
     )
@@ -121,7 +121,7 @@ def _compile(
 ) -> Compile:
     """With the activity in progress.
 
-    A process that died while it compiled did so until its end was seen: no figure shrinks.
+    Activity that an unclean end interrupted lasts until that end: no figure shrinks.
     """
     slot, counts = reading.slot, reading.slot.compile
     living = judgement.state not in ENDED

@@ -1,6 +1,6 @@
-"""Judges records poll after poll, and keeps what the next poll needs.
+"""Judges records at each poll, and stores the state for the next one.
 
-One record that cannot be judged is one refusal, and costs the others nothing.
+A record that cannot be judged becomes one refusal and does not affect the others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from warmwatch_monitor.pipeline.work import Work, follow
 
 
 class Around(Struct, frozen=True, kw_only=True):
-    """What was read beside the records, at ``now_ns``; ``oom_killed`` of pids that are gone,
+    """Readings other than the records, at ``now_ns``; ``oom_killed`` by pid that is gone,
     ``remembered`` by record.
     """
 
@@ -44,7 +44,7 @@ class Around(Struct, frozen=True, kw_only=True):
 
 
 class _Judged(Struct, frozen=True, kw_only=True):
-    """The runs, and what to remember of them."""
+    """The runs, and the state for the next poll."""
 
     runs: tuple[RunView, ...]
     works: Mapping[str, Work]
@@ -53,7 +53,7 @@ class _Judged(Struct, frozen=True, kw_only=True):
 
 
 class Judging:
-    """Judges the records of each look; see ``Facts`` for ``long_compile_ns``."""
+    """Judges the records of each poll; see ``Facts`` for ``long_compile_ns``."""
 
     def __init__(self, long_compile_ns: int = LONG_COMPILE_NS) -> None:
         self._long_compile_ns = long_compile_ns
@@ -67,8 +67,8 @@ class Judging:
     ) -> tuple[tuple[RunView, ...], tuple[Refusal, ...]]:
         """The runs, and the records that cannot be judged.
 
-        ``present``: the records that are there, ``None`` where nobody could look; of those that
-        are not seen now, but may be there, all is remembered.
+        ``present``: the existing records; ``None`` if the directories could not be read. The state
+        of records that cannot be read now, but may exist, is preserved.
         """
         judged, refused = self._all(records, around)
         if present is not None:
@@ -87,7 +87,7 @@ class Judging:
     ) -> tuple[_Judged, tuple[Refusal, ...]]:
         try:
             return self._judge(records, around), ()
-        except Exception:  # noqa: BLE001 - whose fault it is, each record alone will tell
+        except Exception:  # noqa: BLE001 - judge each record alone to find the cause
             good, refused = [], []
         for one in records:
             try:
@@ -100,7 +100,7 @@ class Judging:
         return self._judge(good, around), tuple(refused)
 
     def _judge(self, records: Iterable[RecordReading], around: Around) -> _Judged:
-        """Changes nothing: it may be tried, and raise."""
+        """Free of side effects, so that a caller can discard it if it raises."""
         works = dict(self._works)
         records, names = numbered_conflicts(records, self._names)
         used = owned(records, around.gpus)
@@ -138,7 +138,7 @@ class Judging:
     ) -> dict[str, speed.Speed]:
         """The speed of each record, with the steps since the last poll.
 
-        An ended one has steps that no poll has seen; what is around it now explains none of them.
+        An ended record has steps that no poll saw; its surroundings now do not explain them.
         """
         return {
             one.folder: speed.follow(
@@ -152,7 +152,7 @@ class Judging:
     def _with_ooms(
         self, runs: tuple[RunView, ...], killed: Mapping[int, bool]
     ) -> tuple[RunView, ...]:
-        """``runs``, with what is known of how the lost ranks went. A dead record has no pid."""
+        """``runs``, with OOM kills of lost ranks. The record of a dead process has no pid."""
         views = [view.record for run in runs for view in run.ranks]
         known = {folder: pid for folder, pid in self._pids.items() if folder in self._works}
         self._pids = {**known, **{one.folder: one.pid for one in views if one.pid is not None}}
@@ -169,7 +169,7 @@ class Judging:
 
 
 def _with_periods(run: RunView, speeds: Mapping[str, speed.Speed]) -> RunView:
-    """``run`` with the times in which its ranks were slower."""
+    """``run`` with the slower periods of its ranks."""
     return replace(run, ranks=tuple(_with_periods_of(view, speeds) for view in run.ranks))
 
 
@@ -185,7 +185,7 @@ def _with_periods_of(view: RankView, speeds: Mapping[str, speed.Speed]) -> RankV
 def _slower(
     records: Iterable[RecordReading], speeds: Mapping[str, speed.Speed]
 ) -> dict[str, Slower]:
-    """By record, how its rank is slower than it was; of the others nothing."""
+    """By record, how its rank is slower than before; without the other ranks."""
     found = {}
     for one in records:
         followed = speeds.get(one.folder)

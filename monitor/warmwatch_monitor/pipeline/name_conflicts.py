@@ -1,9 +1,9 @@
 """Name conflicts: two living runs of one name; the later one is numbered. Pure.
 
-The agent numbers a run whose name is taken (``train-2``); a name that somebody chose twice, or two
-that began in the same moment, are told apart here. Starts are told apart only where they speak for
-the same rank at once: ranks of one run may have been started by several launchers. Runs of
-different owners are never of one name here: the source has put the owner into it.
+The agent numbers a run whose name is taken (``train-2``). This module numbers names that a user set
+twice, and runs that began at the same moment. Two starts conflict only if both have a living record
+of the same rank, because several launchers may start the ranks of one run. Runs of different owners
+never conflict: the source has added the owner to their names.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Start = tuple[str, str]  # the run's name and the id of its launch
 def numbered_conflicts(
     readings: Iterable[RecordReading], given: Mapping[Start, str]
 ) -> tuple[tuple[RecordReading, ...], dict[Start, str]]:
-    """The readings, under names of their own, and the names given, to be kept for the next look.
+    """The readings under unique names, and the names assigned, for the next poll.
 
-    A start keeps the name that it was given for as long as any record of it is there.
+    A start has its assigned name for as long as any of its records exists.
     """
     starts: dict[Start, list[RecordReading]] = {}
     for reading in readings:
@@ -59,7 +59,7 @@ def _living(records: Sequence[RecordReading]) -> set[int]:
 
 
 def _free(one: RecordReading, taken: set[str]) -> str:
-    """A name that no other run has; the number belongs to the run's name, not to its owner's."""
+    """A name that no other run has; the number follows the run's own name, before the owner."""
     run, owner = one.slot.identity.run, one.owner
     numbered = (f"{owner.plain(run) if owner else run}-{n}" for n in count(2))
     shown = (owner.shown(name) if owner else name for name in numbered)

@@ -1,9 +1,9 @@
 """The poller: when to read which source, and when to publish.
 
-Each source has a thread of its own, so one that hangs holds up nothing but itself; the publisher
-wakes when the records were read, or when they have not been for too long, and publishes one
-Snapshot by one assignment. What a source last read counts until it fails or falls silent; from then
-on it is absent and the source's health says why. Which sources there are, the list says.
+Each source has its own thread, so a source that hangs blocks only itself. The publisher wakes after
+each read of the records, or when that is overdue, and publishes one Snapshot by one assignment. The
+last value of a source counts until the source fails or is overdue. Then the value is absent, and
+the source's health states the reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from warmwatch_monitor.sources.listed import RECORDS, SOURCES, Readings, Source
 
 _ONCE_SECONDS = 5.0
 _TO_ITS_END_NS = 60 * 10**9
-_STALE_NS = 10**8  # records that a command read before the other sources took as long
+_STALE_NS = 10**8  # records older than this are read again after the other sources
 _LONGEST_SILENCE = 1.0
 _LATE_AFTER_PAUSES = 3
 _STOP_SECONDS = 2.0
@@ -71,7 +71,7 @@ class Poller:
         )
 
     def latest(self) -> Snapshot:
-        """The latest Snapshot; before the first look one of epoch 0 with nothing in it."""
+        """The latest Snapshot; before the first poll an empty one with epoch 0."""
         return self._publisher.latest()
 
     def request(self, run: str, peer: str) -> None:
@@ -83,14 +83,14 @@ class Poller:
         self._publisher.follow(follower)
 
     def poll_once(self, seconds: float | None = None) -> Snapshot:
-        """Read every source once, now, and publish: for commands without a daemon.
+        """Read every source once and publish: for commands without a daemon.
 
-        ``seconds``: for all of them together, if less than usual.
+        ``seconds``: time limit for all of them together, if less than usual.
 
-        One that hangs, such as a driver, delays the first call and no other. A source that reads in
+        A source that hangs, such as a driver, delays only the first call. A source that reads in
         pieces is read to its end, since a command reads it only once. The records are read first,
-        for the other sources need them, and again if those took long: the answer would claim of
-        that time what nobody looked at, such as that no step was made.
+        because the other sources need them, and again if those took long: otherwise the answer
+        would report that no step was made in that time.
         """
         end_ns = None
         if seconds is not None:
@@ -115,7 +115,7 @@ class Poller:
     def _read_to_its_end(
         self, feed: Feed[Any], unread: Callable[[Any], int], end_ns: int | None
     ) -> None:
-        """For as long as each read leaves less. What is still left, the answer says."""
+        """Read while each read leaves less. The answer reports the remainder."""
         until_ns = self._clock.monotonic_ns() + _TO_ITS_END_NS
         until_ns = until_ns if end_ns is None else min(until_ns, end_ns)
         left: float = float("inf")
@@ -128,7 +128,7 @@ class Poller:
             feed.read_within(_ONCE_SECONDS)
 
     def start(self) -> None:
-        """Begin to poll, in threads that die with the process."""
+        """Start polling in daemon threads."""
         work: dict[str, Callable[[], None]] = {"publisher": self._publish_until_stopped}
         for name, feed in self._feeds.items():
             tell = self._fresh.set if name == RECORDS.name else _nothing
@@ -143,18 +143,18 @@ class Poller:
             thread.start()
 
     def stop(self) -> None:
-        """End the threads; one that hangs in a source is left behind."""
+        """Stop the threads; does not wait for a thread that hangs in a source."""
         self._stopping.set()
         self._fresh.set()
         for thread in self._threads:
             thread.join(_STOP_SECONDS)
 
     def _read_after_others(self, read: Callable[[Readings], Any]) -> Any:
-        """What ``read`` gives, told what the others have read."""
+        """Call ``read`` with the current values of the other sources."""
         return read(self._current()[0])
 
     def _current(self) -> tuple[Readings, tuple[SourceHealth, ...]]:
-        """What the sources read last, and how each fares."""
+        """The last value and the health of each source."""
         now_ns = self._clock.monotonic_ns()
         values, health = {}, []
         for name, feed in self._feeds.items():
@@ -175,8 +175,9 @@ class Poller:
             before_ns = self._clock.monotonic_ns()
 
     def _awake(self) -> None:
-        """All of the process stood still (a signal, a frozen cgroup): it is no source's silence,
-        and what was read before says nothing of now, so the records are waited for.
+        """Wait for the records after the whole process was stopped (a signal, a frozen cgroup).
+
+        The pause is not the fault of any source, and earlier readings are out of date.
         """
         self._fresh.clear()
         self._awake_ns = self._clock.monotonic_ns()
@@ -189,4 +190,4 @@ class Poller:
 
 
 def _nothing() -> None:
-    """Nobody waits for this source."""
+    """Do nothing after a read: no one waits for this source."""

@@ -1,7 +1,7 @@
 """Publishes the latest Snapshot, and reports whether new ones are still made.
 
-Its health stands among the sources. How old a Snapshot is, is judged when it is asked for: one that
-nobody makes any more cannot say so itself.
+Its health is listed among the sources. The age of a Snapshot is checked when it is requested,
+because publishing may have stopped since.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Follower = Callable[[Snapshot], None]
 
 
 class Publisher:
-    """Publishes what ``assemble`` makes. ``patience``: seconds for which a Snapshot is good."""
+    """Publishes the results of ``assemble``. ``patience``: seconds until one is overdue."""
 
     def __init__(
         self, assemble: Callable[[], Assembled], empty: Snapshot, clock: Clock, patience: float
@@ -37,14 +37,14 @@ class Publisher:
         self._late: tuple[Snapshot, int, Snapshot] | None = None
         self._followers: list[Follower] = []
         self._untold: str | None = None
-        self.cpu_seconds = 0.0  # that the last Snapshot took
+        self.cpu_seconds = 0.0  # of the last Snapshot
 
     def follow(self, follower: Follower) -> None:
         """Give ``follower`` each Snapshot from now on, in the order in which they are published."""
         self._followers.append(follower)
 
     def publish(self) -> Snapshot:
-        """Make a Snapshot and publish it. Whatever is raised becomes the publisher's health."""
+        """Make a Snapshot and publish it. An exception becomes the publisher's health."""
         began_ns, began_cpu = self._clock.monotonic_ns(), time.thread_time()
         try:
             made = self._assemble()
@@ -68,7 +68,7 @@ class Publisher:
         return snapshot
 
     def _tell(self, snapshot: Snapshot) -> None:
-        """What is raised shows in the health of the next one."""
+        """Call the followers. An exception shows in the health of the next Snapshot."""
         self._untold = None
         for follower in self._followers:
             try:
@@ -77,9 +77,9 @@ class Publisher:
                 self._untold = f"telling what has changed: {described(error)}"
 
     def latest(self) -> Snapshot:
-        """The latest Snapshot; one that is older than it should be says so, the same for a second.
+        """The latest Snapshot; an overdue one has its age, which changes once a second.
 
-        What was made of it is kept for as long as it is the same.
+        Answers made from a Snapshot are cached while it is the same object.
         """
         snapshot = self._latest
         age = (self._clock.monotonic_ns() - snapshot.now_ns) / 1e9
@@ -101,7 +101,7 @@ class Publisher:
 
 
 def _why(snapshot: Snapshot) -> str:
-    """What the last attempt failed of, where there was one."""
+    """The error of the last attempt, if it failed."""
     (health,) = (one for one in snapshot.sources if one.source == PUBLISHER)
     return f": {health.error}" if health.error and health.error != NOT_YET else ""
 

@@ -20,12 +20,12 @@ from warmwatch_monitor.model import (
     began_launch,
     last_sign_ns,
 )
-from warmwatch_monitor.pipeline.cached_figures import forget_others, kept
+from warmwatch_monitor.pipeline.cached_figures import cached_figures, forget_others
 from warmwatch_monitor.pipeline.estimates import Precedents
 from warmwatch_monitor.pipeline.figures import figures
 
 _TOGETHER_NS = 10 * 10**9
-_OUTLIVED_NS = 2 * 10**9  # a scheduler that kills all ranks does it within this
+_OUTLIVED_NS = 2 * 10**9  # a scheduler kills all ranks within this time
 
 
 def group(
@@ -40,10 +40,10 @@ def group(
     earlier: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     slower: Mapping[str, Slower] = MappingProxyType({}),
 ) -> tuple[RunView, ...]:
-    """All runs, by name, each with its ranks in order, judged at ``now_ns`` and with its GPUs.
+    """All runs by name, each with its ranks in order, its GPUs and its verdict at ``now_ns``.
 
-    ``working``: by record, when its rank was last seen to work; ``busy``: when anything of it last
-    was, a compiler too. ``earlier``: by record, lengths of the first warm-ups of comparable runs.
+    ``working``: by record, when its rank was last seen to work; ``busy``: when any of its processes
+    last was, including compilers. ``earlier``: by record, first warm-ups of comparable runs.
     ``long_compile_ns``: see ``Facts``.
     """
     readings, devices = tuple(readings), _by_uuid(gpus)
@@ -70,10 +70,10 @@ def group(
 
 
 def present(readings: Sequence[RecordReading]) -> Sequence[RecordReading]:
-    """The ranks of the latest start of a run: those that an earlier one left behind are history.
+    """The ranks of the latest start of a run; ranks of earlier starts are dropped.
 
-    A launcher that starts a run anew may do it with fewer ranks; nobody waits for the others.
-    Where all have ended, an earlier start was over before the latest one began.
+    A launcher may restart a run with fewer ranks, and the others do not return.
+    If all have ended, an earlier start was over before the latest one began.
     """
     living = [reading for reading in readings if reading.alive]
     if not living:
@@ -86,17 +86,17 @@ def present(readings: Sequence[RecordReading]) -> Sequence[RecordReading]:
 
 
 def _last_seen(reading: RecordReading) -> tuple[bool, int]:
-    """The last that is known of a record that is over, to be held against another's ``began``."""
+    """The last moment of an ended record, to compare with another record's ``began``."""
     slot, (this_boot, began) = reading.slot, reading.began
     last = max(last_sign_ns(slot), slot.compile.ended_ns, reading.gone_ns or 0)
     return this_boot, began + last - slot.header.attached_ns
 
 
 def _speaker(rivals: Sequence[RecordReading]) -> RecordReading:
-    """Which of ``rivals`` speaks for the rank that all of them have.
+    """Which of ``rivals``, all records of the same rank, represents it.
 
-    What waits for the ranks that it has started, and did nothing itself, never speaks for one of
-    them, though it outlives them.
+    A process that only waits for the ranks that it started never represents one of them, even
+    though it outlives them.
     """
     first = max(rivals, key=_claim)
     if _tells(first) or not began_launch(first.slot.identity):
@@ -105,24 +105,24 @@ def _speaker(rivals: Sequence[RecordReading]) -> RecordReading:
 
 
 def _made_rank(one: RecordReading, by: RecordReading) -> bool:
-    """Whether ``one``, which has done something, is a rank that the process ``by`` has started."""
+    """Whether ``one``, which has recorded work, is a rank that the process ``by`` started."""
     started = one.start == by.start and one.began > by.began
     return started and _tells(one) and not _helps(one.slot.identity)
 
 
 def _claim(reading: RecordReading) -> tuple[bool, bool, bool, tuple[bool, int], str]:
-    """Who speaks for a rank: a living record, and no helper's, with facts, the newest of those."""
+    """Sort key of rival records: living, not a child process, has facts, newest."""
     helps, tells = _helps(reading.slot.identity), reading.alive and _tells(reading)
     return reading.alive, not helps, tells, reading.began, reading.folder
 
 
 def _tells(reading: RecordReading) -> bool:
-    """Whether it has anything to tell."""
+    """Whether the record has any facts."""
     return bool(reading.slot.steps.steps or reading.slot.compile.begun)
 
 
 def _helps(identity: Identity) -> bool:
-    """Whether it is a child of a run's process that nothing made a rank: it never outranks it."""
+    """Whether it is a child process that is not a rank; its parent takes precedence."""
     of_process = identity.launch.startswith("process")
     return of_process and not began_launch(identity) and identity.world_size is None
 
@@ -140,7 +140,7 @@ def _run(
     slower: Mapping[str, Slower],
 ) -> RunView:
     precedents = Precedents(reading.slot.compile for reading in readings)
-    # its own too: what a rank compiled itself it did not stall for either
+    # including its own: a rank does not stall while it compiles
     compiled = max(compiled_ns(reading, now_ns) for reading in readings)
     # while one rank evaluates, the others wait for it in a collective
     at_work_ns = max((working.get(one.folder, 0) for one in readings if one.alive), default=0)
@@ -192,7 +192,7 @@ def view(
     """One record as a rank: judged, with its figures, as of ``now_ns``.
 
     ``working_ns``: when it was last seen to work; ``at_work_ns``: when a rank it may wait for was;
-    ``busy_ns``: when anything of it last was busy, ``None`` where that cannot be seen.
+    ``busy_ns``: when any of its processes last was busy, ``None`` if that is not visible.
     ``pause_ns``: until when a rank that it may wait for saves or evaluates. ``fell_first``: see
     :func:`fell_first`.
     """
@@ -220,9 +220,9 @@ def view(
 def fell_first(one: RecordReading, readings: Sequence[RecordReading], now_ns: int) -> bool:
     """Whether a SIGKILL took this rank alone, so that the run failed with it.
 
-    A launcher that finds a rank dead ends the others, with SIGTERM first, as a scheduler begins to
-    cancel a job. So it was alone where it fell before any peer was terminated, and one was then,
-    or lived on for longer than a scheduler takes to kill them all.
+    A launcher that finds a dead rank ends the others, with SIGTERM first; a scheduler that cancels
+    a job does the same. So the rank was killed alone if it died before any peer was terminated,
+    and a peer was terminated later or outlived it by more than a scheduler needs to kill all.
     """
     death = one.death
     if death is None or death.signal != signal.SIGKILL:
@@ -250,7 +250,7 @@ def ended_together(readings: Sequence[RecordReading]) -> bool | None:
 
 
 def _by_uuid(gpus: Iterable[GpuReading]) -> dict[str, GpuReading]:
-    """Devices by uuid, and by what of it CUDA and NVML may put another prefix before."""
+    """Devices by uuid, with and without the prefix, which differs between CUDA and NVML."""
     devices: dict[str, GpuReading] = {}
     for gpu in gpus:
         devices[gpu.uuid] = gpu
@@ -261,13 +261,13 @@ def _by_uuid(gpus: Iterable[GpuReading]) -> dict[str, GpuReading]:
 def owned(
     readings: Iterable[RecordReading], gpus: Iterable[GpuReading]
 ) -> dict[str, tuple[GpuReading, ...]]:
-    """By record, the devices that its rank says it uses, of those that are known here."""
+    """By record, the devices that its rank reports, of those that are known here."""
     devices = _by_uuid(gpus)
     return {reading.folder: _used(reading, devices) for reading in readings}
 
 
 def _used(reading: RecordReading, devices: Mapping[str, GpuReading]) -> tuple[GpuReading, ...]:
-    """The devices that the rank says it uses, of those that are known here."""
+    """The devices that the rank reports, of those that are known here."""
     uuids = reading.slot.identity.gpus
     found = (devices.get(uuid) or devices.get(_bare(uuid)) for uuid in uuids)
     return tuple(gpu for gpu in found if gpu is not None)
@@ -278,7 +278,7 @@ def _bare(uuid: str) -> str:
 
 
 def compiled_ns(reading: RecordReading, now_ns: int) -> int:
-    """The latest moment at which a living rank was known to compile; 0 where there is none."""
+    """The latest moment at which a living rank compiled; 0 if there is none."""
     compile = reading.slot.compile
     if not reading.alive:
         return 0
@@ -288,8 +288,8 @@ def compiled_ns(reading: RecordReading, now_ns: int) -> int:
 def facts(
     reading: RecordReading, peers_compiled_ns: int = 0, working_ns: int = 0, pause_ns: int = 0
 ) -> Facts:
-    """What a record says, as the verdict takes it."""
-    slot, steps = reading.slot, kept(reading).steps
+    """The facts of a record, as input of the verdict."""
+    slot, steps = reading.slot, cached_figures(reading).steps
     clean = steps.clean
     return Facts(
         attached_ns=slot.header.attached_ns,

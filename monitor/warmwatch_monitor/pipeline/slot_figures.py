@@ -41,14 +41,14 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.model.budgets import GPUS_OF_A_RANK
 
-_FEWEST = 6  # of fewer, the least and the greatest are not far enough apart
+_FEWEST = 6  # steps; fewer do not span a 95 % interval
 _HALF_OF_95 = 0.98  # 1.96 standard deviations of a share of one half
 # the fine bin that ends where each bucket does
 _LAST_BINS = tuple(record.BOUNDS_NS.index(round(end * 1e9)) for end in BUCKET_SECONDS)
 
 
 def lengths(bins: Sequence[int], sum_ns: int) -> Lengths:
-    """What ``bins`` amount to, of steps that took ``sum_ns`` together."""
+    """The figures of ``bins``, whose steps took ``sum_ns`` in total."""
     upto = tuple(accumulate(bins))
     return Lengths(
         count=upto[-1],
@@ -62,7 +62,7 @@ def lengths(bins: Sequence[int], sum_ns: int) -> Lengths:
 
 
 def _certain(upto: Sequence[int]) -> dict[str, float | None]:
-    """Between which of its steps the median lies: whatever their distribution, by their order."""
+    """The 95 % interval of the median, from order statistics: valid for any distribution."""
     off = _HALF_OF_95 / sqrt(upto[-1]) if upto[-1] >= _FEWEST else None
     if off is None:
         return {}
@@ -77,11 +77,11 @@ def seconds(ns: float | None) -> float | None:
     return ns / 1e9 if ns else None
 
 
-_AT_RUN_TIME = frozenset({"autotune", "cudagraph", "other"})  # kinds of a seam of their own
+_AT_RUN_TIME = frozenset({"autotune", "cudagraph", "other"})  # kinds with their own hook point
 
 
 def who(header: Header, identity: Identity, owner: Owner | None = None) -> Who:
-    """Header and identity, and whose they are."""
+    """Identity from the header, the identity block and the owner."""
     return Who(
         run=identity.run,
         rank=identity.rank,
@@ -109,7 +109,7 @@ def _launch(identity: Identity) -> str:
 
 
 def steps_of(slot: Slot, clean: Lengths, touched: Lengths) -> Steps:
-    """The hot block, with what the histograms of step lengths amount to."""
+    """Steps from the hot block and the histograms of step lengths."""
     header, counts, steps = slot.header, slot.compile, slot.steps
     recent = record.recent_lengths(slot.recent)
     tells_batches = "batches" not in slot.identity.missing
@@ -148,7 +148,7 @@ def by_phase(counts: CompileCounts, open_ns: int = 0, phase: str = "") -> Mappin
 
 
 def compile_of(slot: Slot) -> Compile:
-    """The rare block, as if nothing were in progress."""
+    """The compile block, without the activity in progress."""
     counts, missing = slot.compile, slot.identity.missing
     compile = Compile(
         begun=counts.begun > 0,
@@ -194,7 +194,7 @@ def compile_of(slot: Slot) -> Compile:
 
 
 def counted_of(counts: CompileCounts) -> Counted | None:
-    """How far the activity in progress is."""
+    """Progress of the activity in progress."""
     if not counts.progress_of:
         return None
     of = PROGRESS[counts.progress_of - 1]
@@ -202,27 +202,27 @@ def counted_of(counts: CompileCounts) -> Counted | None:
 
 
 def worth_of(slot: Slot) -> Worth:
-    """What a step is worth: the latest that was said."""
-    said, counts = slot.identity, slot.compile
+    """Work per step, as last reported."""
+    identity, counts = slot.identity, slot.compile
     return Worth(
         tokens=counts.tokens_per_step or None,
         samples=counts.samples_per_step or None,
-        flops=said.flops_per_step,
-        parameters=said.parameters or said.parameters_seen,
-        estimated=said.parameters is None and said.parameters_seen is not None,
-        dtype=said.dtype or None,
+        flops=identity.flops_per_step,
+        parameters=identity.parameters or identity.parameters_seen,
+        estimated=identity.parameters is None and identity.parameters_seen is not None,
+        dtype=identity.dtype or None,
     )
 
 
 def baseline_of(identity: Identity) -> Baseline | None:
-    """The first steps, where they were to run eagerly on purpose."""
+    """The first steps, if they were to run eagerly on purpose."""
     if not identity.baseline_steps:
         return None
     return Baseline(steps=identity.baseline_steps, seconds=identity.baseline_seconds)
 
 
 def memory_of(slot: Slot) -> Memory | None:
-    """What CUDA's allocator held when it was last looked at."""
+    """Memory of CUDA's allocator at the last reading."""
     counts = slot.compile
     if not counts.memory_ns:
         return None
@@ -230,7 +230,7 @@ def memory_of(slot: Slot) -> Memory | None:
 
 
 def warmups_of(slot: Slot) -> Warmups:
-    """What the rare block says of warm-ups, as far as the steps since bear it out."""
+    """Warm-ups from the compile block, as far as the later steps confirm them."""
     header, counts = slot.header, slot.compile
     return Warmups(
         clean_steps_needed=header.warm_steps,
@@ -245,8 +245,8 @@ def warmups_of(slot: Slot) -> Warmups:
 def warmup_ended(slot: Slot) -> bool:
     """Whether the latest warm-up has ended and nothing has begun since.
 
-    Between the K-th clean mark and the entry of the warm-up that it ended, a reader finds the
-    entry of an earlier one: that is not the answer either.
+    Between the K-th clean mark and the entry of the warm-up that it ended, a reader still finds
+    the entry of an earlier one, which does not count.
     """
     counts, ended_ns = slot.compile, slot.compile.last_warmup.ended_ns
     by_steps = verdict.clean_steps(slot.steps, counts) >= slot.header.warm_steps
@@ -256,7 +256,7 @@ def warmup_ended(slot: Slot) -> bool:
 
 
 def _span(header: Header, warmup: Warmup) -> WarmupSpan | None:
-    """``None`` of one that ended before it began, which no agent writes."""
+    """``None`` if it ended before it began, which no agent writes."""
     if warmup.ended_ns < warmup.began_ns:
         return None
     return WarmupSpan(

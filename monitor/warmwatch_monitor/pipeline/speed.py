@@ -225,7 +225,7 @@ def first_look(slot: Slot) -> Speed:
     )
     lengths = record.recent_lengths(slot.recent)
     recent = record.median_ns(lengths)
-    # The bins are of the whole run: after a second warm-up it is not known which steps are whose.
+    # The bins cover the whole run: after a second warm-up they mix the steps of both.
     if recent is None or slot.compile.warmups > 1 or slot.compile.active_since_ns:
         return blank
     reference = _fast_level(slot.clean_bins, recent / SLOWER_TIMES)
@@ -422,7 +422,7 @@ def _no_chance(earlier: Mapping[int, int], seconds: float) -> int:
 
 
 def _bin(seconds: float) -> int:
-    """Eight to a doubling."""
+    """The bin of a step length; eight bins for each doubling."""
     return math.floor(8 * math.log2(max(seconds, 1e-6)))
 
 
@@ -452,7 +452,7 @@ def _reference(known: float | None, levels: Sequence[Level]) -> float | None:
 
 
 def around(slot: Slot, gpus: Sequence[GpuReading], host: HostReading | None) -> Surroundings:
-    """What is around a rank now."""
+    """The surroundings of a rank now."""
     steps, counts = slot.steps, slot.compile
     clocks = [dict(gpu.clocks_hertz).get(_SM_CLOCK) for gpu in gpus]
     listed = [len(gpu.processes) for gpu in gpus if gpu.processes is not None]
@@ -481,7 +481,7 @@ def around(slot: Slot, gpus: Sequence[GpuReading], host: HostReading | None) -> 
 
 
 def causes(before: Surroundings | None, now: Surroundings) -> Iterator[str]:
-    """What differs and makes steps longer, the surest first; nothing if nothing is known to.
+    """Differences that make steps longer, most certain first; empty if none is known.
 
     ``before``: ``None`` if no poll saw the rank while it was faster.
     """
@@ -510,7 +510,7 @@ def _changed(before: Surroundings, now: Surroundings) -> Iterator[str]:
 
 
 def _changed_in_program(before: Surroundings, now: Surroundings) -> Iterator[str]:
-    """What the program does differently."""
+    """Changes in the program's own behaviour."""
     if now.fallbacks > before.fallbacks:
         more = counted(now.fallbacks - before.fallbacks, "more function")
         yield f"new inputs of {more} run eagerly"  # at the recompile limit, or by a setting

@@ -2,12 +2,12 @@
 
 A :class:`Work` and the next readings of a rank's process and GPUs give the next one.
 
-- A GPU that runs kernels for half of the time and more works, unless it draws little: full
+- A GPU that runs kernels at least half of the time works, unless its power is low: full
   utilization at low power is a collective that spins, and then nothing else counts, for the
   process that waits for it may spin as well.
-- Where its GPUs are idle, or it has none, the process works that uses half a core and more.
-- What cannot be read says nothing: of a rank whose GPUs nobody reads, the process alone does not
-  tell work from waiting.
+- If its GPUs are idle, or it has none, a process works if it uses at least half a core.
+- Missing readings prove nothing: without those of its GPUs, the process alone does not
+  show whether the rank works or waits.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from warmwatch_monitor.model.machine import IDLE_RATIO, LOW_POWER_RATIO, WORKING
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """What is known of one rank.
+    """Activity of one rank.
 
     Attributes:
-        working_ns: the latest moment at which it was seen to work; 0 where it never was.
-        cpu_seconds: of its process, when last read; a reading that says the same is no new one.
-        busy_ns: the latest moment at which anything of it was busy, or nobody could tell: a hung
-        compilation is one that has nothing busy.
+        working_ns: the latest moment at which it was seen to work; 0 if there was none.
+        cpu_seconds: of its process at the last reading; an equal value is not a new reading.
+        busy_ns: the latest moment at which any of its processes or GPUs was busy, or readings were
+        missing: in a hung compilation nothing is busy.
     """
 
     working_ns: int = 0
@@ -43,7 +43,7 @@ def follow(
     *,
     uses_gpus: bool,
 ) -> Work:
-    """``work`` with what these readings add. ``uses_gpus``: whether the rank says that it does."""
+    """``work`` updated with these readings. ``uses_gpus``: whether the rank reports GPUs."""
     busy = [gpu for gpu in gpus if (gpu.utilization_ratio or 0.0) >= WORKING_RATIO]
     computing = [gpu.at_ns for gpu in busy if not _spins(gpu)]
     known = all(gpu.utilization_ratio is not None for gpu in gpus) and bool(gpus or not uses_gpus)
@@ -60,7 +60,7 @@ def follow(
 
 
 def is_idle(process: ProcessReading | None, gpus: Sequence[GpuReading]) -> bool:
-    """Whether nothing of it is busy, and all of it is known: process, workers, compilers, GPUs."""
+    """Whether process, workers, compilers and GPUs are all known and idle."""
     if process is None or process.cpu_ratio is None or process.workers_busy is None:
         return False
     at_it = process.workers_busy or any(one.busy is not False for one in process.compilers)
@@ -72,7 +72,7 @@ def is_idle(process: ProcessReading | None, gpus: Sequence[GpuReading]) -> bool:
 
 
 def _spins(gpu: GpuReading) -> bool:
-    """Whether it draws so little that what it runs only waits; not where that is not known."""
+    """Whether its power is so low that its kernels only wait; ``False`` if not known."""
     if gpu.power_watts is None or not gpu.power_limit_watts:
         return False
     return gpu.power_watts < LOW_POWER_RATIO * gpu.power_limit_watts

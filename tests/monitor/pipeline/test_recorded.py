@@ -15,7 +15,7 @@ from support.values import field_names, replace
 from warmwatch.shared import record
 from warmwatch.shared.record import CompileCounts, Slot, StepCounts
 from warmwatch_monitor.model import Beginning, Figures, GraphBreak, RecordReading
-from warmwatch_monitor.pipeline.cached_figures import forget_others, kept
+from warmwatch_monitor.pipeline.cached_figures import cached_figures, forget_others
 from warmwatch_monitor.pipeline.runs import group, view
 from warmwatch_monitor.pipeline.slot_figures import lengths
 
@@ -75,11 +75,11 @@ def test_what_is_kept_from_look_to_look_never_differs_from_what_is_made_anew(
 def test_nothing_is_kept_of_records_that_are_no_more() -> None:
     first = reading(b.WARM)
     group([first], {}, NOW)
-    known = kept(first)
+    known = cached_figures(first)
     group([first], {}, NOW)
-    assert kept(first) is known
+    assert cached_figures(first) is known
     group([], {}, NOW)
-    assert kept(first) is not known
+    assert cached_figures(first) is not known
 
 
 @given(DURATIONS, st.floats(0, 1))

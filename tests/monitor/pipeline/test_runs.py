@@ -13,7 +13,7 @@ from support.values import replace
 from warmwatch.shared.record import CompileCounts, StepCounts, Warmup
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.model import Death, ProcessReading, RecordReading
-from warmwatch_monitor.pipeline.cached_figures import kept
+from warmwatch_monitor.pipeline.cached_figures import cached_figures
 from warmwatch_monitor.pipeline.runs import facts, group, owned, view
 
 TELLING = StepCounts(steps=1, last_step_ns=NOW)
@@ -332,10 +332,10 @@ def test_the_verdict_is_told_what_the_record_says() -> None:
 def test_of_a_record_that_is_gone_nothing_is_kept() -> None:
     one, other = reading("one"), reading("other", rank=1)
     group([one, other], {}, NOW)
-    before = kept(one), kept(other)
+    before = cached_figures(one), cached_figures(other)
     group([other], {}, NOW)
-    assert kept(other) is before[1]
-    assert kept(one) is not before[0]
+    assert cached_figures(other) is before[1]
+    assert cached_figures(one) is not before[0]
 
 
 FINISHED = CompileCounts(end_code=1, ended_ns=builders.ago(2))

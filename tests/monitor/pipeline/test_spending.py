@@ -17,7 +17,7 @@ from support import builders as b
 from support.values import replace
 from warmwatch.shared.record import CompileCounts, StepCounts
 from warmwatch_monitor.model import RankView
-from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, compile_ns_at, fold, kept
+from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, compile_ns_at, fold, retained
 
 SECOND = b.SECOND
 IDLE_WATTS, COMPILE_WATTS, TRAIN_WATTS = 80.0, 118.0, 600.0
@@ -260,13 +260,13 @@ def test_an_account_is_kept_until_its_record_is_gone_and_then_for_its_retention(
     assert list(accounts) == [folder]
     assert runs[0].ranks[0].spending is not None
     assert charge(accounts, (), _ns(2.0)) == (accounts, ())
-    nobody_looked = kept(accounts, None, _ns(9_999.0), 900 * SECOND)
+    nobody_looked = retained(accounts, None, _ns(9_999.0), 900 * SECOND)
     assert nobody_looked == accounts
-    gone = kept(accounts, (), _ns(2.0), 900 * SECOND)
+    gone = retained(accounts, (), _ns(2.0), 900 * SECOND)
     assert list(gone) == [folder]
-    assert kept(gone, {folder}, _ns(3.0), 900 * SECOND) == accounts, "it is there again"
-    assert list(kept(gone, (), _ns(902.0), 900 * SECOND)) == [folder]
-    assert kept(gone, (), _ns(902.1), 900 * SECOND) == {}
+    assert retained(gone, {folder}, _ns(3.0), 900 * SECOND) == accounts, "it is there again"
+    assert list(retained(gone, (), _ns(902.0), 900 * SECOND)) == [folder]
+    assert retained(gone, (), _ns(902.1), 900 * SECOND) == {}
 
 
 def test_compile_time_at_an_earlier_moment_leaves_out_what_came_since() -> None:

@@ -8,7 +8,7 @@ from support import builders as b
 from support.builders import NOW, SECOND
 from warmwatch.shared.record import CompileCounts, StepCounts
 from warmwatch_monitor.model import GpuReading, RankView, Spending
-from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, compile_ns_at, fold, kept
+from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, compile_ns_at, fold, retained
 
 
 def ns(seconds: float) -> int:
@@ -184,17 +184,17 @@ def test_compile_time_is_never_negative() -> None:
 
 def test_what_is_in_a_directory_that_nobody_can_look_into_is_not_gone() -> None:
     accounts = {folder: EnergyUsed() for folder in ("/d/a/0", "/d/b/0", "/d/b/1")}
-    found = kept(accounts, {"/d/a", "/d/b/1"}, 7, 100)
+    found = retained(accounts, {"/d/a", "/d/b/1"}, 7, 100)
     assert {folder: account.gone_ns for folder, account in found.items()} == {
         "/d/a/0": None,
         "/d/b/0": 7,
         "/d/b/1": None,
     }
     assert found["/d/a/0"] is accounts["/d/a/0"]
-    later = kept(found, (), 107, 100)
+    later = retained(found, (), 107, 100)
     assert {folder: account.gone_ns for folder, account in later.items()} == {
         "/d/a/0": 107,
         "/d/b/0": 7,
         "/d/b/1": 107,
     }
-    assert kept(found, (), 108, 100).keys() == {"/d/a/0", "/d/b/1"}
+    assert retained(found, (), 108, 100).keys() == {"/d/a/0", "/d/b/1"}

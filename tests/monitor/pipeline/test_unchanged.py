@@ -13,7 +13,7 @@ from support.values import replace
 from warmwatch.shared import record
 from warmwatch.shared.record import sealed_blocks
 from warmwatch_monitor.model import Log, ProcessReading
-from warmwatch_monitor.pipeline.cached_figures import kept
+from warmwatch_monitor.pipeline.cached_figures import cached_figures
 from warmwatch_monitor.pipeline.energy import EnergyUsed, fold
 from warmwatch_monitor.pipeline.work import Work, follow
 from warmwatch_monitor.sources.records.folder import Folder
@@ -67,7 +67,7 @@ def test_what_a_journal_told_is_kept_until_it_tells_more(
 
     def log() -> Log:
         (reading,) = source.read().records
-        return kept(reading).log
+        return cached_figures(reading).log
 
     def step(steps: int) -> None:
         with (folder / record.SLOT).open("r+b") as opened:
