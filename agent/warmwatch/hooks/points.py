@@ -364,10 +364,11 @@ class Hooks:
 
         Most hooks provide none or one, so which do is looked up once.
         """
-        providers = self._providers.get(what)
+        known = self._providers  # of now: another thread may uninstall a hook during the lookup
+        providers = known.get(what)
         if providers is None:
             found = [(name, getattr(one, what)) for name, one in tuple(self._installed.items())]
-            providers = self._providers[what] = [pair for pair in found if pair[1] is not None]
+            providers = known[what] = [pair for pair in found if pair[1] is not None]
         for name, provide in providers:
             try:
                 yield provide(*args)

@@ -94,7 +94,8 @@ _MISMATCH = re.compile(
     r"tensor '(?P<name>.+?)' (?P<what>size|stride|rank) mismatch"
     r"(?: at index (?P<dim>\d+))?\. expected (?P<old>\d+), actual (?P<new>\d+)"
 )
-_ZERO_OR_ONE = re.compile(r"^\s*(?:!?[\d/_]+:\s*)?2 <= ")
+# With an upper bound as well, the size may be above it. A comment follows the guard.
+_ZERO_OR_ONE = re.compile(r"^\s*(?:!?[\d/_]+:\s*)?2 <= (?![^#]*<=)")
 _SYMBOLIC = re.compile(r"\.(?:size|stride)\(\)|\.shape\[")
 _LONGEST = 1_000  # characters of one guard
 _MOST_ENTRIES = 64

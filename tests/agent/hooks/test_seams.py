@@ -93,6 +93,26 @@ def test_a_hook_that_cannot_be_put_back_keeps_no_begin_from_being_told(
     assert reported == ["hooks.first: RuntimeError('the seam is gone')"]
 
 
+def test_a_hook_that_another_thread_uninstalls_during_a_lookup_is_not_called_later() -> None:
+    hooks, called = Hooks(), list[str]()
+
+    class Uninstalling:
+        """Stands for another thread, which detaches while this one looks up ``rearm``."""
+
+        @property
+        def rearm(self) -> None:
+            hooks.uninstall("other")
+
+    other = Installed(rearm=lambda: called.append("other"))
+    points = (("slow", lambda _: Uninstalling()), ("other", lambda _: other))
+    hooks.install(points, object())  # type: ignore[arg-type]
+    hooks.rearm()
+    assert hooks.names == ("slow",)
+    called.clear()
+    hooks.rearm()
+    assert called == []
+
+
 def test_a_hook_that_cannot_answer_keeps_no_other_from_it(reported: list[str]) -> None:
     def fails() -> Any:
         raise RuntimeError("the seam is gone")
