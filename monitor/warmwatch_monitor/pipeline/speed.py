@@ -240,6 +240,7 @@ def first_look(slot: Slot) -> Speed:
     lasting = sum(slow) >= SUSTAINED_STEPS and seconds >= SUSTAINED_SECONDS * 1e9
     now = (
         lasting
+        and recent >= SLOWER_TIMES * reference
         and len(lengths) >= SUSTAINED_STEPS
         and alike >= (1 - _FEW_FAST_SHARE) * len(lengths)
     )

@@ -246,8 +246,9 @@ def test_a_command_without_a_daemon_has_the_histogram() -> None:
         lambda: (0.3 if n % 10 == 9 else 0.02 for n in range(5000)),
         lambda: (*noisy(0.4, 500), *noisy(0.02, 5000)),
         lambda: (*noisy(0.02, 5000), *noisy(0.4, 20)),
+        lambda: (*noisy(1.0, 300, spread=0.01), *noisy(1.33, 100, spread=0.01)),
     ],
-    ids=["alike", "every tenth", "faster than before", "for eight seconds"],
+    ids=["alike", "every tenth", "faster than before", "for eight seconds", "a third longer"],
 )
 def test_a_command_without_a_daemon_reports_no_change_where_there_is_none(
     lengths: Callable[[], Iterable[float]],
@@ -256,6 +257,8 @@ def test_a_command_without_a_daemon_reports_no_change_where_there_is_none(
     watch.run(lengths())
     slot = watch.slot()
     assert slower(first_look(slot), (slot.recent_step_ns or 0) / 1e9) is None
+    watch.speed = first_look(slot)
+    assert watch.periods(ended=True) == ()
 
 
 def test_what_is_kept_is_bounded() -> None:
