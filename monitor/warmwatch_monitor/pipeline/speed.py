@@ -49,6 +49,7 @@ _SM_CLOCK = "sm"
 # Reasons that also throttle a healthy GPU under load: reported only if they are new.
 _HARMLESS = frozenset({"sw_power_cap", "applications_clocks", "sync_boost"})
 _LOADED, _WAITING, _SAVING, _CLOCKED, _CAPPED, _STOLEN = 1.2, 0.2, 0.2, 0.9, 0.95, 0.1
+_RETRY_EVERY_NS = 10 * 10**9  # a retry takes 10 ms to 1 s: fewer cannot slow each step
 
 
 class Level(Struct, frozen=True):
@@ -519,9 +520,9 @@ def _changed_in_program(before: Surroundings, now: Surroundings) -> Iterator[str
         yield counted(now.breaks - before.breaks, "more graph break")
     if before.tokens and now.tokens > before.tokens:
         yield f"tokens a step went from {before.tokens} to {now.tokens}"
-    if now.retries is not None and before.retries is not None and now.retries > before.retries:
-        retries = counted(now.retries - before.retries, "allocator retry", "allocator retries")
-        yield f"GPU memory is full ({retries})"
+    retries = (now.retries or 0) - (before.retries or 0) if before.retries is not None else 0
+    if retries * _RETRY_EVERY_NS > now.at_ns - before.at_ns:
+        yield f"GPU memory is full ({retries} allocator retries)"
     waiting = _new_share(before.wait_ns, now.wait_ns, before, now)
     if waiting > _WAITING:
         yield f"{100 * waiting:.0f} % of the time is waiting for data"
