@@ -97,9 +97,13 @@ def _parsed(text: str) -> Any:
 def _text(path: str, name: str, value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    if isinstance(value, str | int | float):
-        return str(value)
-    raise UsageError(f"{path}: {name} is neither a text nor a number nor true or false")
+    try:
+        text = str(value) if isinstance(value, str | int | float) else None
+    except ValueError:  # a number with thousands of digits
+        text = None
+    if text is None or "\0" in text:  # the environment holds no null character
+        raise UsageError(f"{path}: {name} is neither a text nor a number nor true or false")
+    return text
 
 
 @click.command()

@@ -139,7 +139,7 @@ def _uid(user: str | int | None) -> int | None:
         return user
     try:
         return pwd.getpwnam(user).pw_uid
-    except KeyError:
+    except (KeyError, ValueError):  # ValueError: no name at all, as one with a null character
         raise WebConfigError(
             f"bearer_tokens.user: no user is named {user!r} here; write the uid"
         ) from None

@@ -126,7 +126,7 @@ def _users(users: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in users.items():
         hash = value if isinstance(value, str) else ""
         match = _BCRYPT.fullmatch(hash)
-        if not match or ":" in name:
+        if not match or ":" in name or not _encodes(name):
             raise WebConfigError(
                 f"basic_auth_users: {name!r} has no bcrypt hash; make one with: htpasswd -nBC 10 ''"
             )
@@ -136,6 +136,11 @@ def _users(users: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 f"at most {MOST_EXPENSIVE_HASH} can be used"
             )
         yield name, hash
+
+
+def _encodes(name: str) -> bool:
+    """Whether UTF-8 can encode it: YAML's escapes can make half a surrogate pair."""
+    return not any("\ud800" <= one <= "\udfff" for one in name)
 
 
 def _tokens(file: Mapping[str, Any]) -> Iterator[TokenEntry]:

@@ -226,6 +226,8 @@ def test_the_environment_goes_before_a_project_s_file_and_that_before_the_user_s
         ("interval = 1", "interval is not a setting of the monitor"),
         ('WARMWATCH_RUN = "x"', "set what the training reads in its environment"),
         ("WARMWATCH_INTERVAL = [1]", "is neither a text nor a number"),
+        (f"WARMWATCH_INTERVAL = 0x{'f' * 6000}", "is neither a text nor a number"),
+        ('WARMWATCH_LOG_FORMAT = "a\\u0000b"', "is neither a text nor a number"),
         ('WARMWATCH_INTERVAL = "soon"', "WARMWATCH_INTERVAL: 'soon' is not a number of seconds"),
         ("WARMWATCH_INTERVAL =", "warmwatch.toml cannot be read"),
     ],

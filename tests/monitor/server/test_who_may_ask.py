@@ -110,6 +110,8 @@ def test_it_serves_others_where_that_was_decided(tmp_path: Path, how: str) -> No
         (f"bearer_tokens: [{{sha256: {'a' * 64}, user: true}}]\n", "neither a user's name nor"),
         (f"bearer_tokens: [{{sha256: {'a' * 64}, user: }}]\n", "neither a user's name nor a uid"),
         (f"bearer_tokens: [{{sha256: {'a' * 64}, user: no one}}]\n", "no user is named 'no one'"),
+        (f'bearer_tokens: [{{sha256: {"a" * 64}, user: "a\\0b"}}]\n', "no user is named"),
+        (USERS.replace("alice", r'"\ud800"'), "has no bcrypt hash"),
         (
             f"bearer_tokens: [{{sha256: {'a' * 64}}}, {{sha256: {'a' * 64}, user: 7, name: b}}]",
             "sha256:aaaaaaaa and b hold the same token for different users",
