@@ -42,7 +42,8 @@ def find() -> str | None:
     refused: list[str] = []
     for folder in os.get_exec_path():
         program = Path(folder, "py-spy").absolute()
-        if not (program.is_file() and os.access(program, os.X_OK)):
+        # not Path.is_file: it raises where a folder of PATH is another user's private one
+        if not (os.path.isfile(program) and os.access(program, os.X_OK)):  # noqa: PTH113
             continue
         if (problem := replaceable(program)) is None:
             return str(program)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -331,6 +332,24 @@ def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_py_spy_on_the_path_is_run_if_nobody_else_can_replace_it(on_path: Path) -> None:
+    assert py_spy.find() == str(on_path)
+
+
+def test_a_folder_of_the_path_that_cannot_be_read_is_skipped(
+    on_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PATH can name root's folders after `su`. Root may read all, so the refusal is simulated."""
+    private = tmp_path / "private"
+    private.mkdir()
+    monkeypatch.setenv("PATH", f"{private}:{on_path.parent}")
+    stat_of = Path.stat
+
+    def denied(path: Path, **options: Any) -> os.stat_result:
+        if path.parent == private:
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat_of(path, **options)
+
+    monkeypatch.setattr(Path, "stat", denied)
     assert py_spy.find() == str(on_path)
 
 
