@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -25,6 +26,7 @@ from warmwatch_monitor.doctor.issue_report import issue_report
 from warmwatch_monitor.errors import WarmwatchError
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import plain, say
+from warmwatch_monitor.output.files import place_of, write
 from warmwatch_monitor.settings import Settings
 
 _SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
@@ -71,8 +73,9 @@ def doctor(
     """
     settings = settings_from(address=address, dir=dir, **access)
     if report is not None:
+        place = place_of("--report", report)
         answer = _answer_or_none(address=address, dir=dir, access=access)
-        _write_report(issue_report(_installation(settings), [*hooks(os.environ)], answer), report)
+        _write_report(issue_report(_installation(settings), [*hooks(os.environ)], answer), place)
         return
     findings: list[Finding] = []
     for finding in hooks(os.environ) if check_hooks else _installation(settings):
@@ -105,12 +108,11 @@ def _answer_or_none(**options: Any) -> dict[str, Any] | None:
         return None
 
 
-def _write_report(text: str, path: str) -> None:
+def _write_report(text: str, place: Path | None) -> None:
     """Show the report, and write it only after the user agrees."""
     say(text)
-    if path != "-" and click.confirm(f"Write this to {path}?", default=False):
-        with click.open_file(path, "w", encoding="utf-8") as file:
-            file.write(text)
+    if place and str(place) != "-" and click.confirm(f"Write this to {place}?", default=False):
+        write(place, text)
 
 
 def _answer(findings: Sequence[Finding], troubles: int) -> dict[str, Any]:

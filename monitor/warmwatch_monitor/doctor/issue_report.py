@@ -7,10 +7,11 @@ The record is reduced to numbers, booleans and words of closed lists. Names that
 from __future__ import annotations
 
 import json
+import os
 import platform
+import re
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from warmwatch_monitor.doctor.checks import Finding
@@ -52,8 +53,11 @@ def issue_report(
             records,
         )
     )
-    for name, stand_in in _names(answer or {}).items():
-        text = text.replace(name, stand_in)
+    if stand_ins := _names(answer or {}):
+        longest_first = sorted(stand_ins, key=len, reverse=True)
+        # whole names only: a run that is called "a" leaves other words as they are
+        names = re.compile(rf"(?<![^\W_])({'|'.join(map(re.escape, longest_first))})(?![^\W_])")
+        text = names.sub(lambda match: stand_ins[match[0]], text)
     return text + "\n"
 
 
@@ -90,6 +94,7 @@ def _listed(findings: Sequence[Finding]) -> str:
 def _names(answer: dict[str, Any]) -> dict[str, str]:
     """Names that a finding may mention, and what the report has in their place."""
     runs = answer.get("runs", [])
-    return {str(Path.home()): "~"} | {
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path.home raises for a user without one
+    return ({home: "~"} if home.count("/") and home != "/" else {}) | {
         run["name"]: f"run-{number}" for number, run in enumerate(runs, 1) if run.get("name")
     }

@@ -251,8 +251,10 @@ class TestReportForAnIssue:
         monkeypatch.setattr("warmwatch_monitor.doctor.command.hooks", lambda _environ: [finding])
         monkeypatch.setattr(metadata, "version", lambda _name: "1.2.3")
 
-    def report(self, tmp_path: Path, path: str, answer: str | None) -> Result:
-        with held(write_record(tmp_path, warm("secret-run"))):
+    def report(
+        self, tmp_path: Path, path: str, answer: str | None, *, run: str = "secret-run"
+    ) -> Result:
+        with held(write_record(tmp_path, warm(run))):
             options = ["--dir", str(tmp_path), "--report", path]
             return CliRunner().invoke(cli, ["doctor", *options], input=answer)
 
@@ -278,6 +280,21 @@ class TestReportForAnIssue:
         result = self.report(tmp_path, path, answer)
         assert "# Warmwatch: report for an issue" in result.output
         assert not list(elsewhere.iterdir())
+
+    @pytest.mark.parametrize(("run", "home"), [("e", "/"), ("torch 1", "relative")])
+    def test_words_that_contain_a_name_stay(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: str, home: str
+    ) -> None:
+        monkeypatch.setenv("HOME", home)
+        text = self.report(tmp_path, "-", None, run=run).output
+        (judged,) = json.loads(text.partition("```json\n")[2].partition("```")[0])["runs"]
+        assert judged["ranks"][0]["state"] == "warm"
+        assert "- trouble: hook events: absent: no listener" in text
+
+    def test_a_file_that_cannot_be_written_is_one_sentence(self, tmp_path: Path) -> None:
+        result = self.report(tmp_path, str(tmp_path / "none" / "report.md"), "y\n")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "--report: the folder of" in result.stderr
 
 
 def test_a_report_keeps_numbers_and_words_of_closed_lists_only() -> None:
