@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ from warmwatch_monitor.errors import DaemonError
 from warmwatch_monitor.settings import Address
 
 ANY_PORT = "127.0.0.1:0"
+_SERVED = re.compile(r"(https?)://([^/\s]+):(\d+)/")
 
 
 @contextlib.contextmanager
@@ -31,9 +33,10 @@ def started_daemon(environ: Mapping[str, str], address: str = ANY_PORT) -> Itera
     ) as daemon:
         try:
             line = daemon.stdout.readline() if daemon.stdout else ""
-            if "http://" not in line:
+            found = _SERVED.search(line)
+            if found is None:
                 raise DaemonError("the daemon did not start; run `warmwatch doctor`")
-            host, _, port = line.split("http://")[1].split("/")[0].rpartition(":")
-            yield Address(host=host.strip("[]"), port=int(port))
+            scheme, host, port = found.groups()
+            yield Address(host=host.strip("[]"), port=int(port), tls=scheme == "https")
         finally:
             daemon.terminate()

@@ -15,7 +15,7 @@ import pytest
 
 from support.daemon import daemon_process
 from support.records import environment
-from support.web import ask
+from support.web import Authority, ask
 
 pytestmark = pytest.mark.slow
 WAITS = "import sys; print('runs', flush=True); sys.stdin.read()"
@@ -40,6 +40,20 @@ def served(place: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[str
         line = process.stderr.readline()
         assert process.stdout.readline() == "runs\n"
         yield process, line.split("live page: ")[1].split()[0].rstrip("/")
+
+
+def test_the_link_of_a_daemon_with_tls_is_https(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.sign("daemon")
+    config = tmp_path / "web.yml"
+    config.write_text(f"tls_server_config: {{cert_file: {cert}, key_file: {key}}}\n")
+    address = free_address()
+    with served(tmp_path, WARMWATCH_ADDRESS=address, WARMWATCH_WEB_CONFIG=str(config)) as ran:
+        process, url = ran
+        assert url == f"https://{address}"
+        assert ask(url, "/", tls=authority.trusted()).status == 200
+        process.communicate("", timeout=120)
+    assert process.returncode == 0
 
 
 def free_address() -> str:
