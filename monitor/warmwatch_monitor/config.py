@@ -14,7 +14,8 @@ from typing import Any
 import click
 
 from warmwatch_monitor.errors import UsageError
-from warmwatch_monitor.output.console import say
+from warmwatch_monitor.output.console import note, say
+from warmwatch_monitor.timeouts import DISK_SECONDS, within
 
 _FILE, _PROJECT = "warmwatch.toml", "pyproject.toml"
 # A project's files may be somebody else's: nothing there may send credentials elsewhere, open the
@@ -39,10 +40,9 @@ def apply(environ: MutableMapping[str, str]) -> None:
 
 
 def _files(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Path and values of each file that is there, the first one wins."""
+    """Path and values of each file that sets something, the first one wins."""
     for path, section in ((_FILE, ()), (_PROJECT, ("tool", "warmwatch"))):
-        if os.path.isfile(path):
-            values = _read(path, section)
+        if values := _read_in_time(path, section):
             if denied := sorted(values.keys() - _IN_PROJECTS):
                 raise UsageError(
                     f"{path}: {denied[0]} cannot be set in a project, whose files may come from "
@@ -50,8 +50,20 @@ def _files(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
                 )
             yield os.path.abspath(path), values
     own = user_file(environ)
-    if own and os.path.isfile(own):
-        yield own, _read(own, ())
+    if own and (values := _read_in_time(own, ())):
+        yield own, values
+
+
+def _read_in_time(path: str, section: tuple[str, ...]) -> dict[str, str]:
+    """The values of a file; none if its filesystem hangs, so that commands answer all the same."""
+
+    def read() -> dict[str, str] | None:
+        return _read(path, section) if os.path.isfile(path) else {}
+
+    values = within(DISK_SECONDS, read, None, path=path)
+    if values is None:
+        note(f"warmwatch: {path} is not used: its file system does not answer")
+    return values or {}
 
 
 def user_file(environ: Mapping[str, str]) -> str:

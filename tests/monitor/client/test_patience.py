@@ -36,14 +36,28 @@ def directory(tmp_path: Path) -> Iterator[Path]:
         yield place
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
+def start(*arguments: str, **variables: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "warmwatch_monitor", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment(),
+        env=environment(**variables),
     )
+
+
+@root
+def test_a_configuration_file_that_hangs_is_not_used(directory: Path, tmp_path: Path) -> None:
+    """As a home directory on a server that does not answer: the records are elsewhere."""
+    with held(write_record(tmp_path / "here", warm())):
+        process = start("status", "--dir", str(tmp_path / "here"), XDG_CONFIG_HOME=str(directory))
+        try:
+            output, errors = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert process.returncode == 0, output + errors
+    assert "gpt2: warm" in output
+    assert f"{directory}/warmwatch/warmwatch.toml is not used" in errors
 
 
 @root
