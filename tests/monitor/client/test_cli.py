@@ -242,6 +242,21 @@ def completed(words: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return {line.partition(",")[2] for line in done.stdout.splitlines() if line}
 
 
+def test_completion_reads_the_user_s_configuration_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WARMWATCH_ADDRESS", raising=False)
+    for name in ("WARMWATCH_DIR", "WARMWATCH_STATE"):  # set first: undone with what the file sets
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    own = tmp_path / "xdg" / "warmwatch" / "warmwatch.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(f'WARMWATCH_DIR = "{tmp_path}/records"\nWARMWATCH_STATE = "off"\n')
+    with held(write_record(tmp_path / "records", compiling())):
+        assert completed("status g", monkeypatch) == {"gpt2"}
+
+
 def test_a_shell_completes_commands_runs_states_and_modes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
