@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from rich.console import RenderableType
@@ -102,8 +103,7 @@ def _remedy(place: int, one: Remedy, width: int) -> Iterator[RenderableType]:
 
 
 def _next(report: Report) -> Text:
-    name = report.run
-    shown = f"'{name}'" if re.search(r"[^\w@%+=:,./-]", name) else name
+    shown = shlex.quote(report.run)  # the name may be another user's choice
     return Text(
         f"All of it: warmwatch report {shown} -v, or --html FILE. "
         f"The start before: warmwatch compare {shown}~1 {shown}",

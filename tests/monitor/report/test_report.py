@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from typing import Any
 
 import pytest
@@ -456,6 +457,14 @@ def test_a_brief_report_has_the_sentence_a_bar_the_remedies_the_cost_and_what_ne
     assert cost.startswith("Compiling took 1")
     assert any(line.startswith("1. ") and "up to " in line for line in said)
     assert said[-1].endswith("warmwatch compare gpt2~1 gpt2")
+
+
+def test_the_suggested_commands_quote_a_hostile_name() -> None:
+    """Another user chooses the name, and somebody pastes the command."""
+    name = "x'; touch stolen; '"
+    *_, last = lines_of(replace(a.finished(compiled=a.TWICE), run=name), width=300)
+    _, _, compared = last.partition("warmwatch compare ")
+    assert shlex.split(compared) == [f"{name}~1", name]
 
 
 def test_the_bar_has_each_share_and_the_width_whatever_the_shares() -> None:
