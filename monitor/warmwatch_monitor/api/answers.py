@@ -30,9 +30,14 @@ class Answers:
     """What is answered, each made once for a Snapshot. Used on the event loop alone."""
 
     def __init__(
-        self, latest: Callable[[], Snapshot], version: str, on_request: OnRequest = ignore
+        self,
+        latest: Callable[[], Snapshot],
+        version: str,
+        on_request: OnRequest = ignore,
+        owner_uid: int | None = None,
     ) -> None:
         self._latest, self._version, self._on_request = latest, version, on_request
+        self._owner_uid = owner_uid
         self._kept = Kept()
         self._lived: dict[str, int] = {}  # when each run was seen alive last
         self._waiters = Waiters(latest, self._in_time)
@@ -44,7 +49,7 @@ class Answers:
             return self
         if owner_uid not in self._owners:
             self._owners[owner_uid] = Answers(
-                OwnedBy(self._latest, owner_uid), self._version, self._on_request
+                OwnedBy(self._latest, owner_uid), self._version, self._on_request, owner_uid
             )
         return self._owners[owner_uid]
 
@@ -55,7 +60,7 @@ class Answers:
             whole = self._kept.get_costly(snapshot, "status", lambda: self._body(snapshot, None))
             return cast(Body, whole)
         self._on_request(run, peer)
-        with _explaining(snapshot, peer):
+        with self._explaining(snapshot, peer):
             return self._body(snapshot, run)
 
     def leave(self) -> None:
@@ -88,13 +93,13 @@ class Answers:
         if run is not None:
             self._on_request(run, peer)
         if _tells_all(snapshot):
-            with suppress(UnreadRunError), _explaining(snapshot, peer):
+            with suppress(UnreadRunError), self._explaining(snapshot, peer):
                 chosen(snapshot, run)
         # there is no epoch before the first look
         began_ns = snapshot.now_ns if snapshot.epoch else 0
         wanted = Wanted(goal=goal, run=run, began=snapshot.epoch or None, began_ns=began_ns)
         body = await self._waiters.wait(wanted, timeout, gone)
-        with _explaining(self._latest(), peer):
+        with self._explaining(self._latest(), peer):
             return self._waited(self._latest(), wanted) if body is None else body
 
     def _in_time(self, snapshot: Snapshot, wanted: Wanted) -> Body | None:
@@ -168,6 +173,24 @@ class Answers:
         made = self._kept.get(snapshot, ("answer", run), lambda: status(snapshot, run))
         return cast(Status, made)
 
+    @contextmanager
+    def _explaining(self, snapshot: Snapshot, peer: str) -> Iterator[None]:
+        """Turn an unknown run into an unread one if the user who requests it exceeds a limit.
+
+        That is the user of the token, else the local user of the connection.
+        """
+        try:
+            yield
+        except UnreadRunError:
+            raise
+        except UnknownRunError as error:
+            kind, _, number = peer.partition(" ")
+            local = int(number) if kind == "user" and number.isdecimal() else None
+            uid = local if self._owner_uid is None else self._owner_uid
+            if why := why_left_out(snapshot, error.run, uid):
+                raise UnreadRunError(error.run, error.known, why) from None
+            raise
+
 
 class OwnedBy:
     """The newest Snapshot reduced to one user's runs, once for each Snapshot."""
@@ -182,21 +205,6 @@ class OwnedBy:
         if self._own is None or snapshot is not self._of:
             self._of, self._own = snapshot, of_owner(snapshot, self._uid)
         return self._own
-
-
-@contextmanager
-def _explaining(snapshot: Snapshot, peer: str) -> Iterator[None]:
-    """Turn an unknown run into an unread one if the local user who requests it exceeds a limit."""
-    try:
-        yield
-    except UnreadRunError:
-        raise
-    except UnknownRunError as error:
-        kind, _, number = peer.partition(" ")
-        uid = int(number) if kind == "user" and number.isdecimal() else None
-        if why := why_left_out(snapshot, error.run, uid):
-            raise UnreadRunError(error.run, error.known, why) from None
-        raise
 
 
 def _tells_all(snapshot: Snapshot) -> bool:

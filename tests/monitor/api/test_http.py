@@ -106,9 +106,9 @@ def test_a_local_user_beyond_a_limit_gets_a_503_for_an_unknown_run(query: str) -
     noted: list[tuple[str, str]] = []
     inner = create_app(lambda: found, "0.1.0", on_request=lambda *what: noted.append(what))
 
-    def get_as(peer: str) -> httpx.Response:
+    def get_as(peer: str, **token: int) -> httpx.Response:
         async def app(scope: Any, receive: Any, send: Any) -> None:
-            await inner({**scope, "state": {"peer": peer}}, receive, send)
+            await inner({**scope, "state": {"peer": peer, **token}}, receive, send)
 
         async def ask() -> httpx.Response:
             transport = httpx.ASGITransport(app=app)
@@ -121,6 +121,9 @@ def test_a_local_user_beyond_a_limit_gets_a_503_for_an_unknown_run(query: str) -
     assert (over.status_code, other.status_code) == (503, 404)
     assert over.json()["detail"].startswith("you have more records than an answer has room for")
     assert noted == [("bert", "user 4321"), ("bert", "user 1")]
+    # a token of one user, from another machine and in another user's hands
+    assert get_as("192.0.2.1", owner_uid=4321).status_code == 503
+    assert get_as("user 4321", owner_uid=1).status_code == 404
 
 
 @pytest.mark.parametrize("query", ["run=bert", "run=bert&wait=warm&timeout=0.01", "run=b&run=bert"])
