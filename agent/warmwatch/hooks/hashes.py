@@ -1,8 +1,8 @@
-"""Short hashes of function code and option values, by which two runs are compared.
+"""Short hashes of function code and option values, to compare two runs.
 
-The same in every process and on every machine, for the same minor version of Python. What a hash is
-made of cannot be read in it, but who guesses a value can try it: so no text of the user's code goes
-into that of a function, only that there is one. Nothing of the program is asked for its ``repr``.
+They are equal in every process and on every machine with the same minor version of Python. A hash
+does not reveal its input, but a guessed value can be tested. So a function's hash covers that a
+text exists, never the text. No object of the program is passed to ``repr``.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Any
 
 _CODE, _VALUE = 6, 3  # bytes
 _DEEPEST = 16
-_MOST = 10_000  # constants, entries: of a table that was written out in code, the beginning tells
-_MOST_PARTS = 20_000  # of all that is nested, for the training waits; beyond, the beginning tells
+_MOST = 10_000  # constants, entries: of a table written out in code, only the beginning counts
+_MOST_PARTS = 20_000  # of all nested parts, since the training waits; only the beginning counts
 _LONG = 4_096  # bits: Python refuses to write much longer numbers out in decimals
 _NUMBERS = (bool, int, float, complex, type(None), type(Ellipsis))
 
 
 def of_code(code: CodeType) -> str:
-    """Of a function, those in it included: bytecode, names, numbers; no lines, files or texts."""
+    """Hash of a function and its inner functions: bytecode, names, numbers; no lines or texts."""
     return _digest(_of_code(code, 0, _budget()), _CODE)
 
 
 def of_value(value: Any) -> str:
-    """Of a setting's value; of an object of the program the name of its type, or its own."""
+    """Hash of a setting's value; of a program's object only its type's name, or its own name."""
     return _digest(_parts(value, 0, _budget(), texts=True), _VALUE)
 
 
 def _budget() -> Iterator[int]:
-    """One for each part that may be looked at."""
+    """Yields once for each part that may be hashed."""
     return iter(range(_MOST_PARTS))
 
 
@@ -45,8 +45,8 @@ def _digest(parts: Iterator[bytes], size: int) -> str:
 def _of_code(code: CodeType, depth: int, budget: Iterator[int]) -> Iterator[bytes]:
     yield code.co_code
     counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount
-    for told in (counts, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars):
-        yield repr(told).encode("utf-8", "backslashreplace")
+    for fields in (counts, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars):
+        yield repr(fields).encode("utf-8", "backslashreplace")
     yield from _parts(code.co_consts, depth, budget, texts=False)
 
 
@@ -75,5 +75,5 @@ def _parts(value: Any, depth: int, budget: Iterator[int], *, texts: bool) -> Ite
 
 
 def _joined(value: Any, depth: int, budget: Iterator[int], *, texts: bool) -> bytes:
-    """One entry of what has no order."""
+    """One entry of an unordered collection."""
     return b"\0".join(_parts(value, depth, budget, texts=texts))

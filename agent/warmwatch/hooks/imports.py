@@ -1,7 +1,8 @@
 """Watches for modules that other code imports.
 
-The agent must not import Dynamo: it costs seconds, and a training may never need it. Nor Triton. So
-it is told when the import has ended, by a finder that steps in for these names and then goes away.
+The agent must not import Dynamo: it takes seconds, and a training may never need it. The same holds
+for Triton. So a finder handles these names until they are imported, reports the end of the import,
+and removes itself.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from warmwatch._guard import report
 
 
 def is_imported(module: str) -> bool:
-    """Whether it is there, and not in the middle of being imported.
+    """Whether the module is imported, and not still being imported.
 
-    What somebody has put in its place need not be a module.
+    A replacement in ``sys.modules`` need not be a module.
     """
     found = sys.modules.get(module)
     spec = getattr(found, "__spec__", None)
@@ -29,7 +30,7 @@ def is_imported(module: str) -> bool:
 class ImportWatch:
     """Calls each of ``arrived`` once, right after its module was imported, or now if it already is.
 
-    One finder for them all, which goes away when the last of them is there.
+    One finder serves all of them. It removes itself after the last import.
     """
 
     def __init__(self, arrived: Mapping[str, Callable[[], None]]) -> None:
@@ -49,10 +50,10 @@ class ImportWatch:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Import machinery's protocol: what the finders behind us find, with a loader that tells.
+        """Import protocol: return what the finders after this one find, with a reporting loader.
 
-        Those ahead of us were asked already, and are not asked again. Who only looks whether a
-        module is there (``importlib.util.find_spec``) comes here too, and may import it later.
+        The finders before this one found nothing, so they are not called again. A caller that only
+        checks for a module (``importlib.util.find_spec``) comes here too, and may import it later.
         """
         if name not in self._awaited or self not in sys.meta_path:
             return None
@@ -72,11 +73,13 @@ class ImportWatch:
         if not hasattr(loader, "exec_module"):
             raise TypeError(f"{loader!r} loads {spec.name} in a way that cannot be listened to")
 
-        before = vars(loader).get("exec_module")  # of a watch behind us, which waits for it too
+        before = vars(loader).get(
+            "exec_module"
+        )  # of a watch after this one, which waits for the module too
 
         def exec_module(module: ModuleType) -> None:
             if before is None:
-                del loader.exec_module  # uncovers the class's own
+                del loader.exec_module  # restores the class's method
             else:
                 loader.exec_module = before
             loader.exec_module(module)
@@ -95,19 +98,19 @@ class ImportWatch:
 def _spec_of(
     finder: Any, name: str, path: Sequence[str] | None, target: ModuleType | None
 ) -> ModuleSpec | None:
-    """What ``finder`` finds, asked as Python asks it: one without ``find_spec`` may be of old."""
+    """What ``finder`` finds, called as Python calls it; an old one may lack ``find_spec``."""
     find_spec = getattr(finder, "find_spec", None)
     if find_spec is not None:
         found: ModuleSpec | None = find_spec(name, path, target)
         return found
     find_module = getattr(finder, "find_module", None)
-    if find_module is None or sys.version_info >= (3, 12):  # where Python passes it over itself
+    if find_module is None or sys.version_info >= (3, 12):  # Python skips it too
         return None
     loader = find_module(name, path)
     return None if loader is None else spec_from_loader(name, loader)
 
 
-# Dynamo passes them over: an import in what a compiled function calls comes through here too.
+# Dynamo must skip these: an import inside a compiled function calls them.
 FRAMES: tuple[Callable[..., Any], ...] = (
     ImportWatch.find_spec,
     ImportWatch._listen,

@@ -1,7 +1,7 @@
 """Maps a compile event, of PyTorch or of another compiler, to its phase. Pure.
 
-Names are those that ``dynamo_timed`` gives (torch 2.6 to 2.15). An event that is not listed takes
-the phase of the event around it, so a new name inside a known one does no harm.
+Names are those of ``dynamo_timed`` (torch 2.6 to 2.15). An unlisted event takes the phase of the
+event around it, so a new name inside a known event is harmless.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from warmwatch.shared.record import PHASES
 
-# First match wins: special names before the general ones that they contain.
+# First match wins: special names before general ones.
 _BY_SUBSTRING: tuple[tuple[str, str], ...] = (
     ("cudagraph", "cudagraph"),
     ("CUDAGraph", "cudagraph"),
@@ -61,7 +61,7 @@ _BY_SUBSTRING: tuple[tuple[str, str], ...] = (
     ("build_guards", "dynamo"),
     ("deferred_runtime_asserts", "dynamo"),
 )
-# Those that the hooks of other compilers than PyTorch's give, see hooks/registry.py.
+# Events of the hooks of other compilers, see hooks/registry.py.
 TRITON_COMPILE, TRITON_TUNE = "triton compile", "triton tune"
 EXTENSION_BUILD, EXTENSION_CHECK = "cpp_extension", "cpp_extension check"
 CUSTOM = "custom"
@@ -74,17 +74,17 @@ _BESIDE = {
 }
 _EXACT = {name: PHASES.index(phase) for name, phase in {"dynamo": "dynamo", **_BESIDE}.items()}
 
-# Dynamo at work on a frame or a backward: what a data-loading or compile worker never does.
+# Dynamo compiles a frame or a backward: a data-loading or compile worker never does.
 _TRACING = frozenset({"dynamo", "entire_frame_compile", "entire_backward_compile"})
 
 
-# What 2.8 does when ``torch.compile`` is called, before there is anything to compile.
+# Torch 2.8 runs this when ``torch.compile`` is called, before there is anything to compile.
 _PREPARATION = frozenset({"inductor_codecache_torch_key"})
 
 
-@lru_cache(maxsize=4096)  # called at every event, and there are some 200 names
+@lru_cache(maxsize=4096)  # called at every event, with some 200 names
 def phase_of(event: str) -> int | None:
-    """Position in PHASES of the event's phase; ``None``: that of the event around it."""
+    """Position in PHASES of the event's phase; ``None``: the phase of the event around it."""
     if event in _EXACT:
         return _EXACT[event]
     for part, phase in _BY_SUBSTRING:
@@ -99,5 +99,5 @@ def is_tracing(event: str) -> bool:
 
 
 def is_preparation(event: str) -> bool:
-    """Whether the event, where nothing is open around it, compiles nothing."""
+    """Whether the event compiles nothing, unless it is inside another one."""
     return event in _PREPARATION

@@ -1,8 +1,8 @@
 """Hook points: the types that hooks and the rest of the agent share.
 
-A *seam* is a place in PyTorch where a hook can be put. A hook tells a :class:`Listener` what it
-hears, and gives back an :class:`Installed`: how it is undone, and what may be asked of PyTorch
-through it. Neither side knows more, and no hook knows another. Nothing here imports PyTorch.
+A *hook point* is a place in PyTorch for a hook. A hook calls a :class:`Listener` and returns an
+:class:`Installed`: how to remove it, and what can be read from PyTorch through it. Hooks do not
+know each other. Nothing here imports PyTorch.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ EVENT_NAMES = "event_names"
 
 
 class Listener(Protocol):
-    """What a hook may tell, on any thread."""
+    """Receives what the hooks report, on any thread."""
 
     @property
     def on_step(self) -> Callable[[Any, Any, Any], None]:
-        """The optimizers' post hook itself: nothing stands between, at every step it is called."""
+        """The optimizers' post hook itself: PyTorch calls it directly at every step."""
 
     @property
     def on_batch(self) -> Callable[[int], None]:
-        """Called with the time at which a batch was asked for, once it is there; likewise."""
+        """The batch hook itself: called when a batch arrives, with the time of its request."""
 
     def created(self, optimizer: Any) -> None:
         """An optimizer is under construction: it has no parameters yet."""
 
     def wrap_rare(self, wrap: Callable[[Any], Any]) -> None:
-        """Wrap all other code of ours that ``on_step`` calls, now and then."""
+        """Wrap all other agent code that ``on_step`` calls on rare occasions."""
 
     def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
         """A compile event began on this thread.
 
-        ``of``, where the hook knows it: name, file, line and code of what is compiled, its kind,
-        its compile id.
+        ``of``, if the hook has it: name, file, line and code of what is compiled, its kind and its
+        compile id.
         """
 
     def end(self, event: str) -> None:
         """A compile event ended on this thread."""
 
     def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
-        """This thread begins a recompile, for this reason, in PyTorch's words.
+        """This thread begins a recompile; ``reason`` is PyTorch's text.
 
         ``where``: name, file and line.
         """
@@ -54,79 +54,79 @@ class Listener(Protocol):
         """A compilation ended on this thread; ``kind`` is one of ``record.KINDS``."""
 
     def refusal(self, of: Mapping[str, Any]) -> Exception | None:
-        """What to raise instead of compiling a kernel; ``None``: compile it."""
+        """The exception to raise instead of compiling a kernel; ``None``: compile it."""
 
     def cached(self, cache: str, *, hit: bool) -> None:
-        """A cache that PyTorch does not count was asked; ``cache`` is one of ``record.CACHES``."""
+        """A lookup in a cache that PyTorch does not count; ``cache`` is one of
+        ``record.CACHES``."""
 
     def cache_lookup(self, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
-        """A compile cache was asked, or passed by, on this thread; ``values`` as PyTorch has them:
-        the key, the lines that say what it is made of, the reason for a bypass.
+        """This thread looked up or bypassed a compile cache. ``values``: PyTorch's key, the lines
+        of its components, the reason of a bypass.
         """
 
     def save_began(self) -> None:
         """This thread began to save a checkpoint, or a part of it."""
 
     def save_ended(self) -> None:
-        """This thread ended what it began to save last."""
+        """This thread ended the save that it began last."""
 
     def evaluation_began(self, model: Any) -> bool:
-        """``model`` was put into evaluation mode; whether it is an evaluation that now begins."""
+        """``model`` was put into evaluation mode; returns whether an evaluation begins."""
 
     def evaluation_ended(self) -> None:
-        """A model was put into training mode after that."""
+        """A model was put back into training mode."""
 
     def cells_left(self) -> None:
         """No cell of the notebook runs any more."""
 
     def cell_began(self) -> None:
-        """One runs again."""
+        """A notebook cell began."""
 
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
 
     def cudagraph_skipped(self, reason: str, where: Mapping[str, Any]) -> None:
-        """CUDA graphs were left out, for this reason, in PyTorch's words, which no compilation's
-        record has. ``where``: name, file and line, as far as PyTorch says.
+        """CUDA graphs were skipped for ``reason``, PyTorch's text, which no compilation record has.
+        ``where``: name, file and line, as far as PyTorch reports them.
         """
 
     def wrapped(self, way: Mapping[str, Any]) -> None:
-        """The user's program handed something to ``torch.compile``; ``way``: how, in the words of
-        the journal.
-        """
+        """The user's program called ``torch.compile``; ``way``: the arguments, as journal
+        values."""
 
     def progress(self, of: str, done: int, total: int) -> None:
-        """So many of what the activity counts are done; ``of`` is one of ``record.PROGRESS``."""
+        """``done`` of ``total`` are done; ``of`` is one of ``record.PROGRESS``."""
 
     def precompiled(self, kind: str) -> None:
         """Code that was compiled ahead of time runs; ``kind``: one of ``record.PRECOMPILED``."""
 
     def turned(self) -> None:
-        """Compilation was perhaps turned off, or on again: ask."""
+        """Compilation may have been disabled or enabled: check it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
     """An installed hook: how it is removed, and what it can read from PyTorch.
 
-    A function that a hook does not provide is ``None``.
+    Functions that a hook does not provide are ``None``.
 
     Attributes:
         uninstall: removes the hook.
-        rearm: installs it again where PyTorch dropped it, or where its module was imported since.
-        counters: PyTorch's cumulative counters, by the names of the slot's words (``graphs``,
+        rearm: installs it again if PyTorch dropped it, or if its module was imported since.
+        counters: PyTorch's cumulative counters, by the slot's counter names (``graphs``,
             ``cache_hits.inductor_fx``...); they fall when a user clears them.
-        graph_breaks: how often each of PyTorch's reasons broke a graph; they fall likewise.
-        break_place: where a reason last broke one: name, file and line, as far as PyTorch says.
-        asynchronous: whether a mode is on that swaps compiled code in later, with no event.
-        functions: ours that others' code calls, of seams that may be there before Dynamo is: they
-            are hidden from it as soon as it comes.
-        disabled: by which of ``record.DISABLED`` compilation is turned off now.
+        graph_breaks: count of graph breaks by PyTorch's reason; they fall in the same way.
+        break_place: the place of a reason's last break: name, file and line, as far as known.
+        asynchronous: whether a mode that swaps in compiled code later, without an event, is on.
+        functions: agent functions that other code calls, of hook points that may precede Dynamo.
+            They are hidden from Dynamo as soon as it is imported.
+        disabled: which of ``record.DISABLED`` turns compilation off now.
         uncompiled: calls of compiled functions that a stance ran eagerly, and that it refused.
-        lacks: what turned out to be missing since: names that only show once something compiles.
-        memory: bytes of CUDA's allocator, by ``record.MEMORY``, and its retries; empty: not known.
+        lacks: names found missing since: some only show once something compiles.
+        memory: bytes of CUDA's allocator, by ``record.MEMORY``, and its retries; empty if unknown.
         optimizers: whether the process made an optimizer of ``torch.optim``.
-        precompiled: of ``record.PRECOMPILED``, what runs, as far as the calling thread sees it.
+        precompiled: which of ``record.PRECOMPILED`` run, as far as the calling thread shows it.
     """
 
     uninstall: Callable[[], None] | None = None
@@ -145,9 +145,9 @@ class Installed:
 
 
 class Compiling:
-    """What each thread is compiling with Dynamo, as far as it is known when that begins.
+    """What each thread compiles with Dynamo, as far as it is known at the begin.
 
-    Listeners join it with PyTorch's record of the compilation, so that all of them count the same.
+    Listeners join it with PyTorch's compilation record, so that all of them count alike.
     """
 
     def __init__(self) -> None:
@@ -175,9 +175,9 @@ class Compiling:
         return {key: begun[key] for key in ("caller", "dynamic", "again") if key in begun}
 
     def ended(self, thread: int, values: Mapping[str, Any]) -> dict[str, Any]:
-        """``values`` of a forward compilation of ``thread`` that ended, with what is known of it.
+        """``values`` of a forward compilation that ended, with what is known since its begin.
 
-        The reasons that were reported when it began replace the one that PyTorch's record keeps.
+        The reasons reported at the begin replace the single one in PyTorch's record.
         """
         ended = dict(values)
         ended.update(self.circumstances(thread))
@@ -199,15 +199,15 @@ class Compiling:
 
 
 class HookPointAbsentError(Exception):
-    """This PyTorch does not have the seam."""
+    """This PyTorch does not have the hook point."""
 
 
 @contextlib.contextmanager
 def look_up() -> Iterator[None]:
-    """Where a hook looks for its seam, and does nothing else: what is not there is no error.
+    """A block in which a hook only looks up its hook point: a missing name is no error.
 
     Raises:
-        SeamAbsentError: an import or an attribute in the block is missing.
+        HookPointAbsentError: an import or an attribute in the block is missing.
     """
     try:
         yield
@@ -216,10 +216,10 @@ def look_up() -> Iterator[None]:
 
 
 class Replaced:
-    """Attributes of modules and classes that a hook has replaced by its own.
+    """Attributes of modules and classes that a hook has replaced.
 
-    They go back as they were: what was inherited is inherited again, and what somebody else has
-    wrapped meanwhile stays, with ours in it.
+    ``undo`` restores them: an inherited attribute is inherited again. An attribute that other code
+    has wrapped meanwhile stays, with the hook inside.
     """
 
     def __init__(self) -> None:
@@ -231,7 +231,7 @@ class Replaced:
         setattr(owner, name, ours)
 
     def put_all(self, wanted: Iterable[tuple[Any, str, Any]]) -> None:
-        """Replace each, or none where one cannot be."""
+        """Replace all of them, or none if one cannot be replaced."""
         with contextlib.ExitStack() as broken_off:
             broken_off.callback(self.undo)
             for owner, name, ours in wanted:
@@ -239,7 +239,7 @@ class Replaced:
             broken_off.pop_all()
 
     def undo(self) -> None:
-        """Put back what was there."""
+        """Restore the originals."""
         while self._done:
             owner, name, original, ours = self._done.pop()
             if vars(owner).get(name) is not ours:
@@ -268,7 +268,7 @@ class Hooks:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The names that this PyTorch does not have, as far as they have shown by now."""
+        """The names found missing in this PyTorch so far."""
         lacking = [name for names in self._each("lacks") for name in names]
         return tuple(dict.fromkeys((*self._missing, *lacking)))
 
@@ -289,7 +289,7 @@ class Hooks:
         self._providers = {}
 
     def lacks_events(self, phases: Iterable[str]) -> None:
-        """No event of these phases came, although they took time: the events have other names."""
+        """Record that phases took time without an event: the events have other names."""
         if any(phases) and "events" in self._installed and EVENT_NAMES not in self._missing:
             self._missing = (*self._missing, EVENT_NAMES)
 
@@ -303,7 +303,7 @@ class Hooks:
         self.uninstall(name)
 
     def uninstall(self, name: str) -> None:
-        """Remove one hook, where it is installed."""
+        """Remove one hook, if it is installed."""
         installed = self._installed.pop(name, None)
         self._providers = {}
         if installed is None or installed.uninstall is None:
@@ -314,12 +314,12 @@ class Hooks:
             report(f"hooks.{name}", error)
 
     def uninstall_all(self) -> None:
-        """Remove every hook, the last one first: it may wrap an earlier one."""
+        """Remove every hook, last first: a later one may wrap an earlier one."""
         for name in reversed(self.names):
             self.uninstall(name)
 
     def rearm(self) -> None:
-        """Install again what PyTorch dropped, and what its modules allow by now."""
+        """Install again what PyTorch dropped, and what newly imported modules allow."""
         for _ in self._each("rearm"):
             pass
 
@@ -328,19 +328,19 @@ class Hooks:
         return {name: value for found in self._each("counters") for name, value in found.items()}
 
     def graph_breaks(self) -> dict[str, int]:
-        """How often each reason broke a graph."""
+        """The count of graph breaks by reason."""
         return {why: count for found in self._each("graph_breaks") for why, count in found.items()}
 
     def break_place(self, reason: str) -> dict[str, Any]:
-        """Where this reason last broke a graph; empty where that is unknown."""
+        """The place of this reason's last break; empty if unknown."""
         return dict(next(self._each("break_place", reason), {}))
 
     def asynchronous(self) -> bool:
-        """Whether compiled code may be swapped in later, with no event."""
+        """Whether compiled code may be swapped in later, without an event."""
         return any(self._each("asynchronous"))
 
     def disabled(self) -> str:
-        """By which of ``record.DISABLED`` compilation is switched off now."""
+        """Which of ``record.DISABLED`` turns compilation off now."""
         return next(filter(None, self._each("disabled")), "")
 
     def optimizers(self) -> bool:
@@ -356,13 +356,13 @@ class Hooks:
         return next(filter(any, self._each("uncompiled")), (0, 0))
 
     def memory(self) -> tuple[int, ...]:
-        """Bytes of CUDA's allocator, by ``record.MEMORY``, and its retries; empty: not known."""
+        """Bytes of CUDA's allocator, by ``record.MEMORY``, and its retries; empty if unknown."""
         return next(filter(None, self._each("memory")), ())
 
     def _each(self, what: str, *args: Any) -> Iterator[Any]:
-        """Call the function ``what`` of each hook that provides it. One that fails stops no other.
+        """Call the function ``what`` of each hook that provides it. A failing hook stops no other.
 
-        Most hooks provide none or one, so which do is looked up once.
+        Most hooks provide none or one, so the providers are looked up once.
         """
         known = self._providers  # of now: another thread may uninstall a hook during the lookup
         providers = known.get(what)

@@ -1,15 +1,15 @@
 """Redacts PyTorch's and Python's texts: names, numbers and places stay, values are removed.
 
-A guard quotes the user's program: ``cfg['prompt'] == 'a patient'``, the line of source that it
-comes from, the full path of its file. By default all of that is taken out here, before anything is
-written, so that the journal, ``/status``, the metrics and the logs have the reduced text, and
-nothing else has to think of it. ``WARMWATCH_FULL_REASONS=1`` leaves the text as it was worded.
+A guard quotes the user's program: ``cfg['prompt'] == 'a patient'``, its source line, and the full
+path of its file. By default this module removes all of that before anything is written. So the
+journal, ``/status``, the metrics and the logs contain only the redacted text, and no other code has
+to redact. ``WARMWATCH_FULL_REASONS=1`` keeps the text unchanged.
 
 What stays: names of variables, attributes, modules, types and functions; numbers, sizes, dtypes,
-devices, booleans; a file's base name and line; a tensor's key that reads as a field's name
-(``batch['input_ids']``), since it says which argument changed. What goes: every other string and
-key of a dict (a key may be data), lines of source, folders, and what is long. Pure, and of bounded
-time: text is cut before it is looked at, and no pattern goes back over what it has passed.
+devices, booleans; a file's base name and line; a tensor's key that looks like a field name
+(``batch['input_ids']``), since it names the changed argument. What goes: every other string and
+dict key (a key may be data), source lines, folders, and long text. Pure, and of bounded time: text
+is cut first, and no pattern backtracks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LINES = 8
 _DIGITS = 20
 
 HIDDEN = "'...'"
-# After a letter stands an apostrophe, as in "doesn't", unless that is a prefix of a string.
+# An apostrophe follows a letter, as in "doesn't", unless the letter is a string prefix.
 _BEGINS = r"""(?:(?<!\w)|(?<=\b[bBfFrRuU])|(?<=\b[bBfFrR]{2})|(?="))"""
 _STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _TOKEN = re.compile(
@@ -38,7 +38,7 @@ _TOKEN = re.compile(
       # after a bracket or a comma, where one that ends the name never does.
     | (?P<lead>\b(?:tensor|type[ ]of)[ ])
         '(?P<name>(?:[^'"]|(?:(?<=[\[(])|(?<=,[ ]))(?:{_STRING}))+)'
-    | (?P<kept>
+    | (?P<code>
         \b[LG]\[(?:'[A-Za-z_]\w*'|"[A-Za-z_]\w*")\]  # a variable, as older versions write it
       | \b(?:_modules|_parameters|_buffers|__dict__)\[(?:'\w+'|"\w+")\]
       | a[ ]tensor[ ]type,[ ]'[ ]but[ ]found[ ]  # PyTorch's own lonely quote (2.6 to 2.13)
@@ -52,7 +52,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# What an exception says is in nobody's quotes, and may be the user's own words.
+# An exception's message has no quotes around it, and may be the user's text.
 _RAISED = re.compile(
     r"\b(\w*(?:[Ee]xception|[Ee]rror)\b[^:]{0,100}|unhandled args[^:]{0,100}|python_constant): .*",
     re.DOTALL,
@@ -65,7 +65,7 @@ _FILE = re.compile(r"[\w .+@-]+\.py|<[\w -]+>")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """How it is told why a recompile or a graph break was, and which error of ours there was."""
+    """Formats the reasons of recompiles and graph breaks, and the agent's own errors."""
 
     recompile: Callable[[str], str]
     graph_break: Callable[[str], str]
@@ -73,37 +73,37 @@ class Words:
 
 
 def words(*, full: bool) -> Words:
-    """As PyTorch and Python word it where ``full``, else without what is the user's."""
+    """PyTorch's and Python's text if ``full``, else without the user's values."""
     if full:
         return Words(recompile=_whole, graph_break=_whole, error=_whole_error)
     return Words(recompile=recompile, graph_break=graph_break, error=error)
 
 
 def recompile(text: str) -> str:
-    """The reasons of a recompile, one line for each compiled entry; the user's stack goes."""
+    """The reasons of a recompile, one line for each compiled entry, without the user's stack."""
     first, *others = text.strip()[: _LINES * _LOOKED_AT].split("\n")
     lines = [first, *(line for line in others if _ENTRY.match(line))]
     return "\n".join(map(guard, lines[:_LINES]))[:REASON_LIMIT]
 
 
 def guard(line: str) -> str:
-    """One guard and the place that it comes from: ``0/0: lr == 0.1  # sgd.py:31 in step``."""
-    said, comment = _scanned(line[:_LOOKED_AT])
-    return _cut(said, _GUARD_LIMIT) + _place(comment)
+    """One guard and its place: ``0/0: lr == 0.1  # sgd.py:31 in step``."""
+    reduced, comment = _scanned(line[:_LOOKED_AT])
+    return _cut(reduced, _GUARD_LIMIT) + _place(comment)
 
 
 @lru_cache(maxsize=1024)
 def graph_break(text: str) -> str:
     """The reason of a graph break: the first line, which names what Dynamo cannot trace.
 
-    Without what an exception said, if that is the reason.
+    Leaves out the message of an exception, if that is the reason.
     """
-    said, _ = _scanned(text.strip().partition("\n")[0][:_LOOKED_AT])
-    return _cut(_RAISED.sub(r"\1: ...", said), _BREAK_LIMIT)
+    reduced, _ = _scanned(text.strip().partition("\n")[0][:_LOOKED_AT])
+    return _cut(_RAISED.sub(r"\1: ...", reduced), _BREAK_LIMIT)
 
 
 def error(raised: Exception) -> str:
-    """An error of the agent's own: type and place, for its message may quote anything."""
+    """An error of the agent: type and place, since its message may quote anything."""
     place = ""
     for frame, line in traceback.walk_tb(raised.__traceback__):
         place = f" at {_base(frame.f_code.co_filename)}:{line}"
@@ -119,7 +119,7 @@ def _whole_error(raised: Exception) -> str:
 
 
 def _scanned(text: str) -> tuple[str, str]:
-    """``text`` up to its comment, reduced; and the comment, which is not."""
+    """``text`` up to its comment, redacted; and the comment, unchanged."""
     parts, at, comment = [], 0, ""
     for token in _TOKEN.finditer(text):
         parts.append(text[at : token.start()])
@@ -143,11 +143,11 @@ def _reduced(token: re.Match[str]) -> str:
         return HIDDEN
     if token["number"]:
         return f"{token['number'][:_DIGITS]}..."
-    return token["kept"] or token["base"] or token["script"]
+    return token["code"] or token["base"] or token["script"]
 
 
 def _tensor(name: str) -> str:
-    """A tensor's name, with the keys in it that read as names of fields."""
+    """A tensor's name, with the keys in it that look like field names."""
     parts, at = [], 0
     for field in _FIELD.finditer(name):
         parts += [_scanned(name[at : field.start()])[0], field[0]]
@@ -156,7 +156,7 @@ def _tensor(name: str) -> str:
 
 
 def _is_half(string: str | None) -> bool:
-    """Whether its quotes may be those of a name with a key in it, so that the key comes next.
+    """Whether its quotes may belong to a name with a key in it, so that the key comes next.
 
     It ends where a key begins, or holds a quote of the other kind, which may be the key's.
     """
@@ -167,7 +167,7 @@ def _is_half(string: str | None) -> bool:
 
 
 def _place(comment: str) -> str:
-    """From the user's line and its place the place alone; empty where it names no file."""
+    """The place alone, from the user's line and its place; empty if it names no file."""
     found = _PLACE.fullmatch(comment.rpartition("  # ")[2].rstrip())
     base = _base(found["path"]) if found else ""
     if not found or not _FILE.fullmatch(base):

@@ -1,16 +1,15 @@
 """The list of hook points, in PyTorch and in other compilers: one file each.
 
-A seam's ``install`` puts its hook in place and returns what it gives, how to undo it among that. It
-raises ``HookPointAbsentError`` where this PyTorch does not have the seam, which it finds out by
-looking before it touches anything: the others then give what they can, and ``warmwatch doctor``
-names what is missing. Any other exception is an error of ours, and what was half done is undone.
-Two entries install nothing of their own: they ask whether the records of compilations have what
-came with later versions.
+The ``install`` function of a hook point installs its hook and returns an ``Installed``. It looks
+the hook point up before it changes anything, and raises ``HookPointAbsentError`` if this PyTorch
+lacks it. The other hooks then still work, and ``warmwatch doctor`` names what is missing. Any other
+exception is an error of the agent, and a partial installation is undone. Two entries install
+nothing: they check whether compilation records have fields of later versions.
 
-Those of ``POINTS`` are installed when PyTorch itself has imported Dynamo. Every hook that Dynamo
-could trace is disabled for it: one guarded with ``is_compiling()`` would be traced away, unseen.
-Those of ``OTHER_COMPILERS`` are installed when somebody has imported the module that they are in,
-which may come before; Dynamo passes them over as soon as it is there (``Installed.functions``).
+``POINTS`` are installed once PyTorch itself has imported Dynamo. Every hook that Dynamo could trace
+is disabled for it: a hook guarded with ``is_compiling()`` would be traced away. ``OTHER_COMPILERS``
+are installed once their module was imported, which may come earlier. Dynamo skips them as soon as
+it is imported (``Installed.functions``).
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ POINTS: tuple[tuple[str, Install], ...] = (
     ("cudagraph_skips", cudagraph_skips.install),
 )
 
-# Wherever the agent is made: what was compiled ahead of time needs no Dynamo.
+# Installed with the agent: code that was compiled ahead of time needs no Dynamo.
 AHEAD: tuple[tuple[str, Install], ...] = (("precompiled", precompiled.install),)
 
 OTHER_COMPILERS: Mapping[str, tuple[str, Install]] = {
@@ -78,7 +77,7 @@ OTHER_COMPILERS: Mapping[str, tuple[str, Install]] = {
 
 
 def hide(functions: Sequence[Callable[..., Any]]) -> None:
-    """Have Dynamo pass over the frames of these, and of nothing that they call."""
+    """Make Dynamo skip the frames of these functions, but not of what they call."""
     from torch._dynamo.decorators import skip
 
     for function in functions:

@@ -20,17 +20,17 @@ from warmwatch.shared.record import PHASES
 _PHASE, _ACCOUNTED, _PHASE_NS = AT["active_phase"], AT["accounted_ns"], AT["phase_ns"]
 _SINCE = AT["active_since_ns"]
 _OTHER = PHASES.index("other")
-_WARM_UP_GAPS = 4  # times `quiet_ns`: a longer time without activity is not within one warm-up
+_WARM_UP_GAPS = 4  # times `quiet_ns`: a longer gap separates two warm-ups
 _Stack = list[tuple[str, int]]  # events with their phases, the innermost last
 
 
 class Activities:
-    """What threads have begun and not ended, and the counters that follow from it."""
+    """Open activities of each thread, and the counters that follow from them."""
 
     def __init__(self, book: CounterStore, answers: Answers, functions: Functions) -> None:
         self._book, self._words, self._store = book, book.words, book.store
         self._answers, self._functions = answers, functions
-        # In the order in which the threads began: the first has been compiling longest.
+        # In the order of the threads' begins: the first has been compiling longest.
         self._stacks: dict[int, _Stack] = {}
         self._background: dict[int, _Stack] = {}  # stacks that a step has passed
         self._background_since: dict[int, int] = {}
@@ -50,14 +50,16 @@ class Activities:
                 self._thread_ended = False
                 words[_SINCE] = now  # before the count: see ``steps.look_closely``
                 words[AT["begun"]] += 1
-                self._book.on_begin()  # after the count: who is called by it finds it
+                self._book.on_begin()  # after the count, so that the callback sees it
                 words[AT["first_begin_ns"]] = words[AT["first_begin_ns"]] or now
                 self._opened_episode = not words[AT["episode_began_ns"]]
                 if self._opened_episode:
                     words[AT["episode_began_ns"]] = now
                     words[AT["episode_began_steps"]] = self._store.steps()
                 if self._background:
-                    self._answers.at_end(now)  # what rose so far belongs to that compilation
+                    self._answers.at_end(
+                        now
+                    )  # counters that rose so far belong to that compilation
                 else:
                     self._answers.at_begin()
                 values = {"activity": words[AT["begun"]], "what": event}
@@ -73,7 +75,7 @@ class Activities:
     def end(self, thread: int, event: str, now: int) -> None:
         stack = self._background.get(thread) or self._stacks.get(thread) or []
         if any(name == event for name, _ in stack):
-            while stack.pop()[0] != event:  # what was begun inside it has ended too
+            while stack.pop()[0] != event:  # nested activities have ended too
                 pass
         else:
             thread = self._end_elsewhere(event)
@@ -85,20 +87,20 @@ class Activities:
         self._ended(now, changed=self._account(now))
 
     def _end_elsewhere(self, event: str) -> int:
-        """Leave ``event`` where another thread began it; that thread, or 0.
+        """End ``event`` on the thread that began it; return that thread, or 0.
 
-        Where several have it open, the one that has been compiling longest: each end ends one, so
-        none stays open. What was begun inside it goes on.
+        If several have it open, the one that has been compiling longest: each end closes one, so
+        none stays open. Activities nested in it go on.
         """
         for thread, stack in (*self._stacks.items(), *self._background.items()):
             places = [at for at, (name, _) in enumerate(stack) if name == event]
             if places:
                 del stack[places[-1]]
                 return thread
-        return 0  # the agent attached in the middle of it
+        return 0  # the agent attached during it
 
     def abandoned(self, threads: Collection[int], now: int) -> None:
-        """A step was marked: ``threads`` no longer compile, and others do in the background."""
+        """A step was marked: ``threads`` compile no more; others compile in the background."""
         for thread in threads:
             self._thread_ended |= self._stacks.pop(thread, None) is not None
             self._background.pop(thread, None)
@@ -115,11 +117,11 @@ class Activities:
         self._ended(now, changed=changed)
 
     def _step_passed(self, now: int) -> None:
-        """The activity in progress goes on in the background: the training does not wait for it."""
+        """The activity in progress continues in the background: no step waits for it."""
         words = self._words
         words[AT["background_since_ns"]] = min(self._background_since.values())
         if self._thread_ended:
-            return  # a part of it has ended within this step, which may have waited for that part
+            return  # a part of it ended in this step, which may have waited for it
         words[AT["background"]] += 1
         words[AT["ended"]] = words[AT["begun"]]
         self._nothing_active()
@@ -129,9 +131,9 @@ class Activities:
         self._store.note("end", now, {**values, "phase_ns": self._phase_ns()})
 
     def _ended(self, now: int, *, changed: bool) -> None:
-        """Something was ended, or abandoned: perhaps all that was in progress.
+        """Something ended, or was abandoned: perhaps everything in progress.
 
-        ``changed``: the current phase did.
+        ``changed``: the current phase changed.
         """
         words = self._words
         if self._background_since:
@@ -149,7 +151,7 @@ class Activities:
             self._store.publish(words, renew_lock=False)
 
     def _background_ended(self, now: int) -> None:
-        """Account for the compilations in the background that have ended."""
+        """Account for the background compilations that have ended."""
         words = self._words
         over = [thread for thread in self._background_since if thread not in self._background]
         if not over:
@@ -175,7 +177,7 @@ class Activities:
             self._words[AT[name]] = 0
 
     def _gap(self, now: int) -> None:
-        """The time since the last activity, as long as it may be part of one warm-up."""
+        """Count the time since the last activity, if it may be part of the same warm-up."""
         words = self._words
         gap = now - words[AT["last_end_ns"]] if words[AT["last_end_ns"]] else 0
         if words[AT["longest_gap_ns"]] < gap <= _WARM_UP_GAPS * words[AT["quiet_ns"]]:
@@ -184,7 +186,7 @@ class Activities:
     def _account(self, now: int) -> bool:
         """Account the time since the last change to the phase that was current.
 
-        Whether another phase is current now.
+        Returns whether the current phase is another one now.
         """
         words = self._words
         current = 0
@@ -199,14 +201,14 @@ class Activities:
         words[_PHASE], words[_ACCOUNTED] = current, now
         return True
 
-    # What others read.
+    # For other threads.
 
     def threads(self) -> tuple[int, ...]:
-        """Those that have begun something; may be called on any thread."""
+        """The threads with open activities; may be called on any thread."""
         return (*tuple(self._stacks), *tuple(self._background))
 
     def gone(self, living: Collection[int]) -> list[int]:
-        """The threads that have begun something and are not among the ``living``."""
+        """The threads with open activities that are not among the ``living``."""
         return [thread for thread in self.threads() if thread not in living]
 
     def total_ns(self) -> int:
@@ -214,7 +216,7 @@ class Activities:
         return sum(self._words[_PHASE_NS : _PHASE_NS + len(PHASES)])
 
     def phases_at(self, now: int) -> list[int]:
-        """Time of each of PHASES up to ``now``, that of the current one included."""
+        """Time of each of PHASES up to ``now``, including the current one."""
         words = self._words
         times = words[_PHASE_NS : _PHASE_NS + len(PHASES)]
         if words[_PHASE]:
@@ -222,6 +224,6 @@ class Activities:
         return times
 
     def _phase_ns(self) -> dict[str, int]:
-        """Accounted time of each phase that has any."""
+        """Accounted time of each phase, without zeros."""
         times = self._words[_PHASE_NS : _PHASE_NS + len(PHASES)]
         return {name: ns for name, ns in zip(PHASES, times, strict=True) if ns}

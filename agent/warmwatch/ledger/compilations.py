@@ -1,6 +1,7 @@
 """Finished compilations, cache lookups and their keys, fallbacks.
 
-The first key of each cache is written whole, later ones as the difference. The room is bounded.
+The first key of each cache is written in full, later ones as a difference. The total size is
+bounded.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from warmwatch.shared import record
 from warmwatch.shared.record import COMPILE_INDEX as AT
 
 ROOM = 512 * 1024  # of packed components in a process's journal
-LONGEST = 48 * 1024  # of one, or its line would not be believed
+LONGEST = 48 * 1024  # of one; a reader rejects longer lines
 MOST = 20_000
 _HASH = 6
 _LOOKED_AT = 4_000  # characters of a text
@@ -31,14 +32,14 @@ DEVICE = "device_index"
 
 
 def named(lines: Sequence[str]) -> dict[str, str]:
-    """The parts of a key: short hash by name, of names that are told twice the last."""
+    """The parts of a key: short hash by name; the last one wins for repeated names."""
     parts: dict[str, str] = {}
     indices: set[str] = set()
     for line in lines[:MOST]:
         if (found := _PART.match(line)) is not None:
             name = found[2] if found[3] is None else f"{found[2]}[{found[3]}]"
         elif (found := _WHOLE_NAME.match(line)) is not None:
-            name = f"{found[2]}[...]"  # a key that may be anything
+            name = f"{found[2]}[...]"  # a key of a dict may be any text
         else:
             continue
         parts[name] = found[1][:_HASH]
@@ -55,20 +56,20 @@ def _hash(text: str) -> str:
 
 
 class WrittenKeys:
-    """What of the keys was told before: the first of each cache, and how much room is left."""
+    """The first key of each cache that was written, and the space left."""
 
     def __init__(self) -> None:
         self._first: dict[str, Mapping[str, str]] = {}
         self._room = ROOM
 
     def packed(self, cache: str, lines: Sequence[str]) -> dict[str, Any]:
-        """How a journal's line tells a key's parts; how many alone where there is no room."""
+        """The parts of a key for the journal; only their number if there is no space left."""
         if not lines:
             return {}
         parts = named(lines)
         first = self._first.get(cache)
-        said = parts if first is None else _differences(first, parts)
-        text = "\n".join(f"{name} {short}" for name, short in said.items())
+        changed = parts if first is None else _differences(first, parts)
+        text = "\n".join(f"{name} {short}" for name, short in changed.items())
         data = base64.b64encode(zlib.compress(text.encode(), 6)).decode()
         if len(data) > min(LONGEST, self._room):
             return {"parts": len(parts)}
@@ -79,23 +80,23 @@ class WrittenKeys:
 
 
 def _differences(first: Mapping[str, str], parts: Mapping[str, str]) -> dict[str, str]:
-    """What differs from the first; ``-`` for what is not there any more."""
+    """The parts that differ from the first; ``-`` for a part that is missing now."""
     changed = {name: short for name, short in parts.items() if first.get(name) != short}
     return {**changed, **{name: "-" for name in first if name not in parts}}
 
 
-_MOST_SKIPS = 100  # that are told: PyTorch says it once for each graph
+_MOST_SKIPS = 100  # written at most: PyTorch reports one for each graph
 
 
 class Compilations:
-    """How many there were of each kind, and a line for each."""
+    """Counts compilations by kind, and writes a line for each."""
 
     def __init__(
         self, book: CounterStore, answers: Answers, functions: Functions, activities: Activities
     ) -> None:
         self._book, self._words, self._store = book, book.words, book.store
         self._answers, self._functions = answers, functions
-        self._told_keys = WrittenKeys()
+        self._written_keys = WrittenKeys()
         self._told_skips = 0
         self._activities, self._accounted = activities, activities.phases_at(0)
         self._at_limit: set[Any] = set()
@@ -107,7 +108,7 @@ class Compilations:
         words[AT["new_instances"]] += "instance" in values
         if category := values.get("category"):
             words[AT["recompiles"] + record.CATEGORIES.index(category)] += 1
-        # What a reset dropped is no recompile for PyTorch, but the training waits for it again.
+        # After a reset PyTorch does not call it a recompile, but the training waits for it again.
         came_back = bool(category) or ("again" in values and "instance" not in values)
         words[AT["recompiles_after_warm"]] += came_back and words[AT["warmups"]] > 0
         if phases := self._phases(now):
@@ -120,10 +121,10 @@ class Compilations:
         self._store.note("compilation", now, {"kind": kind, **values})
 
     def _phases(self, now: int) -> dict[str, int]:
-        """Time of each phase since the compilation before it, in microseconds.
+        """Time of each phase since the previous compilation, in microseconds.
 
-        PyTorch's own figures of a compilation do not tell C++ kernels and cache loads apart from
-        the rest. With these, the phases of all compilations add up to those of the run.
+        PyTorch's figures of a compilation do not separate C++ kernels and cache loads from the
+        rest. With these, the phases of all compilations add up to those of the run.
         """
         times = self._activities.phases_at(now)
         pairs = zip(record.PHASES, times, self._accounted, strict=True)
@@ -131,17 +132,18 @@ class Compilations:
         return {name: (new - old) // 1000 for name, new, old in pairs if new - old >= 1000}
 
     def cached(self, word: int) -> None:
-        self._words[word] += 1  # published with the compilation, or with the activity's end
+        self._words[word] += 1  # published with the compilation, or at the activity's end
 
     def cache_lookup(self, now: int, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
         known = {name: values.get(name) for name in ("id", "key", "reason")}
-        parts = self._told_keys.packed(cache, values.get("lines") or [])
+        parts = self._written_keys.packed(cache, values.get("lines") or [])
         self._store.note("cache", now, {"cache": cache, "verdict": verdict, **known, **parts})
 
     def fallback(self, now: int, values: Mapping[str, Any]) -> None:
-        """With ``fullgraph=True`` PyTorch raises at each call that does not fit: one frame.
+        """Count a frame once: with ``fullgraph=True`` PyTorch raises at each call that does not
+        fit.
 
-        A frame's number alone does not do: ``torch._dynamo.reset()`` begins to count again.
+        A frame's number does not identify it: ``torch._dynamo.reset()`` restarts the numbers.
         """
         frame, _, _ = str(values.get("id") or "").rpartition("/")
         key = (frame, *(values.get(of) for of in ("name", "file", "line")))

@@ -12,54 +12,54 @@ _MOST_WAYS = 20
 _MOST_FUNCTIONS = 4096
 
 
-class Ways:
-    """How ``torch.compile`` was called: each way once, told when there is somewhere to tell it."""
+class PendingCalls:
+    """The distinct calls of ``torch.compile``, held until there is a record to report them to."""
 
     def __init__(self) -> None:
         self._known: list[Mapping[str, Any]] = []
         self._told = 0
 
-    def heard(self, way: Mapping[str, Any]) -> None:
-        """It was called so; what comes after many other ways is left out."""
+    def add(self, way: Mapping[str, Any]) -> None:
+        """Add one call; calls beyond a limit are left out."""
         if way not in self._known and len(self._known) < _MOST_WAYS:
             self._known.append(way)
 
-    def untold(self) -> list[Mapping[str, Any]]:
-        """Those that nobody has taken yet."""
+    def take(self) -> list[Mapping[str, Any]]:
+        """The calls not yet reported."""
         new, self._told = self._known[self._told :], len(self._known)
         return new
 
 
 class Functions:
-    """The code of each function by compile id: of a backward PyTorch tells the id alone."""
+    """The code of each function by compile id: for a backward, PyTorch reports only the id."""
 
     def __init__(self) -> None:
         self._codes: dict[str, str] = {}
 
     def begun(self, of: Mapping[str, Any]) -> None:
-        """Dynamo begins to compile this."""
+        """Dynamo begins to compile ``of``."""
         if (known := of.get("id")) is not None and "code" in of:
-            self._codes.pop(known, None)  # ids begin anew after a reset: the latest comes last
+            self._codes.pop(known, None)  # ids restart after a reset: the latest must come last
             self._codes[known] = of["code"]
             if len(self._codes) > _MOST_FUNCTIONS:
                 del self._codes[next(iter(self._codes))]
 
     def code(self, compile_id: Any) -> str | None:
-        """That of the function which was compiled under this id last."""
+        """The code of the function that was last compiled with this id."""
         return self._codes.get(compile_id)
 
 
-class Asked:
-    """How ``torch.compile`` was called: told from when there is a record to tell it in."""
+class CompileCalls:
+    """Reports what ``torch.compile`` was called with, once there is a record."""
 
     def __init__(self, book: CounterStore, answers: Answers) -> None:
         self._words, self._store, self._answers = book.words, book.store, answers
-        self._ways = Ways()
+        self._ways = PendingCalls()
         self._is_open = False
 
     def wrapped(self, way: Mapping[str, Any], now: int) -> None:
         self._words[AT["wrappers"]] += 1
-        self._ways.heard(way)
+        self._ways.add(way)
         self._tell_ways(now)
         self._answers.look_whether_disabled()
         self._store.publish(self._words)
@@ -72,8 +72,8 @@ class Asked:
         self._store.publish(self._words)
 
     def _tell_ways(self, now: int) -> None:
-        """A line for each way in which ``torch.compile`` was called that no line has told yet."""
-        for way in self._ways.untold() if self._is_open else ():
+        """Write a line for each call of ``torch.compile`` not yet reported."""
+        for way in self._ways.take() if self._is_open else ():
             self._store.note("wrapped", now, way)
 
     def optimizer_made(self) -> None:

@@ -12,10 +12,10 @@ from warmwatch.shared.record import COMPILE_INDEX as AT
 
 
 class Store(Protocol):
-    """Where what the ledger knows is kept: this process's own record."""
+    """Where the ledger stores its counters: this process's own record."""
 
     def publish(self, words: list[int], *, renew_lock: bool = True) -> None:
-        """Store the words, which changed; ``renew_lock``: take the lock of the record again."""
+        """Store the changed counters; ``renew_lock``: take the lock of the record again."""
 
     def note(
         self, event: str, t: int, values: Mapping[str, Any], *, essential: bool = False
@@ -27,10 +27,10 @@ class Store(Protocol):
 
 
 class CounterStore:
-    """The words of the rare block and their store, one for each ledger.
+    """The counters of the compile block and their store; one for each ledger.
 
     Attributes:
-        on_begin: called whenever activity has begun, on whichever thread.
+        on_begin: called when activity has begun, on any thread.
     """
 
     def __init__(self, store: Store) -> None:
@@ -39,63 +39,63 @@ class CounterStore:
         self.on_begin: Callable[[], None] = lambda: None
 
     def noted(self, event: str, now: int, values: Mapping[str, Any]) -> None:
-        """Publish the words, and write a line."""
+        """Publish the counters, and write a line."""
         self.store.publish(self.words)
         self.store.note(event, now, values)
 
     def count(self, word: str, event: str, now: int, values: Mapping[str, Any]) -> None:
-        """One more of them, and a line."""
+        """Increment one counter, and write a line."""
         self.words[AT[word]] += 1
         self.noted(event, now, values)
 
 
 def counter(name: str) -> int:
-    """Where the word of this name is, which may be that of a cache: ``cache_hits.inductor_fx``."""
+    """The index of a counter, also of a cache's: ``cache_hits.inductor_fx``."""
     field, _, cache = name.partition(".")
     return AT[field] + (record.CACHES.index(cache) if cache else 0)
 
 
-_MOST_BREAKS = 100  # reasons that are told: some name a place each
+_MOST_BREAKS = 100  # reasons that are reported: some contain a place each
 _MOST_BREAK_LINES = 1_000  # a function that is compiled again breaks again
 _SKIPS = "cudagraph_skips"
 
 
 class Pytorch(Protocol):
-    """What may be asked of PyTorch, through the hooks that are in place."""
+    """What can be read from PyTorch, through the installed hooks."""
 
     def counters(self) -> Mapping[str, int]:
-        """Its cumulative counters, by the names of the words they add to."""
+        """Its cumulative counters, by the names of the slot's counters."""
 
     def graph_breaks(self) -> Mapping[str, int]:
-        """How often each of its reasons broke a graph."""
+        """The count of graph breaks by reason."""
 
     def break_place(self, reason: str) -> Mapping[str, Any]:
-        """Where this reason last broke a graph: name, file and line, as far as it says."""
+        """The place of this reason's last break: name, file and line, as far as known."""
 
     def asynchronous(self) -> bool:
-        """Whether a mode is on that swaps compiled code in later, with no event."""
+        """Whether a mode that swaps in compiled code later, without an event, is on."""
 
     def disabled(self) -> str:
-        """By which of ``record.DISABLED`` compilation is turned off now."""
+        """Which of ``record.DISABLED`` turns compilation off now."""
 
     def optimizers(self) -> bool:
         """Whether the process made an optimizer of ``torch.optim``."""
 
     def precompiled(self) -> Iterable[str]:
-        """Of ``record.PRECOMPILED``, what runs, as far as the calling thread sees it."""
+        """Which of ``record.PRECOMPILED`` run, as far as the calling thread shows it."""
 
     def uncompiled(self) -> tuple[int, int]:
         """Calls of compiled functions that a stance ran eagerly, and that it refused."""
 
     def memory(self) -> tuple[int, ...]:
-        """Bytes of CUDA's allocator, by ``record.MEMORY``, and its retries; empty: not known."""
+        """Bytes of CUDA's allocator, by ``record.MEMORY``, and its retries; empty if unknown."""
 
 
 class Answers:
-    """What PyTorch said, and what is new of it.
+    """What was last read from PyTorch, and the changes since.
 
     Args:
-        word_break: how a reason of a graph break is told.
+        word_break: formats the reason of a graph break.
 
     Attributes:
         on_purpose: whether the stance that turns compilation off is the agent's own.
@@ -115,7 +115,7 @@ class Answers:
         self._break_lines = 0
 
     def at_begin(self) -> None:
-        """Compile activity begins: from here on PyTorch's counters rise by it."""
+        """Compile activity begins: PyTorch's counters may rise from now on."""
         self.look_whether_disabled()
         self.look_for_optimizers()
         self.count_skips()
@@ -123,7 +123,7 @@ class Answers:
         self._breaks = self._pytorch.graph_breaks()
 
     def at_end(self, now: int) -> None:
-        """It has ended: what rose is added up."""
+        """Compile activity ended: add the increase of PyTorch's counters."""
         words = self._words
         after = self._pytorch.counters()
         for name, value in after.items():
@@ -135,7 +135,7 @@ class Answers:
         self._tell_breaks(now)
 
     def _tell_breaks(self, now: int) -> None:
-        """A line for each reason of a graph break that has come again, with its count so far."""
+        """Write a line for each graph break reason that occurred again, with its count."""
         rises: dict[str, int] = {}
         words: dict[str, str] = {}
         for text, count in self._pytorch.graph_breaks().items():
@@ -152,7 +152,7 @@ class Answers:
                 self._store.note("graph_break", now, {"reason": reason, "count": count, **where})
 
     def look_whether_disabled(self) -> bool:
-        """Whether that has changed."""
+        """Read whether compilation is disabled; returns whether that changed."""
         words = self._words
         before, by = words[AT["disabled"]], self._pytorch.disabled()
         on_purpose = by == "stance" and self.on_purpose()
@@ -166,7 +166,7 @@ class Answers:
         return rose or words[AT["disabled"]] != before
 
     def _count_uncompiled(self, *, counts: bool) -> bool:
-        """Whether a stance ran or refused further calls, of which those of a baseline count not."""
+        """Whether a stance ran or refused further calls; calls of a baseline do not count."""
         words, now = self._words, self._pytorch.uncompiled()
         rises = [max(0, new - old) for new, old in zip(now, self._uncompiled, strict=True)]
         self._uncompiled = now
@@ -186,9 +186,9 @@ class Answers:
             self._words[AT["optimizers"]] = int(self._pytorch.optimizers())
 
     def runs_ahead(self, kinds: Iterable[str] | None = None) -> bool:
-        """Record which code that was compiled ahead of time runs; whether any is new.
+        """Record which ahead-of-time compiled code runs; returns whether any is new.
 
-        ``kinds``: of ``record.PRECOMPILED``; ``None``: ask what runs on this thread.
+        ``kinds``: of ``record.PRECOMPILED``; ``None``: check the calling thread.
         """
         before = self._words[AT["precompiled"]]
         for kind in self._pytorch.precompiled() if kinds is None else kinds:
@@ -196,7 +196,7 @@ class Answers:
         return self._words[AT["precompiled"]] != before
 
     def look_at_memory(self, now: int) -> tuple[int, ...]:
-        """Record what the allocator reports now; its bytes, by ``record.MEMORY``."""
+        """Record the allocator's present figures; returns its bytes, by ``record.MEMORY``."""
         found = self._pytorch.memory()
         if not found:
             return ()
@@ -207,7 +207,7 @@ class Answers:
         return tuple(sizes)
 
     def count_skips(self) -> None:
-        """CUDA graphs that were left out as a graph first ran, with no activity around it."""
+        """Count CUDA graphs skipped at a graph's first run, outside any activity."""
         skips = self._pytorch.counters().get(_SKIPS, 0)
         self._words[AT[_SKIPS]] += max(0, skips - self._before.get(_SKIPS, skips))
         self._before = {**self._before, _SKIPS: skips}

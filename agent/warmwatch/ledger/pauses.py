@@ -1,7 +1,8 @@
 """Saving, evaluation and waiting for data: time that belongs to no step.
 
-Nested saves count once. Saves on other threads than that of the steps are no pauses: they are
-recorded as background saves. Compile time inside a pause is not subtracted twice from the step.
+Nested saves count once. Saves on other threads than that of the steps do not pause the training:
+they are recorded as background saves. Compile time inside a pause is not subtracted twice from the
+step.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from warmwatch.ledger.counters import CounterStore
 from warmwatch.shared.record import COMPILE_INDEX as AT
 
 SAVING = "saving"
-# what -> its words: the sum, the begin of the one in progress, the last end, and how many ended
+# kind -> its counters: the sum, the begin of the present one, the last end, and the number ended
 WORDS = {
     SAVING: ("saving_ns", "saving_since_ns", "saved_ns", None),
     "evaluating": ("evaluating_ns", "evaluating_since_ns", "evaluated_ns", "evaluations"),
@@ -20,11 +21,11 @@ WORDS = {
     ),
 }
 
-_KEPT = 100  # of those between two steps
+_MOST_REMEMBERED = 100  # pauses remembered between two steps
 
 
 class Pauses:
-    """Their words among those of the rare block. One fact at a time, in the ledger's turn."""
+    """The pauses' counters in the compile block. Called from the ledger's queue only."""
 
     def __init__(self, words: list[int]) -> None:
         self._kinds = {what: _Pause(words, *names) for what, names in WORDS.items()}
@@ -32,19 +33,19 @@ class Pauses:
         self._ended: list[tuple[int, int]] = []  # begins and ends since the last step, in order
 
     def began(self, what: str, thread: int, now: int, training: int | None, steps: int) -> bool:
-        """``thread`` began it; whether a word changed. ``training``: that of the steps.
+        """``thread`` began a pause; returns whether a counter changed. ``training``: that of steps.
 
-        Where there were more ``steps`` since, the end of the one before was lost, whoever began
-        it: a signal handler may have raised where it would have been told.
+        If ``steps`` rose since the previous pause began, its end was lost, on any thread: a signal
+        handler may have raised before it was reported.
         """
         if what == SAVING and training not in (None, thread):
             return self._background.began(thread, now)
         return self._kinds[what].began(thread, now, training, steps)
 
     def ended(self, what: str, thread: int, now: int, steps: int) -> bool:
-        """``thread`` ended what it began last; whether a word changed.
+        """``thread`` ended the pause that it began last; returns whether a counter changed.
 
-        Where there were more ``steps`` since, it was over already, and nobody knows when.
+        If ``steps`` rose since, it was over already, and its end is unknown.
         """
         kind = self._kinds[what]
         if what == SAVING and self._background.holds(thread):
@@ -53,26 +54,26 @@ class Pauses:
             return kind.forget()
         since = kind.ended(thread, now)
         if since:
-            # one within the other, or begun before it, is one pause
+            # nested or overlapping pauses are one
             while self._ended and self._ended[-1][1] > since:
                 since = min(since, self._ended.pop()[0])
             self._ended.append((since, now))
-            del self._ended[:-_KEPT]
+            del self._ended[:-_MOST_REMEMBERED]
         return bool(since)
 
     def since(self, step: int) -> int:
-        """How long those took that began after the last ``step`` was marked and have ended."""
+        """Total length of the pauses that began after the mark of ``step`` and have ended."""
         took = sum(end - begin for begin, end in self._ended if begin >= step)
         self._ended.clear()
         return took
 
     def behind(self, steps: int) -> dict[str, int]:
-        """Of each kind, the nanoseconds after so many steps and before the next one."""
+        """Nanoseconds of each kind after step number ``steps`` and before the next one."""
         return {what: one.behind(steps) for what, one in self._kinds.items()}
 
 
 class _Background:
-    """Saves on other threads than that of the steps."""
+    """Saves on threads that do not mark steps."""
 
     def __init__(self, words: list[int]) -> None:
         self._words, self._depths = words, dict[int, int]()
@@ -81,7 +82,7 @@ class _Background:
         return thread in self._depths
 
     def began(self, thread: int, now: int) -> bool:
-        """Whether a word changed."""
+        """Whether a counter changed."""
         first = not self._depths
         self._depths[thread] = self._depths.get(thread, 0) + 1
         if first:
@@ -89,7 +90,7 @@ class _Background:
         return first
 
     def ended(self, thread: int, now: int) -> bool:
-        """Whether a word changed."""
+        """Whether a counter changed."""
         self._depths[thread] -= 1
         if not self._depths[thread]:
             del self._depths[thread]
@@ -102,7 +103,7 @@ class _Background:
 
 
 class _Pause:
-    """One kind of it."""
+    """The pauses of one kind."""
 
     def __init__(
         self, words: list[int], total: str, since: str, until: str, count: str | None
@@ -112,7 +113,7 @@ class _Pause:
         self._count = None if count is None else AT[count]
         self._thread: int | None = None
         self._depth = self._steps = 0
-        self._latest = 0, 0  # behind how many steps the last ones began, and how long they took
+        self._latest = 0, 0  # the step count at the begin of the last ones, and their length
 
     def began(self, thread: int, now: int, training: int | None, steps: int) -> bool:
         if self.is_over(steps):
@@ -127,16 +128,16 @@ class _Pause:
         return True
 
     def is_over(self, steps: int) -> bool:
-        """Whether there were more steps since the one in progress began: its end was lost."""
+        """Whether ``steps`` rose since the present one began: its end was lost."""
         return self._thread is not None and self._steps != steps
 
     def forget(self) -> bool:
-        """The one in progress is over, and its end was lost; a word changes."""
+        """End the present one, whose end was lost; returns whether a counter changed."""
         self._thread, self._words[self._since] = None, 0
         return True
 
     def ended(self, thread: int, now: int) -> int:
-        """When the one that is over now had begun; 0 where none is."""
+        """The begin of the pause that ends now; 0 if none ends."""
         if self._thread != thread:
             return 0
         self._depth -= 1
@@ -154,13 +155,13 @@ class _Pause:
         return since
 
     def behind(self, steps: int) -> int:
-        """Nanoseconds of it after so many steps and before the next one."""
+        """Nanoseconds of pauses after step number ``steps`` and before the next one."""
         steps_then, took = self._latest
         return took if steps_then == steps else 0
 
 
 class Pausing:
-    """Pauses as they begin and end.
+    """Records begins and ends of pauses.
 
     Attributes:
         pauses: those since the last step. training: the thread that marks the steps.
@@ -176,7 +177,7 @@ class Pausing:
 
     def ended(self, what: str, thread: int, now: int, steps: int) -> None:
         if changed := self.pauses.ended(what, thread, now, steps):
-            self._book.on_begin()  # the step that it was in is no regular one
+            self._book.on_begin()  # the step around it is not regular
         self._paused(changed)
 
     def _paused(self, changed: bool) -> None:
@@ -184,7 +185,7 @@ class Pausing:
             self._store.publish(self._words)
 
     def resumed(self, now: int, last: int, duration: int) -> None:
-        """A clean step was marked that is shorter than the time since the one before it."""
+        """A clean step was marked that is shorter than the time since the previous one."""
         words = self._words
         words[AT["clean_sum_ns"]] += max(0, last - words[AT["irregular_step_ns"]]) + duration
         words[AT["irregular_step_ns"]] = max(words[AT["irregular_step_ns"]], now)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class IrregularSteps:
-    """The first step, those that held activity, long ones, and the one that is warm."""
+    """The first step, steps with activity, long steps, and the step that makes the rank warm."""
 
     def __init__(self, book: CounterStore, answers: Answers, pauses: Pauses) -> None:
         self._words, self._store = book.words, book.store
@@ -67,7 +67,7 @@ class IrregularSteps:
         words[AT["first_step_ns"]] = now
         words[AT["first_duration_ns"]] = duration
         settled = words[AT["settled"]] == words[AT["begun"]] + 1
-        if not baseline and not settled:  # after a baseline the warm-up begins
+        if not baseline and not settled:  # the warm-up begins after a baseline
             words[AT["episode_began_ns"]] = words[AT["episode_began_ns"]] or now
 
     def long(self, now: int, values: dict[str, float]) -> None:
@@ -87,15 +87,16 @@ class IrregularSteps:
         self._answers.look_at_memory(now)
         self._answers.runs_ahead()
         if words[AT["asynchronous"]]:
-            return  # it may still be compiling aside
+            return  # it may still compile in the background
         if words[AT["active_since_ns"]] or words[AT["activities_seen"]] != words[AT["begun"]]:
-            return  # something began, on another thread, after the mark that would have ended it
+            return  # another thread began something after the mark
         self._end_warmup(now, steps, words[AT["last_end_ns"]])
 
     def settled(self, by: str, now: int, activities: int | None) -> None:
         """The warm-up ends without steps; ``by``: one of SETTLED_BY.
 
-        ``activities``: how many had begun when that was judged; if more have since, it did not end.
+        ``activities``: the count at the time of that judgement. If more have begun since, the
+        warm-up goes on.
         """
         words = self._words
         active = words[AT["active_since_ns"]]
@@ -108,21 +109,21 @@ class IrregularSteps:
         self._end_warmup(now, self._store.steps(), now if active else words[AT["last_end_ns"]], by)
 
     def _end_warmup(self, now: int, steps: int, ended: int, by: str | None = None) -> None:
-        """Enter the warm-up that is open, if any, as ended; ``by``: as of :meth:`settled`."""
+        """Record the end of the open warm-up, if any; ``by``: see :meth:`settled`."""
         words = self._words
         began, before = words[AT["episode_began_ns"]], words[AT["episode_began_steps"]]
         words[AT["episode_began_ns"]] = words[AT["episode_began_steps"]] = 0
         how = {} if by is None else {"by": by}
-        if not words[AT["begun"]]:  # eager: there was no warm-up that could have ended
+        if not words[AT["begun"]]:  # eager: there was no warm-up
             self._answers.look_whether_disabled()
             self._store.publish(words)
             self._store.note("eager", now, {"at": self._store.steps(), **how}, essential=True)
             return
-        if not began:  # it had ended before, and nothing has compiled since
+        if not began:  # it had ended already, and nothing has compiled since
             self._store.publish(words)
             return
         words[AT["warmups"]] += 1
-        # all that began may be in the background: then there was nothing to wait for
+        # if all activity is in the background, there was nothing to wait for
         warmup = [began, ended or began, now, steps - before]
         for name in ("last_warmup", "first_warmup")[: 2 if words[AT["warmups"]] == 1 else 1]:
             words[AT[name] : AT[name] + len(warmup)] = warmup
@@ -132,7 +133,7 @@ class IrregularSteps:
 
 
 class StepFacts:
-    """Facts of steps; ``queue`` and ``clock`` are the ledger's."""
+    """Facts of steps. ``queue`` and ``clock`` belong to the ledger."""
 
     def __init__(
         self,
@@ -147,9 +148,9 @@ class StepFacts:
         self._steps = IrregularSteps(book, answers, pausing.pauses)
 
     def resumed(self, now: int, last: int, duration: int) -> int:
-        """The length of a clean step, which is not the first, without the pauses in it.
+        """The length of a clean step that is not the first, without its pauses.
 
-        ``now``: its mark; ``last``: that of the one before; ``duration``: between the two.
+        ``now``: its mark; ``last``: the previous mark; ``duration``: the time between them.
         """
         without = duration - min(duration, self._pauses.since(last))
         if without != duration:
@@ -167,13 +168,14 @@ class StepFacts:
         touched: bool,
         baseline: bool = False,
     ) -> int:
-        """An irregular step was marked: the first one, one that held activity, or a ``baseline``'s.
+        """An irregular step was marked: the first one, one with activity, or a ``baseline``'s.
 
-        ``seen`` activities had begun by then; ``touched``: some were within this step, which
-        without them took ``rest`` nanoseconds. Gives back what is left of these without pauses.
+        ``seen``: the number of activities begun by then. ``touched``: some were within this step,
+        which took ``rest`` nanoseconds without them. Returns ``rest`` without pauses.
         """
         before = now - duration if steps > 1 else 0
-        # a gap that is explained is no measure of a stall; what compiled in it is taken off twice
+        # a gap with an explanation does not measure a stall; compile time inside a pause is
+        # subtracted twice
         rest = max(0, rest - self._pauses.since(before))
         self._pausing.training = threading.get_ident()
         self._queue.post(self._steps.irregular, now, before, seen)
@@ -197,11 +199,11 @@ class StepFacts:
         self._queue.post(self._steps.passed, seen)
 
     def held_up(self, before: int, steps: int) -> None:
-        """The step after number ``steps``, marked at ``before``, waited for what was background."""
+        """The step after number ``steps``, marked at ``before``, waited for background activity."""
         self._queue.post(self._steps.held_up, before, steps)
 
     def baseline(self, steps: int, median_ns: int | None) -> None:
-        """The steps that were to run eagerly are over; ``median_ns``: of those that did."""
+        """The baseline steps are over; ``median_ns``: the median of those that ran eagerly."""
         now = self._clock()
         values = {"steps": steps, "median_ns": median_ns}
         self._queue.post(self._book.noted, "baseline", now, values)
@@ -209,7 +211,7 @@ class StepFacts:
     def long_step(
         self, steps: int, now: int, duration: int, usual: int, behind: Behind | None
     ) -> None:
-        """A clean step took far longer than usual ones; ``behind``: the batches within it."""
+        """A clean step took far longer than usual; ``behind``: the batches within it."""
         values = {"n": steps, "seconds": duration / 1e9, "usual": usual / 1e9}
         if behind is not None:
             values["data"] = behind.wait_ns / 1e9

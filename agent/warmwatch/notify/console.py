@@ -21,12 +21,12 @@ _logger = logging.getLogger("warmwatch")
 
 
 def is_logged() -> bool:
-    """Whether the user asked for our logger by name: gave it a level that lets us in."""
+    """Whether the user enabled our logger by name, with a level that lets us in."""
     return _logger.level != logging.NOTSET and _logger.isEnabledFor(logging.INFO)
 
 
 def put(line: str, *, shown: bool) -> None:
-    """Log ``line`` where that was asked for, and show it where that was.
+    """Log ``line`` if the logger is enabled, and show it if ``shown``.
 
     Raises:
         Exception: whatever the user's stream, log handler or progress bar raises.
@@ -34,7 +34,7 @@ def put(line: str, *, shown: bool) -> None:
     try:
         if shown and sys.stderr is not None:
             _show(line)
-    finally:  # one of them that refuses is no reason to leave out the other
+    finally:  # show it even if the logger raises
         if is_logged():
             _logger.info(line)
 
@@ -50,21 +50,21 @@ def _show(line: str) -> None:
 
 
 def _bars() -> Any:
-    """tqdm's class where a bar of it is on the screen."""
+    """tqdm's class, if one of its bars is on the screen."""
     bars = getattr(sys.modules.get("tqdm.std"), "tqdm", None)
     return bars if getattr(bars, "_instances", None) else None
 
 
 LONG_SECONDS = 10.0
-_MOST_RECOMPILES = 20  # told one by one
+_MOST_RECOMPILES = 20  # printed one by one
 
 
 class Announcer:
-    """Says what it is told of.
+    """Prints the events that it receives.
 
     Args:
-        shown: in the terminal, too; the log has it where the user asked for our logger.
-        slot: the record as it is now. rank: this process's; ``None`` where it is no rank.
+        shown: also print to the terminal; the logger gets them if the user enabled it.
+        slot: reads the present record. rank: this process's; ``None`` if it is no rank.
     """
 
     def __init__(
@@ -76,15 +76,15 @@ class Announcer:
         self._over = False
 
     def long(self, since: int, first: bool) -> None:  # noqa: ARG002 - an Alarm's call
-        """A compilation has taken so long."""
+        """A compilation takes long."""
         self._say(_long)
 
     def warm(self) -> None:
-        """Its warm-up has ended."""
+        """The warm-up has ended."""
         self._say(_warm)
 
     def compiled(self, kind: str, values: Mapping[str, Any]) -> None:
-        """A compilation ended: told where it is a recompile."""
+        """A compilation ended: report it if it is a recompile."""
         if "category" not in values:
             return
         self._recompiles += 1
@@ -98,7 +98,7 @@ class Announcer:
         self._say(lambda _slot: _fallback(values), wrong=True)
 
     def ended(self, end: End) -> None:
-        """The process ends. A spawned child says so twice, and the first end holds."""
+        """The process ends. A spawned child reports that twice, and the first end counts."""
         if self._over:
             return
         self._over = True
@@ -118,7 +118,7 @@ class Announcer:
 
 
 def _long(slot: Slot) -> str:
-    from warmwatch.shared.phrases import duration  # here, and below: most trainings say nothing
+    from warmwatch.shared.phrases import duration  # late: most trainings print nothing
 
     phase = slot.compile.active_phase
     return f"compiling for {duration(LONG_SECONDS)}" + (f" ({PHASES[phase - 1]})" if phase else "")
@@ -147,7 +147,7 @@ def _warm(slot: Slot) -> str:
 
 
 def why_settled(slot: Slot) -> str:
-    """Of a process that is warm without steps: by what."""
+    """What made a process without steps warm."""
     from warmwatch.shared.phrases import duration
 
     counts = slot.compile
@@ -206,5 +206,5 @@ def _account(slot: Slot, end: End) -> str:
 def _how(end: End) -> str:
     if end.how == "failed":
         return f"failed ({end.exception or f'exit code {end.code}'})"
-    # an exit code is not known here: `sys.exit(3)` ends like the last line does
+    # the exit code is unknown here: `sys.exit(3)` ends like the last line does
     return "interrupted" if end.how == "interrupted" else "ended"

@@ -10,13 +10,13 @@ from warmwatch.shared.record import PHASES, PROGRESS, Slot
 
 
 def answer(slot: Slot, state: str, steps_before: int = 0) -> str:
-    """Such as ``compiling for 43 s (inductor): kernels 31 of 86``; empty where nothing was seen.
+    """Such as ``compiling for 43 s (inductor): kernels 31 of 86``; empty if nothing was recorded.
 
-    ``steps_before``: those that are not counted.
+    ``steps_before``: steps not to count.
     """
     if slot.compile.active_since_ns:
         return _at_work(slot, "recompiling" if slot.compile.warmups else "compiling")
-    # of a record that began anew all of them
+    # a new record counts all of its steps
     fresh = slot.steps.steps - steps_before * (steps_before <= slot.steps.steps)
     steps = counted(fresh, "step")
     length = slot.recent_step_ns or slot.typical_step_ns
@@ -35,7 +35,7 @@ def answer(slot: Slot, state: str, steps_before: int = 0) -> str:
     if not slot.steps.steps:
         return f"nothing compiles at this moment; {duration(_spent(slot))} of compiling so far"
     clean = max(0, slot.steps.steps - slot.compile.clean_after)
-    if clean >= slot.header.warm_steps:  # such as a stalled one
+    if clean >= slot.header.warm_steps:  # for example a stalled one
         return f"{state}; {steps}" + (speed and f", {speed}")
     return f"{state}, {clean} of {slot.header.warm_steps} clean steps; {steps}"
 

@@ -1,9 +1,9 @@
 """Stack dumps during long compilations, written to the record.
 
-Once an activity is as old as the limit, and then ever more rarely (each pause is twice the one
-before, see ``watches.py``), the stacks of all threads are written: names of functions, base
-names of files, lines. No permission is needed, nothing is stopped, no line of source is read. Where
-a hang holds the interpreter's lock, nothing is written, and py-spy alone sees in.
+Once an activity is as old as the limit, the stacks of all threads are written: names of functions,
+base names of files, lines. Each pause until the next dump is twice the one before (``watches.py``).
+That needs no permission, stops nothing and reads no source line. If a hang holds the interpreter's
+lock, nothing is written, and only py-spy can read the stacks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from warmwatch.shared.record.stack_file import (
 _DEEPEST = 10_000  # frames
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
 
-Place = tuple[Path, int]  # the record's folder, and the mode of files in it
+Place = tuple[Path, int]  # the record's folder, and the mode of its files
 
 
 class StackWriter:
@@ -42,7 +42,7 @@ class StackWriter:
 
     Args:
         phase: 1 + the position of its phase in PHASES, or 0. threads: those that compile.
-        place: where to; ``None`` where there is no record.
+        place: where to write; ``None`` if there is no record.
     """
 
     def __init__(
@@ -55,9 +55,10 @@ class StackWriter:
         self._phase, self._compiling, self._place = phase, threads, place
 
     def write(self, since: int, first: bool) -> None:
-        """What a disk does not take is left out: the next look tries again.
+        """Write one dump. If the disk refuses it, the next one tries again.
 
-        The file is of one activity: its ``first`` look ends what was there. So does one too many.
+        The file holds one activity: its ``first`` dump replaces older content. So does one too
+        many.
         """
         place = self._place()
         if place is None:
@@ -67,7 +68,7 @@ class StackWriter:
         try:
             file = opened_high(folder / STACKS, _FLAGS, mode)
             try:
-                os.fchmod(file, mode)  # whatever the umask
+                os.fchmod(file, mode)  # regardless of the umask
                 most = room(file, STACKS_LIMIT)
                 if first or os.fstat(file).st_size + len(line) > most:
                     os.ftruncate(file, 0)
@@ -91,28 +92,28 @@ class StackWriter:
 
 
 def _threads(compiling: Collection[int]) -> list[ThreadStack]:
-    """Every thread but ours: those that compile first, then the main one."""
+    """Every thread but the agent's: those that compile first, then the main one."""
     main, found = main_thread().ident, []
     for ident, innermost in sys._current_frames().items():
         frames, ours = _frames(innermost)
         if ident == get_ident() or (ours and ident != main):
             continue
-        kept, left_out = cut(frames)
+        included, left_out = cut(frames)
         found.append(
             ThreadStack(
-                frames=kept, left_out=left_out, main=ident == main, compiles=ident in compiling
+                frames=included, left_out=left_out, main=ident == main, compiles=ident in compiling
             )
         )
     return sorted(found, key=lambda one: (not one.compiles, not one.main))
 
 
 def _frames(frame: FrameType | None) -> tuple[list[Frame], bool]:
-    """Innermost first; and whether it is a thread of ours. No frame is held on to."""
+    """Frames, innermost first; and whether it is a thread of the agent. Keeps no frame alive."""
     found: list[Frame] = []
     module = ""
     while frame is not None and len(found) < _DEEPEST:
         code = frame.f_code
-        name = getattr(code, "co_qualname", code.co_name)  # from 3.11 on with its class
+        name = getattr(code, "co_qualname", code.co_name)  # since 3.11, with its class
         found.append(Frame(name, code.co_filename.rpartition("/")[2], frame.f_lineno or 0))
         module = str(frame.f_globals.get("__name__", ""))
         frame = frame.f_back

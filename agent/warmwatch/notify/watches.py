@@ -1,8 +1,8 @@
 """Threads that watch while there is something to watch: long activities, and quiet processes.
 
-The event that may need a watch starts its thread, and the thread ends when there is no more need:
-an ordinary warm training has none. A watch needs the interpreter, so where a hang holds its lock
-(the GIL) nothing is called.
+An event that needs a watch starts its thread, and the thread ends when the need ends: an ordinary
+warm training has none. A watch needs the interpreter, so it calls nothing while a hang holds the
+GIL.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from time import monotonic_ns
 from warmwatch._guard import report
 from warmwatch.process.threads import MaskedThread, locked, release
 
-_LONGEST_NAP = 5.0  # seconds: an activity may end with no event of its own
-_RETRY_NS = 10**9  # the process was not warm when it could be: the next attempt
+_LONGEST_NAP = 5.0  # seconds: an activity may end without an event
+_RETRY_NS = 10**9  # the process was not warm when expected: the next attempt
 
 
 class WatchThread:
@@ -53,7 +53,7 @@ class WatchThread:
         release(self._wake)
 
     def sleep(self, seconds: float) -> None:
-        """On the thread: wait so long, or until :meth:`wake`."""
+        """On the thread: wait for this time, or until :meth:`wake`."""
         self._wake.acquire(timeout=seconds)
 
     def _run(self) -> None:
@@ -63,9 +63,9 @@ class WatchThread:
                 self._watch()
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report(self._name, error)
-                return  # and keeps its turn: another thread would fail too
+                return  # keep the turn: another thread would fail too
             self._turn.clear()
-            # An event of meanwhile may have found this thread still running.
+            # An event meanwhile may have found this thread still running.
             if me is None or not self._needed():
                 return
             if self._turn.setdefault(None, me) is not me:
@@ -78,7 +78,7 @@ class Alarm:
 
     Attributes:
         act: called with its begin in monotonic nanoseconds, and whether it is the first call for
-            this activity. It may wait for a disk. again: call again, each pause twice the one
+            this activity. It may wait for a disk. again: call again; each pause is twice the one
             before.
     """
 
@@ -88,10 +88,11 @@ class Alarm:
 
 
 class ActivityWatch:
-    """Calls ``alarms`` on a thread while an activity is in progress; without any it needs none.
+    """Calls ``alarms`` on a thread while an activity is in progress; needs no thread without
+    alarms.
 
     Args:
-        since: begin of the activity in progress in monotonic nanoseconds, 0 where there is none.
+        since: begin of the activity in progress in monotonic nanoseconds, 0 if there is none.
     """
 
     def __init__(self, since: Callable[[], int], alarms: Sequence[Alarm]) -> None:
@@ -107,12 +108,12 @@ class ActivityWatch:
         self._thread.start()
 
     def ended(self) -> None:
-        """An activity ended on the calling thread: if no other goes on, the watch is over."""
+        """An activity ended on the calling thread: stop watching if no other is in progress."""
         if self._thread.runs and not self._since():
             self._thread.wake()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._alarms = ()
         self._thread.wake()
 
@@ -120,7 +121,7 @@ class ActivityWatch:
         return bool(self._alarms and self._since())
 
     def _follow(self) -> None:
-        """Until nothing is in progress, or :meth:`stop`."""
+        """Watch until nothing is in progress, or :meth:`stop`."""
         watched, due = 0, dict[Alarm, float]()
         while (since := self._since()) and (alarms := self._alarms):
             if since != watched:
@@ -140,13 +141,13 @@ def _age(since: int) -> float:
 class QuietWatch:
     """Calls ``act`` on a thread once a process without steps is warm.
 
-    Nothing happens in such a process at the moment when it becomes warm, so a thread waits for it:
-    from the end of an activity until the process is warm, marks steps or has an optimizer. It
-    sleeps until the earliest moment at which the process can be warm.
+    Nothing happens in such a process when it becomes warm, so a thread waits for that: from the end
+    of an activity until the process is warm, marks steps or has an optimizer. It sleeps until the
+    earliest time at which the process can be warm.
 
     Args:
-        due: when that can be in monotonic nanoseconds, as of now; ``None``: there is no need to
-            wait. act: reports it; called again after the next activity.
+        due: that time in monotonic nanoseconds, as of now; ``None``: there is no need to wait.
+        act: reports it; called again after the next activity.
     """
 
     def __init__(self, due: Callable[[], int | None], act: Callable[[], None]) -> None:
@@ -158,7 +159,7 @@ class QuietWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         self._stopped = True
         self._thread.wake()
 

@@ -1,8 +1,8 @@
 """Advice for a recompile: one sentence for each category, and for each kind of a guard on a size.
 
-Only remedies that follow from the category and the guard are here; where these do not say what to
-change, there is no advice. No remedy names what PyTorch would refuse: ``mark_dynamic`` raises where
-the code makes a constant of the size, ``maybe_mark_dynamic`` does not.
+The remedies follow from the category and the guard; if these do not show what to change, there is
+no advice. No remedy names something that PyTorch would refuse: ``mark_dynamic`` raises if the code
+makes the size a constant, ``maybe_mark_dynamic`` does not.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ADVICE = {
 }
 
 
-# A Triton kernel of the user's own, which PyTorch's settings do not reach.
+# A Triton kernel of the user, which PyTorch's settings do not affect.
 _OF_TRITON = {
     "shape": (
         "Pad or bucket the size that changes (to the next power of two, say), or leave it out of "
@@ -60,7 +60,7 @@ _OF_TRITON = {
 }
 
 
-# What is no recompile.
+# Not a recompile.
 OF_BREAK = (
     "Take it out of the compiled function; TORCH_LOGS=graph_breaks shows more, and "
     "torch.compile(fullgraph=True) raises there."
@@ -71,8 +71,8 @@ OF_FALLBACK = (
 )
 
 
-# Sizes that marking them dynamic does not help with. Which of these holds is in the guard, and in
-# whether sizes were dynamic while it was compiled (torch 2.6 to 2.15).
+# Sizes for which marking them dynamic does not help. The guard shows which case holds, together
+# with whether sizes were dynamic during the compilation (torch 2.6 to 2.15).
 _OF_ONE = (
     "PyTorch compiles sizes 0 and 1 separately, also where sizes are dynamic: pad or drop such a "
     "batch, or call the function once with it during the warm-up."
@@ -101,7 +101,7 @@ _LONGEST = 1_000  # characters of one guard
 _MOST_ENTRIES = 64
 
 
-# A guard on the length of a list or a dict. A number that changes is another matter.
+# A guard on the length of a list or a dict. A number that changes is a different case.
 _LENGTH = re.compile(r"^\s*(?:!?[\d/_]+:\s*)?len\(")
 _OF_LENGTH = (
     "Keep the number of items in it the same (pad it, or fill it before the first compiled call), "
@@ -116,11 +116,11 @@ def advice(
     *,
     dynamic: bool | None = None,
 ) -> str | None:
-    """The remedy for a recompile of ``category``, one sentence; ``None`` where none is known.
+    """The remedy for a recompile of ``category``, one sentence; ``None`` if none is known.
 
-    ``kind``: one of ``record.KINDS``. ``reason``: PyTorch's words. ``dynamic``: whether it was
-    compiled with dynamic sizes (``True``), static ones (``False``), or with those dynamic that have
-    changed (``None``, PyTorch's default). Each where it is known.
+    ``kind``: one of ``record.KINDS``. ``reason``: PyTorch's text. ``dynamic``: whether it was
+    compiled with dynamic sizes (``True``), static sizes (``False``), or only changed sizes dynamic
+    (``None``, PyTorch's default). Each may be unknown.
     """
     if category is None:
         return None
@@ -134,7 +134,7 @@ def advice(
 
 
 def _of_size(reason: str, dynamic: bool | None) -> str | None:
-    """The remedy that the guard in the first line of ``reason`` calls for, if a special one."""
+    """The remedy for the size guard in the first line of ``reason``, if it needs a special one."""
     first, *others = [entry[:_LONGEST] for entry in reason.split("\n")[:_MOST_ENTRIES]]
     if _ZERO_OR_ONE.match(first):
         return _OF_ONE
@@ -147,8 +147,8 @@ def _of_size(reason: str, dynamic: bool | None) -> str | None:
         return _OF_PARAMETER
     if {found["old"], found["new"]} & {"0", "1"}:
         return _OF_ONE
-    # With PyTorch's default, a size that has changed before is compiled as dynamic: if it is a
-    # constant in two entries, the code makes it one.
+    # With PyTorch's default, a size that changed before is compiled as dynamic. If it is a constant
+    # in two entries, the code makes it one.
     again = (_MISMATCH.search(other) for other in others)
     twice = any(one and (one["name"], one["dim"]) == (found["name"], found["dim"]) for one in again)
     constant = dynamic is True or (dynamic is None and twice)

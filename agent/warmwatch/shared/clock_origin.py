@@ -1,6 +1,6 @@
 """The origin of monotonic times: the boot and the time namespace.
 
-The agent writes both into its record, a reader compares them with its own.
+The agent writes both into its record, and a reader compares them with its own.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def boot_id() -> str:
-    """The kernel's id of this boot; empty where it does not tell."""
+    """The kernel's id of this boot; empty if the kernel does not report it."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -17,7 +17,7 @@ def boot_id() -> str:
 
 
 def clock_offset_ns() -> int | None:
-    """What this process's time namespace adds to the monotonic clock; ``None``: not to be known."""
+    """Offset of this process's time namespace to the monotonic clock; ``None`` if unknown."""
     try:
         lines = Path("/proc/self/timens_offsets").read_text().splitlines()
         words = next(line.split() for line in lines if line.startswith("monotonic"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _WRAPPER = "external_utils.py"
-# what Dynamo calls the rest of a function behind a graph break
+# Dynamo's name for the rest of a function after a graph break
 _RESUMED = re.compile(r"(?:torch_dynamo_resume_in_)+(?P<name>.+?)(?:_at_\d+)*_at_(?P<line>\d+)")
 
 
@@ -28,41 +28,41 @@ def duration(seconds: float) -> str:
 
 
 def step_length(seconds: float) -> str:
-    """A step's length to two figures, as many as its bin is good for: ``36 ms``, ``1.5 s``."""
+    """A step's length with the two digits that its bin can give: ``36 ms``, ``1.5 s``."""
     if seconds < 0.995:
         return f"{float(f'{seconds * 1e3:.2g}'):g} ms"
     return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
 
 
 def exact_length(seconds: float) -> str:
-    """The length of one step, as it was measured: ``36 ms``, ``10.0 s``, ``43 s``."""
+    """The measured length of one step: ``36 ms``, ``10.0 s``, ``43 s``."""
     return f"{seconds:.1f} s" if 0.9995 <= seconds < 99.95 else duration(seconds)
 
 
 def counted(number: int, noun: str, several: str = "") -> str:
-    """``1 step``, ``3 steps``; ``several``: its plural, where that is another."""
+    """``1 step``, ``3 steps``; ``several``: an irregular plural."""
     return f"{number} {noun}" if number == 1 else f"{number} {several or noun + 's'}"
 
 
 def one_line(text: str, longest: int) -> str:
-    """``text`` without its line breaks; what is beyond ``longest`` characters is left out."""
+    """``text`` without its line breaks, cut to ``longest`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 
 def baseline_words(done: int, steps: int) -> str:
-    """While the first steps of a run are eager on purpose: ``baseline: step 7 of 20, ...``."""
+    """The progress of the eager baseline: ``baseline: step 7 of 20, ...``."""
     return f"baseline: step {min(done + 1, steps)} of {steps}, eager on purpose"
 
 
 def resumed(name: str | None) -> tuple[str, int] | None:
-    """The function, and the line from which on its rest is compiled; of a whole one ``None``."""
+    """The function and the line after its graph break; ``None`` for a whole function."""
     rest = _RESUMED.fullmatch(name) if name else None
     return (rest["name"], int(rest["line"])) if rest else None
 
 
 def short_place(name: str, file: str | None = None) -> str:
-    """The same for a label: ``forward``, ``forward:47`` for what is behind its break there."""
+    """The same for a label: ``forward``, or ``forward:47`` after its break there."""
     if file == _WRAPPER:
         return "the model"
     rest = resumed(name)
@@ -70,10 +70,10 @@ def short_place(name: str, file: str | None = None) -> str:
 
 
 def place(name: str | None, file: str | None = None, line: int | None = None) -> str:
-    """The user's function: ```forward` (model.py:31)``; empty where it is not known."""
+    """The user's function: ```forward` (model.py:31)``; empty if unknown."""
     if not name:
         return ""
-    if file == _WRAPPER:  # what PyTorch puts around a module of its own: nobody wrote that name
+    if file == _WRAPPER:  # PyTorch's wrapper around its own modules: no user wrote that name
         return "the model"
     if rest := resumed(name):
         return f"`{rest[0]}` after a graph break ({file or 'line'}:{rest[1]})"
@@ -83,9 +83,9 @@ def place(name: str | None, file: str | None = None, line: int | None = None) ->
 
 
 def called_from(caller: str | None) -> str:
-    """Behind a library's function: which line of the user's called it. Of the user's own nothing.
+    """The user's line that called a library's function; empty for a function of the user.
 
-    ``caller``: as the journal has it, empty where only library code is involved.
+    ``caller``: as in the journal, empty if only library code is involved.
     """
     if caller is None:
         return ""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 SHARED = "/run/warmwatch"
 _MEMORY = "/dev/shm"  # noqa: S108 - the agent checks its owner
-_MEMORY_LEFT = 16 * 1024 * 1024  # a container has 64 MiB there, and a record takes less than one
+_MEMORY_LEFT = 16 * 1024 * 1024  # a container has 64 MiB there, and a record takes less than 1 MiB
 _WRITE_AND_ENTER = 2 | 1  # os.W_OK | os.X_OK
 
 
@@ -29,7 +29,7 @@ class _Room(Protocol):
 
 
 class World(Protocol):
-    """What is asked of the file system: the module ``os``, or what a test puts in its place."""
+    """The needed functions of the file system: the module ``os``, or a test's replacement."""
 
     def stat(self, path: str, /) -> _Status: ...
     def lstat(self, path: str, /) -> _Status: ...
@@ -39,11 +39,11 @@ class World(Protocol):
 
 
 def directories(environ: Mapping[str, str], uid: int) -> tuple[str, ...]:
-    """Where records may be, best first. An agent takes the first it can write, a reader all.
+    """The directories for records, best first. An agent uses the first that it can write to.
 
-    ``WARMWATCH_DIR`` alone where it is set; else ``/run/warmwatch``, the user's runtime
-    directory, and a folder of the user's own in ``/dev/shm`` or under the temporary directory. What
-    is usually in memory comes first: there a record costs least and no disk can hold it up.
+    Readers read all of them. If ``WARMWATCH_DIR`` is set, only that one; else ``/run/warmwatch``,
+    the user's runtime directory, and a folder of the user in ``/dev/shm`` or the temporary
+    directory. In-memory file systems come first: there a record costs least, and no disk delays it.
     """
     if chosen := environ.get("WARMWATCH_DIR"):
         return (chosen,)
@@ -54,11 +54,11 @@ def directories(environ: Mapping[str, str], uid: int) -> tuple[str, ...]:
 
 
 def obstacle(directory: str, world: World, *, chosen: bool) -> str | None:
-    """Why no record would be made in ``directory``; ``None`` where one would.
+    """Why no record can be created in ``directory``; ``None`` if one can.
 
-    One that the user ``chose`` is taken as it is, and made with its parents. Of the default ones a
-    parent must be there, and a folder that somebody else put in our place is refused; the shared
-    one is the administrator's to make. The agent and ``doctor`` both go by this.
+    A directory that the user ``chose`` is used as it is, and created with its parents. A default
+    directory needs its parent, and must not be another user's folder; only the administrator
+    creates the shared one. The agent and ``doctor`` both use this.
     """
     if not chosen and directory.startswith(f"{_MEMORY}/") and _is_scarce(world):
         return f"less than {_MEMORY_LEFT >> 20} MiB are left in {_MEMORY}"
@@ -78,9 +78,9 @@ def obstacle(directory: str, world: World, *, chosen: bool) -> str | None:
 
 
 def distrust(found: _Status, uid: int) -> str | None:
-    """Why ``uid`` does not take a default directory for his or the administrator's; else ``None``.
+    """Why ``uid`` does not trust a default directory; ``None`` if it is the user's or root's.
 
-    Where anybody may rename, somebody hides his records. Of root's own one that is root's choice.
+    Where anybody may rename, somebody could hide the records. For root's directories, root decides.
     """
     if found.st_uid not in (0, uid):
         return f"it belongs to user {found.st_uid}"
@@ -93,14 +93,14 @@ def _is_scarce(world: World) -> bool:
     try:
         there = world.statvfs(_MEMORY)
     except OSError:
-        return False  # it is not there, which is said in other words
-    if not there.f_blocks:  # it has no limit
+        return False  # a missing directory has a message of its own
+    if not there.f_blocks:  # no limit
         return False
     return there.f_bavail * there.f_frsize < _MEMORY_LEFT
 
 
 def _cannot_be_made(directory: str, world: World, *, chosen: bool) -> str | None:
-    """Why a directory that does not exist cannot be made, judged by the nearest one that does."""
+    """Why a missing directory cannot be created, judged by its nearest existing parent."""
     above = _parent(directory)
     while True:
         try:

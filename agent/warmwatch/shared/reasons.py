@@ -1,19 +1,19 @@
-"""Recompile reasons in plain English. Pure; PyTorch's own text is kept with it.
+"""Recompile reasons in plain English, next to PyTorch's own text. Pure.
 
-The words that are read are those of Dynamo's guards (torch 2.6 to 2.15), of the first entry that
-did not fit. What is not understood gives ``None``, and then PyTorch's own text is all there is.
+The patterns match Dynamo's guards (torch 2.6 to 2.15), of the first entry that did not fit. An
+unknown guard gives ``None``, and then only PyTorch's own text is shown.
 """
 
 from __future__ import annotations
 
 import re
 
-ENTRY = re.compile(r"^\s*!?[\d/_]+:\s*")  # `0/1: `, before what that entry's guard says
+ENTRY = re.compile(r"^\s*!?[\d/_]+:\s*")  # `0/1: `, before the guard of that entry
 LOCAL = re.compile(r"\b[LG]\[['\"](\w+)['\"]\]")
 _TENSOR = re.compile(r"tensor '(?P<name>.+?)' (?P<what>[\w ]+?) mismatch\b\W*(?P<rest>.*)", re.I)
 _FROM_TO = re.compile(r"expected (?P<old>.+?),? (?:actual|but got|got) (?P<new>.+?)\s*$", re.I)
 _DIMENSION = re.compile(r"at index (\d+)")
-_FROM_TWO = re.compile(r"^2 <= ")  # PyTorch compiles sizes 0 and 1 apart, and so guards the others
+_FROM_TWO = re.compile(r"^2 <= ")  # PyTorch compiles sizes 0 and 1 separately
 _OF_STATE = re.compile(r"GLOBAL_STATE changed:\s*(.*)", re.I)
 _EQUALS = re.compile(r"^(?P<name>[\w.\[\]'\"]+) == (?P<value>[^=]+)$")
 _LENGTH = re.compile(r"^len\((?P<name>.+?)\) [!=]= (?P<value>\d+)$")
@@ -24,21 +24,21 @@ _TYPE = re.compile(
 )
 _LACKS = re.compile(r"^getattr failed on source (?P<name>[\w.\[\]'\"]+)$")
 _KEY_SETS = re.compile(r"expected DispatchKeySet\((\w+)[^)]*\), actual DispatchKeySet\((\w+)")
-_ADVISED = ". Guard failed on a parameter"  # what PyTorch says behind the reason itself
+_ADVISED = ". Guard failed on a parameter"  # PyTorch's text after the reason itself
 _PARAMETER = re.compile(r"\._parameters\[['\"](?P<name>\w+)['\"]\]")
 _SIZE = re.compile(
     r"(?<![\w.\[\]'\"])(?P<name>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]"
 )
-# as the agent words what a Triton kernel is compiled or tuned for
+# the agent's text for what a Triton kernel is compiled or tuned for
 _KERNEL = re.compile(
     r"^(?P<of>(?:dtype|alignment) of )?(?P<name>[\w.\[\]]+): "
     r"expected (?P<old>.+?), actual (?P<new>.+)$"
 )
 _SAME = re.compile(r"___check_(?:obj|type)_id\((?P<name>[^,]+)|^(?P<other>[\w.\[\]'\"]+) is ")
 _ONE = re.compile(r"^(?:type\()?(?P<name>[\w.\[\]'\"]+)")
-_OF_STACK = re.compile(r"___stack\d+")  # what was computed when a function broke
+_OF_STACK = re.compile(r"___stack\d+")  # values computed before a function's graph break
 _LONGEST = 120
-_LONGEST_GUARD = 1_000  # what is longer is nothing that is said in 120, and costs to be read
+_LONGEST_GUARD = 1_000  # a longer guard does not fit into 120 characters, and takes long to parse
 
 _STATES = {
     "grad_mode": "grad mode changed: evaluation or no_grad",
@@ -57,7 +57,7 @@ _ABOUT = {
 
 
 def plain(reason: str | None, category: str | None = None) -> str | None:
-    """One clause for people, such as "`tokens`: dim 1 went from 64 to 48"; ``None``: not known."""
+    """One clause, such as "`tokens`: dim 1 went from 64 to 48"; ``None`` if unknown."""
     if not reason:
         return None
     first, *others = reason.strip().split("\n")
@@ -74,9 +74,9 @@ def plain(reason: str | None, category: str | None = None) -> str | None:
 
 
 def _guard(entry: str) -> str:
-    """What the guard of an entry says, without the entry's number and the line it comes from."""
-    said = ENTRY.sub("", entry).partition("  # ")[0].partition(_ADVISED)[0]
-    return LOCAL.sub(r"\1", said.strip().removesuffix("."))
+    """The guard of an entry, without the entry's number and its source line."""
+    guard = ENTRY.sub("", entry).partition("  # ")[0].partition(_ADVISED)[0]
+    return LOCAL.sub(r"\1", guard.strip().removesuffix("."))
 
 
 def _state(guard: str, category: str | None) -> str | None:
@@ -111,7 +111,7 @@ def _tensor(guard: str, category: str | None) -> str | None:
 
 
 def _kind_of(name: str, guard: str, category: str | None) -> str:
-    """From the first keys of its dispatch key sets, which name device and layout."""
+    """The change in the first dispatch keys, which name device and layout."""
     keys = _KEY_SETS.search(guard)
     if keys is None or keys[1] == keys[2]:
         return f"`{name}` is of another kind"
@@ -157,7 +157,7 @@ def _dim(name: str, dimension: str) -> str:
 
 
 def _is_input(name: str) -> bool:
-    """A plain name or an item of one: an attribute is a parameter or a buffer, not a batch."""
+    """A plain name or an item of one; an attribute is a parameter or a buffer, not a batch."""
     return "." not in name
 
 
@@ -166,7 +166,7 @@ def _kernel(guard: str, _category: str | None) -> str | None:
     if found is None:
         return None
     named = f"{found['of'] or ''}`{found['name']}`"
-    if found["old"] == found["new"]:  # a value of the user's, which is not told
+    if found["old"] == found["new"]:  # a value of the user, which is redacted
         return f"{named} changed"
     return f"{named} went from {found['old']} to {found['new']}"
 
@@ -184,7 +184,7 @@ def _size(guard: str, category: str | None) -> str | None:
 
 
 def _size_now(guard: str, others: list[str]) -> str | None:
-    """Of a range of sizes: the one that is outside, which the other entries tell in passing."""
+    """The size outside a range, which the guards of the other entries contain."""
     ranged = _SIZE.search(guard)
     if ranged is None or ranged["what"] != "size":
         return None
@@ -215,7 +215,7 @@ def _value(guard: str, category: str | None) -> str | None:
         )
     if _OF_STACK.fullmatch(name):
         return f"a value from before the graph break is no longer {value}"
-    # the agent hides texts: that it is no longer '...' would tell nobody anything
+    # the agent redacts strings: "it is no longer '...'" would not help anybody
     return f"`{name}` changed" if value == "'...'" else f"`{name}` is no longer {value}"
 
 
@@ -231,5 +231,5 @@ def _object(guard: str, category: str | None) -> str | None:
 
 
 def plain_break(reason: str) -> str | None:
-    """Why a graph was broken, where PyTorch's words are hard to read; ``None``: take those."""
+    """Why a graph broke, if PyTorch's text is hard to read; ``None``: use PyTorch's text."""
     return "it branches on a tensor's value" if reason.startswith("generic_jump") else None

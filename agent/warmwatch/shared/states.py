@@ -1,6 +1,6 @@
 """The states of a rank: names, which have ended, which is the least advanced. Pure.
 
-Apart from the verdict that decides between them, so that who only reads an answer loads no more.
+Separate from the verdict, so that a client that only reads answers loads no more.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class State(str, Enum):
     LOST = "lost"
 
 
-# What a state alone does not say, for as long as it holds; the names are public.
+# Conditions add to a state for as long as they hold; the names are public.
 #   thrashing  3 or more of the last 10 steps held compile activity
 #   fallback   a frame hit the recompile limit: its new inputs run eagerly
-#   unknown    code is compiled aside and swapped in with no event: when that ends cannot be seen
-#   nothing_captured  Dynamo looked at frames and captured no graph: what is warm runs eagerly
-#   long_compile  an activity in progress takes far longer than any before explains: it may hang
-#   never_compiled    torch.compile was asked for, is not turned off, and nothing has compiled
-#   cudagraph_skipped  CUDA graphs were asked for and left out
-#   slower_than_before  the first warm-up took far longer than those of earlier runs like it
+#   unknown    code compiles in the background without events: its end cannot be seen
+#   nothing_captured  Dynamo looked at frames and captured no graph: a warm rank runs eagerly
+#   long_compile  an activity takes far longer than any earlier one explains: it may hang
+#   never_compiled    torch.compile was called, is not turned off, and nothing has compiled
+#   cudagraph_skipped  requested CUDA graphs were skipped
+#   slower_than_before  the first warm-up took far longer than those of comparable earlier runs
 #   uncompiled_calls  a stance ran calls eagerly, or refused them, in the last 10 steps
 #   background  another thread compiles while steps complete; they do not wait for it
 #   slower     for a while now, steps take at least 1.5 times as long as they did since the warm-up
@@ -52,13 +52,13 @@ CONDITIONS = (
     "slower",
 )
 NEEDS_A_PERSON = frozenset({"nothing_captured", "long_compile", "never_compiled"})
-MAY_NEVER_END = frozenset({"long_compile"})  # so who waits for another state is told, and may leave
+MAY_NEVER_END = frozenset({"long_compile"})  # a waiting client is notified, and may stop
 
 ENDED = frozenset({State.FINISHED, State.FAILED, State.LOST})
 ENDED_STATES = frozenset(state.value for state in ENDED)  # by their public names
 WARM = frozenset({State.WARM, State.EAGER})
 
-# From least to most advanced. A run is where its least advanced living rank is: one that
+# From least to most advanced. A run's state is that of its least advanced living rank. A rank that
 # recompiles or stalls holds the warm ones back, so both come before them.
 _ADVANCEMENT = (
     State.STARTING,
@@ -73,7 +73,7 @@ _ENDED_GRAVITY = (State.FAILED, State.LOST, State.FINISHED)
 
 
 def least_advanced(states: Iterable[State]) -> State:
-    """A run's state from its ranks': the least advanced living one, else the gravest end.
+    """A run's state from its ranks': the least advanced living one, else the most severe end.
 
     Raises:
         ValueError: a run has at least one rank.

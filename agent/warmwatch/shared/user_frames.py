@@ -1,8 +1,7 @@
-"""Which code is the user's and which a library's: the nearest frame of the user's on a stack.
+"""Separates user code from library code: finds the nearest user frame on a stack.
 
-Library code is PyTorch, the agent, the standard library and what is installed in a
-``site-packages`` folder. What leaves here are names of functions, base names of files and lines.
-Every walk is bounded.
+Library code is PyTorch, the agent, the standard library and everything in a ``site-packages``
+folder. Only names of functions, base names of files and lines are returned. Every walk is bounded.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from typing import Any
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _STANDARD = f"{os.path.dirname(os.__file__)}/"  # noqa: PTH120 - no pathlib in the agent's imports
 _GENERATED = ("<frozen ", "<eval_with_key>", "<__array_function__ ")
-_PACKAGES = ("torch", "warmwatch", "triton")  # wherever they are installed from
+_PACKAGES = ("torch", "warmwatch", "triton")  # regardless of where they are installed
 _MOST_FRAMES = 200
-_MOST_RAISED = 5_000  # a recursion that never ends has 1,000, where nobody raised the limit
+_MOST_RAISED = 5_000  # an endless recursion has 1,000 frames, unless the limit was raised
 
 
 def is_library(file: str, module: Any = None) -> bool:
@@ -29,7 +28,7 @@ def is_library(file: str, module: Any = None) -> bool:
 
 
 def nearest(frame: FrameType | None) -> dict[str, Any] | None:
-    """The user's frame at ``frame`` or nearest above it; ``None`` where there is none."""
+    """The user frame at ``frame`` or nearest above it; ``None`` if there is none."""
     for _ in range(_MOST_FRAMES):
         if frame is None:
             return None
@@ -40,7 +39,7 @@ def nearest(frame: FrameType | None) -> dict[str, Any] | None:
 
 
 def innermost(raised: TracebackType | None) -> dict[str, Any] | None:
-    """The user's frame nearest to where an exception was raised; ``None`` where there is none."""
+    """The user frame nearest to where an exception was raised; ``None`` if there is none."""
     found: TracebackType | None = None
     for _ in range(_MOST_RAISED):
         if raised is None:

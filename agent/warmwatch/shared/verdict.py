@@ -1,9 +1,9 @@
 """The verdict: maps recorded facts and the clock to a state. Pure; used by agent and monitor.
 
-Everything Warmwatch claims is decided here. The agent asks it for ``warmwatch.state()``, the
-monitor for every rank at every poll; neither judges on its own. The rules are those of the
-contract: a step is clean where no compile activity touched it; a rank is warm after K clean steps
-in a row; anything the compiler begins reopens it.
+Everything Warmwatch reports is decided here. The agent uses it for ``warmwatch.state()``, the
+monitor for every rank at every poll; no other code judges. The contract has the rules: a step is
+clean if no compile activity touched it; a rank is warm after K clean steps in a row; any further
+compile activity reopens it.
 
 No I/O, no clock, no logging: the same facts and the same ``now_ns`` give the same judgement.
 """
@@ -15,47 +15,47 @@ from itertools import pairwise
 
 from warmwatch.shared.record import ENDS, KINDS, PHASES, SETTLED_BY, CompileCounts, StepCounts
 
-# given on: who asks for judgements needs their names
+# Re-exported for callers.
 from warmwatch.shared.states import CONDITIONS as CONDITIONS
 from warmwatch.shared.states import ENDED as ENDED
 from warmwatch.shared.states import WARM as WARM
 from warmwatch.shared.states import State as State
 from warmwatch.shared.states import least_advanced as least_advanced
 
-# Signals that a process brings upon itself, by abort() or a fault: no scheduler or launcher sends
-# these. SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV and SIGSYS, by their numbers on Linux.
+# Signals that a process raises itself, by abort() or a fault; schedulers and launchers do not send
+# them. SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV and SIGSYS, by their numbers on Linux.
 CRASHES = frozenset({4, 5, 6, 7, 8, 11, 31})
 STALL_FLOOR_NS = 60 * 10**9
 STALL_MEDIANS = 10
 STALL_GAPS = 2
-# A save that takes longer may as well hang, in a filesystem that does not answer: by then the other
-# ranks' collectives have given up.
+# A longer save may as well hang, in a filesystem that does not reply: by then the collectives of
+# the other ranks have timed out.
 SAVING_PATIENCE_NS = 600 * 10**9
-# An evaluation may take long; one in which nothing moves any more is not to be called one for ever.
+# An evaluation may take long, but one without progress must end at some time.
 EVALUATING_PATIENCE_NS = 3600 * 10**9
 _FOR_EVER_NS = 2**62
 
-# A process without steps that has not compiled for as long as `quiet_ns` of its record is warm. If
-# its own compilations came further apart, twice the longest time between two of them; a gap of more
-# than four times `quiet_ns` is not one within a warm-up (see ``record.CompileCounts``).
+# A process without steps is warm when nothing has compiled for `quiet_ns` of its record. If its own
+# compilations were further apart, twice the longest gap counts; a gap of more than four times
+# `quiet_ns` is not within a warm-up (see ``record.CompileCounts``).
 QUIET_GAPS = 2
 
 LONG_COMPILE_FLOOR_NS = 5 * 60 * 10**9
 LONG_COMPILE_TIMES = 5
-LONG_COMPILE_NS = 3600 * 10**9  # whatever came before; a setting of the monitor
+LONG_COMPILE_NS = 3600 * 10**9  # without an earlier one; a monitor setting
 
 SLOWER_TIMES = 2
 SLOWER_TIMES_OF_SEVERAL = 1.5
-SLOWER_SEVERAL = 3  # earlier warm-ups, whose longest says how far they spread
+SLOWER_SEVERAL = 3  # earlier warm-ups, so that the longest shows their spread
 SLOWER_FLOOR_NS = 30 * 10**9
 
-# A rank that marks no step for so long may wait for what compiles in the background.
+# A rank that marks no step for this long may wait for background compilation.
 HELD_UP_FLOOR_NS = 3 * 10**9
 HELD_UP_MEDIANS = 10
 SILENT_STEPS = 10
 SILENT_FLOOR_NS = 3 * 10**9
 
-FEWEST_FAILURES = 3  # compilations, of which none has succeeded
+FEWEST_FAILURES = 3  # compilations, if none has succeeded
 
 THRASHING_WINDOW = 10
 THRASHING_STEPS = 3
@@ -69,25 +69,25 @@ class Facts:
         attached_ns: when the agent attached.
         warm_steps: K, the clean steps that make a rank warm.
         steps, compile: the two blocks of its slot.
-        median_step_ns: median of its clean steps, ``None`` where there is none.
+        median_step_ns: median of its clean steps, ``None`` if there are none.
         longest_step_ns: the longest of them.
-        usual_step_ns: how long a step takes now; ``None`` where that is not known. slower: a reader
-        of all its steps found a lasting level far above the fastest one.
+        usual_step_ns: the present length of a step; ``None`` if unknown. slower: a reader of all
+            its steps found a lasting level far above the fastest one.
         alive: whether its process holds the record's lock.
-        gone_ns: when a reader first saw the lock free; ``None`` where none saw it held.
-        peers_compiled_ns: the latest moment at which another living rank of the run was known to
-        compile: until then this one may have waited for it in a collective.
-        last_batch_ns: when the loop last took a batch. working_ns: the latest moment at which
-        its process or its GPUs, or those of a living rank that it may wait for, were seen to
-        work. pause_ns: until when a living rank that it may wait for saves or evaluates. All
-        are progress without an optimizer step.
-        peers_longest_ns: the longest activity of the peers that have ended as many as this one has
-        begun, so that they have done what it is at; 0 where there is none.
-        long_compile_ns: how long an activity may take at most, 0 for as long as it likes.
-        killed_by: the signal that killed its process, 0 where none did or nobody saw. fell_first:
-        it was killed while its peers ran on, or before their launcher ended them.
+        gone_ns: when a reader first saw the lock free; ``None`` if no reader saw it held.
+        peers_compiled_ns: the latest time at which another living rank of the run was known to
+            compile: until then this one may have waited for it in a collective.
+        last_batch_ns: when the loop last took a batch. working_ns: the latest time at which its
+            process or its GPUs, or those of a living rank that it may wait for, were seen to work.
+            pause_ns: until when a living rank that it may wait for saves or evaluates. All are
+            progress without an optimizer step.
+        peers_longest_ns: the longest activity of the peers that have ended as many activities as
+            this one has begun, so they have done its present one; 0 if there are none.
+        long_compile_ns: the longest time that an activity may take, 0 for no limit.
+        killed_by: the signal that killed its process, 0 if none did or nothing saw it.
+            fell_first: it was killed while its peers ran on, or before their launcher ended them.
         earlier_warmups_ns: lengths of the first warm-ups of comparable earlier runs, newest first.
-        baseline_steps: how many first steps run eagerly on purpose: none of them is clean.
+        baseline_steps: the number of first steps that run eagerly on purpose: none is clean.
     """
 
     attached_ns: int
@@ -114,15 +114,16 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What the facts amount to.
+    """The judgement of the facts.
 
     Attributes:
-        state: the rank's state. since_ns: when it began; ``None`` where nobody can know.
+        state: the rank's state. since_ns: when it began; ``None`` if unknown.
         compiling: compile activity is in progress now. phase: its phase, else ``None``.
         clean_steps: clean steps in a row since the last activity.
         conditions: those of CONDITIONS that hold. warm: nothing is left to wait for.
         warm_by: what ended the warm-up: ``steps``, ``quiet`` (nothing has compiled for long, and no
-        steps are marked) or ``ready`` (the program says so); ``None`` if the rank is not warm.
+            steps are marked) or ``ready`` (reported by the program); ``None`` if the rank is not
+            warm.
     """
 
     state: State
@@ -139,14 +140,14 @@ class Judgement:
 
 
 def clean_steps(steps: StepCounts, compile: CompileCounts) -> int:
-    """Clean steps in a row as of now: none where activity has begun since the last mark."""
+    """Clean steps in a row; none if activity has begun since the last mark."""
     if compile.activities_seen != compile.begun:
         return 0
     return max(0, steps.steps - compile.clean_after)
 
 
 def _clean(facts: Facts) -> int:
-    """The same of a rank, whose first steps may be eager on purpose."""
+    """The same for a rank, whose first steps may be an eager baseline."""
     after = max(0, facts.steps.steps - facts.baseline_steps)
     return min(after, clean_steps(facts.steps, facts.compile))
 
@@ -159,7 +160,7 @@ def is_settled(compile: CompileCounts) -> bool:
 def quiet_limit_ns(steps: StepCounts, compile: CompileCounts) -> int | None:
     """How long nothing may compile before the rank is warm; ``None`` if only steps can show that.
 
-    Steps show it where some were marked, or an optimizer exists that will step.
+    Steps show it if some were marked, or if there is an optimizer that will step.
     """
     if steps.steps or compile.optimizers or not compile.quiet_ns:
         return None
@@ -167,7 +168,7 @@ def quiet_limit_ns(steps: StepCounts, compile: CompileCounts) -> int | None:
 
 
 def quiet_at_ns(facts: Facts) -> int | None:
-    """When a rank without steps becomes warm if nothing compiles before; ``None`` if never."""
+    """When a rank without steps becomes warm if nothing compiles until then; ``None``: never."""
     compile = facts.compile
     limit = quiet_limit_ns(facts.steps, compile)
     if limit is None or compile.active_since_ns or compile.asynchronous:
@@ -176,17 +177,17 @@ def quiet_at_ns(facts: Facts) -> int | None:
 
 
 def _runs_compiled_code(compile: CompileCounts) -> bool:
-    """Whether anything compiled runs: from this record's time, or from before it."""
+    """Whether anything compiled runs, from during this record or before it."""
     return bool(compile.begun or compile.graphs_before or compile.precompiled)
 
 
 def _warm_by(facts: Facts, now_ns: int) -> tuple[str, int] | None:
-    """What ended the warm-up that nothing has reopened, and when; ``None`` if it is open."""
+    """What ended the last warm-up, and when; ``None`` if it is open or was reopened."""
     compile = facts.compile
     if compile.active_since_ns or _held_up(facts, now_ns):
         return None
     if _clean(facts) >= facts.warm_steps and not (compile.begun and compile.asynchronous):
-        # a reader may come between the K-th mark and the entry of the warm-up it ended
+        # a reader may read between the K-th mark and the entry of the warm-up that it ended
         warm_ns = max(compile.last_warmup.warm_ns, compile.last_end_ns)
         return "steps", warm_ns if compile.begun else compile.first_step_ns
     if is_settled(compile):
@@ -201,7 +202,7 @@ def quiet_since_ns(facts: Facts) -> int:
 
 
 def moved_ns(facts: Facts) -> int:
-    """The last sign that it is not stuck: progress, or work, or a peer that it waited for."""
+    """The last sign that it is not stuck: progress, work, or a peer that it waited for."""
     return max(
         quiet_since_ns(facts),
         facts.peers_compiled_ns,
@@ -213,22 +214,23 @@ def moved_ns(facts: Facts) -> int:
 
 
 def saving_since_ns(steps: StepCounts, compile: CompileCounts) -> int:
-    """Since when the rank saves; 0 where it does not.
+    """The begin of the save in progress; 0 if there is none.
 
-    The thread that saves is that of the steps: where one was marked since, the end was lost.
+    The thread that saves marks the steps: if one was marked since, the end was lost.
     """
     since = compile.saving_since_ns
     return since if since >= steps.last_step_ns else 0
 
 
 def evaluating_since_ns(steps: StepCounts, compile: CompileCounts) -> int:
-    """Since when the rank evaluates; 0 where it does not, or has not said so. Likewise."""
+    """The begin of the evaluation in progress; 0 if there is none, or if a step was marked
+    since."""
     since = compile.evaluating_since_ns
     return since if since >= steps.last_step_ns else 0
 
 
 def between_cells_since_ns(steps: StepCounts, compile: CompileCounts) -> int:
-    """Since when no cell of its notebook runs; 0 where one does, or it is in none. Likewise."""
+    """Since when no cell of its notebook runs; 0 if one does, or a step was marked since."""
     since = compile.between_cells_since_ns
     return since if since >= steps.last_step_ns else 0
 
@@ -236,7 +238,7 @@ def between_cells_since_ns(steps: StepCounts, compile: CompileCounts) -> int:
 def pause_ns(steps: StepCounts, compile: CompileCounts) -> int:
     """Until when a rank saves, evaluates, or waits for its user to run another cell.
 
-    That is the last one's end, or that of our patience, which a user is not asked for.
+    That is the end of the last pause, or a limit for those in progress; a user has no limit.
     """
     saving, evaluating = saving_since_ns(steps, compile), evaluating_since_ns(steps, compile)
     return max(
@@ -250,10 +252,10 @@ def pause_ns(steps: StepCounts, compile: CompileCounts) -> int:
 
 
 def open_since_ns(facts: Facts) -> int | None:
-    """Of a rank that compiles: since when it has been at it, whatever it did in between.
+    """The begin of a compiling rank's present work, whatever it did in between.
 
-    That is the begin of the warm-up that is open, or the last step where that is later: the step
-    that holds a forward's and a backward's compilation is one story.
+    That is the begin of the open warm-up, or the last step if that is later: a step with a forward
+    and a backward compilation is one piece of work.
     """
     compile = facts.compile
     if not compile.active_since_ns:
@@ -263,24 +265,24 @@ def open_since_ns(facts: Facts) -> int | None:
 
 
 def stall_after_ns(facts: Facts) -> int:
-    """How long a rank that steps may stay quiet before it counts as stalled."""
+    """How long a rank that steps may be quiet before it counts as stalled."""
     median = int(STALL_MEDIANS * (facts.median_step_ns or 0))
     gap = max(facts.longest_step_ns, facts.compile.longest_rest_ns)
     return max(STALL_FLOOR_NS, median, STALL_GAPS * gap)
 
 
 def compile_precedent_ns(facts: Facts) -> int:
-    """The longest activity that explains how long the one in progress takes; 0 where none does.
+    """The longest activity that explains the length of the one in progress; 0 if none does.
 
-    Of its own only where it was warm before: in a first warm-up each activity is the first of its
-    graph, and a small one says nothing of a large one.
+    Its own activities count only if it was warm before: in a first warm-up each activity compiles
+    another graph, and a small one does not predict a large one.
     """
     own = facts.compile.longest_activity_ns if facts.compile.warmups else 0
     return max(own, facts.peers_longest_ns)
 
 
 def compile_limit_ns(facts: Facts) -> int | None:
-    """How long an activity may take before it counts as long; ``None``: that is not asked."""
+    """How long an activity may take before it counts as long; ``None``: no limit."""
     most = facts.long_compile_ns
     if not most:
         return None
@@ -298,7 +300,7 @@ def judge(facts: Facts, now_ns: int) -> Judgement:
 
 
 def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:
-    """Those of CONDITIONS that hold, whatever the state."""
+    """The CONDITIONS that hold, in any state."""
     holds = {
         "thrashing": _thrashing(facts),
         "fallback": facts.compile.fallbacks > 0,
@@ -317,10 +319,10 @@ def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:
 
 
 def _thrashing(facts: Facts) -> bool:
-    """THRASHING_STEPS of the last steps compiled, and it goes on.
+    """Whether THRASHING_STEPS of the last steps compiled, and it goes on.
 
     Steps of the first warm-up do not count. It is over when no step has compiled for longer than
-    between two of those that did, and for as many steps as make a rank warm.
+    the gap between two that did, and for as many steps as make a rank warm.
     """
     compile, first = facts.compile, facts.compile.first_warmup.steps
     if not compile.warmups:
@@ -333,7 +335,7 @@ def _thrashing(facts: Facts) -> bool:
 
 
 def _uncompiled_calls(facts: Facts) -> bool:
-    """Whether a stance ran or refused calls lately."""
+    """Whether a stance ran or refused calls recently."""
     step = facts.compile.uncompiled_step
     return 0 < step > facts.steps.steps - THRASHING_WINDOW
 
@@ -344,7 +346,7 @@ def _long_compile(facts: Facts, now_ns: int) -> bool:
 
 
 def silent_after_ns(facts: Facts) -> int | None:
-    """How long after a step the next one counts as missing; ``None`` where that is not known."""
+    """How long after a step the next one counts as missing; ``None`` if unknown."""
     if not facts.usual_step_ns or not facts.steps.steps:
         return None
     return max(SILENT_FLOOR_NS, round(SILENT_STEPS * facts.usual_step_ns))
@@ -353,11 +355,11 @@ def silent_after_ns(facts: Facts) -> int | None:
 def _silent(facts: Facts, now_ns: int) -> bool:
     """No step for far too long, and no compilation or pause of any rank explains it.
 
-    Batches and busy GPUs do not: unlike ``stalled`` this says what is missing, and blames nothing.
+    Batches and busy GPUs do not explain it: unlike ``stalled``, this reports only a missing step.
     """
     limit = silent_after_ns(facts)
     compile = facts.compile
-    compiles = compile.active_since_ns or compile.background_since_ns  # which a step may wait for
+    compiles = compile.active_since_ns or compile.background_since_ns  # a step may wait for either
     if limit is None or compiles or _ended(facts) is not None:
         return False
     explained = max(
@@ -371,7 +373,7 @@ def _silent(facts: Facts, now_ns: int) -> bool:
 
 
 def _slower_than_before(facts: Facts) -> bool:
-    """Its first warm-up is far beyond the longest of earlier runs: one says less than several."""
+    """Its first warm-up is far longer than the longest of earlier runs; a single one needs more."""
     earlier, first = facts.earlier_warmups_ns, facts.compile.first_warmup
     if not earlier or not facts.compile.warmups:
         return False
@@ -381,10 +383,10 @@ def _slower_than_before(facts: Facts) -> bool:
 
 
 def _nothing_captured(facts: Facts, now_ns: int) -> bool:
-    """Where a torch tells of no compilation there is none to be judged by, so this never holds."""
+    """A torch that reports no compilations gives no evidence, so this never holds there."""
     compile = facts.compile
     looked_at = compile.compilations[KINDS.index("forward")]
-    # one that fails at every call is tried again at every call: then no step is clean
+    # one that fails at every call is retried at every call: then no step is clean
     in_vain = looked_at == compile.failures >= FEWEST_FAILURES
     return (
         looked_at > 0
@@ -394,16 +396,16 @@ def _nothing_captured(facts: Facts, now_ns: int) -> bool:
 
 
 def _never_compiled(facts: Facts, now_ns: int) -> bool:
-    """Asked for, and Dynamo has not looked at a single frame in steps that would make it eager.
+    """Requested, but Dynamo has not looked at a single frame in steps that would make it eager.
 
-    Activity of other compilers (a Triton kernel, a C++ extension) is none of Dynamo's; what nobody
-    can tell apart (phase ``other``) may be.
+    Activity of other compilers (a Triton kernel, a C++ extension) is not Dynamo's; activity of the
+    phase ``other`` may be.
     """
     compile = facts.compile
     dynamo = (compile.phase_ns[PHASES.index(phase)] for phase in ("dynamo", "other"))
     return (
         compile.wrappers > 0
-        and not compile.precompiled  # what is wrapped may have been compiled before
+        and not compile.precompiled  # the wrapped function may be compiled already
         and not compile.disabled
         and not compile.active_since_ns
         and not compile.compilations[KINDS.index("forward")]
@@ -416,7 +418,7 @@ def _never_compiled(facts: Facts, now_ns: int) -> bool:
 def recently_touched(steps: StepCounts, compile: CompileCounts) -> tuple[int, ...]:
     """The numbers of those of the last THRASHING_WINDOW steps that held compile activity."""
     window = steps.steps - THRASHING_WINDOW
-    if max(compile.touched_steps) <= window:  # so it is of every rank that is warm
+    if max(compile.touched_steps) <= window:  # so it is for every warm rank
         return ()
     return tuple(step for step in compile.touched_steps if step and step > window)
 
@@ -439,9 +441,9 @@ def _living(facts: Facts, now_ns: int) -> Judgement:
 
 
 def _held_up(facts: Facts, now_ns: int) -> bool:
-    """Whether a compilation in the background may hold up the step in progress.
+    """Whether a background compilation may hold up the step in progress.
 
-    No event tells whether one thread waits for another, so the time without a step decides.
+    No event reports that one thread waits for another, so the time without a step decides.
     """
     if not facts.compile.background_since_ns:
         return False
@@ -450,8 +452,8 @@ def _held_up(facts: Facts, now_ns: int) -> bool:
 
 
 def _ended(facts: Facts) -> Judgement | None:
-    """A process that says "finished" is believed when it is gone: its exit code, which decides,
-    is not known before.
+    """A process that reports "finished" is believed when it is gone: its exit code decides, and is
+    unknown before.
     """
     name = ENDS[facts.compile.end_code]
     if name and not (name == "finished" and facts.alive):
@@ -459,7 +461,7 @@ def _ended(facts: Facts) -> Judgement | None:
         return _over(facts, state, facts.compile.ended_ns or facts.gone_ns)
     if facts.alive:
         return None
-    # ``ended_ns``: it had come to its end, and was killed there
+    # ``ended_ns``: it reached its end, and was killed there
     crashed = facts.killed_by in CRASHES and not facts.compile.ended_ns
     if crashed or facts.fell_first:
         return _over(facts, State.FAILED, facts.gone_ns)
@@ -471,11 +473,11 @@ def _over(facts: Facts, state: State, since_ns: int | None) -> Judgement:
 
 
 def _without_activity(facts: Facts, clean: int, warm_by: tuple[str, int] | None) -> Judgement:
-    """A living rank with no activity in progress that moves along."""
+    """A living rank that makes progress, with no activity in progress."""
     compile = facts.compile
     if warm_by is not None:
         by, since = warm_by
-        # attached to a process that had compiled: what it runs may well be compiled
+        # attached to a process that had compiled: it may well run compiled code
         state = State.WARM if _runs_compiled_code(compile) else State.EAGER
         return Judgement(state=state, since_ns=since, clean_steps=clean, warm_by=by)
     if not compile.begun:

@@ -4,10 +4,10 @@ A step is one round of the *leader*, the optimizer that fires most often: the fi
 another fires twice between two of its calls. An optimizer is identified by its first parameter, so
 one object that is stepped once for each of several sub-groups of parameters makes one step.
 
-An optimizer that was created after the last step, over parameters never seen before, leads from its
-first call on: a training that creates optimizers as it goes (test-time training, MAML, k-fold, a
-sweep) loses no step. One that already existed at the last step may belong to the same iteration (a
-GAN's generator, AdamW beside Muon), so its first call is no step.
+An optimizer created after the last step, over parameters never seen before, leads from its first
+call on. So a training that creates optimizers as it goes (test-time training, MAML, k-fold, a
+sweep) loses no step. An optimizer that existed at the last step may belong to the same iteration (a
+GAN's generator, AdamW next to Muon), so its first call is no step.
 
 A ``step()`` inside another ``step()`` is part of the outer one.
 """
@@ -29,8 +29,8 @@ _RESUMES = re.compile(r"torch_dynamo_resume_in_(.*)_at_\d+$")
 class StepAttribution:
     """Decides about every optimizer call, except for the regular ones of a known leader.
 
-    A leader becomes known (``lead``) after two calls in a row with the same first parameter, if it
-    is not nested. Each of its calls is then a step, by one comparison.
+    A leader becomes known (``lead``) after two unnested calls in a row with the same first
+    parameter. Each of its calls is then a step, by one comparison.
 
     Args:
         lead: receives the ``id`` of a known leader, or 0.
@@ -48,7 +48,7 @@ class StepAttribution:
         self.renew()
 
     def renew(self) -> None:
-        """Forget all: in a forked child."""
+        """Clear all state, in a forked child."""
         self.leader = 0
         self._fired: dict[int, int] = {}  # by first parameter: the steps when it fired last
         self._nests: dict[int, bool] = {}
@@ -64,8 +64,8 @@ class StepAttribution:
         if len(self._created) > _KNOWN_LIMIT:
             self._created.clear()
         self._created[id(optimizer)] = weakref.ref(optimizer), self._steps()
-        self._keys.pop(id(optimizer), None)  # an id of one that was freed
-        self._lead(0)  # the known leader may be the freed one
+        self._keys.pop(id(optimizer), None)  # the id may be a freed optimizer's
+        self._lead(0)  # the known leader may be freed
 
     def is_step(self, optimizer: Any) -> bool:
         """Whether this call of ``optimizer`` ends a step."""
@@ -96,7 +96,7 @@ class StepAttribution:
         return True
 
     def _meet(self, first: Any) -> bool:
-        """Whether ``first`` was never seen; forget what an earlier object of its id did."""
+        """Whether ``first`` was never seen; clear the state of an earlier object with its id."""
         key = id(first)
         known = self._seen.get(key)
         if known is not None and known() is first:
@@ -115,12 +115,12 @@ class StepAttribution:
 
     def _learn(self, key: int, *, nests: bool, new: bool) -> None:
         self._nests[key] = nests
-        if new:  # making it may have wrapped a class whose step the leader's own step calls
+        if new:  # its constructor may have wrapped a class that the leader's step calls
             self._lead(0)
 
 
 def _first(optimizer: Any) -> Any:
-    """The first parameter that ``optimizer`` steps; the optimizer itself if it has none."""
+    """The first parameter of ``optimizer``; the optimizer itself if it has none."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             return parameter
@@ -130,9 +130,9 @@ def _first(optimizer: Any) -> Any:
 def inside_step() -> bool:
     """Whether the ``step`` that just ended was called by another ``step``.
 
-    The hook is called by a function of PyTorch's that stands around each ``step``. So that one is
-    on the stack, and a second one if this ``step`` is nested. Of a compiled ``step`` Dynamo makes
-    two frames, one that calls the other to resume it: these count once.
+    A PyTorch function around each ``step`` calls the hook. So it is on the stack once, and twice if
+    this ``step`` is nested. For a compiled ``step`` Dynamo makes two frames, one of which resumes
+    the other: these count once.
     """
     frame: FrameType | None = sys._getframe(1)
     around, resumed = None, False

@@ -1,7 +1,7 @@
 """The eager baseline: the first steps of a run, against which compiling is measured.
 
-Only where the user asked for it, ``attach(baseline_steps=20)``, for it changes the run: these steps
-run as they were written, and all compilation comes after them.
+Only if the user requested it with ``attach(baseline_steps=20)``, because it changes the run: these
+steps run eagerly, and all compilation comes after them.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from typing import Protocol
 
 
 class Stance(Protocol):
-    """By what nothing is compiled."""
+    """The stance that disables compilation."""
 
     def holds(self) -> bool:
         """Whether it is in force."""
 
     def give_back(self) -> None:
-        """Put back what was there before."""
+        """Restore the earlier stance."""
 
 
 class Baseline:
-    """``steps`` of them, while ``stance`` holds. Where the user sets another, they are over."""
+    """The first ``steps`` steps, while ``stance`` holds. Another stance of the user ends them."""
 
     def __init__(self, steps: int, stance: Stance) -> None:
         self.steps, self.stance = steps, stance
@@ -28,9 +28,9 @@ class Baseline:
         self.over = False
 
     def step(self, count: int, length: int) -> bool:
-        """Step number ``count`` was marked, of ``length`` ns, 0 where that tells nothing.
+        """Step number ``count`` was marked, of ``length`` ns; 0 if the length is unknown.
 
-        Whether it was the last of them.
+        Returns whether it was the last baseline step.
         """
         held = self.stance.holds()
         if held and length:
@@ -47,12 +47,12 @@ class Baseline:
         self.over = True
 
     def renewed(self) -> Baseline | None:
-        """That of a forked child, which inherits the stance and has made no step yet."""
+        """The baseline of a forked child, which inherits the stance and has marked no step yet."""
         return Baseline(self.steps, self.stance) if not self.over else None
 
     @property
     def median_ns(self) -> int | None:
-        """Of those that are known; ``None`` where none is."""
+        """The median of the known lengths; ``None`` if there is none."""
         lengths = sorted(self._lengths)
         middle = len(lengths) // 2
         if not lengths:

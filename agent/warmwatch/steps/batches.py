@@ -1,8 +1,8 @@
 """Batches of a DataLoader: how many, when the last one, and how long the loop waited.
 
-They show that a training moves where no optimizer steps, as in an evaluation, and how long it
-waits for its data. The waiting time is what was spent in ``next()``, on whichever thread asked.
-Of the step under way it is kept apart too, where a wait was long enough to be felt.
+They show progress without optimizer steps, as in an evaluation, and how long the loop waits for its
+data. The waiting time is the time inside ``next()``, on any thread. A noticeable wait in the
+present step is also counted separately.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ _FELT_NS = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The batches after a step and before the next: how many, of how many in all, and how long the
-    training waited for them. A thread of its own that fetches them keeps nobody waiting."""
+    """The batches between two steps: their number, their number in all, and the time that the
+    training waited for them. A separate thread that fetches them does not make the training
+    wait."""
 
     batches: int
     all_batches: int
@@ -38,10 +39,10 @@ class Batches:
     """The functions that share the count.
 
     Attributes:
-        on_batch: a batch was handed out that was asked for at this monotonic time.
+        on_batch: a batch arrived; its argument is the monotonic time of the request.
         bind: stores into another buffer from now on; ``anew`` in another process.
-        behind: what was handed out after so many steps, before the next one; of waiting, what this
-            thread did; ``None`` where nothing was.
+        behind: the batches after a step and before the next one, with this thread's waiting
+            time; ``None`` if there were none.
     """
 
     on_batch: Callable[[int], None]
@@ -52,24 +53,23 @@ class Batches:
 def make_batches(buffer: Buffer, *, clock: Callable[[], int] = monotonic_ns) -> Batches:
     """The functions, as closures like those of the steps.
 
-    No other function of ours is called at a batch, which Dynamo would count among the frames that
-    it looks at.
+    A batch calls no other function of the agent: Dynamo would count it among its frames.
     """
     hot = record.hot_words(buffer)
     batches = waited = 0
-    step = before = felt = 0  # steps when the last batch came, batches before the first of these
+    step = before = felt = 0  # steps at the last batch, batches before the first of these
     waiter: int | None = None
-    free = threading.Lock()  # only ever tried, never waited for
+    free = threading.Lock()  # only tried, never waited for
     take, let_go = free.acquire, free.release
     this_thread = threading.get_ident
 
-    def on_batch(asked: int) -> None:
+    def on_batch(requested_ns: int) -> None:
         nonlocal batches, waited, step, before, felt, waiter
-        if not take(False):  # by keyword it costs more
-            return  # another thread counts one at this moment: neither may fall behind
+        if not take(False):  # a keyword argument costs more
+            return  # another thread counts a batch right now: both must be counted
         try:
             now = clock()
-            took = now - asked
+            took = now - requested_ns
             waited += took
             if hot[_STEPS] != step:
                 step, before, felt = hot[_STEPS], batches, 0
@@ -87,7 +87,7 @@ def make_batches(buffer: Buffer, *, clock: Callable[[], int] = monotonic_ns) -> 
         hot = record.hot_words(new_buffer)
         if anew:
             batches = waited = step = before = felt = 0
-            free = threading.Lock()  # a thread that the parent had may have held the other
+            free = threading.Lock()  # a thread of the parent may hold the other
             take, let_go = free.acquire, free.release
 
     def behind(steps: int) -> Behind | None:

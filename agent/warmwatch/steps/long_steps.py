@@ -1,7 +1,6 @@
-"""Steps that took far longer than usual though nothing compiled: which these are, and how many of
-them the journal lists.
+"""Steps far longer than usual although nothing compiled, and a limit on their journal lines.
 
-A regular step costs one comparison with a bound (``steps.py``); all of this is rare.
+A regular step costs one comparison with a bound (``steps.py``); everything here is rare.
 """
 
 from __future__ import annotations
@@ -11,17 +10,17 @@ from collections.abc import Sequence
 from warmwatch.shared import record
 
 TIMES = 4  # as long as a usual step
-FLOOR_NS = 10**9  # shorter steps are never long ones
-_SLOW_TIMES, _SLOW_FLOOR_NS = 1.5, 10**8  # a step worth a look at what may make it slow
-_FEWEST = 10  # steps, to determine what is usual
-_FREELY = 100  # lines, then one in a while
+FLOOR_NS = 10**9  # shorter steps are never long
+_SLOW_TIMES, _SLOW_FLOOR_NS = 1.5, 10**8  # bounds for looking at possible causes
+_FEWEST = 10  # steps, to determine the usual length
+_FREELY = 100  # lines without a limit, then one in a while
 _APART_NS = 15 * 60 * 10**9
 
 
 def usual_ns(clean_bins: Sequence[int], ring: Sequence[int]) -> int:
     """The median of the clean steps; 0 if there are too few.
 
-    If the last steps (``ring``, see ``record.recent``) have a higher median, that one counts: in a
+    The median of the last steps (``ring``, see ``record.recent``) counts if it is higher: in a
     training that has become slower, the slow steps are the usual ones.
     """
     if sum(clean_bins) < _FEWEST:
@@ -39,23 +38,23 @@ def is_long(duration: int, usual: int) -> bool:
 def worth_a_look_ns(usual: int) -> int:
     """The length from which a step is slow or long.
 
-    A look takes some 100 us, so a short step is not worth it. The steps of a training that stays
-    slow become the usual ones, so looks end.
+    Looking at the causes takes some 100 us, so short steps are skipped. The steps of a training
+    that stays slow become the usual ones, which ends that.
     """
     return max(_SLOW_FLOOR_NS, round(_SLOW_TIMES * usual))
 
 
 class LeftOut:
-    """Limits the lines of a run that has a long step again and again.
+    """Limits the journal lines of a run with many long steps.
 
-    Beyond the first lines there is one in a quarter of an hour, with the number left out before it.
+    After the first lines, one per quarter of an hour, with the number left out before it.
     """
 
     def __init__(self) -> None:
         self._lines = self._left_out = self._last_ns = 0
 
     def before(self, now: int) -> int | None:
-        """The number left out before the one that ended now; ``None``: leave this one out too."""
+        """The number left out before the step that ended now; ``None``: leave this one out too."""
         if self._lines >= _FREELY and now - self._last_ns < _APART_NS:
             self._left_out += 1
             return None

@@ -1,16 +1,16 @@
 """The hot path: what happens at every step.
 
 A regular step is one of the leading optimizer, after K clean ones, with no compile activity since.
-It costs a clock read and four stores into the slot; one of them is its length, for the ring of the
-last ones. One comparison shows that it is regular, since whatever makes it irregular (activity,
-another optimizer) resets ``regular``. To read a word of the slot costs as much as to store it, so
-the number of steps, the last step's time and its bin's count are kept in cells too: what stores one
-of these words also updates its cell. No other function of ours is called.
+It costs a clock read and four stores into the slot; one stores its length into the ring of the last
+steps. One comparison shows that it is regular, since anything irregular (activity, another
+optimizer) resets ``regular``. Reading a slot word costs as much as storing it. So cells hold the
+number of steps, the last step's time and its bin's count; code that stores one of these words also
+updates its cell. A regular step calls no other function of the agent.
 
-Several threads may mark steps. The interpreter changes threads only at calls and at the end of a
-loop's turn, so after the clock's answer one thread is alone, with no lock: no count and no bin is
-lost. But another thread may have marked a later step since the clock was read: that step then has
-no length. Without the GIL this holds for one thread that marks steps; of several in the same moment
+Several threads may mark steps. The interpreter switches threads only at calls and at the end of a
+loop iteration, so one thread is alone after the clock read, without a lock: no count and no bin is
+lost. Another thread may have marked a later step since the clock read: that step then has no
+length. Without the GIL this holds for one thread that marks steps; of several in the same moment
 some are lost (docs/explanation/reliability.md).
 """
 
@@ -33,22 +33,22 @@ _SINCE = COMPILE_INDEX["active_since_ns"]
 _FIRST_BEGIN = COMPILE_INDEX["first_begin_ns"]
 _BACKGROUND, _BACKGROUND_SINCE = COMPILE_INDEX["background"], COMPILE_INDEX["background_since_ns"]
 _BACKGROUND_ENDED = COMPILE_INDEX["background_ended_ns"]
-# Beyond so many usual steps and this, a step may have waited for what ended in it.
+# A step this much longer than usual may have waited for an activity that ended in it.
 _HELD_UP_TIMES, _HELD_UP_NS = 2, 10**8
-_TOUCHED = -1  # a number of activities that never is: the next step is looked at closely
-_BASELINE = -2  # likewise, because it is to run eagerly
+_TOUCHED = -1  # never a number of activities: look closely at the next step
+_BASELINE = -2  # the same, because the next step runs eagerly
 assert _BEGUN == 0, "known as words[0]: a constant costs less than a name"
 _HOT = [
     record.STEPS_OFFSET // 8 + STEPS_INDEX[name]
     for name in ("steps", "last_step_ns", "last_duration_ns")
 ]
-assert _HOT == [8, 9, 10], "likewise slot[8] to slot[10]"
+assert _HOT == [8, 9, 10], "slot[8] to slot[10] are these words"
 # A step stores into the pages before this one. The ring is at their end, in a view of its own:
 # `steps % 64` costs 40 ns less than the index `steps | -64` into all of them.
 _HOT_END = record.COMPILE_BINS_OFFSET
 assert (record.RING_OFFSET, record.RING) == (_HOT_END - 64 * 8, 64), "known as slot[-64:]"
 
-# Where each bin begins, and the last one ends. To search it gives 1 for the first bin.
+# Begin of each bin, and end of the last one. A search gives 1 for the first bin.
 _EDGES = (-1, *BOUNDS_NS, 2**64)
 _BEFORE_CLEAN_BINS = record.CLEAN_BINS_OFFSET // 8 - 1
 _CLEAN_BINS = slice(_BEFORE_CLEAN_BINS + 1, _BEFORE_CLEAN_BINS + 1 + record.BINS)
@@ -60,7 +60,7 @@ class StepMarks(Protocol):
     """Receives the steps that are not regular. The ledger implements it."""
 
     def resumed(self, now: int, last: int, duration: int) -> int:
-        """The length of a clean step, which is not the first, without the pauses in it."""
+        """The length of a clean step, which is not the first, without its pauses."""
 
     def step(
         self,
@@ -73,14 +73,13 @@ class StepMarks(Protocol):
         touched: bool,
         baseline: bool = False,
     ) -> int:
-        """An irregular step was marked: the first one, one that held activity, or a
-        ``baseline``'s."""
+        """An irregular step was marked: the first one, one with activity, or a ``baseline``'s."""
 
     def passed(self, seen: int) -> None:
         """A clean step was marked when ``seen`` activities had begun: it waited for none."""
 
     def held_up(self, before: int, steps: int) -> None:
-        """The step after number ``steps``, marked at ``before``, waited for what was background."""
+        """The step after number ``steps``, marked at ``before``, waited for background activity."""
 
     def slow(self, now: int) -> None:
         """A clean step took much longer than usual."""
@@ -101,10 +100,10 @@ class CompilerActivity(Protocol):
         """Where steps that are not regular are reported."""
 
     def on_begin(self, callback: Callable[[], None]) -> None:
-        """Call ``callback()`` whenever activity has begun, on whichever thread."""
+        """Call ``callback()`` when activity has begun, on any thread."""
 
     def abandon(self) -> None:
-        """The calling thread marks a step, so nothing that it began can still be in progress."""
+        """End what the calling thread began: it marks a step, so nothing of it is in progress."""
 
     def compile_ns(self) -> int:
         """Compile time accounted so far, in nanoseconds."""
@@ -116,13 +115,13 @@ class Steps:
 
     Attributes:
         on_step: the optimizers' post hook; called with ``None`` it marks a step by hand.
-        lead: says whose calls are steps: an optimizer's ``id``, that of ``None``, or 0 for
-            none, so that each call is asked about.
-        bind: stores into another buffer from now on; with another ledger, begins anew.
-        wrap_rare: wraps all that ``on_step`` calls of ours, which is rare: a regular step then
-            runs no other Python code than its own.
-        baseline: says that the first so many steps run eagerly on purpose: none of them is clean,
-            and each is told. To be called before the first, or as one of them is told.
+        lead: sets whose calls are steps: an optimizer's ``id``, that of ``None``, or 0 to decide
+            each call separately.
+        bind: stores into another buffer from now on; with another ledger, starts again.
+        wrap_rare: wraps all agent functions that ``on_step`` calls, which is rare: a regular step
+            then runs no other Python code.
+        baseline: marks the first ``steps`` steps as eager on purpose: none of them is clean, and
+            each is reported. Call it before the first step, or while one of them is reported.
     """
 
     on_step: Callable[[Any, Any, Any], None]
@@ -147,27 +146,27 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
     on_baseline: Callable[[int, int], None] = lambda count, length: None,  # noqa: ARG005
     clock: Callable[[], int] = monotonic_ns,
 ) -> Steps:
-    """The step functions, as closures: cells are the cheapest state that Python has.
+    """The step functions, as closures: cells are Python's cheapest state.
 
     Args:
-        buffer: where the slot is, or plain memory. ledger: what the compiler does.
-        is_step: whether a call by an optimizer that does not lead is a step all the same.
-        warm_steps: K. on_warm: called at the K-th clean step in a row, when all is stored.
-        on_long: called with the steps by then, the time, how long ago the step before was, and the
-            usual length, where a clean step came far later than usual.
-        on_baseline: called with the steps by then and the length of the last, where that was to run
-            eagerly; 0 where its length is not known, or activity was within it.
+        buffer: the slot's memory, or plain memory. ledger: the compiler's activity.
+        is_step: whether a call by an optimizer that does not lead is a step.
+        warm_steps: K. on_warm: called at the K-th clean step in a row, after all stores.
+        on_long: called when a clean step took far longer than usual, with the step count, the
+            time, the time since the previous step, and the usual length.
+        on_baseline: called with the step count and the length of the last step, if it was an eager
+            baseline step; 0 if its length is unknown, or activity was within it.
     """
     words, slot, touched_bins = ledger.words, _hot_words(buffer), record.histograms(buffer)[1]
     ring = slot[-64:]
     id_of, bin_of, edges = id, bisect_left, _EDGES
     regular = leader = early = compiled = begun = background = 0
     seen, warm_at = _TOUCHED, warm_steps
-    eager = 0  # the number of the last step that is to run so
-    low = high = place = 0  # the bin of the last regular step: its bounds, its word
-    within = 0  # that word's value
+    eager = 0  # the number of the last baseline step
+    low = high = place = 0  # bounds and word index of the last regular step's bin
+    within = 0  # the value of that word
     done, before = slot[8], slot[9]
-    suspect = 0  # what is longer may be a long step; 0: find out
+    suspect = 0  # a longer step may be a long one; 0: unknown
 
     def on_step(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001 - torch's signature
         nonlocal low, high, place, within, done, before
@@ -193,13 +192,13 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
             failed(error)
 
     def ask(optimizer: Any) -> None:
-        """Any call but the regular ones."""
+        """Handle any call but the regular ones."""
         nonlocal background
         if id(optimizer) != leader and not is_step(optimizer):
             return
         now = clock()
         if words[_BACKGROUND_SINCE]:
-            ledger.abandon()  # of a thread that is gone there will be no end
+            ledger.abandon()  # a thread that is gone reports no end
         if words[_BACKGROUND_ENDED] != background:
             background = words[_BACKGROUND_ENDED]
             usual = usual_ns(slot[_CLEAN_BINS], ring)
@@ -212,19 +211,20 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
             mark(now)
 
     def held_up(now: int) -> None:
-        """A compilation in the background ended in this step, which took longer than usual."""
+        """A background compilation ended in this step, which took longer than usual."""
         nonlocal begun
         ledger.marks.held_up(slot[9], slot[8] + early)
         begun = _TOUCHED
         look_closely(now)
 
     def mark(now: int) -> None:
-        """A clean step that is not known to be regular, or that another thread came between."""
+        """Handle a clean step that is not known to be regular, or that raced with another
+        thread."""
         nonlocal regular, low, high, done, before
         while True:
             last = slot[9]
             duration = now - last if now > last else 0
-            # what was saved or evaluated in between is no part of the step
+            # a save or an evaluation in between is no part of the step
             without = ledger.marks.resumed(last + duration, last, duration)
             index, word = bin_of(edges, without), packed(without, duration - without)
             if slot[9] == last:  # else another thread has marked a step meanwhile
@@ -235,10 +235,10 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         slot[9] = before = last + duration
         slot[8] = done = done + 1
         slot[_BEFORE_CLEAN_BINS + index] += 1
-        low = high = 0  # ``within`` may be of this bin
+        low = high = 0  # ``within`` may belong to this bin
         if count >= warm_at:
             regular = 0 if words[_BACKGROUND_SINCE] else leader
-            if words[0] != seen:  # asked afterwards: what begins from now on takes it away itself
+            if words[0] != seen:  # check last: later activity clears it itself
                 regular = 0
         if count == warm_at:
             tell_warm(now, count)
@@ -255,12 +255,13 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
             on_long(count, now, duration, usual)
 
     def look_closely(now: int) -> None:
-        """The first step, one that held activity, or one after a step in which some was on."""
+        """Handle the first step, one with activity, or one after a step with open activity."""
         nonlocal regular, early, compiled, begun, seen, warm_at, done, before
         ledger.abandon()
         total = ledger.compile_ns()
-        # The count before the state: what begins between the two is then seen by its count at the
-        # next step. The ledger stores the other way round, so that a count is never ahead of it.
+        # Read the count before the state: activity that begins between the two reads shows in the
+        # count at the next step. The ledger stores in reverse order, so a count is never ahead of
+        # its state.
         known, active = words[0], words[_SINCE] != 0
         waited = known - words[_BACKGROUND]  # activities that the training may have waited for
         last = slot[9]
@@ -268,12 +269,12 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         touched = active or waited != begun or (seen == _TOUCHED and count > 1)
         baseline = count <= eager
         if count > 1 and not touched and not baseline:
-            # all that has begun is in the background, or another thread's step was looked at
+            # all activity is in the background, or another thread's step was handled
             compiled, seen = total, known
             ledger.marks.passed(known)
             mark(now)
             return
-        early += 1  # taken, and stored when the ledger has told of it
+        early += 1  # counted now, stored after the ledger has reported it
         now = now if now > last else last
         start = last or (words[_FIRST_BEGIN] if touched else 0)
         duration = now - start if start else 0
@@ -318,7 +319,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         report("step", error)
 
     def look() -> None:
-        """Compile activity has begun: no step is regular until it was looked at."""
+        """Compile activity has begun: no step is regular until one was looked at closely."""
         nonlocal regular, suspect
         regular = suspect = 0
 

@@ -50,12 +50,12 @@ def test_a_version_that_tells_nothing_has_no_words() -> None:
 
 
 def test_guards_and_their_latency_are_told_where_they_are_known() -> None:
-    told = costs(FORWARD)
-    assert (told["guards"], told["guard_us"]) == (31, 117)
+    values = costs(FORWARD)
+    assert (values["guards"], values["guard_us"]) == (31, 117)
 
 
 @pytest.mark.parametrize(
-    ("told", "kernels"),
+    ("kernels_json", "kernels"),
     [
         ('[["a", 5], ["b", 9], ["c", 7], ["d", 1]]', [["b", 9], ["c", 7], ["a", 5]]),
         ("{}", []),
@@ -65,6 +65,6 @@ def test_guards_and_their_latency_are_told_where_they_are_known() -> None:
     ],
 )
 def test_the_slowest_kernels_are_told_however_many_there_are(
-    told: str | None, kernels: list[list[object]]
+    kernels_json: str | None, kernels: list[list[object]]
 ) -> None:
-    assert slowest(told) == kernels
+    assert slowest(kernels_json) == kernels

@@ -10,7 +10,7 @@ from types import CodeType
 import pytest
 
 from warmwatch.hooks.hashes import of_code, of_value
-from warmwatch.ledger.compile_calls import Functions, Ways
+from warmwatch.ledger.compile_calls import Functions, PendingCalls
 
 FORWARD = """
 def forward(self, x):
@@ -87,14 +87,14 @@ def test_settings_are_told_apart_and_nobody_is_asked_for_a_repr() -> None:
 
 
 def test_each_way_is_given_once_and_not_more_of_them_than_anybody_reads() -> None:
-    ways = Ways()
+    ways = PendingCalls()
     for mode in ("default", "max-autotune", "default"):
-        ways.heard({"mode": mode})
-    assert [way["mode"] for way in ways.untold()] == ["default", "max-autotune"]
-    assert ways.untold() == []
+        ways.add({"mode": mode})
+    assert [way["mode"] for way in ways.take()] == ["default", "max-autotune"]
+    assert ways.take() == []
     for number in range(50):
-        ways.heard({"mode": str(number)})
-    assert len(ways.untold()) == 18
+        ways.add({"mode": str(number)})
+    assert len(ways.take()) == 18
 
 
 def test_the_code_of_an_id_is_that_of_the_last_function_that_had_it() -> None:

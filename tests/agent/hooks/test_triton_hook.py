@@ -21,10 +21,10 @@ BUILD = [("begin", COMPILE), ("end", COMPILE)]  # the C compiler's part
 
 
 class Listener:
-    """Writes down what it is told."""
+    """Records the calls of the hook."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.calls: list[Any] = []
         self.compiled: list[dict[str, Any]] = []
         self.raises = False
         self.refuses: Exception | None = None
@@ -35,19 +35,19 @@ class Listener:
     def begin(self, event: str, _of: Mapping[str, Any]) -> None:
         if self.raises:
             raise RuntimeError("ours")
-        self.told.append(("begin", event))
+        self.calls.append(("begin", event))
 
     def end(self, event: str) -> None:
-        self.told.append(("end", event))
+        self.calls.append(("end", event))
 
     def cached(self, cache: str, *, hit: bool) -> None:
-        self.told.append((cache, "hit" if hit else "miss"))
+        self.calls.append((cache, "hit" if hit else "miss"))
 
     def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
-        self.told.append(("again", reason, category, where["name"]))
+        self.calls.append(("again", reason, category, where["name"]))
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
-        self.told.append((kind, values["name"]))
+        self.calls.append((kind, values["name"]))
         self.compiled.append(
             {k: v for k, v in values.items() if k not in ("seconds", "file", "line")}
         )
@@ -84,7 +84,7 @@ def test_a_kernel_is_told_once_with_its_name_and_what_the_cache_had(
     first, *others = listener.compiled
     assert first == {"name": "scale", "cache": "miss"}
     assert others == [{"name": "scale", "cache": "hit"}] * 2
-    assert listener.told[:6] == [
+    assert listener.calls[:6] == [
         ("begin", COMPILE),
         ("triton", "miss"),
         ("triton", "scale"),
@@ -101,7 +101,7 @@ def test_compiled_again_it_says_why(triton: SimpleNamespace) -> None:
     kernel.run(FLOAT, 8, 128)  # another size is no other kernel
     kernel.run(HALF, 4, 128)
     again = "x: expected *fp32, actual *fp16"
-    assert ("again", again, "dtype", "scale") in listener.told
+    assert ("again", again, "dtype", "scale") in listener.calls
     assert listener.compiled[1:] == [
         {"name": "scale", "cache": "miss", "reason": again, "category": "dtype"}
     ]
@@ -113,19 +113,19 @@ def test_a_kernel_that_is_refused_is_not_compiled(triton: SimpleNamespace) -> No
     install(listener)
     kernel = triton.JITFunction(scale)
     kernel.run(FLOAT, 4, 128)
-    told = list(listener.told)
+    calls = list(listener.calls)
     listener.refuses = RuntimeError()
     kernel.run(FLOAT, 4, 128)
     with pytest.raises(RuntimeError, match="scale"):
         kernel.run(HALF, 4, 128)
-    assert listener.told == told
+    assert listener.calls == calls
 
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_kernel_that_is_compiled_within_another_leaves_that_one_its_own(
     triton: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
-    """``lost``: a signal handler raised where the end of the inner one would have been told."""
+    """``lost``: a signal handler raised before the end of the inner one."""
     inner, listener = triton.JITFunction(scale), Listener()
 
     def outer() -> None: ...
@@ -135,20 +135,20 @@ def test_a_kernel_that_is_compiled_within_another_leaves_that_one_its_own(
             with suppress(KeyboardInterrupt):
                 inner.run(FLOAT, 4, 128)
 
-    def ends(ear: Any, source: Any, error: BaseException | None) -> None:
+    def ends(reporter: Any, source: Any, error: BaseException | None) -> None:
         if lost and source.fn is inner:
             raise KeyboardInterrupt
-        original(ear, source, error)
+        original(reporter, source, error)
 
-    original = triton_kernels._Ear.compile_ends
-    monkeypatch.setattr(triton_kernels._Ear, "compile_ends", ends)
+    original = triton_kernels._Reporter.compile_ends
+    monkeypatch.setattr(triton_kernels._Reporter, "compile_ends", ends)
     monkeypatch.setattr(triton.ASTSource, "make_ir", make_ir)
     install(listener)
     triton.JITFunction(outer).run(FLOAT, 4, 128)
     named = [(one["name"], one["cache"]) for one in listener.compiled]
     assert named == ([("outer", "miss")] if lost else [("scale", "miss"), ("outer", "miss")])
-    told = [one[0] for one in listener.told]
-    assert told.count("begin") == told.count("end")
+    calls = [one[0] for one in listener.calls]
+    assert calls.count("begin") == calls.count("end")
 
 
 def test_a_tuning_is_one_compilation_with_all_that_it_tries(triton: SimpleNamespace) -> None:
@@ -160,7 +160,7 @@ def test_a_tuning_is_one_compilation_with_all_that_it_tries(triton: SimpleNamesp
         tuned.run(FLOAT, n)
     trial = [("begin", COMPILE), ("triton", "miss"), ("end", COMPILE), *BUILD]
     again = ("again", "n: expected 4, actual 8", "shape", "scale")
-    assert listener.told == [
+    assert listener.calls == [
         *[("begin", TUNE), *trial, *trial, ("triton", "scale"), ("end", TUNE)],
         *[("begin", TUNE), again, ("triton", "scale"), ("end", TUNE)],
     ]
@@ -176,7 +176,7 @@ def test_a_kernel_that_does_not_compile_raises_and_is_a_failure(triton: SimpleNa
     with pytest.raises(ValueError, match="does not compile"):
         triton.JITFunction(scale).run(FLOAT, 4, 0)
     assert listener.compiled == [{"name": "scale", "failure": "ValueError"}]
-    assert listener.told[-1] == ("end", COMPILE)
+    assert listener.calls[-1] == ("end", COMPILE)
 
 
 def test_a_tuning_that_is_interrupted_ends_and_is_no_compilation(
@@ -192,7 +192,7 @@ def test_a_tuning_that_is_interrupted_ends_and_is_no_compilation(
     tuned = triton.Autotuner(triton.JITFunction(scale), (64, 128))
     with pytest.raises(KeyboardInterrupt):
         tuned.run(FLOAT, 4)
-    assert (listener.compiled, listener.told[-1]) == ([], ("end", TUNE))
+    assert (listener.compiled, listener.calls[-1]) == ([], ("end", TUNE))
     monkeypatch.undo()
 
 
@@ -232,9 +232,9 @@ def test_uninstalled_everything_is_as_it_was(triton: SimpleNamespace) -> None:
     kernel.run(FLOAT, 4, 128)
     installed.uninstall()
     assert seams() == before
-    told = list(listener.told)
+    calls = list(listener.calls)
     kernel.run(FLOAT, 4, 256)
-    assert listener.told == told
+    assert listener.calls == calls
 
 
 def test_a_triton_without_a_seam_is_left_alone(

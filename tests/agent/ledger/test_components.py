@@ -9,7 +9,7 @@ import zlib
 
 import pytest
 
-from warmwatch.hooks.inductor.cache_events import told_of
+from warmwatch.hooks.inductor.cache_events import cache_and_verdict_of
 from warmwatch.ledger.compilations import DEVICE, LONGEST, ROOM, WrittenKeys, named
 
 HASH = "tdtplk4bi2z5323x54vxeqty5btmlfvjppnyliq76kn5kezm5fa"
@@ -49,13 +49,13 @@ def test_an_input_on_another_device_differs_in_the_device_alone() -> None:
 
 
 def test_the_first_key_is_told_whole_and_the_next_by_what_differs() -> None:
-    told = WrittenKeys()
+    written = WrittenKeys()
     lines = [f"[{HASH}] inductor_config[option{n}]: 1" for n in range(700)]
-    first, second = told.packed("inductor_fx", lines), told.packed("inductor_fx", lines[1:])
+    first, second = written.packed("inductor_fx", lines), written.packed("inductor_fx", lines[1:])
     assert (first["whole"], second["whole"]) == (True, False)
     assert (first["parts"], second["parts"]) == (700, 699)
     assert unpacked(second["packed"]) == "inductor_config[option0] -"
-    assert told.packed("aot_autograd", lines)["whole"]
+    assert written.packed("aot_autograd", lines)["whole"]
 
 
 def unpacked(packed: str) -> str:
@@ -63,20 +63,24 @@ def unpacked(packed: str) -> str:
 
 
 def test_a_process_tells_no_more_than_there_is_room_for() -> None:
-    told, random_ = WrittenKeys(), random.Random(0)
+    written, random_ = WrittenKeys(), random.Random(0)
 
     def lines(count: int) -> list[str]:
         hashes = ("".join(random_.choices(string.ascii_lowercase, k=51)) for _ in range(count))
         return [f"[{short}] example_inputs[{n}]: 1" for n, short in enumerate(hashes)]
 
-    assert told.packed("inductor_fx", lines(20_000)) == {"parts": 20_000}  # longer than LONGEST
-    sizes = [len(told.packed("inductor_fx", lines(4_000)).get("packed", "")) for _ in range(30)]
+    assert written.packed("inductor_fx", lines(20_000)) == {"parts": 20_000}  # longer than LONGEST
+    sizes = [len(written.packed("inductor_fx", lines(4_000)).get("packed", "")) for _ in range(30)]
     assert 0 < max(sizes) <= LONGEST
     assert ROOM - LONGEST < sum(sizes) <= ROOM
     assert sizes[-1] == 0
 
 
 def test_other_events_are_not_taken_for_a_caches() -> None:
-    assert told_of("fx_graph_cache_miss") == ("inductor_fx", "miss")
-    assert told_of("autograd_cache_bypass") == ("aot_autograd", "bypass")
-    assert told_of("automatic_dynamic") == told_of("fx_graph_cache_disabled") == ("", "")
+    assert cache_and_verdict_of("fx_graph_cache_miss") == ("inductor_fx", "miss")
+    assert cache_and_verdict_of("autograd_cache_bypass") == ("aot_autograd", "bypass")
+    assert (
+        cache_and_verdict_of("automatic_dynamic")
+        == cache_and_verdict_of("fx_graph_cache_disabled")
+        == ("", "")
+    )

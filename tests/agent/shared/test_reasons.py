@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from warmwatch.hooks.dynamo.compilations import kind_of
-from warmwatch.hooks.dynamo.reason_categories import category_of, telling_first
+from warmwatch.hooks.dynamo.reason_categories import category_of, most_specific_first
 from warmwatch.hooks.phases import phase_of
 from warmwatch.shared.advice import advice
 from warmwatch.shared.record import PHASES
@@ -59,7 +59,7 @@ def test_a_reason_has_its_category(reason: str, category: str) -> None:
 def test_the_entry_of_this_mode_tells_more_than_that_of_another() -> None:
     """After an evaluation its entry comes first, though the training's own guard is the cause."""
     size = "0/0: tensor 'x' size mismatch at index 0. expected 4, actual 6"
-    reasons = telling_first(["0/1: GLOBAL_STATE changed: grad_mode ", size])
+    reasons = most_specific_first(["0/1: GLOBAL_STATE changed: grad_mode ", size])
     assert reasons == f"{size}\n0/1: GLOBAL_STATE changed: grad_mode"
     assert category_of(reasons) == "shape"
 
@@ -102,7 +102,7 @@ def test_a_reason_of_several_lines_stays_together_behind_a_telling_one() -> None
     other_mode = "0/1: GLOBAL_STATE changed: grad_mode \nUser stack trace:\n  File 'a.py', line 1"
     telling = "0/0: lr == 0.1  # sgd.py:1\nUser stack trace:\n    with torch.autocast('cpu'):"
     one_string = "0/3: GLOBAL_STATE changed: grad_mode \n0/2: lr == 0.3"
-    said = telling_first([other_mode, telling, one_string])
+    said = most_specific_first([other_mode, telling, one_string])
     assert said == "\n".join(
         [telling, "0/2: lr == 0.3", other_mode, "0/3: GLOBAL_STATE changed: grad_mode"]
     )

@@ -1,9 +1,9 @@
-"""C++ and CUDA that ``torch.utils.cpp_extension`` builds when it is loaded: minutes of ``ninja``.
+"""C++ and CUDA extensions that ``torch.utils.cpp_extension`` builds on load: minutes of ``ninja``.
 
-``load`` and ``load_inline`` build in ``_write_ninja_file_and_build_library``, which is called at
-the first load in a process also where there is nothing to do: what was built shows in the library's
-file. Another process that builds the same is waited for in ``FileBaton.wait``; in torch 2.15 in a
-lock of the kernel, which is taken at each load: whether it had to be waited for nobody tells.
+``load`` and ``load_inline`` build in ``_write_ninja_file_and_build_library``. The first load in a
+process calls it even if there is nothing to build, so a change of the library's file shows a build.
+If another process builds the same extension, ``FileBaton.wait`` waits for it. Torch 2.15 uses a
+file lock instead and takes it at each load, so the wait cannot be observed there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _quietly = functools.partial(quietly, "hooks.cpp_extension")
 
 
 class _Build:
-    """One call of the builder. ``event``: by what it will probably be, as far as files tell."""
+    """One call of the builder. ``event``: the likely event, judged by the files before the
+    build."""
 
     def __init__(self, arguments: Mapping[str, Any], suffix: str) -> None:
         self.name = Path(str(arguments["name"])).name
@@ -35,11 +36,11 @@ class _Build:
         fresh = self._before and self._before >= sources
         self.event = EXTENSION_CHECK if fresh else EXTENSION_BUILD
 
-    def told(self, error: BaseException | None) -> dict[str, Any] | None:
-        """The journal's words; ``None`` where nothing was built."""
+    def values(self, error: BaseException | None) -> dict[str, Any] | None:
+        """Journal values of the build; ``None`` if nothing was built."""
         values = {"name": self.name, "seconds": (monotonic_ns() - self._began) / 1e9}
         if error is not None:
-            failed = isinstance(error, Exception)  # else it was interrupted
+            failed = isinstance(error, Exception)  # any other BaseException is an interruption
             return {**values, "failure": type(error).__name__} if failed else None
         return values if _modified(self._library) != self._before else None
 
@@ -51,8 +52,8 @@ def _modified(path: Path) -> int:
         return 0
 
 
-class _Ear:
-    """Turns what the wrapped functions see into what a listener is told."""
+class _Reporter:
+    """Turns calls of the wrapped functions into listener calls."""
 
     def __init__(self, listener: Listener, suffix: str) -> None:
         self.listening, self.listener, self._suffix = True, listener, suffix
@@ -66,7 +67,7 @@ class _Ear:
         if build is None:
             return
         try:
-            if values := build.told(error):
+            if values := build.values(error):
                 self.listener.compilation(_KIND, values)
         finally:
             self.listener.end(build.event)
@@ -78,47 +79,47 @@ def install(listener: Listener) -> Installed:
 
         original, suffix = module._write_ninja_file_and_build_library, module.LIB_EXT
         baton = getattr(module, "FileBaton", None)  # up to 2.13
-    ear, replaced = _Ear(listener, suffix), Replaced()
-    wanted = [(module, "_write_ninja_file_and_build_library", _building(ear, original))]
+    reporter, replaced = _Reporter(listener, suffix), Replaced()
+    wanted = [(module, "_write_ninja_file_and_build_library", _building(reporter, original))]
     if baton is not None:
-        wanted.append((baton, "wait", _waiting(ear, baton.wait)))
+        wanted.append((baton, "wait", _waiting(reporter, baton.wait)))
 
     def uninstall() -> None:
-        ear.listening = False
+        reporter.listening = False
         replaced.undo()
 
     replaced.put_all(wanted)
     return Installed(uninstall=uninstall, functions=[ours for *_, ours in wanted])
 
 
-def _building(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
+def _building(reporter: _Reporter, original: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(original)
 
     @functools.wraps(original)
     def build_library(*args: Any, **kwargs: Any) -> Any:
-        if not ear.listening:
+        if not reporter.listening:
             return original(*args, **kwargs)
-        build = _quietly(ear.begins, lambda: signature.bind(*args, **kwargs).arguments)
+        build = _quietly(reporter.begins, lambda: signature.bind(*args, **kwargs).arguments)
         try:
             built = original(*args, **kwargs)
         except BaseException as error:
-            _quietly(ear.ends, build, error)
+            _quietly(reporter.ends, build, error)
             raise
-        _quietly(ear.ends, build, None)
+        _quietly(reporter.ends, build, None)
         return built
 
     return build_library
 
 
-def _waiting(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
+def _waiting(reporter: _Reporter, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not ear.listening:
+        if not reporter.listening:
             return original(self, *args, **kwargs)
-        _quietly(ear.listener.begin, EXTENSION_BUILD, {"kind": _KIND})
+        _quietly(reporter.listener.begin, EXTENSION_BUILD, {"kind": _KIND})
         try:
             return original(self, *args, **kwargs)
         finally:
-            _quietly(ear.listener.end, EXTENSION_BUILD)
+            _quietly(reporter.listener.end, EXTENSION_BUILD)
 
     return wait

@@ -1,17 +1,16 @@
-"""Triton kernels that are compiled and tuned outside of Inductor: at their first launch, in a step.
+"""Triton kernels that compile and autotune outside Inductor: at their first launch, within a step.
 
-Inductor compiles its own by ``triton.compile``, also those of the user that it has taken into a
-graph. A ``@triton.jit`` function compiles itself by another name of the same function,
-``triton.compiler.compile``, so wrapping that one hears exactly what Inductor's events do not tell.
-``ASTSource.make_ir`` is called within it where Triton's cache on disk had no such kernel.
-``Autotuner._bench`` is called for each configuration that is tried, as many as ``prune_configs``
-gave before, compiled already or not. ``_build`` calls the C compiler, for what launches a kernel of
-a new signature and speaks to the driver. None of them is called at an ordinary launch.
+Inductor calls ``triton.compile``, also for user kernels inside a graph. A ``@triton.jit`` function
+calls the same function by another name, ``triton.compiler.compile``. A wrapper of that name sees
+exactly the compilations that Inductor's events do not report. ``ASTSource.make_ir`` runs within it
+if the kernel is not in Triton's disk cache. ``Autotuner._bench`` runs for each configuration that
+``prune_configs`` returned, compiled or not. ``_build`` calls the C compiler for the launcher of a
+new signature and for the driver interface. An ordinary launch calls none of them.
 
 Triton's own hooks (``knobs.runtime.jit_cache_hook``, ``knobs.compilation.listener``,
-``JITFunction.cache_hook``) are left alone. Each is one place for one function, which belongs to the
-user; and where a hook is set Triton writes the kernel's arguments as JSON, which fails for some
-kernels (up to 3.6 for each with a function as an argument).
+``JITFunction.cache_hook``) stay free: each holds one function, and it belongs to the user. With a
+hook set, Triton also serializes the kernel's arguments as JSON, which fails for some kernels (up to
+3.6 for each kernel that takes a function).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 
 _KIND = "triton"
 _quietly = functools.partial(quietly, "hooks.triton")
-# the module that has it, and those that had taken it from there by name (Triton 3.2)
+# the module that defines it, and those that imported it by name (Triton 3.2)
 _BUILDERS = (
     "triton.runtime.build",
     "triton.backends.nvidia.driver",
@@ -45,8 +44,8 @@ _Reason = tuple[str, str] | None
 class _Making:
     """A kernel that a thread compiles or tunes.
 
-    ``left``: configurations still to try. ``verdicts``: of Triton's cache, one for each kernel that
-    was compiled meanwhile. ``built``: the one that is compiled now was not in it.
+    ``left``: configurations still to try. ``verdicts``: results of Triton's cache, one for each
+    kernel compiled meanwhile. ``built``: the kernel being compiled was not in the cache.
     """
 
     owner: Any
@@ -59,16 +58,16 @@ class _Making:
 
 
 class _Thread(threading.local):
-    """What the calling thread is at. ``due``: an autotuner and how many configurations it has."""
+    """State of the calling thread. ``due``: an autotuner and how many configurations it has."""
 
     def __init__(self) -> None:
-        self.compiling: list[_Making] = []  # one within another, where a compiler compiles
+        self.compiling: list[_Making] = []  # nested, if a compiler compiles
         self.tunings: list[_Making] = []
         self.due: tuple[Any, int] = (None, 0)
 
 
-class _Ear:
-    """Turns what the wrapped functions see into what a listener is told. None of it may raise."""
+class _Reporter:
+    """Turns calls of the wrapped functions into listener calls. Must never raise."""
 
     def __init__(self, listener: Listener) -> None:
         self.listening = True
@@ -76,17 +75,17 @@ class _Ear:
         self._kernels, self._tunings = Memory(), Memory()
 
     def compile_begins(self, source: Any, options: Mapping[str, Any] | None) -> None:
-        function = getattr(source, "fn", None)  # none where it is a file of Triton's own language
+        function = getattr(source, "fn", None)  # absent for a file in Triton's own IR
         of = _of(getattr(function, "fn", None))
         why = None
         if function is not None:
             why = self._kernels.changed(function, of_kernel(source, options))
-        why = None if self._thread.tunings else why  # there it is the tuning that has a reason
+        why = None if self._thread.tunings else why  # the tuning has the reason
         self._thread.compiling.append(_Making(source, of, why))
         self._begin(TRITON_COMPILE, self._thread.compiling[-1])
 
     def refusal(self, source: Any) -> Exception | None:
-        """What to raise instead of compiling, if the user asked for that."""
+        """The exception to raise instead of compiling, if the user requested that."""
         function = getattr(source, "fn", None)
         return self._listener.refusal(_of(getattr(function, "fn", None)))
 
@@ -104,12 +103,14 @@ class _Ear:
             self._listener.end(TRITON_COMPILE)
 
     def _ended(self, source: Any) -> _Making | None:
-        """What was compiling from ``source``. What began within it and is not over never will be:
-        a signal handler may have raised where its end would have been told.
+        """Remove and return the entry that compiled ``source``.
+
+        Also drop the unfinished entries inside it: a signal handler may have raised before their
+        end.
         """
         open_ones = self._thread.compiling
         if all(one.owner is not source for one in open_ones):
-            return None  # its begin was not told
+            return None  # its begin was not seen
         while open_ones[-1].owner is not source:
             open_ones.pop()
             self._listener.end(TRITON_COMPILE)
@@ -119,7 +120,7 @@ class _Ear:
         if error is None:
             self._listener.cached(_KIND, hit=not making.built)
             making.verdicts.append(not making.built)
-        if self._thread.tunings:  # a configuration that does not compile is passed over by it
+        if self._thread.tunings:  # the autotuner skips a configuration that does not compile
             self._thread.tunings[-1].verdicts += making.verdicts
         else:
             self._tell(making, error)
@@ -133,7 +134,7 @@ class _Ear:
     def pruned(self, tuner: Any, configurations: int) -> None:
         self._thread.due = (tuner, configurations)
         while self._thread.tunings and self._thread.tunings[-1].owner is tuner:
-            self._thread.tunings.pop()  # one that was broken off between two trials
+            self._thread.tunings.pop()  # a tuning that was interrupted between two trials
             self._listener.end(TRITON_TUNE)
 
     def trial_begins(self, tuner: Any, arguments: Mapping[str, Any]) -> None:
@@ -166,7 +167,7 @@ class _Ear:
 
     def _tell(self, making: _Making, error: BaseException | None) -> None:
         if not isinstance(error, Exception | None):
-            return  # it was interrupted, which is no compilation and no failure
+            return  # an interruption is neither a compilation nor a failure
         values = {**making.of, "seconds": (monotonic_ns() - making.began) / 1e9}
         del values["kind"]
         if making.verdicts:
@@ -194,89 +195,91 @@ def install(listener: Listener) -> Installed:
         found = [(owner, name, getattr(owner, name), wrap) for owner, name, wrap in wanted]
         modules = [module for name in _BUILDERS if (module := sys.modules.get(name))]
         found += [(m, "_build", m._build, _build) for m in modules if hasattr(m, "_build")]
-        bind = getattr(JITFunction, "_do_compile", None)  # from 3.5 on
-    ear = _Ear(listener)
-    placed = [(owner, name, original, wrap(ear, original)) for owner, name, original, wrap in found]
+        bind = getattr(JITFunction, "_do_compile", None)  # since 3.5
+    reporter = _Reporter(listener)
+    placed = [
+        (owner, name, original, wrap(reporter, original)) for owner, name, original, wrap in found
+    ]
     if bind is not None:
         placed.append((JITFunction, "_do_compile", bind, _bound(bind, *placed[0][2:])))
 
     replaced = Replaced()
 
     def uninstall() -> None:
-        ear.listening = False
+        reporter.listening = False
         replaced.undo()
 
     replaced.put_all((owner, name, ours) for owner, name, _, ours in placed)
     return Installed(uninstall=uninstall, functions=[ours for *_, ours in placed])
 
 
-def _compile(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
+def _compile(reporter: _Reporter, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def compile(*args: Any, **kwargs: Any) -> Any:
-        if not ear.listening:
+        if not reporter.listening:
             return original(*args, **kwargs)
         source = args[0] if args else kwargs.get("src")
-        if refusal := _quietly(ear.refusal, source):
+        if refusal := _quietly(reporter.refusal, source):
             raise refusal
         options = kwargs.get("options", args[2] if len(args) > 2 else None)
-        _quietly(ear.compile_begins, source, options)
+        _quietly(reporter.compile_begins, source, options)
         try:
             kernel = original(*args, **kwargs)
         except BaseException as error:
-            _quietly(ear.compile_ends, source, error)
+            _quietly(reporter.compile_ends, source, error)
             raise
-        _quietly(ear.compile_ends, source, None)
+        _quietly(reporter.compile_ends, source, None)
         return kernel
 
     return compile
 
 
-def _make_ir(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
+def _make_ir(reporter: _Reporter, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def make_ir(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _quietly(ear.built)
+        _quietly(reporter.built)
         return original(self, *args, **kwargs)
 
     return make_ir
 
 
-def _prune_configs(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
+def _prune_configs(reporter: _Reporter, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def prune_configs(self: Any, *args: Any, **kwargs: Any) -> Any:
         configurations = original(self, *args, **kwargs)
-        _quietly(lambda: ear.pruned(self, len(configurations)))
+        _quietly(lambda: reporter.pruned(self, len(configurations)))
         return configurations
 
     return prune_configs
 
 
-def _bench(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
+def _bench(reporter: _Reporter, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def _bench(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not ear.listening:
+        if not reporter.listening:
             return original(self, *args, **kwargs)
-        _quietly(ear.trial_begins, self, kwargs)
+        _quietly(reporter.trial_begins, self, kwargs)
         try:
             timings = original(self, *args, **kwargs)
         except BaseException as error:
-            _quietly(ear.trial_ends, error)
+            _quietly(reporter.trial_ends, error)
             raise
-        _quietly(ear.trial_ends, None)
+        _quietly(reporter.trial_ends, None)
         return timings
 
     return _bench
 
 
-def _build(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
+def _build(reporter: _Reporter, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def _build(*args: Any, **kwargs: Any) -> Any:
-        if not ear.listening:
+        if not reporter.listening:
             return original(*args, **kwargs)
-        _quietly(ear.build_begins)
+        _quietly(reporter.build_begins)
         try:
             return original(*args, **kwargs)
         finally:
-            _quietly(ear.build_ends)
+            _quietly(reporter.build_ends)
 
     return _build
 
@@ -284,7 +287,7 @@ def _build(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
 def _bound(
     original: Callable[..., Any], compile: Callable[..., Any], ours: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """A kernel binds ``compile`` at its first launch: here one that was launched before we came."""
+    """A kernel binds ``compile`` at its first launch: patch one that was launched before."""
 
     @functools.wraps(original)
     def _do_compile(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -296,7 +299,7 @@ def _bound(
 
 
 def _of(function: Any) -> dict[str, Any]:
-    """What is compiled: the user's function, where it is known."""
+    """Name, file and line of the user's function, as far as they are known."""
     code = getattr(function, "__code__", None)
     where = {} if code is None else place(code.co_name, code.co_filename, code.co_firstlineno)
     return {**where, "kind": _KIND}

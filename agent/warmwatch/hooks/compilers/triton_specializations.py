@@ -1,9 +1,9 @@
-"""What a Triton kernel was compiled or tuned for, and how that differs from earlier times.
+"""What a Triton kernel was compiled or tuned for, and the difference to earlier specializations.
 Pure.
 
-Names of arguments, dtypes, numbers and booleans are told; of any other value (a string, a function)
-only that it is another. Nothing of the user's program is asked for its ``repr``: that of a tensor
-would wait for the GPU.
+The journal gets names of arguments, dtypes, numbers and booleans. Of any other value (a string, a
+function) it gets only that the value changed. No value of the user's program is passed to ``repr``:
+the ``repr`` of a tensor would wait for the GPU.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from warmwatch.hooks.redaction import HIDDEN
 
 _TYPE = re.compile(r"[\w*<>\[\](), .:-]{1,80}")
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-_KEPT = 64  # specializations of a kernel that a new one is compared with
+_MOST_COMPARED = 64  # specializations of a kernel to compare a new one with
 _ABSENT = "absent"
-_TOLD = 8  # differences
+_MOST_REPORTED = 8  # differences to report
 
 
 class Entry(NamedTuple):
     """One thing that a kernel is specialized for.
 
-    ``shown``: what may be told of it. ``identity``: what tells it from another. ``about``: the
-    category of a change of it.
+    ``shown``: text that may be reported. ``identity``: compares it with another. ``about``: the
+    category of a change.
     """
 
     shown: str
@@ -67,24 +67,24 @@ def of_tuning(
 
 
 class Memory:
-    """What each kernel has been compiled or tuned for in this process."""
+    """The specializations of each kernel in this process."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, list[Specialization]]] = {}
 
     def changed(self, owner: Any, now: Specialization) -> tuple[str, str] | None:
-        """Reason and category of doing it again; ``None`` where it is the first time.
+        """Reason and category of a recompile; ``None`` the first time.
 
-        Of all the times before the one that differs least is what it is compared with.
+        Compares with the earlier specialization that differs least.
         """
         key = id(owner)
         _, before = self._known.setdefault(key, (ref(owner, lambda _: self._forget(key)), []))
         nearest = min((_difference(one, now) for one in before), key=len, default=[])
         before.append(now)
-        del before[:-_KEPT]
+        del before[:-_MOST_COMPARED]
         return (
             _as_reason(nearest) if nearest else None
-        )  # else the same again: for another device, say
+        )  # else the same specialization, for example for another device
 
     def _forget(self, key: int) -> None:
         self._known.pop(key, None)
@@ -94,7 +94,7 @@ _ORDER = ("dtype", "shape", "python_value")
 
 
 def _difference(old: Specialization, new: Specialization) -> list[tuple[str, str]]:
-    """Category and words of each thing that differs."""
+    """Category and text of each difference."""
     found = []
     for name in {**old, **new}:
         one, other = old.get(name), new.get(name)
@@ -107,13 +107,13 @@ def _difference(old: Specialization, new: Specialization) -> list[tuple[str, str
 
 
 def _as_reason(differences: list[tuple[str, str]]) -> tuple[str, str]:
-    """In the words of a reason, the telling one first, and its category."""
+    """The text of a reason, the most specific difference first, and its category."""
     ordered = sorted(differences, key=lambda one: _ORDER.index(one[0]))
-    return "\n".join(words for _, words in ordered[:_TOLD]), ordered[0][0]
+    return "\n".join(words for _, words in ordered[:_MOST_REPORTED]), ordered[0][0]
 
 
 def _named(path: Any, names: tuple[str, ...]) -> str:
-    """An argument's name from a path to it: a name, or positions, in versions from 3.3 on."""
+    """The name of the argument at a path: a name, or positions since 3.3."""
     if isinstance(path, str):
         return path
     first, *rest = path if isinstance(path, tuple) else (path,)
@@ -122,15 +122,15 @@ def _named(path: Any, names: tuple[str, ...]) -> str:
 
 
 def _aligned(attributes: Any) -> Iterable[Any]:
-    """Which arguments are known to be divisible by 16, as paths to them."""
+    """Paths of the arguments that are known to be divisible by 16."""
     if isinstance(attributes, Mapping):
-        return [path for path, told in attributes.items() if "divisibility" in str(told)]
+        return [path for path, kinds in attributes.items() if "divisibility" in str(kinds)]
     properties = getattr(attributes, "arg_properties", {})  # Triton 3.2
     return list(properties.get("tt.divisibility", ()))
 
 
 def _type(kind: Any) -> Entry:
-    text = str(kind)  # a type's name, or a tuple of such
+    text = str(kind)  # a type's name, or a tuple of type names
     shown = text if _TYPE.fullmatch(text) else HIDDEN
     return Entry(shown, text, "shape" if re.fullmatch(r"[iu]\d+", text) else "dtype")
 

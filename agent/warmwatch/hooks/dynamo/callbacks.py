@@ -1,9 +1,8 @@
 """Outermost compile intervals, from Dynamo's own start and end callbacks.
 
-They repeat what the events say, and stand in where a PyTorch has no events.
-``torch._dynamo.reset()`` clears them: they are armed again when the next event begins, which comes
-before the callbacks run. An exception in one would surface in the training: nothing but telling
-happens here.
+They repeat the events, and replace them in a PyTorch without events. ``torch._dynamo.reset()``
+clears them, so the begin of the next event installs them again, before the callbacks run. An
+exception in one would reach the training, so they only call the listener.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import Any
 from warmwatch._guard import report
 from warmwatch.hooks.points import Installed, Listener, look_up
 
-# CallbackTrigger's names (torch 2.8 and later) -> an event whose phase is known. The others span
-# several phases, which only the events can tell apart.
+# CallbackTrigger's names (torch 2.8 and later) -> an event with a known phase. The other names span
+# several phases, which only the events can separate.
 _EVENTS = {
     "TRITON_AUTOTUNING": "autotuning",
     "CUDAGRAPH_RECORDING": "cudagraph",
@@ -40,7 +39,7 @@ def install(listener: Listener) -> Installed:
 
     def end(*args: Any) -> None:
         try:
-            # the last to end may be another than the first to start: the handler counts them
+            # The last to end may not be the first to start; the handler counts them.
             listener.end(begun.pop() if begun else _event(args))
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("hooks.callbacks", error)

@@ -1,7 +1,7 @@
-"""One journal entry for each compilation, from the metrics that PyTorch records of it.
+"""One journal entry for each compilation, from PyTorch's ``CompilationMetrics``.
 
-Also the function that Dynamo is about to compile, reported as it begins, and the costs of a
-compilation, compact and bounded. If PyTorch renames ``log_compilation_event``, change this file.
+Also reports the function that Dynamo is about to compile, and the compact, bounded costs of a
+compilation. If PyTorch renames ``log_compilation_event``, change this file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, lo
 from warmwatch.shared.user_frames import is_library, nearest
 
 _SLOWEST = 3
-# from the outermost in, with the phase of what is left when the next one is taken out
+# outermost first; each with the phase of its time outside the next one
 _NESTED = (
     (("dynamo_cumulative_compile_time_us",), "dynamo"),
     (
@@ -45,7 +45,7 @@ _AT_RUN_TIME = {
 
 
 def costs(metrics: Any) -> dict[str, Any]:
-    """The journal's words for what a ``CompilationMetrics`` says of costs."""
+    """Journal values for the costs in a ``CompilationMetrics``."""
     guard_us = getattr(metrics, "guard_latency_us", None)
     return {
         "phase_us": phases(metrics) or None,
@@ -56,7 +56,7 @@ def costs(metrics: Any) -> dict[str, Any]:
 
 
 def phases(metrics: Any) -> dict[str, int]:
-    """Microseconds of each phase without those inside it; those that took any."""
+    """Microseconds of each phase, without nested phases; phases without time are absent."""
     if getattr(metrics, "is_runtime", False):
         return {
             phase: took for field, phase in _AT_RUN_TIME.items() if (took := _us(metrics, field))
@@ -74,30 +74,30 @@ def _us(metrics: Any, field: str) -> int:
     return int(getattr(metrics, field, None) or 0)
 
 
-def slowest(told: str | None) -> list[list[Any]]:
+def slowest(kernels_json: str | None) -> list[list[Any]]:
     """``[[name, microseconds], ...]`` of the kernels that took longest to compile.
 
-    PyTorch tells them as JSON, the slowest first, 25 at most.
+    PyTorch reports them as JSON, slowest first, at most 25.
     """
-    if not told:
+    if not kernels_json:
         return []
     try:
-        pairs = [(str(name), int(took)) for name, took in json.loads(told)]
+        pairs = [(str(name), int(took)) for name, took in json.loads(kernels_json)]
     except (ValueError, TypeError):
         return []
     longest = sorted(pairs, key=lambda pair: -pair[1])[:_SLOWEST]
     return [[name[:100], took] for name, took in longest]
 
 
-# How Dynamo says that it leaves a frame to Python: a graph break, not a failure.
+# Dynamo raises these to leave a frame to Python: a graph break, not a failure.
 _LEFT_TO_PYTHON = (
     "Unsupported",
     "SkipFrame",
     "SkipCodeRecursiveException",
     "RecompileLimitExceeded",
 )
-RECORDS_SETTING = "log_compilation_metrics"  # where it is off, PyTorch hands over no record
-_UNTOLD = object()  # torch 2.6 has no such field
+RECORDS_SETTING = "log_compilation_metrics"  # if it is off, PyTorch passes no record
+_ABSENT = object()  # default for a field that torch 2.6 lacks
 
 
 def _require(fields: tuple[str, ...], listener: Listener) -> Installed:  # noqa: ARG001
@@ -123,14 +123,14 @@ def install(listener: Listener) -> Installed:
     def log_compilation_event(metrics: Any, *args: Any, **kwargs: Any) -> Any:
         if listening:
             try:
-                lacking.update(untold_by(counters, metrics))
+                lacking.update(missing_counters(counters, metrics))
                 listener.compilation(kind_of(metrics), entry(metrics))
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.compilations", error)
         return original(metrics, *args, **kwargs)
 
     def lacks() -> list[str]:
-        # What was not recorded meanwhile stays unknown after it is on again.
+        # Compilations without a record stay unknown after the setting is on again.
         if not getattr(config, RECORDS_SETTING, True):
             lacking.update(("compilations", RECORDS_SETTING))
         return sorted(lacking)
@@ -153,7 +153,7 @@ def install(listener: Listener) -> Installed:
     )
 
 
-# Seams that install nothing: fields of a record, without which some figures are unknown.
+# Hook points that install nothing: fields of a record, without which some figures are unknown.
 _FIELDS = {
     "runtime_compilations": ("is_runtime",),  # not in torch 2.6
     "cache_verdicts": ("inductor_fx_local_cache_hit_count",),  # not in torch 2.6 and 2.8
@@ -178,15 +178,15 @@ def kind_of(metrics: Any) -> str:
         return "other"
     if metrics.is_forward is False:
         return "backward"
-    # Ahead-of-time Inductor (``aoti_compile_and_package``) and export compile no frame of Dynamo's:
-    # that nothing was captured for them does not describe what the training runs. A frame that hits
-    # the recompile limit has no name yet, but an id: it is a recompile.
+    # Ahead-of-time Inductor (``aoti_compile_and_package``) and export compile no frame for Dynamo.
+    # Their missing graphs do not describe what the training runs. A frame that hits the recompile
+    # limit has no name yet, but an id: it is a recompile.
     named = any(getattr(metrics, field, "") is not None for field in ("co_name", "compile_id"))
     return "forward" if named else "other"
 
 
 def entry(metrics: Any) -> dict[str, Any]:
-    """The journal's words for a ``CompilationMetrics``: absent where PyTorch does not say."""
+    """Journal values for a ``CompilationMetrics``; what PyTorch does not report is absent."""
     compile_id = getattr(metrics, "compile_id", None)
     values: dict[str, Any] = {"id": None if compile_id is None else str(compile_id)}
     duration = getattr(metrics, "duration_us", None)
@@ -197,29 +197,29 @@ def entry(metrics: Any) -> dict[str, Any]:
     values["parameters"] = getattr(metrics, "param_numel", None)
     values["cache"] = _cache(metrics)
     values.update(costs(metrics))
-    reason = getattr(metrics, "recompile_reason", _UNTOLD)
-    # Without a reason there was no compiled entry: what was tried under that id before has failed.
+    reason = getattr(metrics, "recompile_reason", _ABSENT)
+    # No reason means no compiled entry: the earlier attempt with that id failed.
     if _is_recompile(metrics, values["id"]) and reason:
-        reason = None if reason is _UNTOLD else str(reason)
+        reason = None if reason is _ABSENT else str(reason)
         values["reason"] = reason or None
         values["category"] = category_of(reason or "")
     failure = getattr(metrics, "fail_type", None)
     values["cudagraph_skip"] = getattr(metrics, "cudagraph_skip_reason", None)
     if failure and failure.rpartition(".")[2] not in _LEFT_TO_PYTHON:
         values["failure"] = failure
-    elif failure:  # a failure where the frame has to be one graph, see ``_asked.Compiling``
+    elif failure:  # a failure because the frame must be one graph, see ``points.Compiling``
         values["left"] = failure
         values["failure_reason"] = getattr(metrics, "fail_reason", None)
     return {key: value for key, value in values.items() if value is not None}
 
 
 def place(name: str | None, file: str | None, line: int | None) -> dict[str, Any]:
-    """Where the user's function is: of its file the base name, which is all that leaves us."""
+    """The place of the user's function. Only the base name of its file leaves the process."""
     return {"name": name, "file": file.rpartition("/")[2] if file else None, "line": line}
 
 
 def _is_recompile(metrics: Any, compile_id: str | None) -> bool:
-    """A forward compilation of a frame that was compiled before: ``0/1``, but not ``0/0``."""
+    """A forward compilation of a frame that was compiled before, such as ``0/1``."""
     if compile_id is None or kind_of(metrics) != "forward":
         return False
     frame_compile_id = compile_id.rpartition("/")[2].partition("_")[0]
@@ -240,11 +240,11 @@ def _cache(metrics: Any) -> str | None:
     return "hit" if hits else None
 
 
-def untold_by(counters: Mapping[str, Mapping[str, int]], metrics: Any) -> Iterator[str]:
-    """Counters that ought to have risen by this compilation, and are not there.
+def missing_counters(counters: Mapping[str, Mapping[str, int]], metrics: Any) -> Iterator[str]:
+    """Counters that this compilation should have increased, but that do not exist.
 
-    Their names are keys that only exist once they have risen. A user may clear them, but not while
-    this thread compiles.
+    PyTorch creates their keys at the first increment. A user may clear them, but not while this
+    thread compiles.
     """
     if getattr(metrics, "is_runtime", False) or getattr(metrics, "fail_type", None):
         return
@@ -258,18 +258,18 @@ def untold_by(counters: Mapping[str, Mapping[str, int]], metrics: Any) -> Iterat
     if getattr(metrics, "num_graph_breaks", None) and not counters.get("graph_break"):
         yield "graph_break_counter"
     verdicts = ("hit", "miss")
-    asked = (getattr(metrics, f"inductor_fx_local_cache_{one}_count", 0) for one in verdicts)
-    if any(asked) and not of("inductor", *(f"fxgraph_cache_{one}" for one in verdicts)):
+    lookups = (getattr(metrics, f"inductor_fx_local_cache_{one}_count", 0) for one in verdicts)
+    if any(lookups) and not of("inductor", *(f"fxgraph_cache_{one}" for one in verdicts)):
         yield "cache_counters"
 
 
 def read_breaks(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """How often each reason broke a graph. Creates no key."""
+    """The count of graph breaks by reason. Creates no key."""
     return dict(counters["graph_break"]) if "graph_break" in counters else {}
 
 
 def break_place(reasons: Sequence[Any], reason: str) -> dict[str, Any]:
-    """Where ``reason`` last broke a graph: the innermost line of the user's, where it was kept."""
+    """The innermost user line of the last break for ``reason``, if PyTorch recorded it."""
     head = reason.strip().partition("\n")[0]
     for one in reversed(reasons):
         if str(one.reason).strip().partition("\n")[0] == head and one.user_stack:
@@ -279,7 +279,7 @@ def break_place(reasons: Sequence[Any], reason: str) -> dict[str, Any]:
 
 
 def read_counters(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Dynamo's cumulative counters, by the names of the slot's words. Creates no key."""
+    """Dynamo's cumulative counters, by the slot's counter names. Creates no key."""
 
     def of(group: str, name: str) -> int:
         return counters[group].get(name, 0) if group in counters else 0
@@ -301,15 +301,15 @@ _MODULE, _FUNCTION = "torch._dynamo.convert_frame", "_compile"
 _LOCALS = ("code", "compile_id", "one_graph", "locals")
 _STATIC, _AUTOMATIC = "assume_static_by_default", "automatic_dynamic_shapes"
 _MOST_FRAMES = 24
-# What PyTorch puts around a module of its own (``nn.Sequential``): the same code for all of them.
+# Wrappers of PyTorch around its own modules (``nn.Sequential``): the same code for all of them.
 _AROUND = "torch/_dynamo/external_utils.py"
 
 
 _MOST_CODES = 4096
 
 
-def require(listener: Listener) -> Installed:  # noqa: ARG001 - every seam's signature
-    """``_compile`` is there and has the locals that are read."""
+def require(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of every install
+    """Check that ``_compile`` exists and has the local variables that this file reads."""
     with look_up():
         from torch._dynamo import config, convert_frame
 
@@ -322,26 +322,26 @@ def require(listener: Listener) -> Installed:  # noqa: ARG001 - every seam's sig
 
 
 def being_compiled() -> dict[str, Any]:
-    """Compile id, name, file, line and code; empty where that is not known.
+    """Compile id, name, file, line and code of the present compilation; empty if unknown.
 
-    ``fullgraph``: a graph break raises. ``instance``: which module of this code it is, where
-    others were compiled with the same code and this one never was. ``caller``: of library code the
-    line of the user's that called it, such as ``train.py:31``; empty where none did. ``dynamic``:
-    all sizes are dynamic, or none; absent by default, where those are that have changed. ``again``:
-    it was compiled before, and ``torch._dynamo.reset()`` dropped that.
+    ``fullgraph``: a graph break raises. ``instance``: the number of the module, if others with the
+    same code were compiled and this one was not. ``caller``: the user's line that called library
+    code, such as ``train.py:31``; empty if there is none. ``dynamic``: all sizes are dynamic, or
+    none; absent by default, where only changed sizes are. ``again``: it was compiled before, and
+    ``torch._dynamo.reset()`` dropped the result.
     """
     known = _compiling()
     return _identified(known, known.get("code"), known.get("compile_id"))
 
 
 def code_being_compiled() -> CodeType | None:
-    """The code that Dynamo compiles on this thread; ``None`` where that is not known."""
+    """The code that Dynamo compiles on this thread; ``None`` if unknown."""
     code = _compiling().get("code")
     return code if isinstance(code, CodeType) else None
 
 
 def _compiling() -> Mapping[str, Any]:
-    """The variables of the innermost ``_compile`` on the stack; empty where there is none."""
+    """The local variables of the innermost ``_compile`` on the stack; empty if there is none."""
     frame: FrameType | None = sys._getframe(1)
     for _ in range(_MOST_FRAMES):
         if frame is None:
@@ -375,7 +375,7 @@ def _identified(compiled: Mapping[str, Any], code: Any, compile_id: Any) -> dict
 
 
 def _dynamic() -> bool | None:
-    """Whether all sizes are dynamic in this compilation, or none; ``None``: those that changed.
+    """Whether all sizes are dynamic in this compilation, or none; ``None``: only changed sizes.
 
     ``torch.compile(dynamic=...)`` sets these settings while it compiles (torch 2.6 to 2.15).
     """
@@ -385,12 +385,12 @@ def _dynamic() -> bool | None:
     return False if getattr(config, _AUTOMATIC, True) is False else None
 
 
-# What Dynamo compiled lives as long as the code object, so only a reset brings back a first id.
+# Compiled entries live as long as the code object, so only a reset brings back a first id.
 _compiled: dict[int, weakref.ref[CodeType]] = {}
 
 
 def _was_compiled(code: CodeType) -> bool:
-    """Whether Dynamo began to compile this very code object before; from now on it did."""
+    """Whether Dynamo compiled this code object before. Remembers it for the next call."""
     before = _compiled.pop(id(code), None)
     _compiled[id(code)] = weakref.ref(code)
     if len(_compiled) > _MOST_CODES:
@@ -399,14 +399,14 @@ def _was_compiled(code: CodeType) -> bool:
 
 
 class _Instances:
-    """Which modules were compiled with which code: each keeps its own class's, or a wrapper's."""
+    """The modules compiled with each code: the code of a class, or of a wrapper."""
 
     def __init__(self) -> None:
         self._known: dict[int, dict[int, weakref.ref[Any]]] = {}
         self._counts: dict[int, int] = {}
 
     def number(self, code: CodeType, values: Any) -> int:
-        """Which module of ``code`` this is if it is compiled for the first time, from 1; else 0."""
+        """The number of this module of ``code``, from 1, at its first compilation; else 0."""
         module = _module(code, values)
         if module is None:
             return 0
@@ -428,7 +428,7 @@ _instances = _Instances()
 
 
 def _module(code: CodeType, values: Any) -> Any:
-    """The module whose code it is: the first argument of a method, or what a wrapper calls."""
+    """The module that runs this code: a method's first argument, or what a wrapper calls."""
     if not isinstance(values, Mapping):
         return None
     if code.co_filename.endswith(_AROUND):

@@ -26,7 +26,7 @@ _HIDDEN = "..."
 
 
 def way_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The journal's words for one call."""
+    """Journal values for one call."""
     backend = args[0] if args else kwargs.get("backend", "inductor")
     dynamic = kwargs.get("dynamic")
     mode, options = _mode_and_options(backend)
@@ -54,8 +54,8 @@ def _mode_and_options(backend: Any) -> tuple[str, Mapping[Any, Any]]:
 
 
 def _mode_of(settings: Mapping[str, Any]) -> str:
-    """The mode that sets these and nothing else."""
-    inductor = sys.modules.get("torch._inductor")  # there, where it has been asked for any setting
+    """The mode with exactly these settings."""
+    inductor = sys.modules.get("torch._inductor")  # imported, if any of its settings was read
     if not settings or inductor is None or not hasattr(inductor, "list_mode_options"):
         return "default"
     modes = inductor.list_mode_options()
@@ -71,7 +71,7 @@ def _named(name: Any) -> str:
     return name if isinstance(name, str) and _NAME.fullmatch(name) else _HIDDEN
 
 
-# Through these comes every call: the wrapper around ours, torch.compile and its like.
+# Every call comes through these: the wrapper around ours, torch.compile and its variants.
 _DOORS = frozenset(
     {
         __name__,
@@ -114,7 +114,7 @@ def install(listener: Listener) -> Installed:
 
 
 def is_asked_for(caller: FrameType | None) -> bool:
-    """Whether the first frame behind the doors is the user's program."""
+    """Whether the first frame outside these entry points is the user's program."""
     while caller is not None and caller.f_globals.get("__name__") in _DOORS:
         caller = caller.f_back
     if caller is None:

@@ -1,14 +1,14 @@
 """Whether compilation is turned off on purpose: by the environment, a stance or a setting.
 
-``TORCHDYNAMO_DISABLE`` makes ``torch.compile`` give back what it was given;
+``TORCHDYNAMO_DISABLE`` makes ``torch.compile`` return its argument.
 ``torch.compiler.set_stance("force_eager")`` and ``torch._dynamo.config.disable`` (which
-``TORCH_COMPILE_DISABLE`` sets) let compiled objects run as they were written. None of them has an
-event, so the question is asked at rare moments; of stances one is told as they are set.
+``TORCH_COMPILE_DISABLE`` sets) run compiled objects eagerly. None of them has an event, so the
+agent checks them rarely; a wrapper reports stances when they are set.
 
-What runs eagerly then is counted where PyTorch decides it: while a stance is set, at each call of a
-compiled function; under ``config.disable``, where a call fits no compiled entry. PyTorch then skips
-that function from there on, also for inputs that it had compiled and when the setting is off again.
-Under ``eager_on_recompile`` nothing in Python sees a call that fits no entry.
+Eager calls are counted where PyTorch decides: with a stance, at each call of a compiled function;
+under ``config.disable``, at a call that fits no compiled entry. PyTorch then skips that function
+for good, even for compiled inputs and after the setting is off again. Under ``eager_on_recompile``
+no Python code sees a call that fits no entry.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def install(listener: Listener) -> Installed:
         return "stance" if stance == "force_eager" else stance if stance in _ON_RECOMPILE else ""
 
     def on_miss(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
-        """Called where a call fits no compiled entry."""
+        """Called when a call fits no compiled entry."""
         if config.disable and listening:
             quietly("hooks.disabled", _skipped, listener, args, kwargs)
         return miss(wrapper, *args, **kwargs)
 
-    # Not hidden from Dynamo: what it wraps is forbidden in a graph, by a mark that ours then has
-    # too, and is to go on being refused there.
+    # Do not hide this from Dynamo: the wrapped function is marked as forbidden in a graph. The
+    # wrapper carries the same mark, and Dynamo must still refuse it.
     @functools.wraps(original)
     def set_stance(*args: Any, **kwargs: Any) -> Any:
         before = original(*args, **kwargs)
@@ -80,7 +80,7 @@ def install(listener: Listener) -> Installed:
 
 
 def _own_call(kind: type) -> Any:
-    """``__call__`` of its instances; every class has one of its own kind, which is another."""
+    """``__call__`` of its instances; ``kind.__call__`` would be the metaclass's."""
     if (call := vars(kind).get("__call__")) is None:
         raise AttributeError(f"{kind.__name__}.__call__")
     return call
@@ -89,8 +89,8 @@ def _own_call(kind: type) -> Any:
 class _StanceCalls:
     """Counts the calls of compiled functions that a stance runs eagerly or refuses.
 
-    PyTorch chooses what runs in a function that it calls each time: ours stands in for it only
-    while a stance is set, so that an ordinary call costs nothing more.
+    PyTorch chooses the function to run in one that it calls each time. The wrapper replaces that
+    function only while a stance is set, so an ordinary call costs nothing more.
     """
 
     def __init__(self, eval_frame: Any) -> None:
@@ -102,7 +102,7 @@ class _StanceCalls:
         return self._eager, self._refused
 
     def stance_set(self) -> None:
-        """A stance was set, or the default one again."""
+        """A stance was set, or the default was restored."""
         if self._module._stance.stance == "default":
             self.remove()
         elif self._module._callback_from_stance is self._original:
@@ -135,7 +135,7 @@ class _StanceCalls:
 
 
 def _skipped(listener: Listener, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """A frame with compiled entries met an input that fits none, where nothing is compiled."""
+    """A frame with compiled entries got an input that fits none while compilation is disabled."""
     frame = args[0] if args else kwargs.get("frame")
     entry = args[1] if len(args) > 1 else kwargs.get("cache_entry")
     code = getattr(frame, "f_code", None)

@@ -1,11 +1,11 @@
 """Begin and end of every compile event, from the logger that ``dynamo_timed`` uses.
 
-PyTorch calls ``ChromiumEventLogger.log_event_start`` and ``log_event_end`` for each, also for what
-is tuned or recorded at run time (torch 2.6 and later). The methods are wrapped on the class. Their
-signatures grew over the versions, so they are passed on as they come. Somebody else who wraps them
-too, and then puts back what was there before, takes ours away with theirs: that shows in ends of
-what never began, and the beginnings are wrapped once more. If ours is still there, below a wrapper
-of somebody else's, two of ours stand around the method: only the outer one tells.
+PyTorch calls ``ChromiumEventLogger.log_event_start`` and ``log_event_end`` for each event, also for
+autotuning and recording at run time (torch 2.6 and later). The methods are wrapped on the class.
+Their signatures grew over the versions, so arguments are passed through. Another tool may wrap them
+too and later restore what it found, which removes our wrapper. Ends without a begin show that, and
+the begin is wrapped again. If our first wrapper is still there, below one of another tool, two of
+ours surround the method: only the outer one reports.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ def install(listener: Listener) -> Installed:
 
 
 class _Wrap:
-    """One method of ``owner``, to be wrapped so that ``tell`` hears each event's name first.
+    """Wraps one method of ``owner`` so that ``tell`` is called with each event's name first.
 
-    ``heard`` counts them.
+    ``heard`` counts the events.
     """
 
     def __init__(self, disable: Callable[[Any], Any], owner: Any, method: str) -> None:
         self._disable, self._owner, self._method = disable, owner, method
         self._original = self._ours = getattr(owner, method)
         self._listening = False
-        self._thread = threading.local()  # ``told``: one of ours is in this call already
+        self._thread = threading.local()  # ``active``: a wrapper is active in this call
         self.heard = 0
 
     def put(self, tell: Callable[[str], None]) -> None:
@@ -68,12 +68,13 @@ class _Wrap:
         self._wrap()
 
     def renew(self) -> None:
-        """Wrap what stands there now, where that is not ours. A new wrapper: ours may be in it."""
+        """Wrap the present method, unless it is ours. Uses a new wrapper: it may contain the old
+        one."""
         if self._listening and getattr(self._owner, self._method) is not self._ours:
             self._wrap()
 
     def remove(self) -> None:
-        """Put back what was there, unless somebody else has wrapped ours meanwhile."""
+        """Restore the original, unless another tool has wrapped ours meanwhile."""
         self._listening = False
         if self._owner.__dict__.get(self._method) is self._ours:
             setattr(self._owner, self._method, self._original)
@@ -83,18 +84,18 @@ class _Wrap:
 
         @functools.wraps(original)
         def wrapper(logger: Any, *args: Any, **kwargs: Any) -> Any:
-            if not self._listening or getattr(self._thread, "told", False):
+            if not self._listening or getattr(self._thread, "active", False):
                 return original(logger, *args, **kwargs)
             try:
                 self.heard += 1
                 self._tell(args[0] if args else kwargs[_NAME])
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.events", error)
-            self._thread.told = True
+            self._thread.active = True
             try:
                 return original(logger, *args, **kwargs)
             finally:
-                self._thread.told = False
+                self._thread.active = False
 
         self._original = original
         self._ours = self._disable(wrapper)

@@ -1,11 +1,11 @@
 """Imposes a mode of ``torch.compile``, for ``warmwatch modes``.
 
-No part of what is listened to: it is installed only where ``WARMWATCH_MODE`` names a mode, which
-nobody but that command sets. Every way of calling ``torch.compile`` (of a function, as a decorator,
-``Module.compile``, ``torch.compiler.compile``, within a library) ends in ``torch._dynamo.optimize``
-with an object that holds mode and options together (torch 2.6 to 2.15): one is put in its place as
-PyTorch makes it for the mode alone. A backend other than Inductor knows no modes and is left as it
-is, and what cannot be replaced too; the training goes on, and that is said.
+It reports nothing, and is installed only if ``WARMWATCH_MODE`` names a mode, which only that
+command sets. Every way to call ``torch.compile`` (on a function, as a decorator,
+``Module.compile``, ``torch.compiler.compile``, inside a library) ends in ``torch._dynamo.optimize``
+with one object that holds mode and options (torch 2.6 to 2.15). The hook replaces it with the
+object that PyTorch makes for the mode alone. Backends other than Inductor have no modes and stay as
+they are, and so does what cannot be replaced; the training goes on, with a warning.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from warmwatch.hooks.points import Install, Installed, Listener, Replaced, look_
 
 
 def imposing(mode: str) -> Install:
-    """What installs ``mode``. Its hook is to be the outermost: others then see what holds."""
+    """The install function for ``mode``. Its hook must be the outermost: others see the result."""
 
-    def install(listener: Listener) -> Installed:  # noqa: ARG001 - every seam's signature
+    def install(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of every install
         with look_up():
             import torch
             import torch._dynamo as dynamo
@@ -53,7 +53,7 @@ def imposing(mode: str) -> Install:
 def _with_mode(
     mode: str, inductor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of one call, with ``mode`` where they are Inductor's."""
+    """The arguments of one call, with ``mode`` if they are Inductor's."""
     given = args[0] if args else kwargs.get("backend")
     if not isinstance(given, inductor):
         name = getattr(given, "compiler_name", None) or getattr(given, "__name__", given)
@@ -68,10 +68,10 @@ def _with_mode(
 
 
 def _options_of(config: dict[str, Any]) -> list[str]:
-    """Names of the options among these settings that are no mode's."""
+    """Names of the options among these settings that belong to no mode."""
     if not config:
         return []
-    from torch._inductor import list_mode_options  # which whoever set any of them has imported
+    from torch._inductor import list_mode_options  # imported already, if any option is set
 
     of_modes = {name for sets in list_mode_options().values() for name in sets}
     return sorted(str(name) for name in config.keys() - of_modes)

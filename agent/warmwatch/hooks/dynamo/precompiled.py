@@ -1,14 +1,14 @@
-"""Code that was compiled ahead of time: it runs without any event of a compiler.
+"""Code that was compiled ahead of time: it runs without any compile event.
 
-Loading is no event either, and may come before the agent. So what is looked for is that such code
-*runs*: each class through which it is called gets a wrapper, which reports the first call and puts
-the original back. Later calls cost nothing, and objects that existed before are seen too. A
-library that only defines such code, as many script a function at import, runs nothing.
+Loading has no event either, and may come before the agent. So this file detects that such code
+*runs*: each class that calls it gets a wrapper, which reports the first call and restores the
+original. Later calls cost nothing, and earlier objects are seen too. A library that only defines
+such code, such as a function scripted at import, runs nothing.
 
-TorchScript keeps the graph that the calling thread executed last: no wrapper is needed. That is
-asked at rare moments, on the thread that marks the steps.
+TorchScript stores the last graph that the calling thread executed, so it needs no wrapper. The
+agent reads that rarely, on the thread that marks the steps.
 
-Inductor replays CUDA graphs of its own, through the same class: those are not meant here.
+Inductor replays its own CUDA graphs through the same class; those do not count.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from warmwatch._guard import quietly
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 
-# Module, class and method through which such code is called, and its name in ``PRECOMPILED``.
+# Module, class and method that call such code, and its name in ``PRECOMPILED``.
 _CALLS = (
     ("torch.export.pt2_archive._package", "AOTICompiledModel", "__call__", "aoti"),
     ("torch._inductor.package.package", "AOTICompiledModel", "__call__", "aoti"),  # torch 2.6
@@ -38,7 +38,7 @@ _OF_INDUCTOR = "torch._inductor."
 
 
 def install(listener: Listener) -> Installed:
-    """Look for all that is imported by now, and again whenever the hooks are armed again."""
+    """Wrap everything imported so far; again whenever the hooks are rearmed."""
     with look_up():
         from torch._C import _last_executed_optimized_graph as last_script
     found: set[str] = set()
@@ -54,7 +54,7 @@ def install(listener: Listener) -> Installed:
 
 
 def install_late(listener: Listener) -> Installed:
-    """Look for what a module that was just imported runs."""
+    """Wrap what a newly imported module runs."""
     calls = _FirstCalls(listener, set())
     calls.put_all()
     return Installed(uninstall=calls.remove)
@@ -63,7 +63,7 @@ def install_late(listener: Listener) -> Installed:
 class _FirstCalls:
     """Wrappers around the methods of ``_CALLS``, each until its first call.
 
-    ``found`` collects the names of what was called.
+    ``found`` collects the names of the called ones.
     """
 
     def __init__(self, listener: Listener, found: set[str]) -> None:
@@ -72,12 +72,12 @@ class _FirstCalls:
         self._placed: dict[tuple[int, str], Replaced] = {}
 
     def put_all(self) -> None:
-        """Wrap each method that is there by now and was not called yet."""
+        """Wrap each method that exists by now and was not called yet."""
         for owner, method, kind in self._there() if self._listening else ():
             if kind in self._found or (id(owner), method) in self._placed:
                 continue
             original = vars(owner)[method]
-            if not hasattr(original, "_warmwatch_kind"):  # else another seam of ours has wrapped it
+            if not hasattr(original, "_warmwatch_kind"):  # else another hook point has wrapped it
                 self._placed[id(owner), method] = placed = Replaced()
                 placed.put(owner, method, self._around(original, kind, placed))
 
@@ -92,7 +92,7 @@ class _FirstCalls:
     ) -> Callable[..., Any]:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
-            quietly("hooks.precompiled", placed.undo)  # two threads may come at once
+            quietly("hooks.precompiled", placed.undo)  # two threads may call it in the same moment
             quietly("hooks.precompiled", self._called, kind, sys._getframe(1))
             return original(*args, **kwargs)
 
@@ -114,7 +114,7 @@ class _FirstCalls:
 
 
 def _skip() -> Any:
-    """What hides a function from Dynamo, if that is there: such code may be called in a graph."""
+    """The function that hides code from Dynamo, if it exists: a graph may call such code."""
     if "torch._dynamo.decorators" not in sys.modules:
         return None
     return getattr(sys.modules["torch._dynamo.decorators"], "skip", None)

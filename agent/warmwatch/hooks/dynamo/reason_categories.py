@@ -6,14 +6,15 @@ import re
 
 from warmwatch.hooks.redaction import guard
 
-# The first key of a tensor's dispatch key set is its backend: another one is another device.
+# The first key of a tensor's dispatch key set is its backend: a changed backend is a changed
+# device.
 _BACKEND = "CPU|CUDA|Meta|XPU|MPS|XLA|HPU|IPU|VE|MTIA|PrivateUse1"
 _OTHER_DEVICE = (
     rf"dispatch key set mismatch\. expected DispatchKeySet\(({_BACKEND})\b.*"
     rf"actual DispatchKeySet\((?!\1\b)({_BACKEND})\b"
 )
 
-# First match wins. The words are those of Dynamo's guards (torch 2.6 to 2.15).
+# First match wins. The patterns match Dynamo's guards (torch 2.6 to 2.15).
 _PATTERNS: tuple[tuple[str, str], ...] = (
     (r"grad_mode|is_inference|inference_mode", "grad_mode"),
     (r"autocast|dispatch key set mismatch.*Autocast", "autocast"),
@@ -41,15 +42,15 @@ _FRAME = re.compile(r"^\s*!?[\d/_]+:\s*")
 _NEXT_ENTRY = re.compile(r"\n(?=\s*!?\d[\d/_]*:\s)")
 
 
-# Every guard set begins with the global state, so a line that names it speaks of an entry for
-# another mode (an evaluation's, say): what failed in the entry for this mode is the cause.
+# Every guard set begins with the global state. A line about it belongs to an entry for another
+# mode, such as an evaluation's. The failed guard of the entry for the present mode is the cause.
 _OF_ANOTHER_MODE = ("grad_mode", "autocast", "global_state")
 
 
-def telling_first(reasons: list[str]) -> str:
-    """Reasons, one for each compiled entry that did not fit; the telling one first.
+def most_specific_first(reasons: list[str]) -> str:
+    """Reasons, one for each compiled entry that did not fit; the most specific one first.
 
-    Each is left as PyTorch words it: some go over several lines, with the user's stack.
+    PyTorch's text stays unchanged: some reasons have several lines, with the user's stack.
     """
     entries = [entry.strip() for text in reasons for entry in _NEXT_ENTRY.split(text.strip())]
     return "\n".join(sorted(entries, key=lambda entry: category_of(entry) in _OF_ANOTHER_MODE))
@@ -58,7 +59,7 @@ def telling_first(reasons: list[str]) -> str:
 def category_of(reason: str) -> str:
     """The category of a recompile reason: that of the guard in its first line.
 
-    Read without the user's strings and the line of code that it comes from: any words are there.
+    Ignores the user's strings and the quoted line of code, which may contain any text.
     """
     first = _FRAME.sub("", guard(reason.strip().partition("\n")[0])).partition("  # ")[0]
     for pattern, category in _COMPILED:

@@ -1,9 +1,9 @@
 """The recompile limit: a frame that hits it compiles for no further inputs.
 
 ``convert_frame._compile`` calls one function that decides whether a frame exceeds a limit, and
-which one. Its answer is a fact of PyTorch's own; the warning that follows depends on log levels and
-on its wording. With ``fullgraph=True`` each further call of the frame asks and raises, so a frame
-counts once, by its code. Entries that exist keep running compiled.
+which one. Its return value is reliable; the warning that follows depends on log levels and wording.
+With ``fullgraph=True`` each further call of the frame calls it and raises, so a frame counts once,
+by its code. Existing entries keep running compiled.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """All reasons of a recompile: one for each compiled entry of the frame whose guards failed.
 
-The metrics keep the newest entry's only. After an evaluation that is ``grad_mode`` for whatever
-comes next, although it is the training's own entry whose guard tells the cause.
+The metrics contain only the newest entry's reason. After an evaluation that is ``grad_mode`` for
+every recompile, although a guard of the training's own entry is the cause.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from warmwatch._guard import report
 from warmwatch.hooks.dynamo.compilations import place
-from warmwatch.hooks.dynamo.reason_categories import category_of, telling_first
+from warmwatch.hooks.dynamo.reason_categories import category_of, most_specific_first
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 
 # Its name in torch 2.7 and later, and the one in 2.6: the same call, the same list of reasons.
@@ -34,7 +34,7 @@ def install(listener: Listener) -> Installed:
         reasons = original(*args, **kwargs)
         if listening:
             try:
-                if reason := telling_first(reasons):
+                if reason := most_specific_first(reasons):
                     listener.recompile(reason, category_of(reason), _where(args, kwargs))
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.recompile_reasons", error)
@@ -52,7 +52,7 @@ def install(listener: Listener) -> Installed:
 
 
 def _where(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The function that is compiled anew; the frame is the second argument in every version."""
+    """The function that is recompiled; the frame is the second argument in every version."""
     frame = args[1] if len(args) > 1 else kwargs.get("frame")
     code = getattr(frame, "f_code", None)
     return {} if code is None else place(code.co_name, code.co_filename, code.co_firstlineno)

@@ -1,9 +1,9 @@
 """The ``force_eager`` stance for the baseline steps, set and restored.
 
-By ``torch.compiler.set_stance`` alone (torch 2.6 to 2.15), and only where the user asked for a
-baseline. The user's own stances win: where one is set meanwhile, ours is not put back over it; and
-where one that was set over ours ends after us, what it restores is what was before ours, even after
-a detach: the object that it kept is made to say the same.
+Uses only ``torch.compiler.set_stance`` (torch 2.6 to 2.15), and only if the user requested a
+baseline. The user's own stances win: if one was set meanwhile, ours is not restored over it. A
+user's stance that was set over ours restores ours when it ends, even after a detach. So the object
+that it restores is changed to the stance before ours.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def present() -> str:
     """The stance in force.
 
     Raises:
-        SeamAbsentError: this PyTorch has none.
+        HookPointAbsentError: this PyTorch has none.
     """
     with look_up():
         from torch._dynamo import eval_frame
@@ -30,7 +30,7 @@ class EagerStance:
     """The stance ``force_eager``, or another one, in force from now on.
 
     Raises:
-        SeamAbsentError: this PyTorch has none.
+        HookPointAbsentError: this PyTorch has none.
     """
 
     def __init__(self, stance: str = "force_eager") -> None:
@@ -44,14 +44,14 @@ class EagerStance:
         self._set: Any = set_stance(stance)
 
     def holds(self) -> bool:
-        """Whether it is in force, and no stance of the user's own."""
+        """Whether it is in force, and no stance of the user is."""
         return not self._over and self._module._stance is self._set.stance
 
     def give_back(self) -> None:
-        """Put back what was there before, unless the user has put something else there."""
+        """Restore the earlier stance, unless the user has set another one since."""
         before = self._set.prev
         if self.holds():
             self._set.__exit__(None, None, None)
         self._over = True
-        for field in fields(before):  # a stance over ours may put it back when nobody listens more
+        for field in fields(before):  # a stance over ours may restore it after a detach
             setattr(self._set.stance, field.name, getattr(before, field.name))

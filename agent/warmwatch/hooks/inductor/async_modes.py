@@ -1,7 +1,7 @@
 """Whether Inductor compiles in the background: ``TORCHINDUCTOR_FX_COMPILE_MODE``.
 
-Compiled code is then swapped in later, with no event that anybody could listen to, so a rank in
-such a mode is never called warm. Off by default, and absent from older versions.
+Compiled code is swapped in later without an event, so a rank in such a mode is never called warm.
+Off by default, and absent from older versions.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import sys
 from warmwatch.hooks.points import Installed, Listener, look_up
 
 _MODULE = "torch._inductor.compile_fx"
-# each with the first version that was seen to have it
+# each with the first version known to have it
 _MODES = {"fx_compile_async": (2, 8), "fx_compile_progressive": (2, 11)}
 
 
-def install(listener: Listener) -> Installed:  # noqa: ARG001 - every seam's signature
+def install(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of every install
     with look_up():
         from torch import __version__ as version
     expected = [mode for mode, since in _MODES.items() if version >= since]

@@ -1,9 +1,9 @@
 """Autotuning progress: how many of a kernel's choices are measured (``max_autotune``).
 
-``AlgorithmSelectorCache.benchmark_choices`` measures them one by one with ``benchmark_choice``, in
-this process (torch 2.8 to 2.15, where ``autotune_in_subproc`` is off; in others nobody counts).
-Both are class methods, found by name at each call. The module comes with Inductor, long after
-Dynamo, and is not for us to load, so it is looked for whenever an event begins.
+``AlgorithmSelectorCache.benchmark_choices`` measures them one by one with ``benchmark_choice`` in
+this process (torch 2.8 to 2.15 with ``autotune_in_subproc`` off; other versions report no
+progress). Both are class methods, looked up at each call. The module is imported with Inductor,
+long after Dynamo, and the agent must not import it, so each begin of an event checks for it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _quietly = functools.partial(quietly, "hooks.choices")
 
 
 class _Thread(threading.local):
-    """Of what the calling thread measures: how many are done, and of how many."""
+    """Progress of the calling thread's measurements: ``done`` of ``total``."""
 
     def __init__(self) -> None:
         self.done = self.total = 0
 
 
-class _Ear:
-    """Turns what the wrapped methods see into what a listener is told."""
+class _Reporter:
+    """Turns calls of the wrapped methods into listener calls."""
 
     def __init__(self, listener: Listener) -> None:
         self.listening, self._listener, self._thread = True, listener, _Thread()
@@ -45,7 +45,7 @@ class _Ear:
             self._tell()
 
     def ends(self) -> None:
-        self._thread.done = self._thread.total  # also where it was broken off
+        self._thread.done = self._thread.total  # also if it was interrupted
         self._tell()
         self._thread.total = 0
 
@@ -59,9 +59,9 @@ def install(listener: Listener) -> Installed:
         from torch import __version__ as version
         from torch._dynamo.decorators import skip
 
-    if version < _SINCE:  # before, one nested function does it all
+    if version < _SINCE:  # older versions do everything in one nested function
         raise HookPointAbsentError(f"{_MODULE}.benchmark_choices")
-    ear, replaced, looking = _Ear(listener), Replaced(), True
+    reporter, replaced, looking = _Reporter(listener), Replaced(), True
     lacking: list[str] = []
 
     def put() -> None:
@@ -75,41 +75,44 @@ def install(listener: Listener) -> Installed:
         )
         looking = False
         if all_of_them is not None and one is not None:
-            ours = {"benchmark_choices": _all(ear, all_of_them), "benchmark_choice": _one(ear, one)}
+            ours = {
+                "benchmark_choices": _all(reporter, all_of_them),
+                "benchmark_choice": _one(reporter, one),
+            }
             replaced.put_all((owner, name, classmethod(skip(f))) for name, f in ours.items())
         else:
             lacking.append("choices")
 
     def uninstall() -> None:
         nonlocal looking
-        ear.listening = looking = False
+        reporter.listening = looking = False
         replaced.undo()
 
     put()
     return Installed(uninstall=uninstall, rearm=put, lacks=lambda: lacking)
 
 
-def _all(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
+def _all(reporter: _Reporter, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def benchmark_choices(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if not ear.listening:
+        if not reporter.listening:
             return original(cls, *args, **kwargs)
-        _quietly(lambda: ear.begins(args[0] if args else kwargs["choices"]))
+        _quietly(lambda: reporter.begins(args[0] if args else kwargs["choices"]))
         try:
             return original(cls, *args, **kwargs)
         finally:
-            _quietly(ear.ends)
+            _quietly(reporter.ends)
 
     return benchmark_choices
 
 
-def _one(ear: _Ear, original: Callable[..., Any]) -> Callable[..., Any]:
+def _one(reporter: _Reporter, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def benchmark_choice(cls: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return original(cls, *args, **kwargs)
         finally:
-            if ear.listening:
-                _quietly(ear.measured)
+            if reporter.listening:
+                _quietly(reporter.measured)
 
     return benchmark_choice

@@ -1,8 +1,8 @@
 """Compile cache lookups: key and result, from instant events of the chromium logger.
 
-``fx_graph_cache_hit``, ``_miss``, ``_bypass`` and ``autograd_cache_...`` come with the key, what it
-was made of and why the cache was not asked. ``log_instant_event`` is wrapped on the class;
-PyTorch's own runs first, which adds the id of the compilation.
+``fx_graph_cache_hit``, ``_miss``, ``_bypass`` and ``autograd_cache_...`` carry the key, its
+components and the reason of a bypass. ``log_instant_event`` is wrapped on the class; PyTorch's
+function runs first, because it adds the compile id.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 from warmwatch.shared.values import VERDICTS
 
 _CACHES = {"fx_graph_cache_": "inductor_fx", "autograd_cache_": "aot_autograd"}
-_KEY = 12  # characters of a key: it tells whether two are the same, and nothing else
+_KEY = 12  # characters of a key: enough to compare two keys
 
 
 def install(listener: Listener) -> Installed:
@@ -51,13 +51,13 @@ def install(listener: Listener) -> Installed:
 def _tell(listener: Listener, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     event = args[0] if args else kwargs.get("event_name", "")
     metadata = args[2] if len(args) > 2 else kwargs.get("metadata")
-    cache, verdict = told_of(event)
+    cache, verdict = cache_and_verdict_of(event)
     if cache and isinstance(metadata, dict):
         listener.cache_lookup(cache, verdict, values_of(metadata))
 
 
-def told_of(event: str) -> tuple[str, str]:
-    """Cache and verdict of an event; empty of one about something else."""
+def cache_and_verdict_of(event: str) -> tuple[str, str]:
+    """Cache and verdict of an event; empty for other events."""
     for begins, cache in _CACHES.items():
         if event.startswith(begins) and (verdict := event.removeprefix(begins)) in VERDICTS:
             return cache, verdict
@@ -65,7 +65,7 @@ def told_of(event: str) -> tuple[str, str]:
 
 
 def values_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the metadata what is looked at, as PyTorch has it: nothing of it is told as it is."""
+    """The needed metadata, as PyTorch passes it; none of it is reported unchanged."""
     compile_id, key = metadata.get("compile_id"), metadata.get("key")
     lines = metadata.get("components")
     return {

@@ -1,12 +1,12 @@
-"""Why requested CUDA graphs are skipped, where no compilation record says it.
+"""Why requested CUDA graphs are skipped, if no compilation record contains it.
 
-PyTorch says it through one function (torch 2.6 to 2.15), which its other modules import by name.
-What is decided while a graph is compiled stands in the record of that compilation (from 2.8 on) and
-is not told here; what is decided as a graph first runs, nothing else tells. Its log does not do: a
-program that quiets it would have no reason, and there the count comes after the line.
+PyTorch reports it through one function (torch 2.6 to 2.15), which its other modules import by name.
+A decision during compilation is in the record of that compilation (since 2.8) and is not reported
+here. A decision at a graph's first run appears only here. The log is no replacement: a program may
+silence it, and the counter rises after the log line.
 
-Inductor comes long after Dynamo and is not for us to load, so it is looked for whenever an event
-begins; until then its source alone says whether the function will be there.
+Inductor is imported long after Dynamo, and the agent must not import it, so each begin of an event
+checks for it. Until then only its source shows whether the function will exist.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MODULES = (
     "torch._inductor.output_code",
     "torch._dynamo.backends.cudagraphs",
 )
-_STACK = 8_000  # characters of a message in which places are looked for
+_STACK = 8_000  # characters of a message to search for places
 _FRAME = re.compile(r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}), in (?P<name>[\w.<>]+)')
 
 
@@ -44,7 +44,7 @@ def install(listener: Listener) -> Installed:
     if not will_be_there([f"{folder}/_inductor" for folder in folders]):
         raise HookPointAbsentError(f"{_HOME}.{_NAME}")
     listening = True
-    ours: dict[Any, Any] = {}  # by what they stand for
+    ours: dict[Any, Any] = {}  # by the original function
 
     def tell(args: tuple[Any, ...], kwargs: Mapping[str, Any], returned: bool) -> None:
         if listening and not (returned and is_recorded(utils)):
@@ -52,12 +52,12 @@ def install(listener: Listener) -> Installed:
             listener.cudagraph_skipped(message, place_in(message))
 
     def put() -> None:
-        """Once: who imports the function by name later on, gets ours."""
+        """Replace it once: a later import by name gets the wrapper."""
         if ours or not listening or not hasattr(sys.modules.get(_HOME), _NAME):
             return
         for module, held in _holders():
             if held in ours.values():
-                continue  # another thread came here in the same moment
+                continue  # another thread replaced it in the same moment
             ours.setdefault(held, skip(_telling(held, tell)))
             setattr(module, _NAME, ours[held])
 
@@ -74,7 +74,7 @@ def install(listener: Listener) -> Installed:
 
 
 def will_be_there(folders: list[str]) -> bool:
-    """Whether the module has the function, by its source; where there is none, one may hope."""
+    """Whether the module's source defines the function; true if there is no source."""
     spec = PathFinder.find_spec(_HOME, folders)
     loader: Any = None if spec is None else spec.loader
     if loader is None:
@@ -84,7 +84,7 @@ def will_be_there(folders: list[str]) -> bool:
 
 
 def _holders() -> Iterator[tuple[Any, Any]]:
-    """The modules that have the function, and what each calls by that name."""
+    """The modules that have the function, and its present value in each."""
     for module in [sys.modules.get(name) for name in _MODULES]:
         if callable(held := getattr(module, _NAME, None)):
             yield module, held
@@ -98,20 +98,20 @@ def _telling(original: Callable[..., Any], tell: Callable[..., None]) -> Callabl
             given = original(*args, **kwargs)
             returned = True
             return given
-        finally:  # it raises where a setting (``cudagraph_or_error``) makes an error of it
+        finally:  # it raises if ``cudagraph_or_error`` is set
             quietly("hooks.cudagraph_skips", tell, args, kwargs, returned)
 
     return log_cudagraph_skip_and_bump_counter
 
 
 def is_recorded(utils: Any) -> bool:
-    """Whether what was just said stands in the record of the compilation under way."""
+    """Whether the record of the present compilation contains this message."""
     has_place = hasattr(utils.CompilationMetrics, "cudagraph_skip_reason")
     return has_place and bool(utils.get_metrics_context().in_progress())
 
 
 def place_in(message: str) -> dict[str, Any]:
-    """The innermost line of the user's in the stack that PyTorch adds, where it does."""
+    """The innermost user line in the stack that PyTorch appends, if any."""
     found: dict[str, Any] = {}
     for line in message[:_STACK].splitlines():
         if frame := _FRAME.match(line):

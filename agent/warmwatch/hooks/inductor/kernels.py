@@ -1,11 +1,11 @@
 """Kernel progress: how many of a graph's kernels are compiled, while Inductor waits for its
 workers.
 
-``torch._inductor.async_compile`` counts them with a progress bar, shown or not: a name of that
-module's own, taken from ``torch.hub`` (torch 2.6 to 2.15; ``tqdm`` where it is installed, else a
-small class). It is replaced there by a subclass that tells. The module comes with Inductor, long
-after Dynamo, and is not for us to load (older ones start their workers as they are imported), so
-it is looked for whenever an event begins.
+``torch._inductor.async_compile`` counts them with a progress bar, shown or not. The bar is a name
+in that module, imported from ``torch.hub`` (torch 2.6 to 2.15; ``tqdm`` if installed, else a small
+class). A reporting subclass replaces it there. The module is imported with Inductor, long after
+Dynamo, and the agent must not import it (older versions start their workers on import). So each
+begin of an event checks for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def install(listener: Listener) -> Installed:
     with look_up():
         from torch.compiler import disable
 
-        _ = importlib.import_module("torch.hub").tqdm  # what the module takes its own from
+        _ = importlib.import_module("torch.hub").tqdm  # the module imports its bar from here
     replaced = Replaced()
     classes: list[Any] = []  # ours
 
@@ -51,8 +51,8 @@ def install(listener: Listener) -> Installed:
 
 
 def _telling(original: Any, listener: Listener, disable: Callable[[Any], Any]) -> Any:
-    """A class that does what ``original`` does, and tells. A bar holds nothing of ours beside a
-    count, so it goes away, and its line with it, when PyTorch lets go of it."""
+    """A subclass of ``original`` that reports. A bar holds only a count of ours, so it and its line
+    disappear when PyTorch releases it."""
 
     def tell(bar: Any, done: int) -> None:
         try:

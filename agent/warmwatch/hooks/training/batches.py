@@ -1,11 +1,11 @@
 """Batches that ``torch.utils.data.DataLoader`` hands out, from its iterators' ``__next__``.
 
-One method of one class serves the iterators of all kinds. What ``next()`` raises (``StopIteration``
-at an epoch's end) passes untouched and counts as nothing. A worker process does not iterate over a
-DataLoader, and its record, if any, is its own. ``iter()`` is not timed: it starts the workers.
+One method of one class serves all iterators. Exceptions of ``next()`` (``StopIteration`` at an
+epoch's end) pass through and do not count. A worker process does not iterate over a DataLoader, and
+has its own record, if any. ``iter()`` is not timed: it starts the workers.
 
-Our frames alone are hidden from Dynamo. What the iterator calls, such as a dataset's own code, is
-compiled or not as it is without us; and a frame that is only skipped has no wrapper to pay for.
+Only the agent's frames are hidden from Dynamo. Code that the iterator calls, such as a dataset's,
+compiles as it does without the agent, and a skipped frame needs no wrapper.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def install(listener: Listener) -> Installed:
 
     @functools.wraps(original)
     def next_batch(self: Any) -> Any:
-        asked = clock()
+        requested_ns = clock()
         batch = original(self)
         if listening:
             try:
-                on_batch(asked)
+                on_batch(requested_ns)
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.batches", error)
         return batch

@@ -1,12 +1,11 @@
 """Evaluations of plain loops: from ``model.eval()`` to ``model.train()``, or to the next step.
 
-Only ``Module.eval`` is wrapped, which PyTorch calls once for a whole model: what it calls for each
-submodule is ``train(False)``. ``Module.train`` is wrapped from there to its next call, so neither
-costs anything for a submodule. Dynamo inlines the originals (``_torchdynamo_inline``, as for what
-PyTorch wraps itself): graphs, graph breaks and guards stay as they are.
+Only ``Module.eval`` is wrapped, which runs once for a whole model: for each submodule it calls
+``train(False)``. ``Module.train`` is wrapped from then to its next call, so submodules cost
+nothing. Dynamo inlines the originals (``_torchdynamo_inline``, as for PyTorch's own wrappers):
+graphs, graph breaks and guards stay the same.
 
-Whether a module is the one that trains is the listener's to decide: a frozen backbone, a teacher
-or a discriminator is put into evaluation mode in the middle of a step.
+The listener decides whether the module is the one that trains: a frozen backbone, a teacher or a
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 from warmwatch._guard import quietly
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 
-_INLINED = "_torchdynamo_inline"  # of a function, what Dynamo traces in its place
+_INLINED = "_torchdynamo_inline"  # attribute with the function that Dynamo traces instead
 
 
 def install(listener: Listener) -> Installed:
@@ -34,7 +33,7 @@ def install(listener: Listener) -> Installed:
 
 
 class _Evaluations:
-    """The wrappers of ``module``'s methods."""
+    """Wrappers of ``module``'s methods."""
 
     def __init__(self, listener: Listener, module: Any) -> None:
         self._listener, self._module = listener, module

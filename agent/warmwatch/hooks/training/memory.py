@@ -1,8 +1,8 @@
 """GPU memory as CUDA's caching allocator reports it: allocated, reserved, and its retries.
 
-Asked at rare moments, for numbers that the allocator keeps anyway: nothing is synchronized, no peak
-is reset (they are those since the user's own last reset), and CUDA is never brought up. Another
-allocator than PyTorch's own may keep no statistics: it is then not asked again.
+Read rarely, from statistics that the allocator has anyway: nothing synchronizes, no peak is reset
+(peaks count since the user's own last reset), and CUDA is never initialized. Another allocator than
+PyTorch's may have no statistics; it is then not read again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from warmwatch._guard import pass_on
 from warmwatch.hooks.points import Installed, Listener, look_up
 
 
-def install(listener: Listener) -> Installed:  # noqa: ARG001 - every seam's signature
+def install(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of every install
     with look_up():
         from torch import _C, cuda
 

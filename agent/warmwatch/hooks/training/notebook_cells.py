@@ -1,7 +1,7 @@
 """IPython's cell events: between cells no step is expected.
 
-Asked of the shell that is there when Dynamo comes; a process without one has nothing to tell, and
-misses nothing. What runs at a prompt of Python's own (``python -i``) nobody tells of.
+Looks up the shell when Dynamo is imported. A process without IPython reports nothing. Python's own
+prompt (``python -i``) has no such events.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def install(listener: Listener) -> Installed:
 
 
 def _shell() -> Any:
-    """The one that IPython runs here, if it does; nothing is imported for it."""
+    """The running IPython shell, if any; imports nothing."""
     get = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return None if get is None else get()
 
 
 class _Cells:
-    """The cells that run, one perhaps within another; that of the installation began unseen."""
+    """The running cells, which may be nested; the begin of the installing cell was not seen."""
 
     def __init__(self, left: Callable[[], None], began: Callable[[], None]) -> None:
         self._left, self._began = left, began
@@ -48,7 +48,7 @@ class _Cells:
         self._end_waiting()
 
     def ended(self, _result: object = None) -> None:
-        """One has ended."""
+        """A cell has ended."""
         self._running = max(0, self._running - 1)
         self._end_waiting()
         if not self._running:

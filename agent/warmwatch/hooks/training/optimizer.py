@@ -1,9 +1,9 @@
 """Steps, from the public post hook of every ``torch.optim`` optimizer.
 
-The hook is kept out of Dynamo: in a compiled optimizer it makes the frame around ``step`` run
-eagerly, which has nothing to compile anyway; graphs, graph breaks and recompiles stay the same.
-``torch.compiler.disable`` would do that with a wrapper that costs more at every step than the hook
-itself. So the hook's own code is marked as skipped, once, and only what it rarely calls is wrapped.
+The hook is skipped by Dynamo: in a compiled optimizer it makes the frame around ``step`` run
+eagerly, which has nothing to compile anyway. Graphs, graph breaks and recompiles stay the same.
+``torch.compiler.disable`` would add a wrapper that costs more at every step than the hook itself.
+So the hook's code is marked as skipped, once, and only its rare calls are wrapped.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ def install(listener: Listener) -> Installed:
 
 
 def _any_created(base: type[Any]) -> bool:
-    """Whether a class of optimizers, ``base`` or one below it, ever had an instance.
+    """Whether an instance of ``base`` or of a subclass was ever created.
 
-    Each constructor marks its class. That finds those that were created before the hooks, also the
-    one whose constructor imports Dynamo.
+    Each constructor marks its class. That finds optimizers older than the hooks, also one whose
+    constructor imports Dynamo.
     """
     made = getattr(vars(base).get("step"), "hooked", False)
     return bool(made) or any(map(_any_created, base.__subclasses__()))
 
 
-# Where compiled code creates an optimizer, Dynamo inlines the method that is wrapped. A disabled
-# wrapper, or one with objects of ours in its closure, would break the graph there.
+# If compiled code creates an optimizer, Dynamo inlines the wrapped method. A disabled wrapper, or a
+# closure over the agent's objects, would break the graph there.
 _tell: Callable[[Any], None] | None = None
 _original: Callable[[Any], None]
 _is_compiling: Callable[[], bool]
 
 
 def install_created(listener: Listener) -> Installed:
-    """Each new optimizer, from the method that every constructor and unpickling calls.
+    """Report each new optimizer, from the method that every constructor and unpickling calls.
 
-    It tells an optimizer that begins something new from one that takes turns with the leader. One
-    that compiled code creates is not reported: Dynamo traces the report away.
+    Separates a new training's optimizer from one that alternates with the leader. One that compiled
+    code creates is not reported: Dynamo traces the report away.
     """
     global _tell, _original, _is_compiling
     with look_up():
@@ -60,7 +60,7 @@ def install_created(listener: Listener) -> Installed:
         _tell = None
         replaced.undo()
 
-    if original is not _patch_step_function:  # else somebody has put back ours
+    if original is not _patch_step_function:  # else another tool has restored ours
         _original = original
     _is_compiling, _tell = is_compiling, listener.created
     replaced.put(Optimizer, "_patch_step_function", _patch_step_function)
@@ -81,6 +81,6 @@ def _untraced(listener: Listener, disable: Callable[[Any], Any]) -> Callable[[An
         return disable(hook)  # type: ignore[no-any-return]
     listener.wrap_rare(disable)
     skip_code(hook.__code__)
-    hook._torchdynamo_disable = True  # a frame that is traced stops at the call, as at any other
+    hook._torchdynamo_disable = True  # tracing a caller stops at this call, as at any other hook
     hook._torchdynamo_disable_msg = None
     return hook  # type: ignore[no-any-return]

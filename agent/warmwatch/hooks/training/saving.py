@@ -1,11 +1,10 @@
 """Checkpoints while they are written: ``torch.save``, ``torch.distributed.checkpoint``.
 
-``torch.save`` is imported by name all over the place, so what it uses is wrapped: opening and
-leaving the file that it writes to, and ``_legacy_save``. They are found by name at each call,
-whoever has the function itself. The distributed checkpoint is wrapped where somebody else has
-imported it: its parts that the caller waits for, and nothing of its threads.
+Many modules import ``torch.save`` by name, so its parts are wrapped: opening and closing the file,
+and ``_legacy_save``. PyTorch looks them up at each call. The distributed checkpoint is wrapped once
+other code has imported it: the parts that the caller waits for, and no background thread.
 
-Frames of ours are hidden from Dynamo; what the originals call is left as it is without us.
+The agent's frames are hidden from Dynamo; what the originals call is not.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 
 _SAVER = "torch.distributed.checkpoint.state_dict_saver"
 _STAGING = "torch.distributed.checkpoint.staging"
-# Module, and what of it the caller of a distributed save waits for; not every version has each.
+# Module, and its functions that the caller of a distributed save waits for; some versions lack
+# some.
 _DISTRIBUTED = (
     (_SAVER, "", "_save_state_dict"),
     (_SAVER, "", "_stateful_to_state_dict"),
@@ -55,7 +55,7 @@ def install(listener: Listener) -> Installed:
 
 
 class _Saves:
-    """The functions that are wrapped, and how each is put back."""
+    """The wrapped functions, and how to restore each."""
 
     def __init__(self, skip: _Wrap, began: Callable[[], None], ended: Callable[[], None]) -> None:
         self._skip, self._began, self._ended = skip, began, ended
@@ -65,13 +65,13 @@ class _Saves:
         self._replaced = Replaced()
 
     def put(self, owner: Any, name: str, wrap: _Wrap) -> None:
-        """Wrap ``name`` of ``owner``, once; of what it inherits it gets one of its own."""
+        """Wrap ``name`` of ``owner`` once; an inherited attribute gets an own one."""
         if (id(owner), name) not in self._wrapped:
             self._wrapped.add((id(owner), name))
             self._replaced.put(owner, name, self._skip(wrap(getattr(owner, name))))
 
     def look_again(self) -> None:
-        """Wrap what of the distributed checkpoint has been imported meanwhile."""
+        """Wrap the parts of the distributed checkpoint that were imported meanwhile."""
         for module, of, name in _DISTRIBUTED:
             found = sys.modules.get(module)
             owner = getattr(found, of, None) if of else found
@@ -79,12 +79,12 @@ class _Saves:
                 self.put(owner, name, self.around)
 
     def remove(self) -> None:
-        """Put back what was there, unless somebody else has wrapped ours meanwhile."""
+        """Restore the originals, unless other code has wrapped ours meanwhile."""
         self._listening = False
         self._replaced.undo()
 
     def before(self, original: Any) -> Any:
-        """``original``, which begins a save: to open a file that exists already takes long."""
+        """Wrap ``original``, which begins a save: opening an existing file can take long."""
 
         @functools.wraps(original, updated=())
         def open(*args: Any, **kwargs: Any) -> Any:
@@ -98,7 +98,7 @@ class _Saves:
         return open
 
     def after(self, original: Any) -> Any:
-        """``original``, with which it ends."""
+        """Wrap ``original``, which ends a save."""
 
         @functools.wraps(original, updated=())
         def leave(*args: Any, **kwargs: Any) -> Any:
@@ -110,7 +110,7 @@ class _Saves:
         return leave
 
     def around(self, original: Any) -> Any:
-        """``original``, which is a save."""
+        """Wrap ``original``, which is a whole save."""
 
         @functools.wraps(original, updated=())
         def save(*args: Any, **kwargs: Any) -> Any:

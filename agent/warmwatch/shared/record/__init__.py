@@ -1,10 +1,10 @@
-"""The record format: the bytes by which a training process reports to a monitor.
+"""The record format: the bytes that a training process writes for a monitor.
 
 A record is one folder for each attached process, holding these files:
 
 ``slot``
-    Fixed size, little endian, 8-byte words. The agent maps it where it lies in memory, and copies
-    it there elsewhere; readers use ``pread``. ::
+    Fixed size, little endian, 8-byte words. The agent maps it if it lies in memory, and copies it
+    elsewhere; readers use ``pread``. ::
 
         0      header    magic 8s, version u32, size u32, warm_steps u64,
                          attached_ns u64 (monotonic), attached_epoch_ns u64 (wall clock)
@@ -13,7 +13,7 @@ A record is one folder for each attached process, holding these files:
                          then for each composite field of CompileCounts its words, u8
         4096   bins      histogram of clean steps, one word for each of BINS bins
         7680   ring      lengths of the last RING steps, one word each (see ``recent``)
-        8192   bins      histogram of steps that held compile activity, likewise
+        8192   bins      histogram of steps that held compile activity, in the same way
         12288  compile   CompileCounts, sealed: two places of 2048 bytes (its room)
         16384  identity  UTF-8 JSON (see Identity), sealed: two places of 4096 bytes (its room)
 
@@ -21,34 +21,35 @@ A record is one folder for each attached process, holding these files:
     where 0 means "not yet". Wall time is ``attached_epoch_ns + (t - attached_ns)``.
 
 ``events.jsonl``
-    One JSON object a line, appended, for what happens rarely; ``t`` is monotonic nanoseconds
-    and ``event`` names it. Bounded: past JOURNAL_LIMIT bytes, or past 1/64 of the room that its
-    filesystem had, only ``warm``, ``eager`` and ``exit`` are added.
+    One JSON object a line, appended, for rare events; ``t`` is monotonic nanoseconds and ``event``
+    names it. Bounded: past JOURNAL_LIMIT bytes, or past 1/64 of its filesystem's free space, only
+    ``warm``, ``eager`` and ``exit`` are added.
 
 ``exit``
-    Empty; as Python ends, one byte; when the process exits through the C library, its exit status
-    (see ``ends``).
+    Empty at first. Python's exit adds one byte; a process exit through the C library writes the
+    exit status (see ``liveness``).
 
 ``stacks``
-    There once an activity went on for long: where the process was (see ``stacks``).
+    Exists once an activity took long: where the process was (see ``stack_file``).
 
-What changes at every step are *hot words*: aligned, stored by one 8-byte store, read alone. No
-two of them are promised to be of the same moment. What changes rarely is *sealed* (``seal``): a
-payload with a checksum in one of two places, so one look finds the last whole one.
+Values that change at every step are *hot words*: aligned, stored by one 8-byte store, read alone.
+Two of them may be from different moments. Values that change rarely are *sealed*
+(``sealed_blocks``): a payload with a checksum in one of two places, so one read finds the last
+complete one.
 
-The order between the two kinds. A reader reads the hot words, then the sealed blocks; a writer
-that tells of a step in the compile block seals that before it stores the step's words. So the
-compile block is never older than the words, and what is judged from both errs to the careful side:
-``steps - clean_after`` may miss a step that was just marked and never counts one across an
-activity that the block does not tell of yet (``activities_seen`` would differ, or ``clean_after``
-be higher); ``last_step_ns`` may be older than ``irregular_step_ns``, then nothing is added to
-``clean_sum_ns``, which so never falls. ``unpack`` lifts the words to what the block proves of them.
+The order between the two kinds. A reader reads the hot words, then the sealed blocks. A writer that
+records a step in the compile block seals that before it stores the step's words. So the compile
+block is never older than the words, and a judgement from both is careful: ``steps - clean_after``
+may miss a step that was just marked, but never counts one across an activity missing in the block
+(``activities_seen`` would differ, or ``clean_after`` be higher). ``last_step_ns`` may be older than
+``irregular_step_ns``; then nothing is added to ``clean_sum_ns``, so it never falls. ``unpack``
+raises the words to what the block proves.
 
 This package holds the layout and nothing else: no I/O, no clock. The agent and the monitor share
 it.
 
-Versions. A reader reads its own VERSION and the one before, and ignores additions that it does not
-know. So an addition needs no new version, as long as it follows these rules:
+Versions. A reader reads its own VERSION and the one before, and ignores unknown additions. So an
+addition needs no new version, as long as it follows these rules:
 
 - Append a field at the end of ``StepCounts`` or ``CompileCounts``, with a default of 0 that means
   "not known" or "not yet". Where 0 is also a value, store 1 + the value. A record of an older agent

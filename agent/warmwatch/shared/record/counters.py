@@ -17,13 +17,13 @@ from warmwatch.shared.record.facts import (
 )
 
 _Block = TypeVar("_Block", StepCounts, CompileCounts, Warmup)
-# Where the entries that a newer release added to a list are counted.
+# The entry that counts unknown entries of a newer release.
 OTHER = {
     "phase_ns": PHASES.index("other"),
     "compilations": KINDS.index("other"),
     "recompiles": CATEGORIES.index("other"),
 }
-# read once: a monitor flattens a block at each look at a rank that steps
+# cached: a monitor flattens a block at each poll of a rank that steps
 _NAMES = {
     kind: tuple(field.name for field in fields(kind))
     for kind in (Header, StepCounts, CompileCounts, Warmup)
@@ -43,7 +43,7 @@ def flatten(block: Any) -> list[int]:
 
 
 def shape(block: Any) -> tuple[int, ...]:
-    """How many words each composite field of a block has, in the order of the fields."""
+    """The number of words of each composite field of a block, in the order of the fields."""
     values = (getattr(block, name) for name in _NAMES[type(block)])
     return tuple(
         len(value) if isinstance(value, tuple) else len(flatten(value))
@@ -53,11 +53,11 @@ def shape(block: Any) -> tuple[int, ...]:
 
 
 def unflatten(default: _Block, words: Sequence[int], shape: Sequence[int] = ()) -> _Block:
-    """A block of the kind of ``default`` from its words.
+    """A block of the type of ``default`` from its words.
 
-    ``shape``: how many words each composite field has among ``words``, where another release wrote
-    them. What they lack stays as in ``default``. Of a closed list's further entries the sum is
-    added to the one that ``OTHER`` names, or they are dropped; further fields are dropped.
+    ``shape``: the number of words of each composite field, if another release wrote them. Missing
+    fields stay as in ``default``. Further entries of a closed list are added to the one that
+    ``OTHER`` names, or dropped; further fields are dropped.
     """
     values: dict[str, Any] = {}
     lengths, start = iter(shape), 0
@@ -70,7 +70,7 @@ def unflatten(default: _Block, words: Sequence[int], shape: Sequence[int] = ()) 
             length = next(lengths, usual)
         given = words[start : start + length]
         start += length
-        if len(given) < length:  # an older release's: it ends before this field
+        if len(given) < length:  # an older release: it ends before this field
             break
         if isinstance(value, int):
             values[field.name] = given[0]
@@ -82,7 +82,7 @@ def unflatten(default: _Block, words: Sequence[int], shape: Sequence[int] = ()) 
 
 
 def _as_long(given: Sequence[int], length: int, other: int | None) -> tuple[int, ...]:
-    """``given`` with as many entries as this release has."""
+    """``given``, with the number of entries of this release."""
     known = [*given[:length], *(0,) * (length - len(given))]
     if other is not None:
         known[other] += sum(given[length:])
@@ -90,7 +90,7 @@ def _as_long(given: Sequence[int], length: int, other: int | None) -> tuple[int,
 
 
 def index(block: Any, start: int = 0, prefix: str = "") -> dict[str, int]:
-    """Where each field begins among the words of its block, such as ``first_warmup.steps``."""
+    """The word index of each field of a block, such as ``first_warmup.steps``."""
     found: dict[str, int] = {}
     for field in fields(block):
         value = getattr(block, field.name)

@@ -46,11 +46,11 @@ CATEGORIES = (
     "other",
 )
 CACHES = ("inductor_fx", "aot_autograd", "triton")
-COMPILE_CACHES = ("inductor", "triton")  # directories, of which each is cold or warm
-PROGRESS = ("kernels", "choices")  # what an activity in progress counts
-# by what compilation is turned off; by the last two, for new inputs alone
+COMPILE_CACHES = ("inductor", "triton")  # directories, each cold or warm
+PROGRESS = ("kernels", "choices")  # what the activity in progress counts
+# what turns compilation off; the last two only for new inputs
 DISABLED = ("", "environment", "stance", "config", "eager_on_recompile", "fail_on_recompile")
-# What runs that was compiled ahead of time: bits of one word, by position.
+# Code that runs and was compiled ahead of time: bits of one word, by position.
 PRECOMPILED = ("aoti", "precompile", "jit", "tensorrt", "cudagraph")
 SETTLED_BY = ("", "quiet", "ready")  # how a warm-up ended without steps
 MEMORY = ("allocated", "reserved", "peak_allocated", "peak_reserved")
@@ -60,15 +60,15 @@ ENDS = ("", "finished", "failed", "detached", "interrupted")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCounts:
-    """The hot words: only what changes at every step. Each field is a word that stands alone.
+    """The hot words: only values that change at every step. Each field is an independent word.
 
     Attributes:
         steps: optimizer steps, or explicit marks, so far.
         last_step_ns: when the last step was marked.
-        last_duration_ns: its length; 0 where nothing marked its beginning. A regular step stores
-            it in the ring alone (see ``recent``), from which ``unpack`` takes it.
-        batches: batches that a ``torch.utils.data.DataLoader`` handed out in this process.
-        last_batch_ns: when the last one was. batch_wait_ns: time spent in ``next()`` for them.
+        last_duration_ns: its length; 0 if its begin was not marked. A regular step stores it only
+            in the ring (see ``recent``), from which ``unpack`` takes it.
+        batches: batches that a ``torch.utils.data.DataLoader`` returned in this process.
+        last_batch_ns: the time of the last one. batch_wait_ns: time spent in ``next()`` for them.
     """
 
     steps: int = 0
@@ -81,13 +81,13 @@ class StepCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warmup:
-    """One warm-up, from the first activity (or step) of it to the last activity's end.
+    """One warm-up, from its first activity (or step) to the last activity's end.
 
     Attributes:
-        began_ns: its first activity, or the first step where that came before.
+        began_ns: its first activity, or the first step if that came earlier.
         ended_ns: the end of its last activity.
         warm_ns: when the K-th clean step after it was marked.
-        steps: steps that it took, the one that held its last activity included.
+        steps: its number of steps, including the one with its last activity.
     """
 
     began_ns: int = 0
@@ -98,77 +98,77 @@ class Warmup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileCounts:
-    """The rare block: all compile facts, cumulative, and what few others change rarely.
+    """The compile block: all compile facts, cumulative, and a few other rare values.
 
     Attributes:
         begun, ended: outermost intervals of compile activity in this process.
-        active_since_ns: begin of the one in progress; 0 where none is.
-        active_phase: 1 + its phase's position in PHASES; 0 where none is.
+        active_since_ns: begin of the one in progress; 0 if there is none.
+        active_phase: 1 + its phase's position in PHASES; 0 if there is none.
         accounted_ns: time up to which ``phase_ns`` accounts for the one in progress.
         first_begin_ns, last_end_ns: begin of the first activity, end of the last.
         graphs, graph_breaks, failures: as Dynamo counts them.
-        recompiles_after_warm: recompiles while the rank had been warm before, and functions that
-            a reset of Dynamo made compile again.
+        recompiles_after_warm: recompiles after the rank had been warm, and functions that a reset
+            of Dynamo made compile again.
         fallbacks: frames that hit the recompile limit: their new inputs run eagerly.
-        asynchronous: 1 where a mode was on that swaps compiled code in later, with no event.
-        clean_after: the number of the last step that was not clean; all after it were, unless
+        asynchronous: 1 if a mode was on that swaps in compiled code later, without an event.
+        clean_after: the number of the last step that was not clean; all later ones were, unless
             activity has begun since.
-        activities_seen: ``begun`` as it was at the last irregular step; where it differs now,
-            activity has begun since and there are no clean steps.
+        activities_seen: ``begun`` at the last irregular step; if it differs now, activity has begun
+            since and there are no clean steps.
         first_step_ns, first_duration_ns: mark and length (0: unknown) of step 1.
-        irregular_step_ns: mark of the last step that was the first or held activity; all since
-            were clean. clean_sum_ns: total length of the clean steps before it.
-        compile_step_sum_ns: total length of steps that held activity. longest_rest_ns: the
-            longest of them, its compile activity not counted.
+        irregular_step_ns: mark of the last step that was the first or had activity; all since were
+            clean. clean_sum_ns: total length of the clean steps before it.
+        compile_step_sum_ns: total length of steps with activity. longest_rest_ns: the longest of
+            them, without its compile activity.
         warmups: how many times the rank became warm.
         episode_began_ns, episode_began_steps: begin of the warm-up now open, steps before it.
         end_code: position in ENDS; ``ended_ns`` is when.
-        agent_errors: errors of the agent's own that it swallowed.
+        agent_errors: errors of the agent that it swallowed.
         journal_dropped: journal lines that could not be written.
         first_warmup, last_warmup: the first warm-up and the latest one that ended.
         touched_steps: numbers of the last steps that were not clean, newest first.
         phase_ns: exclusive time of each of PHASES. compilations: of each of KINDS.
         recompiles: of each of CATEGORIES. cache_hits, cache_misses: of each of CACHES.
         graphs_before: graphs that Dynamo had captured before this record began.
-        tokens_per_step, samples_per_step: what a step after number ``worth_since`` is worth, as
-            the user said; 0 where not said. tokens_before, samples_before: what the steps up to
-            that one were worth, so a value said anew changes no sum (see ``Slot.tokens``).
-        exit_code: 1 + the exit code, 0 to 255; 0 where it was not known when ``end_code`` was
-            stored (see ``record.with_exit_code``).
+        tokens_per_step, samples_per_step: the user's values for each step after number
+            ``worth_since``; 0 if unknown. tokens_before, samples_before: the sums up to that step,
+            so a changed value does not change them (see ``Slot.tokens``).
+        exit_code: 1 + the exit code, 0 to 255; 0 if it was unknown when ``end_code`` was stored
+            (see ``record.with_exit_code``).
         longest_activity_ns: length of the longest activity that has ended.
-        progress_of: 1 + its position in PROGRESS: what the activity in progress counts; 0 where it
-            counts nothing. progress_done, progress_total: how many of them are done, of how many.
-        wrappers: how many functions and modules were handed to ``torch.compile``.
+        progress_of: 1 + its position in PROGRESS: what the activity in progress counts; 0 if it
+            counts nothing. progress_done, progress_total: the number done, and the total.
+        wrappers: the number of functions and modules passed to ``torch.compile``.
         disabled: position in DISABLED.
-        cudagraph_skips: how often CUDA graphs were asked for and left out.
+        cudagraph_skips: how often requested CUDA graphs were skipped.
         memory: bytes of CUDA's caching allocator, by MEMORY, over the process's devices, as of
-            ``memory_ns``, where 0 means that nobody looked.
-        saving_ns: time spent in ``torch.save`` and its kin;
-            saving_since_ns: begin of the one in progress, 0 where there is none; saved_ns: when
-            the last one ended. Only those for which the training waited.
-        evaluating_ns, evaluating_since_ns, evaluated_ns: the same of evaluations, which a framework
-            or the user tells of; evaluations: how many have ended.
-        between_cells_ns, between_cells_since_ns, between_cells_until_ns: the same of a notebook or
-            an interactive IPython in which no cell runs.
-        quiet_ns: how long nothing may compile before a process without steps counts as warm; 0 if
-            it never does so. longest_gap_ns: the longest time between two activities of one
-            warm-up. optimizers: 1 if the process made an optimizer of ``torch.optim``.
-        settled: 1 + ``begun`` at the time when a warm-up last ended without steps, 0 if none did;
-            settled_ns: that time; settled_by: position in SETTLED_BY.
-        background: activities of ``begun`` that were still in progress on other threads when a step
-            was marked, and had held up no part of it: compilation in the background.
-        background_since_ns: begin of the oldest compilation in the background that is in progress;
-            0 where none is. background_ns: time of those that have ended, added up over threads;
-            background_ended_ns: when the last one ended.
-        precompiled: what runs that was compiled ahead of time: a bit for each of PRECOMPILED.
-        disabled_since_steps: how many steps there were when ``disabled`` last changed.
+            ``memory_ns``; 0 means never read.
+        saving_ns: time spent in ``torch.save`` and similar functions;
+            saving_since_ns: begin of the one in progress, 0 if there is none; saved_ns: end of the
+            last one. Only saves that the training waited for.
+        evaluating_ns, evaluating_since_ns, evaluated_ns: the same for evaluations that a framework
+            or the user reports; evaluations: the number that have ended.
+        between_cells_ns, between_cells_since_ns, between_cells_until_ns: the same for the times in
+            which no cell of a notebook or an interactive IPython runs.
+        quiet_ns: how long nothing may compile before a process without steps counts as warm; 0:
+            never. longest_gap_ns: the longest time between two activities of one warm-up.
+            optimizers: 1 if the process made an optimizer of ``torch.optim``.
+        settled: 1 + ``begun`` when a warm-up last ended without steps, 0 if none did; settled_ns:
+            that time; settled_by: position in SETTLED_BY.
+        background: activities of ``begun`` that were in progress on other threads when a step was
+            marked, and did not hold it up: background compilation.
+        background_since_ns: begin of the oldest background compilation in progress; 0 if there is
+            none. background_ns: time of the ended ones, added up over threads;
+            background_ended_ns: end of the last one.
+        precompiled: a bit for each of PRECOMPILED that runs.
+        disabled_since_steps: the number of steps when ``disabled`` last changed.
         eager_calls: calls of compiled functions that the stance ``force_eager`` ran eagerly;
             eager_calls_since: the step of the first. refused_calls, refused_calls_since: the same
-            of those that ``fail_on_recompile`` refused. uncompiled_step: the step of the last one.
-        background_saving_ns: time in which other threads than that of the steps saved;
-            background_saving_since_ns: begin of that in progress, 0 where there is none.
-        allocator_retries: how often CUDA's caching allocator found no memory, freed what it had
-            cached, and tried again; 1 + the number, as of ``memory_ns``.
+            for calls that ``fail_on_recompile`` refused. uncompiled_step: the step of the last one.
+        background_saving_ns: time of saves on threads that do not mark steps;
+            background_saving_since_ns: begin of the one in progress, 0 if there is none.
+        allocator_retries: 1 + the number of times that CUDA's caching allocator found no memory,
+            freed its cache, and tried again, as of ``memory_ns``.
         new_instances: first compilations of a module whose class's code had been compiled for
             another module before.
     """
@@ -260,37 +260,37 @@ class CompileCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who a record speaks for. Strings are empty, numbers ``None``, where not known.
+    """The process that a record describes. Unknown strings are empty, unknown numbers ``None``.
 
     Attributes:
         run: the run's name. launch: an id that all ranks of one launch on a host share:
-            ``slurm:JOB.STEP``, ``ray:JOB``, or ``parent:`` or ``process:`` with what tells that
-            process from any other: ``PID:PID_NAMESPACE:START``, empty where not known.
-        rank, local_rank, world_size: as the launcher or ``torch.distributed`` says.
+            ``slurm:JOB.STEP``, ``ray:JOB``, or ``parent:`` or ``process:`` with an id of that
+            process: ``PID:PID_NAMESPACE:START``, empty if unknown.
+        rank, local_rank, world_size: from the launcher or ``torch.distributed``.
         attempt: restarts of the same run by its launcher or its scheduler, from 0.
         launcher: ``torchelastic``, ``ray``, ``slurm``, ``mpi``, ``env`` or ``""``.
         pid: in the training's own pid namespace; a reader gets its own view from the lock.
         boot_id: of the kernel, so that monotonic times are not compared across reboots.
-        clock_offset_ns: what the process's time namespace adds to the machine's monotonic clock;
-            ``None`` where the kernel does not tell.
-        hooks: seams that were installed; ``missing`` those this torch does not have.
+        clock_offset_ns: offset of the process's time namespace to the machine's monotonic clock;
+            ``None`` if the kernel does not report it.
+        hooks: installed hook points; ``missing``: those that this torch does not have.
         gpus: uuids of the CUDA devices that the process uses, ``GPU-...`` or ``MIG-...``, in the
-            order of its own indices; empty until CUDA is up.
-        tokens_per_step, samples_per_step, flops_per_step: what the user said a step is worth.
-        parameters: of the model, as the user said; parameters_seen: those that its optimizers hold.
-        dtype: in which it computes, of ``bounds.DTYPES``, as the user said.
-        collective_timeout: seconds after which the process's collectives give up, the shortest of
-            its process groups; ``None`` where there are none. collective_backend: of that one,
-            such as ``nccl``.
-        started_by: which ``warmwatch run`` started it, where that stays beside it; else empty.
-        script: its base name. commit: that was checked out where the script lies.
-        cuda, triton: versions, as far as they are imported.
-        caches: ``cold`` or ``warm``, by COMPILE_CACHES, when the record began; a cache of which
-            that is not known is left out.
+            order of its own indices; empty until CUDA is initialized.
+        tokens_per_step, samples_per_step, flops_per_step: the user's values.
+        parameters: of the model, set by the user; parameters_seen: those that its optimizers hold.
+        dtype: the dtype of its computation, one of ``values.DTYPES``, set by the user.
+        collective_timeout: the shortest timeout of the process's process groups in seconds;
+            ``None`` if there are none. collective_backend: the backend of that group, such as
+            ``nccl``.
+        started_by: the ``warmwatch run`` that started it and stays its parent; else empty.
+        script: its base name. commit: the one checked out in the script's repository.
+        cuda, triton: versions, if they are imported.
+        caches: ``cold`` or ``warm``, by COMPILE_CACHES, when the record began; a cache of unknown
+            state is left out.
         compile_threads: workers that Inductor may use.
-        baseline_steps: how many first steps run eagerly on purpose, before anything is compiled.
-        baseline_seconds: the median of them, once they are over.
-        expected_ranks: how many ranks of the run have the agent, where the user said so.
+        baseline_steps: the number of first steps that run eagerly on purpose, before compilation.
+        baseline_seconds: their median, once they are over.
+        expected_ranks: the number of ranks with the agent, if the user set it.
     """
 
     run: str
@@ -357,21 +357,21 @@ class Slot:
 
     @property
     def clean_sum_ns(self) -> int:
-        """Total length of the binned clean steps."""
-        # 0 while a reader comes between the stores of the two blocks: the sum never falls
+        """Total length of the clean steps in the histogram."""
+        # 0 if read between the stores of the two blocks: the sum must not fall
         since = max(0, self.steps.last_step_ns - self.compile.irregular_step_ns)
         return self.compile.clean_sum_ns + since
 
     @property
     def typical_step_ns(self) -> float | None:
-        """How long a clean step takes, exact where they are alike; ``None`` where none was."""
+        """The length of a clean step, exact if all are similar; ``None`` if there was none."""
         count, median = sum(self.clean_bins), quantile_ns(self.clean_bins, 0.5)
         return typical(count, self.clean_sum_ns, median)
 
     @property
     def recent_step_ns(self) -> float | None:
-        """The median length of the recent clean steps (see ``recent``); of the whole run's where
-        the record has no ring; ``None`` where there are too few.
+        """The median length of the recent clean steps (see ``recent``), or of the whole run if the
+        record has no ring; ``None`` if there are too few.
         """
         if not any(self.recent):
             return self.typical_step_ns
@@ -379,15 +379,15 @@ class Slot:
 
     @property
     def tokens(self) -> int | None:
-        """Tokens trained on; ``None`` where nobody said what a step is worth."""
+        """Tokens trained on; ``None`` if the tokens of a step are unknown."""
         return self._earned(self.compile.tokens_before, self.compile.tokens_per_step)
 
     @property
     def samples(self) -> int | None:
-        """Samples trained on, likewise."""
+        """Samples trained on; ``None`` if the samples of a step are unknown."""
         return self._earned(self.compile.samples_before, self.compile.samples_per_step)
 
     def _earned(self, before: int, worth: int) -> int | None:
-        # 0 while a reader comes between the stores of the two blocks: the sum never falls
+        # 0 if read between the stores of the two blocks: the sum must not fall
         since = max(0, self.steps.steps - self.compile.worth_since)
         return before + since * worth if worth else None

@@ -1,8 +1,8 @@
 """The identity's bytes: UTF-8 JSON, cut to fit; each field is validated when read.
 
-A record directory may be open to everybody, so what is read here may have been written by anybody:
-a field of the wrong type or beyond any sane bound refuses the record, by the field's name, before
-anything downstream meets it. Keys that this release does not know are a newer agent's: ignored.
+Anybody may be able to write into a record directory, so every field is validated. A field of the
+wrong type or beyond a sane bound rejects the record, with the field's name, before other code sees
+it. Unknown keys are a newer agent's and are ignored.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from warmwatch.shared.values import LARGEST, LARGEST_AMOUNT, MOST_RANKS, TEXT_LI
 _NUMBER_LIMIT = 10**7
 _COUNT_LIMIT = 256
 _CACHE_STATES = ("cold", "warm")
-_OFFSET_LIMIT = 2**62  # nanoseconds: of a clock, in either direction
+_OFFSET_LIMIT = 2**62  # nanoseconds: of a clock, either sign
 
 
 def pack_identity(identity: Identity, limit: int) -> bytes:
     """JSON of ``identity``, cut to ``limit`` bytes by shortening its names.
 
     Raises:
-        RecordError: it does not fit even so.
+        RecordError: it does not fit even then.
     """
     known = {k: v for k, v in asdict(identity).items() if k == "run" or v not in (None, "", (), {})}
     for length in (TEXT_LIMIT, 40):
@@ -40,7 +40,7 @@ def pack_identity(identity: Identity, limit: int) -> bytes:
 def _shorten(value: Any, length: int) -> Any:
     if not isinstance(value, str):
         return value
-    # a lone surrogate, of a file name that is not UTF-8, would break whoever prints it
+    # a lone surrogate from a file name that is not UTF-8 would break code that prints it
     return value[:length].encode("utf-8", "replace").decode()
 
 
@@ -48,7 +48,7 @@ def unpack_identity(body: bytes) -> Identity:
     """Read and check an identity.
 
     Raises:
-        RecordError: the bytes are no identity; the message names the field that is wrong.
+        RecordError: the bytes are no identity; the message names the wrong field.
     """
     try:
         known = json.loads(body)
@@ -115,7 +115,7 @@ def _number(value: object, limit: int = _NUMBER_LIMIT) -> str | None:
 
 
 def _rank(value: object) -> str | None:
-    """The agent applies the same limit, so no real record is refused for it."""
+    """The agent applies the same limit, so it rejects no real record."""
     return _number(value, MOST_RANKS)
 
 
@@ -134,7 +134,7 @@ def _offset(value: object) -> str | None:
 def _amount(value: object) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "is not a number"
-    # compared as it is: a whole number may be too large for a float
+    # compared unconverted: an integer may be too large for a float
     return None if 0 < value <= LARGEST_AMOUNT else "is not positive and finite"
 
 
@@ -147,7 +147,7 @@ def _texts(value: object) -> str | None:
 
 
 def _caches(value: object) -> str | None:
-    """A cache or a state of one that this release does not know is a newer agent's."""
+    """An unknown cache, or an unknown state of one, is a newer agent's."""
     if not isinstance(value, dict):
         return "is no table"
     known = (value[name] for name in COMPILE_CACHES if name in value)
@@ -175,7 +175,7 @@ _BY_NAME = {
 
 
 def _kind(name: str, annotation: str) -> tuple[Callable[[object], str | None], bool]:
-    """How a field is checked, and whether it may be ``null``."""
+    """The check of a field, and whether it may be ``null``."""
     bare = annotation.removesuffix(" | None")
     return _BY_NAME.get(name, _BY_TYPE[bare]), bare != annotation
 

@@ -35,8 +35,8 @@ READABLE = (4, 5)  # versions that this release reads: its own and the one befor
 PAGE = 4096
 
 _HEADER = struct.Struct("<8sIIQQQ")
-# How the writer laid out its blocks: words and room of the compile block, room of the identity,
-# and how many words each composite field of CompileCounts has.
+# The writer's block layout: words and room of the compile block, room of the identity, and the
+# number of words of each composite field of CompileCounts.
 _LAYOUT = struct.Struct("<3I52B")
 _WORDS = struct.Struct(f"<{len(fields(StepCounts))}Q")
 _BINS = struct.Struct(f"<{BINS}Q")
@@ -45,22 +45,22 @@ STEPS_OFFSET = 64
 LAYOUT_OFFSET = PAGE - _LAYOUT.size
 CLEAN_BINS_OFFSET = PAGE
 COMPILE_BINS_OFFSET = 2 * PAGE
-# At the end of the page of the clean bins, which a step touches anyway.
+# At the end of the page with the clean bins, which a step writes anyway.
 RING_OFFSET = COMPILE_BINS_OFFSET - 8 * RING
 HOT_END = 3 * PAGE
 COMPILE_BLOCK = Block(offset=HOT_END, room=PAGE // 2)
 IDENTITY_BLOCK = Block(offset=COMPILE_BLOCK.end, room=PAGE)
 SIZE = IDENTITY_BLOCK.end
-LARGEST_SIZE = 16 * PAGE  # of a slot that is read; a newer release may have longer blocks
+LARGEST_SIZE = 16 * PAGE  # of a readable slot; a newer release may have longer blocks
 
-# Where each field of a block is among its words, such as "first_warmup.steps": the agent keeps the
-# words themselves, since it stores them some hundred times while a model compiles.
+# The index of each field among the words of its block, such as "first_warmup.steps". The agent uses
+# the words themselves, since it stores them some hundred times during a compilation.
 STEPS_INDEX = index(StepCounts())
 COMPILE_WORDS = len(flatten(CompileCounts()))
 COMPILE_INDEX = index(CompileCounts())
 _COMPILE = struct.Struct(f"<{COMPILE_WORDS}Q")
 _SHAPE = shape(CompileCounts())
-# Each code of a closed list: its field, how many codes this release has, what stands for others.
+# Each code of a closed list: its field, its number of codes in this release, and the "other" code.
 _CODED = (
     ("active_phase", 1 + len(PHASES), 1 + PHASES.index("other")),
     ("end_code", len(ENDS), 0),
@@ -68,7 +68,7 @@ _CODED = (
     ("progress_of", 1 + len(PROGRESS), 0),
     ("settled_by", len(SETTLED_BY), SETTLED_BY.index("ready")),
 )
-_MOST_CODES = 256  # more than any closed list will have: a code from here on is damage
+_MOST_CODES = 256  # more than any closed list will have: a higher code is damage
 assert len(STEPS_INDEX) == len(flatten(StepCounts())), "each field of StepCounts is one word"
 assert STEPS_OFFSET + _WORDS.size <= LAYOUT_OFFSET
 assert CLEAN_BINS_OFFSET + _BINS.size <= RING_OFFSET
@@ -78,7 +78,7 @@ assert _COMPILE.size <= COMPILE_BLOCK.limit
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where the blocks of one release's slot are, and what its compile block looks like.
+    """Offsets of the blocks in one release's slot, and the shape of its compile block.
 
     ``words`` is the length of the compile block; ``shape`` holds the number of words of each of
     its composite fields, in their order.
@@ -90,7 +90,7 @@ class _Layout:
     shape: tuple[int, ...]
 
 
-# Version 4 did not write its layout. These figures never change.
+# Version 4 did not write its layout. These values are final.
 _VERSION_4 = _Layout(
     compile=Block(offset=HOT_END, room=2048),
     identity=Block(offset=HOT_END + 2 * 2048, room=4096),
@@ -117,7 +117,7 @@ def ring(buffer: Buffer) -> memoryview:
 
 
 def histograms(buffer: Buffer) -> tuple[memoryview, memoryview]:
-    """The bins of clean steps and of steps that held activity: words as the hot ones are."""
+    """The bins of clean steps and of steps with activity: words, like the hot ones."""
     view = memoryview(buffer)
     clean, touched = (
         view[at : at + _BINS.size].cast("Q") for at in (CLEAN_BINS_OFFSET, COMPILE_BINS_OFFSET)
@@ -134,7 +134,7 @@ def store_identity(buffer: Buffer, identity: Identity) -> None:
     """Seal ``identity`` into the slot.
 
     Raises:
-        RecordError: it does not fit, however much its names are shortened.
+        RecordError: it does not fit, even with shortened names.
     """
     store(buffer, IDENTITY_BLOCK, _identity.pack_identity(identity, IDENTITY_BLOCK.limit))
 
@@ -173,7 +173,7 @@ def check_header(data: bytes) -> Header:
 
 
 def size_of(start: bytes) -> int:
-    """How many bytes to read of the slot that begins with ``start``, within bounds."""
+    """The number of bytes to read of the slot that begins with ``start``, within bounds."""
     if len(start) < _HEADER.size:
         return SIZE
     size: int = _HEADER.unpack_from(start)[2]
@@ -197,7 +197,7 @@ def _layout(version: int, size: int, described: bytes) -> _Layout:
     words, compile_room, identity_room, *lengths = _LAYOUT.unpack(described)
     compile_block = Block(offset=HOT_END, room=compile_room)
     identity = Block(offset=compile_block.end, room=identity_room)
-    # every release has at least what version 4 had, since fields are only appended
+    # every release has at least the blocks of version 4, since fields are only appended
     least = _VERSION_4.shape
     fits = (
         compile_room >= _VERSION_4.compile.room
@@ -218,10 +218,10 @@ def _layout(version: int, size: int, described: bytes) -> _Layout:
 
 
 def unpack_identity(image: bytes) -> Identity:
-    """The identity alone, of a slot whose header is fine.
+    """Only the identity, from a slot with a valid header.
 
     Raises:
-        TornError: it is being written. RecordError: it is none.
+        TornError: it is being written. RecordError: it is invalid.
     """
     return newest(image, _layout_of(image).identity, _identity.unseal_identity)
 
@@ -231,11 +231,11 @@ def unpack(
 ) -> Slot:
     """Unpack a slot's bytes, of which those up to HOT_END were read before the others.
 
-    ``same``: one whose bytes from there on were the same, so that its blocks are these.
-    ``compile_bins``: those of one whose histogram of them was the same in every byte.
+    ``same``: a slot with the same bytes from there on, so its blocks are reused. ``compile_bins``:
+    the bins of a slot whose compile histogram had the same bytes.
 
     Raises:
-        TornError: a block was being written twice meanwhile; read again.
+        TornError: a block was written twice meanwhile; read again.
         RecordError: not a slot, another version, or damaged.
     """
     header = check_header(image)
@@ -248,7 +248,7 @@ def unpack(
     words = _WORDS.unpack_from(image, STEPS_OFFSET)
     steps = StepCounts(**dict(zip(STEPS_INDEX, words, strict=True)))
     recent = newest_first(_RING.unpack_from(image, RING_OFFSET), steps.steps)
-    if recent and recent[0]:  # of a regular step the length is in the ring alone
+    if recent and recent[0]:  # the length of a regular step is only in the ring
         steps = replace(steps, last_duration_ns=length_ns(recent[0]))
     return Slot(
         header=header,
@@ -266,7 +266,7 @@ def unpack(
 def _compile(sealed: bytes, layout: _Layout) -> CompileCounts:
     """The compile block in a sealed place.
 
-    A longer block than this release writes is not cached: forged ones would take the memory.
+    A block longer than this release's is not cached: forged ones would take the memory.
     """
     unpack = _cached_compile if len(sealed) <= COMPILE_BLOCK.room else _cached_compile.__wrapped__
     return unpack(sealed, layout)
@@ -282,9 +282,9 @@ def _cached_compile(sealed: bytes, layout: _Layout) -> CompileCounts:
 
 
 def with_known_codes(slot: Slot) -> Slot:
-    """``slot``, where a code that a newer agent added is "other" or absent.
+    """``slot``, with a newer agent's codes replaced by "other" or dropped.
 
-    A code beyond any list that there will be is damage, and stays for the reader to refuse.
+    A code beyond any possible list is damage; the reader rejects it later.
     """
     counts = slot.compile
     known: dict[str, Any] = {
@@ -296,15 +296,15 @@ def with_known_codes(slot: Slot) -> Slot:
 
 
 def _caught_up(steps: StepCounts, rare: CompileCounts, warm_steps: int) -> StepCounts:
-    """The hot words, no older than what the compile block says of them.
+    """The hot words, raised to what the compile block proves.
 
-    They were read first. A step that the block tells of was marked, though its words may say so
-    only after they were read: without this, a rank that has just become warm for the first time
-    would be one step short of it, and look as if it compiled again.
+    They were read first, so the block may contain a step that the words do not. Without this, a
+    rank that has just become warm for the first time would miss one step, and look as if it
+    compiled again.
     """
     marked, at = rare.clean_after, rare.irregular_step_ns
     warm_ns = rare.last_warmup.warm_ns
-    if warm_ns > at and warm_ns != rare.settled_ns:  # it was K clean steps that ended the warm-up
+    if warm_ns > at and warm_ns != rare.settled_ns:  # K clean steps ended the warm-up
         marked, at = marked + warm_steps, warm_ns
     if steps.steps >= marked:
         return steps

@@ -17,21 +17,22 @@ EXIT_PROMISED = b"?"
 
 
 def exit_code(data: bytes) -> int | None:
-    """The exit code, 0 to 255, from the bytes of ``exit``; ``None`` where they tell none."""
+    """The exit code, 0 to 255, from the bytes of ``exit``; ``None`` if they contain none."""
     if len(data) < _STATUS_BYTES:
         return None
     return int.from_bytes(data[-_STATUS_BYTES:], "little") & 0xFF
 
 
 def broken_promise(data: bytes) -> bool:
-    """Whether ``exit`` promises a status that it does not hold."""
+    """Whether ``exit`` announces a status that it does not contain."""
     return data == EXIT_PROMISED
 
 
 def without_end(counts: CompileCounts) -> CompileCounts:
-    """The facts of a process that said "finished" and died before it had: its end is none.
+    """The facts without an end: the process reported "finished", but died before it had.
 
-    ``ended_ns`` stays, when it said so. What is known by its code, or is another end, stays too.
+    ``ended_ns`` stays: the time of that report. An end with an exit code, or of another kind,
+    stays.
     """
     if ENDS[counts.end_code] != "finished" or counts.exit_code:
         return counts
@@ -39,13 +40,13 @@ def without_end(counts: CompileCounts) -> CompileCounts:
 
 
 def with_exit_code(counts: CompileCounts, code: int | None) -> CompileCounts:
-    """The facts of a process that is gone, given the code it left: the code decides.
+    """The facts of a process that is gone, with its exit code, which decides.
 
-    At exit the agent does not know it yet, and says "finished" of a ``sys.exit(1)``.
+    At exit the agent does not know the code yet: it reports "finished" for ``sys.exit(1)``.
     """
     if code is None:
         return counts
-    if ENDS[counts.end_code] == "interrupted":  # whatever code the launcher of a child makes of it
+    if ENDS[counts.end_code] == "interrupted":  # whatever exit code a child's launcher makes of it
         return replace(counts, exit_code=1 + code)
     return replace(
         counts, end_code=ENDS.index("failed" if code else "finished"), exit_code=1 + code
@@ -57,9 +58,9 @@ LOCK_QUESTION = _FLOCK.pack(F_RDLCK, 0, 0, 0, 0)
 
 
 def lock_holder(answer: bytes) -> int | None:
-    """Who holds the lock, from what ``F_GETLK`` made of LOCK_QUESTION; ``None``: nobody.
+    """The pid that holds the lock, from the reply of ``F_GETLK`` to LOCK_QUESTION; ``None``: none.
 
-    0 where the process is in another pid namespace, which this one does not see.
+    0 if the process is in another pid namespace, which is not visible here.
     """
     kind, _, _, _, pid = _FLOCK.unpack(answer)
     return None if kind == F_UNLCK else max(0, pid)

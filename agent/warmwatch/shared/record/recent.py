@@ -1,12 +1,12 @@
-"""The ring of the last step lengths: one word a step, and the speed that is read off it. Pure.
+"""The ring of the last step lengths: one word a step, and the recent speed from it. Pure.
 
-Step ``n`` has word ``(n - 1) % RING``. A word stands alone, as every hot word does: its low bits
-are the step's length in nanoseconds, 0 where nothing marked its beginning; then whole seconds of
-pauses before it (saving, evaluation), which are no part of the length; the top bit is set for a
-step that was not clean. So the word of a regular step is its length and nothing else.
+Step ``n`` has word ``(n - 1) % RING``. A word is independent, like every hot word. Its low bits are
+the step's length in nanoseconds, 0 if its begin was not marked. Next come whole seconds of pauses
+before it (saving, evaluation), which the length excludes. The top bit marks a step that was not
+clean. So the word of a regular step is its length and nothing else.
 
-A reader may find the word of a step that was marked after ``steps`` was read. It stands where the
-oldest of the ring stood, and is a true length too: the median moves by one step in sixty-four.
+A reader may find the word of a step that was marked after it read ``steps``. It replaces the ring's
+oldest word, and is a true length too: the median moves by one step in sixty-four.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LONGEST_PAUSE = (1 << _PAUSE_BITS) - 1
 _NOT_CLEAN = 1 << 63
 
 WINDOW_NS = 60 * 10**9
-FEWEST = 3  # clean steps, of which there is a recent length
+FEWEST = 3  # clean steps that a recent length needs
 
 
 def packed(length_ns: int, pause_ns: int = 0, *, clean: bool = True) -> int:
@@ -31,32 +31,32 @@ def packed(length_ns: int, pause_ns: int = 0, *, clean: bool = True) -> int:
 
 
 def length_ns(word: int) -> int:
-    """The length in a word; 0 where it is not known."""
+    """The length in a word; 0 if unknown."""
     return word & LONGEST_NS
 
 
 def is_clean(word: int) -> bool:
-    """Whether the step is known to be a clean one, with a length."""
+    """Whether the step is known to be clean, with a length."""
     return word < _NOT_CLEAN and word & LONGEST_NS > 0
 
 
 def gap_ns(word: int) -> int:
-    """The time from the step before to this one, pauses included."""
+    """The time from the previous step to this one, including pauses."""
     return (word & LONGEST_NS) + (word >> _LENGTH_BITS & _LONGEST_PAUSE) * 10**9
 
 
 def newest_first(ring: Sequence[int], steps: int) -> tuple[int, ...]:
-    """The words of the last steps, as of ``steps``: no more than there were."""
+    """The words of the last steps, as of ``steps``; at most ``steps`` of them."""
     at = steps % RING
     return tuple((*ring[:at][::-1], *ring[at:][::-1])[: min(steps, RING)])
 
 
 def recent_lengths(words: Sequence[int]) -> list[int]:
-    """The clean steps by which the speed is judged, newest first; empty where they are too few.
+    """The clean steps that determine the recent speed, newest first; empty if there are too few.
 
-    ``words``: newest first. They are those of the last minute before the last step, but at least
-    FEWEST. Beyond a step that held compile activity another code ran, so as soon as there are
-    enough, no step before it counts.
+    ``words``: newest first. Takes those of the last minute before the last step, but at least
+    FEWEST. Other code ran before a step with compile activity, so steps before it do not count as
+    soon as there are enough.
     """
     # Fast path: nearly always all of the ring are regular, clean steps of this minute. A sum within
     # the window excludes pauses and unclean steps, which set higher bits.
@@ -74,7 +74,7 @@ def recent_lengths(words: Sequence[int]) -> list[int]:
 
 
 def median_ns(lengths: Sequence[int]) -> float | None:
-    """The middle one of ``lengths``; ``None`` of none."""
+    """The median of ``lengths``; ``None`` if there are none."""
     if not lengths:
         return None
     ordered, middle = sorted(lengths), len(lengths) // 2
@@ -84,7 +84,7 @@ def median_ns(lengths: Sequence[int]) -> float | None:
 
 
 def marks_ns(words: Sequence[int], last_step_ns: int) -> Iterator[tuple[int, int]]:
-    """When each step was marked, with its word; newest first. Whole seconds of pauses only."""
+    """The mark of each step, with its word; newest first. Pauses count in whole seconds."""
     at = last_step_ns
     for word in words:
         yield at, word

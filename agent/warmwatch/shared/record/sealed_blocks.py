@@ -6,9 +6,9 @@ current one, the payload first and then its head; the block is the whole place w
 sequence. So the last whole payload is always there, and a mixture of old and new bytes fails its
 checksum, whatever the order in which a processor makes the stores visible.
 
-What is current is read off the buffer each time: a writer that was interrupted anywhere, by a
-signal handler that raised for one, stores into the same place again and never into the last whole
-one. A block has one writer at a time; whoever stores sees to that.
+The current place is read from the buffer each time. A writer that was interrupted anywhere, such as
+by an exception from a signal handler, stores into the same place again and never into the last
+complete one. A block has one writer at a time; the caller ensures that.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     Buffer = bytearray | mmap.mmap
 
 _HEAD = struct.Struct("<QQ8s")
-_SEALED = struct.Struct("<QQ")  # what of the head its checksum covers
+_SEALED = struct.Struct("<QQ")  # the part of the head that its checksum covers
 _SEQUENCE = struct.Struct("<Q")
 _T = TypeVar("_T")
 
 
 class RecordError(ValueError):
-    """The bytes are not a slot that this version can read; the message says why."""
+    """The bytes are not a slot that this version can read; the message contains the reason."""
 
 
 class TornError(RecordError):
-    """Both places of a block were being written: another look may find one whole."""
+    """Both places of a block were being written: another read may find a complete one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A sealed block of the slot: where its first place begins, and how long each place is."""
+    """A sealed block of the slot: the begin of its first place, and the length of each place."""
 
     offset: int
     room: int
@@ -52,11 +52,11 @@ class Block:
 
     @property
     def end(self) -> int:
-        """Where its second place ends."""
+        """The end of its second place."""
         return self.offset + 2 * self.room
 
     def place(self, sequence: int) -> int:
-        """The offset of the place that ``sequence`` belongs into."""
+        """The offset of the place for ``sequence``."""
         return self.offset + (sequence & 1) * self.room
 
 
@@ -69,11 +69,11 @@ def store(buffer: Buffer, block: Block, payload: bytes) -> None:
     at, head = _next(buffer, block, payload)
     begin = at + _HEAD.size
     buffer[begin : begin + len(payload)] = payload
-    buffer[at:begin] = head  # one C call: no signal handler comes in between
+    buffer[at:begin] = head  # one C call: no signal handler runs in between
 
 
 def following(buffer: Buffer, block: Block, payload: bytes) -> tuple[int, bytes]:
-    """Where ``payload`` goes if it is to be the block's next content, and the bytes of its place.
+    """The offset and bytes of the place that makes ``payload`` the block's next content.
 
     Raises:
         RecordError: it is longer than the block's limit.
@@ -94,10 +94,10 @@ def _next(buffer: Buffer, block: Block, payload: bytes) -> tuple[int, bytes]:
 
 
 def newest(image: bytes, block: Block, read: Callable[[bytes], _T]) -> _T:
-    """What ``read`` makes of the newest whole place, which it is given with its head.
+    """The result of ``read`` for the newest complete place, including its head.
 
     Raises:
-        TornError: no place is whole.
+        TornError: no place is complete.
     """
     for sealed in _candidates(image, block):
         try:
@@ -111,7 +111,7 @@ def unseal(sealed: bytes) -> bytes:
     """The payload of a place.
 
     Raises:
-        TornError: it is not whole.
+        TornError: it is not complete.
     """
     sequence, _, checksum = _HEAD.unpack_from(sealed)
     payload = sealed[_HEAD.size :]
@@ -121,7 +121,7 @@ def unseal(sealed: bytes) -> bytes:
 
 
 def _candidates(image: bytes, block: Block) -> Iterator[bytes]:
-    """The places that may be whole, the newest first, each as long as it says it is."""
+    """The places that may be complete, newest first, each cut to its stated length."""
     found = []
     for which in (0, 1):
         sequence, length, _ = _HEAD.unpack_from(image, block.place(which))

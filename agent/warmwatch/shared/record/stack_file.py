@@ -1,8 +1,8 @@
 """The record's file ``stacks``: stack dumps of long compilations. Pure.
 
-One JSON object a line, appended, the oldest first; all are of one activity, the last that went on
-beyond the agent's limit. A frame is a function's name, the base name of its file and a line: no
-value, no source. Lines and the file are bounded; a reader believes nothing else.
+One JSON object a line, appended, the oldest first. All are of one activity: the last that took
+longer than the agent's limit. A frame is a function's name, the base name of its file and a line:
+no value, no source. Lines and the file are bounded; a reader rejects anything else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from warmwatch.shared.record.sealed_blocks import RecordError
 from warmwatch.shared.values import printable
 
 STACKS_LIMIT = 256 * 1024  # bytes of the file
-LINE_LIMIT = 64 * 1024  # of one look, newline included
+LINE_LIMIT = 64 * 1024  # of one dump, newline included
 MOST_FRAMES = 100  # of a thread: 80 of the innermost, 20 of the outermost
 MOST_THREADS = 32
 INNERMOST = 80
@@ -26,7 +26,7 @@ _LARGEST = 2**63
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A function that runs, the base name of its file, and the line that it is at."""
+    """A running function, the base name of its file, and its current line."""
 
     name: str
     file: str
@@ -38,8 +38,8 @@ class ThreadStack:
     """One thread, innermost frame first.
 
     Attributes:
-        frames: its frames. left_out: how many there are between the 80th and those after it.
-        main: it is the main thread. compiles: it has begun compile activity that it has not ended.
+        frames: its frames. left_out: the number of frames left out after the 80th.
+        main: it is the main thread. compiles: it has compile activity in progress.
     """
 
     frames: tuple[Frame, ...]
@@ -54,7 +54,7 @@ class Stacks:
 
     Attributes:
         at_ns: when. since_ns: begin of the activity that was in progress. phase: its phase.
-        threads: those that compile first, then the main one. threads_left_out: how many more.
+        threads: those that compile first, then the main one. threads_left_out: the number left out.
     """
 
     at_ns: int
@@ -65,13 +65,13 @@ class Stacks:
 
 
 def cut(frames: list[Frame]) -> tuple[tuple[Frame, ...], int]:
-    """The frames of a thread that are kept, and how many are left out of the middle."""
+    """The included frames of a thread, and the number left out of the middle."""
     more = max(0, len(frames) - MOST_FRAMES)
     return (*frames[:INNERMOST], *frames[INNERMOST + more :]), more
 
 
 def pack_stacks(stacks: Stacks) -> bytes:
-    """A line of the file, with as many of the threads as fit into it."""
+    """A line of the file, with as many of the threads as fit."""
     while True:
         line = json.dumps(_as_json(stacks), separators=(",", ":")).encode() + b"\n"
         if len(line) <= LINE_LIMIT or not stacks.threads:
@@ -99,10 +99,10 @@ def _as_json(stacks: Stacks) -> dict[str, Any]:
 
 
 def unpack_stacks(line: bytes) -> Stacks:
-    """Read and check a line, which anybody may have written.
+    """Parse and check a line, which anybody may have written.
 
     Raises:
-        RecordError: it is none.
+        RecordError: it is invalid.
     """
     if len(line) > LINE_LIMIT:
         raise RecordError("a line of its stacks is too long")
@@ -119,7 +119,7 @@ def unpack_stacks(line: bytes) -> Stacks:
             threads=tuple(map(_thread, threads)),
             threads_left_out=_number(known["more"]),
         )
-    except RecordError:  # which says why, and is a ValueError too
+    except RecordError:  # its message is specific; it is a ValueError too
         raise
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise RecordError(f"a line of its stacks cannot be read ({type(error).__name__})") from None
