@@ -122,7 +122,8 @@ def test_a_slower_rank_has_its_numbers_and_no_cause_is_made_up() -> None:
     assert known["seconds"] == pytest.approx(0.4)
     assert known["since_step"] is known["causes"] is None
     numberless = [one for one in samples(b.snapshot(slower())) if "slower_" not in one.name]
-    assert summary(assemble(numberless, b.EPOCH)).endswith("; slower than before")
+    words = summary(assemble(numberless, b.EPOCH))
+    assert words.startswith("gpt2: warm but slower than before: ")
 
 
 @pytest.mark.parametrize("state", STATES)
