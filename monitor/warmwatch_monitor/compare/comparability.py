@@ -12,7 +12,7 @@ from warmwatch_monitor.compare.parts import Incomparable
 from warmwatch_monitor.model.run_summary import Provenance, RunSummary
 from warmwatch_monitor.report.parts import Report
 
-# names of rows, as the table has them
+# names of rows, as in the table
 FIRST, FIRST_MEMORY = "first step", "memory when it had compiled"
 WARMUP, COST, SPENT = "warm-up", "compile cost", "its energy"
 STEADY, SPEED_UP = "steady step", "speed-up"
@@ -23,7 +23,7 @@ _ALL = (FIRST, FIRST_MEMORY, WARMUP, COST, SPENT, STEADY, SPEED_UP, PEAK, ENERGY
 
 
 class _Fact(Struct, frozen=True):
-    """Something that runs have in common, or not."""
+    """A property that should be equal for comparable runs."""
 
     what: str
     of: Callable[[Provenance], object]
@@ -47,32 +47,32 @@ _FACTS = (
     _Fact("compile threads", lambda what: what.compile_threads, _COMPILING),
     _Fact("caches", lambda what: _caches(what), _COMPILING),
 )
-_NEEDED = frozenset({"GPUs", "tokens a step"})  # not to know these is worth a word
+_NEEDED = frozenset({"GPUs", "tokens a step"})  # warn if these are not known
 
 
 def incomparable(
     accounts: Sequence[RunSummary], reports: Sequence[Report]
 ) -> tuple[Incomparable, ...]:
-    """What is known of several of them and not the same."""
+    """Properties that differ between the runs."""
     reports = [
         replace(one, what=replace(one.what, code=code))
         for one, code in zip(reports, _codes_apart(accounts), strict=True)
     ]
     found = []
     for fact in _FACTS:
-        # what compiles nothing asks no cache, and has no workers
-        asked = [one.compile_seconds > 0 or fact.rows is not _COMPILING for one in reports]
-        pairs = zip(reports, asked, strict=True)
-        values = [fact.of(one.what) if is_asked else None for one, is_asked in pairs]
+        # a run that compiles nothing uses no cache and has no workers
+        applies = [one.compile_seconds > 0 or fact.rows is not _COMPILING for one in reports]
+        pairs = zip(reports, applies, strict=True)
+        values = [fact.of(one.what) if does_apply else None for one, does_apply in pairs]
         known = {value for value in values if value is not None}
         if len(known) > 1:
-            said = tuple("not known" if value is None else str(value) for value in values)
-            found.append(Incomparable(what=fact.what, values=said, rows=fact.rows))
+            texts = tuple("not known" if value is None else str(value) for value in values)
+            found.append(Incomparable(what=fact.what, values=texts, rows=fact.rows))
     return tuple(found)
 
 
 def unknown(reports: Sequence[Report]) -> tuple[str, ...]:
-    """What is not known of one of them at least, and would have to be the same."""
+    """Needed properties that are not known for at least one run."""
     named = {fact.what: fact for fact in _FACTS}
     return tuple(
         name for name in sorted(_NEEDED) if any(named[name].of(one.what) is None for one in reports)
@@ -80,21 +80,21 @@ def unknown(reports: Sequence[Report]) -> tuple[str, ...]:
 
 
 def _codes_apart(accounts: Sequence[RunSummary]) -> list[str | None]:
-    """Of each one hash of what it compiled in another way than the others.
+    """For each run, one hash of the functions whose code differs between the runs.
 
-    Of functions that all of them compiled: one that ended earlier, or never evaluated, is not
-    another program for that. ``None`` where there is none, and of what compiled nothing.
+    Only functions that all runs compiled count: a run that ended earlier, or never evaluated, is
+    still the same program. ``None`` without a difference, and for a run that compiled nothing.
     """
     each = [_codes(one) for one in accounts]
     known = [codes for codes in each if codes]
     shared = set.intersection(*map(set, known)) if known else set()
     apart = [key for key in shared if not set.intersection(*(codes[key] for codes in known))]
-    told = [sorted(code for key in apart for code in codes.get(key, ())) for codes in each]
-    return [sha256("\n".join(one).encode()).hexdigest()[:12] if one else None for one in told]
+    differing = [sorted(code for key in apart for code in codes.get(key, ())) for codes in each]
+    return [sha256("\n".join(one).encode()).hexdigest()[:12] if one else None for one in differing]
 
 
 def _codes(account: RunSummary) -> dict[tuple[str, str | None], set[str]]:
-    """Hashes by function; that it moved in its file is no matter."""
+    """Code hashes by function; ignores the line."""
     found: dict[tuple[str, str | None], set[str]] = {}
     for rank in account.ranks:
         for one in rank.compiled:

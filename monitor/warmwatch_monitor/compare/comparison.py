@@ -17,7 +17,7 @@ from warmwatch_monitor.report.whole import report, slowest_of
 
 
 def steady(known: Steady) -> Measured | None:
-    """A clean step."""
+    """The clean step length with its uncertainty."""
     if known.seconds is None:
         return None
     if known.low is None or known.high is None:
@@ -29,12 +29,12 @@ def steady(known: Steady) -> Measured | None:
 
 
 def difference(one: Measured, other: Measured) -> Measured:
-    """How much ``one`` is more than ``other``."""
+    """``one`` minus ``other``."""
     return Measured(value=one.value - other.value, uncertainty=_both(one, other))
 
 
 def ratio(one: Measured, other: Measured) -> Measured:
-    """How many times ``other`` goes into ``one``."""
+    """``one`` divided by ``other``."""
     value = one.value / other.value
     if one.uncertainty is None or other.uncertainty is None:
         return Measured(value=value)
@@ -49,7 +49,7 @@ def _both(one: Measured, other: Measured) -> float | None:
 
 
 def steps_until(cost: float, saves: float) -> int:
-    """After so many steps it is ahead."""
+    """Number of steps until break-even."""
     return max(1, ceil(cost / saves))
 
 
@@ -57,7 +57,7 @@ _CROSSING = frozenset({"paid_back", "ahead_until"})
 
 
 def break_even(side: Side, against: Side) -> BreakEven:
-    """Of ``side`` against ``against``: what it cost more, over what each of its steps saves."""
+    """Break-even of ``side`` with ``against``: the extra cost divided by the saving per step."""
     whole = BreakEven(run=side.label, against=against.label, outcome="unknown")
     if None in (side.cost_seconds, against.cost_seconds, side.steady, against.steady):
         return whole
@@ -81,7 +81,7 @@ def _outcome(cost: float, saves: Measured) -> str:
 
 
 def _at_step(found: BreakEven, cost: float, saves: Measured) -> BreakEven:
-    """With the step at which one comes to be ahead of the other."""
+    """``found`` with the step at which one run overtakes the other."""
     off, cost, each = saves.uncertainty, abs(cost), abs(saves.value)
     return replace(
         found,
@@ -97,9 +97,9 @@ def compare(
     *,
     labels: Sequence[str] | None = None,
 ) -> Comparison:
-    """Each beside the others. Held against the first eager one, where there is one, else the first.
+    """All runs side by side. The baseline is the first eager run, else the first run.
 
-    ``price``: of an hour of one GPU. ``labels``: what they are called, where not by their names.
+    ``price``: of an hour of one GPU. ``labels``: used instead of the names.
     """
     reports = [report(one, price) for one in accounts]
     labels = labels or _labels(reports)
@@ -118,7 +118,7 @@ def compare(
 
 
 def _labels(reports: Sequence[Report]) -> list[str]:
-    """Names, with ids where two are the same."""
+    """Names, with ids if two names are equal."""
     names = [one.run for one in reports]
     return [one.run if names.count(one.run) == 1 else f"{one.run} ({one.id})" for one in reports]
 
@@ -164,7 +164,7 @@ def _side(account: RunSummary, made: Report, label: str) -> Side:
 
 
 def _mode(made: Report) -> str | None:
-    """How it was compiled; of one that never did, ``eager``, once it has made a step."""
+    """How it was compiled; ``eager`` if it made steps without compiling."""
     if not made.compile_seconds and not made.graphs_before:
         ahead = ", ".join(made.precompiled)
         return (ahead or EAGER) if made.steps else None
@@ -176,16 +176,16 @@ def _called(one: Wrapping) -> str:
 
 
 def _compiled_memory(rank: dict[str, Any]) -> int | None:
-    """The most that CUDA's allocator held at the end of a compilation."""
+    """The largest allocation of CUDA's allocator at the end of a compilation."""
     functions = (rank.get("compile") or {}).get("functions") or ()
     known = [one["allocated_bytes"] for one in functions if one.get("allocated_bytes")]
     return max(known, default=None)
 
 
 def _cost(rank: dict[str, Any], made: Report) -> float | None:
-    """What the compiler cost: of an eager run, what its first step took beyond the others.
+    """Compile cost; of an eager run, the extra time of its first step.
 
-    Of one that compiled before the agent attached nobody knows.
+    Not known for a run that compiled before the agent attached.
     """
     if not made.compile_seconds and (made.graphs_before or not made.steps):
         return None

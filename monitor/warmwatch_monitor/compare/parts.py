@@ -1,7 +1,7 @@
 """The parts of a comparison; ``warmwatch compare --json`` is this, key by key. Pure.
 
 An ``uncertainty`` is half the width of a 95 % interval, see ``uncertain``; ``None`` is "not known",
-and what was measured once has none.
+and a single measurement has none.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 from msgspec import Struct
 
 SCHEMA_VERSION = 1
-EAGER = "eager"  # beside the modes of torch.compile
+EAGER = "eager"  # in addition to the modes of torch.compile
 
 
 class Measured(Struct, frozen=True, kw_only=True):
-    """A value, and how far it may be off."""
+    """A value and its uncertainty."""
 
     value: float
     uncertainty: float | None = None
@@ -26,15 +26,15 @@ class Side(Struct, frozen=True, kw_only=True):
     """One run.
 
     Attributes:
-        label: what it is called here. mode: how ``torch.compile`` was called, or ``eager``;
-        ``None`` where it has neither compiled nor made a step.
+        label: its name in this comparison. mode: how ``torch.compile`` was called, or ``eager``;
+        ``None`` if it has neither compiled nor made a step.
         first_step_memory_bytes: the most that CUDA's allocator had handed out by its end.
         compiled_memory_bytes: what CUDA's allocator held when a compilation had ended, the most of
         them: a backward's ends in the first step, with all that its forward keeps.
         cost_seconds: what the compiler cost: what steps took beyond a steady one, or all compile
-        time where that is more; ``None`` where nobody saw it. steady: a clean step. speed_up: of
-        it, against the baseline. slower: times in which steps took longer than before, as
-        ``/status`` has them.
+        time if that is more; ``None`` if not recorded. steady: a clean step. speed_up: of
+        it, against the baseline. slower: periods in which steps took longer than before, as
+        in ``/status``.
     """
 
     id: str
@@ -68,7 +68,7 @@ class Side(Struct, frozen=True, kw_only=True):
 
 
 class Incomparable(Struct, frozen=True, kw_only=True):
-    """What is otherwise between runs. ``rows``: of the comparison, which that touches."""
+    """A difference between runs. ``rows``: the rows of the comparison that it affects."""
 
     what: str
     values: tuple[str, ...]
@@ -76,12 +76,12 @@ class Incomparable(Struct, frozen=True, kw_only=True):
 
 
 class BreakEven(Struct, frozen=True, kw_only=True):
-    """When a run has paid back what it cost more than ``against``.
+    """When a run has recovered its extra cost over ``against``.
 
     Attributes:
-        cost_seconds: more than the other. saves: of each step. step: from which on it is ahead, or
-        of ``ahead_until`` no more; ``None`` where there is none, or nobody can say. earliest,
-        latest: where the step lies by the uncertainty of what is saved.
+        cost_seconds: extra cost. saves: per step. step: from which on it is ahead, or with
+        ``ahead_until`` no longer is; ``None`` if there is none or it is not known. earliest,
+        latest: range of the step from the uncertainty of the saving.
         outcome: ``paid_back``, ``at_once``, ``ahead_until`` (it costs less, and its steps are
         longer), ``never``, ``no_difference`` or ``unknown``.
     """
@@ -97,7 +97,7 @@ class BreakEven(Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """``baseline``: the label of the run that the others are held against."""
+    """``baseline``: the label of the run that the others are compared with."""
 
     schema_version: int = SCHEMA_VERSION
     baseline: str

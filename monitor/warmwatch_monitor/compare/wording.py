@@ -11,7 +11,7 @@ from warmwatch_monitor.output.amounts import if_known, took
 from warmwatch_monitor.output.document import Document, Item, Section, table
 from warmwatch_monitor.output.wording import counted, slower_period
 
-_ABREAST = 3  # runs in one table: of more there are several
+_ABREAST = 3  # runs in one table; more runs take several tables
 _ROWS: tuple[tuple[str, Callable[[Side], str | None]], ...] = (
     ("torch.compile", lambda one: one.mode),
     ("state", lambda one: one.state),
@@ -40,7 +40,7 @@ _ROWS: tuple[tuple[str, Callable[[Side], str | None]], ...] = (
 
 
 def page(of: Comparison) -> Document:
-    """All of it: first what was not the same, for the costs can only be read with that."""
+    """The whole comparison. Differences come first, because they qualify the costs."""
     differs = [
         f"{text[0].upper()}{text[1:]}; that touches {', '.join(one.rows)}."
         for one in of.incomparable
@@ -67,9 +67,9 @@ def sentence(one: BreakEven) -> str:
         )
     if one.saves.value < 0:
         slower = _length(Measured(value=-one.saves.value, uncertainty=one.saves.uncertainty))
-        said = f"{head}: {costs} and makes each step {slower} longer"
+        text = f"{head}: {costs} and makes each step {slower} longer"
         until = f"ahead until step {one.step:,}{_between(one)}" if one.step else "never breaks even"
-        return f"{said}: {until}."
+        return f"{text}: {until}."
     saves = f"{costs} and saves {_length(one.saves)} a step"
     if one.outcome == "at_once":
         return f"{head}: {saves}: ahead from the first step."
@@ -91,14 +91,14 @@ def _warnings(of: Comparison) -> Iterator[str]:
         yield f"not known of all of them, so not held against each other: {', '.join(of.unknown)}"
     for one in of.sides:
         for period in one.slower:
-            said = f"{one.label} was slower than before {slower_period(period)}"
-            yield f"{said}; its {rows.STEADY} and break-even include these steps"
+            text = f"{one.label} was slower than before {slower_period(period)}"
+            yield f"{text}; its {rows.STEADY} and break-even include these steps"
 
 
 def _differs(one: Incomparable, of: Comparison) -> str:
     pairs = zip(of.sides, one.values, strict=True)
-    said = ", ".join(f"{value} in {side.label}" for side, value in pairs)
-    return f"not the same {one.what}: {said}"
+    values = ", ".join(f"{value} in {side.label}" for side, value in pairs)
+    return f"not the same {one.what}: {values}"
 
 
 def _tables(of: Comparison) -> Iterator[Section]:
@@ -119,7 +119,7 @@ def _side_by_side(sides: Sequence[Side], *, again: bool) -> Section:
 
 
 def _method(of: Comparison) -> Section:
-    """How far it may be believed."""
+    """How the figures were determined, and their limits."""
     measured = any(one.steady and one.steady.uncertainty is not None for one in of.sides)
     items = [Item(f"Speed-up and break-even are against {of.baseline}.")]
     if measured:
@@ -154,8 +154,8 @@ def _warmup(one: Side) -> str | None:
 def _length(of: Measured | None) -> str | None:
     if of is None:
         return None
-    said = took(of.value) if of.value >= 0 else f"-{took(-of.value)}"
-    return said if of.uncertainty is None else f"{said} ± {took(of.uncertainty)}"
+    text = took(of.value) if of.value >= 0 else f"-{took(-of.value)}"
+    return text if of.uncertainty is None else f"{text} ± {took(of.uncertainty)}"
 
 
 def _times(of: Measured | None) -> str | None:

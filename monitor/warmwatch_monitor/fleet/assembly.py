@@ -1,7 +1,7 @@
-"""Samples of a Prometheus as a Snapshot of runs on any number of hosts. Pure.
+"""Samples of a Prometheus server as a Snapshot of runs on any number of hosts. Pure.
 
-Each daemon has judged its own ranks; their states are taken over, never judged anew. What a series
-tells becomes a figure; what none tells is ``None``. Times are those of the wall clock.
+Each daemon has judged its own ranks; their states are copied, never judged again. Each series
+becomes a figure; a figure without a series is ``None``. Times are wall-clock times.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from warmwatch_monitor.model import (
 )
 
 _SECOND = 10**9
-_TOGETHER_SECONDS = 10.0  # what hosts' clocks may differ by included
+_TOGETHER_SECONDS = 10.0  # includes the clock difference between hosts
 
 
 def assemble(samples: Iterable[Sample], epoch: float) -> Snapshot:
-    """All runs that the samples speak of, as they were at ``epoch``."""
+    """All runs in the samples, at ``epoch``."""
     ranks: dict[tuple[str, int], dict[str, Telling]] = {}
     devices: dict[str, dict[str, float | str]] = {}
     for sample in samples:
@@ -66,7 +66,7 @@ def _runs(views: Iterable[RankView]) -> tuple[RunView, ...]:
 
 
 def _explained(views: Sequence[RankView]) -> Iterator[RankView]:
-    """Without ``silent`` where another rank compiles: a daemon sees those of its own host alone."""
+    """Drop ``silent`` if another rank compiles: a daemon sees only the ranks of its own host."""
     compiling = any(view.living and view.judgement.compiling for view in views)
     for view in views:
         judgement = view.judgement
@@ -78,7 +78,7 @@ def _explained(views: Sequence[RankView]) -> Iterator[RankView]:
 
 
 def _ended_together(views: Sequence[RankView]) -> bool | None:
-    """As ``runs`` says of one host, by the moments at which the states began."""
+    """As ``runs.ended_together`` for one host, from the times at which the states began."""
     gone = [view for view in views if not view.living]
     if len(views) < 2 or not gone:
         return None
@@ -92,7 +92,7 @@ def _ended_together(views: Sequence[RankView]) -> bool | None:
 def _view(
     who: tuple[str, int], telling: Telling, gpus: Mapping[str, GpuReading], epoch: float
 ) -> RankView | None:
-    """``None`` where no state is told: a daemon of another version, or half a scrape."""
+    """``None`` without a state: a daemon of another version, or an incomplete scrape."""
     judgement = _judgement(telling)
     if judgement is None:
         return None
@@ -106,7 +106,7 @@ def _view(
 
 
 def _slower(telling: Telling) -> Slower | None:
-    """How a rank is slower than it was; since which step and why no series tells."""
+    """How a rank is slower than before; no series has the step or the causes."""
     ratio, before = telling.value("slower_ratio"), telling.value("slower_before_seconds")
     if not ratio or not before:
         return None
@@ -120,7 +120,7 @@ def _judgement(telling: Telling) -> Judgement | None:
     phases = telling.chosen("compile_phase")
     return Judgement(
         state=State(states[0]),
-        since_ns=None,  # this clock's; the figures have the time of day
+        since_ns=None,  # of the local monotonic clock; the figures have the wall-clock time
         compiling="compile_start_timestamp_seconds" in telling.single,
         phase=phases[0] if phases else None,
         clean_steps=telling.count("clean_steps") or 0,

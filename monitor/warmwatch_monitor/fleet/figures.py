@@ -1,4 +1,4 @@
-"""A rank's figures from metrics; ``None`` for what no series holds. Pure."""
+"""A rank's figures from metrics; ``None`` without a series. Pure."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from warmwatch_monitor.model import (
     Workers,
 )
 
-_WARM_STEPS = 3  # of a daemon that does not say
-# a seam of the agent -> the series that is absent where its torch does not have it
+_WARM_STEPS = 3  # default for a daemon that does not export it
+# a hook point of the agent -> the series that is absent if its torch lacks it
 _SEAMS = {"compilations": "graphs_total", "recompile_limit": "compile_fallbacks_total"}
 
 
@@ -134,7 +134,7 @@ def _collective(telling: Telling) -> dict[str, Any]:
 
 
 def _called(run: str) -> tuple[str, str | None]:
-    """A run's own name and its owner, of what a daemon shows (``Owner.shown``).
+    """A run's own name and its owner, from its public name (``Owner.shown``).
 
     No owner's name has an ``@``, and no run whose own name has one is shown without its owner.
     """
@@ -204,7 +204,7 @@ def _warmups(telling: Telling, judgement: Judgement) -> Warmups:
 def _open_seconds(
     telling: Telling, judgement: Judgement, stepped: float | None, epoch: float
 ) -> float | None:
-    """As the verdict has it (``open_since_ns``); a state that compiles began with its warm-up."""
+    """Like ``open_since_ns`` of the verdict; a compiling state began with its warm-up."""
     began = telling.value("state_start_timestamp_seconds")
     active = telling.value("compile_start_timestamp_seconds")
     if not judgement.compiling or began is None or active is None:

@@ -1,7 +1,7 @@
 """A Prometheus server as a data source: what many daemons last reported.
 
-Reading only: which samples there are. What they amount to is in ``fleet``. Prometheus gives the
-last sample of five minutes unless a target went away, so what a dead daemon said is not shown.
+This module only reads the samples; ``assembly.py`` interprets them. Prometheus returns the last
+sample of five minutes unless a target is gone, so samples of a dead daemon do not appear.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from warmwatch_monitor.access import ANYBODY, Access
 from warmwatch_monitor.errors import FleetError
 from warmwatch_monitor.model import Sample
 
-# What the answer needs, by name without the prefix; nothing else is fetched, least of all buckets.
+# The series that an answer needs, without the prefix. Others, such as buckets, are not fetched.
 _RANK_NAMES = (
     *("state_start_timestamp_seconds", "clean_steps", "attach_timestamp_seconds", "world_size"),
     *("compile_start_timestamp_seconds", "compile_end_timestamp_seconds"),
@@ -45,26 +45,26 @@ _GPU_NAMES = (
     *("utilization_ratio", "power_watts", "power_limit_watts"),
     *("sm_active_ratio", "tensor_active_ratio"),
 )
-_OF_ANYBODY = "(@[^@]+)?"  # what may be behind a run's own name, see ``Owner.shown``
+_OF_ANYBODY = "(@[^@]+)?"  # the suffix of a run's own name, see ``Owner.shown``
 _TIMEOUT_SECONDS = 30.0
 _LARGEST_REPLY = 256 << 20  # bytes; 10,000 ranks have about 100 MB
 _LARGEST = 2.0**63  # decades in nanoseconds; no series of ours comes near it
 
 
 class PrometheusSource:
-    """Asks the Prometheus at ``url``, such as ``http://host:9090`` or one behind a path."""
+    """Queries the Prometheus at ``url``, such as ``http://host:9090``; the URL may have a path."""
 
     def __init__(self, url: str, access: Access = ANYBODY) -> None:
         self._url, self._access = url.rstrip("/"), access
 
     def read(self, run: str | None = None) -> tuple[Sample, ...]:
-        """The last samples of every rank and its GPUs, or those of the runs called ``run`` alone.
+        """The last samples of every rank and its GPUs, or only those of the runs named ``run``.
 
-        These are the run that is shown so, and whichever users' of that name.
+        ``run`` is a public name, or an own name of any user's runs.
 
         Raises:
-            FleetError: it cannot be reached, or does not answer as Prometheus does. UsageError:
-            what is to be shown to it cannot be read.
+            FleetError: it cannot be reached, or does not answer like Prometheus. UsageError:
+            the credentials cannot be read.
         """
         return tuple(sample for query in _queries(run) for sample in self._ask(query))
 
@@ -72,7 +72,7 @@ class PrometheusSource:
         form = urllib.parse.urlencode({"query": query}).encode()
         request = urllib.request.Request(f"{self._url}/api/v1/query", data=form)  # noqa: S310 - checked
         if who := self._access.authorization():
-            request.add_unredirected_header("Authorization", who)  # for nobody else
+            request.add_unredirected_header("Authorization", who)  # not sent on a redirect
         tls = self._access.tls() if self._url.startswith("https:") else None
         try:
             with urllib.request.urlopen(  # noqa: S310
@@ -110,16 +110,16 @@ def _names(prefix: str, names: tuple[str, ...]) -> str:
 
 
 def samples(answer: Any, url: str) -> Iterator[Sample]:
-    """The samples of an answer. One that is not finite, or beyond all counting, tells nothing.
+    """The samples of an answer, without values that are not finite or out of range.
 
     Raises:
-        FleetError: it is no answer of Prometheus'.
+        FleetError: it is not an answer from Prometheus.
     """
     try:
-        told = [_sample(one) for one in _result(answer)]
+        found = [_sample(one) for one in _result(answer)]
     except (AttributeError, LookupError, TypeError, ValueError):
         raise FleetError(f"{url} does not answer as Prometheus; {_OTHER}") from None
-    return (sample for sample in told if abs(sample.value) < _LARGEST)  # which NaN is not
+    return (sample for sample in found if abs(sample.value) < _LARGEST)  # which NaN is not
 
 
 def _result(answer: Any) -> Any:

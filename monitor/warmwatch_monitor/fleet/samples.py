@@ -13,7 +13,7 @@ _OWN_LABELS = ("state", "phase", "condition", "kind", "category", "cache", "by",
 
 
 class Telling(Struct):
-    """What one daemon tells of one rank: values by name, and by name and label value."""
+    """The samples of one rank from one daemon: values by name, and by name and label value."""
 
     instance: str
     single: dict[str, float] = field(default_factory=dict)
@@ -34,16 +34,16 @@ class Telling(Struct):
         return {label: value for label, value in found if value is not None}
 
     def counts(self, name: str, labels: Iterable[str]) -> dict[str, int] | None:
-        """``None`` where there is no such series at all."""
+        """``None`` if there is no such series."""
         return {label: round(v) for label, v in self.values(name, labels).items()} or None
 
     def complete(self, name: str, labels: Sequence[str]) -> dict[str, int] | None:
-        """``None`` where one of them is missing."""
+        """``None`` if one of them is missing."""
         found = self.counts(name, labels)
         return found if found and len(found) == len(labels) else None
 
     def chosen(self, name: str) -> tuple[str, ...]:
-        """Of series of which each is 0 or 1 those that are 1."""
+        """The labels of the series with value 1, where each series is 0 or 1."""
         return tuple(label for (known, label), on in self.labelled.items() if known == name and on)
 
 
@@ -68,7 +68,7 @@ def sort(ranks: dict[tuple[str, int], dict[str, Telling]], sample: Sample) -> No
 
 
 def latest(tellings: Mapping[str, Telling]) -> Telling:
-    """Of the daemons that know the rank the one where it attached last: a restart moves it."""
+    """From the daemon where the rank attached last: a restart can move the rank."""
     return max(
         tellings.values(), key=lambda t: (t.value("attach_timestamp_seconds") or 0.0, t.instance)
     )
@@ -82,5 +82,5 @@ def tell(devices: dict[str, dict[str, float | str]], sample: Sample) -> None:
 
 
 def whole(text: str) -> int | None:
-    """A number that stands in a label; ``None`` where that is none, or nothing counts so far."""
+    """The number in a label; ``None`` if it is not a number or out of range."""
     return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None

@@ -1,6 +1,6 @@
 """Metrics of ended ranks and runs.
 
-Labels are closed lists: the exit code is 0 to 255, and of an exception there is no text.
+Labels are closed lists: the exit code is 0 to 255, and exceptions have no text.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def families(snapshot: Snapshot) -> Iterator[Family]:
 
 
 def end_of(view: RankView) -> str | None:
-    """``lost``, or what the rank said of its end; ``None`` where it lives."""
+    """``lost``, or the end that the rank recorded; ``None`` while it lives."""
     if view.living:
         return None
     if view.judgement.state is not State.FINISHED:

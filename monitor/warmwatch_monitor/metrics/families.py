@@ -1,4 +1,4 @@
-"""What the tables of metrics are made of: families, labels, and where a value comes from."""
+"""Building blocks of the metric tables: families, labels, and series that read a value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ class Labels:
         self._around: dict[str, tuple[str, str]] = {}
 
     def around(self, own: str) -> tuple[str, str]:
-        """What stands before and after the label ``own``, commas included; all, where it is ""."""
+        """The text before and after the label ``own``, including commas.
+
+        All of it if ``own`` is "".
+        """
         if own not in self._around:
             before = [pair(n, v) for n, v in self.values.items() if n < own]
             after = [pair(n, v) for n, v in self.values.items() if n > own]
@@ -44,7 +47,7 @@ def pair(name: str, value: str) -> str:
 
 
 def _utf8(value: str) -> str:
-    """Fit for UTF-8: a script's name may hold bytes that are not."""
+    """Encodable as UTF-8: a script's name may contain other bytes."""
     return value.encode("utf-8", "replace").decode()
 
 
@@ -55,7 +58,7 @@ _SUFFIXES = {"counter": "_total", "info": "_info"}
 
 
 class Distribution(Struct, frozen=True, kw_only=True):
-    """A histogram's value: how many were at most each of the bounds, how many in all, their sum."""
+    """A histogram's value: the count up to each bound, the total count, and the sum."""
 
     upto: Sequence[int]
     count: int
@@ -69,9 +72,9 @@ class Family(Struct):
     """One family.
 
     Attributes:
-        name: as OpenMetrics has it, without ``_total`` or ``_info``. help, type: its metadata.
+        name: as in OpenMetrics, without ``_total`` or ``_info``. help, type: its metadata.
         label: its own label, or "". columns: the values of that.
-        bounds: of a histogram, the upper bounds of its buckets but the last.
+        bounds: of a histogram, the upper bounds of its buckets except the last.
         rows: the labels that a row's samples share, and its values, in the order of columns; there
         is no sample where a value is ``None``.
     """
@@ -86,11 +89,11 @@ class Family(Struct):
 
     @property
     def sample_name(self) -> str:
-        """As a sample of it is called; those of a histogram have endings of their own."""
+        """The name of its samples; a histogram adds suffixes to it."""
         return self.name + _SUFFIXES.get(self.type, "")
 
     def add(self, labels: Labels, value: Value) -> None:
-        """A row of one value; ``None`` is not known, and adds nothing."""
+        """Add a row of one value; ``None`` is not known, and adds nothing."""
         if value is not None:
             self.rows.append((labels, (value,)))
 
@@ -100,7 +103,7 @@ class Family(Struct):
         return next(self.samples(), None) is None
 
     def samples(self) -> Iterator[tuple[Labels, str, float | Distribution]]:
-        """Every value that is known: the row's labels, the column, the value."""
+        """Every known value: the row's labels, the column, the value."""
         for labels, values in self.rows:
             for column, value in zip(self.columns, values, strict=True):
                 if value is not None:
@@ -111,10 +114,10 @@ T = TypeVar("T")
 
 
 class Series(Struct, Generic[T], frozen=True, kw_only=True):
-    """One value for each ``T``, which ``read`` gives.
+    """One value for each ``T``, from ``read``.
 
-    With ``label`` one for each of ``columns``, which ``read_columns`` gives by name; without
-    ``columns`` they are those that there are.
+    With ``label`` one for each of ``columns``, from ``read_columns`` by name; without
+    ``columns``, one for each name that it returns.
     """
 
     name: str
@@ -182,6 +185,6 @@ def _labelled(
 
 
 def one_hot(chosen: Iterable[str | None], columns: Sequence[str]) -> dict[str, float]:
-    """1 for those that are chosen, 0 for the others."""
+    """1 for the chosen columns, 0 for the others."""
     on = frozenset(chosen)
     return {column: float(column in on) for column in columns}

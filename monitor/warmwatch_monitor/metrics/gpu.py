@@ -1,7 +1,7 @@
 """Metrics of a GPU.
 
 Labels: ``uuid`` and ``gpu``, NVML's index of the board, which a MIG device shares with it. A series
-is there where its value is known.
+exists only if its value is known.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def families(gpus: Sequence[GpuReading]) -> Iterator[Family]:
 
 
 def _facts(gpu: GpuReading) -> dict[str, str]:
-    """A label is empty, which is to say absent, where its fact is not known."""
+    """Labels of a GPU; a label is empty, which means absent, if its value is not known."""
     return {
         "name": gpu.name or "",
         "driver": gpu.driver or "",

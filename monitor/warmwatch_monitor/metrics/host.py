@@ -95,7 +95,7 @@ def health_families(snapshot: Snapshot, version: str | None) -> Iterator[Family]
 
 
 def _observed(snapshot: Snapshot) -> Family:
-    """Nothing where nobody looks."""
+    """Unattached trainings; no samples if detection is off."""
     family = Family(
         name="warmwatch_observed_processes",
         help="Processes that look like trainings without the agent, by whether they are likely to "

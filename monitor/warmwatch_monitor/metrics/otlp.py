@@ -31,7 +31,7 @@ from warmwatch_monitor.metrics.tables import families
 from warmwatch_monitor.model import Snapshot
 
 ATTACHED = "warmwatch_attach_timestamp_seconds"
-# Of a rank, but counted from the process's own start and from when the monitor first saw it.
+# Rank series that count from the process's start, or from when the monitor first saw it.
 NOT_SINCE_ATTACHING = frozenset(
     {"warmwatch_process_cpu_seconds_total", "warmwatch_compile_energy_joules_total"}
 )
@@ -40,7 +40,7 @@ _Key = tuple[str, str, tuple[tuple[str, str], ...]]
 
 
 class Starts:
-    """Starts in nanoseconds since the epoch. :meth:`at` once for each Snapshot, then :meth:`of`."""
+    """Starts in nanoseconds since the epoch. Call :meth:`at` once per Snapshot, then :meth:`of`."""
 
     def __init__(self) -> None:
         self._at_ns = 0
@@ -76,7 +76,7 @@ def _rank(labels: Mapping[str, str]) -> tuple[str, str]:
     return labels.get("run", ""), labels.get("rank", "")
 
 
-# By the word that a name ends with; no other name has one. Of a gauge in "1", a backend that makes
+# The unit by the last word of the name; other names have none. For a gauge in "1", a backend for
 # Prometheus' names appends `_ratio`, so only what is called so has that.
 _UNITS = {
     "seconds": "s",
@@ -90,9 +90,9 @@ _UNITS = {
 
 
 class Converter:
-    """Converts one Snapshot after the other.
+    """Converts successive Snapshots.
 
-    ``version`` is Warmwatch's own; ``instance`` tells this daemon from others.
+    ``version``: of Warmwatch. ``instance``: distinguishes this daemon from others.
     """
 
     def __init__(self, version: str, instance: str) -> None:
@@ -103,7 +103,7 @@ class Converter:
                 "service.instance.id": instance,
             }
         )
-        # `create` reads the environment too, but puts it behind what it is given
+        # `create` also reads the environment; its arguments take precedence
         self._resource = own.merge(OTELResourceDetector().detect())
         self._scope = InstrumentationScope("warmwatch", version)
         self._version = version
@@ -149,7 +149,7 @@ def _numbers(family: Family, at_ns: int, starts: Starts | None) -> Iterator[Numb
 
 
 def _distributions(family: Family, at_ns: int, starts: Starts) -> Iterator[HistogramDataPoint]:
-    """One point of each set of labels; a family counts up to each bound, OTLP between two."""
+    """One point for each set of labels. Families count up to a bound, OTLP between two bounds."""
     for labels, column, value in family.samples():
         assert isinstance(value, Distribution)
         upto = (*value.upto, value.count)
@@ -170,10 +170,10 @@ _DEFAULT_INTERVAL = "60000"
 
 
 class OtlpExporter:
-    """``version`` is Warmwatch's own; ``instance`` tells this daemon from others.
+    """``version``: of Warmwatch. ``instance``: distinguishes this daemon from others.
 
     Raises:
-        UsageError: a variable of OpenTelemetry's that is read here cannot be used.
+        UsageError: an OpenTelemetry variable that is read here has an invalid value.
     """
 
     name = "otlp"
@@ -183,34 +183,34 @@ class OtlpExporter:
         self._converter = Converter(version, instance)
         self._exporter = OTLPMetricExporter()
         self._said = _Said()
-        # with this handler none of it is on stderr, where it would be each time
+        # this handler also stops logging's fallback to stderr at each failure
         logging.getLogger("opentelemetry").addHandler(self._said)
 
     def export(self, snapshot: Snapshot) -> None:
-        """Send it. Raises ExportError where it was not taken."""
+        """Send ``snapshot``. Raises ExportError if the receiver did not accept it."""
         self._said.lines.clear()
         result = self._exporter.export(self._converter.convert(snapshot))
         if result is not MetricExportResult.SUCCESS:
             raise ExportError(" ".join(self._said.lines) or "it was not taken")
 
     def close(self) -> None:
-        """Give up what is being tried; from any thread."""
+        """Cancel the export in progress; from any thread."""
         self._exporter.shutdown()
 
 
 class _Said(logging.Handler):
-    """Why an export failed: the exporter logs it, its result says no more than that it did."""
+    """Collects why an export failed: the exporter only logs the reason."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.lines: deque[str] = deque(maxlen=2)  # the last try, and that it was the last
+        self.lines: deque[str] = deque(maxlen=2)  # the last attempt, and that it gave up
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(record.getMessage())
 
 
 def _interval(environ: Mapping[str, str]) -> float:
-    """In seconds; the variable is in milliseconds."""
+    """The export interval in seconds; the variable is in milliseconds."""
     text = environ.get(OTEL_METRIC_EXPORT_INTERVAL) or _DEFAULT_INTERVAL
     try:
         milliseconds = float(text)

@@ -145,7 +145,7 @@ def _distribution(lengths: Lengths) -> Distribution | None:
 
 
 def _run_info(ranks: Ranks) -> Family:
-    """A label is empty, which is to say absent, where its fact is not known."""
+    """Labels of a rank; a label is empty, which means absent, if its value is not known."""
     family = Family(name="warmwatch_run", help="What the rank runs on.", type="info")
     for labels, view in ranks:
         figures, who = view.figures, view.figures.who

@@ -1,4 +1,4 @@
-"""Sends metrics on an interval (OTLP), in a thread of its own, and reports how that fares."""
+"""Sends metrics on an interval (OTLP) in a separate thread, and reports the export's health."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _STOP_SECONDS = 3.0
 
 
 class Exporter(Protocol):
-    """Where Snapshots go."""
+    """A receiver of Snapshots."""
 
     name: str
     interval: float
 
     def export(self, snapshot: Snapshot, /) -> None:
-        """Send it. Raises ExportError where it was not taken."""
+        """Send ``snapshot``. Raises ExportError if the receiver did not accept it."""
 
     def close(self) -> None:
-        """Give up what is being tried; from any thread."""
+        """Cancel the export in progress; from any thread."""
 
 
 class Sender:
-    """Sends ``read()`` through ``exporter``: at once, on its interval, and at the end."""
+    """Sends ``read()`` through ``exporter``: immediately, on its interval, and at the end."""
 
     def __init__(
         self, exporter: Exporter, read: Callable[[], Snapshot], clock: Clock | None = None
@@ -49,25 +49,25 @@ class Sender:
         )
 
     def latest(self) -> Snapshot:
-        """The latest Snapshot, with how this export fares; the same one until either changes."""
+        """The latest Snapshot with this export's health; the same object until either changes."""
         read, health, known = self._read(), self._health, self._told
         if known is None or known[0] is not read or known[1] is not health:
             self._told = known = (read, health, replace(read, exports=(health,)))
         return known[2]
 
     def start(self) -> None:
-        """Begin to send, in a thread that dies with the process."""
+        """Start sending in a daemon thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Send what is known now, and end; a receiver that does not answer is left behind."""
+        """Send the latest Snapshot and stop; does not wait for a receiver that does not answer."""
         self._stopping.set()
         self._thread.join(_STOP_SECONDS)
         self._exporter.close()
 
     def _work(self) -> None:
         while not self._read().epoch and not self._stopping.wait(_FIRST_LOOK_SECONDS):
-            pass  # nothing has been looked at yet
+            pass  # there was no poll yet
         while not self._stopping.is_set():
             began_ns = self._clock.monotonic_ns()
             self._send()
@@ -77,7 +77,7 @@ class Sender:
 
     def _send(self) -> None:
         snapshot = self.latest()
-        if not snapshot.epoch:  # stopped before the first look
+        if not snapshot.epoch:  # stopped before the first poll
             return
         last_success, problem = self._health.last_success, None
         try:
@@ -101,7 +101,7 @@ def make_sender(poller: Poller, bound: Address) -> Sender:
 
     Raises:
         MissingExtraError: OpenTelemetry is not installed.
-        UsageError: a variable of OpenTelemetry's cannot be used.
+        UsageError: an OpenTelemetry variable has an invalid value.
     """
     try:
         from warmwatch_monitor.metrics.otlp import OtlpExporter
@@ -110,5 +110,5 @@ def make_sender(poller: Poller, bound: Address) -> Sender:
             f"what OTLP needs is not installed ({error}); get it with: "
             "pip install 'warmwatch[monitor,otlp]'"
         ) from None
-    instance = f"{socket.gethostname()}:{bound.port}"  # as Prometheus would call it
+    instance = f"{socket.gethostname()}:{bound.port}"  # as in Prometheus
     return Sender(OtlpExporter(os.environ, __version__, instance), poller.latest)

@@ -19,7 +19,7 @@ from warmwatch_monitor.model import Snapshot
 
 
 def families(snapshot: Snapshot, version: str | None = None) -> Iterator[Family]:
-    """Every family, those without a sample too.
+    """Every family, including those without a sample.
 
     ``version`` is Warmwatch's own, for ``warmwatch_build_info``; without it there is none.
     """
@@ -33,12 +33,12 @@ def families(snapshot: Snapshot, version: str | None = None) -> Iterator[Family]
 def render(
     snapshot: Snapshot, accept: str | None, *, version: str | None = None
 ) -> tuple[bytes, str]:
-    """The body of ``/metrics`` and its content type, as the ``Accept`` header asks for it."""
+    """The body of ``/metrics`` and its content type, negotiated from the ``Accept`` header."""
     return encode(families(snapshot, version), accept)
 
 
 class SnapshotCollector(Collector):
-    """Collects from ``latest``, which returns the newest Snapshot at once, as a poller's does.
+    """Collects from ``latest``, which returns the newest Snapshot immediately, such as a poller's.
 
     ``version`` is for ``warmwatch_build_info``; without it there is none.
     """
@@ -47,7 +47,7 @@ class SnapshotCollector(Collector):
         self._latest, self._version = latest, version
 
     def collect(self) -> Iterator[Metric]:
-        """Every family with a sample, in the order of the daemon's own /metrics."""
+        """Every family with a sample, in the order of the daemon's ``/metrics``."""
         for family in families(self._latest(), self._version):
             if not family.empty:
                 yield _metric(family)

@@ -1,9 +1,8 @@
 """Metric families as text: the Prometheus format and OpenMetrics, which differ in their
 headers.
 
-prometheus_client says which format a scraper asks for and how a number is spelled; its own encoders
-take five times as long for the five hundred ranks of one host, and the tests hold these lines
-against them.
+prometheus_client negotiates the format and defines how numbers are formatted. Its own encoders take
+five times as long for the five hundred ranks of one host; tests compare these lines with theirs.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from warmwatch_monitor.metrics.families import ESCAPES, Distribution, Family, pa
 
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
-# by what Accept says of them; the library knows which content type each is
+# by their media type in Accept; the library defines each content type
 _VERSIONS = {
     "application/openmetrics-text": ("", "1.0.0"),
     "text/plain": ("", "0.0.4", "1.0.0"),
@@ -34,9 +33,9 @@ _ZERO, _MINUS_ZERO = _spelled(0.0), _spelled(-0.0)
 
 
 def number(value: Any) -> str:
-    """A value as the library spells it; 0 and -0 are one key of a cache and two texts.
+    """``value`` as the library formats it; 0 and -0 are one cache key with two texts.
 
-    Two of three values are 0, so these are not spelled anew.
+    Two of three values are 0, so they have a shortcut.
     """
     if value:
         return _known(value)
@@ -45,9 +44,9 @@ def number(value: Any) -> str:
 
 @lru_cache(maxsize=64)
 def content_type(accept: str | None) -> str:
-    """The content type of the format that ``Accept`` asks for, of the versions that are written.
+    """The content type of the requested format, of the versions that this module writes.
 
-    The library takes any version for one of them, and gives it back.
+    The library accepts any version and returns it unchanged.
     """
     known = [one for one in (accept or "").split(",") if _is_written(one)]
     return str(choose_encoder(",".join(known))[1])
@@ -60,7 +59,7 @@ def _is_written(accepted: str) -> bool:
 
 
 def encode(families: Iterable[Family], accept: str | None) -> tuple[bytes, str]:
-    """Those with a sample, in the format that ``Accept`` asks for, and its content type."""
+    """Families with a sample in the format that ``Accept`` requests, and its content type."""
     kind = content_type(accept)
     openmetrics = kind.startswith("application/openmetrics-text")
     header = _openmetrics_header if openmetrics else _plain_header
@@ -77,7 +76,7 @@ def encode(families: Iterable[Family], accept: str | None) -> tuple[bytes, str]:
 
 
 def _lines(family: Family) -> list[str]:
-    """A line for each sample; hot: what many of them share is spelled once."""
+    """One line per sample. Hot path: formats shared parts once."""
     name, label, lines = family.sample_name, family.label, list[str]()
     own = [pair(label, column) if label else "" for column in family.columns]
     for labels, values in family.rows:

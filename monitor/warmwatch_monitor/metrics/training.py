@@ -9,7 +9,7 @@ from warmwatch_monitor.model import BACKENDS, MEMORY, RankView
 
 
 def _data_wait(view: RankView) -> float | None:
-    """Of a training that asks no DataLoader, nobody knows how long it waits for its data."""
+    """Time waiting for data; not known for a training without a DataLoader."""
     steps = view.figures.steps
     return steps.batch_wait_seconds if steps.batches else None
 
@@ -86,7 +86,7 @@ def _warmup_steps(view: RankView) -> float | None:
 
 
 def _collective_timeout(view: RankView) -> dict[str, float] | None:
-    """Of a rank that lives: what has ended waits for nobody."""
+    """The timeout of a living rank; an ended rank does not wait."""
     who = view.figures.who
     if who.collective_timeout_seconds is None or not view.living:
         return None

@@ -1,6 +1,6 @@
 """Formats amounts for reports, finer than in sentences. Pure.
 
-A sentence says "2 min" for what goes on; who asks what a warm-up cost wants "118 s".
+A sentence has "2 min" for progress; a report has "118 s" for a cost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LARGE = ((1e9, " GJ"), (1e6, " MJ"), (1e4, " kJ"))
 
 
 def if_known(words: Callable[[T], str], value: T | None) -> str | None:
-    """``value`` in its ``words``; ``None`` where it is not known."""
+    """``words(value)``; ``None`` if the value is not known."""
     return None if value is None else words(value)
 
 
@@ -42,12 +42,12 @@ def _two(whole: int, large: int, of_large: str, small: int, of_small: str) -> st
 
 
 def number(value: float) -> str:
-    """Three figures and more, with thousands apart: ``0.42``, ``17.4``, ``1,016``."""
+    """At least three digits, with thousands separators: ``0.42``, ``17.4``, ``1,016``."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def percent(ratio: float) -> str:
-    """``87.1 %``; what is little is not nothing: ``< 0.1 %``."""
+    """``87.1 %``; a small ratio is not rounded to 0: ``< 0.1 %``."""
     share = 100 * ratio
     return "< 0.1 %" if 0 < share < 0.05 else f"{share:.1f} %"
 

@@ -20,7 +20,7 @@ def say(text: str, *, end: str = "\n") -> None:
 
 
 def draw(text: str, *, end: str = "\n") -> None:
-    """Put out what a view made of a plain answer, with its colours and movements."""
+    """Print a view of an escaped answer, with its colours and cursor movements."""
     _write(sys.stdout, text + end)
 
 
@@ -30,14 +30,14 @@ def note(text: str, *, end: str = "\n") -> None:
 
 
 def rewrite(text: str) -> None:
-    """Show ``text`` on stderr in place of the line that is there; "" clears it."""
+    """Show ``text`` on stderr in place of the current line; "" clears it."""
     _write(sys.stderr, f"\r{fits(plain(text))}\x1b[K")
 
 
 def plain(value: Any) -> Any:
-    """``value``, each of its strings on one line and printable.
+    """``value`` with every string on one line and printable.
 
-    A record is read so, but an answer may be of a Prometheus or of a daemon of another release.
+    Records are cleaned when read; answers from Prometheus or another release may not be.
     """
     if isinstance(value, str):
         return printable(value.replace("\n", " "))
@@ -47,10 +47,10 @@ def plain(value: Any) -> Any:
 
 
 def width() -> int:
-    """Columns to write for: what COLUMNS says, the terminal's, or for a pipe a usual line's."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and int(said):
-        return int(said)
+    """Line width: COLUMNS, else the terminal's, else a default for a pipe."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
     return _size(sys.stdout).columns if is_terminal() else PIPE_WIDTH
 
 
@@ -60,13 +60,14 @@ def height() -> int:
 
 
 def is_terminal() -> bool:
-    """Whether a person reads stdout as it is written."""
+    """Whether stdout is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
 def has_colour() -> bool:
-    """Whether stdout takes colours, or is said to (force-color.org), and nobody has declined them
-    (no-color.org), which goes before.
+    """Whether stdout supports colours, or FORCE_COLOR is set (force-color.org).
+
+    NO_COLOR (no-color.org) takes precedence.
     """
     if os.environ.get("NO_COLOR"):
         return False
@@ -75,18 +76,18 @@ def has_colour() -> bool:
 
 
 def is_redrawn() -> bool:
-    """Whether stdout is a terminal whose lines can be written over."""
+    """Whether stdout is a terminal whose lines can be overwritten."""
     return is_terminal() and os.environ.get("TERM") != "dumb"
 
 
 def fits(text: str) -> str:
-    """``text`` cut to one line of the terminal, for one that is written over."""
+    """``text`` cut to one line of the terminal, for lines that are overwritten."""
     limit = _size(sys.stderr).columns - 1
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 def spilled(stream: TextIO) -> None:
-    """What is left in the buffer of what cannot be written is written at exit: to nowhere."""
+    """Redirect the stream to nowhere: Python flushes its unwritable buffer again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -99,7 +100,7 @@ def _size(stream: TextIO) -> os.terminal_size:
 
 
 def reader_left() -> bool:
-    """Whether nobody reads stdout any more, as after ``| head -3``; a write would say so too."""
+    """Whether the reader of stdout is gone, as after ``| head -3``; a write would fail too."""
     try:
         watched = select.poll()
         watched.register(sys.stdout.fileno(), 0)  # errors are reported in any case
@@ -109,7 +110,7 @@ def reader_left() -> bool:
 
 
 def _write(stream: TextIO | None, text: str) -> None:
-    if stream is None:  # it was closed before we began
+    if stream is None:  # it was closed before the start
         return
     encoding = stream.encoding or "utf-8"
     try:
@@ -117,7 +118,7 @@ def _write(stream: TextIO | None, text: str) -> None:
         stream.flush()
     except OSError as error:
         if stream is sys.stderr and not isinstance(error, BrokenPipeError):
-            return  # there is nowhere to say it, and the exit code stands
+            return  # there is nowhere to report it; the exit code stays
         spilled(stream)
-        if not isinstance(error, BrokenPipeError):  # a full disk, a terminal that is gone
+        if not isinstance(error, BrokenPipeError):  # a full disk, a closed terminal
             raise OutputError(f"its output cannot be written ({error.strerror})") from None

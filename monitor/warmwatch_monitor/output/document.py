@@ -15,21 +15,21 @@ class Column(Struct, frozen=True):
 
 
 class Table(Struct, frozen=True):
-    """Cells are words; an empty one is "not known"."""
+    """Cells are texts; an empty one is "not known"."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
 class Item(Struct, frozen=True):
-    """A point of a list; ``more``: what is said below it."""
+    """A list item; ``more``: text below it."""
 
     words: str
     more: tuple[str, ...] = ()
 
 
 class Section(Struct, frozen=True):
-    """Under a title: a table or a list or both, then remarks. ``chart``: which may stand beside."""
+    """Under a title: a table or a list or both, then remarks. ``chart``: the name of its chart."""
 
     title: str
     table: Table | None = None
@@ -39,7 +39,7 @@ class Section(Struct, frozen=True):
 
 
 class Document(Struct, frozen=True):
-    """A page. ``answer``: said first. ``warnings``: what has to be known before it is believed."""
+    """A page. ``answer``: its first sentence. ``warnings``: caveats, shown before the sections."""
 
     title: str
     state: str
@@ -55,12 +55,12 @@ _RIGHT = ">"
 def table(
     names: Sequence[str], rows: Sequence[Sequence[str]], *, sparse: bool = False
 ) -> Table | None:
-    """``names``: of the columns; behind that of numbers stands a ``>``. ``None`` without rows.
+    """``names``: of the columns; a trailing ``>`` marks numbers. ``None`` without rows.
 
-    ``sparse``: a column in which nothing is known is left out.
+    ``sparse``: omit columns without any value.
     """
     if not rows:
         return None
-    kept = [at for at in range(len(names)) if not sparse or any(row[at] for row in rows)]
-    columns = [Column(names[at].rstrip(_RIGHT), names[at].endswith(_RIGHT)) for at in kept]
-    return Table(tuple(columns), tuple(tuple(row[at] for at in kept) for row in rows))
+    shown = [at for at in range(len(names)) if not sparse or any(row[at] for row in rows)]
+    columns = [Column(names[at].rstrip(_RIGHT), names[at].endswith(_RIGHT)) for at in shown]
+    return Table(tuple(columns), tuple(tuple(row[at] for at in shown) for row in rows))

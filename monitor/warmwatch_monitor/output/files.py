@@ -1,4 +1,4 @@
-"""Files that a command was asked to write."""
+"""Output files of commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warmwatch_monitor.output.console import say
 
 
 def place_of(option: str, file: str | None) -> Path | None:
-    """Where to write, known to be possible before minutes are spent on a training."""
+    """The output path, checked to be writable before a training spends minutes."""
     if file is None:
         return None
     place = Path(file)
@@ -31,7 +31,7 @@ def place_of(option: str, file: str | None) -> Path | None:
 
 
 def write(place: Path, text: str, *, append: bool = False) -> None:
-    """Into the file, or to stdout where it is ``-``. Raises UsageError where it cannot be."""
+    """Write to the file, or to stdout if it is ``-``. Raises UsageError on failure."""
     if str(place) == "-":
         say(text.rstrip("\n"))
         return
@@ -43,9 +43,9 @@ def write(place: Path, text: str, *, append: bool = False) -> None:
 
 
 def write_whole(place: Path, text: str) -> None:
-    """In place of what the file holds, which stays where that cannot be: a full disk, say.
+    """Replace the file's content; the old content stays on failure, such as a full disk.
 
-    Raises UsageError then.
+    Raises UsageError on failure.
     """
     try:
         taken = _replaceable(place) and _replaced(place.resolve(), text)  # of a link: its file
@@ -56,9 +56,9 @@ def write_whole(place: Path, text: str) -> None:
 
 
 def _replaceable(place: Path) -> bool:
-    """Whether another file may stand there: what is protected against writing is not replaced.
+    """Whether the file may be replaced; a write-protected file may not.
 
-    Nor is a pipe, nor a link that leads to no file: writing through it makes one, or says why not.
+    A pipe or a dangling link may not either: writing through the link creates its file or fails.
     """
     if not place.exists():
         return not place.is_symlink()
@@ -67,10 +67,10 @@ def _replaceable(place: Path) -> bool:
 
 
 def _replaced(whole: Path, text: str) -> bool:
-    """Written beside it, and then put there as it was.
+    """Write a temporary file next to it, then rename it with the same owner and mode.
 
-    ``False`` where that cannot be: it is another user's, or mounted alone. Raises OSError where the
-    text has no room.
+    ``False`` if that is impossible: another user owns it, or it is a mount point. Raises OSError
+    if the disk is full.
     """
     aside = whole.with_name(f".warmwatch-{os.getpid()}")
     try:
@@ -85,7 +85,7 @@ def _replaced(whole: Path, text: str) -> bool:
 
 
 def _as_is(whole: Path, aside: Path) -> None:
-    """With the same owner, group and mode, where there is one."""
+    """Copy owner, group and mode of ``whole``, if it exists."""
     if whole.exists():
         there = whole.stat()
         os.chown(aside, there.st_uid, there.st_gid)

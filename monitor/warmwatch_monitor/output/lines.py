@@ -16,7 +16,7 @@ from warmwatch_monitor.output.document import Document, Item, Section, Table
 from warmwatch_monitor.output.states import STYLES
 
 _LEAST = 40
-# a rule below the head, of a sign that every terminal and log has
+# a rule below the head, of a character that every terminal and log has
 _BOX = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 
 
@@ -27,12 +27,12 @@ _NONE: Charts = MappingProxyType({})
 def lines(
     document: Document, *, width: int, colour: bool, charts: Charts = _NONE, headed: bool = True
 ) -> str:
-    """``headed``: with the answer. ``charts``: those that sections name. Texts are printable."""
+    """``headed``: with the answer. ``charts``: by the name in a section. Texts are printable."""
     return printed(_parts(document, charts, headed=headed), width=width, colour=colour)
 
 
 def printed(parts: Iterable[RenderableType], *, width: int, colour: bool) -> str:
-    """``parts`` one below the other, wrapped at ``width``."""
+    """``parts`` below each other, wrapped at ``width``."""
     out = StringIO()
     console = Console(
         file=out,
@@ -83,7 +83,7 @@ def _item(item: Item) -> Iterator[RenderableType]:
 
 
 def _hanging(mark: str, words: str, indent: int = 2) -> RenderableType:
-    """``words`` behind ``mark``; lines that wrap begin where the first one does."""
+    """``words`` after ``mark``; wrapped lines are indented like the first."""
     grid = RichTable.grid(padding=(0, 1 if mark else 0))
     grid.add_column(width=len(mark), no_wrap=True)
     grid.add_column(ratio=1, overflow="fold")

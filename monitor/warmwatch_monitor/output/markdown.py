@@ -1,6 +1,6 @@
 """A document as GitHub Markdown, for a pull request or a job's summary. Pure.
 
-Whatever a text holds is shown as it is: what Markdown or HTML would read is escaped.
+All text is literal: Markdown and HTML syntax is escaped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _CODE = re.compile(r"`([^`\n]+)`")
 
 
 def markdown(document: Document) -> str:
-    """The whole of it."""
+    """``document`` as Markdown."""
     return "\n".join(_lines(document)).rstrip("\n") + "\n"
 
 
@@ -61,7 +61,7 @@ def _row(cells: tuple[str, ...]) -> str:
 
 
 def _plain(text: str) -> str:
-    """``text`` with its code in backticks and nothing else that would be read."""
+    """``text`` with its code in backticks and all other syntax escaped."""
     parts, at = [], 0
     for code in _CODE.finditer(text):
         parts += [_escaped(text[at : code.start()]), f"`{code[1].replace('|', chr(92) + '|')}`"]

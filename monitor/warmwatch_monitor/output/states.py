@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-# worst first, and what lives before what has ended; the styles are spelled as rich does
+# worst first, living before ended; the styles are rich's
 STYLES: Mapping[str, str] = {
     "stalled": "bold red",
     "recompiling": "bold yellow",
@@ -17,7 +17,7 @@ STYLES: Mapping[str, str] = {
     "lost": "bold red",
     "finished": "dim",
 }
-# of phases, near the page's and apart from those of states
+# of phases: similar to the page's colours, distinct from those of states
 PHASE_STYLES: Mapping[str, str] = {
     "dynamo": "bright_cyan",
     "aot_autograd": "cyan",
@@ -33,11 +33,11 @@ _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "
 
 
 def place(state: str) -> int:
-    """Where ``state`` stands in the order; one of a newer release last."""
+    """The position of ``state`` in the order; an unknown state is last."""
     return _ORDER.get(state, len(_ORDER))
 
 
 def painted(text: str, style: str) -> str:
-    """``text`` in ``style`` for a terminal that knows ANSI."""
+    """``text`` in ``style`` for a terminal that supports ANSI."""
     codes = ";".join(_CODES[word] for word in style.split())
     return f"\x1b[{codes}m{text}\x1b[0m" if codes else text

@@ -1,4 +1,4 @@
-"""The headline of one or several runs, and the details that it has no room for. Pure."""
+"""The headline of one or several runs, and the details that do not fit into it. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _CUT, _JOINT = "...", "; "
 
 
 class Importance(IntEnum):
-    """What a clause is for. The most important first; equal ones stay in the order of sources."""
+    """Rank of a clause, most important first; equal ones stay in input order."""
 
-    LOSS = 1  # ranks that are gone, a collective that is about to give up
-    WAIT = 2  # what the run waits for, and for how long
+    LOSS = 1  # lost ranks, a collective near its timeout
+    WAIT = 2  # what the run waits for, and how long
     REASON = 3  # why it is in this state
-    ATTENTION = 4  # a condition that a person should act on
-    NOTE = 5  # what else is true of the run: other conditions, differences between ranks
-    CONTEXT = 6  # what the machine does: GPUs, compile workers, load
+    ATTENTION = 4  # a condition that needs attention
+    NOTE = 5  # other conditions, differences between ranks
+    CONTEXT = 6  # the machine: GPUs, compile workers, load
     REMEDY = 7  # what to do; never in the headline
 
 
@@ -30,10 +30,10 @@ class Clause(NamedTuple):
     """One fact in words.
 
     Attributes:
-        text: the words. importance: where they stand among the others.
+        text: the words. importance: their rank among the clauses.
         short: shorter words for a headline that ``text`` does not fit into.
-        joint: what joins it to the words of the state, directly behind those.
-        alone: its words as a detail, where those differ.
+        joint: the separator if it directly follows the words of the state.
+        alone: its words as a detail, if different.
     """
 
     text: str
@@ -75,7 +75,7 @@ def headline(name: str, head: str, clauses: Iterable[Clause]) -> Headline:
 
 
 def more_important(text: str, words: Headline) -> Headline:
-    """``words`` with ``text`` before all details, or behind the headline where it fits."""
+    """``words`` with ``text`` added to the headline if it fits, else as the first detail."""
     longer = f"{words.summary}{_JOINT}{text}"
     if len(longer) <= LONGEST:
         return words._replace(summary=longer)
@@ -93,7 +93,7 @@ def listed(head: str, parts: Sequence[str], joint: str, most: int = 8) -> str:
 
 
 def shortened(name: str, longest: int = _LONGEST_NAME) -> str:
-    """A run's name, without its middle where it is long: users put what differs at either end."""
+    """A run's name; a long one loses its middle, because names usually differ at the ends."""
     if len(name) <= longest:
         return name
     end = longest // 3
@@ -101,12 +101,12 @@ def shortened(name: str, longest: int = _LONGEST_NAME) -> str:
 
 
 def shortly(name: str) -> str:
-    """The same among the names of others."""
+    """A run's name, shortened for a list of names."""
     return shortened(name, _LONGEST_LISTED)
 
 
 def cut(text: str, longest: int = LONGEST) -> str:
-    """``text``, without its end where it is longer than ``longest``."""
+    """``text``, cut off after ``longest`` characters."""
     return text if len(text) <= longest else f"{text[: longest - len(_CUT)]}{_CUT}"
 
 
@@ -114,7 +114,7 @@ _NAMED = 3  # of those that have ended
 
 
 class Said(NamedTuple):
-    """A run: its name and state, the words for one among others, and its own headline."""
+    """A run: its name and state, its words in a list of runs, and its own headline."""
 
     run: str
     state: State
@@ -123,9 +123,9 @@ class Said(NamedTuple):
 
 
 def several(runs: Iterable[Said]) -> Headline:
-    """One run's own headline, or that of the only one that lives; else all that live, in brief.
+    """The headline of a single run or the only living run; else a list of the living runs.
 
-    Runs that have ended are in the headline only where nothing lives.
+    Ended runs are in the headline only if no run lives.
     """
     ordered = _by_advancement(list(runs))
     living = [one for one in ordered if one.state not in ENDED]
@@ -143,7 +143,7 @@ def several(runs: Iterable[Said]) -> Headline:
 
 
 def several_of(runs: Iterable[Mapping[str, Any]]) -> Headline:
-    """The same of runs as an answer has them."""
+    """The headline of runs from a ``/status`` answer."""
     return several(
         Said(
             str(one["run"]),
@@ -166,7 +166,7 @@ def _few(ended: Sequence[Said]) -> str:
 
 
 def _by_advancement(runs: list[Said]) -> list[Said]:
-    """The least advanced first; among those alike as they came."""
+    """Least advanced first; equal ones in input order."""
     states, ordered = {one.state for one in runs}, list[State]()
     while states:
         ordered.append(least_advanced(states))

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 def a_step(rank: Mapping[str, Any]) -> float | None:
-    """Seconds, now: the recent length; where the answer has none, that of the whole run."""
+    """Current step length in seconds: the recent one, else that of the whole run."""
     length: float | None = rank["step_seconds"].get("recent") or clean_step(rank)
     return length
 
 
 def clean_step(rank: Mapping[str, Any]) -> float | None:
-    """Seconds, over the whole run, exact where the steps are alike; ``None`` where none was clean.
+    """Clean step length in seconds over the whole run; ``None`` without a clean step.
 
-    What was remembered before there was ``typical`` has the median alone.
+    Older histories have only the median, without ``typical``.
     """
     steps = rank["step_seconds"]
     length: float | None = steps.get("typical") or steps["median"]
@@ -59,7 +59,7 @@ _REASON_LIMIT = 80
 
 
 def target(of: Underway | Compilation | None) -> str:
-    """What is compiled, with a space before it; empty where that is not known."""
+    """What is compiled, with a leading space; empty if not known."""
     named = "" if of is None else place(of.name, of.file, of.line)
     return f" {named}" if named else ""
 
@@ -71,5 +71,5 @@ def backward_of(of: Underway) -> str:
 
 
 def own_words(reason: str, longest: int = _REASON_LIMIT) -> str:
-    """PyTorch's words on one line, which ends."""
+    """PyTorch's text on one line, shortened to ``longest``."""
     return one_line(reason, longest)
